@@ -1,0 +1,163 @@
+//! One error type for the whole engine; its [`Kind`] says what to do next.
+
+use crate::ids::CommitTs;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What an operation of the engine returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What the caller can do about an [`Error`].
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Your input breaks a rule; change it.
+    Invalid,
+    /// No such table or row.
+    NotFound,
+    /// Already there; choose another name or upsert.
+    Exists,
+    /// The row's ETag moved on; read again and decide. [`Error::current`] has the new one.
+    Changed,
+    /// Too much at once; retry after a pause.
+    Busy,
+    /// The answer needs the disk and the call asked for memory only; ask again without that.
+    WouldBlock,
+    /// Bytes on disk disagree with docs/format.md; [`Error::place`] names them. Run `check`.
+    Corrupt,
+    /// The disk refused; [`Error::source`] says how.
+    Io,
+    /// No room on the disk; reads go on, writes resume when there is room.
+    NoSpace,
+    /// Another process holds the folder.
+    Locked,
+    /// The database was opened read-only.
+    ReadOnly,
+    /// An earlier failed sync closed the log, or the database was closed. Open it again.
+    Closed,
+}
+
+/// Why an operation failed. One pointer wide.
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: Kind,
+    message: String,
+    place: Option<(PathBuf, Option<u64>)>,
+    current: Option<CommitTs>,
+    source: Option<io::Error>,
+}
+
+impl Error {
+    /// An error of `kind` that says `message`.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+        Error(Box::new(Inner {
+            kind,
+            message: message.into(),
+            place: None,
+            current: None,
+            source: None,
+        }))
+    }
+
+    /// Input that breaks a rule.
+    pub fn invalid(message: impl Into<String>) -> Error {
+        Error::new(Kind::Invalid, message)
+    }
+
+    /// Bytes of `file` at `offset` that are not what the format says.
+    pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Error {
+        let mut error = Error::new(Kind::Corrupt, what);
+        error.0.place = Some((file.to_owned(), Some(offset)));
+        error
+    }
+
+    /// The operating system refused `doing` on `file`. A full disk becomes [`Kind::NoSpace`].
+    pub fn io(doing: &str, file: &Path, source: io::Error) -> Error {
+        let full =
+            matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        let mut error = Error::new(if full { Kind::NoSpace } else { Kind::Io }, doing);
+        error.0.place = Some((file.to_owned(), None));
+        error.0.source = Some(source);
+        error
+    }
+
+    /// A precondition that failed; `current` is the row's present commit timestamp, if it exists.
+    pub fn changed(current: Option<CommitTs>) -> Error {
+        let mut error = Error::new(Kind::Changed, "the row has changed since it was read");
+        error.0.current = current;
+        error
+    }
+
+    /// What the caller can do about it.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The message alone, without place and cause.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The file concerned and, for corruption, the offset in it.
+    pub fn place(&self) -> Option<(&Path, Option<u64>)> {
+        self.0.place.as_ref().map(|(file, offset)| (file.as_path(), *offset))
+    }
+
+    /// The present commit timestamp of the row whose precondition failed.
+    pub fn current(&self) -> Option<CommitTs> {
+        self.0.current
+    }
+
+    /// Whether the same call may succeed later without any change.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.0.kind, Kind::Busy | Kind::NoSpace)
+    }
+
+    /// The same failure for another waiter: a shared sync fails all who waited for it.
+    pub fn duplicate(&self) -> Error {
+        let inner = &*self.0;
+        Error(Box::new(Inner {
+            kind: inner.kind,
+            message: inner.message.clone(),
+            place: inner.place.clone(),
+            current: inner.current,
+            source: inner.source.as_ref().map(copy_io),
+        }))
+    }
+}
+
+fn copy_io(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        match &self.0.place {
+            Some((file, Some(offset))) => write!(f, " ({} at offset {offset})", file.display())?,
+            Some((file, None)) => write!(f, " ({})", file.display())?,
+            None => {}
+        }
+        match &self.0.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_ref().map(|source| source as _)
+    }
+}

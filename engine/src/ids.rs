@@ -1,0 +1,67 @@
+//! Numbers that must not mix, each with its own type.
+
+use std::fmt;
+
+/// The place of a commit in the one order of all commits: ticks of 100 ns since the Unix epoch,
+/// made unique and rising by the hybrid clock. Also the source of an entity's Timestamp and ETag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitTs(pub u64);
+
+impl CommitTs {
+    /// Below every commit.
+    pub const ZERO: CommitTs = CommitTs(0);
+    /// Above every commit: "as of now".
+    pub const MAX: CommitTs = CommitTs(u64::MAX);
+    /// Ticks in one second.
+    pub const TICKS_PER_SECOND: u64 = 10_000_000;
+}
+
+impl fmt::Display for CommitTs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A table's number. Never given out twice, so that dropping a table is one record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u32);
+
+impl TableId {
+    /// The engine's own table: the catalogue of tables.
+    pub const CATALOG: TableId = TableId(0);
+}
+
+/// A file's number, from one counter for all numbered files of a database. Never reused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileNo(pub u64);
+
+impl fmt::Display for FileNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:06}", self.0)
+    }
+}
+
+/// A log segment's place in the log. A segment's file may be reused; its id never is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId(pub u64);
+
+/// What a stored version of a row is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum RowKind {
+    /// The row was removed.
+    Delete = 0,
+    /// The row holds a value.
+    Put = 1,
+}
+
+impl RowKind {
+    /// The kind stored as `byte`, if there is one.
+    pub fn from_byte(byte: u8) -> Option<RowKind> {
+        match byte {
+            0 => Some(RowKind::Delete),
+            1 => Some(RowKind::Put),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Many sorted sources as one.
+
+pub(crate) mod level;
+pub(crate) mod merge;
+pub(crate) mod visible;

@@ -1,0 +1,181 @@
+//! The engine's key: one string of bytes whose order is the order of (table, PartitionKey, RowKey).
+//!
+//! ```text
+//! size  part
+//!    4  table id, big-endian
+//!    n  PartitionKey, each 00 written as 00 ff
+//!    2  end of the PartitionKey: 00 01
+//!    m  RowKey, as it is
+//! ```
+//!
+//! The end sorts below every continuation of the PartitionKey (00 ff and 01 to ff), so a shorter
+//! PartitionKey comes first, as it should. The *partition prefix* is everything before the RowKey:
+//! all rows of a partition share it, and no other key starts with it.
+
+use crate::ids::TableId;
+use std::borrow::Cow;
+
+const ZERO: u8 = 0x00;
+const ESCAPED_ZERO: u8 = 0xff;
+const END: u8 = 0x01;
+const TABLE_LEN: usize = 4;
+
+/// Appends the partition prefix of `pk` in `table`.
+pub fn put_partition(out: &mut Vec<u8>, table: TableId, pk: &[u8]) {
+    out.extend_from_slice(&table.0.to_be_bytes());
+    put_escaped(out, pk);
+    out.extend_from_slice(&[ZERO, END]);
+}
+
+/// The partition prefix of `pk` in `table`.
+pub fn partition_prefix(table: TableId, pk: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(TABLE_LEN + pk.len() + 2);
+    put_partition(&mut out, table, pk);
+    out
+}
+
+/// The key of one row.
+pub fn row_key(table: TableId, pk: &[u8], rk: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(TABLE_LEN + pk.len() + 2 + rk.len());
+    put_partition(&mut out, table, pk);
+    out.extend_from_slice(rk);
+    out
+}
+
+fn put_escaped(out: &mut Vec<u8>, pk: &[u8]) {
+    for (i, run) in pk.split(|b| *b == ZERO).enumerate() {
+        if i > 0 {
+            out.extend_from_slice(&[ZERO, ESCAPED_ZERO]);
+        }
+        out.extend_from_slice(run);
+    }
+}
+
+/// The first key above every key of `prefix`'s partition.
+///
+/// `prefix` must be a partition prefix.
+pub fn partition_end(prefix: &[u8]) -> Vec<u8> {
+    let mut out = prefix.to_vec();
+    if let Some(last) = out.last_mut() {
+        *last = END + 1;
+    }
+    out
+}
+
+/// The first key of `table`.
+pub fn table_start(table: TableId) -> Vec<u8> {
+    table.0.to_be_bytes().to_vec()
+}
+
+/// The first key above every key of `table`.
+pub fn table_end(table: TableId) -> Vec<u8> {
+    match table.0.checked_add(1) {
+        Some(next) => next.to_be_bytes().to_vec(),
+        None => vec![0xff; TABLE_LEN + 1],
+    }
+}
+
+/// The table that `key` belongs to, if it is long enough to say.
+pub fn table_of(key: &[u8]) -> Option<TableId> {
+    key.first_chunk::<TABLE_LEN>().map(|b| TableId(u32::from_be_bytes(*b)))
+}
+
+/// Length of the partition prefix of `key`, or `None` where `key` is not a row's key.
+pub fn prefix_len(key: &[u8]) -> Option<usize> {
+    let mut at = TABLE_LEN;
+    loop {
+        let rest = key.get(at..)?;
+        let zero = rest.iter().position(|b| *b == ZERO)?;
+        match rest.get(zero + 1)? {
+            &END => return Some(at + zero + 2),
+            &ESCAPED_ZERO => at += zero + 2,
+            _ => return None,
+        }
+    }
+}
+
+/// The parts of a row's key: table, PartitionKey, RowKey; `None` where `key` is not a row's key.
+/// Borrows unless the PartitionKey holds a zero byte.
+pub fn split(key: &[u8]) -> Option<(TableId, Cow<'_, [u8]>, &[u8])> {
+    let prefix = prefix_len(key)?;
+    let table = table_of(key)?;
+    Some((table, partition_key(key.get(..prefix)?), key.get(prefix..)?))
+}
+
+/// The PartitionKey of a partition prefix.
+pub fn partition_key(prefix: &[u8]) -> Cow<'_, [u8]> {
+    let escaped = prefix.get(TABLE_LEN..prefix.len().saturating_sub(2)).unwrap_or_default();
+    if !escaped.contains(&ZERO) {
+        return Cow::Borrowed(escaped);
+    }
+    let mut out = Vec::with_capacity(escaped.len());
+    let mut bytes = escaped.iter();
+    while let Some(byte) = bytes.next() {
+        out.push(*byte);
+        if *byte == ZERO {
+            bytes.next();
+        }
+    }
+    Cow::Owned(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all_strings(alphabet: &[u8], max_len: usize) -> Vec<Vec<u8>> {
+        let mut all = vec![vec![]];
+        let mut last = vec![vec![]];
+        for _ in 0..max_len {
+            last = last
+                .iter()
+                .flat_map(|s: &Vec<u8>| alphabet.iter().map(|b| [s.as_slice(), &[*b]].concat()))
+                .collect();
+            all.extend(last.iter().cloned());
+        }
+        all
+    }
+
+    #[test]
+    fn order_of_bytes_is_order_of_parts() {
+        let strings = all_strings(&[0, 1, 2, 0xfe, 0xff], 2);
+        let mut parts = Vec::new();
+        for table in [0, 1, 256] {
+            for pk in &strings {
+                for rk in &strings {
+                    parts.push((TableId(table), pk.clone(), rk.clone()));
+                }
+            }
+        }
+        parts.sort();
+        let keys: Vec<_> = parts.iter().map(|(t, p, r)| row_key(*t, p, r)).collect();
+        assert!(keys.windows(2).all(|w| w[0] < w[1]));
+        for (key, (table, pk, rk)) in keys.iter().zip(&parts) {
+            let (t, p, r) = split(key).expect("a row's key");
+            assert_eq!((t, &*p, r), (*table, pk.as_slice(), rk.as_slice()));
+        }
+    }
+
+    #[test]
+    fn a_partition_ends_before_the_next_begins() {
+        for pk in all_strings(&[0, 1, 0xff], 2) {
+            let prefix = partition_prefix(TableId(3), &pk);
+            let end = partition_end(&prefix);
+            assert!(row_key(TableId(3), &pk, &[0xff; 9]) < end);
+            for other in all_strings(&[0, 1, 0xff], 3) {
+                if other > pk {
+                    assert!(end <= partition_prefix(TableId(3), &other));
+                }
+            }
+        }
+        assert!(row_key(TableId(3), &[0xff; 9], &[0xff]) < table_end(TableId(3)));
+        assert!(table_end(TableId(3)) <= table_start(TableId(4)));
+    }
+
+    #[test]
+    fn what_is_not_a_key_is_refused() {
+        for key in [&b""[..], b"\0\0\0", b"\0\0\0\x01abc", b"\0\0\0\x01a\0", b"\0\0\0\x01a\0\x02"] {
+            assert_eq!(split(key), None, "{key:?}");
+        }
+    }
+}

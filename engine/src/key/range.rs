@@ -1,0 +1,86 @@
+//! Half-open ranges of encoded keys.
+
+use crate::ids::TableId;
+use crate::key::order;
+use std::ops::Bound;
+
+/// Keys from `start` (included) to `end` (excluded). Empty where `start >= end`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first key that may be in the range.
+    pub start: Vec<u8>,
+    /// The first key that is past the range.
+    pub end: Vec<u8>,
+}
+
+impl KeyRange {
+    /// All rows of a table.
+    pub fn table(table: TableId) -> KeyRange {
+        KeyRange { start: order::table_start(table), end: order::table_end(table) }
+    }
+
+    /// The rows of one partition whose RowKey lies between the bounds.
+    pub fn rows(table: TableId, pk: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> KeyRange {
+        let prefix = order::partition_prefix(table, pk);
+        let start = match from {
+            Bound::Unbounded => prefix.clone(),
+            Bound::Included(rk) => [&prefix, rk].concat(),
+            Bound::Excluded(rk) => [&prefix, rk, &[0]].concat(),
+        };
+        let end = match to {
+            Bound::Unbounded => order::partition_end(&prefix),
+            Bound::Included(rk) => [&prefix, rk, &[0]].concat(),
+            Bound::Excluded(rk) => [&prefix, rk].concat(),
+        };
+        KeyRange { start, end }
+    }
+
+    /// The rows of a table whose (PartitionKey, RowKey) lies between the bounds.
+    pub fn between(
+        table: TableId,
+        from: Bound<(&[u8], &[u8])>,
+        to: Bound<(&[u8], &[u8])>,
+    ) -> KeyRange {
+        let start = match from {
+            Bound::Unbounded => order::table_start(table),
+            Bound::Included((pk, rk)) => order::row_key(table, pk, rk),
+            Bound::Excluded((pk, rk)) => after(order::row_key(table, pk, rk)),
+        };
+        let end = match to {
+            Bound::Unbounded => order::table_end(table),
+            Bound::Included((pk, rk)) => after(order::row_key(table, pk, rk)),
+            Bound::Excluded((pk, rk)) => order::row_key(table, pk, rk),
+        };
+        KeyRange { start, end }
+    }
+
+    /// Whether no key can be in it.
+    pub fn is_empty(&self) -> bool {
+        self.start >= self.end
+    }
+
+    /// Whether `key` is in it.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.start.as_slice() <= key && key < self.end.as_slice()
+    }
+}
+
+/// The first string of bytes above `key`.
+fn after(mut key: Vec<u8>) -> Vec<u8> {
+    key.push(0);
+    key
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_rows() {
+        let t = TableId(1);
+        let range = KeyRange::rows(t, b"p", Bound::Excluded(b"b"), Bound::Included(b"d"));
+        let inside = |rk: &[u8]| range.contains(&order::row_key(t, b"p", rk));
+        assert!(!inside(b"b") && inside(b"b\0") && inside(b"c") && inside(b"d") && !inside(b"d\0"));
+        assert!(KeyRange::rows(t, b"p", Bound::Included(b"x"), Bound::Excluded(b"x")).is_empty());
+    }
+}

@@ -1,0 +1,4 @@
+//! Rows not yet in files.
+
+pub(crate) mod api;
+pub(crate) mod ordered;

@@ -1,0 +1,141 @@
+//! Settings of a database: plain values with units, defaults and ranges.
+
+use crate::error::{Error, Result};
+
+/// How safe a commit is when it is acknowledged, and from when a reader may see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// Kept in the process and written within [`Options::buffered_flush_ms`]; a crash of the
+    /// process loses at most that much, always the latest commits.
+    Buffered,
+    /// Handed to the operating system: survives the process, not the power.
+    Flushed,
+    /// Synced to the disk: survives both. The default.
+    Synced,
+}
+
+/// Settings of a database. The defaults suit a server with a few GiB of memory.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How safe a commit is when it is acknowledged; one commit may ask for less.
+    ///
+    /// Default [`Durability::Synced`].
+    pub durability: Durability,
+
+    /// Longest time a [`Durability::Buffered`] commit stays in the process, in milliseconds.
+    ///
+    /// Default 5; 1 to 10,000.
+    pub buffered_flush_ms: u64,
+
+    /// Bytes held in memory before a flush.
+    ///
+    /// More: fewer, larger L0 files and a longer recovery. Default 64 MiB; 4 KiB to 1 GiB.
+    pub memtable_bytes: usize,
+
+    /// Bytes of one log segment; written with zeros before its first use, then reused.
+    ///
+    /// More: rarer changes of segment, more disk held. Default 64 MiB; 16 KiB to 1 GiB.
+    pub wal_segment_bytes: usize,
+
+    /// Raw bytes of one data block.
+    ///
+    /// Less: faster point reads from disk and a larger index. Default 4 KiB; 256 B to 64 KiB.
+    pub block_bytes: usize,
+
+    /// Bytes of one table file made by compaction. Default 32 MiB; 4 KiB to 1 GiB.
+    pub file_bytes: usize,
+
+    /// Bytes of L1; each deeper level holds [`Options::level_fanout`] times as many.
+    ///
+    /// Default 256 MiB; 4 KiB to 64 GiB.
+    pub level_base_bytes: u64,
+
+    /// How many times larger each level is than the one above. Default 10; 2 to 100.
+    pub level_fanout: u64,
+
+    /// L0 files at which compaction starts. Default 4; 1 to 64.
+    pub l0_compact_files: usize,
+
+    /// L0 files at which writes begin to be delayed. Default 12; above `l0_compact_files`.
+    pub l0_slow_files: usize,
+
+    /// L0 files at which writes wait. Default 24; above `l0_slow_files`.
+    pub l0_stop_files: usize,
+
+    /// Sealed memtables that may wait for their flush before writes wait. Default 3; 1 to 16.
+    pub sealed_memtables_max: usize,
+
+    /// Bytes of the cache of decompressed blocks. 0 reads every block from its file.
+    ///
+    /// Default: a quarter of the memory this process may use, at least 64 MiB.
+    pub block_cache_bytes: usize,
+
+    /// Bits per row of the filters that spare a read of files without the key; 0 leaves them out.
+    ///
+    /// Default 10; 0 to 20.
+    pub filter_bits: u32,
+
+    /// Whether values are compressed with LZ4. Default true.
+    pub compression: bool,
+
+    /// Whether a database is made where there is none. Default true.
+    pub create_if_missing: bool,
+
+    /// Whether writes and every change on disk are refused. Default false.
+    pub read_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            durability: Durability::Synced,
+            buffered_flush_ms: 5,
+            memtable_bytes: 64 << 20,
+            wal_segment_bytes: 64 << 20,
+            block_bytes: 4 << 10,
+            file_bytes: 32 << 20,
+            level_base_bytes: 256 << 20,
+            level_fanout: 10,
+            l0_compact_files: 4,
+            l0_slow_files: 12,
+            l0_stop_files: 24,
+            sealed_memtables_max: 3,
+            block_cache_bytes: 256 << 20,
+            filter_bits: 10,
+            compression: true,
+            create_if_missing: true,
+            read_only: false,
+        }
+    }
+}
+
+impl Options {
+    /// The settings if each is in its range; otherwise an error that names the first that is not.
+    pub fn validated(self) -> Result<Options> {
+        check("buffered_flush_ms", self.buffered_flush_ms, 1, 10_000)?;
+        check("memtable_bytes", self.memtable_bytes as u64, 4 << 10, 1 << 30)?;
+        check("wal_segment_bytes", self.wal_segment_bytes as u64, 16 << 10, 1 << 30)?;
+        check("block_bytes", self.block_bytes as u64, 256, 64 << 10)?;
+        check("file_bytes", self.file_bytes as u64, 4 << 10, 1 << 30)?;
+        check("level_base_bytes", self.level_base_bytes, 4 << 10, 64 << 30)?;
+        check("level_fanout", self.level_fanout, 2, 100)?;
+        check("l0_compact_files", self.l0_compact_files as u64, 1, 64)?;
+        check(
+            "l0_slow_files",
+            self.l0_slow_files as u64,
+            self.l0_compact_files as u64 + 1,
+            1 << 10,
+        )?;
+        check("l0_stop_files", self.l0_stop_files as u64, self.l0_slow_files as u64 + 1, 1 << 10)?;
+        check("sealed_memtables_max", self.sealed_memtables_max as u64, 1, 16)?;
+        check("filter_bits", u64::from(self.filter_bits), 0, 20)?;
+        Ok(self)
+    }
+}
+
+fn check(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("option {name} is {value}; it must be {min} to {max}")))
+}

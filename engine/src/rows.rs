@@ -1,0 +1,117 @@
+//! What the table layer needs of storage, and no more: rows of bytes under a table's number, read
+//! at a snapshot, changed atomically within one partition. The engine stands behind it today; a
+//! distributed store can stand behind it later.
+
+use crate::error::Result;
+use crate::ids::{CommitTs, TableId};
+use crate::key::range::KeyRange;
+use crate::options::Durability;
+use bytes::Bytes;
+
+/// One stored row, without its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The commit that wrote it.
+    pub ts: CommitTs,
+    /// Its bytes.
+    pub value: Bytes,
+}
+
+/// Where a read may look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Memory and disk.
+    Disk,
+    /// Memory only: [`Kind::WouldBlock`](crate::error::Kind::WouldBlock) where the disk is needed.
+    Memory,
+}
+
+/// Rows in clustered order, changed atomically within a partition.
+pub trait RowStore: Send + Sync + 'static {
+    /// The row as of now, if there is one.
+    ///
+    /// Cost: a lookup in memory; on a miss one filter probe per level and one block read.
+    fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>>;
+
+    /// All that was visible at one moment, for as long as the snapshot lives.
+    fn snapshot(&self) -> Result<Box<dyn RowSnapshot>>;
+
+    /// Changes one partition: runs `work` alone on the partition, against everything applied so
+    /// far, then commits what it wrote as one commit; nothing where `work` fails.
+    ///
+    /// `durability`: what this commit needs where that is less than the store's own.
+    /// The returned ticket is not yet durable. A `work` that wrote nothing gives a ticket that is
+    /// done as soon as what it read is durable.
+    fn update(
+        &self,
+        table: TableId,
+        pk: &[u8],
+        durability: Option<Durability>,
+        work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
+    ) -> Result<Box<dyn CommitTicket>>;
+}
+
+/// One partition during [`RowStore::update`].
+pub trait PartitionUpdate {
+    /// The row as applied so far, this update's own writes included; those have the timestamp 0.
+    fn get(&mut self, rk: &[u8]) -> Result<Option<Row>>;
+
+    /// Writes a row.
+    fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Removes a row; nothing where there is none.
+    fn delete(&mut self, rk: &[u8]) -> Result<()>;
+}
+
+/// A commit that has its place in the order and waits to become as safe as it asked for.
+pub trait CommitTicket: Send {
+    /// The commit's timestamp; for an update that wrote nothing, that of the newest commit.
+    fn ts(&self) -> CommitTs;
+
+    /// Whether waiting would return at once.
+    fn is_done(&self) -> bool;
+
+    /// Returns once the commit is as safe as it asked for and visible to every later read. The
+    /// caller's thread may do the disk's work for all who wait.
+    fn wait(self: Box<Self>) -> Result<()>;
+
+    /// Calls `done` with what [`CommitTicket::wait`] would return, from another thread or from
+    /// this one where it is done already. `done` must not block.
+    fn notify(self: Box<Self>, done: Box<dyn FnOnce(Result<()>) + Send>);
+}
+
+/// Rows as of one moment.
+pub trait RowSnapshot: Send + Sync {
+    /// The newest commit it shows.
+    fn at(&self) -> CommitTs;
+
+    /// The row, if there was one.
+    fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>>;
+
+    /// A cursor over the rows of `range`, not yet on any. `range` lies in one table.
+    fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>>;
+}
+
+/// A position among the rows of a range, as of a snapshot. Starts before the first row and after
+/// the last: the first `next` gives the first row, the first `prev` the last one.
+pub trait RowCursor: Send {
+    /// Goes to the next row; false where the range ends.
+    fn next(&mut self) -> Result<bool>;
+
+    /// Goes to the row before; false where the range begins.
+    fn prev(&mut self) -> Result<bool>;
+
+    /// Goes to the first row of the range at or after the encoded `key`
+    /// ([`order`](crate::key::order)); false where there is none. This is how a scan skips from
+    /// partition to partition.
+    fn seek(&mut self, key: &[u8]) -> Result<bool>;
+
+    /// The encoded key here.
+    fn key(&self) -> &[u8];
+
+    /// The commit that wrote the row here.
+    fn ts(&self) -> CommitTs;
+
+    /// The row's bytes.
+    fn value(&mut self) -> Result<Bytes>;
+}

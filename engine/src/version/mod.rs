@@ -1,0 +1,4 @@
+//! The set of files as of one moment, and how it changes.
+
+pub(crate) mod files;
+pub(crate) mod set;

@@ -1,0 +1,75 @@
+//! What the engine asks of a file system. Floor 1; everything that touches a file goes through it.
+//!
+//! Absent: buffering, retries, paths outside the database folder.
+
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A file system.
+pub trait Vfs: Debug + Send + Sync {
+    /// Makes the folder and its parents; does nothing where it exists.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+
+    /// Makes a new empty file for reading and writing; `AlreadyExists` where there is one. The name
+    /// survives power loss only after [`Vfs::sync_dir`].
+    fn create(&self, file: &Path) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a file that exists.
+    fn open(&self, file: &Path, access: Access) -> io::Result<Arc<dyn File>>;
+
+    /// Removes a file's name; open handles stay usable.
+    fn remove(&self, file: &Path) -> io::Result<()>;
+
+    /// Gives a file a new name in the same folder, replacing a file of that name in one step.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Gives a file a second name; the two share their bytes.
+    fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// The names in a folder, in no particular order.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    /// Returns once every name made, changed or removed in `dir` so far survives power loss.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Takes the lock of a folder through the file `file`, which is made where it is absent.
+    /// `WouldBlock` where another holder has it. Released when the guard drops or the process ends.
+    fn lock(&self, file: &Path) -> io::Result<Box<dyn LockGuard>>;
+
+    /// Bytes that a writer may still take on the disk of `dir`.
+    fn bytes_available(&self, dir: &Path) -> io::Result<u64>;
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// For reading only.
+    Read,
+    /// For reading and writing.
+    ReadWrite,
+}
+
+/// An open file. All methods take the offset; there is no shared position.
+pub trait File: Debug + Send + Sync {
+    /// Fills `buf` from `offset`; `UnexpectedEof` where the file ends first.
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset`, extending the file where needed. After an error, any
+    /// part of the range may have been written.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Returns once all bytes written so far, and the length, survive power loss. After an error
+    /// nothing may be assumed about them, now or after a later success.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The file's length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Cuts the file, or extends it with zeros.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+}
+
+/// Holds a folder's lock until it drops.
+pub trait LockGuard: Debug + Send + Sync {}

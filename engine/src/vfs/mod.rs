@@ -1,0 +1,7 @@
+//! The only door to the disk: one trait, the operating system behind it in production, a memory
+//! disk that can be cut and a fault injector in tests.
+
+pub mod api;
+pub mod fault;
+pub mod mem;
+pub mod os;

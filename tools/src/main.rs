@@ -1,0 +1,2 @@
+//! The tabulith binary.
+fn main() {}
