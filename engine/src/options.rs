@@ -14,6 +14,15 @@ pub enum Durability {
     Synced,
 }
 
+/// Where a read may look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Memory and disk.
+    Disk,
+    /// Memory only: [`Kind::WouldBlock`](crate::error::Kind::WouldBlock) where the disk is needed.
+    Memory,
+}
+
 /// Settings of a database. The defaults suit a server with a few GiB of memory.
 #[derive(Clone, Debug)]
 pub struct Options {

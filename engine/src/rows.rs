@@ -5,7 +5,7 @@
 use crate::error::Result;
 use crate::ids::{CommitTs, TableId};
 use crate::key::range::KeyRange;
-use crate::options::Durability;
+use crate::options::{Durability, Reach};
 use bytes::Bytes;
 
 /// One stored row, without its key.
@@ -15,15 +15,6 @@ pub struct Row {
     pub ts: CommitTs,
     /// Its bytes.
     pub value: Bytes,
-}
-
-/// Where a read may look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// Memory and disk.
-    Disk,
-    /// Memory only: [`Kind::WouldBlock`](crate::error::Kind::WouldBlock) where the disk is needed.
-    Memory,
 }
 
 /// Rows in clustered order, changed atomically within a partition.
@@ -114,4 +105,34 @@ pub trait RowCursor: Send {
 
     /// The row's bytes.
     fn value(&mut self) -> Result<Bytes>;
+}
+
+/// Tables by name.
+pub trait Catalog: Send + Sync + 'static {
+    /// Makes a table and returns once it is durable. `note`: text or bytes of the caller's, kept
+    /// with it. [`Kind::Exists`](crate::error::Kind::Exists) where the name is taken.
+    fn create_table(&self, name: &str, note: &[u8]) -> Result<TableInfo>;
+
+    /// The table of that name, if there is one. Cost: a lookup in memory.
+    fn find_table(&self, name: &str) -> Result<Option<TableInfo>>;
+
+    /// Drops a table and all its rows in one record; false where there is none. Its rows are gone
+    /// for every read that begins later; their space comes back with compaction.
+    fn drop_table(&self, name: &str) -> Result<bool>;
+
+    /// At most `limit` tables whose name starts with `prefix` and lies after `after`, by name.
+    fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>>;
+}
+
+/// A table of the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Its number, never given to another table.
+    pub id: TableId,
+    /// Its name: any text of 1 to [`TABLE_NAME_BYTES_MAX`](crate::limits::TABLE_NAME_BYTES_MAX) bytes.
+    pub name: String,
+    /// What the caller keeps with it.
+    pub note: Bytes,
+    /// The commit that made it.
+    pub created: CommitTs,
 }
