@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 /// A file system.
 pub trait Vfs: Debug + Send + Sync {
-    /// Makes the folder and its parents; does nothing where it exists.
+    /// Makes the folder and its parents; does nothing where it exists. Unlike the names of files,
+    /// a folder made here survives power loss once this returns.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes a new empty file for reading and writing; `AlreadyExists` where there is one. The name
