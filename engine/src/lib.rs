@@ -6,12 +6,12 @@
 //! The modules below stand in dependency order: a file uses only what is listed before it.
 
 // Floor 0: words.
-pub(crate) mod checksum;
-pub(crate) mod codec;
-pub(crate) mod compress;
-pub mod error;
-pub mod ids;
 pub mod limits;
+pub mod ids;
+pub mod error;
+pub(crate) mod codec;
+pub(crate) mod checksum;
+pub(crate) mod compress;
 pub mod options;
 pub mod stats;
 
@@ -20,34 +20,34 @@ pub mod env;
 pub mod vfs;
 
 // Floor 2: keys.
-pub(crate) mod cursor;
-pub mod key;
 pub(crate) mod names;
+pub mod key;
+pub(crate) mod cursor;
+pub mod rows;
 
 // Floor 3: files.
 pub(crate) mod cache;
-pub(crate) mod manifest;
 pub(crate) mod sstable;
 pub(crate) mod wal;
+pub(crate) mod manifest;
 
 // Floor 4: shape.
-pub(crate) mod iter;
 pub(crate) mod memtable;
-pub(crate) mod snapshot;
 pub(crate) mod version;
+pub(crate) mod snapshot;
 pub(crate) mod view;
+pub(crate) mod iter;
 
 // Floor 5: work.
+pub(crate) mod stall;
 pub(crate) mod catalog;
 pub(crate) mod commit;
-pub(crate) mod compaction;
-pub mod db;
 pub(crate) mod flush;
+pub(crate) mod compaction;
 pub(crate) mod recovery;
-pub mod rows;
-pub(crate) mod stall;
 pub mod verify;
+pub mod db;
 
 // Floor 6: tables.
-pub mod embedded;
 pub mod table;
+pub mod embedded;

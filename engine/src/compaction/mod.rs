@@ -1,5 +1,5 @@
 //! Compaction: which files to merge, and merging them.
 
-pub(crate) mod executor;
 pub(crate) mod job;
 pub(crate) mod picker;
+pub(crate) mod executor;

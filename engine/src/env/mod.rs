@@ -1,5 +1,5 @@
 //! The only door to time, chance and threads.
 
 pub mod clock;
-pub mod jobs;
 pub mod rng;
+pub mod jobs;

@@ -1,5 +1,5 @@
 //! Many sorted sources as one.
 
-pub(crate) mod level;
 pub(crate) mod merge;
+pub(crate) mod level;
 pub(crate) mod visible;

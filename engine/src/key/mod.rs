@@ -1,5 +1,5 @@
 //! Keys: how (table, PartitionKey, RowKey) becomes one string of bytes, and ranges of them.
 
-pub mod hash;
 pub mod order;
+pub mod hash;
 pub mod range;

@@ -1,5 +1,5 @@
 //! The manifest: the only authority on which files exist, and its root in two copies.
 
 pub(crate) mod edit;
-pub(crate) mod log;
 pub(crate) mod root;
+pub(crate) mod log;

@@ -2,6 +2,6 @@
 //! disk that can be cut and a fault injector in tests.
 
 pub mod api;
-pub mod fault;
-pub mod mem;
 pub mod os;
+pub mod mem;
+pub mod fault;

@@ -1,5 +1,5 @@
 //! The write-ahead log: segments of frames, each frame one group of commits.
 
 pub(crate) mod format;
-pub(crate) mod reader;
 pub(crate) mod writer;
+pub(crate) mod reader;
