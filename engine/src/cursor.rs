@@ -38,3 +38,14 @@ pub(crate) trait Cursor {
     /// The value here; empty for a delete. May decompress, so it is asked for last.
     fn value(&mut self) -> Result<Bytes>;
 }
+
+/// What a lookup of one key finds: its newest version not newer than asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The commit that wrote it.
+    pub(crate) ts: CommitTs,
+    /// Whether it holds a value or removes the row.
+    pub(crate) kind: RowKind,
+    /// The value; empty for a delete.
+    pub(crate) value: Bytes,
+}
