@@ -1,1 +1,27 @@
-//! Placeholder.
+//! What the engine asks of a memtable. The order of versions is that of [`Cursor`].
+
+use crate::cursor::{Cursor, Found};
+use crate::ids::{CommitTs, RowKind};
+use bytes::Bytes;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Versions of rows in memory. One thread inserts at a time; any number read meanwhile, and a
+/// reader at a timestamp sees every version up to it that was inserted before the reader began.
+pub(crate) trait Memtable: Debug + Send + Sync {
+    /// Adds one version. Timestamps of one key only rise; the same key and timestamp twice means
+    /// that the later insert replaces the earlier (two operations of one batch).
+    fn insert(&self, key: &[u8], ts: CommitTs, kind: RowKind, value: Bytes);
+
+    /// The newest version of `key` not newer than `at`.
+    fn get(&self, key: &[u8], at: CommitTs) -> Option<Found>;
+
+    /// A cursor over all versions.
+    fn cursor(self: Arc<Self>) -> Box<dyn Cursor + Send>;
+
+    /// Bytes of memory that the versions take, keys and overhead included.
+    fn bytes(&self) -> usize;
+
+    /// Whether nothing was inserted.
+    fn is_empty(&self) -> bool;
+}
