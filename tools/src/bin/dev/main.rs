@@ -1,0 +1,64 @@
+//! The chores of this repository: `cargo dev check | tidy | map | bless`.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
+#![allow(clippy::disallowed_methods, reason = "reads the repository, not a database")]
+
+mod repo;
+mod source;
+mod modules;
+mod listing;
+mod tidy;
+mod map;
+
+use anyhow::{Context, Result, bail};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "\
+cargo dev check   everything that CI runs (.ci/run)
+cargo dev tidy    the rules of the house, with what to do about each breach
+cargo dev map     who imports whom, in the order of the house; ^ marks an upward arrow
+cargo dev bless   writes the file list of ARCHITECTURE.md anew from the files' first lines
+";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
+    let chore = std::env::args().nth(1).unwrap_or_default();
+    match chore.as_str() {
+        "check" => check()?,
+        "tidy" => return tidy(),
+        "map" => print!("{}", map::draw(&repo::Repo::read()?)),
+        "bless" => listing::bless(&repo::Repo::read()?)?,
+        "" | "help" | "-h" | "--help" => print!("{USAGE}"),
+        other => bail!("no chore is called {other}\n\n{USAGE}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check() -> Result<()> {
+    let root = repo::root()?;
+    let status = Command::new(root.join(".ci/run")).current_dir(&root).status();
+    if !status.context("cannot start .ci/run")?.success() {
+        bail!("the check failed");
+    }
+    Ok(())
+}
+
+fn tidy() -> Result<ExitCode> {
+    let report = tidy::check(&repo::Repo::read()?)?;
+    for line in &report.warnings {
+        println!("warning: {line}");
+    }
+    for line in &report.breaches {
+        println!("breach: {line}");
+    }
+    println!("tidy: {} breaches, {} warnings", report.breaches.len(), report.warnings.len());
+    Ok(if report.breaches.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
