@@ -1,1 +1,13 @@
-//! Placeholder.
+//! The Azure Table REST protocol on top of the [`tabulith`] engine: what the Azure SDKs talk to.
+//!
+//! # Layout
+//!
+//! The modules below stand in dependency order: a file uses only what is listed before it.
+
+// Floor 0: words.
+pub mod error;
+pub mod limits;
+
+// Floor 1: wire. Bytes and values, no sockets, no store.
+pub mod http;
+pub mod odata;

@@ -1,0 +1,351 @@
+//! What the service answers when it refuses: status, code and message, word for word as Azure
+//! sends them. SDKs and applications match on these texts, spelling mistakes included.
+//!
+//! Absent: how an error is written to the wire (`handle/reply`), and which error of the table layer
+//! becomes which of these (`services`).
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireError {
+    /// The status code.
+    pub status: u16,
+    /// The code that SDKs decide by.
+    pub code: &'static str,
+    /// The text before `RequestId:`.
+    pub message: Cow<'static, str>,
+    /// Whether the answer has no body at all, as the service's front end does with some URLs.
+    pub bare: bool,
+}
+
+impl WireError {
+    const fn fixed(status: u16, code: &'static str, message: &'static str) -> WireError {
+        WireError { status, code, message: Cow::Borrowed(message), bare: false }
+    }
+
+    /// The same refusal in other words.
+    pub fn saying(self, message: impl Into<Cow<'static, str>>) -> WireError {
+        WireError { message: message.into(), ..self }
+    }
+
+    /// The message as it stands in the answer to one operation of a change set.
+    pub fn at_index(self, index: usize) -> WireError {
+        let message = format!("{index}:{}", self.message);
+        self.saying(message)
+    }
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.status, self.code, self.message)
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// Generic bad input.
+pub const INVALID_INPUT: WireError =
+    WireError::fixed(400, "InvalidInput", "One of the request inputs is not valid.");
+
+/// A body that is not JSON, or a value that is not of its type.
+pub const BAD_BODY: WireError =
+    WireError::fixed(400, "InvalidInput", "An error occurred while processing this request.");
+
+/// An address that does not parse.
+pub const BAD_ADDRESS: WireError =
+    WireError::fixed(400, "InvalidInput", "Bad Request - Error in query syntax.");
+
+/// An address with a control character. The service's front end answers it without a body.
+pub const CONTROL_IN_ADDRESS: WireError = WireError {
+    status: 400,
+    code: "InvalidInput",
+    message: Cow::Borrowed("Bad Request - Error in query syntax."),
+    bare: true,
+};
+
+/// A `$filter` that is not a condition.
+pub const FILTER_NOT_BOOLEAN: WireError = WireError::fixed(
+    400,
+    "InvalidInput",
+    "The $filter expression must evaluate to a single boolean value.",
+);
+
+/// A key in an address with a forbidden character.
+pub const OUT_OF_RANGE_INPUT: WireError =
+    WireError::fixed(400, "OutOfRangeInput", "One of the request inputs is out of range.");
+
+/// A table name shorter than 3 or longer than 63.
+pub const NAME_LENGTH: WireError = WireError::fixed(
+    400,
+    "OutOfRangeInput",
+    "The specified resource name length is not within the permissible limits.",
+);
+
+/// A table name with other characters than letters and digits.
+pub const INVALID_RESOURCE_NAME: WireError = WireError::fixed(
+    400,
+    "InvalidResourceName",
+    "The specifed resource name contains invalid characters.",
+);
+
+/// A key or a table name is missing.
+pub const PROPERTIES_NEED_VALUE: WireError = WireError::fixed(
+    400,
+    "PropertiesNeedValue",
+    "The values are not specified for all properties in the entity.",
+);
+
+/// A property name that is no identifier.
+pub const PROPERTY_NAME_INVALID: WireError =
+    WireError::fixed(400, "PropertyNameInvalid", "The property name is invalid.");
+
+/// A property name of more than 255 characters.
+pub const PROPERTY_NAME_TOO_LONG: WireError = WireError::fixed(
+    400,
+    "PropertyNameTooLong",
+    "The property name exceeds the maximum allowed length (255).",
+);
+
+/// A string, a binary or a key that is too long.
+pub const PROPERTY_VALUE_TOO_LARGE: WireError = WireError::fixed(
+    400,
+    "PropertyValueTooLarge",
+    "The property value exceeds the maximum allowed size (64KB). If the property value is a \
+     string, it is UTF-16 encoded and the maximum number of characters should be 32K or less.",
+);
+
+/// More than 252 custom properties.
+pub const TOO_MANY_PROPERTIES: WireError = WireError::fixed(
+    400,
+    "TooManyProperties",
+    "The entity contains more properties than allowed. Each entity can include up to 252 \
+     properties to store data. Each entity also has 3 system properties.",
+);
+
+/// An entity of more than 1 MiB.
+pub const ENTITY_TOO_LARGE: WireError = WireError::fixed(
+    400,
+    "EntityTooLarge",
+    "The entity is larger than the maximum allowed size (1MB).",
+);
+
+/// A name twice in one entity.
+pub const DUPLICATE_PROPERTIES: WireError = WireError::fixed(
+    400,
+    "DuplicatePropertiesSpecified",
+    "A property is specified more than one time.",
+);
+
+/// A row twice in one change set.
+pub const INVALID_DUPLICATE_ROW: WireError = WireError::fixed(
+    400,
+    "InvalidDuplicateRow",
+    "The batch request contains multiple changes with same row key. An entity can appear only \
+     once in a batch request.",
+);
+
+/// Two partitions in one change set.
+pub const DIFFERENT_PARTITIONS: WireError = WireError::fixed(
+    400,
+    "CommandsInBatchActOnDifferentPartitions",
+    "All commands in a batch must operate on same entity group.",
+);
+
+/// More than 100 operations in one change set.
+pub const TOO_MANY_CHANGES: WireError = WireError::fixed(
+    400,
+    "InvalidInput",
+    "The batch request operation exceeds the maximum 100 changes per change set.",
+);
+
+/// A header that does not parse.
+pub const INVALID_HEADER_VALUE: WireError = WireError::fixed(
+    400,
+    "InvalidHeaderValue",
+    "The value for one of the HTTP headers is not in the correct format.",
+);
+
+/// A query parameter that does not parse.
+pub const INVALID_QUERY_PARAMETER_VALUE: WireError = WireError::fixed(
+    400,
+    "InvalidQueryParameterValue",
+    "Value for one of the query parameters specified in the request URI is invalid.",
+);
+
+/// A header is missing.
+pub const MISSING_REQUIRED_HEADER: WireError =
+    WireError::fixed(400, "MissingRequiredHeader", "A required HTTP header was not specified.");
+
+/// `If-Match` and `If-None-Match` together.
+pub const MULTIPLE_CONDITION_HEADERS: WireError = WireError::fixed(
+    400,
+    "MultipleConditionHeadersNotSupported",
+    "Multiple condition headers are not supported.",
+);
+
+/// `If-None-Match` on a write.
+pub const CONDITION_HEADERS_NOT_SUPPORTED: WireError =
+    WireError::fixed(400, "ConditionHeadersNotSupported", "Condition headers are not supported.");
+
+/// An address below nothing that exists.
+pub const INVALID_URI: WireError = WireError::fixed(
+    400,
+    "InvalidUri",
+    "The requested URI does not represent any resource on the server.",
+);
+
+/// No `Host`.
+pub const HOST_INFORMATION_NOT_PRESENT: WireError = WireError::fixed(
+    400,
+    "HostInformationNotPresent",
+    "The required host information is not present in the request. You must send a non-empty Host \
+     header or include the absolute URI in the request line.",
+);
+
+/// An `Authorization` that does not parse.
+pub const INVALID_AUTHENTICATION_INFO: WireError = WireError::fixed(
+    400,
+    "InvalidAuthenticationInfo",
+    "Authentication information is not given in the correct format. Check the value of \
+     Authorization header.",
+);
+
+/// Verb tunnelling by another verb than POST.
+pub const X_METHOD_NOT_USING_POST: WireError = WireError::fixed(
+    400,
+    "XMethodNotUsingPost",
+    "The request uses X-HTTP-Method with an HTTP verb other than POST.",
+);
+
+/// Verb tunnelling of a verb that cannot be tunnelled.
+pub const X_METHOD_INCORRECT_VALUE: WireError =
+    WireError::fixed(400, "XMethodIncorrectValue", "The specified X-HTTP-Method is invalid.");
+
+/// Two tunnelled verbs.
+pub const X_METHOD_INCORRECT_COUNT: WireError =
+    WireError::fixed(400, "XMethodIncorrectCount", "More than one X-HTTP-Method is specified.");
+
+/// A signature that does not verify, an unknown account, a date too far away, or no credentials:
+/// one answer for all, so that it tells nothing.
+pub const AUTHENTICATION_FAILED: WireError = WireError::fixed(
+    403,
+    "AuthenticationFailed",
+    "Server failed to authenticate the request. Make sure the value of Authorization header is \
+     formed correctly including the signature.",
+);
+
+/// A grant that does not cover the operation.
+pub const AUTHORIZATION_FAILURE: WireError = WireError::fixed(
+    403,
+    "AuthorizationFailure",
+    "This request is not authorized to perform this operation.",
+);
+
+/// A write to the secondary endpoint.
+pub const SECONDARY_IS_READ_ONLY: WireError =
+    WireError::fixed(403, "InsufficientAccountPermissions", "Write operations are not allowed.");
+
+/// A missing entity, or a missing table that was to be deleted or shown.
+pub const RESOURCE_NOT_FOUND: WireError =
+    WireError::fixed(404, "ResourceNotFound", "The specified resource does not exist.");
+
+/// An entity operation on a missing table.
+pub const TABLE_NOT_FOUND: WireError =
+    WireError::fixed(404, "TableNotFound", "The table specified does not exist.");
+
+/// A verb that the resource does not have.
+pub const UNSUPPORTED_HTTP_VERB: WireError = WireError::fixed(
+    405,
+    "UnsupportedHttpVerb",
+    "The resource doesn't support specified Http Verb.",
+);
+
+/// A table that is there already.
+pub const TABLE_ALREADY_EXISTS: WireError =
+    WireError::fixed(409, "TableAlreadyExists", "The table specified already exists.");
+
+/// An entity that is there already.
+pub const ENTITY_ALREADY_EXISTS: WireError =
+    WireError::fixed(409, "EntityAlreadyExists", "The specified entity already exists.");
+
+/// An ETag that is no longer the entity's.
+pub const UPDATE_CONDITION_NOT_SATISFIED: WireError = WireError::fixed(
+    412,
+    "UpdateConditionNotSatisfied",
+    "The update condition specified in the request was not satisfied.",
+);
+
+/// A body of more than 4 MiB.
+pub const REQUEST_BODY_TOO_LARGE: WireError = WireError::fixed(
+    413,
+    "RequestBodyTooLarge",
+    "The request body is too large and exceeds the maximum permissible limit.",
+);
+
+/// A media type that is not known here.
+pub const MEDIA_TYPE_NOT_SUPPORTED: WireError = WireError::fixed(
+    415,
+    "MediaTypeNotSupported",
+    "None of the provided media types are supported",
+);
+
+/// Atom.
+pub const ATOM_FORMAT_NOT_SUPPORTED: WireError =
+    WireError::fixed(415, "AtomFormatNotSupported", "Atom format is not supported.");
+
+/// Our own failure; its cause goes to the log.
+pub const INTERNAL_ERROR: WireError = WireError::fixed(
+    500,
+    "InternalError",
+    "Server encountered an internal error. Please try again after some time.",
+);
+
+/// An operation or an option that the service does not have.
+pub const NOT_IMPLEMENTED: WireError = WireError::fixed(
+    501,
+    "NotImplemented",
+    "The requested operation is not implemented on the specified resource.",
+);
+
+/// Too much at once.
+pub const SERVER_BUSY: WireError = WireError::fixed(
+    503,
+    "ServerBusy",
+    "The server is currently unable to receive requests. Please retry your request.",
+);
+
+/// The address gives another number of keys than the resource has.
+pub fn key_count(account: &str, table: &str) -> WireError {
+    INVALID_INPUT.saying(format!(
+        "The number of keys specified in the URI does not match number of key properties for the \
+         resource '{account}.{table}'."
+    ))
+}
+
+/// A key or a property of a body whose value is out of range.
+pub fn value_out_of_range(property: &str, value: &str) -> WireError {
+    OUT_OF_RANGE_INPUT
+        .saying(format!("The '{property}' parameter of value '{value}' is out of range."))
+}
+
+/// An `If-Match` that is not one weak ETag.
+pub fn bad_etag(value: &str) -> WireError {
+    INVALID_INPUT.saying(format!(
+        "The etag value '{value}' specified in one of the request headers is not valid. Please \
+         make sure only one etag value is specified and is valid."
+    ))
+}
+
+/// A `$filter` that stops making sense at `position`, in characters from 0.
+pub fn filter_syntax(position: usize, filter: &str) -> WireError {
+    INVALID_INPUT.saying(format!("Syntax error at position {position} in '{filter}'."))
+}
+
+/// A number of a `$filter` that is not of its type.
+pub fn filter_literal(edm_type: &str, text: &str, position: usize, filter: &str) -> WireError {
+    INVALID_INPUT.saying(format!(
+        "Unrecognized '{edm_type}' literal '{text}' at '{position}' in '{filter}'."
+    ))
+}

@@ -1,0 +1,183 @@
+//! Requests and responses as plain values: what the app answers without knowing of sockets.
+//!
+//! Absent: parsing of HTTP. `net/conn` gets that from a library.
+
+use bytes::Bytes;
+use std::fmt;
+
+/// A request's line and headers.
+#[derive(Clone, Debug, Default)]
+pub struct Head {
+    /// The verb as sent.
+    pub method: String,
+    /// The raw path and query as sent, without scheme and authority.
+    pub target: String,
+    /// The authority of an absolute request target, else the `Host` header, else empty.
+    pub authority: String,
+    /// Whether it came over TLS.
+    pub secure: bool,
+    /// The headers as sent.
+    pub headers: Headers,
+}
+
+impl Head {
+    /// The raw path: the target up to `?`.
+    pub fn path(&self) -> &str {
+        self.target.split_once('?').map_or(self.target.as_str(), |(path, _)| path)
+    }
+
+    /// The raw query: the target behind `?`.
+    pub fn query(&self) -> &str {
+        self.target.split_once('?').map_or("", |(_, query)| query)
+    }
+}
+
+/// A request's body.
+#[derive(Clone, Debug, Default)]
+pub enum Body {
+    /// All of it.
+    Whole(Bytes),
+    /// There was none.
+    #[default]
+    Empty,
+    /// It was longer than the limit and thrown away.
+    TooLarge,
+}
+
+/// A whole request.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Line and headers.
+    pub head: Head,
+    /// The body.
+    pub body: Body,
+}
+
+/// Header names and values in order. Names compare without case.
+#[derive(Clone, Default)]
+pub struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    /// Adds a header behind the others.
+    pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
+        self.0.push((name.into(), value.into()));
+    }
+
+    /// The first value under `name`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// Every value under `name`.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0
+            .iter()
+            .filter(move |(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// Every header.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+/// Names only: a value may be a signature.
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
+/// A response. Headers that belong to the connection (`Date`, `Content-Length`) are added by it.
+#[derive(Clone, Debug, Default)]
+pub struct Response {
+    /// The status code.
+    pub status: u16,
+    /// Headers in order.
+    pub headers: Vec<(&'static str, String)>,
+    /// The body; empty for none.
+    pub body: Bytes,
+}
+
+impl Response {
+    /// A response without headers and body.
+    pub fn new(status: u16) -> Response {
+        Response { status, ..Response::default() }
+    }
+
+    /// Adds a header. A value that could break out of its line loses the characters that do it.
+    pub fn header(&mut self, name: &'static str, value: impl Into<String>) {
+        let mut value = value.into();
+        if value.bytes().any(is_line_breaking) {
+            value.retain(|c| !c.is_ascii() || !is_line_breaking(c as u8));
+        }
+        self.headers.push((name, value));
+    }
+
+    /// The first value under `name`.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+fn is_line_breaking(byte: u8) -> bool {
+    byte < b' ' || byte == 0x7f
+}
+
+/// The text on the wire, with LF line ends.
+impl fmt::Display for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "HTTP/1.1 {} {}", self.status, reason(self.status))?;
+        for (name, value) in &self.headers {
+            writeln!(f, "{name}: {value}")?;
+        }
+        write!(f, "\n{}", String::from_utf8_lossy(&self.body))
+    }
+}
+
+/// The reason phrase of a status.
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        201 => "Created",
+        202 => "Accepted",
+        204 => "No Content",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        409 => "Conflict",
+        411 => "Length Required",
+        412 => "Precondition Failed",
+        413 => "Request Entity Too Large",
+        415 => "Unsupported Media Type",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        _ => "Unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Headers, Response};
+
+    #[test]
+    fn a_header_cannot_start_another() {
+        let mut response = Response::new(204);
+        response.header("x-ms-client-request-id", "a\r\nSet-Cookie: b\u{7f}é");
+        assert_eq!(response.get("X-Ms-Client-Request-Id"), Some("aSet-Cookie: bé"));
+    }
+
+    #[test]
+    fn values_do_not_show_in_debug() {
+        let mut headers = Headers::default();
+        headers.push("Authorization", "SharedKey a:secret");
+        assert!(!format!("{headers:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,3 @@
+//! HTTP messages as plain values.
+
+pub mod message;

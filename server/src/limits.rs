@@ -1,0 +1,58 @@
+//! Bounds of the wire: sizes, counts and times that a request may have.
+
+use std::time::Duration;
+
+/// Most bytes of a request's body, `$batch` included.
+pub const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// Most bytes of a refused body that are read and thrown away, so that the client sees the answer
+/// instead of a reset connection.
+pub const BODY_DISCARD_BYTES_MAX: usize = 32 << 20;
+
+/// Room for the request line and all headers of one request.
+///
+/// The HTTP library takes a request target of up to 65,534 bytes; headers come on top.
+pub const HEAD_BYTES_MAX: usize = 160 << 10;
+
+/// Most headers of one request.
+pub const HEADERS_MAX: usize = 100;
+
+/// Most bytes of `x-ms-client-request-id`.
+pub const CLIENT_REQUEST_ID_BYTES_MAX: usize = 1024;
+
+/// Most operations of one change set.
+pub const CHANGES_MAX: usize = 100;
+
+/// Most characters of a multipart boundary (RFC 2046, 5.1.1).
+pub const BOUNDARY_CHARS_MAX: usize = 70;
+
+/// Most comparisons, flags and operators of a `$filter`.
+pub const FILTER_NODES_MAX: usize = 2_000;
+
+/// Most parentheses and `not`s of a `$filter` that may be open at once.
+pub const FILTER_DEPTH_MAX: usize = 100;
+
+/// Most names of a `$select`.
+pub const SELECT_NAMES_MAX: usize = 255;
+
+/// Most entities of a page, and the default.
+pub const PAGE_ENTITIES_MAX: usize = 1_000;
+
+/// Most members of an entity's JSON object: a value and an annotation for each property, and room
+/// for `odata.` members.
+pub const JSON_MEMBERS_MAX: usize = 1_024;
+
+/// How far a request's date may lie from the server's clock.
+pub const DATE_SKEW_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Time one query may run before it ends its page.
+pub const QUERY_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Rows one query may examine before it ends its page.
+pub const QUERY_ROWS_MAX: u64 = 1_000_000;
+
+/// Characters of an account's name.
+pub const ACCOUNT_CHARS: std::ops::RangeInclusive<usize> = 3..=24;
+
+/// Most bytes of a `$filter`: more than any request line can carry.
+pub const FILTER_BYTES_MAX: usize = 64 << 10;

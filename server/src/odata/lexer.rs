@@ -1,0 +1,203 @@
+//! `$filter` text into tokens with positions.
+
+use crate::error::{WireError, filter_literal, filter_syntax};
+use crate::odata::literal;
+use tabulith::table::value::Value;
+
+/// A token and the byte offset right behind it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Token<'a> {
+    pub(crate) kind: TokenKind<'a>,
+    pub(crate) end: usize,
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum TokenKind<'a> {
+    /// A property's name, an operator or a function's name.
+    Word(&'a str),
+    /// A value.
+    Literal(Value),
+    /// `(`
+    Open,
+    /// `)`
+    Close,
+    /// The text is over.
+    End,
+}
+
+/// Reads tokens off a filter.
+pub(crate) struct Lexer<'a> {
+    filter: &'a str,
+    at: usize,
+}
+
+impl<'a> Lexer<'a> {
+    pub(crate) fn new(filter: &'a str) -> Lexer<'a> {
+        Lexer { filter, at: 0 }
+    }
+
+    /// The next token. Words and literals must be parted by blanks or parentheses.
+    pub(crate) fn next(&mut self) -> Result<Token<'a>, WireError> {
+        self.at += self.filter[self.at..].len() - self.rest().trim_start().len();
+        let kind = match self.rest().as_bytes().first() {
+            None => TokenKind::End,
+            Some(b'(') => self.single(TokenKind::Open),
+            Some(b')') => self.single(TokenKind::Close),
+            Some(b'\'') => TokenKind::Literal(Value::String(self.string()?)),
+            Some(b'0'..=b'9' | b'+' | b'-' | b'.') => TokenKind::Literal(self.number()?),
+            Some(_) => self.word_or_literal()?,
+        };
+        if matches!(kind, TokenKind::Word(_) | TokenKind::Literal(_)) && !self.at_a_gap() {
+            self.at += self.rest().chars().next().map_or(0, char::len_utf8);
+            return Err(self.syntax_error(self.at));
+        }
+        Ok(Token { kind, end: self.at })
+    }
+
+    /// Whether a function's argument list follows.
+    pub(crate) fn at_parenthesis(&self) -> bool {
+        self.rest().trim_start().starts_with('(')
+    }
+
+    /// The error that the filter makes no sense at the byte offset `at`.
+    pub(crate) fn syntax_error(&self, at: usize) -> WireError {
+        filter_syntax(self.position(at), self.filter)
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.filter[self.at..]
+    }
+
+    fn at_a_gap(&self) -> bool {
+        self.rest().chars().next().is_none_or(|c| c.is_whitespace() || matches!(c, '(' | ')'))
+    }
+
+    fn single(&mut self, kind: TokenKind<'a>) -> TokenKind<'a> {
+        self.at += 1;
+        kind
+    }
+
+    /// A quoted text; a quote within it is doubled.
+    fn string(&mut self) -> Result<String, WireError> {
+        let mut text = String::new();
+        let mut rest = &self.rest()[1..];
+        loop {
+            let Some((part, behind)) = rest.split_once('\'') else {
+                return Err(self.syntax_error(self.filter.len()));
+            };
+            text.push_str(part);
+            rest = behind;
+            match rest.strip_prefix('\'') {
+                Some(behind) => {
+                    text.push('\'');
+                    rest = behind;
+                }
+                None => break,
+            }
+        }
+        self.at = self.filter.len() - rest.len();
+        Ok(text)
+    }
+
+    fn number(&mut self) -> Result<Value, WireError> {
+        let start = self.at;
+        let rest = self.rest();
+        let signed = rest.trim_start_matches(['+', '-']);
+        if rest.len() - signed.len() <= 1 && signed.starts_with("INF") {
+            self.at += rest.len() - signed.len() + 3;
+            let infinity = if rest.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY };
+            return Ok(Value::Double(infinity));
+        }
+        let shape = NumberShape::of(rest).ok_or_else(|| self.syntax_error(start + 1))?;
+        let digits = &rest[..shape.length];
+        let suffix = rest[shape.length..].bytes().next().unwrap_or(b' ').to_ascii_lowercase();
+        let (value, edm_type) = match suffix {
+            b'l' if shape.is_integer => (digits.parse().ok().map(Value::Int64), "Edm.Int64"),
+            b'd' | b'f' | b'm' => (literal::double(digits).map(Value::Double), "Edm.Double"),
+            _ if shape.is_integer => (digits.parse().ok().map(Value::Int32), "Edm.Int32"),
+            _ => (literal::double(digits).map(Value::Double), "Edm.Double"),
+        };
+        let has_suffix = matches!(suffix, b'd' | b'f' | b'm') || suffix == b'l' && shape.is_integer;
+        self.at += shape.length + usize::from(has_suffix);
+        value.ok_or_else(|| filter_literal(edm_type, digits, self.position(start), self.filter))
+    }
+
+    fn word_or_literal(&mut self) -> Result<TokenKind<'a>, WireError> {
+        let start = self.at;
+        let rest = self.rest();
+        let length = rest.find(|c| !is_identifier(c)).unwrap_or(rest.len());
+        let word = &rest[..length];
+        if length == 0 {
+            return Err(self.syntax_error(start + rest.chars().next().map_or(0, char::len_utf8)));
+        }
+        self.at += length;
+        if !self.rest().starts_with('\'') {
+            return Ok(match word {
+                "NaN" => TokenKind::Literal(Value::Double(f64::NAN)),
+                "INF" => TokenKind::Literal(Value::Double(f64::INFINITY)),
+                _ => TokenKind::Word(word),
+            });
+        }
+        let text = self.string()?;
+        let value = match word {
+            "datetime" => literal::date_time(&text).ok().map(Value::DateTime),
+            "guid" => literal::guid(&text).map(Value::Guid),
+            "X" | "x" | "binary" => literal::hex(&text).map(Value::Binary),
+            _ => return Err(self.syntax_error(start + length)),
+        };
+        value.map(TokenKind::Literal).ok_or_else(|| {
+            let edm_type = match word {
+                "datetime" => "Edm.DateTime",
+                "guid" => "Edm.Guid",
+                _ => "Edm.Binary",
+            };
+            filter_literal(edm_type, &text, self.position(start), self.filter)
+        })
+    }
+
+    /// A byte offset as a count of UTF-16 units, the service's own way to count.
+    fn position(&self, at: usize) -> usize {
+        self.filter.get(..at).unwrap_or(self.filter).encode_utf16().count()
+    }
+}
+
+/// Characters that may stand in a property's name. Beyond ASCII every character may: a name that
+/// no property can have is then simply a property that no entity has.
+fn is_identifier(c: char) -> bool {
+    if c.is_ascii() { c.is_ascii_alphanumeric() || c == '_' } else { !c.is_whitespace() }
+}
+
+/// `[sign] digits [. digits] [e [sign] digits]` at the start of a text.
+struct NumberShape {
+    length: usize,
+    is_integer: bool,
+}
+
+impl NumberShape {
+    fn of(text: &str) -> Option<NumberShape> {
+        let bytes = text.as_bytes();
+        let digits =
+            |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
+        let whole = digits(sign);
+        let mut length = sign + whole;
+        let mut is_integer = true;
+        if whole == 0 {
+            return None;
+        }
+        if bytes.get(length) == Some(&b'.') && digits(length + 1) > 0 {
+            length += 1 + digits(length + 1);
+            is_integer = false;
+        }
+        if matches!(bytes.get(length), Some(b'e' | b'E')) {
+            let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
+            let exponent = digits((length + 1 + sign).min(bytes.len()));
+            if exponent > 0 {
+                length += 1 + sign + exponent;
+                is_integer = false;
+            }
+        }
+        Some(NumberShape { length, is_integer })
+    }
+}

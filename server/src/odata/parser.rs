@@ -1,0 +1,469 @@
+//! `$filter` text into the table layer's filter tree.
+//!
+//! ```text
+//! filter     = [ or-expr ]
+//! or-expr    = and-expr *( "or" and-expr )
+//! and-expr   = unary *( "and" unary )
+//! unary      = "not" unary / comparison / property / "true" / "false" / "(" or-expr ")"
+//! comparison = operand ( "eq" / "ne" / "gt" / "ge" / "lt" / "le" ) operand
+//! operand    = property / literal / "(" operand ")"
+//! ```
+//!
+//! `not` binds looser than a comparison: `not A eq 1` is `not (A eq 1)`.
+//!
+//! Promise: no recursion, and time linear in the text. The tree has at most
+//! [`FILTER_NODES_MAX`] nodes and is little more than 2 × [`FILTER_DEPTH_MAX`] deep, so that what
+//! walks it may recurse.
+
+use crate::error::{FILTER_NOT_BOOLEAN, INVALID_INPUT, NOT_IMPLEMENTED, WireError};
+use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX};
+use crate::odata::lexer::{Lexer, Token, TokenKind};
+use tabulith::table::filter::ast::{Filter, Op};
+use tabulith::table::value::Value;
+
+/// Reads a filter; none where the text is blank.
+pub fn parse(filter: &str) -> Result<Option<Filter>, WireError> {
+    if filter.trim().is_empty() {
+        return Ok(None);
+    }
+    if filter.len() > FILTER_BYTES_MAX {
+        return Err(INVALID_INPUT);
+    }
+    Parser {
+        lexer: Lexer::new(filter),
+        pending: Vec::new(),
+        operands: Vec::new(),
+        nodes: 0,
+        depth: 0,
+    }
+    .run()
+    .map(Some)
+}
+
+/// An operator that waits for its right side, or an open parenthesis.
+#[derive(Clone, Copy)]
+enum Pending {
+    Open,
+    Or,
+    And,
+    Not,
+    Compare(Op),
+}
+
+impl Pending {
+    /// How tightly it binds.
+    fn rank(self) -> u8 {
+        match self {
+            Pending::Open => 0,
+            Pending::Or => 1,
+            Pending::And => 2,
+            Pending::Not => 3,
+            Pending::Compare(_) => 4,
+        }
+    }
+}
+
+/// What an operator works on.
+enum Operand {
+    Property(String),
+    Literal(Value),
+    Condition(Filter),
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    pending: Vec<Pending>,
+    operands: Vec<Operand>,
+    nodes: usize,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn run(mut self) -> Result<Filter, WireError> {
+        loop {
+            self.read_operand()?;
+            if self.read_operator()? {
+                let condition = self.pop_condition()?;
+                return Ok(condition);
+            }
+        }
+    }
+
+    /// Reads up to and with one operand: `not`s and parentheses open before it.
+    fn read_operand(&mut self) -> Result<(), WireError> {
+        loop {
+            let token = self.lexer.next()?;
+            match token.kind {
+                TokenKind::Open => self.open(Pending::Open)?,
+                TokenKind::Word("not") => self.open(Pending::Not)?,
+                TokenKind::Word(word) => {
+                    let operand = self.word_operand(word, &token)?;
+                    self.operands.push(operand);
+                    return Ok(());
+                }
+                TokenKind::Literal(value) => {
+                    self.operands.push(Operand::Literal(value));
+                    return Ok(());
+                }
+                TokenKind::Close | TokenKind::End => {
+                    return Err(self.lexer.syntax_error(token.end));
+                }
+            }
+        }
+    }
+
+    /// Reads parentheses that close and then one operator; true where the filter is over.
+    fn read_operator(&mut self) -> Result<bool, WireError> {
+        loop {
+            let token = self.lexer.next()?;
+            let operator = match token.kind {
+                TokenKind::Close => {
+                    self.reduce_down_to(Pending::Or.rank())?;
+                    self.pending.pop().ok_or_else(|| self.lexer.syntax_error(token.end))?;
+                    self.depth -= 1;
+                    continue;
+                }
+                TokenKind::End => {
+                    self.reduce_down_to(Pending::Or.rank())?;
+                    return match self.pending.pop() {
+                        Some(_) => Err(self.lexer.syntax_error(token.end)),
+                        None => Ok(true),
+                    };
+                }
+                TokenKind::Word(word) => binary_operator(word)?,
+                TokenKind::Literal(_) | TokenKind::Open => None,
+            };
+            let operator = operator.ok_or_else(|| self.lexer.syntax_error(token.end))?;
+            self.push_binary(operator, &token)?;
+            return Ok(false);
+        }
+    }
+
+    fn open(&mut self, opened: Pending) -> Result<(), WireError> {
+        self.depth += 1;
+        if self.depth > FILTER_DEPTH_MAX {
+            return Err(INVALID_INPUT);
+        }
+        self.pending.push(opened);
+        Ok(())
+    }
+
+    fn word_operand(&self, word: &str, token: &Token) -> Result<Operand, WireError> {
+        if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
+            return Ok(Operand::Literal(Value::Boolean(word.eq_ignore_ascii_case("true"))));
+        }
+        // A function's call, or a value that the service does not have.
+        let is_operator = binary_operator(word).ok().flatten().is_some();
+        if word == "null" || !is_operator && self.lexer.at_parenthesis() {
+            return Err(NOT_IMPLEMENTED);
+        }
+        if is_operator {
+            return Err(self.lexer.syntax_error(token.end));
+        }
+        Ok(Operand::Property(word.to_owned()))
+    }
+
+    fn push_binary(&mut self, operator: Pending, token: &Token) -> Result<(), WireError> {
+        self.reduce_down_to(operator.rank())?;
+        // Comparisons do not chain.
+        if matches!(
+            (operator, self.operands.last()),
+            (Pending::Compare(_), Some(Operand::Condition(_)))
+        ) {
+            return Err(self.lexer.syntax_error(token.end));
+        }
+        self.pending.push(operator);
+        Ok(())
+    }
+
+    /// Applies what waits and binds at least as tightly as `rank`.
+    fn reduce_down_to(&mut self, rank: u8) -> Result<(), WireError> {
+        while let Some(&operator) = self.pending.last() {
+            if operator.rank() < rank {
+                break;
+            }
+            self.pending.pop();
+            let condition = self.apply(operator)?;
+            self.operands.push(Operand::Condition(condition));
+            self.nodes += 1;
+            if self.nodes > FILTER_NODES_MAX {
+                return Err(INVALID_INPUT);
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, operator: Pending) -> Result<Filter, WireError> {
+        match operator {
+            Pending::Compare(op) => self.apply_comparison(op),
+            Pending::Not => {
+                self.depth -= 1;
+                Ok(Filter::Not(Box::new(self.pop_condition()?)))
+            }
+            Pending::And => {
+                let right = self.pop_condition()?;
+                Ok(match self.pop_condition()? {
+                    Filter::And(mut all) => {
+                        all.push(right);
+                        Filter::And(all)
+                    }
+                    left => Filter::And(vec![left, right]),
+                })
+            }
+            Pending::Or | Pending::Open => {
+                let right = self.pop_condition()?;
+                Ok(match self.pop_condition()? {
+                    Filter::Or(mut any) => {
+                        any.push(right);
+                        Filter::Or(any)
+                    }
+                    left => Filter::Or(vec![left, right]),
+                })
+            }
+        }
+    }
+
+    fn apply_comparison(&mut self, op: Op) -> Result<Filter, WireError> {
+        let right = self.operands.pop();
+        let left = self.operands.pop();
+        match (left, right) {
+            (Some(Operand::Property(property)), Some(Operand::Literal(literal))) => {
+                Ok(Filter::Compare { property, op, literal })
+            }
+            (Some(Operand::Literal(literal)), Some(Operand::Property(property))) => {
+                Ok(Filter::Compare { property, op: op.mirrored(), literal })
+            }
+            _ => Err(INVALID_INPUT),
+        }
+    }
+
+    fn pop_condition(&mut self) -> Result<Filter, WireError> {
+        match self.operands.pop() {
+            Some(Operand::Condition(condition)) => Ok(condition),
+            Some(Operand::Property(property)) => Ok(Filter::Flag(property)),
+            Some(Operand::Literal(Value::Boolean(value))) => Ok(Filter::Always(value)),
+            Some(Operand::Literal(_)) | None => Err(FILTER_NOT_BOOLEAN),
+        }
+    }
+}
+
+/// The operator that a word is; [`NOT_IMPLEMENTED`] for those of OData that the service lacks.
+fn binary_operator(word: &str) -> Result<Option<Pending>, WireError> {
+    Ok(Some(match word {
+        "and" => Pending::And,
+        "or" => Pending::Or,
+        "eq" => Pending::Compare(Op::Eq),
+        "ne" => Pending::Compare(Op::Ne),
+        "lt" => Pending::Compare(Op::Lt),
+        "le" => Pending::Compare(Op::Le),
+        "gt" => Pending::Compare(Op::Gt),
+        "ge" => Pending::Compare(Op::Ge),
+        "add" | "sub" | "mul" | "div" | "mod" | "in" => return Err(NOT_IMPLEMENTED),
+        _ => return Ok(None),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use crate::limits::{FILTER_DEPTH_MAX, FILTER_NODES_MAX};
+    use tabulith::table::filter::ast::{Filter, Op};
+    use tabulith::table::value::Value;
+
+    /// The tree as text, fully parenthesised.
+    fn show(filter: &Filter) -> String {
+        let list = |parts: &[Filter], word: &str| {
+            let parts: Vec<String> = parts.iter().map(show).collect();
+            format!("({})", parts.join(word))
+        };
+        match filter {
+            Filter::Compare { property, op, literal } => {
+                let op = match op {
+                    Op::Eq => "=",
+                    Op::Ne => "!=",
+                    Op::Lt => "<",
+                    Op::Le => "<=",
+                    Op::Gt => ">",
+                    Op::Ge => ">=",
+                };
+                format!("{property}{op}{}", show_value(literal))
+            }
+            Filter::Flag(property) => property.clone(),
+            Filter::Always(value) => value.to_string(),
+            Filter::Not(inner) => format!("!{}", show(inner)),
+            Filter::And(all) => list(all, " & "),
+            Filter::Or(any) => list(any, " | "),
+        }
+    }
+
+    fn show_value(value: &Value) -> String {
+        match value {
+            Value::String(text) => format!("{text:?}"),
+            Value::Int32(n) => format!("{n}"),
+            Value::Int64(n) => format!("{n}L"),
+            Value::Double(n) => format!("{n:?}"),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check(filter: &str, tree: &str) {
+        match parse(filter) {
+            Ok(parsed) => assert_eq!(parsed.as_ref().map_or("".to_owned(), show), tree),
+            Err(error) => panic!("{filter}: {error}"),
+        }
+    }
+
+    #[track_caller]
+    fn refused(filter: &str, message: &str) {
+        assert_eq!(parse(filter).expect_err(filter).message, message);
+    }
+
+    #[test]
+    fn nothing_to_filter() {
+        check("", "");
+        check("  ", "");
+    }
+
+    #[test]
+    fn precedence() {
+        check("A eq 1 or B eq 2 and C eq 3", "(A=1 | (B=2 & C=3))");
+        check("A eq 1 and B eq 2 or C eq 3", "((A=1 & B=2) | C=3)");
+        check("(A eq 1 or B eq 2) and C eq 3", "((A=1 | B=2) & C=3)");
+        check("not A eq 1 and B eq 2", "(!A=1 & B=2)");
+        check("not (A eq 1 and B eq 2)", "!(A=1 & B=2)");
+        check("not not A", "!!A");
+        check("A eq 1 and not B", "(A=1 & !B)");
+        check("A or B or C or D", "(A | B | C | D)");
+        check("A and B or C and D or E", "((A & B) | (C & D) | E)");
+    }
+
+    #[test]
+    fn blanks_are_free_next_to_parentheses() {
+        check("(A eq 1)and(B eq 2)", "(A=1 & B=2)");
+        check("not(A eq 1)", "!A=1");
+        check(" ( ( A eq 1 ) ) ", "A=1");
+        check("(A) eq (1)", "A=1");
+        check("A eq(1)", "A=1");
+        check("\tA\neq\r\n1", "A=1");
+    }
+
+    #[test]
+    fn the_property_may_stand_on_the_right() {
+        check("'x' eq PartitionKey", "PartitionKey=\"x\"");
+        check("5 lt N", "N>5");
+        check("5 ge N", "N<=5");
+    }
+
+    #[test]
+    fn conditions_without_comparison() {
+        check("Flag", "Flag");
+        check("true", "true");
+        check("False or Flag", "(false | Flag)");
+        check("Flag eq true", "Flag=Boolean(true)");
+    }
+
+    #[test]
+    fn literals() {
+        check("A eq 'it''s (a) & b%20'", "A=\"it's (a) & b%20\"");
+        check("A eq ''", "A=\"\"");
+        check("A eq -5", "A=-5");
+        check("A eq 5L or A eq 5l", "(A=5L | A=5L)");
+        check(
+            "A eq 1.0 or A eq 1e3 or A eq 1d or A eq 1.5f or A eq 2m",
+            "(A=1.0 | A=1000.0 | A=1.0 | A=1.5 | A=2.0)",
+        );
+        check("A eq NaN or A eq INF or A eq -INF", "(A=NaN | A=inf | A=-inf)");
+        check("A eq 2147483647 or A eq -2147483648", "(A=2147483647 | A=-2147483648)");
+        check("A eq -9223372036854775808L", "A=-9223372036854775808L");
+        check(
+            "A eq X'0aFF' or A eq binary'' or A eq x'00'",
+            "(A=Binary([10, 255]) | A=Binary([]) | A=Binary([0]))",
+        );
+        check("A eq datetime'1601-01-01T00:00:00.0000001Z'", "A=DateTime(DateTime(1))");
+        check(
+            "A eq guid'00000000-0000-0000-0000-0000000000FF'",
+            "A=Guid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255])",
+        );
+        check("名 eq 'é'", "名=\"é\"");
+    }
+
+    #[test]
+    fn syntax_errors_name_their_position() {
+        refused("aaa bbb ccc", "Syntax error at position 7 in 'aaa bbb ccc'.");
+        refused("A eq", "Syntax error at position 4 in 'A eq'.");
+        refused("A eq 'x", "Syntax error at position 7 in 'A eq 'x'.");
+        refused("(A eq 1", "Syntax error at position 7 in '(A eq 1'.");
+        refused("A eq 1)", "Syntax error at position 7 in 'A eq 1)'.");
+        refused("A eq 1 eq 2", "Syntax error at position 9 in 'A eq 1 eq 2'.");
+        refused("A EQ 1", "Syntax error at position 4 in 'A EQ 1'.");
+        refused("A eq 1x", "Syntax error at position 7 in 'A eq 1x'.");
+        refused("'😀' eq A b", "Syntax error at position 11 in ''😀' eq A b'.");
+        refused("A eq foo'x'", "Syntax error at position 8 in 'A eq foo'x''.");
+        refused("and A", "Syntax error at position 3 in 'and A'.");
+        refused("()", "Syntax error at position 2 in '()'.");
+        refused("A eq ;", "Syntax error at position 6 in 'A eq ;'.");
+    }
+
+    #[test]
+    fn numbers_out_of_their_type() {
+        refused(
+            "A eq 5454161346626",
+            "Unrecognized 'Edm.Int32' literal '5454161346626' at '5' in 'A eq 5454161346626'.",
+        );
+        refused(
+            "A eq 9223372036854775808L",
+            "Unrecognized 'Edm.Int64' literal '9223372036854775808' at '5' in 'A eq 9223372036854775808L'.",
+        );
+        assert_eq!(parse("A eq 1e999").expect_err("infinite").code, "InvalidInput");
+        assert_eq!(parse("A eq guid'1'").expect_err("no guid").code, "InvalidInput");
+    }
+
+    #[test]
+    fn what_is_not_a_condition() {
+        let not_boolean = "The $filter expression must evaluate to a single boolean value.";
+        refused("'x'", not_boolean);
+        refused("5 and A", not_boolean);
+        refused("not 5", not_boolean);
+        assert_eq!(parse("1 eq 1").expect_err("no property").code, "InvalidInput");
+        assert_eq!(parse("A eq B").expect_err("no literal").code, "InvalidInput");
+    }
+
+    #[test]
+    fn what_the_service_does_not_have() {
+        for filter in
+            ["startswith(A,'x')", "A eq null", "A add 1 eq 2", "A in (1, 2)", "tolower(A) eq 'x'"]
+        {
+            assert_eq!(parse(filter).expect_err(filter).status, 501);
+        }
+    }
+
+    #[test]
+    fn size_and_depth_are_bounded() {
+        let any = |terms: usize| vec!["A eq 1"; terms].join(" or ");
+        assert!(parse(&any(FILTER_NODES_MAX / 2)).is_ok());
+        assert_eq!(parse(&any(FILTER_NODES_MAX)).expect_err("too many").code, "InvalidInput");
+        let nested = |depth: usize| format!("{}A{}", "(".repeat(depth), ")".repeat(depth));
+        assert!(parse(&nested(FILTER_DEPTH_MAX)).is_ok());
+        assert_eq!(
+            parse(&nested(FILTER_DEPTH_MAX + 1)).expect_err("too deep").code,
+            "InvalidInput"
+        );
+        assert!(parse(&"not ".repeat(20_000)).is_err());
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        let pieces = [
+            "(", ")", "not ", "A", " eq ", "'", "1", "L", " and ", "X'", "-", ".", "e", "é", "😀",
+            "null", "%",
+        ];
+        let mut rng = tabulith::env::rng::Rng::seeded(5);
+        for _ in 0..20_000 {
+            let length = rng.below(12);
+            let filter: String =
+                (0..length).map(|_| pieces[rng.below(pieces.len() as u64) as usize]).collect();
+            let _ = parse(&filter);
+        }
+    }
+}
