@@ -53,6 +53,7 @@ pub enum Access {
 }
 
 /// An open file. All methods take the offset; there is no shared position.
+#[expect(clippy::len_without_is_empty, reason = "a question to the disk, not a property")]
 pub trait File: Debug + Send + Sync {
     /// Fills `buf` from `offset`; `UnexpectedEof` where the file ends first.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;

@@ -1,0 +1,277 @@
+//! A simulated file system without processes: names, files and the effects of calls on them.
+//!
+//! A folder's names exist twice, as seen now and as power loss would leave them at worst; the
+//! changes between the two wait for a sync of the folder. Folders themselves are durable when made,
+//! because [`crate::vfs::api::Vfs::create_dir_all`] promises it.
+//!
+//! Absent: handles, locks, permissions.
+
+use crate::vfs::sim::inode::{Inode, Stamp, SyncFailure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The number of a file; its names point to it.
+pub(crate) type Ino = u64;
+pub(crate) type Names = BTreeMap<Arc<str>, Ino>;
+
+/// A file longer than this comes from a wrong offset.
+const FILE_BYTES_MAX: u64 = 16 << 30;
+
+/// All folders and files. A copy shares what neither side changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    pub(crate) folders: BTreeMap<PathBuf, Arc<Folder>>,
+    pub(crate) inodes: BTreeMap<Ino, Arc<Inode>>,
+    ino_last: Ino,
+    stamp: Stamp,
+}
+
+/// The names in one folder.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Folder {
+    pub(crate) now: Names,
+    pub(crate) durable: Names,
+    pub(crate) unsynced: Vec<(Stamp, NameChange)>,
+}
+
+/// One change of a folder. It reaches the disk whole, except that a hostile disk may show both
+/// names of a rename.
+#[derive(Clone, Debug)]
+pub(crate) enum NameChange {
+    Set { name: Arc<str>, ino: Ino },
+    Remove { name: Arc<str> },
+    Rename { from: Arc<str>, to: Arc<str>, ino: Ino },
+}
+
+impl Disk {
+    pub(crate) fn new() -> Disk {
+        let roots = ["", "/"].map(|root| (PathBuf::from(root), Arc::default()));
+        Disk { folders: roots.into(), inodes: BTreeMap::new(), ino_last: 0, stamp: 0 }
+    }
+
+    /// The disk after a restart: what it holds is durable.
+    pub(crate) fn restarted(&self, folders: BTreeMap<PathBuf, Arc<Folder>>) -> Disk {
+        Disk { folders, inodes: BTreeMap::new(), ..*self }
+    }
+
+    /// How many effects there have been.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
+    pub(crate) fn create_dir_all(&mut self, dir: &Path) -> io::Result<()> {
+        let missing: Vec<_> =
+            dir.ancestors().filter(|dir| !self.folders.contains_key(*dir)).collect();
+        if missing.iter().any(|dir| self.ino(dir).is_ok()) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        for dir in &missing {
+            self.folders.insert(dir.to_path_buf(), Arc::default());
+        }
+        self.stamp += u64::from(!missing.is_empty());
+        Ok(())
+    }
+
+    pub(crate) fn create(&mut self, file: &Path) -> io::Result<Ino> {
+        let (dir, name) = self.place(file)?;
+        if self.exists(file) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.ino_last += 1;
+        let ino = self.ino_last;
+        self.inodes.insert(ino, Arc::default());
+        self.change(&dir, NameChange::Set { name, ino });
+        Ok(ino)
+    }
+
+    /// The file behind a name.
+    pub(crate) fn ino(&self, file: &Path) -> io::Result<Ino> {
+        if self.folders.contains_key(file) {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let (dir, name) = self.place(file)?;
+        let found = self.folders.get(&dir).and_then(|folder| folder.now.get(&name));
+        found.copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    pub(crate) fn remove(&mut self, file: &Path) -> io::Result<()> {
+        self.ino(file)?;
+        let (dir, name) = self.place(file)?;
+        self.change(&dir, NameChange::Remove { name });
+        Ok(())
+    }
+
+    pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let ino = self.ino(from)?;
+        let ((dir, from), (to_dir, to_name)) = (self.place(from)?, self.place(to)?);
+        if dir != to_dir {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "rename to another folder"));
+        }
+        match self.ino(to) {
+            // POSIX: two names of one file both stay.
+            Ok(there) if there == ino => self.stamp += 1,
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => self.change(&dir, NameChange::Rename { from, to: to_name, ino }),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn hard_link(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        let ino = self.ino(from)?;
+        let (dir, name) = self.place(to)?;
+        if self.exists(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.change(&dir, NameChange::Set { name, ino });
+        Ok(())
+    }
+
+    pub(crate) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let files = self.folder(dir)?.now.keys().map(|name| name.to_string());
+        let inner = self.folders.keys().filter(|inner| inner.parent() == Some(dir));
+        let inner = inner.filter_map(|inner| Some(inner.file_name()?.to_str()?.to_owned()));
+        Ok(files.chain(inner).collect())
+    }
+
+    pub(crate) fn sync_dir(&mut self, dir: &Path) -> io::Result<()> {
+        self.folder(dir)?;
+        self.stamp += 1;
+        if let Some(folder) = self.folders.get_mut(dir) {
+            let folder = Arc::make_mut(folder);
+            folder.durable = folder.now.clone();
+            folder.unsynced.clear();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn file(&self, ino: Ino) -> io::Result<&Inode> {
+        self.inodes.get(&ino).map(|inode| &**inode).ok_or_else(gone)
+    }
+
+    pub(crate) fn read(&self, ino: Ino, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        let cache = &self.file(ino)?.cache;
+        if !buf.is_empty() && offset.checked_add(buf.len() as u64).is_none_or(|e| e > cache.len()) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        cache.read(buf, offset);
+        Ok(())
+    }
+
+    pub(crate) fn write(&mut self, ino: Ino, bytes: &[u8], offset: u64) -> io::Result<()> {
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let (stamp, inode) = self.effect(ino)?;
+        inode.write(stamp, bytes, offset);
+        Ok(())
+    }
+
+    pub(crate) fn set_len(&mut self, ino: Ino, len: u64) -> io::Result<()> {
+        if len > FILE_BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let (stamp, inode) = self.effect(ino)?;
+        inode.set_len(stamp, len);
+        Ok(())
+    }
+
+    pub(crate) fn sync(&mut self, ino: Ino) -> io::Result<()> {
+        self.effect(ino)?.1.sync();
+        Ok(())
+    }
+
+    pub(crate) fn fail_sync(&mut self, ino: Ino, how: SyncFailure) -> io::Result<()> {
+        self.effect(ino)?.1.fail_sync(how);
+        Ok(())
+    }
+
+    /// Forgets files that have no name left, before or after a power loss, and are not `open`.
+    pub(crate) fn collect(&mut self, open: impl Fn(Ino) -> bool) {
+        let named: BTreeSet<Ino> = self.folders.values().flat_map(|f| f.inos()).collect();
+        self.inodes.retain(|ino, _| named.contains(ino) || open(*ino));
+    }
+
+    fn effect(&mut self, ino: Ino) -> io::Result<(Stamp, &mut Inode)> {
+        let inode = self.inodes.get_mut(&ino).ok_or_else(gone)?;
+        self.stamp += 1;
+        Ok((self.stamp, Arc::make_mut(inode)))
+    }
+
+    fn folder(&self, dir: &Path) -> io::Result<&Folder> {
+        match self.folders.get(dir) {
+            Some(folder) => Ok(folder),
+            None if self.ino(dir).is_ok() => Err(io::ErrorKind::NotADirectory.into()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.folders.contains_key(path) || self.ino(path).is_ok()
+    }
+
+    /// The folder, which must exist, and the name of a file in it.
+    fn place(&self, file: &Path) -> io::Result<(PathBuf, Arc<str>)> {
+        let name = file.file_name().and_then(|name| name.to_str());
+        let name = name.ok_or(io::ErrorKind::InvalidInput)?;
+        let dir = file.parent().unwrap_or(Path::new(""));
+        if !self.folders.contains_key(dir) {
+            let kind = match dir.file_name() {
+                Some(_) if self.ino(dir).is_ok() => io::ErrorKind::NotADirectory,
+                _ => io::ErrorKind::NotFound,
+            };
+            return Err(kind.into());
+        }
+        Ok((dir.to_owned(), name.into()))
+    }
+
+    fn change(&mut self, dir: &Path, change: NameChange) {
+        self.stamp += 1;
+        if let Some(folder) = self.folders.get_mut(dir) {
+            let folder = Arc::make_mut(folder);
+            change.apply(&mut folder.now);
+            folder.unsynced.push((self.stamp, change));
+        }
+    }
+}
+
+impl Folder {
+    /// A folder whose names are all durable.
+    pub(crate) fn settled(names: Names) -> Folder {
+        Folder { now: names.clone(), durable: names, unsynced: Vec::new() }
+    }
+
+    /// Every file that has a name here, or may have one after a power loss.
+    pub(crate) fn inos(&self) -> impl Iterator<Item = Ino> {
+        let changed = self.unsynced.iter().filter_map(|(_, change)| change.ino());
+        self.now.values().chain(self.durable.values()).copied().chain(changed)
+    }
+}
+
+impl NameChange {
+    pub(crate) fn apply(&self, names: &mut Names) {
+        if let NameChange::Rename { from: name, .. } | NameChange::Remove { name } = self {
+            names.remove(name);
+        }
+        self.apply_new_name(names);
+    }
+
+    /// Half of a rename: both names are there.
+    pub(crate) fn apply_new_name(&self, names: &mut Names) {
+        if let NameChange::Rename { to: name, ino, .. } | NameChange::Set { name, ino } = self {
+            names.insert(name.clone(), *ino);
+        }
+    }
+
+    fn ino(&self) -> Option<Ino> {
+        match self {
+            NameChange::Set { ino, .. } | NameChange::Rename { ino, .. } => Some(*ino),
+            NameChange::Remove { .. } => None,
+        }
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "the simulated file is gone")
+}
