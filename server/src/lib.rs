@@ -5,8 +5,9 @@
 //! The modules below stand in dependency order: a file uses only what is listed before it.
 
 // Floor 0: words.
-pub mod error;
 pub mod limits;
+pub mod config;
+pub mod error;
 
 // Floor 1: wire. Bytes and values, no sockets, no store.
 pub mod http;

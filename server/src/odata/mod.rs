@@ -1,5 +1,7 @@
 //! OData: addresses, options, filters and JSON, between text and the table layer's values.
 
-pub(crate) mod lexer;
 pub mod literal;
+pub(crate) mod lexer;
 pub mod parser;
+pub mod address;
+pub mod options;

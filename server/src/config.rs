@@ -1,0 +1,227 @@
+//! What a server is told at its start: where it listens, whom it knows, what it allows.
+//!
+//! Promise: no key is ever printed. [`Key`] shows nothing in `Debug` and has no `Display`.
+
+use crate::limits::ACCOUNT_CHARS;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+/// The account that every Azure SDK knows under `UseDevelopmentStorage=true`.
+pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
+
+/// Its key, published by Microsoft and therefore no secret.
+pub const DEVELOPMENT_KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// The port that the SDKs expect of a local Table service.
+pub const DEFAULT_PORT: u16 = 10_002;
+
+/// Settings of a server.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen; port 0 takes a free one. Default 127.0.0.1:10002.
+    pub listen: SocketAddr,
+
+    /// The accounts served. Default: the development account alone.
+    pub accounts: Accounts,
+
+    /// Whether a listener that others can reach may serve the published development key.
+    ///
+    /// Default false: such a start is refused.
+    pub development_key_for_all: bool,
+
+    /// Whether a request's date must lie within 15 minutes of the clock. Default true.
+    pub date_checked: bool,
+
+    /// Connections served at once; more wait to be accepted. Default 10,000.
+    pub connections_max: usize,
+
+    /// Bytes of request bodies held at once; beyond that requests get 503. Default 256 MiB.
+    pub body_bytes_max: usize,
+
+    /// How long a client may take to send a request's head. Also how long a connection may be
+    /// idle between two requests: a shorter time makes pooled clients run into resets.
+    /// Default 120 s.
+    pub head_time_max: Duration,
+
+    /// How long a client may take to send a body. Default 60 s.
+    pub body_time_max: Duration,
+
+    /// How long a stop waits for requests in flight. Default 5 s.
+    pub stop_time_max: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
+            accounts: Accounts::development(),
+            development_key_for_all: false,
+            date_checked: true,
+            connections_max: 10_000,
+            body_bytes_max: 256 << 20,
+            head_time_max: Duration::from_secs(120),
+            body_time_max: Duration::from_secs(60),
+            stop_time_max: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Config {
+    /// Refuses the published key where others than this machine can reach it.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let open = !self.listen.ip().is_loopback() && !self.development_key_for_all;
+        if open && self.accounts.has_development_key() {
+            return Err(ConfigError(format!(
+                "the published development key would be served on {}; give your own accounts in \
+                 AZURITE_ACCOUNTS, listen on 127.0.0.1, or allow it explicitly",
+                self.listen
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Accounts by name, each with one or two keys, either of which may sign.
+#[derive(Clone, Debug)]
+pub struct Accounts(BTreeMap<String, Vec<Key>>);
+
+impl Accounts {
+    /// The development account with its published key.
+    pub fn development() -> Accounts {
+        let key = STANDARD.decode(DEVELOPMENT_KEY).map(Key).unwrap_or_else(|_| Key(Vec::new()));
+        Accounts(BTreeMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), vec![key])]))
+    }
+
+    /// Reads `name:key1[:key2];name2:key1…`, the form of the `AZURITE_ACCOUNTS` variable.
+    pub fn parse(text: &str) -> Result<Accounts, ConfigError> {
+        let mut accounts = BTreeMap::new();
+        for entry in text.split(';').map(str::trim).filter(|entry| !entry.is_empty()) {
+            let mut parts = entry.split(':');
+            let name = parts.next().unwrap_or_default();
+            if !is_account_name(name) {
+                return Err(ConfigError(format!(
+                    "account name {name:?}: 3 to 24 lower-case letters and digits are allowed"
+                )));
+            }
+            let keys: Vec<Key> =
+                parts.map(|key| Key::parse(name, key)).collect::<Result<_, _>>()?;
+            if !(1..=2).contains(&keys.len()) {
+                return Err(ConfigError(format!("account {name}: one or two keys are needed")));
+            }
+            if accounts.insert(name.to_owned(), keys).is_some() {
+                return Err(ConfigError(format!("account {name} is given twice")));
+            }
+        }
+        if accounts.is_empty() {
+            return Err(ConfigError("no account is given".to_owned()));
+        }
+        Ok(Accounts(accounts))
+    }
+
+    /// The account's keys; none for an account that is not served.
+    pub(crate) fn keys(&self, account: &str) -> &[Key] {
+        self.0.get(account).map_or(&[], Vec::as_slice)
+    }
+
+    /// The names in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    fn has_development_key(&self) -> bool {
+        let published = STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default();
+        self.0.values().flatten().any(|key| key.0 == published)
+    }
+}
+
+/// Whether `name` can be an account's: 3 to 24 lower-case letters and digits.
+pub fn is_account_name(name: &str) -> bool {
+    ACCOUNT_CHARS.contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+/// A signing key.
+#[derive(Clone)]
+pub struct Key(Vec<u8>);
+
+impl Key {
+    fn parse(account: &str, text: &str) -> Result<Key, ConfigError> {
+        let key = STANDARD.decode(text.trim()).ok().filter(|key| !key.is_empty());
+        key.map(Key).ok_or_else(|| ConfigError(format!("account {account}: a key is not base64")))
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Accounts, Config, DEVELOPMENT_KEY};
+
+    #[test]
+    fn accounts_as_azurite_takes_them() {
+        let accounts = Accounts::parse(&format!("one:{DEVELOPMENT_KEY};two22:YQ==:Yg==;"))
+            .expect("the form of AZURITE_ACCOUNTS");
+        assert_eq!(accounts.names().collect::<Vec<_>>(), ["one", "two22"]);
+        assert_eq!(accounts.keys("two22").len(), 2);
+        assert!(accounts.keys("three").is_empty());
+    }
+
+    #[test]
+    fn accounts_that_cannot_be() {
+        for text in [
+            "",
+            "ab:YQ==",
+            "Abc:YQ==",
+            "abc",
+            "abc:%%",
+            "abc:",
+            "abc:YQ==:YQ==:YQ==",
+            "abc:YQ==;abc:YQ==",
+        ] {
+            assert!(Accounts::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_do_not_show() {
+        let shown = format!("{:?}", Config::default());
+        assert!(shown.contains("devstoreaccount1") && !shown.contains("Eby8"), "{shown}");
+        assert!(
+            !Accounts::parse("abc:SECRET").expect_err("no base64").to_string().contains("SECRET")
+        );
+    }
+
+    #[test]
+    fn the_published_key_stays_on_this_machine() {
+        let mut config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
+        assert!(config.check().is_err());
+        config.development_key_for_all = true;
+        assert!(config.check().is_ok());
+        assert!(Config::default().check().is_ok());
+    }
+}
