@@ -1,1 +1,290 @@
-//! Placeholder.
+//! The bytes of a log segment. Floor 3; pure.
+//!
+//! A segment is a file of a length fixed before its first use: one block that says what it is,
+//! then frames, each on a block boundary. A block is 4096 bytes, 512 in segments below 1 MiB: no
+//! frame shares a block with another, so writing one can never tear an earlier one.
+//!
+//! ```text
+//! segment header, at offset 0            (little-endian)
+//! offset size  field
+//!      0    4  magic     "TLS1"
+//!      4    4  crc       of bytes 8..40, placed at (segment, 0)
+//!      8    4  block     bytes of a block: 512 or 4096
+//!     12    4  zero
+//!     16    8  segment   this segment's id; a reused file gets a new one
+//!     24    8  origin    id of the first segment of this log: a recovery starts a new log
+//!     32    8  bytes     length of the file; a shorter file is damaged
+//!
+//! frame, on a block boundary
+//!      0    4  magic     "TLF1"
+//!      4    4  crc       of bytes 8..56+len, placed at (segment, offset of the frame)
+//!      8    4  len       payload bytes; 0 is a seal, which only carries the watermark
+//!     12    4  prev_crc  crc of the frame before, in whichever segment; 0 before the first
+//!     16    8  segment   rejects what an earlier use of the file left behind
+//!     24    8  number    1 for the log's first frame, then rising by 1
+//!     32    8  durable   every frame up to this number was synced before this one was written
+//!     40    8  first_ts  of the group's commits; in a seal the log's last
+//!     48    8  last_ts
+//!     56  len  payload   the group's commits, opaque here
+//!          ..  zeros     to the next block boundary, not under the crc
+//! ```
+//!
+//! "a1" as the log's second frame, commits 5 to 6, in segment 1 at offset 1024, after frame 1 was
+//! synced (the test `worked_example` has the same bytes):
+//! `544c4631 44713149 02000000 07000000 0100000000000000 0200000000000000 0100000000000000
+//! 0500000000000000 0600000000000000 6131`
+
+use crate::checksum::placed;
+use crate::codec::Reader;
+use crate::ids::{CommitTs, SegmentId};
+use crate::limits::COMMIT_BYTES_MAX;
+
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
+pub(crate) const FRAME_HEADER_BYTES: usize = 56;
+
+/// Most payload bytes of one frame: a group of the largest commit and its neighbours.
+pub(crate) const PAYLOAD_BYTES_MAX: usize = 2 * COMMIT_BYTES_MAX;
+
+const SEGMENT_MAGIC: [u8; 4] = *b"TLS1";
+const FRAME_MAGIC: [u8; 4] = *b"TLF1";
+
+/// Where the bytes under a checksum begin, in both headers.
+const SUMMED_FROM: usize = 8;
+
+/// The page size: what file systems write whole, and what costs the same to flush as less.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+/// The smallest unit that disks write whole; keeps segments of a few KiB useful.
+pub(crate) const BLOCK_BYTES_SMALL: usize = 512;
+const SMALL_SEGMENT_BYTES: usize = 1 << 20;
+
+const _: () = assert!(PAYLOAD_BYTES_MAX + BLOCK_BYTES < u32::MAX as usize, "a frame's length fits");
+const _: () = assert!(SEGMENT_HEADER_BYTES <= BLOCK_BYTES_SMALL, "a header is one block");
+const _: () = assert!(FRAME_HEADER_BYTES <= BLOCK_BYTES_SMALL, "a seal is one block");
+
+/// Bytes of a block in logs whose segments have `segment_bytes`.
+pub(crate) fn block_bytes(segment_bytes: usize) -> usize {
+    if segment_bytes < SMALL_SEGMENT_BYTES { BLOCK_BYTES_SMALL } else { BLOCK_BYTES }
+}
+
+/// What the first block of a segment says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) block_bytes: usize,
+    pub(crate) segment: SegmentId,
+    pub(crate) origin: SegmentId,
+    pub(crate) file_bytes: u64,
+}
+
+impl SegmentHeader {
+    /// The header's whole block.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.block_bytes);
+        out.extend_from_slice(&SEGMENT_MAGIC);
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&(self.block_bytes as u32).to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.segment.0.to_le_bytes());
+        out.extend_from_slice(&self.origin.0.to_le_bytes());
+        out.extend_from_slice(&self.file_bytes.to_le_bytes());
+        debug_assert_eq!(out.len(), SEGMENT_HEADER_BYTES);
+        let crc = placed(self.segment.0, 0, &[&out[SUMMED_FROM..]]);
+        out[4..SUMMED_FROM].copy_from_slice(&crc.to_le_bytes());
+        out.resize(self.block_bytes, 0);
+        out
+    }
+
+    /// The header in the first bytes of the file of segment `segment`; `None` where they are not
+    /// one.
+    pub(crate) fn decode(segment: SegmentId, bytes: &[u8]) -> Option<SegmentHeader> {
+        let header = bytes.get(..SEGMENT_HEADER_BYTES)?;
+        let mut reader = Reader::new(header);
+        let (magic, crc) = (reader.array::<4>()?, reader.u32()?);
+        if magic != SEGMENT_MAGIC || crc != placed(segment.0, 0, &[&header[SUMMED_FROM..]]) {
+            return None;
+        }
+        let block_bytes = reader.u32()? as usize;
+        let zero = reader.u32()?;
+        let header = SegmentHeader {
+            block_bytes,
+            segment: SegmentId(reader.u64()?),
+            origin: SegmentId(reader.u64()?),
+            file_bytes: reader.u64()?,
+        };
+        let sound = [BLOCK_BYTES_SMALL, BLOCK_BYTES].contains(&block_bytes)
+            && zero == 0
+            && header.segment == segment
+            && (1..=segment.0).contains(&header.origin.0)
+            && header.file_bytes > block_bytes as u64
+            && header.file_bytes.is_multiple_of(block_bytes as u64);
+        sound.then_some(header)
+    }
+}
+
+/// What a frame says besides its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameHeader {
+    pub(crate) prev_crc: u32,
+    pub(crate) segment: SegmentId,
+    pub(crate) number: u64,
+    pub(crate) durable: u64,
+    pub(crate) first_ts: CommitTs,
+    pub(crate) last_ts: CommitTs,
+}
+
+/// Bytes that a frame with `payload_bytes` takes in a segment.
+pub(crate) fn frame_bytes(payload_bytes: usize, block_bytes: usize) -> usize {
+    (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(block_bytes)
+}
+
+/// Fills the front of `out` with the frame, zeros included, and returns its checksum. `out` must
+/// be exactly [`frame_bytes`] long.
+pub(crate) fn encode_frame(
+    header: &FrameHeader,
+    offset: u64,
+    payload: &[u8],
+    out: &mut [u8],
+) -> u32 {
+    let end = FRAME_HEADER_BYTES + payload.len();
+    out[0..4].copy_from_slice(&FRAME_MAGIC);
+    out[8..12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    out[12..16].copy_from_slice(&header.prev_crc.to_le_bytes());
+    out[16..24].copy_from_slice(&header.segment.0.to_le_bytes());
+    out[24..32].copy_from_slice(&header.number.to_le_bytes());
+    out[32..40].copy_from_slice(&header.durable.to_le_bytes());
+    out[40..48].copy_from_slice(&header.first_ts.0.to_le_bytes());
+    out[48..56].copy_from_slice(&header.last_ts.0.to_le_bytes());
+    out[FRAME_HEADER_BYTES..end].copy_from_slice(payload);
+    out[end..].fill(0);
+    let crc = placed(header.segment.0, offset, &[&out[SUMMED_FROM..end]]);
+    out[4..SUMMED_FROM].copy_from_slice(&crc.to_le_bytes());
+    crc
+}
+
+/// The payload length in the first bytes of a frame of `segment`, not yet verified; `None` where
+/// they do not even claim to be one. A cheap test before the payload is read.
+pub(crate) fn claimed_payload_bytes(segment: SegmentId, bytes: &[u8]) -> Option<usize> {
+    let mut reader = Reader::new(bytes);
+    let magic = reader.array::<4>()?;
+    let (_crc, len, _prev) = (reader.u32()?, reader.u32()?, reader.u32()?);
+    let claims = magic == FRAME_MAGIC && reader.u64()? == segment.0;
+    (claims && len as usize <= PAYLOAD_BYTES_MAX).then_some(len as usize)
+}
+
+/// A frame that verifies at its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Frame<'a> {
+    pub(crate) header: FrameHeader,
+    pub(crate) crc: u32,
+    pub(crate) payload: &'a [u8],
+}
+
+/// The frame of `segment` that begins at `offset` of the file; `bytes` begin there. `None` where
+/// it is not whole, not of this segment, not at its place or not what was written.
+pub(crate) fn decode_frame(segment: SegmentId, offset: u64, bytes: &[u8]) -> Option<Frame<'_>> {
+    let len = claimed_payload_bytes(segment, bytes)?;
+    let frame = bytes.get(..FRAME_HEADER_BYTES + len)?;
+    let mut reader = Reader::new(&frame[4..]);
+    let crc = reader.u32()?;
+    if crc != placed(segment.0, offset, &[&frame[SUMMED_FROM..]]) {
+        return None;
+    }
+    let _len = reader.u32()?;
+    let header = FrameHeader {
+        prev_crc: reader.u32()?,
+        segment: SegmentId(reader.u64()?),
+        number: reader.u64()?,
+        durable: reader.u64()?,
+        first_ts: CommitTs(reader.u64()?),
+        last_ts: CommitTs(reader.u64()?),
+    };
+    let sound = header.durable < header.number && header.first_ts <= header.last_ts;
+    sound.then_some(Frame { header, crc, payload: reader.rest() })
+}
+
+/// The header as one line.
+pub(crate) fn dump_segment(header: &SegmentHeader) -> String {
+    let SegmentHeader { block_bytes, segment, origin, file_bytes } = header;
+    format!(
+        "{:>10}  segment {} of the log from {}  {file_bytes} bytes in blocks of {block_bytes}",
+        0, segment.0, origin.0
+    )
+}
+
+/// The frame as one line.
+pub(crate) fn dump_frame(offset: u64, frame: &Frame<'_>) -> String {
+    let FrameHeader { number, durable, first_ts, last_ts, .. } = frame.header;
+    let what = match frame.payload.len() {
+        0 => format!("seal   after commit {last_ts}"),
+        len => format!("group  {len} bytes, commits {first_ts} to {last_ts}"),
+    };
+    format!("{offset:>10}  frame {number}  durable {durable}  crc {:08x}  {what}", frame.crc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: FrameHeader = FrameHeader {
+        prev_crc: 7,
+        segment: SegmentId(1),
+        number: 2,
+        durable: 1,
+        first_ts: CommitTs(5),
+        last_ts: CommitTs(6),
+    };
+
+    fn frame() -> Vec<u8> {
+        let mut out = vec![0xee; frame_bytes(2, 512)];
+        encode_frame(&HEADER, 1024, b"a1", &mut out);
+        out
+    }
+
+    #[test]
+    fn worked_example() {
+        let text: String = frame()[..58].iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            text,
+            "544c4631443131490200000007000000010000000000000002000000000000000100000000000000\
+             050000000000000006000000000000006131"
+        );
+        assert!(frame()[58..].iter().all(|byte| *byte == 0), "padding is zeros");
+        let line = dump_frame(1024, &decode_frame(SegmentId(1), 1024, &frame()).expect("whole"));
+        assert!(line.contains("frame 2  durable 1") && line.contains("commits 5 to 6"), "{line}");
+    }
+
+    #[test]
+    fn a_frame_holds_only_whole_and_in_its_place() {
+        let bytes = frame();
+        let read = decode_frame(SegmentId(1), 1024, &bytes).expect("whole");
+        assert_eq!((read.header, read.payload), (HEADER, &b"a1"[..]));
+        assert_eq!(decode_frame(SegmentId(2), 1024, &bytes), None, "another segment");
+        assert_eq!(decode_frame(SegmentId(1), 512, &bytes), None, "another offset");
+        for cut in 0..58 {
+            assert_eq!(decode_frame(SegmentId(1), 1024, &bytes[..cut]), None, "cut at {cut}");
+        }
+        for bit in 0..58 * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode_frame(SegmentId(1), 1024, &bad), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_header_holds_only_unchanged_and_in_its_file() {
+        let header = SegmentHeader {
+            block_bytes: 512,
+            segment: SegmentId(9),
+            origin: SegmentId(4),
+            file_bytes: 16384,
+        };
+        let bytes = header.encode();
+        assert_eq!(bytes.len(), 512);
+        assert_eq!(SegmentHeader::decode(SegmentId(9), &bytes), Some(header));
+        assert_eq!(SegmentHeader::decode(SegmentId(8), &bytes), None, "another file");
+        for bit in 0..SEGMENT_HEADER_BYTES * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHeader::decode(SegmentId(9), &bad), None, "bit {bit}");
+        }
+    }
+}

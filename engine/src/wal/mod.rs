@@ -1,5 +1,7 @@
 //! The write-ahead log: segments of frames, each frame one group of commits.
 
 pub(crate) mod format;
-pub(crate) mod writer;
+pub(crate) mod segment;
 pub(crate) mod reader;
+pub(crate) mod replay;
+pub(crate) mod writer;

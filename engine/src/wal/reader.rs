@@ -1,1 +1,152 @@
-//! Placeholder.
+//! Reads one segment file: what it says it is, and which frames verify in it.
+//!
+//! Promise: no allocation beyond the file's own length; an error of the disk is never taken for
+//! the end of the log. Absent: judgement. What a missing frame means is decided in `replay`.
+
+use crate::error::{Error, Result};
+use crate::ids::SegmentId;
+use crate::names;
+use crate::vfs::api::{Access, File, Vfs};
+use crate::wal::format::{
+    self, BLOCK_BYTES, FRAME_HEADER_BYTES, Frame, SegmentHeader, claimed_payload_bytes,
+    decode_frame, frame_bytes,
+};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes read from a segment at once.
+const WINDOW_BYTES: u64 = 1 << 20;
+
+/// What stands on a block boundary of a segment.
+#[derive(Debug)]
+pub(crate) enum Seen<'a> {
+    /// A frame that verifies.
+    Frame(Frame<'a>),
+    /// No frame. If the bytes claim to be one of this segment, the bytes it would take.
+    Nothing { claimed_bytes: u64 },
+    /// The end of the segment.
+    End,
+}
+
+/// A segment file open for reading.
+#[derive(Debug)]
+pub(crate) struct SegmentReader {
+    pub(crate) path: PathBuf,
+    segment: SegmentId,
+    file: Arc<dyn File>,
+    file_bytes: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl SegmentReader {
+    pub(crate) fn open(vfs: &dyn Vfs, dir: &Path, segment: SegmentId) -> Result<SegmentReader> {
+        let path = names::segment_path(dir, segment);
+        let opened = vfs.open(&path, Access::Read).and_then(|file| Ok((file.len()?, file)));
+        let (file_bytes, file) =
+            opened.map_err(|error| Error::io("opening a log segment", &path, error))?;
+        Ok(SegmentReader { path, segment, file, file_bytes, window: Vec::new(), window_at: 0 })
+    }
+
+    /// What the segment says of itself. It was synced before the file had its name, so anything
+    /// else is damage.
+    pub(crate) fn header(&mut self) -> Result<SegmentHeader> {
+        let segment = self.segment;
+        let bytes = self.bytes(0, BLOCK_BYTES)?;
+        let header = SegmentHeader::decode(segment, bytes);
+        let Some(header) = header else {
+            return Err(Error::corrupt(&self.path, 0, "the header of a log segment"));
+        };
+        if self.file_bytes < header.file_bytes {
+            let what = format!("a log segment ends here; it had {} bytes", header.file_bytes);
+            return Err(Error::corrupt(&self.path, self.file_bytes, what));
+        }
+        self.file_bytes = header.file_bytes;
+        Ok(header)
+    }
+
+    /// Shows every frame, every block that begins none, and the end, in order of their offsets.
+    pub(crate) fn scan(
+        &mut self,
+        block_bytes: usize,
+        see: &mut dyn FnMut(&Path, u64, Seen<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let path = self.path.clone();
+        let mut at = block_bytes as u64;
+        while at < self.file_bytes {
+            at += match self.look(at)? {
+                Seen::Frame(frame) => {
+                    let len = frame_bytes(frame.payload.len(), block_bytes);
+                    see(&path, at, Seen::Frame(frame))?;
+                    len as u64
+                }
+                other => {
+                    see(&path, at, other)?;
+                    block_bytes as u64
+                }
+            };
+        }
+        see(&path, self.file_bytes, Seen::End)
+    }
+
+    fn look(&mut self, at: u64) -> Result<Seen<'_>> {
+        let segment = self.segment;
+        let rest = self.file_bytes - at;
+        let Some(payload) = claimed_payload_bytes(segment, self.bytes(at, FRAME_HEADER_BYTES)?)
+        else {
+            return Ok(Seen::Nothing { claimed_bytes: 0 });
+        };
+        let len = FRAME_HEADER_BYTES + payload;
+        if len as u64 > rest {
+            return Ok(Seen::Nothing { claimed_bytes: rest });
+        }
+        Ok(match decode_frame(segment, at, self.bytes(at, len)?) {
+            Some(frame) => Seen::Frame(frame),
+            None => Seen::Nothing { claimed_bytes: len as u64 },
+        })
+    }
+
+    /// Whether the block at `at` is nothing but zeros.
+    #[cfg(bug = "B04")]
+    pub(crate) fn is_zeros(&mut self, at: u64, len: usize) -> Result<bool> {
+        Ok(self.bytes(at, len)?.iter().all(|byte| *byte == 0))
+    }
+
+    /// `len` bytes from `at`, fewer where the file ends first.
+    fn bytes(&mut self, at: u64, len: usize) -> Result<&[u8]> {
+        let end = self.file_bytes.min(at.saturating_add(len as u64));
+        let len = end.saturating_sub(at);
+        let covered = self.window_at <= at && end <= self.window_at + self.window.len() as u64;
+        if !covered {
+            let fetched = len.max(WINDOW_BYTES).min(self.file_bytes.saturating_sub(at));
+            self.window.clear();
+            self.window.resize(fetched as usize, 0);
+            self.window_at = at;
+            self.file
+                .read_exact_at(&mut self.window, at)
+                .map_err(|error| Error::io("reading the log", &self.path, error))?;
+        }
+        let from = (at - self.window_at) as usize;
+        Ok(&self.window[from..from + len as usize])
+    }
+}
+
+/// Tells every frame of the segment in `dir`, one line each, the header first.
+pub(crate) fn dump(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    segment: SegmentId,
+    line: &mut dyn FnMut(String),
+) -> Result<()> {
+    let mut reader = SegmentReader::open(vfs, dir, segment)?;
+    let header = reader.header()?;
+    line(format::dump_segment(&header));
+    reader.scan(header.block_bytes, &mut |_, at, seen| {
+        match seen {
+            Seen::Frame(frame) => line(format::dump_frame(at, &frame)),
+            Seen::Nothing { claimed_bytes: 1.. } => line(format!("{at:>10}  a frame that fails")),
+            Seen::Nothing { .. } | Seen::End => {}
+        }
+        Ok(())
+    })
+}

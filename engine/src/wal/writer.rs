@@ -1,1 +1,424 @@
-//! Placeholder.
+//! Append side of the log. Used by `commit` and `recovery`.
+//!
+//! Promise: once a sync returns `Ok`, every frame written before it began survives power loss;
+//! after any failure the log takes nothing more. A segment's first frame is durable before
+//! [`LogWriter::current`] names the segment, and the segment before it was synced before that.
+//!
+//! Absent: locks (one owner), threads (slow work is handed out as jobs), knowledge of commits.
+
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::names::{self, FileKind};
+use crate::vfs::api::{File, Vfs};
+use crate::wal::format::{
+    self, BLOCK_BYTES, FrameHeader, PAYLOAD_BYTES_MAX, SegmentHeader, encode_frame, frame_bytes,
+};
+use crate::wal::replay::Replay;
+use crate::wal::segment::{Spare, SpareJob};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The first segment of a log is at most this long, the next ones double: a small database keeps
+/// a small log, and opening one does not wait for 64 MiB of zeros.
+const FIRST_SEGMENT_BYTES: usize = 1 << 20;
+
+/// Released segments kept for reuse; more are deleted. One becomes the spare while the next is
+/// being released.
+const FREE_SEGMENTS_MAX: usize = 2;
+
+/// A frame buffer above this is given back after its frame.
+const BUFFER_KEPT_BYTES: usize = 4 << 20;
+
+/// Commits that share one frame, and so live or die together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group<'a> {
+    pub(crate) first_ts: CommitTs,
+    pub(crate) last_ts: CommitTs,
+    /// The commits one after the other, opaque to the log; not empty.
+    pub(crate) payload: &'a [u8],
+}
+
+/// The open log.
+#[derive(Debug)]
+pub(crate) struct LogWriter {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    segment_bytes: usize,
+    block_bytes: usize,
+    origin: SegmentId,
+    segment: Spare,
+    /// Where the next frame goes.
+    at: u64,
+    /// The last frame written: its number, checksum and last commit.
+    number: u64,
+    crc: u32,
+    last_ts: CommitTs,
+    /// Every frame up to this number is on the disk.
+    durable: u64,
+    /// Whether the last frame is a synced seal.
+    sealed: bool,
+    next_id: SegmentId,
+    spare: Option<Spare>,
+    spare_is_underway: bool,
+    /// Files below the manifest's floor, to be overwritten.
+    free: Vec<SegmentId>,
+    /// Files that may still be needed, or whose names recovery would still look at.
+    held: Vec<SegmentId>,
+    closed: Option<Error>,
+    buffer: Buffer,
+}
+
+/// A sync that runs without the writer; its outcome goes to [`LogWriter::finish_sync`].
+#[derive(Debug)]
+pub(crate) struct SyncJob {
+    lane: Arc<dyn File>,
+    path: PathBuf,
+    segment: SegmentId,
+    upto: u64,
+}
+
+impl SyncJob {
+    /// Returns once all frames appended before [`LogWriter::begin_sync`] survive power loss.
+    pub(crate) fn run(&self) -> Result<()> {
+        self.lane.sync().map_err(|error| Error::io("sync of the log", &self.path, error))
+    }
+
+    /// The last frame that the sync covers.
+    pub(crate) fn upto(&self) -> u64 {
+        self.upto
+    }
+}
+
+/// Files of the log that nobody needs; removing them is slow and needs no writer.
+#[must_use = "the files stay until `remove`"]
+#[derive(Debug)]
+pub(crate) struct Surplus {
+    vfs: Arc<dyn Vfs>,
+    files: Vec<PathBuf>,
+}
+
+impl Surplus {
+    /// Removes the files. What stays after an error is removed by the next start.
+    pub(crate) fn remove(self) -> Result<()> {
+        for file in &self.files {
+            self.vfs
+                .remove(file)
+                .map_err(|error| Error::io("removing a log segment", file, error))?;
+        }
+        Ok(())
+    }
+}
+
+impl LogWriter {
+    /// Starts a fresh log after `found`, in a new segment with one durable frame. No file that
+    /// `found` still needs is touched. The log counts only once a manifest whose floor is
+    /// [`LogWriter::current`] is durable; until then recovery reads the old one.
+    pub(crate) fn create(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        segment_bytes: usize,
+        found: &Replay,
+    ) -> Result<LogWriter> {
+        remove_unfinished(&*vfs, dir)?;
+        let block_bytes = format::block_bytes(segment_bytes);
+        let segment_bytes = segment_bytes.max(4 * block_bytes).next_multiple_of(block_bytes);
+        let origin = found.next_segment;
+        let mut free = found.free.clone();
+        let header = SegmentHeader {
+            block_bytes,
+            segment: origin,
+            origin,
+            file_bytes: segment_bytes.min(FIRST_SEGMENT_BYTES) as u64,
+        };
+        let job = SpareJob {
+            vfs: vfs.clone(),
+            dir: dir.to_owned(),
+            header,
+            file_bytes_max: segment_bytes as u64,
+            reuse: free.pop(),
+        };
+        let mut writer = LogWriter {
+            segment: job.run()?,
+            vfs,
+            dir: dir.to_owned(),
+            segment_bytes,
+            block_bytes,
+            origin,
+            at: block_bytes as u64,
+            number: 0,
+            crc: 0,
+            last_ts: CommitTs::ZERO,
+            durable: 0,
+            sealed: true,
+            next_id: SegmentId(origin.0 + 1),
+            spare: None,
+            spare_is_underway: false,
+            free,
+            held: found.held.clone(),
+            closed: None,
+            buffer: Buffer::default(),
+        };
+        writer.write_frame(CommitTs::ZERO, CommitTs::ZERO, &[])?;
+        writer.sync()?;
+        writer.sealed = true;
+        Ok(writer)
+    }
+
+    /// Writes the group behind all others, in one write; it is durable after a sync. Opens the
+    /// next segment when this one is full, which takes two syncs and, without a spare, writing
+    /// zeros.
+    ///
+    /// Errors: `Invalid` for a group that is empty, too large or not after the last one, and
+    /// whatever making a segment gives; both leave the log usable. Any other failure closes it.
+    pub(crate) fn append(&mut self, group: Group<'_>) -> Result<()> {
+        self.check_open()?;
+        if group.payload.is_empty() || group.payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(Error::invalid(format!("a group of {} bytes", group.payload.len())));
+        }
+        if group.first_ts <= self.last_ts || group.last_ts < group.first_ts {
+            return Err(Error::invalid(format!(
+                "commits {} to {} cannot follow commit {}",
+                group.first_ts, group.last_ts, self.last_ts
+            )));
+        }
+        // A block stays free at the end of every segment, so that a seal never needs a new one.
+        let needed = frame_bytes(group.payload.len(), self.block_bytes) + self.block_bytes;
+        if self.at + needed as u64 <= self.segment.header.file_bytes {
+            return self.write_frame(group.first_ts, group.last_ts, group.payload);
+        }
+        self.change_segment(needed)?;
+        self.write_frame(group.first_ts, group.last_ts, group.payload)?;
+        self.sync()
+    }
+
+    /// Returns once every frame so far survives power loss.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        self.check_open()?;
+        if self.durable == self.number {
+            return Ok(());
+        }
+        match self.segment.file.sync() {
+            Ok(()) => self.durable = self.number,
+            Err(error) => return Err(self.close("sync of the log", error)),
+        }
+        Ok(())
+    }
+
+    /// A sync of everything appended so far, to be run while others append. `None` when there is
+    /// nothing to sync or when as many syncs as there are lanes are under way.
+    pub(crate) fn begin_sync(&mut self) -> Result<Option<SyncJob>> {
+        self.check_open()?;
+        if self.durable == self.number {
+            return Ok(None);
+        }
+        let (path, segment) = (&self.segment.path, self.segment.header.segment);
+        let lane = self.segment.lanes.pop();
+        Ok(lane.map(|lane| SyncJob { lane, path: path.clone(), segment, upto: self.number }))
+    }
+
+    /// Takes note of a sync's outcome and raises the watermark that later frames carry. `Ok` means
+    /// that everything up to the job's last frame may be acknowledged.
+    pub(crate) fn finish_sync(&mut self, job: SyncJob, outcome: Result<()>) -> Result<()> {
+        if let Err(error) = outcome {
+            self.closed.get_or_insert_with(|| error.duplicate());
+            return Err(error);
+        }
+        self.check_open()?;
+        self.durable = self.durable.max(job.upto);
+        if job.segment == self.segment.header.segment {
+            self.segment.lanes.push(job.lane);
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable and says so in the log, so that damage to the last group cannot be
+    /// taken for a torn tail. At close and when the log falls idle; does nothing when repeated.
+    pub(crate) fn seal(&mut self) -> Result<()> {
+        self.check_open()?;
+        if self.sealed {
+            return Ok(());
+        }
+        self.sync()?;
+        self.write_frame(self.last_ts, self.last_ts, &[])?;
+        self.sync()?;
+        self.sealed = true;
+        Ok(())
+    }
+
+    /// Work that prepares the next segment, once this one is half full; to be run without the
+    /// writer. Its result goes to [`LogWriter::add_spare`] or [`LogWriter::spare_failed`].
+    pub(crate) fn wants_spare(&mut self) -> Option<SpareJob> {
+        let wanted = self.closed.is_none()
+            && self.spare.is_none()
+            && !self.spare_is_underway
+            && self.at * 2 >= self.segment.header.file_bytes;
+        if !wanted {
+            return None;
+        }
+        self.spare_is_underway = true;
+        Some(self.spare_job(0))
+    }
+
+    /// Takes a prepared segment.
+    pub(crate) fn add_spare(&mut self, spare: Spare) {
+        self.spare_is_underway = false;
+        // One that comes too late has an id below the current one and cannot join the log.
+        if spare.header.segment < self.segment.header.segment || self.spare.is_some() {
+            self.held.push(spare.header.segment);
+        } else {
+            self.spare = Some(spare);
+        }
+    }
+
+    /// Takes note that preparing a segment failed; [`LogWriter::wants_spare`] will ask again.
+    pub(crate) fn spare_failed(&mut self) {
+        self.spare_is_underway = false;
+    }
+
+    /// Gives up all segments below `below`, which must be the floor of a durable manifest. A few
+    /// are kept for reuse, the others are returned.
+    pub(crate) fn release(&mut self, below: SegmentId) -> Surplus {
+        let below = below.min(self.segment.header.segment);
+        let (mut released, held) = self.held.iter().partition(|id| **id < below);
+        self.held = held;
+        self.free.append(&mut released);
+        let kept = self.free.len().min(FREE_SEGMENTS_MAX);
+        let files = self.free.drain(kept..).map(|id| names::segment_path(&self.dir, id)).collect();
+        Surplus { vfs: self.vfs.clone(), files }
+    }
+
+    /// The segment that the last frame is in.
+    pub(crate) fn current(&self) -> SegmentId {
+        self.segment.header.segment
+    }
+
+    /// The number of the last frame written.
+    pub(crate) fn written(&self) -> u64 {
+        self.number
+    }
+
+    /// Every frame up to this number survives power loss.
+    pub(crate) fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Why the log takes nothing more, if so.
+    pub(crate) fn closed(&self) -> Option<&Error> {
+        self.closed.as_ref()
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match &self.closed {
+            None => Ok(()),
+            Some(cause) => {
+                let why = format!("an earlier failed write or sync closed the log: {cause}");
+                Err(Error::new(Kind::Closed, why))
+            }
+        }
+    }
+
+    /// After a failed write or sync nothing is known about the pages: a retry could succeed
+    /// without the data, so there is none.
+    fn close(&mut self, doing: &str, cause: std::io::Error) -> Error {
+        let error = Error::io(doing, &self.segment.path, cause);
+        self.closed = Some(error.duplicate());
+        error
+    }
+
+    fn write_frame(&mut self, first_ts: CommitTs, last_ts: CommitTs, payload: &[u8]) -> Result<()> {
+        let header = FrameHeader {
+            prev_crc: self.crc,
+            segment: self.segment.header.segment,
+            number: self.number + 1,
+            durable: self.durable,
+            first_ts,
+            last_ts,
+        };
+        let frame = self.buffer.front(frame_bytes(payload.len(), self.block_bytes));
+        let crc = encode_frame(&header, self.at, payload, frame);
+        if let Err(error) = self.segment.file.write_all_at(frame, self.at) {
+            return Err(self.close("write of the log", error));
+        }
+        self.at += frame.len() as u64;
+        self.crc = crc;
+        self.number = header.number;
+        self.last_ts = last_ts;
+        self.sealed = false;
+        self.buffer.trim();
+        Ok(())
+    }
+
+    /// Goes on in a segment with room for `needed` bytes. The old one is synced first: a frame in
+    /// a segment proves that all before it are whole.
+    fn change_segment(&mut self, needed: usize) -> Result<()> {
+        self.sync()?;
+        let needed = needed + self.block_bytes;
+        let spare = match self.spare.take() {
+            Some(spare) if spare.header.file_bytes >= needed as u64 => spare,
+            too_small => {
+                self.held.extend(too_small.map(|spare| spare.header.segment));
+                self.spare_job(needed).run()?
+            }
+        };
+        let full = std::mem::replace(&mut self.segment, spare);
+        self.held.push(full.header.segment);
+        self.at = self.block_bytes as u64;
+        Ok(())
+    }
+
+    fn spare_job(&mut self, needed: usize) -> SpareJob {
+        let doubled = 2 * self.segment.header.file_bytes as usize;
+        let bytes = doubled.min(self.segment_bytes).max(needed);
+        let header = SegmentHeader {
+            block_bytes: self.block_bytes,
+            segment: self.next_id,
+            origin: self.origin,
+            file_bytes: bytes as u64,
+        };
+        self.next_id = SegmentId(self.next_id.0 + 1);
+        SpareJob {
+            vfs: self.vfs.clone(),
+            dir: self.dir.clone(),
+            header,
+            file_bytes_max: bytes.max(self.segment_bytes) as u64,
+            reuse: self.free.pop(),
+        }
+    }
+}
+
+/// Segments that a crash caught before they were whole.
+fn remove_unfinished(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+    for name in listed {
+        if let Some((FileKind::Spare, no)) = names::parse(&name) {
+            let file = names::path(dir, FileKind::Spare, FileNo(no.0));
+            vfs.remove(&file)
+                .map_err(|error| Error::io("removing an unfinished log segment", &file, error))?;
+        }
+    }
+    Ok(())
+}
+
+/// One frame's bytes, at an address that is a multiple of the block, reused from frame to frame.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+}
+
+impl Buffer {
+    fn front(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len + BLOCK_BYTES {
+            self.bytes.resize(len.next_power_of_two() + BLOCK_BYTES, 0);
+        }
+        // Alignment is for speed only, so an address that cannot be aligned is used as it is.
+        let start = self.bytes.as_ptr().align_offset(BLOCK_BYTES);
+        let start = if start < BLOCK_BYTES { start } else { 0 };
+        &mut self.bytes[start..start + len]
+    }
+
+    fn trim(&mut self) {
+        if self.bytes.len() > BUFFER_KEPT_BYTES + BLOCK_BYTES {
+            self.bytes = Vec::new();
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Decides what the log holds, and tells a torn tail from damage.
+//!
+//! Frames form a chain: each names its number and the checksum of the one before. Replay follows
+//! the chain to the first place where it does not go on. What stands behind that place decides:
+//!
+//! - a later frame of the same log that says a missing one had been synced: damage. The log is
+//!   refused; nothing acknowledged is ever dropped silently.
+//! - nothing, stale bytes, or frames that promise nothing of the kind: a torn tail. They were
+//!   never acknowledged and are cut off.
+//!
+//! A segment's frames prove that all segments before it were synced whole; its header was synced
+//! before the file had its name. So a bad header, a file shorter than its header says, a floor
+//! segment that is missing or does not begin with a frame are damage without further proof.
+//!
+//! Segments that begin a log of their own (another `origin`) come from a recovery that did not get
+//! as far as its manifest; nothing in them was acknowledged that is not also in the older log.
+//!
+//! Absent: writing. Replay may run any number of times.
+
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, SegmentId};
+use crate::names::{self, FileKind};
+use crate::vfs::api::Vfs;
+use crate::wal::format::{Frame, FrameHeader, SegmentHeader, frame_bytes};
+use crate::wal::reader::{Seen, SegmentReader};
+use std::path::{Path, PathBuf};
+
+/// What replay found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Replay {
+    /// The id for a fresh log: above every segment there is.
+    pub(crate) next_segment: SegmentId,
+    /// The last commit replayed.
+    pub(crate) last_ts: CommitTs,
+    /// The last commit in any frame, those of the torn tail included: none of these timestamps may
+    /// be given out again.
+    pub(crate) seen_ts: CommitTs,
+    pub(crate) groups: u64,
+    pub(crate) frames: u64,
+    /// Bytes of frames that were cut off.
+    pub(crate) tail_discarded_bytes: u64,
+    /// Segments below the floor: their files may be overwritten.
+    pub(crate) free: Vec<SegmentId>,
+    /// The other segments: needed until a manifest with a higher floor is durable.
+    pub(crate) held: Vec<SegmentId>,
+}
+
+/// What a complete walk found; [`check`].
+#[derive(Debug, Default)]
+pub(crate) struct LogReport {
+    pub(crate) replay: Replay,
+    /// Every damaged place, in the order of the log.
+    pub(crate) damage: Vec<Error>,
+}
+
+/// Shows every group from `floor` on, in commit order. A floor of 0 stands for a database whose
+/// log was never begun.
+///
+/// Errors: `Corrupt` with file and offset where acknowledged commits may be missing; groups shown
+/// before that are to be forgotten. `Io` if the disk refuses; whatever `show` returns.
+pub(crate) fn replay(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    floor: SegmentId,
+    show: &mut dyn FnMut(CommitTs, CommitTs, &[u8]) -> Result<()>,
+) -> Result<Replay> {
+    walk(vfs, dir, floor, show, &mut Err)
+}
+
+/// Walks the whole log without stopping at the first damage.
+pub(crate) fn check(vfs: &dyn Vfs, dir: &Path, floor: SegmentId) -> Result<LogReport> {
+    let mut damage = Vec::new();
+    let replay = walk(vfs, dir, floor, &mut |_, _, _| Ok(()), &mut |error| {
+        damage.push(error);
+        Ok(())
+    })?;
+    Ok(LogReport { replay, damage })
+}
+
+type Show<'a> = dyn FnMut(CommitTs, CommitTs, &[u8]) -> Result<()> + 'a;
+type Damage<'a> = dyn FnMut(Error) -> Result<()> + 'a;
+
+fn walk(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    floor: SegmentId,
+    show: &mut Show<'_>,
+    damaged: &mut Damage<'_>,
+) -> Result<Replay> {
+    let (free, held): (Vec<_>, Vec<_>) =
+        segments(vfs, dir)?.into_iter().partition(|id| *id < floor);
+    if floor.0 > 0 && held.first() != Some(&floor) {
+        let file = names::segment_path(dir, floor);
+        damaged(Error::corrupt(&file, 0, "the log's first segment is missing"))?;
+    }
+    let mut chain = Chain { begun: floor.0 > 0, ..Chain::default() };
+    let mut origin = None;
+    for id in &held {
+        match walk_segment(vfs, dir, *id, &mut origin, &mut chain, show, damaged) {
+            Err(error) if matches!(error.kind(), Kind::Corrupt | Kind::Io) => {
+                damaged(error)?;
+                chain.restart();
+            }
+            outcome => outcome?,
+        }
+    }
+    let last = free.iter().chain(&held).max().map_or(0, |id| id.0);
+    Ok(Replay {
+        next_segment: SegmentId(last.max(floor.0) + 1),
+        last_ts: chain.last.map_or(CommitTs::ZERO, |last| last.ts),
+        seen_ts: chain.seen_ts,
+        groups: chain.groups,
+        frames: chain.frames,
+        tail_discarded_bytes: chain.cut.map_or(0, |cut| cut.end - cut.at),
+        free,
+        held,
+    })
+}
+
+/// The segments in the folder, by id.
+pub(crate) fn segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+    let mut found: Vec<_> = listed
+        .iter()
+        .filter_map(|name| match names::parse(name) {
+            Some((FileKind::Wal, no)) => Some(SegmentId(no.0)),
+            _ => None,
+        })
+        .collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn walk_segment(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    id: SegmentId,
+    origin: &mut Option<SegmentId>,
+    chain: &mut Chain,
+    show: &mut Show<'_>,
+    damaged: &mut Damage<'_>,
+) -> Result<()> {
+    let mut reader = SegmentReader::open(vfs, dir, id)?;
+    let SegmentHeader { block_bytes, origin: log, .. } = reader.header()?;
+    if chain.begun && *origin.get_or_insert(log) != log {
+        return Ok(());
+    }
+    let first_at = block_bytes as u64;
+    #[cfg(bug = "B04")]
+    let mut zeros = SegmentReader::open(vfs, dir, id)?;
+    reader.scan(block_bytes, &mut |path, at, seen| match seen {
+        Seen::Frame(frame) => {
+            let end = at + frame_bytes(frame.payload.len(), block_bytes) as u64;
+            let place = Place { path, at, end, opens_segment: at == first_at };
+            chain.frame(&place, &frame, show, damaged)
+        }
+        // Planted: a block of zeros passes for an empty frame, and the next one follows it.
+        #[cfg(bug = "B04")]
+        Seen::Nothing { .. } if zeros.is_zeros(at, block_bytes)? => {
+            chain.last = chain.last.map(|last| Last { any_may_follow: true, ..last });
+            Ok(())
+        }
+        Seen::Nothing { claimed_bytes } => {
+            let place = Place { path, at, end: at + claimed_bytes, opens_segment: at == first_at };
+            chain.gap(&place, damaged)
+        }
+        Seen::End => chain.gap(&Place { path, at, end: at, opens_segment: false }, damaged),
+    })
+}
+
+/// Where something stands in the log.
+struct Place<'a> {
+    path: &'a Path,
+    at: u64,
+    end: u64,
+    opens_segment: bool,
+}
+
+/// How far the chain of frames has been followed.
+#[derive(Default)]
+struct Chain {
+    /// Whether the manifest knows of this log; if not, no commit can be in it.
+    begun: bool,
+    last: Option<Last>,
+    /// Where the chain stopped, until a segment turns up that carries it on.
+    cut: Option<Cut>,
+    seen_ts: CommitTs,
+    groups: u64,
+    frames: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Last {
+    number: u64,
+    crc: u32,
+    ts: CommitTs,
+    #[cfg(bug = "B04")]
+    any_may_follow: bool,
+}
+
+struct Cut {
+    path: PathBuf,
+    at: u64,
+    /// End of the last bytes that look like a frame of this segment.
+    end: u64,
+}
+
+impl Chain {
+    fn frame(
+        &mut self,
+        place: &Place<'_>,
+        frame: &Frame<'_>,
+        show: &mut Show<'_>,
+        damaged: &mut Damage<'_>,
+    ) -> Result<()> {
+        let header = &frame.header;
+        self.seen_ts = self.seen_ts.max(header.last_ts);
+        if !self.begun && !frame.payload.is_empty() {
+            damaged(Error::corrupt(place.path, place.at, "commits in a log no manifest knows of"))?;
+        }
+        let Some(last) = self.last else { return self.accept(frame, show) };
+        // The unused rest of a segment ends it; only the first frame of another takes it up again.
+        let in_place = self.cut.is_none() || place.opens_segment;
+        if in_place && last.is_followed_by(frame) {
+            return self.accept(frame, show);
+        }
+        match &mut self.cut {
+            None => {
+                let what = format!("frame {} after frame {}", header.number, last.number);
+                damaged(Error::corrupt(place.path, place.at, what))?;
+            }
+            Some(cut) if header.durable > last.number => {
+                let what = lost(&last, header, place);
+                damaged(Error::corrupt(&cut.path, cut.at, what))?;
+            }
+            Some(cut) => {
+                if cut.path == place.path {
+                    cut.end = cut.end.max(place.end);
+                }
+                return Ok(());
+            }
+        }
+        self.accept(frame, show)
+    }
+
+    fn accept(&mut self, frame: &Frame<'_>, show: &mut Show<'_>) -> Result<()> {
+        let FrameHeader { number, first_ts, last_ts, .. } = frame.header;
+        self.cut = None;
+        self.last = Some(Last {
+            number,
+            crc: frame.crc,
+            ts: last_ts,
+            #[cfg(bug = "B04")]
+            any_may_follow: false,
+        });
+        self.frames += 1;
+        if frame.payload.is_empty() {
+            return Ok(());
+        }
+        self.groups += 1;
+        show(first_ts, last_ts, frame.payload)
+    }
+
+    /// No frame stands here, or the segment ends.
+    fn gap(&mut self, place: &Place<'_>, damaged: &mut Damage<'_>) -> Result<()> {
+        if self.cut.is_some() {
+            return Ok(());
+        }
+        self.cut = Some(Cut { path: place.path.to_owned(), at: place.at, end: place.end });
+        if self.begun && self.last.is_none() && place.opens_segment {
+            let what = "the log's first frame, which was synced before the manifest named it";
+            damaged(Error::corrupt(place.path, place.at, what))?;
+        }
+        Ok(())
+    }
+
+    /// Takes up the chain anywhere, after damage that has been reported.
+    fn restart(&mut self) {
+        self.last = None;
+        self.cut = Some(Cut { path: PathBuf::new(), at: 0, end: 0 });
+    }
+}
+
+impl Last {
+    fn is_followed_by(&self, frame: &Frame<'_>) -> bool {
+        #[cfg(bug = "B04")]
+        if self.any_may_follow {
+            return true;
+        }
+        let FrameHeader { prev_crc, number, first_ts, .. } = frame.header;
+        let rises = first_ts > self.ts || (frame.payload.is_empty() && first_ts == self.ts);
+        number == self.number + 1 && prev_crc == self.crc && rises
+    }
+}
+
+fn lost(last: &Last, witness: &FrameHeader, place: &Place<'_>) -> String {
+    format!(
+        "frames {} to {} of the log were synced and are lost, with commits after {} and before {}; \
+         frame {} at offset {} of {} tells so",
+        last.number + 1,
+        witness.durable,
+        last.ts,
+        witness.first_ts,
+        witness.number,
+        place.at,
+        place.path.display(),
+    )
+}
