@@ -8,7 +8,7 @@
 //! let trace = fs.record();
 //! …work on fs…; trace.mark(7);              // commit 7 was acknowledged here
 //! for n in 0..=trace.len() {                // crash after every effect
-//!     let disk = trace.at(n);               // a killed process: the cache survives
+//!     let disk = trace.at(n)?;              // a killed process: the cache survives
 //!     for state in disk.crash_states(Profile::Hostile, 1000, seed) {
 //!         let fs = SimFs::after_crash(&state);
 //!         …recover on fs; all of trace.marks(n) must be there…
@@ -17,19 +17,22 @@
 //! ```
 //!
 //! Promises: the same calls give the same disk; results and kinds of errors are those of the
-//! operating system (`tests` holds it to that). Absent: permissions, links to folders, time.
+//! operating system (`like_os` holds it to that). Absent: permissions, links to folders, time.
 
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::sim::disk::{Disk, Ino};
 use crate::vfs::sim::inode::Stamp;
-use crate::vfs::sim::trace::{Effect, Log};
+use crate::vfs::sim::trace::Log;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+pub use crate::vfs::sim::element::Profile;
 pub use crate::vfs::sim::inode::SyncFailure;
+pub use crate::vfs::sim::states::{CrashState, CrashStates};
+pub use crate::vfs::sim::trace::Effect;
 
 /// What [`Vfs::bytes_available`] says; a full disk is played by [`crate::vfs::fault::FaultFs`].
 const BYTES_AVAILABLE: u64 = 1 << 40;
@@ -72,6 +75,18 @@ impl SimFs {
     /// The same disk, cache and all, for another process; this one goes on undisturbed.
     pub fn fork(&self) -> SimFs {
         SimFs::with(self.0.lock().disk.clone())
+    }
+
+    /// What a power loss now may leave: at most `budget` states, all of them where that suffices,
+    /// otherwise a choice that `seed` decides. The disk itself goes on undisturbed. A state costs
+    /// a few microseconds, and [`SimFs::after_crash`] the pages that differ.
+    pub fn crash_states(&self, profile: Profile, budget: usize, seed: u64) -> CrashStates {
+        CrashStates::new(self.0.lock().disk.clone(), profile, budget, seed)
+    }
+
+    /// The machine comes up again with this on its disk, and an empty cache.
+    pub fn after_crash(state: &CrashState) -> SimFs {
+        SimFs::with(state.disk())
     }
 
     /// How many effects there have been.
@@ -397,3 +412,10 @@ impl Trace {
         self.0.lock().marks(n).collect()
     }
 }
+
+#[cfg(test)]
+mod like_os;
+#[cfg(test)]
+mod power_loss;
+#[cfg(test)]
+mod teeth;

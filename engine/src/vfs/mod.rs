@@ -3,6 +3,6 @@
 
 pub mod api;
 pub mod os;
-pub mod sim;
+pub(crate) mod sim;
 pub mod mem;
 pub mod fault;

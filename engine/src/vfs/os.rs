@@ -155,7 +155,9 @@ fn private_file() -> OpenOptions {
 
 #[cfg(unix)]
 fn sync_names(dir: &Path) -> io::Result<()> {
-    fs::File::open(dir)?.sync_all()
+    use std::os::unix::fs::OpenOptionsExt;
+    let folder = rustix::fs::OFlags::DIRECTORY.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(folder).open(dir)?.sync_all()
 }
 
 /// Elsewhere a folder cannot be opened for syncing; NTFS logs changes of names in order.

@@ -121,6 +121,10 @@ impl Dirty {
         self.0.values().flat_map(|group| group.iter()).map(|(sector, unsynced)| (*sector, unsynced))
     }
 
+    pub(crate) fn get(&self, sector: u64) -> Option<&Unsynced> {
+        self.0.get(&(sector / SECTORS_PER_GROUP))?.get(&sector)
+    }
+
     fn touch(&mut self, stamp: Stamp, sector: u64, edge: bool, now: &Sector) {
         let group = Arc::make_mut(self.0.entry(sector / SECTORS_PER_GROUP).or_default());
         let fresh = || Unsynced { stamp, between: Vec::new(), edge, lost: false };

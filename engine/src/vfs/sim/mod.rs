@@ -3,4 +3,7 @@
 pub(crate) mod image;
 pub(crate) mod inode;
 pub(crate) mod disk;
-pub mod trace;
+pub(crate) mod trace;
+pub(crate) mod element;
+pub(crate) mod plan;
+pub(crate) mod states;

@@ -1,0 +1,183 @@
+//! The simulated disk against the real one: the same random calls give the same results.
+//!
+//! Whatever differs here would be a lie in every crash test. Errors are compared by kind.
+
+use super::SimFs;
+use crate::env::rng::Rng;
+use crate::vfs::api::{Access, File, LockGuard, Vfs};
+use crate::vfs::os::OsVfs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const CALLS: usize = 20_000;
+const SEEDS: u64 = 2;
+const NAMES: [&str; 5] = ["a", "b", "c", "sub/a", "none/a"];
+const FILE_BYTES: u64 = 20_000;
+
+#[test]
+fn random_calls_give_the_same_results() -> io::Result<()> {
+    for seed in 0..SEEDS {
+        let real_root = tempfile::tempdir()?;
+        let sim_root = PathBuf::from("/sim");
+        let (real, sim) = (OsVfs::new(), SimFs::new());
+        sim.create_dir_all(&sim_root)?;
+        let mut real = Side::new(&real, real_root.path());
+        let mut sim = Side::new(&sim, &sim_root);
+        for side in [&mut real, &mut sim] {
+            assert_eq!(side.run(&Call::Create("kept")), Ok(Vec::new()));
+        }
+        let mut rng = Rng::seeded(seed);
+        for number in 0..CALLS {
+            let call = Call::random(&mut rng);
+            let (expected, got) = (real.run(&call), sim.run(&call));
+            assert_eq!(got, expected, "seed {seed}, call {number}: {call:?}");
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Debug)]
+enum Call {
+    CreateDir(&'static str),
+    Create(&'static str),
+    Open(&'static str, Access),
+    Remove(&'static str),
+    Rename(&'static str, &'static str),
+    Link(&'static str, &'static str),
+    List(&'static str),
+    SyncDir(&'static str),
+    Lock(&'static str),
+    Unlock,
+    Read { handle: usize, offset: u64, bytes: usize },
+    Write { handle: usize, offset: u64, bytes: Vec<u8> },
+    SetLen { handle: usize, len: u64 },
+    Len { handle: usize },
+    Sync { handle: usize },
+    Close { handle: usize },
+}
+
+impl Call {
+    fn random(rng: &mut Rng) -> Call {
+        let name = |rng: &mut Rng| NAMES[rng.below(NAMES.len() as u64) as usize];
+        let dir = |rng: &mut Rng| ["", "sub", "none", "kept"][rng.below(4) as usize];
+        let handle = rng.below(6) as usize;
+        let offset = rng.below(FILE_BYTES);
+        // Sizes around sectors and pages, where the simulated disk has its seams.
+        let size = [0, 1, 511, 512, 513, 4095, 4096, 8192][rng.below(8) as usize];
+        let offset = if rng.one_in(2) { offset / 512 * 512 } else { offset };
+        match rng.below(64) {
+            0 => Call::CreateDir(["sub", "sub/deep", "kept", "kept/x"][rng.below(4) as usize]),
+            1..6 => Call::Create(name(rng)),
+            6..9 => Call::Open(name(rng), Access::Read),
+            9..14 => Call::Open(name(rng), Access::ReadWrite),
+            14..16 => Call::Remove(name(rng)),
+            16..19 => same_folder(name(rng), name(rng)),
+            19..21 => Call::Link(name(rng), name(rng)),
+            21..23 => Call::List(dir(rng)),
+            23 => Call::SyncDir(dir(rng)),
+            24 => Call::Lock(name(rng)),
+            25 => Call::Unlock,
+            26..41 => Call::Read { handle, offset, bytes: size },
+            41..54 => {
+                let byte = rng.below(3) as u8;
+                Call::Write { handle, offset, bytes: vec![byte; size] }
+            }
+            54..58 => Call::SetLen { handle, len: offset },
+            58..61 => Call::Len { handle },
+            61 => Call::Sync { handle },
+            _ => Call::Close { handle },
+        }
+    }
+}
+
+/// The contract speaks of renames in one folder only.
+fn same_folder(from: &'static str, to: &'static str) -> Call {
+    let same = Path::new(from).parent() == Path::new(to).parent();
+    Call::Rename(from, if same { to } else { from })
+}
+
+struct Side<'a> {
+    vfs: &'a dyn Vfs,
+    root: &'a Path,
+    handles: Vec<Arc<dyn File>>,
+    lock: Option<Box<dyn LockGuard>>,
+}
+
+/// What a call has shown, or the kind of its error.
+type Seen = Result<Vec<u8>, io::ErrorKind>;
+
+impl<'a> Side<'a> {
+    fn new(vfs: &'a dyn Vfs, root: &'a Path) -> Side<'a> {
+        Side { vfs, root, handles: Vec::new(), lock: None }
+    }
+
+    fn run(&mut self, call: &Call) -> Seen {
+        self.try_run(call).map_err(|e| e.kind())
+    }
+
+    fn try_run(&mut self, call: &Call) -> io::Result<Vec<u8>> {
+        let (vfs, root) = (self.vfs, self.root);
+        let at = |name: &str| root.join(name);
+        match call {
+            Call::CreateDir(dir) => vfs.create_dir_all(&at(dir))?,
+            Call::Create(name) => self.keep(vfs.create(&at(name))?),
+            Call::Open(name, access) => self.keep(vfs.open(&at(name), *access)?),
+            Call::Remove(name) => vfs.remove(&at(name))?,
+            Call::Rename(from, to) => vfs.rename(&at(from), &at(to))?,
+            Call::Link(from, to) => vfs.hard_link(&at(from), &at(to))?,
+            Call::List(dir) => return listed(vfs.list(&at(dir))?),
+            Call::SyncDir(dir) => vfs.sync_dir(&at(dir))?,
+            Call::Lock(name) => {
+                let lock = vfs.lock(&at(name))?;
+                self.lock.get_or_insert(lock);
+            }
+            Call::Unlock => self.lock = None,
+            Call::Close { handle } if *handle < self.handles.len() => {
+                self.handles.remove(*handle);
+            }
+            Call::Close { .. } => {}
+            on_file => return self.run_on_file(on_file),
+        }
+        Ok(Vec::new())
+    }
+
+    fn run_on_file(&self, call: &Call) -> io::Result<Vec<u8>> {
+        let (Call::Read { handle, .. }
+        | Call::Write { handle, .. }
+        | Call::SetLen { handle, .. }
+        | Call::Len { handle }
+        | Call::Sync { handle }) = call
+        else {
+            return Ok(Vec::new());
+        };
+        let Some(file) = self.handles.get(*handle) else {
+            return Ok(Vec::new());
+        };
+        match call {
+            Call::Read { offset, bytes, .. } => {
+                let mut buf = vec![0xee; *bytes];
+                file.read_exact_at(&mut buf, *offset)?;
+                return Ok(buf);
+            }
+            Call::Write { offset, bytes, .. } => file.write_all_at(bytes, *offset)?,
+            Call::SetLen { len, .. } => file.set_len(*len)?,
+            Call::Sync { .. } => file.sync()?,
+            _ => return Ok(file.len()?.to_le_bytes().to_vec()),
+        }
+        Ok(Vec::new())
+    }
+
+    fn keep(&mut self, file: Arc<dyn File>) {
+        // Six at most: the oldest handle closes.
+        if self.handles.len() == 6 {
+            self.handles.remove(0);
+        }
+        self.handles.push(file);
+    }
+}
+
+fn listed(mut names: Vec<String>) -> io::Result<Vec<u8>> {
+    names.sort();
+    Ok(names.join("\n").into_bytes())
+}
