@@ -1,1 +1,8 @@
-//! Placeholder.
+//! What the tests of every crate share: seeds that replay, the reference model, dumps of bytes.
+//!
+//! Uses nothing of the crates that it tests, so that a mistake cannot be on both sides.
+
+pub mod seed;
+pub mod shrink;
+pub mod hex;
+pub mod oracle;

@@ -1,0 +1,191 @@
+//! The reference model: an ordered map that answers as the row store must. No files, no threads,
+//! nothing shared with the engine.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Where a row is: table, PartitionKey, RowKey, compared in that order as bytes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The table's number.
+    pub table: u32,
+    /// The PartitionKey.
+    pub pk: Vec<u8>,
+    /// The RowKey.
+    pub rk: Vec<u8>,
+}
+
+impl Place {
+    /// A row's place.
+    pub fn new(table: u32, pk: &[u8], rk: &[u8]) -> Place {
+        Place { table, pk: pk.to_vec(), rk: rk.to_vec() }
+    }
+}
+
+/// What a row holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The commit that wrote it.
+    pub ts: u64,
+    /// Its bytes.
+    pub value: Vec<u8>,
+}
+
+/// One change of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Writes the row of this RowKey.
+    Put(Vec<u8>, Vec<u8>),
+    /// Removes it; nothing where there is none.
+    Delete(Vec<u8>),
+}
+
+/// The model. A clone is a snapshot: it costs nothing until the original changes.
+#[derive(Clone, Debug, Default)]
+pub struct Oracle {
+    rows: Arc<BTreeMap<Place, Stored>>,
+    last_ts: u64,
+}
+
+impl Oracle {
+    /// An empty store.
+    pub fn new() -> Oracle {
+        Oracle::default()
+    }
+
+    /// The row, if there is one.
+    pub fn get(&self, table: u32, pk: &[u8], rk: &[u8]) -> Option<&Stored> {
+        self.rows.get(&Place::new(table, pk, rk))
+    }
+
+    /// All changes of one commit in one partition, in their order: a later one wins.
+    ///
+    /// Panics where `ts` does not rise: the store gave a timestamp twice.
+    pub fn commit(&mut self, table: u32, pk: &[u8], ts: u64, changes: &[Change]) {
+        assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
+        self.last_ts = ts;
+        let rows = Arc::make_mut(&mut self.rows);
+        for change in changes {
+            match change {
+                Change::Put(rk, value) => {
+                    rows.insert(Place::new(table, pk, rk), Stored { ts, value: value.clone() });
+                }
+                Change::Delete(rk) => {
+                    rows.remove(&Place::new(table, pk, rk));
+                }
+            }
+        }
+    }
+
+    /// Every row of a table goes.
+    pub fn drop_table(&mut self, table: u32) {
+        Arc::make_mut(&mut self.rows).retain(|place, _| place.table != table);
+    }
+
+    /// The rows of a table in order, from either end.
+    pub fn table(&self, table: u32) -> impl DoubleEndedIterator<Item = (&Place, &Stored)> {
+        self.between(table, Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The rows of a table whose (PartitionKey, RowKey) lies between the bounds, from either end.
+    pub fn between(
+        &self,
+        table: u32,
+        from: Bound<(&[u8], &[u8])>,
+        to: Bound<(&[u8], &[u8])>,
+    ) -> impl DoubleEndedIterator<Item = (&Place, &Stored)> {
+        let place = |(pk, rk): (&[u8], &[u8])| Place::new(table, pk, rk);
+        let start = match from {
+            Bound::Unbounded => Bound::Included(Place::new(table, b"", b"")),
+            bound => bound.map(place),
+        };
+        let end = match (to, table.checked_add(1)) {
+            (Bound::Unbounded, Some(next)) => Bound::Excluded(Place::new(next, b"", b"")),
+            (Bound::Unbounded, None) => Bound::Unbounded,
+            (bound, _) => bound.map(place),
+        };
+        // BTreeMap::range panics on a range that ends before it starts; such a range is empty.
+        let rows =
+            if is_backward(&start, &end) { None } else { Some(self.rows.range((start, end))) };
+        rows.into_iter().flatten()
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The newest commit.
+    pub fn last_ts(&self) -> u64 {
+        self.last_ts
+    }
+}
+
+fn is_backward(start: &Bound<Place>, end: &Bound<Place>) -> bool {
+    match (start, end) {
+        (Bound::Included(a), Bound::Included(b)) => a > b,
+        (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b) | Bound::Included(b)) => {
+            a >= b
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(rk: &str, value: &str) -> Change {
+        Change::Put(rk.into(), value.into())
+    }
+
+    fn row_keys<'a>(rows: impl Iterator<Item = (&'a Place, &'a Stored)>) -> String {
+        rows.map(|(place, _)| String::from_utf8_lossy(&place.rk)).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_snapshot_keeps_what_it_saw() {
+        let mut oracle = Oracle::new();
+        oracle.commit(1, b"p", 5, &[put("a", "1"), put("b", "2")]);
+        let before = oracle.clone();
+        oracle.commit(1, b"p", 6, &[put("a", "3"), Change::Delete(b"b".into()), put("c", "4")]);
+        assert_eq!(row_keys(before.table(1)), "a b");
+        assert_eq!(row_keys(oracle.table(1)), "a c");
+        assert_eq!(before.get(1, b"p", b"a"), Some(&Stored { ts: 5, value: b"1".into() }));
+        assert_eq!(oracle.get(1, b"p", b"a"), Some(&Stored { ts: 6, value: b"3".into() }));
+    }
+
+    #[test]
+    fn ranges_are_within_one_table_and_go_both_ways() {
+        let mut oracle = Oracle::new();
+        oracle.commit(1, b"p", 1, &[put("a", ""), put("b", ""), put("c", "")]);
+        oracle.commit(1, b"q", 2, &[put("d", "")]);
+        oracle.commit(2, b"p", 3, &[put("x", "")]);
+        oracle.commit(u32::MAX, b"p", 4, &[put("y", "")]);
+        assert_eq!(row_keys(oracle.table(1)), "a b c d");
+        assert_eq!(row_keys(oracle.table(1).rev()), "d c b a");
+        assert_eq!(row_keys(oracle.table(u32::MAX)), "y");
+        let key = |pk: &'static str, rk: &'static str| (pk.as_bytes(), rk.as_bytes());
+        let open =
+            oracle.between(1, Bound::Excluded(key("p", "a")), Bound::Included(key("q", "d")));
+        assert_eq!(row_keys(open), "b c d");
+        let none = oracle.between(1, Bound::Included(key("q", "")), Bound::Excluded(key("p", "")));
+        assert_eq!(row_keys(none), "");
+        oracle.drop_table(1);
+        assert_eq!(oracle.len(), 2);
+    }
+
+    #[test]
+    #[should_panic(expected = "commit 5 after 5")]
+    fn a_timestamp_given_twice_is_noticed() {
+        let mut oracle = Oracle::new();
+        oracle.commit(1, b"p", 5, &[]);
+        oracle.commit(1, b"p", 5, &[]);
+    }
+}
