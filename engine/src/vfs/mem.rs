@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Promises: the same calls give the same disk; results and kinds of errors are those of the
-//! operating system (`like_os` holds it to that). Absent: permissions, links to folders, time.
+//! operating system (`engine/tests/simfs` holds it to that). Absent: permissions, links to folders, time.
 
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::sim::disk::{Disk, Ino};
@@ -412,10 +412,3 @@ impl Trace {
         self.0.lock().marks(n).collect()
     }
 }
-
-#[cfg(test)]
-mod like_os;
-#[cfg(test)]
-mod power_loss;
-#[cfg(test)]
-mod teeth;

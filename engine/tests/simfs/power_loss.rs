@@ -1,10 +1,10 @@
 //! What a kill, a power loss and a failed sync leave of the simplest files.
 
-use super::{Profile, SimFs, SyncFailure};
-use crate::vfs::api::{Access, Vfs};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::mem::{Profile, SimFs, SyncFailure};
 
 #[track_caller]
 fn read(fs: &SimFs, file: &str) -> Option<Vec<u8>> {

@@ -2,13 +2,13 @@
 //!
 //! Whatever differs here would be a lie in every crash test. Errors are compared by kind.
 
-use super::SimFs;
-use crate::env::rng::Rng;
-use crate::vfs::api::{Access, File, LockGuard, Vfs};
-use crate::vfs::os::OsVfs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tabulith::env::rng::Rng;
+use tabulith::vfs::api::{Access, File, LockGuard, Vfs};
+use tabulith::vfs::mem::SimFs;
+use tabulith::vfs::os::OsVfs;
 
 const CALLS: usize = 20_000;
 const SEEDS: u64 = 2;

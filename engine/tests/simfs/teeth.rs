@@ -4,12 +4,12 @@
 //! The log overwrites a file that was filled with zeros and synced before, in groups of records
 //! that share a sync, each record padded to a sector: what the engine's own log does.
 
-use super::{Profile, SimFs, Trace};
-use crate::env::rng::Rng;
-use crate::vfs::api::{Access, File, Vfs};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use tabulith::env::rng::Rng;
+use tabulith::vfs::api::{Access, File, Vfs};
+use tabulith::vfs::mem::{Profile, SimFs, Trace};
 
 const LOG: &str = "/db/log";
 const LOG_BYTES: usize = 16 << 10;
