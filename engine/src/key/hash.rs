@@ -16,6 +16,11 @@ pub fn of(key: &[u8], prefix_len: usize) -> KeyHash {
     KeyHash { row: xxh3_64(key), partition: xxh3_64(&key[..prefix_len]) }
 }
 
+/// Hash of a whole key alone.
+pub fn of_row(key: &[u8]) -> u64 {
+    xxh3_64(key)
+}
+
 /// Hash of a partition prefix alone.
 pub fn of_partition(prefix: &[u8]) -> u64 {
     xxh3_64(prefix)

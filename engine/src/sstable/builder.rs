@@ -1,1 +1,287 @@
-//! Placeholder.
+//! Writes a table file from rows in order. Floor 3; used by flush and compaction.
+//!
+//! Promise: when `finish` returns, the file's bytes survive power loss. Its name does so only
+//! after the caller has synced the folder.
+//! Absent: removing the file after a failure; whoever made it removes it.
+
+use super::block::fingerprint;
+use super::block_builder::{BlockBuilder, NewRow};
+use super::filter::Filter;
+use super::format::{FileMeta, Footer, Props, TableOptions, seal};
+use super::index::{Handle, IndexBuilder, separator};
+use crate::compress::Compressor;
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::key::hash;
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::vfs::api::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// Bytes gathered before they are written: large enough that the calls do not count.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// A table file being written.
+pub(crate) struct TableBuilder {
+    out: Output,
+    options: TableOptions,
+    block: BlockBuilder,
+    compressor: Option<Compressor>,
+    index: IndexBuilder,
+    // The finished block whose separator waits for the next key.
+    pending: Option<Handle>,
+    last: LastRow,
+    row_hashes: Vec<u64>,
+    partition_hashes: Vec<u64>,
+    props: Props,
+}
+
+#[derive(Default)]
+struct LastRow {
+    key: Vec<u8>,
+    prefix_len: usize,
+    ts: CommitTs,
+    hash: u64,
+}
+
+impl TableBuilder {
+    /// Writes file `no` into `file`, which is new and empty; `path` is for errors.
+    pub(crate) fn new(
+        file: Arc<dyn File>,
+        path: &Path,
+        no: FileNo,
+        options: TableOptions,
+    ) -> TableBuilder {
+        TableBuilder {
+            out: Output::new(file, path, no),
+            compressor: options.compression.then(Compressor::new),
+            options,
+            block: BlockBuilder::default(),
+            index: IndexBuilder::default(),
+            pending: None,
+            last: LastRow::default(),
+            row_hashes: Vec::new(),
+            partition_hashes: Vec::new(),
+            props: Props::default(),
+        }
+    }
+
+    /// Adds a version of a row. Keys ascend; within a key, timestamps descend. The first
+    /// `prefix_len` bytes of `key` are its partition prefix, and no partition's prefix starts
+    /// with another's. A delete has no value.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        prefix_len: usize,
+        ts: CommitTs,
+        kind: RowKind,
+        value: &[u8],
+    ) -> Result<()> {
+        let same_key = self.check(key, prefix_len, ts, kind, value)?;
+        if !same_key {
+            self.note_key(key, prefix_len);
+        }
+        let (prefix, row_key) = key.split_at(prefix_len);
+        let print = fingerprint(self.last.hash);
+        let row = NewRow { prefix, row_key, ts, kind, print, value };
+        // Versions of a key stay together until their block is of the largest size.
+        let bytes_max = if same_key { usize::MAX } else { self.options.block_bytes };
+        if !self.block.fits(&row, bytes_max) {
+            self.end_block()?;
+        }
+        if let Some(block) = self.pending.take() {
+            self.add_separator(block, Some((key, same_key)));
+        }
+        self.block.push(&row);
+        self.count(ts, kind, value);
+        self.last.ts = ts;
+        if !same_key {
+            self.last.key.clear();
+            self.last.key.extend_from_slice(key);
+            self.last.prefix_len = prefix_len;
+        }
+        Ok(())
+    }
+
+    /// Whether the row is another version of the last key; an error where it may not follow.
+    fn check(
+        &self,
+        key: &[u8],
+        prefix_len: usize,
+        ts: CommitTs,
+        kind: RowKind,
+        value: &[u8],
+    ) -> Result<bool> {
+        if prefix_len > key.len() || key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+            return Err(Error::invalid("a row's key or value has an impossible length"));
+        }
+        if kind == RowKind::Delete && !value.is_empty() {
+            return Err(Error::invalid("a delete has no value"));
+        }
+        if self.is_empty() {
+            return Ok(false);
+        }
+        let last = &self.last;
+        match key.cmp(&last.key) {
+            std::cmp::Ordering::Greater => {}
+            std::cmp::Ordering::Equal if ts < last.ts && prefix_len == last.prefix_len => {
+                return Ok(true);
+            }
+            _ => return Err(Error::invalid("rows must ascend by key, then descend by timestamp")),
+        }
+        let last_prefix = &last.key[..last.prefix_len];
+        let prefix = &key[..prefix_len];
+        if prefix != last_prefix && prefix.starts_with(last_prefix) {
+            return Err(Error::invalid("a partition's prefix starts with another's"));
+        }
+        Ok(false)
+    }
+
+    /// Takes note of a key that was not there before: hashes, and the first of all.
+    fn note_key(&mut self, key: &[u8], prefix_len: usize) {
+        let first = self.is_empty();
+        let new_partition = first || self.last.key[..self.last.prefix_len] != key[..prefix_len];
+        let row_hash = hash::of_row(key);
+        self.last.hash = row_hash;
+        if new_partition {
+            self.props.partitions += 1;
+        }
+        if self.options.filter_bits > 0 {
+            self.row_hashes.push(row_hash);
+            if new_partition {
+                self.partition_hashes.push(hash::of_partition(&key[..prefix_len]));
+            }
+        }
+        if first {
+            self.props.smallest = key.to_vec();
+            self.props.min_ts = CommitTs::MAX;
+        }
+    }
+
+    fn count(&mut self, ts: CommitTs, kind: RowKind, value: &[u8]) {
+        self.props.rows += 1;
+        self.props.deletes += u64::from(kind == RowKind::Delete);
+        self.props.values_len += value.len() as u64;
+        self.props.min_ts = self.props.min_ts.min(ts);
+        self.props.max_ts = self.props.max_ts.max(ts);
+    }
+
+    /// Whether no row was added.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.props.rows == 0
+    }
+
+    /// About as many bytes as the file would have now, filters left out.
+    pub(crate) fn bytes_so_far(&self) -> u64 {
+        self.out.offset() + (self.block.raw_bytes() + self.index.bytes()) as u64
+    }
+
+    /// Writes what follows the data and syncs the file. It must hold a row.
+    pub(crate) fn finish(mut self) -> Result<FileMeta> {
+        if self.is_empty() {
+            return Err(Error::invalid("a table file holds at least one row"));
+        }
+        self.end_block()?;
+        if let Some(block) = self.pending.take() {
+            self.add_separator(block, None);
+        }
+        self.props.largest = std::mem::take(&mut self.last.key);
+        let mut footer = Footer { data_len: self.out.offset(), ..Footer::default() };
+        let (index, bits) = (self.index, self.options.filter_bits);
+        footer.index_len = self.out.section(|out| index.finish(out))?;
+        if bits > 0 {
+            let rows = Filter::build(&self.row_hashes, bits);
+            footer.row_filter_len = self.out.section(|out| rows.encode(out))?;
+            let partitions = Filter::build(&self.partition_hashes, bits);
+            footer.partition_filter_len = self.out.section(|out| partitions.encode(out))?;
+        }
+        footer.props_len = self.out.section(|out| self.props.encode(out))?;
+        self.out.finish(&footer, self.props)
+    }
+
+    fn end_block(&mut self) -> Result<()> {
+        let (block, compressor) = (&self.block, self.compressor.as_mut());
+        let offset = self.out.offset();
+        let len = self.out.section(|out| block.encode(true, compressor, out))?;
+        // A block holds at most one value above 64 KiB, so its length is far below 4 GiB.
+        self.pending = Some(Handle { offset, len: len as u32 });
+        self.props.blocks += 1;
+        self.block.clear();
+        Ok(())
+    }
+
+    /// Adds the index entry of the finished block: `next` is the key that follows it, and whether
+    /// it is the block's last key again.
+    fn add_separator(&mut self, block: Handle, next: Option<(&[u8], bool)>) {
+        let LastRow { key, prefix_len, ts, .. } = &self.last;
+        if let Some((_, true)) = next {
+            self.index.add(key, *prefix_len, *ts, block);
+            return;
+        }
+        let separator = separator(key, *prefix_len, next.map(|(key, _)| key));
+        self.index.add(&separator, *prefix_len, CommitTs::ZERO, block);
+    }
+}
+
+/// The file as a stream: gathers bytes, writes them, digests them.
+struct Output {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    no: FileNo,
+    buffer: Vec<u8>,
+    written: u64,
+    digest: Xxh3Default,
+}
+
+impl Output {
+    fn new(file: Arc<dyn File>, path: &Path, no: FileNo) -> Output {
+        let digest = Xxh3Default::new();
+        Output { file, path: path.to_owned(), no, buffer: Vec::new(), written: 0, digest }
+    }
+
+    fn offset(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Appends what `put` appends, and its checksum; returns the length of both.
+    fn section(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Result<u64> {
+        let (start, offset) = (self.buffer.len(), self.offset());
+        put(&mut self.buffer);
+        seal(self.no, offset, start, &mut self.buffer);
+        let len = self.offset() - offset;
+        if self.buffer.len() >= WRITE_BYTES {
+            self.write()?;
+        }
+        Ok(len)
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.digest.update(&self.buffer);
+        let written = self.file.write_all_at(&self.buffer, self.written);
+        written.map_err(|e| Error::io("writing a table file", &self.path, e))?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        if self.buffer.capacity() > 4 * WRITE_BYTES {
+            self.buffer = Vec::new(); // One large value must not pin its size for good.
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, footer: &Footer, props: Props) -> Result<FileMeta> {
+        footer.encode(self.no, self.offset(), &mut self.buffer);
+        self.write()?;
+        self.file.sync().map_err(|e| Error::io("syncing a table file", &self.path, e))?;
+        Ok(FileMeta {
+            no: self.no,
+            bytes: self.written,
+            smallest: props.smallest,
+            largest: props.largest,
+            min_ts: props.min_ts,
+            max_ts: props.max_ts,
+            rows: props.rows,
+            deletes: props.deletes,
+            checksum: self.digest.digest(),
+        })
+    }
+}

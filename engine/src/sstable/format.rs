@@ -1,7 +1,35 @@
-//! What others must know of a table file: how it is to be written, and what it holds.
+//! The parts of a table file, and what others must know of one: how it is to be written, and what
+//! it holds.
+//!
+//! ```text
+//! data blocks        each a block (`layout`) and its checksum
+//! index              which block holds which keys (`index`), checksum
+//! row filter         over whole keys (`filter`), checksum; absent where filters are off
+//! partition filter   over partition prefixes, checksum; absent likewise
+//! properties         counts and bounds, checksum
+//! footer, 64 bytes:
+//!   offset size  field    (little-endian)
+//!        0    8  mark     "tbltable"
+//!        8    4  version  1
+//!       12    8  file number
+//!       20    8  length of the data blocks, checksums included
+//!       28    8  length of the index, checksum included; so the next three
+//!       36    8  length of the row filter, 0 for none
+//!       44    8  length of the partition filter, 0 for none
+//!       52    8  length of the properties
+//!       60    4  checksum of the footer
+//! ```
+//!
+//! A checksum is CRC-32 over the file's number, the offset, and the bytes before it, so that
+//! blocks in the wrong place or of another file do not verify.
 
+use crate::checksum;
+use crate::codec::{Reader, put_slice, put_varint};
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo};
+use crate::limits::KEY_BYTES_MAX;
 use crate::options::Options;
+use std::path::Path;
 
 /// A table file as the manifest records it. Opening a file checks it against this.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,4 +73,184 @@ impl From<&Options> for TableOptions {
             compression: options.compression,
         }
     }
+}
+
+/// What is wrong with some bytes. Whoever knows their place makes it an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damage(pub(crate) &'static str);
+
+impl Damage {
+    /// The error of damage found in `file` at `offset`.
+    pub(crate) fn at(self, file: &Path, offset: u64) -> Error {
+        Error::corrupt(file, offset, self.0)
+    }
+}
+
+/// Bytes of the checksum that ends each block and each section.
+pub(crate) const SUM_LEN: usize = 4;
+/// Bytes of the footer.
+pub(crate) const FOOTER_LEN: usize = 64;
+
+const MAGIC: [u8; 8] = *b"tbltable";
+const VERSION: u32 = 1;
+
+/// The lengths of a file's sections, checksums included. They lie one after another from the
+/// start of the file and fill it up to the footer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) data_len: u64,
+    pub(crate) index_len: u64,
+    /// 0 where the file has no filters.
+    pub(crate) row_filter_len: u64,
+    /// 0 where the file has no filters.
+    pub(crate) partition_filter_len: u64,
+    pub(crate) props_len: u64,
+}
+
+/// A stretch of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+impl Footer {
+    pub(crate) fn index(&self) -> Stretch {
+        Stretch { offset: self.data_len, len: self.index_len }
+    }
+
+    pub(crate) fn row_filter(&self) -> Stretch {
+        self.index().then(self.row_filter_len)
+    }
+
+    pub(crate) fn partition_filter(&self) -> Stretch {
+        self.row_filter().then(self.partition_filter_len)
+    }
+
+    pub(crate) fn props(&self) -> Stretch {
+        self.partition_filter().then(self.props_len)
+    }
+
+    /// Appends the footer of file `no`, which begins at `offset`.
+    pub(crate) fn encode(&self, no: FileNo, offset: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&no.0.to_le_bytes());
+        for len in self.lens() {
+            out.extend_from_slice(&len.to_le_bytes());
+        }
+        seal(no, offset, start, out);
+        debug_assert_eq!(out.len() - start, FOOTER_LEN, "the footer is as long as drawn");
+    }
+
+    /// Reads the footer of file `no`, which begins at `offset`: the sections must end there.
+    pub(crate) fn decode(no: FileNo, offset: u64, bytes: &[u8]) -> Result<Footer, Damage> {
+        let mut reader = Reader::new(bytes);
+        let short = Damage("footer ends early");
+        if reader.array() != Some(MAGIC) {
+            return Err(Damage("footer has not the mark of a table file"));
+        }
+        if reader.u32() != Some(VERSION) {
+            return Err(Damage("table file has a format version that this build does not know"));
+        }
+        if reader.u64() != Some(no.0) {
+            return Err(Damage("footer has the number of another file"));
+        }
+        unseal(no, offset, bytes)?;
+        let mut len = || reader.u64().ok_or(short);
+        let footer = Footer {
+            data_len: len()?,
+            index_len: len()?,
+            row_filter_len: len()?,
+            partition_filter_len: len()?,
+            props_len: len()?,
+        };
+        let total = footer.lens().iter().try_fold(0u64, |sum, len| sum.checked_add(*len));
+        if total != Some(offset) {
+            return Err(Damage("sections do not fill the file"));
+        }
+        Ok(footer)
+    }
+
+    fn lens(&self) -> [u64; 5] {
+        let filters = [self.row_filter_len, self.partition_filter_len];
+        [self.data_len, self.index_len, filters[0], filters[1], self.props_len]
+    }
+}
+
+impl Stretch {
+    fn then(self, len: u64) -> Stretch {
+        Stretch { offset: self.offset + self.len, len }
+    }
+}
+
+/// What a file says of itself, so that the manifest can be checked against it and rebuilt from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Props {
+    pub(crate) rows: u64,
+    pub(crate) deletes: u64,
+    pub(crate) partitions: u64,
+    pub(crate) blocks: u64,
+    /// Bytes of all values before compression.
+    pub(crate) values_len: u64,
+    pub(crate) min_ts: CommitTs,
+    pub(crate) max_ts: CommitTs,
+    pub(crate) smallest: Vec<u8>,
+    pub(crate) largest: Vec<u8>,
+}
+
+impl Props {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let counts = [self.rows, self.deletes, self.partitions, self.blocks, self.values_len];
+        for number in counts.into_iter().chain([self.min_ts.0, self.max_ts.0]) {
+            put_varint(out, number);
+        }
+        put_slice(out, &self.smallest);
+        put_slice(out, &self.largest);
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Props, Damage> {
+        let mut reader = Reader::new(bytes);
+        let props = read_props(&mut reader).filter(|_| reader.is_empty());
+        props.ok_or(Damage("properties do not read as such"))
+    }
+
+    /// Whether the manifest means the file with these properties.
+    pub(crate) fn agree_with(&self, meta: &FileMeta) -> bool {
+        self.rows == meta.rows
+            && self.deletes == meta.deletes
+            && (self.min_ts, self.max_ts) == (meta.min_ts, meta.max_ts)
+            && self.smallest == meta.smallest
+            && self.largest == meta.largest
+    }
+}
+
+fn read_props(reader: &mut Reader<'_>) -> Option<Props> {
+    Some(Props {
+        rows: reader.varint()?,
+        deletes: reader.varint()?,
+        partitions: reader.varint()?,
+        blocks: reader.varint()?,
+        values_len: reader.varint()?,
+        min_ts: CommitTs(reader.varint()?),
+        max_ts: CommitTs(reader.varint()?),
+        smallest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
+        largest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
+    })
+}
+
+/// Appends the checksum of `out[start..]`, which lies at `offset` of file `no`.
+pub(crate) fn seal(no: FileNo, offset: u64, start: usize, out: &mut Vec<u8>) {
+    let sum = checksum::placed(no.0, offset, &[&out[start..]]);
+    out.extend_from_slice(&sum.to_le_bytes());
+}
+
+/// `sealed` without the checksum at its end, if that agrees.
+pub(crate) fn unseal(no: FileNo, offset: u64, sealed: &[u8]) -> Result<&[u8], Damage> {
+    let (body, sum) = sealed.split_last_chunk::<SUM_LEN>().ok_or(Damage("no checksum"))?;
+    if checksum::placed(no.0, offset, &[body]) != u32::from_le_bytes(*sum) {
+        return Err(Damage("checksum does not agree"));
+    }
+    Ok(body)
 }

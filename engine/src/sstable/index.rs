@@ -1,1 +1,314 @@
-//! Placeholder.
+//! Which block holds which keys. Resident: a lookup reads no file.
+//!
+//! An entry is a *separator* (key, timestamp): all rows of its block are at or before it in the
+//! order of rows, all rows of the next block after it. The timestamp is 0, which is after every
+//! version of the key, except where a block ends between two versions of one key. Entries are the
+//! rows of *index blocks* in the same columns as data, searched by the same code; the last
+//! separators of the index blocks form the upper level, made when the file is opened.
+//!
+//! ```text
+//! size  field    (little-endian)
+//!    4  index blocks
+//!   4n  length of each
+//!       index blocks: without fingerprints, values uncompressed;
+//!       a value is the offset u64 and the length u32 of a data block, checksum included
+//! ```
+
+use super::block::Block;
+use super::block_builder::{BlockBuilder, NewRow, common_len};
+use super::format::Damage;
+use crate::codec::Reader;
+use crate::ids::{CommitTs, RowKind};
+use bytes::Bytes;
+
+/// Raw bytes of one index block: some 400 entries, so that the upper level of a 32 MiB file has
+/// about 40.
+const INDEX_BLOCK_BYTES: usize = 16 << 10;
+
+/// Where a data block lies; the length includes its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+}
+
+impl Handle {
+    fn end(self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+
+    fn encode(self) -> [u8; 12] {
+        let mut out = [0; 12];
+        out[..8].copy_from_slice(&self.offset.to_le_bytes());
+        out[8..].copy_from_slice(&self.len.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Handle> {
+        let mut reader = Reader::new(bytes);
+        let handle = Handle { offset: reader.u64()?, len: reader.u32()? };
+        reader.is_empty().then_some(handle)
+    }
+}
+
+/// Collects the entries of a file's index.
+#[derive(Default)]
+pub(crate) struct IndexBuilder {
+    block: BlockBuilder,
+    blocks: Vec<u8>,
+    lens: Vec<u32>,
+}
+
+impl IndexBuilder {
+    /// Adds a block's separator. Separators must ascend.
+    pub(crate) fn add(&mut self, separator: &[u8], prefix_len: usize, ts: CommitTs, block: Handle) {
+        let (prefix, row_key) = separator.split_at(prefix_len);
+        let value = block.encode();
+        let row = NewRow { prefix, row_key, ts, kind: RowKind::Put, print: 0, value: &value };
+        if !self.block.fits(&row, INDEX_BLOCK_BYTES) {
+            self.end_block();
+        }
+        self.block.push(&row);
+    }
+
+    /// Bytes it would take now, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.len() + self.block.raw_bytes()
+    }
+
+    /// Appends the index.
+    pub(crate) fn finish(mut self, out: &mut Vec<u8>) {
+        self.end_block();
+        out.extend_from_slice(&(self.lens.len() as u32).to_le_bytes());
+        for len in &self.lens {
+            out.extend_from_slice(&len.to_le_bytes());
+        }
+        out.append(&mut self.blocks);
+    }
+
+    fn end_block(&mut self) {
+        if self.block.is_empty() {
+            return;
+        }
+        let start = self.blocks.len();
+        self.block.encode(false, None, &mut self.blocks);
+        self.lens.push((self.blocks.len() - start) as u32);
+        self.block.clear();
+    }
+}
+
+/// The index of an open file.
+pub(crate) struct Index {
+    // Invariant: not empty.
+    parts: Box<[Part]>,
+    bytes: usize,
+}
+
+struct Part {
+    last_key: Box<[u8]>,
+    last_ts: CommitTs,
+    block: Block,
+}
+
+/// The place of a data block's entry in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryAt {
+    part: usize,
+    row: usize,
+}
+
+impl Index {
+    /// Reads an index whose data blocks must fill the file's first `data_len` bytes.
+    pub(crate) fn parse(bytes: &Bytes, data_len: u64) -> Result<Index, Damage> {
+        let mut reader = Reader::new(bytes);
+        let short = Damage("index ends early");
+        let count = reader.u32().ok_or(short)? as usize;
+        let lens = count.checked_mul(4).and_then(|len| reader.take(len)).ok_or(short)?;
+        let mut parts = Vec::new();
+        let mut at = bytes.len() - reader.rest().len();
+        for len in lens.as_chunks::<4>().0 {
+            let end = at + u32::from_le_bytes(*len) as usize;
+            if end > bytes.len() {
+                return Err(short);
+            }
+            parts.push(Part::parse(bytes.slice(at..end))?);
+            at = end;
+        }
+        if at != bytes.len() || parts.is_empty() {
+            return Err(Damage("index blocks do not fill the index"));
+        }
+        let index = Index { parts: parts.into_boxed_slice(), bytes: bytes.len() };
+        index.check_handles(data_len)?;
+        index.check_order()?;
+        Ok(index)
+    }
+
+    fn check_handles(&self, data_len: u64) -> Result<(), Damage> {
+        let mut end = 0u64;
+        for part in &self.parts {
+            for row in 0..part.block.rows() {
+                let handle = part.handle(row).ok_or(Damage("index entry is not one"))?;
+                if handle.offset != end || handle.len == 0 || data_len - end < handle.len.into() {
+                    return Err(Damage("index entries do not follow one another"));
+                }
+                end = handle.end();
+            }
+        }
+        if end == data_len { Ok(()) } else { Err(Damage("index does not cover the data")) }
+    }
+
+    fn check_order(&self) -> Result<(), Damage> {
+        let mut first = Vec::new();
+        for pair in self.parts.windows(2) {
+            first.clear();
+            pair[1].block.put_key(0, &mut first);
+            if !pair[0].is_before(&first, pair[1].block.ts(0)) {
+                return Err(Damage("index blocks are out of order"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The first block that may hold a row at or after (`key`, `ts`).
+    pub(crate) fn seek(&self, key: &[u8], ts: CommitTs) -> Option<EntryAt> {
+        let part = self.parts.partition_point(|part| part.is_before(key, ts));
+        let row = self.parts.get(part)?.block.lower_bound(key, ts);
+        Some(EntryAt { part, row })
+    }
+
+    /// The first block.
+    pub(crate) fn first(&self) -> EntryAt {
+        EntryAt { part: 0, row: 0 }
+    }
+
+    /// The last block.
+    pub(crate) fn last(&self) -> EntryAt {
+        let part = self.parts.len() - 1;
+        EntryAt { part, row: self.parts[part].block.rows() - 1 }
+    }
+
+    /// The block after.
+    pub(crate) fn next(&self, at: EntryAt) -> Option<EntryAt> {
+        let rows = self.parts.get(at.part)?.block.rows();
+        if at.row + 1 < rows {
+            return Some(EntryAt { row: at.row + 1, ..at });
+        }
+        (at.part + 1 < self.parts.len()).then_some(EntryAt { part: at.part + 1, row: 0 })
+    }
+
+    /// The block before.
+    pub(crate) fn prev(&self, at: EntryAt) -> Option<EntryAt> {
+        if at.row > 0 {
+            return Some(EntryAt { row: at.row - 1, ..at });
+        }
+        let part = at.part.checked_sub(1)?;
+        Some(EntryAt { part, row: self.parts.get(part)?.block.rows() - 1 })
+    }
+
+    /// Where the block lies.
+    pub(crate) fn handle(&self, at: EntryAt) -> Handle {
+        let handle = self.parts.get(at.part).and_then(|part| part.handle(at.row));
+        // Every entry was decoded when the index was parsed; a wrong place reads as no bytes.
+        handle.unwrap_or(Handle { offset: 0, len: 0 })
+    }
+
+    /// The block's separator.
+    pub(crate) fn separator(&self, at: EntryAt) -> (Vec<u8>, CommitTs) {
+        let mut key = Vec::new();
+        let Some(part) = self.parts.get(at.part) else { return (key, CommitTs::ZERO) };
+        part.block.put_key(at.row, &mut key);
+        (key, part.block.ts(at.row))
+    }
+
+    /// Number of data blocks.
+    pub(crate) fn blocks(&self) -> usize {
+        self.parts.iter().map(|part| part.block.rows()).sum()
+    }
+
+    /// Bytes of memory it takes, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Part {
+    fn parse(bytes: Bytes) -> Result<Part, Damage> {
+        let block = Block::parse(bytes)?;
+        let last = block.rows() - 1;
+        let mut key = Vec::new();
+        block.put_key(last, &mut key);
+        Ok(Part { last_key: key.into_boxed_slice(), last_ts: block.ts(last), block })
+    }
+
+    /// Whether all its separators lie before (`key`, `ts`).
+    fn is_before(&self, key: &[u8], ts: CommitTs) -> bool {
+        match (*self.last_key).cmp(key) {
+            std::cmp::Ordering::Equal => self.last_ts > ts,
+            order => order.is_lt(),
+        }
+    }
+
+    fn handle(&self, row: usize) -> Option<Handle> {
+        Handle::decode(self.block.plain_value(row))
+    }
+}
+
+/// A short key from `last` (included) to `next` (excluded) within the partition of `last`, whose
+/// prefix has `prefix_len` bytes. Without `next`, or where it is of another partition, any key of
+/// the partition from `last` on will do.
+pub(crate) fn separator(last: &[u8], prefix_len: usize, next: Option<&[u8]>) -> Vec<u8> {
+    let (prefix, row_key) = last.split_at(prefix_len);
+    let next = next.and_then(|next| next.strip_prefix(prefix));
+    let alike = next.map_or(0, |next| common_len(row_key, next));
+    // `next` cut behind the first byte that differs is above `last`; below `next` if shorter.
+    if let Some(cut) = next.and_then(|next| next.get(..=alike).filter(|cut| cut.len() < next.len()))
+    {
+        return [prefix, cut].concat();
+    }
+    // A byte raised behind the first difference keeps below `next` and goes above `last`.
+    let raised_from = if next.is_some() { alike + 1 } else { 0 };
+    let tail = row_key.get(raised_from..).unwrap_or_default();
+    let raised = tail.iter().position(|byte| *byte != 0xff).map(|i| raised_from + i);
+    match raised.filter(|raised| raised + 1 < row_key.len()) {
+        Some(raised) => {
+            let mut short = last[..=prefix_len + raised].to_vec();
+            short[prefix_len + raised] += 1;
+            short
+        }
+        None => last.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(last: &[u8], next: Option<&[u8]>, short: &[u8]) {
+        let keys = |rk: &[u8]| [b"pk", rk].concat();
+        let found = separator(&keys(last), 2, next.map(keys).as_deref());
+        assert_eq!(found, keys(short), "{last:?} to {next:?}");
+        assert!(found >= keys(last) && next.is_none_or(|next| found < keys(next)));
+    }
+
+    #[test]
+    fn separators_are_short_and_lie_between() {
+        check(b"row-0001", Some(b"row-0400"), b"row-04");
+        check(b"row-0001", Some(b"row-0002"), b"row-0001");
+        check(b"row-1888", Some(b"row-2"), b"row-19");
+        check(b"row-1\xff\xff8a", Some(b"row-2"), b"row-1\xff\xff9");
+        check(b"row-1\xff\xff", Some(b"row-2"), b"row-1\xff\xff");
+        check(b"row", Some(b"row\0"), b"row");
+        check(b"row", Some(b"row\0\0"), b"row\0");
+        check(b"", Some(b"a"), b"");
+        check(b"row-0001", None, b"s");
+        check(b"\xff\xff", None, b"\xff\xff");
+        check(b"", None, b"");
+    }
+
+    #[test]
+    fn the_next_partition_lies_after_every_separator() {
+        let found = separator(b"p1\0\x01\xff\xffab", 4, Some(b"p2\0\x01x"));
+        assert_eq!(found, b"p1\0\x01\xff\xffb");
+    }
+}

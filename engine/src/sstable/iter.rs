@@ -1,1 +1,244 @@
-//! Placeholder.
+//! A position in a table file.
+//!
+//! Promise: both directions cost the same; a value is decompressed only when it is asked for; the
+//! first error stays.
+
+use super::block::Block;
+use super::format::Stretch;
+use super::index::{EntryAt, Handle};
+use super::reader::TableFile;
+use crate::cursor::Cursor;
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, RowKind};
+use crate::options::Reach;
+use bytes::Bytes;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Bytes that a pass over a whole file reads at a time.
+const AHEAD_BYTES: u64 = 256 << 10;
+
+/// A cursor over a table file's versions.
+pub(crate) struct TableCursor {
+    file: Arc<TableFile>,
+    source: Source,
+    at: Option<Position>,
+    error: Option<Error>,
+    // The key at `at`; its first `share_len` bytes are those of the whole run.
+    key: Vec<u8>,
+    share_len: usize,
+}
+
+struct Position {
+    entry: EntryAt,
+    block: Arc<Block>,
+    row: usize,
+    /// Rows of the run that `row` is in; empty where it is not known yet.
+    run: Range<usize>,
+    prefix_len: usize,
+}
+
+/// Where blocks come from.
+enum Source {
+    /// The cache, which also takes what is read.
+    Cache,
+    /// The file, many blocks at a time, past the cache: `bytes` begin at `offset`.
+    Ahead { offset: u64, bytes: Bytes },
+}
+
+impl TableFile {
+    /// A cursor for reads, through the cache.
+    pub(crate) fn cursor(self: &Arc<Self>) -> TableCursor {
+        TableCursor::new(Arc::clone(self), Source::Cache)
+    }
+
+    /// A cursor for one pass forward, as compaction makes: reads ahead and leaves the cache alone.
+    pub(crate) fn pass(self: &Arc<Self>) -> TableCursor {
+        TableCursor::new(Arc::clone(self), Source::Ahead { offset: 0, bytes: Bytes::new() })
+    }
+}
+
+impl TableCursor {
+    fn new(file: Arc<TableFile>, source: Source) -> TableCursor {
+        TableCursor { file, source, at: None, error: None, key: Vec::new(), share_len: 0 }
+    }
+
+    /// Length of the partition prefix of the key here. Must be valid.
+    pub(crate) fn prefix_len(&self) -> usize {
+        self.at.as_ref().map_or(0, |at| at.prefix_len)
+    }
+
+    /// Does `step` unless an earlier one failed, and remembers its failure.
+    fn guard(&mut self, step: impl FnOnce(&mut TableCursor) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.duplicate());
+        }
+        let done = step(self);
+        if let Err(error) = &done {
+            self.error = Some(error.duplicate());
+            self.at = None;
+        }
+        done
+    }
+
+    fn try_seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {
+        let Some(entry) = self.file.index().seek(key, ts) else {
+            self.at = None;
+            return Ok(());
+        };
+        let block = self.load(entry)?;
+        let row = block.lower_bound(key, ts);
+        if row == block.rows() {
+            return self.enter(self.file.index().next(entry), |_| 0);
+        }
+        self.stand(entry, block, row);
+        Ok(())
+    }
+
+    fn try_seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let Some(entry) = self.file.index().seek(key, CommitTs::MAX) else {
+            return self.enter(Some(self.file.index().last()), |block| block.rows() - 1);
+        };
+        let block = self.load(entry)?;
+        match block.lower_bound(key, CommitTs::MAX).checked_sub(1) {
+            Some(row) => self.stand(entry, block, row),
+            None => return self.enter(self.file.index().prev(entry), |block| block.rows() - 1),
+        }
+        Ok(())
+    }
+
+    fn try_next(&mut self) -> Result<()> {
+        let Some(at) = &mut self.at else { return Ok(()) };
+        if at.row + 1 < at.block.rows() {
+            at.row += 1;
+            self.show();
+            return Ok(());
+        }
+        let next = self.file.index().next(at.entry);
+        self.enter(next, |_| 0)
+    }
+
+    fn try_prev(&mut self) -> Result<()> {
+        let Some(at) = &mut self.at else { return Ok(()) };
+        if at.row > 0 {
+            at.row -= 1;
+            self.show();
+            return Ok(());
+        }
+        let prev = self.file.index().prev(at.entry);
+        self.enter(prev, |block| block.rows() - 1)
+    }
+
+    /// Goes to a row of another block; to nowhere without one.
+    fn enter(&mut self, entry: Option<EntryAt>, row: impl FnOnce(&Block) -> usize) -> Result<()> {
+        let Some(entry) = entry else {
+            self.at = None;
+            return Ok(());
+        };
+        let block = self.load(entry)?;
+        let row = row(&block);
+        self.stand(entry, block, row);
+        Ok(())
+    }
+
+    fn stand(&mut self, entry: EntryAt, block: Arc<Block>, row: usize) {
+        self.at = Some(Position { entry, block, row, run: 0..0, prefix_len: 0 });
+        self.show();
+    }
+
+    /// Makes `key` that of the present row.
+    fn show(&mut self) {
+        let Some(at) = &mut self.at else { return };
+        if at.run.contains(&at.row) {
+            self.key.truncate(self.share_len);
+        } else {
+            self.key.clear();
+            let run = at.block.run_of(at.row);
+            at.run = at.block.put_run_start(run, &mut self.key);
+            at.prefix_len = at.block.prefix_len(run);
+            self.share_len = self.key.len();
+        }
+        at.block.put_suffix(at.row, &mut self.key);
+    }
+
+    fn load(&mut self, entry: EntryAt) -> Result<Arc<Block>> {
+        if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
+            return Ok(Arc::clone(&at.block));
+        }
+        let handle = self.file.index().handle(entry);
+        match &mut self.source {
+            Source::Cache => self.file.block(handle, Reach::Disk),
+            Source::Ahead { offset, bytes } => read_ahead(&self.file, handle, offset, bytes),
+        }
+    }
+}
+
+/// The block at `handle` from `bytes`, which lie at `offset`; reads further where it is not there.
+fn read_ahead(
+    file: &TableFile,
+    handle: Handle,
+    offset: &mut u64,
+    bytes: &mut Bytes,
+) -> Result<Arc<Block>> {
+    let len = u64::from(handle.len);
+    let held = *offset..*offset + bytes.len() as u64;
+    if handle.offset < held.start || handle.offset + len > held.end {
+        let left = file.footer().data_len - handle.offset;
+        let stretch = Stretch { offset: handle.offset, len: len.max(AHEAD_BYTES).min(left) };
+        *bytes = Bytes::from(file.raw().read(stretch)?);
+        *offset = handle.offset;
+    }
+    let start = (handle.offset - *offset) as usize;
+    // Copied, so that a value that is kept does not keep the whole stretch.
+    let sealed = Bytes::copy_from_slice(&bytes[start..start + handle.len as usize]);
+    Ok(Arc::new(file.raw().parse_block(handle, sealed)?))
+}
+
+impl Cursor for TableCursor {
+    fn seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {
+        self.guard(|cursor| cursor.try_seek(key, ts))
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        self.guard(|cursor| cursor.try_seek_before(key))
+    }
+
+    fn next(&mut self) -> Result<()> {
+        self.guard(TableCursor::try_next)
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        self.guard(TableCursor::try_prev)
+    }
+
+    fn valid(&self) -> bool {
+        self.at.is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn ts(&self) -> CommitTs {
+        self.at.as_ref().map_or(CommitTs::ZERO, |at| at.block.ts(at.row))
+    }
+
+    fn kind(&self) -> RowKind {
+        self.at.as_ref().map_or(RowKind::Delete, |at| at.block.kind(at.row))
+    }
+
+    fn value(&mut self) -> Result<Bytes> {
+        let Some(at) = &self.at else {
+            let error = self.error.as_ref().map(Error::duplicate);
+            return Err(error.unwrap_or_else(|| Error::new(Kind::Invalid, "no row is here")));
+        };
+        let value = at.block.value(at.row);
+        let offset = self.file.index().handle(at.entry).offset;
+        value.map_err(|damage| {
+            let error = damage.at(self.file.path(), offset);
+            self.error = Some(error.duplicate());
+            self.at = None;
+            error
+        })
+    }
+}

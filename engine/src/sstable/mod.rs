@@ -1,9 +1,20 @@
 //! Sorted table files: columnar blocks, index, filters, footer.
+//!
+//! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
+//! columns of a block, `block` how one is searched; `builder` writes a file, `reader` answers
+//! point reads from it, `iter` walks it and `verify` proves it.
 
 pub(crate) mod format;
-pub(crate) mod block;
-pub(crate) mod index;
 pub(crate) mod filter;
+pub(crate) mod layout;
+pub(crate) mod check;
+pub(crate) mod block;
+pub(crate) mod block_builder;
+pub(crate) mod index;
 pub(crate) mod builder;
 pub(crate) mod reader;
 pub(crate) mod iter;
+pub(crate) mod verify;
+
+#[cfg(test)]
+mod tests;

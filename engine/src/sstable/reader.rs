@@ -1,1 +1,245 @@
-//! Placeholder.
+//! An open table file: point reads, filters, and blocks for the cursor.
+//!
+//! Index and filters are held in memory; blocks come from the cache or from the file. A damaged
+//! filter is left out and counted (slower, and right); a damaged footer, index or properties fail
+//! the open; a damaged block fails the reads that need it and no others.
+//!
+//! Promise: a point read of a cached block allocates nothing.
+
+use super::block::{Block, fingerprint};
+use super::filter::Filter;
+use super::format::{FOOTER_LEN, FileMeta, Footer, Props, Stretch, unseal};
+use super::index::{Handle, Index};
+use crate::cache::{BlockPlace, Cache};
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::key::hash::KeyHash;
+use crate::options::Reach;
+use crate::vfs::api::File;
+use bytes::Bytes;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The cache that all table files of a database share.
+pub(crate) type BlockCache = Cache<Block>;
+
+/// A version of a row found in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) ts: CommitTs,
+    pub(crate) kind: RowKind,
+    /// Empty for a delete. Shares the memory of its block's values.
+    pub(crate) value: Bytes,
+}
+
+/// An open table file.
+pub(crate) struct TableFile {
+    raw: RawFile,
+    footer: Footer,
+    props: Props,
+    index: Index,
+    row_filter: Option<Filter>,
+    partition_filter: Option<Filter>,
+    filters_ignored: u32,
+    cache: Arc<BlockCache>,
+}
+
+impl TableFile {
+    /// Opens the file that the manifest means by `meta`; reads footer, index, filters, properties.
+    pub(crate) fn open(
+        file: Arc<dyn File>,
+        path: PathBuf,
+        meta: &FileMeta,
+        cache: Arc<BlockCache>,
+    ) -> Result<TableFile> {
+        let raw = RawFile { file, path, no: meta.no };
+        let len = raw.len()?;
+        if len != meta.bytes {
+            let what = format!("table file has {len} bytes; the manifest says {}", meta.bytes);
+            return Err(Error::corrupt(&raw.path, len.min(meta.bytes), what));
+        }
+        let (footer, props) = raw.read_ends(len)?;
+        if !props.agree_with(meta) {
+            let at = footer.props().offset;
+            return Err(Error::corrupt(&raw.path, at, "the manifest means another table file"));
+        }
+        let index = raw.read_index(&footer)?;
+        let mut filters_ignored = 0;
+        let mut filter = |stretch| match raw.read_filter(stretch) {
+            Err(error) if error.kind() == Kind::Corrupt => {
+                filters_ignored += 1;
+                Ok(None)
+            }
+            other => other,
+        };
+        let row_filter = filter(footer.row_filter())?;
+        let partition_filter = filter(footer.partition_filter())?;
+        Ok(TableFile {
+            raw,
+            footer,
+            props,
+            index,
+            row_filter,
+            partition_filter,
+            filters_ignored,
+            cache,
+        })
+    }
+
+    /// The newest version of `key` that is not newer than `at`. `hash` is the key's.
+    ///
+    /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the block is not in the cache.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        at: CommitTs,
+        reach: Reach,
+    ) -> Result<Option<Found>> {
+        if !self.may_hold_row(hash.row) {
+            return Ok(None);
+        }
+        let Some(entry) = self.index.seek(key, at) else { return Ok(None) };
+        let handle = self.index.handle(entry);
+        let block = self.block(handle, reach)?;
+        let Some(row) = block.find(key, fingerprint(hash.row), at) else { return Ok(None) };
+        let value = block.value(row).map_err(|damage| damage.at(self.path(), handle.offset))?;
+        Ok(Some(Found { ts: block.ts(row), kind: block.kind(row), value }))
+    }
+
+    /// False only where no version of a key of this hash is in the file.
+    pub(crate) fn may_hold_row(&self, row_hash: u64) -> bool {
+        self.row_filter.as_ref().is_none_or(|filter| filter.may_hold(row_hash))
+    }
+
+    /// False only where no row of a partition of this hash is in the file.
+    pub(crate) fn may_hold_partition(&self, partition_hash: u64) -> bool {
+        self.partition_filter.as_ref().is_none_or(|filter| filter.may_hold(partition_hash))
+    }
+
+    /// The file's number.
+    pub(crate) fn no(&self) -> FileNo {
+        self.raw.no
+    }
+
+    /// The file's path, for errors.
+    pub(crate) fn path(&self) -> &Path {
+        &self.raw.path
+    }
+
+    /// What the file says of itself.
+    pub(crate) fn props(&self) -> &Props {
+        &self.props
+    }
+
+    /// How many of its two filters were damaged and are not used.
+    pub(crate) fn filters_ignored(&self) -> u32 {
+        self.filters_ignored
+    }
+
+    /// Bytes of memory that the open file holds: index and filters.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        let filters = self.row_filter.iter().chain(&self.partition_filter);
+        self.index.bytes() + filters.map(Filter::bytes).sum::<usize>()
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn footer(&self) -> &Footer {
+        &self.footer
+    }
+
+    pub(super) fn raw(&self) -> &RawFile {
+        &self.raw
+    }
+
+    /// The block from the cache or, as far as `reach` goes, from the file.
+    pub(super) fn block(&self, handle: Handle, reach: Reach) -> Result<Arc<Block>> {
+        let place = BlockPlace { file: self.raw.no, offset: handle.offset };
+        if let Some(block) = self.cache.get(place) {
+            return Ok(block);
+        }
+        if reach == Reach::Memory {
+            return Err(Error::new(Kind::WouldBlock, "the block is not in the cache"));
+        }
+        let block = Arc::new(self.raw.read_block(handle)?);
+        let weight = block.weight();
+        Ok(self.cache.insert(place, block, weight))
+    }
+}
+
+/// A file of rows before anything is known of it but its number.
+pub(super) struct RawFile {
+    pub(super) file: Arc<dyn File>,
+    pub(super) path: PathBuf,
+    pub(super) no: FileNo,
+}
+
+impl RawFile {
+    pub(super) fn len(&self) -> Result<u64> {
+        self.file.len().map_err(|e| Error::io("asking a table file's length", &self.path, e))
+    }
+
+    /// Footer and properties of a file of `len` bytes.
+    pub(super) fn read_ends(&self, len: u64) -> Result<(Footer, Props)> {
+        let Some(footer_at) = len.checked_sub(FOOTER_LEN as u64) else {
+            return Err(Error::corrupt(&self.path, 0, "table file is shorter than its footer"));
+        };
+        let bytes = self.read(Stretch { offset: footer_at, len: FOOTER_LEN as u64 })?;
+        let footer = Footer::decode(self.no, footer_at, &bytes);
+        let footer = footer.map_err(|damage| damage.at(&self.path, footer_at))?;
+        let props = self.read_section(footer.props())?;
+        let props = Props::decode(&props);
+        let props = props.map_err(|damage| damage.at(&self.path, footer.props().offset))?;
+        Ok((footer, props))
+    }
+
+    fn read_index(&self, footer: &Footer) -> Result<Index> {
+        let stretch = footer.index();
+        let index = Index::parse(&self.read_section(stretch)?, footer.data_len);
+        index.map_err(|damage| damage.at(&self.path, stretch.offset))
+    }
+
+    fn read_filter(&self, stretch: Stretch) -> Result<Option<Filter>> {
+        if stretch.len == 0 {
+            return Ok(None);
+        }
+        let filter = Filter::decode(&self.read_section(stretch)?);
+        filter.map(Some).map_err(|damage| damage.at(&self.path, stretch.offset))
+    }
+
+    /// The data block at `handle`, from the file.
+    pub(super) fn read_block(&self, handle: Handle) -> Result<Block> {
+        let stretch = Stretch { offset: handle.offset, len: handle.len.into() };
+        self.parse_block(handle, Bytes::from(self.read(stretch)?))
+    }
+
+    /// The data block whose bytes at `handle` are `sealed`.
+    pub(super) fn parse_block(&self, handle: Handle, sealed: Bytes) -> Result<Block> {
+        let body_len = unseal(self.no, handle.offset, &sealed).map(<[u8]>::len);
+        let block = body_len.and_then(|len| Block::parse_data(sealed.slice(..len)));
+        block.map_err(|damage| damage.at(&self.path, handle.offset))
+    }
+
+    fn read_section(&self, stretch: Stretch) -> Result<Bytes> {
+        let sealed = Bytes::from(self.read(stretch)?);
+        let body_len = unseal(self.no, stretch.offset, &sealed).map(<[u8]>::len);
+        let body_len = body_len.map_err(|damage| damage.at(&self.path, stretch.offset))?;
+        Ok(sealed.slice(..body_len))
+    }
+
+    /// The bytes of a stretch, which must lie in the file as its footer or length says.
+    pub(super) fn read(&self, stretch: Stretch) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; stretch.len as usize];
+        match self.file.read_exact_at(&mut bytes, stretch.offset) {
+            Ok(()) => Ok(bytes),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(Error::corrupt(&self.path, stretch.offset, "table file ends early"))
+            }
+            Err(e) => Err(Error::io("reading a table file", &self.path, e)),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Damaged files give right answers or an error that names the place, and never a panic.
+
+use super::*;
+use crate::cursor::Cursor;
+use crate::error::{Error, Kind};
+use crate::key::hash;
+use crate::options::Reach;
+use crate::sstable::block::Block;
+use crate::sstable::format::{FOOTER_LEN, Footer, SUM_LEN, Stretch, seal};
+use crate::sstable::index::Handle;
+use bytes::Bytes;
+
+/// Makes a block's compressed values ask for more than there is, under a mended checksum.
+pub(super) fn break_values(bytes: &mut [u8], handle: Handle) {
+    let stretch = Stretch { offset: handle.offset, len: handle.len.into() };
+    let block = &bytes[handle.offset as usize..][..handle.len as usize - SUM_LEN];
+    let values_at = Block::parse(Bytes::copy_from_slice(block)).unwrap().layout().keys_len();
+    bytes[handle.offset as usize + values_at] = 0xff;
+    bytes[handle.offset as usize + values_at + 1] = 0xff;
+    mend(bytes, stretch);
+}
+
+/// Writes the checksum that the bytes of a stretch should have.
+fn mend(bytes: &mut [u8], stretch: Stretch) {
+    let (start, end) = (stretch.offset as usize, (stretch.offset + stretch.len) as usize);
+    let mut sealed = bytes[start..end - SUM_LEN].to_vec();
+    seal(NO, stretch.offset, 0, &mut sealed);
+    bytes[start..end].copy_from_slice(&sealed);
+}
+
+/// Every block and section of a sound file.
+fn stretches(file: &TableFile) -> Vec<Stretch> {
+    let footer: &Footer = file.footer();
+    let mut all = vec![footer.index(), footer.row_filter(), footer.partition_filter()];
+    all.push(footer.props());
+    let footer_at = footer.props().offset + footer.props().len;
+    all.push(Stretch { offset: footer_at, len: FOOTER_LEN as u64 });
+    let mut entry = Some(file.index().first());
+    while let Some(at) = entry {
+        let handle = file.index().handle(at);
+        all.push(Stretch { offset: handle.offset, len: handle.len.into() });
+        entry = file.index().next(at);
+    }
+    all.retain(|stretch| stretch.len > 0);
+    all
+}
+
+fn placed(error: &Error, bytes: usize) {
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    let (path, offset) = error.place().expect("the file");
+    assert_eq!(path, Path::new(PATH));
+    assert!(offset.expect("the offset") < bytes as u64, "{error}");
+}
+
+/// Reads everything in every way. Returns whether anything failed.
+fn read_all(
+    model: &Model,
+    file: &Arc<TableFile>,
+    bytes: usize,
+    answers_must_be_right: bool,
+) -> bool {
+    let mut failed = false;
+    for ((key, Reverse(ts)), (_, value)) in model {
+        let hash = hash::of(key, order::prefix_len(key).unwrap());
+        match file.get(key, hash, *ts, Reach::Disk) {
+            Ok(found) if answers_must_be_right => {
+                let found = found.expect("a row that is there");
+                assert!(found.ts == *ts && found.value == value[..]);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                placed(&error, bytes);
+                failed = true;
+            }
+        }
+    }
+    for forward in [true, false] {
+        match walk(file, forward, model.len() * 2) {
+            Ok(rows) => assert!(!answers_must_be_right || rows == model.len()),
+            Err(error) => {
+                placed(&error, bytes);
+                failed = true;
+            }
+        }
+    }
+    failed
+}
+
+fn walk(file: &Arc<TableFile>, forward: bool, steps_max: usize) -> Result<usize> {
+    let mut cursor = file.cursor();
+    let mut rows = 0;
+    if forward {
+        cursor.seek(b"", CommitTs::MAX)?
+    } else {
+        cursor.seek_before(&[0xff; 5])?
+    }
+    while cursor.valid() && rows < steps_max {
+        cursor.value()?;
+        rows += 1;
+        if forward { cursor.next()? } else { cursor.prev()? }
+    }
+    Ok(rows)
+}
+
+fn small_file(seed: u64, compression: bool) -> (Model, Vec<u8>, FileMeta) {
+    let mut rng = Rng::seeded(seed);
+    let mut model = random_model(&mut rng, 30, 2, 40);
+    model.retain(|(key, _), _| key.len() < 60);
+    let (file, meta) = build(&model, options(512, 10, compression));
+    (model, file.bytes(), meta)
+}
+
+#[test]
+fn every_byte_changed_gives_right_answers_or_a_placed_error() {
+    for compression in [true, false] {
+        let (model, sound, meta) = small_file(3, compression);
+        let filters = {
+            let file = open(&Arc::new(MemoryFile::holding(sound.clone())), &meta, 0).unwrap();
+            file.footer().row_filter().offset..file.footer().props().offset
+        };
+        for at in 0..sound.len() {
+            let file = Arc::new(MemoryFile::holding(sound.clone()));
+            file.change(|bytes| bytes[at] ^= 1 << (at % 8));
+            match open(&file, &meta, 0) {
+                Err(error) => placed(&error, sound.len()),
+                Ok(opened) => {
+                    let failed = read_all(&model, &opened, sound.len(), true);
+                    let in_filter = filters.contains(&(at as u64));
+                    assert_eq!(failed, !in_filter, "byte {at}");
+                    assert_eq!(opened.filters_ignored(), u32::from(in_filter));
+                    placed(&opened.verify(&meta).unwrap_err(), sound.len());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_cut_anywhere_does_not_open() {
+    let (_, sound, meta) = small_file(4, true);
+    for len in 0..sound.len() {
+        let cut = FileMeta { bytes: len as u64, ..meta.clone() };
+        let file = Arc::new(MemoryFile::holding(sound[..len].to_vec()));
+        assert!(open(&file, &meta, 0).is_err(), "the length differs");
+        assert_eq!(open(&file, &cut, 0).err().map(|e| e.kind()), Some(Kind::Corrupt));
+    }
+}
+
+#[test]
+fn another_file_in_its_place_does_not_open() {
+    let (_, sound, meta) = small_file(4, true);
+    let (_, other, other_meta) = small_file(5, true);
+    let file = Arc::new(MemoryFile::holding(other));
+    let same_length = FileMeta { bytes: other_meta.bytes, ..meta.clone() };
+    placed(&open(&file, &same_length, 0).err().unwrap(), sound.len() * 2);
+    let renumbered = FileMeta { no: FileNo(8), ..meta };
+    let file = Arc::new(MemoryFile::holding(sound.clone()));
+    placed(&open(&file, &renumbered, 0).err().unwrap(), sound.len());
+}
+
+#[test]
+fn changes_under_mended_checksums_never_panic() {
+    for (seed, compression) in [(6, true), (7, false)] {
+        let (model, sound, meta) = small_file(seed, compression);
+        let original = open(&Arc::new(MemoryFile::holding(sound.clone())), &meta, 0).unwrap();
+        let stretches = stretches(&original);
+        let mut rng = Rng::seeded(seed);
+        for _ in 0..6000 {
+            let stretch = stretches[rng.below(stretches.len() as u64) as usize];
+            let mut bytes = sound.clone();
+            for _ in 0..1 + rng.below(3) {
+                let at = stretch.offset + rng.below(stretch.len - SUM_LEN as u64);
+                bytes[at as usize] = match rng.below(4) {
+                    0 => 0,
+                    1 => 0xff,
+                    2 => bytes[at as usize].wrapping_add(1),
+                    _ => rng.next_u64() as u8,
+                };
+            }
+            mend(&mut bytes, stretch);
+            let file = Arc::new(MemoryFile::holding(bytes));
+            match open(&file, &meta, 0) {
+                Err(error) => placed(&error, sound.len()),
+                Ok(opened) => drop(read_all(&model, &opened, sound.len(), false)),
+            }
+        }
+    }
+}
+
+#[test]
+fn random_bytes_are_not_a_block() {
+    let (_, sound, meta) = small_file(6, true);
+    let file = open(&Arc::new(MemoryFile::holding(sound.clone())), &meta, 0).unwrap();
+    let first = file.index().handle(file.index().first());
+    let block = &sound[..first.len as usize - SUM_LEN];
+    let mut rng = Rng::seeded(8);
+    for round in 0..60_000 {
+        // Mutations of a sound block get past the header more often than noise does.
+        let mut bytes = if round % 4 == 0 {
+            (0..rng.below(300)).map(|_| rng.next_u64() as u8 & 3).collect()
+        } else {
+            block.to_vec()
+        };
+        for _ in 0..rng.below(4) {
+            let at = rng.below(bytes.len().max(1) as u64) as usize;
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = rng.next_u64() as u8;
+            }
+        }
+        let Ok(block) = Block::parse(Bytes::from(bytes)) else { continue };
+        let mut key = Vec::new();
+        for row in 0..block.rows() {
+            key.clear();
+            block.put_key(row, &mut key);
+            assert!(block.is_key(row, &key));
+            assert_eq!(block.lower_bound(&key, block.ts(row)), row, "what passes is in order");
+            let _ = block.value(row);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_fails_only_the_reads_that_need_it() {
+    let (model, sound, meta) = small_file(3, true);
+    let file = Arc::new(MemoryFile::holding(sound));
+    let opened = open(&file, &meta, 1 << 20).unwrap();
+    let handle = opened.index().handle(opened.index().last());
+    file.change(|bytes| bytes[handle.offset as usize + 40] ^= 0x10);
+    let (mut fine, mut failed) = (0, 0);
+    for ((key, Reverse(ts)), (_, value)) in &model {
+        let hash = hash::of(key, order::prefix_len(key).unwrap());
+        match opened.get(key, hash, *ts, Reach::Disk) {
+            Ok(found) => {
+                assert_eq!(found.unwrap().value, value[..]);
+                fine += 1;
+            }
+            Err(error) => {
+                assert_eq!(error.place().unwrap().1, Some(handle.offset));
+                failed += 1;
+            }
+        }
+    }
+    assert!(fine > 0 && failed > 0 && fine > failed);
+}

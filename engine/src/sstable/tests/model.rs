@@ -1,0 +1,304 @@
+//! Every read of a file gives what an ordered map of the same rows gives.
+
+use super::*;
+use crate::cursor::Cursor;
+use crate::error::Kind;
+use crate::key::hash;
+use crate::options::Reach;
+use crate::sstable::iter::TableCursor;
+use std::ops::Bound;
+
+/// What stands at a position: key, timestamp, kind, value.
+type Row = (Vec<u8>, CommitTs, RowKind, Vec<u8>);
+
+fn row(entry: (&Version, &(RowKind, Vec<u8>))) -> Row {
+    let ((key, Reverse(ts)), (kind, value)) = entry;
+    (key.clone(), *ts, *kind, value.clone())
+}
+
+fn here(cursor: &mut TableCursor) -> Option<Row> {
+    if !cursor.valid() {
+        return None;
+    }
+    assert_eq!(order::prefix_len(cursor.key()), Some(cursor.prefix_len()));
+    let value = cursor.value().unwrap().to_vec();
+    Some((cursor.key().to_vec(), cursor.ts(), cursor.kind(), value))
+}
+
+fn model_seek(model: &Model, key: &[u8], ts: CommitTs) -> Option<Row> {
+    model.range((key.to_vec(), Reverse(ts))..).next().map(row)
+}
+
+fn model_seek_before(model: &Model, key: &[u8]) -> Option<Row> {
+    let end = (key.to_vec(), Reverse(CommitTs::MAX));
+    model.range((Bound::Unbounded, Bound::Excluded(end))).next_back().map(row)
+}
+
+/// A key of the model, one beside it, or any.
+fn some_key(rng: &mut Rng, model: &Model) -> Vec<u8> {
+    let mut key = model.keys().nth(rng.below(model.len() as u64) as usize).unwrap().0.clone();
+    match rng.below(6) {
+        0 => key.push(rng.next_u64() as u8),
+        1 => drop(key.pop()),
+        2 => *key.last_mut().unwrap() ^= 1 << rng.below(8),
+        3 => key = order::row_key(TableId(rng.below(4) as u32), &random_part(rng), b"x"),
+        _ => {}
+    }
+    key
+}
+
+fn some_ts(rng: &mut Rng) -> CommitTs {
+    match rng.below(4) {
+        0 => CommitTs::MAX,
+        1 => CommitTs::ZERO,
+        _ => CommitTs(random_ts(rng)),
+    }
+}
+
+fn check_gets(rng: &mut Rng, model: &Model, file: &TableFile, count: usize) {
+    for _ in 0..count {
+        let (key, at) = (some_key(rng, model), some_ts(rng));
+        let hash = hash::of(&key, order::prefix_len(&key).unwrap_or(0));
+        let found = file.get(&key, hash, at, Reach::Disk).unwrap();
+        let found = found.map(|f| (key.clone(), f.ts, f.kind, f.value.to_vec()));
+        let wanted = model_seek(model, &key, at).filter(|row| row.0 == key);
+        assert_eq!(found, wanted, "get {key:?} at {at}");
+    }
+}
+
+fn check_filters(model: &Model, file: &TableFile) {
+    for (key, _) in model.keys() {
+        let hash = hash::of(key, order::prefix_len(key).unwrap());
+        assert!(file.may_hold_row(hash.row) && file.may_hold_partition(hash.partition));
+    }
+}
+
+fn check_walks(model: &Model, mut cursor: TableCursor) {
+    cursor.seek(b"", CommitTs::MAX).unwrap();
+    for entry in model {
+        assert_eq!(here(&mut cursor), Some(row(entry)));
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+    cursor.seek_before(&[0xff; 5]).unwrap();
+    for entry in model.iter().rev() {
+        assert_eq!(here(&mut cursor), Some(row(entry)));
+        cursor.prev().unwrap();
+    }
+    assert!(!cursor.valid());
+}
+
+fn check_seeks(rng: &mut Rng, model: &Model, file: &Arc<TableFile>, count: usize) {
+    let mut cursor = file.cursor();
+    assert!(!cursor.valid(), "unpositioned");
+    for _ in 0..count {
+        let (key, ts) = (some_key(rng, model), some_ts(rng));
+        let mut expected = if rng.one_in(2) {
+            cursor.seek(&key, ts).unwrap();
+            model_seek(model, &key, ts)
+        } else {
+            cursor.seek_before(&key).unwrap();
+            model_seek_before(model, &key)
+        };
+        assert_eq!(here(&mut cursor), expected, "seek {key:?} at {ts}");
+        for _ in 0..rng.below(12) {
+            let Some((key, ts, ..)) = expected.clone() else { break };
+            let here_key = (key.clone(), Reverse(ts));
+            expected = if rng.one_in(2) {
+                cursor.next().unwrap();
+                let after = (Bound::Excluded(here_key), Bound::Unbounded);
+                model.range(after).next().map(row)
+            } else {
+                cursor.prev().unwrap();
+                model.range(..here_key).next_back().map(row)
+            };
+            assert_eq!(here(&mut cursor), expected, "a step after seek {key:?} at {ts}");
+        }
+    }
+}
+
+fn check_meta(model: &Model, meta: &FileMeta, file: &MemoryFile) {
+    let stamps = || model.keys().map(|(_, Reverse(ts))| *ts);
+    let deletes = model.values().filter(|(kind, _)| *kind == RowKind::Delete).count();
+    let expected = FileMeta {
+        no: NO,
+        bytes: file.bytes().len() as u64,
+        smallest: model.first_key_value().unwrap().0.0.clone(),
+        largest: model.last_key_value().unwrap().0.0.clone(),
+        min_ts: stamps().min().unwrap(),
+        max_ts: stamps().max().unwrap(),
+        rows: model.len() as u64,
+        deletes: deletes as u64,
+        checksum: xxhash_rust::xxh3::xxh3_64(&file.bytes()),
+    };
+    assert_eq!(*meta, expected);
+    assert_eq!(file.syncs(), 1);
+}
+
+fn check_all(seed: u64, model: &Model, options: TableOptions, cache_bytes: usize) {
+    println!("replay: seed {seed}, {options:?}, cache {cache_bytes}");
+    let mut rng = Rng::seeded(seed);
+    let (bytes, meta) = build(model, options);
+    check_meta(model, &meta, &bytes);
+    let file = open(&bytes, &meta, cache_bytes).unwrap();
+    check_filters(model, &file);
+    check_walks(model, file.cursor());
+    check_walks(model, file.pass());
+    check_gets(&mut rng, model, &file, 400);
+    check_seeks(&mut rng, model, &file, 150);
+    assert_eq!(file.verify(&meta).unwrap().rows, meta.rows);
+}
+
+#[test]
+fn random_rows_in_every_shape_of_file() {
+    for seed in 0..24 {
+        let mut rng = Rng::seeded(seed);
+        let keys = [1, 5, 60, 300][rng.below(4) as usize];
+        let (versions, value_max) = [(1, 100), (4, 40), (40, 10), (2, 3000)][(seed % 4) as usize];
+        let model = random_model(&mut rng, keys, versions, value_max);
+        for (block_bytes, bits, compression, cache) in
+            [(256, 0, true, 0), (1024, 10, false, 1 << 20), (64 << 10, 10, true, 32 << 10)]
+        {
+            check_all(seed, &model, options(block_bytes, bits, compression), cache);
+        }
+    }
+}
+
+#[test]
+fn one_row_and_an_empty_row() {
+    for value in [vec![], vec![7; 10]] {
+        let key = order::row_key(TableId(0), b"", b"");
+        let model = Model::from([((key, Reverse(CommitTs(0))), (RowKind::Put, value))]);
+        check_all(1, &model, options(256, 10, true), 0);
+    }
+}
+
+#[test]
+fn versions_beyond_one_block_are_told_apart_by_the_index() {
+    let mut rng = Rng::seeded(5);
+    let mut model = Model::new();
+    for rk in [&b"a"[..], b"hot", b"z"] {
+        let versions = if rk == b"hot" { 70_000 } else { 3 };
+        for ts in 0..versions {
+            let key = order::row_key(TableId(1), b"p", rk);
+            let value = random_value(&mut rng, 6);
+            model.insert((key, Reverse(CommitTs(ts * 3))), (RowKind::Put, value));
+        }
+    }
+    let (bytes, meta) = build(&model, options(4096, 10, true));
+    let file = open(&bytes, &meta, 1 << 20).unwrap();
+    assert!(file.props().blocks > 3, "{:?}", file.props());
+    let key = order::row_key(TableId(1), b"p", b"hot");
+    let hash = hash::of(&key, order::prefix_len(&key).unwrap());
+    for at in (0..210_100).step_by(101).map(CommitTs) {
+        let found = file.get(&key, hash, at, Reach::Disk).unwrap().unwrap();
+        assert_eq!(found.ts, CommitTs((at.0 / 3).min(69_999) * 3));
+    }
+    check_walks(&model, file.cursor());
+    check_seeks(&mut rng, &model, &file, 50);
+    file.verify(&meta).unwrap();
+}
+
+#[test]
+fn the_largest_values_have_a_block_of_their_own() {
+    use crate::limits::VALUE_BYTES_MAX;
+    let key = |rk: &[u8]| order::row_key(TableId(1), b"p", rk);
+    let big: Vec<u8> = (0..VALUE_BYTES_MAX).map(|i| (i >> 7) as u8).collect();
+    for compression in [true, false] {
+        let mut model = Model::new();
+        for rk in [b"a", b"b", b"c", b"d"] {
+            let value = if rk == b"b" { big.clone() } else { rk.to_vec() };
+            model.insert((key(rk), Reverse(CommitTs(1))), (RowKind::Put, value));
+        }
+        let (bytes, meta) = build(&model, options(4096, 10, compression));
+        let file = open(&bytes, &meta, 1 << 20).unwrap();
+        assert_eq!(file.props().blocks, 3);
+        let hash = hash::of(&key(b"b"), 7);
+        let found = file.get(&key(b"b"), hash, CommitTs::MAX, Reach::Disk).unwrap().unwrap();
+        assert!(found.value == big);
+        assert_eq!(compression, bytes.bytes().len() < big.len());
+    }
+    let file = Arc::new(MemoryFile::default());
+    let mut builder = TableBuilder::new(file, Path::new(PATH), NO, options(4096, 10, true));
+    let over = vec![0; VALUE_BYTES_MAX + 1];
+    let error = builder.add(&key(b"a"), 7, CommitTs(1), RowKind::Put, &over).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+}
+
+#[test]
+fn rows_out_of_order_are_refused() {
+    let key = |pk: &[u8], rk: &[u8]| order::row_key(TableId(1), pk, rk);
+    let refuses = |key: &[u8], prefix_len: usize, ts: u64, kind: RowKind, value: &[u8]| {
+        let file = Arc::new(MemoryFile::default());
+        let mut builder = TableBuilder::new(file, Path::new(PATH), NO, options(4096, 10, true));
+        let first = order::row_key(TableId(1), b"p", b"m");
+        builder.add(&first, 7, CommitTs(5), RowKind::Put, b"v").unwrap();
+        builder.add(key, prefix_len, CommitTs(ts), kind, value).is_err()
+    };
+    assert!(refuses(&key(b"p", b"a"), 7, 5, RowKind::Put, b""), "a lower key");
+    assert!(refuses(&key(b"p", b"m"), 7, 5, RowKind::Put, b""), "the same version");
+    assert!(refuses(&key(b"p", b"m"), 7, 6, RowKind::Put, b""), "a newer version");
+    assert!(refuses(&key(b"p", b"m"), 6, 4, RowKind::Put, b""), "another partition for the key");
+    assert!(refuses(&key(b"p", b"z"), 8, 5, RowKind::Put, b""), "a prefix within the prefix");
+    assert!(refuses(&key(b"p", b"z"), 99, 5, RowKind::Put, b""), "a prefix beyond the key");
+    assert!(refuses(&key(b"p", b"z"), 7, 5, RowKind::Delete, b"v"), "a delete with a value");
+    assert!(!refuses(&key(b"p", b"m"), 7, 4, RowKind::Put, b""), "an older version");
+    assert!(!refuses(&key(b"p", b"n"), 7, 9, RowKind::Delete, b""), "a higher key");
+    let file = Arc::new(MemoryFile::default());
+    let empty = TableBuilder::new(file, Path::new(PATH), NO, options(4096, 10, true));
+    assert!(empty.is_empty() && empty.finish().is_err(), "a file without rows");
+}
+
+#[test]
+fn memory_only_reads_answer_from_filter_and_cache_or_say_so() {
+    let mut rng = Rng::seeded(9);
+    let model = random_model(&mut rng, 200, 1, 60);
+    let (bytes, meta) = build(&model, options(512, 10, true));
+    let file = open(&bytes, &meta, 1 << 20).unwrap();
+    let reads_at_open = bytes.reads();
+    for ((key, Reverse(ts)), (_, value)) in &model {
+        let hash = hash::of(key, order::prefix_len(key).unwrap());
+        let get = |reach| file.get(key, hash, *ts, reach);
+        if let Err(error) = get(Reach::Memory) {
+            assert_eq!(error.kind(), Kind::WouldBlock);
+            get(Reach::Disk).unwrap();
+        }
+        assert_eq!(get(Reach::Memory).unwrap().unwrap().value, value[..]);
+    }
+    let blocks = file.props().blocks as usize;
+    assert_eq!(bytes.reads() - reads_at_open, blocks, "each block is read once");
+    let absent = order::row_key(TableId(9), b"no", b"such row");
+    let mut passed = 0;
+    for i in 0..1000u32 {
+        let key = [&absent[..], &i.to_be_bytes()].concat();
+        let hash = hash::of(&key, 8);
+        passed += usize::from(file.may_hold_row(hash.row));
+        assert!(file.get(&key, hash, CommitTs::MAX, Reach::Memory).unwrap().is_none());
+    }
+    assert!(passed < 40, "{passed} of 1000 absent keys pass the filter");
+}
+
+#[test]
+fn keys_are_walked_without_decompressing_values() {
+    let mut model = Model::new();
+    for i in 0..200u32 {
+        let key = order::row_key(TableId(1), b"p", &i.to_be_bytes());
+        model.insert((key, Reverse(CommitTs(1))), (RowKind::Put, vec![7; 100]));
+    }
+    let (bytes, meta) = build(&model, options(4096, 0, true));
+    let file = open(&bytes, &meta, 0).unwrap();
+    let handle = file.index().handle(file.index().first());
+    bytes.change(|bytes| super::damage::break_values(bytes, handle));
+    let mut cursor = file.cursor();
+    cursor.seek(b"", CommitTs::MAX).unwrap();
+    for (key, _) in model.keys() {
+        assert_eq!(cursor.key(), key);
+        cursor.next().unwrap();
+    }
+    cursor.seek(b"", CommitTs::MAX).unwrap();
+    let error = cursor.value().unwrap_err();
+    assert_eq!((error.kind(), error.place().unwrap().1), (Kind::Corrupt, Some(handle.offset)));
+    assert!(!cursor.valid());
+    assert_eq!(cursor.next().unwrap_err().kind(), Kind::Corrupt, "the first error stays");
+    assert_eq!(cursor.seek(b"", CommitTs::MAX).unwrap_err().kind(), Kind::Corrupt);
+}

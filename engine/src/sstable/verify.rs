@@ -1,0 +1,131 @@
+//! Reads every byte of a table file and holds it against everything that is said of it.
+
+use super::block::{Block, fingerprint};
+use super::format::{Damage, FileMeta, Props, Stretch};
+use super::index::EntryAt;
+use super::reader::TableFile;
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, RowKind};
+use crate::key::hash;
+use std::cmp::Ordering;
+use std::mem::take;
+use xxhash_rust::xxh3::Xxh3Default;
+
+/// Bytes read at a time for the digest of the whole file.
+const READ_BYTES: u64 = 1 << 20;
+
+/// A pass over the file: the last row seen and what was counted.
+#[derive(Default)]
+struct Pass {
+    key: Vec<u8>,
+    prefix_len: usize,
+    ts: CommitTs,
+    counts: Props,
+}
+
+impl TableFile {
+    /// Proves the file: every checksum, the order of all rows, separators, fingerprints, filters,
+    /// and the counts and digest of `meta`. Returns what it counted.
+    ///
+    /// Cost: reads the file twice, past the cache.
+    pub(crate) fn verify(&self, meta: &FileMeta) -> Result<Props> {
+        if self.filters_ignored() > 0 {
+            return Err(
+                Damage("filter is damaged").at(self.path(), self.footer().row_filter().offset)
+            );
+        }
+        let mut pass = Pass::default();
+        let mut entry = Some(self.index().first());
+        while let Some(at) = entry {
+            let handle = self.index().handle(at);
+            let block = self.raw().read_block(handle)?;
+            self.verify_block(&mut pass, at, &block)
+                .map_err(|damage| damage.at(self.path(), handle.offset))?;
+            entry = self.index().next(at);
+        }
+        pass.counts.largest = take(&mut pass.key);
+        if pass.counts != *self.props() {
+            let damage = Damage("properties do not agree with the rows");
+            return Err(damage.at(self.path(), self.footer().props().offset));
+        }
+        self.verify_digest(meta)?;
+        Ok(pass.counts)
+    }
+
+    fn verify_block(&self, pass: &mut Pass, at: EntryAt, block: &Block) -> Result<(), Damage> {
+        block.values()?;
+        let mut key = Vec::new();
+        for row in 0..block.rows() {
+            key.clear();
+            block.put_key(row, &mut key);
+            let prefix_len = block.prefix_len(block.run_of(row));
+            self.verify_row(pass, &key, prefix_len, block, row)?;
+        }
+        pass.counts.blocks += 1;
+        let (separator, ts) = self.index().separator(at);
+        let within = is_before((&pass.key, pass.ts), (&separator, ts))
+            || (pass.key == separator && pass.ts == ts);
+        // That the next block lies behind the separator shows when a seek finds its first row.
+        let next_found = self.index().seek(&pass.key, pass.ts) == Some(at);
+        if within && next_found { Ok(()) } else { Err(Damage("block passes its separator")) }
+    }
+
+    fn verify_row(
+        &self,
+        pass: &mut Pass,
+        key: &[u8],
+        prefix_len: usize,
+        block: &Block,
+        row: usize,
+    ) -> Result<(), Damage> {
+        let (ts, kind, counts) = (block.ts(row), block.kind(row), &mut pass.counts);
+        let first = counts.rows == 0;
+        if !first && !is_before((&pass.key, pass.ts), (key, ts)) {
+            return Err(Damage("rows are out of order"));
+        }
+        if first {
+            (counts.smallest, counts.min_ts) = (key.to_vec(), ts);
+        }
+        if first || pass.key[..pass.prefix_len] != key[..prefix_len] {
+            counts.partitions += 1;
+        }
+        counts.rows += 1;
+        counts.deletes += u64::from(kind == RowKind::Delete);
+        counts.values_len += block.value(row)?.len() as u64;
+        counts.min_ts = counts.min_ts.min(ts);
+        counts.max_ts = counts.max_ts.max(ts);
+        let hash = hash::of(key, prefix_len);
+        if !self.may_hold_row(hash.row) || !self.may_hold_partition(hash.partition) {
+            return Err(Damage("filter denies a row of its file"));
+        }
+        if block.find(key, fingerprint(hash.row), ts) != Some(row) {
+            return Err(Damage("row is not found by its fingerprint"));
+        }
+        pass.key.clear();
+        pass.key.extend_from_slice(key);
+        (pass.prefix_len, pass.ts) = (prefix_len, ts);
+        Ok(())
+    }
+
+    fn verify_digest(&self, meta: &FileMeta) -> Result<()> {
+        let mut digest = Xxh3Default::new();
+        let mut offset = 0;
+        while offset < meta.bytes {
+            let len = READ_BYTES.min(meta.bytes - offset);
+            digest.update(&self.raw().read(Stretch { offset, len })?);
+            offset += len;
+        }
+        if digest.digest() == meta.checksum {
+            return Ok(());
+        }
+        Err(Error::corrupt(self.path(), 0, "table file's digest is not the manifest's"))
+    }
+}
+
+/// Whether a version comes before another in the order of rows.
+fn is_before(a: (&[u8], CommitTs), b: (&[u8], CommitTs)) -> bool {
+    match a.0.cmp(b.0) {
+        Ordering::Equal => a.1 > b.1,
+        order => order.is_lt(),
+    }
+}
