@@ -31,7 +31,7 @@
 //!
 //! "a1" as the log's second frame, commits 5 to 6, in segment 1 at offset 1024, after frame 1 was
 //! synced (the test `worked_example` has the same bytes):
-//! `544c4631 44713149 02000000 07000000 0100000000000000 0200000000000000 0100000000000000
+//! `544c4631 1818de8b 02000000 07000000 0100000000000000 0200000000000000 0100000000000000
 //! 0500000000000000 0600000000000000 6131`
 
 use crate::checksum::placed;
@@ -244,7 +244,7 @@ mod tests {
         let text: String = frame()[..58].iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(
             text,
-            "544c4631443131490200000007000000010000000000000002000000000000000100000000000000\
+            "544c46311818de8b0200000007000000010000000000000002000000000000000100000000000000\
              050000000000000006000000000000006131"
         );
         assert!(frame()[58..].iter().all(|byte| *byte == 0), "padding is zeros");
