@@ -1,1 +1,222 @@
-//! Placeholder.
+//! One change to the set of files, and its bytes. Pure.
+//!
+//! ```text
+//! edit: every integer a varint unless a line says otherwise; one encoding per edit
+//! flags      1 byte: 1 log floor, 2 next file, 4 last commit are present; other bits are 0
+//! log floor  if flagged: the first log segment still needed
+//! next file  if flagged: the number of the next file
+//! last ts    if flagged: the last commit that is in files
+//! removed    how many, then for each: level (1 byte), file number
+//! added      how many, then for each: level (1 byte), file:
+//!            number, bytes, smallest key, largest key (each length and bytes),
+//!            min ts, max ts, rows, deletes, checksum (8 bytes, little-endian)
+//! ```
+
+use crate::codec::{Reader, put_slice, put_varint};
+use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::limits::{KEY_BYTES_MAX, LEVELS};
+use crate::sstable::format::FileMeta;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+const HAS_LOG_FLOOR: u8 = 1;
+const HAS_NEXT_FILE: u8 = 2;
+const HAS_LAST_TS: u8 = 4;
+
+/// One change. What is `None` stays as it was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Edit {
+    /// Level and file. The file and its name are durable before the edit is appended.
+    pub(crate) added: Vec<(u8, Arc<FileMeta>)>,
+    /// Level and number.
+    pub(crate) removed: Vec<(u8, FileNo)>,
+    /// The first segment of the log that is still needed.
+    pub(crate) log_floor: Option<SegmentId>,
+    /// The number that the next new file gets.
+    pub(crate) next_file: Option<FileNo>,
+    /// The last commit that is in table files.
+    pub(crate) last_ts: Option<CommitTs>,
+}
+
+impl Edit {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let (floor, next) = (self.log_floor.map(|id| id.0), self.next_file.map(|no| no.0));
+        let numbers = [
+            (HAS_LOG_FLOOR, floor),
+            (HAS_NEXT_FILE, next),
+            (HAS_LAST_TS, self.last_ts.map(|ts| ts.0)),
+        ];
+        let present = numbers.iter().filter(|(_, number)| number.is_some());
+        let mut out = vec![present.map(|(flag, _)| flag).sum()];
+        for number in numbers.iter().filter_map(|(_, number)| *number) {
+            put_varint(&mut out, number);
+        }
+        put_varint(&mut out, self.removed.len() as u64);
+        for (level, no) in &self.removed {
+            out.push(*level);
+            put_varint(&mut out, no.0);
+        }
+        put_varint(&mut out, self.added.len() as u64);
+        for (level, file) in &self.added {
+            out.push(*level);
+            put_file(&mut out, file);
+        }
+        out
+    }
+
+    /// The edit that `bytes` are; `None` where they are not exactly one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
+        let mut reader = Reader::new(bytes);
+        let flags = reader.u8()?;
+        if flags & !(HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS) != 0 {
+            return None;
+        }
+        let mut number =
+            |flag| if flags & flag == 0 { Some(None) } else { reader.varint().map(Some) };
+        let mut edit = Edit {
+            log_floor: number(HAS_LOG_FLOOR)?.map(SegmentId),
+            next_file: number(HAS_NEXT_FILE)?.map(FileNo),
+            last_ts: number(HAS_LAST_TS)?.map(CommitTs),
+            ..Edit::default()
+        };
+        for _ in 0..reader.varint()? {
+            edit.removed.push((level(&mut reader)?, FileNo(reader.varint()?)));
+        }
+        for _ in 0..reader.varint()? {
+            edit.added.push((level(&mut reader)?, Arc::new(file(&mut reader)?)));
+        }
+        reader.is_empty().then_some(edit)
+    }
+
+    /// The edit as readable lines, each beginning with `indent`.
+    pub(crate) fn dump(&self, indent: &str) -> String {
+        let mut out = String::new();
+        let mut line = |text: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{indent}{text}");
+        };
+        if let Some(floor) = self.log_floor {
+            line(format!("log from segment {}", floor.0));
+        }
+        if let Some(next) = self.next_file {
+            line(format!("next file {next}"));
+        }
+        if let Some(ts) = self.last_ts {
+            line(format!("commits to {ts} are in files"));
+        }
+        for (level, no) in &self.removed {
+            line(format!("L{level} - {no}"));
+        }
+        for (level, file) in &self.added {
+            line(format!("L{level} + {}", dump_file(file)));
+        }
+        out
+    }
+}
+
+fn put_file(out: &mut Vec<u8>, file: &FileMeta) {
+    put_varint(out, file.no.0);
+    put_varint(out, file.bytes);
+    put_slice(out, &file.smallest);
+    put_slice(out, &file.largest);
+    for number in [file.min_ts.0, file.max_ts.0, file.rows, file.deletes] {
+        put_varint(out, number);
+    }
+    out.extend_from_slice(&file.checksum.to_le_bytes());
+}
+
+fn level(reader: &mut Reader<'_>) -> Option<u8> {
+    reader.u8().filter(|level| usize::from(*level) < LEVELS)
+}
+
+fn file(reader: &mut Reader<'_>) -> Option<FileMeta> {
+    Some(FileMeta {
+        no: FileNo(reader.varint()?),
+        bytes: reader.varint()?,
+        smallest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
+        largest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
+        min_ts: CommitTs(reader.varint()?),
+        max_ts: CommitTs(reader.varint()?),
+        rows: reader.varint()?,
+        deletes: reader.varint()?,
+        checksum: reader.u64()?,
+    })
+}
+
+fn dump_file(file: &FileMeta) -> String {
+    format!(
+        "{}  {} bytes  {} rows ({} deletes)  commits {} to {}  keys {}..{}  xxh3 {:016x}",
+        file.no,
+        file.bytes,
+        file.rows,
+        file.deletes,
+        file.min_ts,
+        file.max_ts,
+        file.smallest.escape_ascii(),
+        file.largest.escape_ascii(),
+        file.checksum,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edit() -> Edit {
+        let file = FileMeta {
+            no: FileNo(7),
+            bytes: 4096,
+            smallest: b"a".to_vec(),
+            largest: b"k".to_vec(),
+            min_ts: CommitTs(300),
+            max_ts: CommitTs(400),
+            rows: 12,
+            deletes: 2,
+            checksum: 0x1122_3344_5566_7788,
+        };
+        Edit {
+            added: vec![(1, Arc::new(file))],
+            removed: vec![(0, FileNo(3)), (1, FileNo(4))],
+            log_floor: Some(SegmentId(2)),
+            next_file: None,
+            last_ts: Some(CommitTs(400)),
+        }
+    }
+
+    #[test]
+    fn edits_come_back_and_shorter_or_longer_bytes_do_not() {
+        for edit in [edit(), Edit::default()] {
+            let mut bytes = edit.encode();
+            assert_eq!(Edit::decode(&bytes), Some(edit));
+            for cut in 0..bytes.len() {
+                assert_eq!(Edit::decode(&bytes[..cut]), None, "cut at {cut}");
+            }
+            bytes.push(0);
+            assert_eq!(Edit::decode(&bytes), None, "one byte more");
+        }
+    }
+
+    #[test]
+    fn every_edit_has_one_encoding() {
+        let bytes = edit().encode();
+        for at in 0..bytes.len() {
+            for value in 0..=u8::MAX {
+                let mut other = bytes.clone();
+                other[at] = value;
+                if let Some(read) = Edit::decode(&other) {
+                    assert_eq!(read.encode(), other, "byte {at} = {value}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn reads_like_a_history() {
+        assert_eq!(
+            edit().dump("  "),
+            "  log from segment 2\n  commits to 400 are in files\n  L0 - 000003\n  L1 - 000004\n  \
+             L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
+             xxh3 1122334455667788\n"
+        );
+    }
+}

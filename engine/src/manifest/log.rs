@@ -1,1 +1,176 @@
-//! Placeholder.
+//! Append side of the manifest: two equal copies, and the roots that name them.
+//!
+//! Promise: an edit is durable in both copies when `append` returns; A before B is begun. A new
+//! generation is durable before a root names it, and the old one goes after both roots do.
+//! After any failure the manifest takes nothing more.
+//!
+//! Absent: judgement of edits; callers try them on a `State` first.
+
+use crate::error::{Error, Kind, Result};
+use crate::ids::FileNo;
+use crate::manifest::edit::Edit;
+use crate::manifest::frame::{self, EDIT_BYTES_MAX};
+use crate::manifest::load::{self, Loaded};
+use crate::manifest::root::{self, Root};
+use crate::manifest::state::State;
+use crate::names::{self, Copy, FileKind};
+use crate::vfs::api::{File, Vfs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Edits may take this many times the room of the first, whole state before all is written anew:
+/// at 4 the manifest is at most 5 times as long as it must be, and rewriting costs a fourth.
+const GROWTH_MAX: u64 = 4;
+/// Below this a manifest is not worth rewriting.
+const REWRITE_BYTES_MIN: u64 = 1 << 20;
+
+/// The open manifest.
+#[derive(Debug)]
+pub(crate) struct Manifest {
+    vfs: Arc<dyn Vfs>,
+    dir: PathBuf,
+    generation: u64,
+    copies: [(PathBuf, Arc<dyn File>); 2],
+    /// Where the next edit goes, and its number.
+    at: u64,
+    number: u64,
+    /// Where the first edit, the whole state, ends.
+    state_end: u64,
+    closed: Option<Error>,
+}
+
+impl Manifest {
+    /// Makes a new database. `Exists` where there is one; refuses, like [`Manifest::load`], a folder
+    /// of other things or of data without a root.
+    pub(crate) fn create(vfs: Arc<dyn Vfs>, dir: &Path, db_id: u128) -> Result<(Manifest, State)> {
+        if load::load(&*vfs, dir)?.is_some() {
+            return Err(Error::new(Kind::Exists, format!("{} has a database", dir.display())));
+        }
+        let state = State::empty(db_id);
+        Ok((Manifest::start(vfs, dir, &state)?, state))
+    }
+
+    /// Reads what exists and writes nothing; `None` where a database may be made.
+    pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Loaded>> {
+        load::load(vfs, dir)
+    }
+
+    /// Writes `state` as a new generation, switches to it and removes the older ones. From here on
+    /// `state` is what a crash leaves.
+    pub(crate) fn start(vfs: Arc<dyn Vfs>, dir: &Path, state: &State) -> Result<Manifest> {
+        let root = Root { generation: next_generation(&*vfs, dir)?, db_id: state.db_id };
+        let header = frame::encode_header(root.generation, root.db_id);
+        let at = header.len() as u64;
+        let first = frame::encode_frame(root.generation, at, 1, &state.as_edit().encode());
+        let bytes = [header, first].concat();
+        let a = write_copy(&*vfs, dir, Copy::A, &root, &bytes)?;
+        let b = write_copy(&*vfs, dir, Copy::B, &root, &bytes)?;
+        vfs.sync_dir(dir).map_err(|error| Error::io("sync of the folder", dir, error))?;
+        root::switch(&*vfs, dir, &root)?;
+        remove_older(&*vfs, dir, root.generation);
+        Ok(Manifest {
+            vfs,
+            dir: dir.to_owned(),
+            generation: root.generation,
+            copies: [a, b],
+            at: bytes.len() as u64,
+            number: 2,
+            state_end: bytes.len() as u64,
+            closed: None,
+        })
+    }
+
+    /// Makes `edit` durable. What it adds is durable before, files and names; what it removes may
+    /// be deleted after.
+    pub(crate) fn append(&mut self, edit: &Edit) -> Result<()> {
+        self.check_open()?;
+        let edit = edit.encode();
+        if edit.len() > EDIT_BYTES_MAX {
+            return Err(Error::invalid(format!("an edit of {} bytes", edit.len())));
+        }
+        let bytes = frame::encode_frame(self.generation, self.at, self.number, &edit);
+        for (path, file) in &self.copies {
+            // Not both writes and then both syncs: recovery relies on A being whole before B.
+            if let Err(error) = file.write_all_at(&bytes, self.at).and_then(|()| file.sync()) {
+                let error = Error::io("writing the manifest", path, error);
+                self.closed = Some(error.duplicate());
+                return Err(error);
+            }
+        }
+        self.at += bytes.len() as u64;
+        self.number += 1;
+        Ok(())
+    }
+
+    /// Whether edits take so much room that [`Manifest::rewrite`] pays.
+    pub(crate) fn wants_rewrite(&self) -> bool {
+        self.at - self.state_end > (GROWTH_MAX * self.state_end).max(REWRITE_BYTES_MIN)
+    }
+
+    /// Writes `state`, which must be what the edits so far add up to, as a new generation.
+    pub(crate) fn rewrite(&mut self, state: &State) -> Result<()> {
+        self.check_open()?;
+        match Manifest::start(self.vfs.clone(), &self.dir, state) {
+            Ok(next) => *self = next,
+            Err(error) => {
+                // One root may name the new generation already: the old one must not go on.
+                self.closed = Some(error.duplicate());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_open(&self) -> Result<()> {
+        match &self.closed {
+            None => Ok(()),
+            Some(cause) => {
+                let why = format!("an earlier failed write or sync closed the manifest: {cause}");
+                Err(Error::new(Kind::Closed, why))
+            }
+        }
+    }
+}
+
+/// Above every generation that a file or a root speaks of, so that no file is ever written twice.
+fn next_generation(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
+    let named = Copy::BOTH.map(|copy| root::load(vfs, dir, copy).ok().flatten());
+    let named = named.into_iter().flatten().map(|root| root.generation);
+    let present = generations(vfs, dir)?;
+    Ok(named.chain(present.iter().map(|(_, no)| no.0)).max().unwrap_or(0) + 1)
+}
+
+/// The manifest files in the folder.
+fn generations(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<(FileKind, FileNo)>> {
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+    let ours = listed.iter().filter_map(|name| names::parse(name));
+    Ok(ours.filter(|(kind, _)| matches!(kind, FileKind::Manifest(_))).collect())
+}
+
+fn write_copy(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    copy: Copy,
+    root: &Root,
+    bytes: &[u8],
+) -> Result<(PathBuf, Arc<dyn File>)> {
+    let path = names::path(dir, FileKind::Manifest(copy), FileNo(root.generation));
+    let written = vfs.create(&path).and_then(|file| {
+        file.write_all_at(bytes, 0)?;
+        file.sync()?;
+        Ok(file)
+    });
+    match written {
+        Ok(file) => Ok((path, file)),
+        Err(error) => Err(Error::io("writing the manifest", &path, error)),
+    }
+}
+
+/// Best effort: no root names them, and the next start tries again.
+fn remove_older(vfs: &dyn Vfs, dir: &Path, generation: u64) {
+    for (kind, no) in generations(vfs, dir).unwrap_or_default() {
+        if no.0 < generation {
+            let _ = vfs.remove(&names::path(dir, kind, no));
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The bytes of a manifest file. Pure.
+//!
+//! ```text
+//! file header              (little-endian)
+//! offset size  field
+//!      0    4  magic       "TLM1"
+//!      4    4  crc         of bytes 8..32, placed at (generation, 0)
+//!      8    8  generation  the file's own number
+//!     16   16  db_id       that of the root
+//!
+//! frame, from offset 32 on, one behind the other without padding
+//!      0    4  crc         of bytes 4..16+len, placed at (generation, offset of the frame)
+//!      4    4  len         bytes of the edit
+//!      8    8  number      1 for the first, which makes the whole state; then rising by 1
+//!     16  len  edit        see `edit`
+//! ```
+//!
+//! Both copies of a generation have the same bytes.
+
+use crate::checksum::placed;
+use crate::codec::Reader;
+
+pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const FRAME_HEADER_BYTES: usize = 16;
+
+/// Most bytes of one edit: a state of a million files.
+pub(crate) const EDIT_BYTES_MAX: usize = 256 << 20;
+
+const MAGIC: [u8; 4] = *b"TLM1";
+
+pub(crate) fn encode_header(generation: u64, db_id: u128) -> Vec<u8> {
+    let body = [&generation.to_le_bytes()[..], &db_id.to_le_bytes()].concat();
+    let crc = placed(generation, 0, &[&body]);
+    [&MAGIC[..], &crc.to_le_bytes(), &body].concat()
+}
+
+pub(crate) fn encode_frame(generation: u64, offset: u64, number: u64, edit: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + edit.len());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&(edit.len() as u32).to_le_bytes());
+    out.extend_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(edit);
+    let crc = placed(generation, offset, &[&out[4..]]);
+    out[..4].copy_from_slice(&crc.to_le_bytes());
+    out
+}
+
+/// The edit in the frame `number` at `offset`; `bytes` begin there. `None` where no such frame
+/// verifies.
+pub(crate) fn decode_frame(
+    generation: u64,
+    offset: u64,
+    number: u64,
+    bytes: &[u8],
+) -> Option<&[u8]> {
+    let mut reader = Reader::new(bytes);
+    let (crc, len, at) = (reader.u32()?, reader.u32()? as usize, reader.u64()?);
+    let edit = reader.take(len)?;
+    let summed = &bytes[4..FRAME_HEADER_BYTES + len];
+    (at == number && crc == placed(generation, offset, &[summed])).then_some(edit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_holds_only_whole_and_in_its_place() {
+        let bytes = encode_frame(3, 32, 1, b"edit");
+        assert_eq!(decode_frame(3, 32, 1, &bytes), Some(&b"edit"[..]));
+        assert_eq!(decode_frame(4, 32, 1, &bytes), None, "another generation");
+        assert_eq!(decode_frame(3, 33, 1, &bytes), None, "another offset");
+        assert_eq!(decode_frame(3, 32, 2, &bytes), None, "another number");
+        for cut in 0..bytes.len() {
+            assert_eq!(decode_frame(3, 32, 1, &bytes[..cut]), None, "cut at {cut}");
+        }
+        for bit in 0..bytes.len() * 8 {
+            let mut bad = bytes.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(decode_frame(3, 32, 1, &bad), None, "bit {bit}");
+        }
+        assert_eq!(encode_header(3, 7).len(), HEADER_BYTES);
+    }
+}

@@ -1,0 +1,220 @@
+//! The set of files that edits add up to, with the rules that every edit must keep. Pure.
+//!
+//! Promise: an edit that breaks a rule changes nothing. The rules hold for edits from the disk and
+//! for our own alike: what is refused here never reaches the manifest.
+
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::limits::LEVELS;
+use crate::manifest::edit::Edit;
+use crate::sstable::format::FileMeta;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    /// L0 by file number, oldest first; the others by key, no two overlapping.
+    pub(crate) levels: [Vec<Arc<FileMeta>>; LEVELS],
+    /// The first segment of the log that is needed; 0 before there is a log.
+    pub(crate) log_floor: SegmentId,
+    /// The number that the next new file gets; above that of every file.
+    pub(crate) next_file: FileNo,
+    /// The last commit that is in files.
+    pub(crate) last_ts: CommitTs,
+    /// Chosen when the database was made.
+    pub(crate) db_id: u128,
+}
+
+impl State {
+    /// A database without files.
+    pub(crate) fn empty(db_id: u128) -> State {
+        State { next_file: FileNo(1), db_id, ..State::default() }
+    }
+
+    /// Makes the change, all of it or none.
+    ///
+    /// Errors: `Invalid` for a number that goes back, a file that is removed where it is not or
+    /// added twice, bounds in the wrong order, an overlap below L0.
+    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<()> {
+        let mut next = self.clone();
+        next.raise(edit)?;
+        let mut touched = [false; LEVELS];
+        for (level, no) in &edit.removed {
+            *slot(&mut touched, *level)? = true;
+            let files = slot(&mut next.levels, *level)?;
+            let at = files.iter().position(|file| file.no == *no);
+            let at = at.ok_or_else(|| broken(format!("L{level} has no file {no} to remove")))?;
+            files.remove(at);
+        }
+        let mut present: HashSet<_> = next.files().map(|(_, file)| file.no).collect();
+        for (level, file) in &edit.added {
+            check_file(file, next.next_file)?;
+            if !present.insert(file.no) {
+                return Err(broken(format!("file {} is added twice", file.no)));
+            }
+            *slot(&mut touched, *level)? = true;
+            slot(&mut next.levels, *level)?.push(file.clone());
+        }
+        for (level, files) in
+            next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
+        {
+            order(level, files)?;
+        }
+        *self = next;
+        Ok(())
+    }
+
+    /// Every file with its level.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (u8, &Arc<FileMeta>)> {
+        self.levels
+            .iter()
+            .zip(0u8..)
+            .flat_map(|(files, level)| files.iter().map(move |f| (level, f)))
+    }
+
+    /// The edit that makes this state out of an empty one.
+    pub(crate) fn as_edit(&self) -> Edit {
+        Edit {
+            added: self.files().map(|(level, file)| (level, file.clone())).collect(),
+            removed: Vec::new(),
+            log_floor: Some(self.log_floor),
+            next_file: Some(self.next_file),
+            last_ts: Some(self.last_ts),
+        }
+    }
+
+    fn raise(&mut self, edit: &Edit) -> Result<()> {
+        if let Some(floor) = edit.log_floor {
+            self.log_floor = risen("log floor", self.log_floor, floor)?;
+        }
+        if let Some(next) = edit.next_file {
+            self.next_file = risen("next file number", self.next_file, next)?;
+        }
+        if let Some(ts) = edit.last_ts {
+            self.last_ts = risen("last commit", self.last_ts, ts)?;
+        }
+        Ok(())
+    }
+}
+
+fn risen<T: PartialOrd + std::fmt::Debug>(what: &str, old: T, new: T) -> Result<T> {
+    if new < old {
+        return Err(broken(format!("the {what} goes back from {old:?} to {new:?}")));
+    }
+    Ok(new)
+}
+
+fn slot<T>(levels: &mut [T; LEVELS], level: u8) -> Result<&mut T> {
+    levels.get_mut(usize::from(level)).ok_or_else(|| broken(format!("there is no level {level}")))
+}
+
+fn check_file(file: &FileMeta, next_file: FileNo) -> Result<()> {
+    let rule = if file.no >= next_file {
+        "its number was not given out"
+    } else if file.smallest > file.largest {
+        "its keys are in the wrong order"
+    } else if file.min_ts > file.max_ts {
+        "its commits are in the wrong order"
+    } else if file.rows == 0 || file.deletes > file.rows {
+        "its counts cannot be"
+    } else {
+        return Ok(());
+    };
+    Err(broken(format!("file {}: {rule}", file.no)))
+}
+
+fn order(level: usize, files: &mut [Arc<FileMeta>]) -> Result<()> {
+    if level == 0 {
+        files.sort_unstable_by_key(|file| file.no);
+        return Ok(());
+    }
+    files.sort_unstable_by(|a, b| a.smallest.cmp(&b.smallest));
+    // All versions of a key are in one file, so not even the bounds may be equal.
+    match files.windows(2).find(|pair| pair[0].largest >= pair[1].smallest) {
+        None => Ok(()),
+        Some(pair) => {
+            Err(broken(format!("files {} and {} of L{level} overlap", pair[0].no, pair[1].no)))
+        }
+    }
+}
+
+fn broken(rule: String) -> Error {
+    Error::invalid(format!("an edit of the manifest: {rule}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn file(no: u64, smallest: &str, largest: &str) -> Arc<FileMeta> {
+        Arc::new(FileMeta {
+            no: FileNo(no),
+            bytes: 10,
+            smallest: smallest.into(),
+            largest: largest.into(),
+            min_ts: CommitTs(1),
+            max_ts: CommitTs(2),
+            rows: 3,
+            deletes: 1,
+            checksum: no,
+        })
+    }
+
+    fn state() -> State {
+        let mut state = State::empty(5);
+        let added = vec![(0, file(3, "a", "z")), (0, file(1, "a", "c")), (1, file(2, "m", "p"))];
+        let edit = Edit { added, next_file: Some(FileNo(10)), ..Edit::default() };
+        state.apply(&edit).expect("a sound edit");
+        state
+    }
+
+    #[track_caller]
+    fn refused(edit: Edit, why: &str) {
+        let mut state = state();
+        let before = state.clone();
+        let error = state.apply(&edit).expect_err("an edit that breaks a rule");
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(error.message().contains(why), "{error}");
+        assert_eq!(state, before, "nothing is half done");
+    }
+
+    fn add(level: u8, file: Arc<FileMeta>) -> Edit {
+        Edit { added: vec![(level, file)], ..Edit::default() }
+    }
+
+    #[test]
+    fn files_move_and_keep_their_order() {
+        let mut state = state();
+        let numbers = |files: &[Arc<FileMeta>]| files.iter().map(|f| f.no.0).collect::<Vec<_>>();
+        assert_eq!(numbers(&state.levels[0]), [1, 3]);
+        let edit = Edit {
+            added: vec![(1, file(4, "q", "q")), (1, file(1, "a", "c"))],
+            removed: vec![(0, FileNo(1))],
+            log_floor: Some(SegmentId(2)),
+            last_ts: Some(CommitTs(9)),
+            ..Edit::default()
+        };
+        state.apply(&edit).expect("a sound edit");
+        assert_eq!(numbers(&state.levels[0]), [3]);
+        assert_eq!(numbers(&state.levels[1]), [1, 2, 4]);
+        let mut copy = State::empty(5);
+        copy.apply(&state.as_edit()).expect("its own snapshot");
+        assert_eq!(copy, state);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_whole() {
+        refused(add(0, file(3, "a", "b")), "added twice");
+        refused(add(0, file(10, "a", "b")), "not given out");
+        refused(add(0, file(4, "b", "a")), "keys are in the wrong order");
+        refused(add(7, file(4, "a", "b")), "no level 7");
+        refused(add(1, file(4, "p", "q")), "overlap");
+        refused(add(1, file(4, "a", "z")), "overlap");
+        refused(Edit { removed: vec![(1, FileNo(3))], ..Edit::default() }, "no file");
+        refused(Edit { next_file: Some(FileNo(9)), ..Edit::default() }, "goes back");
+        let late = Edit { removed: vec![(0, FileNo(1))], ..add(1, file(5, "n", "n")) };
+        refused(late, "overlap");
+    }
+}
