@@ -1,16 +1,11 @@
 //! Entities: typed properties under PartitionKey and RowKey, ETags, filters, pages and group
 //! transactions. The meaning of Azure Tables, without a word of HTTP or JSON.
 
+// Words.
 pub mod value;
 pub mod time;
-pub mod name;
+pub mod literal;
 pub mod entity;
+pub mod name;
 pub mod etag;
-pub(crate) mod keys;
-pub(crate) mod codec;
-pub mod filter;
-pub mod page;
-pub mod plan;
-pub mod query;
-pub mod write;
-pub mod store;
+pub mod error;
