@@ -9,3 +9,8 @@ pub mod entity;
 pub mod name;
 pub mod etag;
 pub mod error;
+
+// Rules and bytes.
+pub mod rules;
+pub(crate) mod keys;
+pub(crate) mod codec;
