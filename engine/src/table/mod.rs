@@ -14,3 +14,6 @@ pub mod error;
 pub mod rules;
 pub(crate) mod keys;
 pub(crate) mod codec;
+
+// Conditions.
+pub mod filter;
