@@ -17,3 +17,9 @@ pub(crate) mod codec;
 
 // Conditions.
 pub mod filter;
+
+// Plans.
+pub(crate) mod spans;
+pub(crate) mod keyset;
+pub mod plan;
+pub mod explain;
