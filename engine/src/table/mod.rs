@@ -23,3 +23,10 @@ pub(crate) mod spans;
 pub(crate) mod keyset;
 pub mod plan;
 pub mod explain;
+
+// Operations.
+pub mod page;
+pub(crate) mod walk;
+pub mod write;
+pub(crate) mod query;
+pub mod store;
