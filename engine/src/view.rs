@@ -1,1 +1,59 @@
-//! Placeholder.
+//! A View: the memtables and the Version that one reader sees together.
+//!
+//! A reader takes the View first and its timestamp second. Versions newer than the View can then
+//! only be missing all together, which reads as an earlier moment; and no compaction in the View
+//! dropped what its timestamp needs, as every compaction in it began before.
+
+use crate::cursor::Found;
+use crate::error::Result;
+use crate::ids::{CommitTs, SegmentId};
+use crate::key::hash::KeyHash;
+use crate::memtable::api::Memtable;
+use crate::options::Reach;
+use crate::version::files::Version;
+use std::sync::Arc;
+
+/// A memtable that takes no more writes and waits for its flush.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) table: Arc<dyn Memtable>,
+    /// The newest commit in it.
+    pub(crate) last_ts: CommitTs,
+    /// The first log segment that later commits need.
+    pub(crate) log_floor: SegmentId,
+}
+
+/// What exists, for one reader.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) active: Arc<dyn Memtable>,
+    /// Newest first.
+    pub(crate) sealed: Vec<Arc<Sealed>>,
+    pub(crate) version: Arc<Version>,
+}
+
+impl View {
+    /// The newest version of `key` not newer than `at`.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        at: CommitTs,
+        reach: Reach,
+    ) -> Result<Option<Found>> {
+        if let Some(found) = self.active.get(key, at) {
+            return Ok(Some(found));
+        }
+        for sealed in &self.sealed {
+            if let Some(found) = sealed.table.get(key, at) {
+                return Ok(Some(found));
+            }
+        }
+        self.version.get(key, hash, at, reach)
+    }
+
+    /// The memtables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<dyn Memtable>> {
+        std::iter::once(&self.active).chain(self.sealed.iter().map(|sealed| &sealed.table))
+    }
+}

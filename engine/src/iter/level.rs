@@ -1,1 +1,113 @@
-//! Placeholder.
+//! One sorted level as a cursor; files are opened as the cursor reaches them.
+
+use crate::cursor::Cursor;
+use crate::error::Result;
+use crate::ids::{CommitTs, RowKind};
+use crate::sstable::iter::TableCursor;
+use crate::version::files::LiveFile;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// A cursor over files that are sorted and do not overlap.
+pub(crate) struct LevelCursor {
+    files: Vec<Arc<LiveFile>>,
+    at: usize, // The file that `cursor` is over.
+    cursor: Option<TableCursor>,
+}
+
+impl LevelCursor {
+    /// A cursor over `files`, in key order.
+    pub(crate) fn new(files: Vec<Arc<LiveFile>>) -> LevelCursor {
+        LevelCursor { files, at: 0, cursor: None }
+    }
+
+    /// Opens file `at`; stands on nothing where there is no such file.
+    fn open(&mut self, at: Option<usize>) -> Result<Option<&mut TableCursor>> {
+        let Some((at, file)) = at.and_then(|at| Some((at, self.files.get(at)?))) else {
+            self.cursor = None;
+            return Ok(None);
+        };
+        if self.cursor.is_none() || self.at != at {
+            self.cursor = None;
+            self.cursor = Some(file.table()?.cursor());
+            self.at = at;
+        }
+        Ok(self.cursor.as_mut())
+    }
+
+    fn on_row(&self) -> Option<&TableCursor> {
+        self.cursor.as_ref().filter(|cursor| cursor.valid())
+    }
+}
+
+impl Cursor for LevelCursor {
+    fn seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {
+        let at = self.files.partition_point(|file| file.meta.largest.as_slice() < key);
+        if let Some(cursor) = self.open(Some(at))? {
+            cursor.seek(key, ts)?;
+        }
+        // All of the last key's versions may be newer than `ts`: the next file has what follows.
+        if self.cursor.is_some() && self.on_row().is_none() {
+            if let Some(cursor) = self.open(Some(at + 1))? {
+                cursor.seek(&[], CommitTs::MAX)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let after = self.files.partition_point(|file| file.meta.smallest.as_slice() < key);
+        if let Some(cursor) = self.open(after.checked_sub(1))? {
+            cursor.seek_before(key)?;
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<()> {
+        let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
+        cursor.next()?;
+        if !cursor.valid() {
+            let at = self.at + 1;
+            if let Some(cursor) = self.open(Some(at))? {
+                cursor.seek(&[], CommitTs::MAX)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn prev(&mut self) -> Result<()> {
+        let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
+        cursor.prev()?;
+        if !cursor.valid() {
+            let below = self.at.checked_sub(1);
+            let end = self.files.get(self.at).map(|file| file.meta.smallest.clone());
+            if let Some(cursor) = self.open(below)? {
+                cursor.seek_before(&end.unwrap_or_default())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn valid(&self) -> bool {
+        self.on_row().is_some()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.on_row().map_or(&[], |cursor| cursor.key())
+    }
+
+    fn ts(&self) -> CommitTs {
+        self.on_row().map_or(CommitTs::ZERO, |cursor| cursor.ts())
+    }
+
+    fn kind(&self) -> RowKind {
+        self.on_row().map_or(RowKind::Delete, |cursor| cursor.kind())
+    }
+
+    fn value(&mut self) -> Result<Bytes> {
+        match self.cursor.as_mut() {
+            Some(cursor) => cursor.value(),
+            None => Ok(Bytes::new()),
+        }
+    }
+}
