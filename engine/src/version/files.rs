@@ -1,1 +1,211 @@
-//! Placeholder.
+//! A Version: which table files exist, level by level, as of one moment. Never changes; a flush or
+//! a compaction makes the next one.
+//!
+//! L0 files may overlap and are searched newest first. Files of a deeper level do not overlap and
+//! are sorted by key.
+
+use crate::cursor::Found;
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, FileNo};
+use crate::key::hash::KeyHash;
+use crate::limits::LEVELS;
+use crate::manifest::edit::Edit;
+use crate::names::{self, FileKind};
+use crate::options::Reach;
+use crate::sstable::format::FileMeta;
+use crate::sstable::reader::{BlockCache, TableFile};
+use crate::vfs::api::{Access, Vfs};
+use parking_lot::Mutex;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// What opening a table file takes, and where the numbers of files to delete go.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) cache: Arc<BlockCache>,
+    trash: Mutex<Vec<FileNo>>,
+}
+
+impl Shelf {
+    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, cache: Arc<BlockCache>) -> Arc<Shelf> {
+        Arc::new(Shelf { vfs, dir, cache, trash: Mutex::default() })
+    }
+
+    pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {
+        self.dir.join(names::file_name(FileKind::Table, no))
+    }
+
+    /// The files that no Version holds any more, each given out once.
+    pub(crate) fn take_trash(&self) -> Vec<FileNo> {
+        std::mem::take(&mut self.trash.lock())
+    }
+
+    /// Puts a file back that could not be deleted, or one that never entered a Version.
+    pub(crate) fn put_trash(&self, no: FileNo) {
+        self.trash.lock().push(no);
+    }
+}
+
+/// A table file of some Version. Opened at its first use; thrown away when the manifest has dropped
+/// it and the last reader is gone.
+pub(crate) struct LiveFile {
+    pub(crate) meta: Arc<FileMeta>,
+    shelf: Arc<Shelf>,
+    table: OnceLock<Arc<TableFile>>,
+    dropped: AtomicBool,
+}
+
+impl LiveFile {
+    pub(crate) fn new(meta: Arc<FileMeta>, shelf: Arc<Shelf>) -> Arc<LiveFile> {
+        let (table, dropped) = (OnceLock::new(), AtomicBool::new(false));
+        Arc::new(LiveFile { meta, shelf, table, dropped })
+    }
+
+    /// The open file. Cost: the first call reads footer, index and filters.
+    pub(crate) fn table(&self) -> Result<&Arc<TableFile>> {
+        if let Some(table) = self.table.get() {
+            return Ok(table);
+        }
+        let path = self.shelf.table_path(self.meta.no);
+        let file = self.shelf.vfs.open(&path, Access::Read);
+        let file = file.map_err(|e| Error::io("open table file", &path, e))?;
+        let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.cache))?;
+        Ok(self.table.get_or_init(|| Arc::new(table)))
+    }
+
+    /// Whether using the file would have to read it first.
+    pub(crate) fn is_open(&self) -> bool {
+        self.table.get().is_some()
+    }
+
+    fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        self.meta.smallest.as_slice() <= largest && smallest <= self.meta.largest.as_slice()
+    }
+
+    fn get(&self, key: &[u8], hash: KeyHash, at: CommitTs, reach: Reach) -> Result<Option<Found>> {
+        if reach == Reach::Memory && !self.is_open() {
+            return Err(Error::new(crate::error::Kind::WouldBlock, "the file is not open yet"));
+        }
+        self.table()?.get(key, hash, at, reach)
+    }
+}
+
+impl Drop for LiveFile {
+    fn drop(&mut self) {
+        if *self.dropped.get_mut() {
+            self.shelf.put_trash(self.meta.no);
+        }
+    }
+}
+
+impl fmt::Debug for LiveFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({} bytes)", self.meta.no, self.meta.bytes)
+    }
+}
+
+/// The files of every level.
+#[derive(Debug, Default)]
+pub(crate) struct Version {
+    pub(crate) levels: [Vec<Arc<LiveFile>>; LEVELS],
+}
+
+impl Version {
+    /// The Version that the manifest describes.
+    pub(crate) fn of(levels: &[Vec<Arc<FileMeta>>; LEVELS], shelf: &Arc<Shelf>) -> Version {
+        let live = |meta: &Arc<FileMeta>| LiveFile::new(Arc::clone(meta), Arc::clone(shelf));
+        let mut version =
+            Version { levels: levels.each_ref().map(|l| l.iter().map(live).collect()) };
+        version.sort();
+        version
+    }
+
+    /// The Version after `edit`. Files that stay keep their open handles, also across levels.
+    pub(crate) fn after(&self, edit: &Edit, shelf: &Arc<Shelf>) -> Version {
+        let mut levels = self.levels.clone();
+        let mut removed = Vec::new();
+        for (level, no) in &edit.removed {
+            let level = &mut levels[usize::from(*level)];
+            removed.extend(level.extract_if(.., |file| file.meta.no == *no));
+        }
+        for (level, meta) in &edit.added {
+            let moved = removed.iter().position(|file| file.meta.no == meta.no);
+            let file = match moved {
+                Some(at) => removed.swap_remove(at),
+                None => LiveFile::new(Arc::clone(meta), Arc::clone(shelf)),
+            };
+            levels[usize::from(*level)].push(file);
+        }
+        for file in removed {
+            file.dropped.store(true, Ordering::Relaxed);
+        }
+        let mut version = Version { levels };
+        version.sort();
+        version
+    }
+
+    fn sort(&mut self) {
+        self.levels[0].sort_by_key(|file| std::cmp::Reverse((file.meta.max_ts, file.meta.no)));
+        for level in &mut self.levels[1..] {
+            level.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        }
+    }
+
+    /// The newest version of `key` not newer than `at` in any file. Newer levels hold newer
+    /// versions of a key, so the first find is the answer.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        at: CommitTs,
+        reach: Reach,
+    ) -> Result<Option<Found>> {
+        for file in self.levels[0].iter().filter(|file| file.overlaps(key, key)) {
+            if let Some(found) = file.get(key, hash, at, reach)? {
+                return Ok(Some(found));
+            }
+        }
+        for level in 1..LEVELS {
+            let Some(file) = self.file_holding(level, key) else { continue };
+            if let Some(found) = file.get(key, hash, at, reach)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file of a sorted level whose range holds `key`.
+    pub(crate) fn file_holding(&self, level: usize, key: &[u8]) -> Option<&Arc<LiveFile>> {
+        let files = &self.levels[level];
+        let at = files.partition_point(|file| file.meta.largest.as_slice() < key);
+        files.get(at).filter(|file| file.meta.smallest.as_slice() <= key)
+    }
+
+    /// The files of a level that overlap `smallest..=largest`, in the level's order.
+    pub(crate) fn overlapping(
+        &self,
+        level: usize,
+        smallest: &[u8],
+        largest: &[u8],
+    ) -> Vec<Arc<LiveFile>> {
+        let overlapping = self.levels[level].iter().filter(|f| f.overlaps(smallest, largest));
+        overlapping.cloned().collect()
+    }
+
+    /// Bytes of a level's files.
+    pub(crate) fn bytes(&self, level: usize) -> u64 {
+        self.levels[level].iter().map(|file| file.meta.bytes).sum()
+    }
+
+    /// All files with their levels, L0 first.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (usize, &Arc<LiveFile>)> {
+        self.levels
+            .iter()
+            .enumerate()
+            .flat_map(|(level, files)| files.iter().map(move |f| (level, f)))
+    }
+}

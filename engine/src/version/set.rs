@@ -1,1 +1,62 @@
-//! Placeholder.
+//! The current Version and the manifest that records it: an edit is on disk before it is used.
+
+use crate::error::Result;
+use crate::ids::{FileNo, SegmentId};
+use crate::manifest::edit::Edit;
+use crate::manifest::log::Manifest;
+use crate::manifest::state::State;
+use crate::version::files::{Shelf, Version};
+use std::sync::Arc;
+
+/// The one owner of the manifest. Behind a lock held only for an edit.
+#[derive(Debug)]
+pub(crate) struct VersionSet {
+    manifest: Manifest,
+    state: State,
+    current: Arc<Version>,
+    shelf: Arc<Shelf>,
+}
+
+impl VersionSet {
+    /// The set that `state` describes, which `manifest` has recorded.
+    pub(crate) fn new(
+        manifest: Manifest,
+        state: State,
+        current: Arc<Version>,
+        shelf: Arc<Shelf>,
+    ) -> VersionSet {
+        VersionSet { manifest, state, current, shelf }
+    }
+
+    /// Records `edit` durably and makes it the current Version.
+    pub(crate) fn apply(&mut self, mut edit: Edit) -> Result<Arc<Version>> {
+        edit.next_file = Some(self.state.next_file);
+        let mut state = self.state.clone();
+        state.apply(&edit)?;
+        self.manifest.append(&edit)?;
+        self.current = Arc::new(self.current.after(&edit, &self.shelf));
+        self.state = state;
+        Ok(Arc::clone(&self.current))
+    }
+
+    /// A number for a new file. It is recorded with the edit that adds the file; a number lost in
+    /// a crash names an orphan, which recovery deletes.
+    pub(crate) fn next_file(&mut self) -> FileNo {
+        let no = self.state.next_file;
+        self.state.next_file = FileNo(no.0 + 1);
+        no
+    }
+
+    pub(crate) fn current(&self) -> &Arc<Version> {
+        &self.current
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Log segments below this one are no longer needed.
+    pub(crate) fn log_floor(&self) -> SegmentId {
+        self.state.log_floor
+    }
+}
