@@ -1,1 +1,479 @@
-//! Placeholder.
+//! The commit pipeline: gives every commit its place in the one order, applies it to the memtable,
+//! and makes groups of commits as safe as they asked for.
+//!
+//! A commit is *applied* under the order lock, in the order of its timestamp. Whoever then waits
+//! and finds no leader becomes one: it takes all that was applied so far as one group, writes and
+//! syncs it with no lock held, so that the next group gathers meanwhile, and wakes everybody whose
+//! commit is covered. A commit is *visible* once it and all before it are as safe as each asked
+//! for. Conditions of later commits look at what is applied, reads at what is visible.
+//!
+//! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
+//! take away. A failed write or sync of the log is final: every later commit fails.
+
+use crate::batch::Batch;
+use crate::env::clock::Clock;
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, SegmentId};
+use crate::options::Durability;
+use crate::rows::CommitTicket;
+use crate::wal::writer::{Group, LogWriter};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long after the last group the log is sealed: a frame that says how far it was synced, so
+/// that damage to the last group is told from a torn write.
+const IDLE_SEAL_AFTER: Duration = Duration::from_millis(10);
+
+/// How long a log without room waits before it tries again by itself.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// One database's commit order.
+#[derive(Debug)]
+pub(crate) struct Pipeline {
+    clock: Arc<dyn Clock>,
+    buffered_flush: Duration,
+    visible: AtomicU64,
+    segment: AtomicU64,
+    // Lock order: order before log; the leader takes log alone.
+    order: Mutex<Order>,
+    log: Mutex<LogWriter>,
+    moved: Condvar,  // `visible` rose, the leader left, or the log failed.
+    called: Condvar, // The background leader has something to do.
+}
+
+struct Order {
+    last_ts: CommitTs,
+    group: Vec<u8>, // Applied, not yet in the log.
+    group_first: CommitTs,
+    recycled: Vec<u8>, // An empty buffer for the next group.
+    waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
+    written: CommitTs,
+    synced: CommitTs,
+    sync_wanted: CommitTs, // The newest commit that asked for a sync.
+    sealed: bool,
+    full: bool, // The log had no room for the gathered group at the last try.
+    leading: bool,
+    closing: bool,
+    failed: Option<Error>,
+    callbacks: BTreeMap<CommitTs, Vec<Callback>>,
+}
+
+impl std::fmt::Debug for Order {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Order(last {}, written {}, synced {})", self.last_ts, self.written, self.synced)
+    }
+}
+
+/// Callbacks whose commits are settled, to be run once no lock is held.
+#[must_use]
+struct Settled(Vec<(Callback, Result<()>)>);
+
+impl Settled {
+    fn run(self) {
+        for (callback, result) in self.0 {
+            callback(result);
+        }
+    }
+}
+
+impl Pipeline {
+    /// A pipeline whose first commit comes after `last_ts`, all of which is visible.
+    pub(crate) fn new(
+        log: LogWriter,
+        last_ts: CommitTs,
+        clock: Arc<dyn Clock>,
+        buffered_flush: Duration,
+    ) -> Pipeline {
+        let order = Order {
+            last_ts,
+            group: Vec::new(),
+            group_first: last_ts,
+            recycled: Vec::new(),
+            waiting: VecDeque::new(),
+            written: last_ts,
+            synced: last_ts,
+            sync_wanted: last_ts,
+            sealed: true,
+            full: false,
+            leading: false,
+            closing: false,
+            failed: None,
+            callbacks: BTreeMap::new(),
+        };
+        Pipeline {
+            clock,
+            buffered_flush,
+            visible: AtomicU64::new(last_ts.0),
+            segment: AtomicU64::new(log.current().0),
+            order: Mutex::new(order),
+            log: Mutex::new(log),
+            moved: Condvar::new(),
+            called: Condvar::new(),
+        }
+    }
+
+    /// The newest commit that readers may see.
+    pub(crate) fn visible(&self) -> CommitTs {
+        CommitTs(self.visible.load(Ordering::Acquire))
+    }
+
+    /// The newest commit that is applied.
+    pub(crate) fn applied(&self) -> CommitTs {
+        self.order.lock().last_ts
+    }
+
+    /// A segment not above the one that the next applied commit will be written to.
+    pub(crate) fn segment(&self) -> SegmentId {
+        SegmentId(self.segment.load(Ordering::Acquire))
+    }
+
+    /// Gives `batch` its place and applies it: `apply` runs under the order lock.
+    pub(crate) fn commit(
+        &self,
+        batch: Batch,
+        durability: Durability,
+        apply: impl FnOnce(CommitTs, Batch),
+    ) -> Result<CommitTs> {
+        let mut order = self.order.lock();
+        order.check()?;
+        let ts = CommitTs(self.clock.wall_ticks().max(order.last_ts.0 + 1));
+        order.last_ts = ts;
+        if order.group.is_empty() {
+            order.group_first = ts;
+        }
+        batch.put_commit(ts, &mut order.group);
+        order.waiting.push_back((ts, durability));
+        if durability == Durability::Synced {
+            order.sync_wanted = ts;
+        }
+        apply(ts, batch);
+        self.publish(&mut order);
+        if durability == Durability::Buffered && order.group_first == ts {
+            self.called.notify_one();
+        }
+        Ok(ts)
+    }
+
+    /// Runs `work` while no commit can be applied; it gets the newest applied timestamp.
+    pub(crate) fn between_commits<T>(&self, work: impl FnOnce(CommitTs) -> T) -> T {
+        let order = self.order.lock();
+        work(order.last_ts)
+    }
+
+    /// Returns once the commit of `ts` is visible.
+    pub(crate) fn wait(&self, ts: CommitTs) -> Result<()> {
+        let mut order = self.order.lock();
+        loop {
+            if self.visible() >= ts {
+                return Ok(());
+            }
+            order.check()?;
+            if order.leading {
+                self.moved.wait(&mut order);
+            } else {
+                let settled = self.lead(&mut order)?;
+                MutexGuard::unlocked(&mut order, || settled.run());
+            }
+        }
+    }
+
+    /// Calls `done` once the commit of `ts` is visible or cannot become so.
+    fn notify(&self, ts: CommitTs, done: Callback) {
+        let mut order = self.order.lock();
+        let settled = match (self.visible() >= ts, order.check()) {
+            (true, _) => Ok(()),
+            (false, Err(error)) => Err(error),
+            (false, Ok(())) => {
+                order.callbacks.entry(ts).or_default().push(done);
+                self.called.notify_one();
+                return;
+            }
+        };
+        drop(order);
+        done(settled);
+    }
+
+    /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free
+    /// meanwhile.
+    ///
+    /// Errors: where the log could not take the group but stays usable (no room for a segment), the
+    /// group is back where it was. A log that failed is told in `failed`.
+    fn lead(&self, order: &mut MutexGuard<'_, Order>) -> Result<Settled> {
+        order.leading = true;
+        let recycled = std::mem::take(&mut order.recycled);
+        let mut group = std::mem::replace(&mut order.group, recycled);
+        let (first, last) = (order.group_first, order.last_ts);
+        let sync = order.sync_wanted > order.synced;
+        let result = MutexGuard::unlocked(order, || self.write(first, last, &group, sync));
+        order.leading = false;
+        match result {
+            Ok(()) => {
+                order.full = false;
+                order.written = last;
+                if sync {
+                    order.synced = last;
+                }
+                if std::mem::replace(&mut order.sealed, false) {
+                    self.called.notify_one();
+                }
+            }
+            Err(Lost { error, log_is_usable: true }) => {
+                order.put_back(first, group);
+                let refused = order.take_callbacks(&error);
+                self.moved.notify_all();
+                MutexGuard::unlocked(order, || refused.run());
+                return Err(error);
+            }
+            Err(Lost { error, .. }) => order.failed = Some(error),
+        }
+        group.clear();
+        order.recycled = group;
+        self.publish(order);
+        self.moved.notify_all();
+        Ok(order.take_settled(self.visible()))
+    }
+
+    fn write(
+        &self,
+        first_ts: CommitTs,
+        last_ts: CommitTs,
+        group: &[u8],
+        sync: bool,
+    ) -> Result<(), Lost> {
+        let mut log = self.log.lock();
+        let mut written = Ok(());
+        if !group.is_empty() {
+            written = log.append(Group { first_ts, last_ts, payload: group });
+            self.segment.store(log.current().0, Ordering::Release);
+        }
+        // Planted: acknowledged before the sync.
+        let sync = sync && cfg!(not(bug = "B01"));
+        let synced = written.and_then(|()| if sync { log.sync() } else { Ok(()) });
+        synced.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() })
+    }
+
+    /// Raises `visible` over every commit at the front that is as safe as it asked for.
+    fn publish(&self, order: &mut Order) {
+        if order.failed.is_some() {
+            return;
+        }
+        while let Some((ts, durability)) = order.waiting.front() {
+            let safe = match durability {
+                Durability::Buffered => true,
+                Durability::Flushed => *ts <= order.written,
+                Durability::Synced => *ts <= order.synced,
+            };
+            if !safe {
+                return;
+            }
+            self.visible.store(ts.0, Ordering::Release);
+            order.waiting.pop_front();
+        }
+    }
+
+    /// Does what waits for nobody in particular: commits with callbacks, buffered commits, the
+    /// seal. Returns whether there was anything.
+    pub(crate) fn step(&self) -> Result<bool> {
+        let mut order = self.order.lock();
+        order.check()?;
+        if order.leading {
+            return Ok(false);
+        }
+        if !order.group.is_empty() || order.sync_wanted > order.synced {
+            let settled = self.lead(&mut order)?;
+            drop(order);
+            settled.run();
+            return Ok(true);
+        }
+        self.seal(&mut order)
+    }
+
+    fn seal(&self, order: &mut MutexGuard<'_, Order>) -> Result<bool> {
+        if order.sealed || order.synced < order.written {
+            return Ok(false);
+        }
+        order.leading = true;
+        let result = MutexGuard::unlocked(order, || self.log.lock().seal());
+        order.leading = false;
+        order.sealed = true;
+        if let Err(error) = result {
+            order.failed = Some(error.duplicate());
+            let settled = order.take_settled(self.visible());
+            self.moved.notify_all();
+            MutexGuard::unlocked(order, || settled.run());
+            return Err(error);
+        }
+        self.moved.notify_all();
+        Ok(true)
+    }
+
+    /// The background leader: runs until [`Pipeline::close`].
+    pub(crate) fn run(&self) {
+        let mut order = self.order.lock();
+        while !order.closing {
+            if order.failed.is_some() {
+                self.called.wait(&mut order);
+            } else if !order.callbacks.is_empty() {
+                match order.leading {
+                    true => self.moved.wait(&mut order),
+                    false => self.step_unlocked(&mut order),
+                }
+            } else if !order.group.is_empty() {
+                // Buffered commits, or a writer that is about to lead.
+                let first = order.group_first;
+                let pause = if order.full { RETRY_AFTER } else { self.buffered_flush };
+                self.called.wait_for(&mut order, pause);
+                if !order.group.is_empty() && order.group_first == first {
+                    self.step_unlocked(&mut order);
+                }
+            } else if !order.sealed {
+                let newest = order.last_ts;
+                self.called.wait_for(&mut order, IDLE_SEAL_AFTER);
+                if order.last_ts == newest {
+                    self.step_unlocked(&mut order);
+                }
+            } else {
+                self.called.wait(&mut order);
+            }
+        }
+    }
+
+    fn step_unlocked(&self, order: &mut MutexGuard<'_, Order>) {
+        if !order.closing {
+            // A failure is kept in `failed`, where every commit meets it.
+            let _ = MutexGuard::unlocked(order, || self.step());
+        }
+    }
+
+    /// Makes the spare segment that the log wants, if any; slow, and holds no lock while it writes.
+    pub(crate) fn prepare_log(&self) -> Result<bool> {
+        let Some(job) = self.log.lock().wants_spare() else { return Ok(false) };
+        let spare = job.run();
+        let mut log = self.log.lock();
+        match spare {
+            Ok(spare) => log.add_spare(spare),
+            Err(error) => {
+                log.spare_failed();
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives up the segments below `floor`, which a durable manifest no longer needs.
+    pub(crate) fn release_log(&self, floor: SegmentId) -> Result<()> {
+        let surplus = self.log.lock().release(floor);
+        surplus.remove()
+    }
+
+    /// Writes, syncs and seals all that is applied, and refuses every later commit.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut order = self.order.lock();
+        while order.leading {
+            self.moved.wait(&mut order);
+        }
+        let already = std::mem::replace(&mut order.closing, true);
+        self.called.notify_all();
+        if already || order.failed.is_some() {
+            return order.failed.as_ref().map_or(Ok(()), |error| Err(error.duplicate()));
+        }
+        order.sync_wanted = order.last_ts;
+        let outcome = match order.written < order.last_ts || order.synced < order.written {
+            true => self.lead(&mut order),
+            false => Ok(Settled(Vec::new())),
+        };
+        let outcome = outcome.and_then(|settled| {
+            order.check()?;
+            self.seal(&mut order)?;
+            Ok(settled)
+        });
+        if order.failed.is_none() {
+            order.failed = Some(Error::new(Kind::Closed, "the database is closed"));
+        }
+        let rest = order.take_settled(self.visible());
+        drop(order);
+        rest.run();
+        outcome.map(Settled::run)
+    }
+
+    /// Refuses a commit while the log has no room for what is applied already; tries again first.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        let full = self.order.lock().full;
+        if full { self.step().map(|_| ()) } else { Ok(()) }
+    }
+}
+
+/// A group that could not be made safe.
+struct Lost {
+    error: Error,
+    log_is_usable: bool,
+}
+
+impl Order {
+    /// Puts a group that the log could not take before what was gathered since.
+    fn put_back(&mut self, first: CommitTs, mut group: Vec<u8>) {
+        self.full = true;
+        group.extend_from_slice(&self.group);
+        self.recycled = std::mem::replace(&mut self.group, group);
+        self.recycled.clear();
+        self.group_first = first;
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.failed {
+            None => Ok(()),
+            Some(error) if error.kind() == Kind::Closed => Err(error.duplicate()),
+            Some(error) => {
+                let why = format!("the log failed and takes no more commits; reopen: {error}");
+                Err(Error::new(Kind::Closed, why))
+            }
+        }
+    }
+
+    /// Takes the callbacks whose commits are visible, and all of them after a failure.
+    fn take_settled(&mut self, visible: CommitTs) -> Settled {
+        let later = self.callbacks.split_off(&CommitTs(visible.0 + 1));
+        let done = std::mem::replace(&mut self.callbacks, later);
+        let mut settled: Vec<_> = done.into_values().flatten().map(|c| (c, Ok(()))).collect();
+        if let Err(error) = self.check() {
+            settled.extend(self.take_callbacks(&error).0);
+        }
+        Settled(settled)
+    }
+
+    /// Takes all callbacks, to be told of `error`.
+    fn take_callbacks(&mut self, error: &Error) -> Settled {
+        let callbacks = std::mem::take(&mut self.callbacks).into_values().flatten();
+        Settled(callbacks.map(|callback| (callback, Err(error.duplicate()))).collect())
+    }
+}
+
+/// A commit on its way to being visible.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) ts: CommitTs,
+}
+
+impl CommitTicket for Ticket {
+    fn ts(&self) -> CommitTs {
+        self.ts
+    }
+
+    fn is_done(&self) -> bool {
+        self.pipeline.visible() >= self.ts
+    }
+
+    fn wait(self: Box<Self>) -> Result<()> {
+        self.pipeline.wait(self.ts)
+    }
+
+    fn notify(self: Box<Self>, done: Callback) {
+        self.pipeline.notify(self.ts, done);
+    }
+}
