@@ -1,1 +1,228 @@
-//! Placeholder.
+//! The catalogue: which tables exist. Its rows live in the engine's own table 0, in one partition,
+//! so that making or dropping a table is one ordinary commit.
+//!
+//! ```text
+//! RowKey        value
+//! "next"        the next table id, u32
+//! "t" + name    version u8 = 1 | table id u32 | note
+//! ```
+
+use crate::codec::Reader;
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, TableId};
+use crate::key::order;
+use crate::limits::TABLE_NAME_BYTES_MAX;
+use crate::rows::{Row, TableInfo};
+use bytes::Bytes;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+
+const PARTITION: &[u8] = b"tables";
+const NEXT_ID: &[u8] = b"next";
+const TABLE_PREFIX: u8 = b't';
+const VALUE_VERSION: u8 = 1;
+
+/// The partition prefix of all catalogue rows.
+pub(crate) fn partition() -> Vec<u8> {
+    order::partition_prefix(TableId::CATALOG, PARTITION)
+}
+
+/// RowKey of a table's row.
+pub(crate) fn row_key(name: &str) -> Vec<u8> {
+    [&[TABLE_PREFIX], name.as_bytes()].concat()
+}
+
+/// RowKey of the counter of table ids.
+pub(crate) fn next_id_key() -> &'static [u8] {
+    NEXT_ID
+}
+
+/// A table's row.
+pub(crate) fn encode(id: TableId, note: &[u8]) -> Vec<u8> {
+    let mut value = vec![VALUE_VERSION];
+    value.extend_from_slice(&id.0.to_le_bytes());
+    value.extend_from_slice(note);
+    value
+}
+
+/// The counter's row.
+pub(crate) fn encode_next_id(id: TableId) -> Vec<u8> {
+    id.0.to_le_bytes().to_vec()
+}
+
+/// Refuses a name that no table can have.
+pub(crate) fn check_name(name: &str) -> Result<()> {
+    match name.len() {
+        0 => Err(Error::invalid("a table's name must not be empty")),
+        len if len > TABLE_NAME_BYTES_MAX => Err(Error::invalid(format!(
+            "a table's name has {len} bytes; at most {TABLE_NAME_BYTES_MAX} are allowed"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The tables that exist, and those dropped whose rows some snapshot may still read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tables {
+    by_name: BTreeMap<String, TableInfo>,
+    live: HashMap<TableId, CommitTs>,
+    dropped: HashMap<TableId, CommitTs>,
+    next_id: u32,
+}
+
+impl Tables {
+    /// The catalogue with no table; the first gets id 1.
+    pub(crate) fn new() -> Tables {
+        Tables { next_id: 1, ..Tables::default() }
+    }
+
+    /// Takes over one catalogue row as read from storage.
+    pub(crate) fn load(&mut self, rk: &[u8], row: Row) -> Result<()> {
+        let damaged = |what: &str| Error::new(Kind::Corrupt, format!("catalogue row: {what}"));
+        if rk == NEXT_ID {
+            let id = Reader::new(&row.value).u32().ok_or_else(|| damaged("table counter"))?;
+            self.next_id = self.next_id.max(id);
+            return Ok(());
+        }
+        let name = rk.strip_prefix(&[TABLE_PREFIX]).ok_or_else(|| damaged("unknown key"))?;
+        let name = std::str::from_utf8(name).map_err(|_| damaged("name is not UTF-8"))?;
+        let mut reader = Reader::new(&row.value);
+        if reader.u8() != Some(VALUE_VERSION) {
+            return Err(damaged("unknown version"));
+        }
+        let id = TableId(reader.u32().ok_or_else(|| damaged("cut short"))?);
+        let note = row.value.slice_ref(reader.rest());
+        self.add(TableInfo { id, name: name.to_owned(), note, created: row.ts });
+        Ok(())
+    }
+
+    pub(crate) fn add(&mut self, table: TableInfo) {
+        self.next_id = self.next_id.max(table.id.0 + 1);
+        self.live.insert(table.id, table.created);
+        self.by_name.insert(table.name.clone(), table);
+    }
+
+    /// Takes a table out, as of the commit `at`.
+    pub(crate) fn remove(&mut self, name: &str, at: CommitTs) {
+        if let Some(table) = self.by_name.remove(name) {
+            self.live.remove(&table.id);
+            self.dropped.insert(table.id, at);
+        }
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<&TableInfo> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn is_live(&self, id: TableId) -> bool {
+        id == TableId::CATALOG || self.live.contains_key(&id)
+    }
+
+    /// Whether a reader at `at` may find rows of the table.
+    pub(crate) fn is_readable_at(&self, id: TableId, at: CommitTs) -> bool {
+        self.is_live(id) || self.dropped.get(&id).is_some_and(|dropped| at < *dropped)
+    }
+
+    /// The number for the next table.
+    pub(crate) fn next_id(&self) -> Result<TableId> {
+        match self.next_id {
+            u32::MAX => Err(Error::invalid("all table numbers are used up")),
+            id => Ok(TableId(id)),
+        }
+    }
+
+    pub(crate) fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Vec<TableInfo> {
+        let from = match after.filter(|after| *after >= prefix) {
+            Some(after) => Bound::Excluded(after),
+            None => Bound::Included(prefix),
+        };
+        let tables = self.by_name.range::<str, _>((from, Bound::Unbounded));
+        let named = tables.take_while(|(name, _)| name.starts_with(prefix));
+        named.take(limit).map(|(_, table)| table.clone()).collect()
+    }
+
+    /// The ids whose rows no reader at or after `oldest` may find: everything not in it.
+    pub(crate) fn readable_from(&self, oldest: CommitTs) -> Readable {
+        let mut ids: Vec<_> = self.live.keys().copied().collect();
+        ids.extend(self.dropped.iter().filter(|(_, at)| oldest < **at).map(|(id, _)| *id));
+        ids.push(TableId::CATALOG);
+        ids.sort_unstable();
+        Readable { ids, next: TableId(self.next_id) }
+    }
+}
+
+/// The tables whose rows compaction must keep.
+#[derive(Clone, Debug)]
+pub(crate) struct Readable {
+    ids: Vec<TableId>,
+    next: TableId, // From here on: tables made since.
+}
+
+impl Readable {
+    pub(crate) fn contains(&self, id: TableId) -> bool {
+        id >= self.next || self.ids.binary_search(&id).is_ok()
+    }
+
+    /// Whether any table of `first..=last` is in it.
+    pub(crate) fn any_in(&self, first: TableId, last: TableId) -> bool {
+        let at = self.ids.partition_point(|id| *id < first);
+        last >= self.next || self.ids.get(at).is_some_and(|id| *id <= last)
+    }
+}
+
+/// A new table's description before it is committed.
+pub(crate) fn info(id: TableId, name: &str, note: &[u8], created: CommitTs) -> TableInfo {
+    TableInfo { id, name: name.to_owned(), note: Bytes::copy_from_slice(note), created }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+
+    fn with(names: &[&str]) -> Tables {
+        let mut tables = Tables::new();
+        for name in names {
+            let id = tables.next_id().unwrap();
+            let row = Row { ts: CommitTs(5), value: encode(id, b"note").into() };
+            tables.load(&row_key(name), row).unwrap();
+        }
+        tables
+    }
+
+    #[test]
+    fn lists_by_prefix_and_place() {
+        let tables = with(&["a/x", "a/y", "a/z", "b/x"]);
+        let names = |prefix, after, limit| -> Vec<_> {
+            tables.list(prefix, after, limit).into_iter().map(|t| t.name).collect()
+        };
+        assert_eq!(names("a/", None, 9), ["a/x", "a/y", "a/z"]);
+        assert_eq!(names("a/", Some("a/x"), 1), ["a/y"]);
+        assert_eq!(names("b/", Some("a/x"), 9), ["b/x"]);
+        assert_eq!(names("c", None, 9), [""; 0]);
+    }
+
+    #[test]
+    fn a_dropped_table_stays_readable_for_older_snapshots_and_its_id_is_not_reused() {
+        let mut tables = with(&["a", "b"]);
+        let id = tables.find("b").unwrap().id;
+        tables.remove("b", CommitTs(10));
+        assert!(!tables.is_live(id) && tables.next_id().unwrap() > id);
+        assert!(tables.is_readable_at(id, CommitTs(9)) && !tables.is_readable_at(id, CommitTs(10)));
+        assert!(tables.readable_from(CommitTs(9)).contains(id));
+        let readable = tables.readable_from(CommitTs(10));
+        assert!(!readable.contains(id) && !readable.any_in(id, id));
+        assert!(readable.contains(TableId(id.0 + 1)), "a table made meanwhile");
+    }
+
+    #[test]
+    fn damaged_rows_are_refused() {
+        for (rk, value) in
+            [(&b"next"[..], &b"abc"[..]), (b"x", b""), (b"tn", b"\x02...."), (b"tn", b"\x01ab")]
+        {
+            let row = Row { ts: CommitTs(1), value: Bytes::copy_from_slice(value) };
+            let error = Tables::new().load(rk, row).unwrap_err();
+            assert_eq!(error.kind(), Kind::Corrupt);
+        }
+    }
+}

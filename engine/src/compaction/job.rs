@@ -1,1 +1,40 @@
-//! Placeholder.
+//! What one compaction does.
+
+use crate::ids::FileNo;
+use crate::version::files::LiveFile;
+use std::sync::Arc;
+
+/// A piece of compaction work, chosen by the picker.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Forget files of which no row can be read any more: all their tables were dropped.
+    Drop { files: Vec<(usize, FileNo)> },
+    /// Move a file one level down as it is: nothing there overlaps it.
+    Move { file: Arc<LiveFile>, from: usize },
+    /// Merge files of `level` with those of the next level that overlap them.
+    Merge(Merge),
+}
+
+/// A merge of files into the level below.
+#[derive(Debug)]
+pub(crate) struct Merge {
+    /// The level that gives files; the next one takes the result.
+    pub(crate) level: usize,
+    /// Files of `level`: for L0 newest first, otherwise by key.
+    pub(crate) upper: Vec<Arc<LiveFile>>,
+    /// Files of the next level, by key.
+    pub(crate) lower: Vec<Arc<LiveFile>>,
+    /// Files of the level after that: an output ends before it overlaps too many of them.
+    pub(crate) grandparents: Vec<Arc<LiveFile>>,
+}
+
+impl Job {
+    /// The level that the job takes files from; 0 for a drop.
+    pub(crate) fn level(&self) -> usize {
+        match self {
+            Job::Drop { .. } => 0,
+            Job::Move { from, .. } => *from,
+            Job::Merge(merge) => merge.level,
+        }
+    }
+}

@@ -1,1 +1,172 @@
-//! Placeholder.
+//! Which compaction to do next. Pure: a Version and the settings in, a job out.
+//!
+//! Files of dropped tables go first: that frees space for nothing. Then the level that is fullest
+//! in relation to its target gives one file (L0: the oldest file and all that overlap it, as newer
+//! versions must not sink below older ones). Then files that are mostly deletes.
+
+use crate::catalog::Readable;
+use crate::compaction::job::{Job, Merge};
+use crate::ids::FileNo;
+use crate::key::order;
+use crate::limits::LEVELS;
+use crate::options::Options;
+use crate::version::files::{LiveFile, Version};
+use std::sync::Arc;
+
+/// A moved file may overlap at most this many output files' worth of the level after its new one;
+/// otherwise moving it only makes the next merge expensive.
+const GRANDPARENT_FILES_MAX: u64 = 10;
+
+/// A file with more deletes than this share of its versions is worth rewriting by itself.
+const DELETES_PER_ROW: (u64, u64) = (1, 2);
+
+/// Where each level's next compaction begins, so that all parts of a level take turns.
+#[derive(Debug, Default)]
+pub(crate) struct Turns([Vec<u8>; LEVELS]);
+
+impl Turns {
+    /// Notes that files up to `largest` of `level` had their turn.
+    pub(crate) fn done(&mut self, level: usize, largest: &[u8]) {
+        self.0[level] = largest.to_vec();
+    }
+}
+
+/// The next job, if the tree needs any.
+pub(crate) fn pick(
+    version: &Version,
+    options: &Options,
+    readable: &Readable,
+    turns: &Turns,
+) -> Option<Job> {
+    drop_dead(version, readable)
+        .or_else(|| fullest(version, options, turns))
+        .or_else(|| mostly_deletes(version, options))
+}
+
+/// A job that brings the tree one step closer to a single run, whatever its sizes; `None` when it
+/// is one. `below`: files with a number from here on were made by this very effort.
+pub(crate) fn pick_full(version: &Version, options: &Options, readable: &Readable) -> Option<Job> {
+    let deepest = (0..LEVELS).rev().find(|level| !version.levels[*level].is_empty())?;
+    let level = (0..deepest).find(|level| !version.levels[*level].is_empty());
+    drop_dead(version, readable).or_else(|| match level {
+        Some(level) => Some(merge_all(version, level)),
+        None if deepest == 0 => Some(merge_all(version, 0)),
+        None => mostly_deletes(version, options),
+    })
+}
+
+fn drop_dead(version: &Version, readable: &Readable) -> Option<Job> {
+    let dead = |file: &LiveFile| {
+        let first = order::table_of(&file.meta.smallest);
+        let last = order::table_of(&file.meta.largest);
+        first.zip(last).is_some_and(|(first, last)| !readable.any_in(first, last))
+    };
+    let files: Vec<(usize, FileNo)> =
+        version.files().filter(|(_, f)| dead(f)).map(|(level, f)| (level, f.meta.no)).collect();
+    (!files.is_empty()).then_some(Job::Drop { files })
+}
+
+fn fullest(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
+    // Parts per thousand of the target; whole numbers compare exactly.
+    let fullness = |level: usize| match level {
+        0 => version.levels[0].len() as u64 * 1000 / options.l0_compact_files as u64,
+        _ => version.bytes(level).saturating_mul(1000) / level_bytes(level, options),
+    };
+    let (full, level) = (0..LEVELS - 1)
+        .map(|level| (fullness(level), level))
+        .max_by_key(|(f, l)| (*f, std::cmp::Reverse(*l)))?;
+    let over = if level == 0 { full >= 1000 } else { full > 1000 };
+    over.then(|| from_level(version, level, options, turns))
+}
+
+/// Bytes that a level below L0 should hold.
+fn level_bytes(level: usize, options: &Options) -> u64 {
+    let deeper = level.saturating_sub(1) as u32;
+    options.level_base_bytes.saturating_mul(options.level_fanout.saturating_pow(deeper))
+}
+
+fn from_level(version: &Version, level: usize, options: &Options, turns: &Turns) -> Job {
+    let files = &version.levels[level];
+    let upper = match level {
+        0 => oldest_and_overlapping(files),
+        _ => {
+            let next = files.partition_point(|f| f.meta.smallest <= turns.0[level]);
+            vec![Arc::clone(&files[if next < files.len() { next } else { 0 }])]
+        }
+    };
+    merge_or_move(version, level, upper, options)
+}
+
+fn merge_or_move(
+    version: &Version,
+    level: usize,
+    upper: Vec<Arc<LiveFile>>,
+    options: &Options,
+) -> Job {
+    let (smallest, largest) = span(&upper);
+    let lower = version.overlapping(level + 1, &smallest, &largest);
+    let (smallest, largest) = span(upper.iter().chain(&lower));
+    let grandparents = match level + 2 < LEVELS {
+        true => version.overlapping(level + 2, &smallest, &largest),
+        false => Vec::new(),
+    };
+    let grandparent_bytes: u64 = grandparents.iter().map(|file| file.meta.bytes).sum();
+    let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.file_bytes as u64;
+    match upper.as_slice() {
+        [file] if lower.is_empty() && may_move && !is_mostly_deletes(file) => {
+            Job::Move { file: Arc::clone(file), from: level }
+        }
+        _ => Job::Merge(Merge { level, upper, lower, grandparents }),
+    }
+}
+
+/// The oldest L0 file and every other one that overlaps what is taken so far; newest first.
+fn oldest_and_overlapping(files: &[Arc<LiveFile>]) -> Vec<Arc<LiveFile>> {
+    let mut taken: Vec<Arc<LiveFile>> = files.last().cloned().into_iter().collect();
+    loop {
+        let (smallest, largest) = span(&taken);
+        let overlapping: Vec<_> = files
+            .iter()
+            .filter(|f| f.meta.smallest <= largest && smallest <= f.meta.largest)
+            .cloned()
+            .collect();
+        if overlapping.len() == taken.len() {
+            return overlapping;
+        }
+        taken = overlapping;
+    }
+}
+
+fn merge_all(version: &Version, level: usize) -> Job {
+    let upper = version.levels[level].clone();
+    let (smallest, largest) = span(&upper);
+    let lower = version.overlapping(level + 1, &smallest, &largest);
+    Job::Merge(Merge { level, upper, lower, grandparents: Vec::new() })
+}
+
+fn mostly_deletes(version: &Version, options: &Options) -> Option<Job> {
+    // Deletes at the deepest level are gone with the first merge into it, so none are found there
+    // unless a snapshot held them.
+    let (level, file) = version
+        .files()
+        .find(|(level, file)| (1..LEVELS - 1).contains(level) && is_mostly_deletes(file))?;
+    Some(merge_or_move(version, level, vec![Arc::clone(file)], options))
+}
+
+fn is_mostly_deletes(file: &LiveFile) -> bool {
+    let (part, whole) = DELETES_PER_ROW;
+    file.meta.deletes * whole > file.meta.rows * part
+}
+
+/// The smallest and the largest key of some files.
+pub(crate) fn span<'a>(files: impl IntoIterator<Item = &'a Arc<LiveFile>>) -> (Vec<u8>, Vec<u8>) {
+    let mut span: Option<(&[u8], &[u8])> = None;
+    for file in files {
+        let (smallest, largest) = (file.meta.smallest.as_slice(), file.meta.largest.as_slice());
+        span = Some(match span {
+            None => (smallest, largest),
+            Some((a, b)) => (a.min(smallest), b.max(largest)),
+        });
+    }
+    span.map(|(a, b)| (a.to_vec(), b.to_vec())).unwrap_or_default()
+}
