@@ -63,6 +63,12 @@ struct Entry<V> {
     used: AtomicBool,
 }
 
+impl<V> std::fmt::Debug for Cache<V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cache({} shards of {} bytes)", self.shards.len(), self.shard_bytes)
+    }
+}
+
 impl<V> Cache<V> {
     /// A cache of at most `capacity` bytes; 0 holds nothing.
     pub(crate) fn new(capacity: usize) -> Cache<V> {

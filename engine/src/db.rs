@@ -1,1 +1,672 @@
-//! Placeholder.
+//! The database: opens a folder, gives commits and reads their way through the floors below, and
+//! ends in order. Nothing below this file holds a [`Db`].
+
+use crate::batch::Batch;
+use crate::catalog::{self, Tables};
+use crate::commit::{Pipeline, Ticket};
+use crate::env::clock::{Clock, SystemClock};
+use crate::env::jobs::{Jobs, Threads};
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, RowKind, TableId};
+use crate::iter::tree::{self, Scan};
+use crate::key::range::KeyRange;
+use crate::key::{hash, order};
+use crate::latch::Latches;
+use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::names::{self, FileKind};
+use crate::options::{Durability, Options, Reach};
+use crate::recovery::{self, Opened};
+use crate::rows::{
+    Catalog, CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore, TableInfo,
+};
+use crate::sstable::reader::BlockCache;
+use crate::stall::{Stall, stall};
+use crate::stats::Stats;
+use crate::tree::Tree;
+use crate::vfs::api::{LockGuard, Vfs};
+use crate::vfs::os::OsVfs;
+use crate::view::View;
+use crate::work::Work;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a commit waits for background work before it is refused as [`Kind::Busy`].
+const STALL_MAX: Duration = Duration::from_secs(30);
+
+/// An open database. Cheap to clone; the folder is released when the last clone and all that was
+/// made from it are gone, or at [`Db::close`].
+#[derive(Clone, Debug)]
+pub struct Db {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    dir: PathBuf,
+    vfs: Arc<dyn Vfs>,
+    clock: Arc<dyn Clock>,
+    tree: Arc<Tree>,
+    latches: Latches,
+    catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
+    writer: Option<Writer>, // None where the database is read-only.
+    read_only_at: CommitTs,
+    lock: Mutex<Option<Box<dyn LockGuard>>>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    pipeline: Arc<Pipeline>,
+    work: Arc<Work>,
+}
+
+/// Settings and parts of a database that is about to be opened.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    options: Options,
+    vfs: Arc<dyn Vfs>,
+    clock: Arc<dyn Clock>,
+    jobs: Arc<dyn Jobs>,
+}
+
+impl Builder {
+    /// Replaces all settings.
+    pub fn options(mut self, options: Options) -> Builder {
+        self.options = options;
+        self
+    }
+
+    /// How safe a commit is when it is acknowledged. Default [`Durability::Synced`].
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.options.durability = durability;
+        self
+    }
+
+    /// Opens for reading only: takes no lock, changes nothing, shows what is durable now. Works
+    /// beside a process that writes, as long as that one does not delete the files meanwhile.
+    pub fn read_only(mut self) -> Builder {
+        self.options.read_only = true;
+        self
+    }
+
+    /// Fails where there is no database yet, instead of making one.
+    pub fn must_exist(mut self) -> Builder {
+        self.options.create_if_missing = false;
+        self
+    }
+
+    /// Bytes for the cache of decompressed blocks.
+    pub fn block_cache_bytes(mut self, bytes: usize) -> Builder {
+        self.options.block_cache_bytes = bytes;
+        self
+    }
+
+    /// Replaces the disk, the clock and the threads, for tests and simulations.
+    pub fn parts(
+        mut self,
+        vfs: Arc<dyn Vfs>,
+        clock: Arc<dyn Clock>,
+        jobs: Arc<dyn Jobs>,
+    ) -> Builder {
+        (self.vfs, self.clock, self.jobs) = (vfs, clock, jobs);
+        self
+    }
+
+    /// Opens the folder.
+    ///
+    /// Errors: `Invalid` for a bad setting; `NotFound` where there is no database and none may be
+    /// made; `Locked` where another process has it open; `Corrupt` where its files are damaged or
+    /// the folder is not ours; `Io`.
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(dir.as_ref(), self)
+    }
+}
+
+impl Db {
+    /// Opens the database in `dir` with the default settings, making one where there is none.
+    ///
+    /// Cost: reads the manifest and replays the log, at most a few memtables' worth; opens no
+    /// table file.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Db> {
+        Db::builder().open(dir)
+    }
+
+    /// Settings to be changed before opening.
+    pub fn builder() -> Builder {
+        Builder {
+            options: Options::default(),
+            vfs: Arc::new(OsVfs::new()),
+            clock: Arc::new(SystemClock::new()),
+            jobs: Arc::new(Threads),
+        }
+    }
+
+    fn open_with(dir: &Path, builder: Builder) -> Result<Db> {
+        let Builder { options, vfs, clock, jobs } = builder;
+        let options = options.validated()?;
+        let lock = match options.read_only {
+            true => None,
+            false => Some(take_lock(&vfs, dir, &options)?),
+        };
+        let cache = Arc::new(BlockCache::new(options.block_cache_bytes));
+        let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
+        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed)?;
+        let Opened { shelf, view, last_ts, writer } = opened;
+        let (set, log) = writer.unzip();
+        let buffered_flush = Duration::from_millis(options.buffered_flush_ms);
+        let tree = Arc::new(Tree::new(options, shelf, view, set));
+        tree.tables.store(Arc::new(load_tables(&tree, last_ts)?));
+        let writer = match log {
+            None => None,
+            Some(log) => {
+                let pipeline = Pipeline::new(log, last_ts, Arc::clone(&clock), buffered_flush);
+                let pipeline = Arc::new(pipeline);
+                let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline));
+                Some(Writer { pipeline, work })
+            }
+        };
+        let inner = Inner {
+            dir: dir.to_owned(),
+            vfs,
+            clock,
+            tree,
+            latches: Latches::new(),
+            catalog: Mutex::default(),
+            writer,
+            read_only_at: last_ts,
+            lock: Mutex::new(lock),
+        };
+        let db = Db { inner: Arc::new(inner) };
+        if let Some(writer) = &db.inner.writer {
+            writer.work.start(&*jobs)?;
+        }
+        Ok(db)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.inner.dir
+    }
+
+    /// How safe a commit of this database is when it is acknowledged.
+    pub fn durability(&self) -> Durability {
+        self.inner.tree.options.durability
+    }
+
+    /// The newest commit that reads may see.
+    pub fn visible(&self) -> CommitTs {
+        self.inner.visible()
+    }
+
+    /// Writes all memtables to files, so that the next open replays nothing.
+    pub fn flush(&self) -> Result<()> {
+        let Writer { pipeline, work } = self.inner.writer()?;
+        pipeline.wait(pipeline.applied())?;
+        let tree = &self.inner.tree;
+        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+        while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
+            pipeline.release_log(floor)?;
+        }
+        work.poke();
+        Ok(())
+    }
+
+    /// Flushes, then merges all files into one sorted run without deleted or outdated rows.
+    pub fn compact(&self) -> Result<()> {
+        self.flush()?;
+        let Writer { pipeline, .. } = self.inner.writer()?;
+        while self.inner.tree.compact_once(true, &|| pipeline.visible())? {}
+        self.inner.tree.delete_trash();
+        Ok(())
+    }
+
+    /// Returns once no flush and no compaction is due.
+    pub fn settle(&self) -> Result<()> {
+        let Writer { pipeline, .. } = self.inner.writer()?;
+        let tree = &self.inner.tree;
+        while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
+            pipeline.release_log(floor)?;
+        }
+        while tree.compact_once(false, &|| pipeline.visible())? {}
+        tree.delete_trash();
+        Ok(())
+    }
+
+    /// Does one piece of background work where the database runs without threads; false where
+    /// there is none to do.
+    pub fn step(&self) -> Result<bool> {
+        self.inner.writer()?.work.step()
+    }
+
+    /// Makes a database in `dir`, which must be empty or absent, that holds all that is visible
+    /// now. Files are shared by hard links, so `dir` must be on the same disk; cost: one flush and
+    /// one link per file.
+    pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.flush()?;
+        let tree = &self.inner.tree;
+        let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
+        let (state, version) = pinned.ok_or_else(read_only)?;
+        recovery::copy_by_links(&tree.shelf, &version, &state, dir.as_ref())
+    }
+
+    /// The shape of the tree and what background work has done.
+    pub fn stats(&self) -> Stats {
+        let tree = &self.inner.tree;
+        let (view, counters) = (tree.view(), &tree.counters);
+        let levels = view.version.levels.iter().enumerate();
+        let cache = tree.shelf.cache.counts();
+        Stats {
+            levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
+            memtable_bytes: view.memtables().map(|table| table.bytes()).sum(),
+            sealed_memtables: view.sealed.len(),
+            snapshots: tree.snapshots.len(),
+            flushes: counters.flushes.get(),
+            flushed_bytes: counters.flushed_bytes.get(),
+            compactions: counters.compactions.get(),
+            moves: counters.moves.get(),
+            compaction_bytes_read: counters.compaction_bytes_read.get(),
+            compaction_bytes_written: counters.compaction_bytes_written.get(),
+            dropped_files: counters.dropped_files.get(),
+            stall_us: counters.stall_us.get(),
+            background_errors: counters.background_errors.get(),
+            last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+        }
+    }
+
+    /// Makes every acknowledged commit durable, ends the background work and releases the folder.
+    /// Every later write fails; reads go on. Dropping the last handle does the same, but cannot
+    /// report an error.
+    pub fn close(&self) -> Result<()> {
+        self.inner.close()
+    }
+}
+
+fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
+    if options.create_if_missing {
+        vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
+    }
+    let path = dir.join(names::file_name(FileKind::Lock, Default::default()));
+    vfs.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            let what = format!("another process has {} open", dir.display());
+            Error::new(Kind::Locked, what)
+        }
+        std::io::ErrorKind::NotFound => {
+            Error::new(Kind::NotFound, format!("there is no folder {}", dir.display()))
+        }
+        _ => Error::io("lock folder", &path, error),
+    })
+}
+
+fn load_tables(tree: &Tree, at: CommitTs) -> Result<Tables> {
+    let mut tables = Tables::new();
+    let prefix = catalog::partition();
+    let range = KeyRange { start: prefix.clone(), end: order::partition_end(&prefix) };
+    let mut scan = tree::scan(&tree.view(), range, at)?;
+    while scan.next()? {
+        let row = Row { ts: scan.ts(), value: scan.value()? };
+        tables.load(scan.key().get(prefix.len()..).unwrap_or_default(), row)?;
+    }
+    Ok(tables)
+}
+
+fn read_only() -> Error {
+    Error::new(Kind::ReadOnly, "the database was opened read-only")
+}
+
+fn no_such_table() -> Error {
+    Error::new(Kind::NotFound, "the table does not exist")
+}
+
+impl Inner {
+    fn writer(&self) -> Result<&Writer> {
+        self.writer.as_ref().ok_or_else(read_only)
+    }
+
+    fn visible(&self) -> CommitTs {
+        self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.visible())
+    }
+
+    fn close(&self) -> Result<()> {
+        let Some(Writer { pipeline, work }) = &self.writer else { return Ok(()) };
+        let closed = pipeline.close();
+        work.stop();
+        self.tree.delete_trash();
+        self.lock.lock().take();
+        closed
+    }
+
+    /// Waits while background work is too far behind, and until the log has room.
+    fn admit(&self, writer: &Writer) -> Result<()> {
+        writer.pipeline.check_room()?;
+        if stall(self.tree.debt(), 0, &self.tree.options) != Stall::Stop {
+            return Ok(());
+        }
+        let start = self.clock.steady();
+        let over = || self.clock.steady().saturating_sub(start);
+        while stall(self.tree.debt(), 0, &self.tree.options) == Stall::Stop {
+            if over() >= STALL_MAX {
+                let why = writer.work.last_error().unwrap_or_else(|| "it is still at work".into());
+                let what = format!("background work is too far behind: {why}");
+                return Err(Error::new(Kind::Busy, what));
+            }
+            writer.work.await_progress(Duration::from_millis(100))?;
+        }
+        self.tree.counters.stall_us.add(over().as_micros() as u64);
+        Ok(())
+    }
+
+    /// Pauses for what a commit of `bytes` costs at the present debt.
+    fn slow_down(&self, bytes: usize) {
+        if let Stall::Delay(delay) = stall(self.tree.debt(), bytes, &self.tree.options) {
+            self.tree.counters.stall_us.add(delay.as_micros() as u64);
+            self.clock.sleep(delay);
+        }
+    }
+
+    fn commit(&self, writer: &Writer, batch: Batch, durability: Durability) -> Result<CommitTs> {
+        let tree = &self.tree;
+        let mut sealed = false;
+        let ts = writer.pipeline.commit(batch, durability, |ts, batch| {
+            if tree.wants_seal() {
+                let before = CommitTs(ts.0 - 1);
+                tree.seal(before, writer.pipeline.segment());
+                sealed = true;
+            }
+            tree.insert(&batch.into_commit(ts));
+        })?;
+        if sealed {
+            writer.work.poke();
+        }
+        Ok(ts)
+    }
+
+    fn durability(&self, asked: Option<Durability>) -> Durability {
+        let own = self.tree.options.durability;
+        asked.map_or(own, |asked| asked.min(own))
+    }
+
+    fn get(
+        &self,
+        at: Option<CommitTs>,
+        key: &[u8],
+        prefix_len: usize,
+        reach: Reach,
+    ) -> Result<Option<Row>> {
+        let hash = hash::of(key, prefix_len);
+        let view = self.tree.view();
+        let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
+        let found = view.get(key, hash, at, reach)?;
+        let row = found.filter(|found| found.kind == RowKind::Put);
+        Ok(row.map(|found| Row { ts: found.ts, value: found.value }))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Errors were reported to every commit that they concern.
+        let _ = self.close();
+    }
+}
+
+impl RowStore for Db {
+    fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>> {
+        if !self.inner.tree.tables.load().is_live(table) {
+            return Err(no_such_table());
+        }
+        let (key, prefix_len) = encode(table, pk, rk);
+        self.inner.get(None, &key, prefix_len, reach)
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
+        let at = self.inner.tree.snapshots.acquire(|| self.inner.visible());
+        Ok(Box::new(DbSnapshot { inner: Arc::clone(&self.inner), at }))
+    }
+
+    fn update(
+        &self,
+        table: TableId,
+        pk: &[u8],
+        durability: Option<Durability>,
+        work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
+    ) -> Result<Box<dyn CommitTicket>> {
+        let inner = &*self.inner;
+        let writer = inner.writer()?;
+        check_key_part("PartitionKey", pk)?;
+        inner.admit(writer)?;
+        let prefix = order::partition_prefix(table, pk);
+        let latch = inner.latches.lock(hash::of_partition(&prefix));
+        if table == TableId::CATALOG || !inner.tree.tables.load().is_live(table) {
+            return Err(no_such_table());
+        }
+        let mut partition = Partition::new(inner, prefix);
+        work(&mut partition)?;
+        let batch = partition.into_batch()?;
+        let bytes = batch.bytes();
+        let ts = match batch.is_empty() {
+            true => writer.pipeline.applied(),
+            false => inner.commit(writer, batch, inner.durability(durability))?,
+        };
+        drop(latch);
+        inner.slow_down(bytes);
+        Ok(Box::new(Ticket { pipeline: Arc::clone(&writer.pipeline), ts }))
+    }
+}
+
+fn encode(table: TableId, pk: &[u8], rk: &[u8]) -> (Vec<u8>, usize) {
+    let mut key = Vec::with_capacity(pk.len() + rk.len() + 8);
+    order::put_partition(&mut key, table, pk);
+    let prefix_len = key.len();
+    key.extend_from_slice(rk);
+    (key, prefix_len)
+}
+
+fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
+    if part.len() <= KEY_PART_BYTES_MAX {
+        return Ok(());
+    }
+    let len = part.len();
+    Err(Error::invalid(format!(
+        "{which} has {len} bytes; at most {KEY_PART_BYTES_MAX} are allowed"
+    )))
+}
+
+/// One partition while an update works on it, its latch held.
+struct Partition<'a> {
+    inner: &'a Inner,
+    prefix: Vec<u8>,
+    key: Vec<u8>,
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>, // None: deleted.
+}
+
+impl<'a> Partition<'a> {
+    fn new(inner: &'a Inner, prefix: Vec<u8>) -> Partition<'a> {
+        Partition { inner, key: prefix.clone(), prefix, writes: BTreeMap::new() }
+    }
+
+    fn into_batch(self) -> Result<Batch> {
+        let mut batch = Batch::new(self.prefix);
+        for (rk, value) in &self.writes {
+            match value {
+                Some(value) => batch.put(rk, value),
+                None => batch.delete(rk),
+            }
+        }
+        if batch.count() > COMMIT_ROWS_MAX || batch.bytes() > COMMIT_BYTES_MAX {
+            let (rows, bytes) = (batch.count(), batch.bytes());
+            return Err(Error::invalid(format!(
+                "a commit of {rows} rows and {bytes} bytes is too large; \
+                 at most {COMMIT_ROWS_MAX} rows and {COMMIT_BYTES_MAX} bytes are allowed"
+            )));
+        }
+        Ok(batch)
+    }
+
+    fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
+        self.key.truncate(self.prefix.len());
+        self.key.extend_from_slice(rk);
+        // Above every timestamp: all that is applied, durable yet or not.
+        self.inner.get(Some(CommitTs::MAX), &self.key, self.prefix.len(), Reach::Disk)
+    }
+}
+
+impl PartitionUpdate for Partition<'_> {
+    fn get(&mut self, rk: &[u8]) -> Result<Option<Row>> {
+        let own = self.writes.get(rk).map(|value| value.as_deref().map(Bytes::copy_from_slice));
+        match own {
+            Some(value) => Ok(value.map(|value| Row { ts: CommitTs::ZERO, value })),
+            None => self.stored(rk),
+        }
+    }
+
+    fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()> {
+        check_key_part("RowKey", rk)?;
+        if value.len() > VALUE_BYTES_MAX {
+            let len = value.len();
+            return Err(Error::invalid(format!(
+                "a value has {len} bytes; at most {VALUE_BYTES_MAX} are allowed"
+            )));
+        }
+        self.writes.insert(rk.to_vec(), Some(value.to_vec()));
+        Ok(())
+    }
+
+    fn delete(&mut self, rk: &[u8]) -> Result<()> {
+        check_key_part("RowKey", rk)?;
+        match self.stored(rk)? {
+            Some(_) => self.writes.insert(rk.to_vec(), None),
+            None => self.writes.remove(rk),
+        };
+        Ok(())
+    }
+}
+
+/// What was visible at one moment.
+struct DbSnapshot {
+    inner: Arc<Inner>,
+    at: CommitTs,
+}
+
+impl RowSnapshot for DbSnapshot {
+    fn at(&self) -> CommitTs {
+        self.at
+    }
+
+    fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
+        if !self.inner.tree.tables.load().is_readable_at(table, self.at) {
+            return Err(no_such_table());
+        }
+        let (key, prefix_len) = encode(table, pk, rk);
+        self.inner.get(Some(self.at), &key, prefix_len, Reach::Disk)
+    }
+
+    fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {
+        let table = order::table_of(&range.start);
+        let tables = self.inner.tree.tables.load();
+        if !table.is_some_and(|table| tables.is_readable_at(table, self.at)) {
+            return Err(no_such_table());
+        }
+        let view = self.inner.tree.view_full();
+        let scan = tree::scan(&view, range, self.at)?;
+        Ok(Box::new(DbCursor { scan, _view: view }))
+    }
+}
+
+impl Drop for DbSnapshot {
+    fn drop(&mut self) {
+        self.inner.tree.snapshots.release(self.at);
+    }
+}
+
+/// A scan, and the View that keeps its files from being deleted.
+struct DbCursor {
+    scan: Scan,
+    _view: Arc<View>,
+}
+
+impl RowCursor for DbCursor {
+    fn next(&mut self) -> Result<bool> {
+        self.scan.next()
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        self.scan.prev()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.scan.seek(key)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.scan.key()
+    }
+
+    fn ts(&self) -> CommitTs {
+        self.scan.ts()
+    }
+
+    fn value(&mut self) -> Result<Bytes> {
+        self.scan.value()
+    }
+}
+
+impl Catalog for Db {
+    fn create_table(&self, name: &str, note: &[u8]) -> Result<TableInfo> {
+        let writer = self.inner.writer()?;
+        catalog::check_name(name)?;
+        let _one_at_a_time = self.inner.catalog.lock();
+        let tables = self.inner.tree.tables.load_full();
+        if tables.find(name).is_some() {
+            return Err(Error::new(Kind::Exists, format!("table {name} exists")));
+        }
+        let id = tables.next_id()?;
+        let mut batch = Batch::new(catalog::partition());
+        batch.put(&catalog::row_key(name), &catalog::encode(id, note));
+        batch.put(catalog::next_id_key(), &catalog::encode_next_id(TableId(id.0 + 1)));
+        let ts = self.inner.change_catalog(writer, batch)?;
+        let info = catalog::info(id, name, note, ts);
+        let mut tables = Tables::clone(&tables);
+        tables.add(info.clone());
+        self.inner.tree.tables.store(Arc::new(tables));
+        Ok(info)
+    }
+
+    fn find_table(&self, name: &str) -> Result<Option<TableInfo>> {
+        Ok(self.inner.tree.tables.load().find(name).cloned())
+    }
+
+    fn drop_table(&self, name: &str) -> Result<bool> {
+        let writer = self.inner.writer()?;
+        let _one_at_a_time = self.inner.catalog.lock();
+        let tables = self.inner.tree.tables.load_full();
+        if tables.find(name).is_none() {
+            return Ok(false);
+        }
+        let mut batch = Batch::new(catalog::partition());
+        batch.delete(&catalog::row_key(name));
+        let ts = self.inner.change_catalog(writer, batch)?;
+        let mut tables = Tables::clone(&tables);
+        tables.remove(name, ts);
+        self.inner.tree.tables.store(Arc::new(tables));
+        writer.work.poke();
+        Ok(true)
+    }
+
+    fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>> {
+        Ok(self.inner.tree.tables.load().list(prefix, after, limit))
+    }
+}
+
+impl Inner {
+    fn change_catalog(&self, writer: &Writer, batch: Batch) -> Result<CommitTs> {
+        self.admit(writer)?;
+        let ts = self.commit(writer, batch, self.durability(None))?;
+        writer.pipeline.wait(ts)?;
+        Ok(ts)
+    }
+}

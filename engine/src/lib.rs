@@ -22,6 +22,7 @@ pub mod vfs;
 // Floor 2: keys.
 pub(crate) mod names;
 pub mod key;
+pub(crate) mod batch;
 pub(crate) mod cursor;
 pub mod rows;
 
@@ -41,9 +42,12 @@ pub(crate) mod iter;
 // Floor 5: work.
 pub(crate) mod stall;
 pub(crate) mod catalog;
+pub(crate) mod latch;
 pub(crate) mod commit;
 pub(crate) mod flush;
 pub(crate) mod compaction;
+pub(crate) mod tree;
+pub(crate) mod work;
 pub(crate) mod recovery;
 pub mod verify;
 pub mod db;

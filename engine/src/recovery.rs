@@ -1,1 +1,211 @@
-//! Placeholder.
+//! From a folder to a database: manifest, then log, then a fresh start.
+//!
+//! What the log holds beyond the files is written to files first; then a fresh log is made, and only
+//! then does one manifest edit name both. Until that edit is durable a crash leaves the old state
+//! whole, so recovery may be cut anywhere, any number of times. It also means that nothing is
+//! served that sits only in the page cache of a log the last process could not sync.
+
+use crate::batch::Commit;
+use crate::env::rng::Rng;
+use crate::error::{Error, Kind, Result};
+use crate::flush;
+use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::manifest::log::Manifest;
+use crate::manifest::state::State;
+use crate::memtable::api::Memtable;
+use crate::memtable::ordered::new_memtable;
+use crate::names::{self, FileKind};
+use crate::options::Options;
+use crate::snapshot::Snapshots;
+use crate::sstable::format::TableOptions;
+use crate::sstable::reader::BlockCache;
+use crate::version::files::{Shelf, Version};
+use crate::version::set::VersionSet;
+use crate::vfs::api::Vfs;
+use crate::view::{Sealed, View};
+use crate::wal::replay::{self, Replay};
+use crate::wal::writer::LogWriter;
+use bytes::Bytes;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A database that is ready to serve.
+pub(crate) struct Opened {
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) view: View,
+    /// Every commit up to here is visible, and every new one comes later.
+    pub(crate) last_ts: CommitTs,
+    /// What a writer needs; `None` where the database was opened read-only.
+    pub(crate) writer: Option<(VersionSet, LogWriter)>,
+}
+
+/// Opens the database in `dir`, or makes one. `seed`: for the new database's id.
+///
+/// The caller holds the folder's lock, unless it opens read-only.
+pub(crate) fn open(
+    vfs: Arc<dyn Vfs>,
+    dir: &Path,
+    options: &Options,
+    cache: Arc<BlockCache>,
+    seed: u64,
+) -> Result<Opened> {
+    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache);
+    let (state, found) = match Manifest::load(&*vfs, dir)? {
+        Some(loaded) => {
+            let found = read_log(&*vfs, dir, options, &loaded.state)?;
+            (loaded.state, found)
+        }
+        None if options.create_if_missing && !options.read_only => create(&vfs, dir, seed)?,
+        None => {
+            let what = format!("there is no database in {}", dir.display());
+            return Err(Error::new(Kind::NotFound, what));
+        }
+    };
+    match options.read_only {
+        true => Ok(show(shelf, &state, found)),
+        false => start(shelf, options, state, found),
+    }
+}
+
+/// What the log holds beyond the files.
+struct Found {
+    replay: Replay,
+    /// Oldest first.
+    memtables: Vec<Arc<dyn Memtable>>,
+    last_ts: CommitTs,
+}
+
+fn create(vfs: &Arc<dyn Vfs>, dir: &Path, seed: u64) -> Result<(State, Found)> {
+    let mut rng = Rng::seeded(seed);
+    let db_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+    let (_, state) = Manifest::create(Arc::clone(vfs), dir, db_id)?;
+    let replay = replay::replay(&**vfs, dir, state.log_floor, &mut |_, _, _| Ok(()))?;
+    Ok((state, Found { replay, memtables: Vec::new(), last_ts: CommitTs::ZERO }))
+}
+
+fn read_log(vfs: &dyn Vfs, dir: &Path, options: &Options, state: &State) -> Result<Found> {
+    let mut memtables: Vec<Arc<dyn Memtable>> = Vec::new();
+    let mut last_ts = state.last_ts;
+    let replay = replay::replay(vfs, dir, state.log_floor, &mut |_, group_last, payload| {
+        if group_last <= state.last_ts {
+            return Ok(());
+        }
+        let group = Bytes::copy_from_slice(payload);
+        for commit in Commit::read_group(&group).ok_or_else(damaged_group)? {
+            if commit.ts <= state.last_ts {
+                continue;
+            }
+            if commit.ts <= last_ts {
+                return Err(damaged_group());
+            }
+            last_ts = commit.ts;
+            if memtables.last().is_none_or(|table| table.bytes() >= options.memtable_bytes) {
+                memtables.push(new_memtable());
+            }
+            let Some(active) = memtables.last() else { continue };
+            if !commit.each(|key, kind, value| active.insert(key, commit.ts, kind, value)) {
+                return Err(damaged_group());
+            }
+        }
+        Ok(())
+    })?;
+    Ok(Found { replay, memtables, last_ts })
+}
+
+/// The frame's checksum held, so this is not a torn write.
+fn damaged_group() -> Error {
+    Error::new(Kind::Corrupt, "a group of the log is not a list of commits in order")
+}
+
+/// Read-only: what the log holds is shown from memory and nothing is written.
+fn show(shelf: Arc<Shelf>, state: &State, found: Found) -> Opened {
+    let sealed = |table: Arc<dyn Memtable>| {
+        Arc::new(Sealed { table, last_ts: found.last_ts, log_floor: state.log_floor })
+    };
+    let view = View {
+        active: new_memtable(),
+        sealed: found.memtables.into_iter().rev().map(sealed).collect(),
+        version: Arc::new(Version::of(&state.levels, &shelf)),
+    };
+    Opened { shelf, view, last_ts: found.last_ts, writer: None }
+}
+
+fn start(shelf: Arc<Shelf>, options: &Options, mut state: State, found: Found) -> Result<Opened> {
+    let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
+    remove_orphans(&shelf, &state)?;
+    write_files(&shelf, options, &mut state, &found)?;
+    let log = LogWriter::create(Arc::clone(&vfs), &dir, options.wal_segment_bytes, &found.replay)?;
+    // Above every timestamp that was ever seen, and a second's worth more: one that a cut tail
+    // took along is never given out again.
+    let seen = found.replay.seen_ts.max(found.last_ts).max(state.last_ts);
+    let last_ts = match seen {
+        CommitTs::ZERO => seen,
+        seen => CommitTs(seen.0 + CommitTs::TICKS_PER_SECOND),
+    };
+    state.last_ts = found.last_ts.max(state.last_ts);
+    state.log_floor = log.current();
+    let manifest = Manifest::start(vfs, &dir, &state)?;
+    let version = Arc::new(Version::of(&state.levels, &shelf));
+    let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
+    let view = View { active: new_memtable(), sealed: Vec::new(), version };
+    Ok(Opened { shelf, view, last_ts, writer: Some((set, log)) })
+}
+
+/// Writes what the log holds to L0 files and adds them to `state`.
+fn write_files(
+    shelf: &Arc<Shelf>,
+    options: &Options,
+    state: &mut State,
+    found: &Found,
+) -> Result<()> {
+    let options = TableOptions::from(options);
+    let boundaries = Snapshots::default().boundaries(|| found.last_ts);
+    for memtable in &found.memtables {
+        let no = state.next_file;
+        state.next_file = FileNo(no.0 + 1);
+        let meta = flush::write_memtable(memtable, no, &options, &boundaries, shelf)?;
+        state.levels[0].extend(meta.map(Arc::new));
+    }
+    Ok(())
+}
+
+/// Deletes table files that the manifest does not name: a crash came between their making and
+/// their edit.
+fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
+    let dir = &shelf.dir;
+    let names = shelf.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?;
+    for name in names {
+        let orphan = match names::parse(&name) {
+            Some((FileKind::Table, no)) => !state.files().any(|(_, file)| file.no == no),
+            Some((FileKind::Temp, _)) => true,
+            _ => false,
+        };
+        if orphan {
+            let path = dir.join(&name);
+            shelf.vfs.remove(&path).map_err(|e| Error::io("remove orphan", &path, e))?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes a database in `dir` out of hard links to the files of `version`, which `state` describes.
+/// Nothing of it counts until its root is written, last.
+pub(crate) fn copy_by_links(
+    shelf: &Shelf,
+    version: &Version,
+    state: &State,
+    dir: &Path,
+) -> Result<()> {
+    let vfs = &shelf.vfs;
+    vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
+    if !vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?.is_empty() {
+        return Err(Error::invalid(format!("{} is not empty", dir.display())));
+    }
+    for (_, file) in version.files() {
+        let name = names::file_name(FileKind::Table, file.meta.no);
+        let (from, to) = (shelf.dir.join(&name), dir.join(&name));
+        vfs.hard_link(&from, &to).map_err(|e| Error::io("link file", &to, e))?;
+    }
+    let state = State { log_floor: SegmentId(0), ..state.clone() };
+    Manifest::start(Arc::clone(vfs), dir, &state).map(|_| ())
+}

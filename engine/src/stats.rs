@@ -1,1 +1,71 @@
-//! Placeholder.
+//! Counters of what the engine did, and the picture of its shape that an operator asks for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows, counted from many threads.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+
+    /// The sum so far.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the background work has done since the database was opened.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) flushes: Counter,
+    pub(crate) flushed_bytes: Counter,
+    pub(crate) compactions: Counter,
+    pub(crate) moves: Counter,
+    pub(crate) compaction_bytes_read: Counter,
+    pub(crate) compaction_bytes_written: Counter,
+    pub(crate) dropped_files: Counter,
+    pub(crate) stall_us: Counter,
+    pub(crate) background_errors: Counter,
+}
+
+/// The shape of a database and what its background work has done since it was opened.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Files and their bytes, by level, L0 first.
+    pub levels: Vec<(usize, u64)>,
+    /// Bytes in memtables, sealed ones included.
+    pub memtable_bytes: usize,
+    /// Memtables that wait for their flush.
+    pub sealed_memtables: usize,
+    /// Live snapshots.
+    pub snapshots: usize,
+    /// Memtables written to L0.
+    pub flushes: u64,
+    /// Bytes of the files that flushes wrote.
+    pub flushed_bytes: u64,
+    /// Merges done.
+    pub compactions: u64,
+    /// Files moved down a level as they were.
+    pub moves: u64,
+    /// Bytes of the files that merges read.
+    pub compaction_bytes_read: u64,
+    /// Bytes of the files that merges wrote.
+    pub compaction_bytes_written: u64,
+    /// Files dropped whole, as all their tables were.
+    pub dropped_files: u64,
+    /// Time that commits waited for background work, in microseconds, over all threads.
+    pub stall_us: u64,
+    /// Background jobs that failed; they are tried again.
+    pub background_errors: u64,
+    /// What the last failed job said, until one of its kind succeeds.
+    pub last_background_error: Option<String>,
+    /// Reads of blocks that were in the cache.
+    pub cache_hits: u64,
+    /// Reads of blocks that were not.
+    pub cache_misses: u64,
+}

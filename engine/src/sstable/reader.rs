@@ -11,8 +11,9 @@ use super::filter::Filter;
 use super::format::{FOOTER_LEN, FileMeta, Footer, Props, Stretch, unseal};
 use super::index::{Handle, Index};
 use crate::cache::{BlockPlace, Cache};
+use crate::cursor::Found;
 use crate::error::{Error, Kind, Result};
-use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::ids::{CommitTs, FileNo};
 use crate::key::hash::KeyHash;
 use crate::options::Reach;
 use crate::vfs::api::File;
@@ -23,15 +24,6 @@ use std::sync::Arc;
 
 /// The cache that all table files of a database share.
 pub(crate) type BlockCache = Cache<Block>;
-
-/// A version of a row found in a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) ts: CommitTs,
-    pub(crate) kind: RowKind,
-    /// Empty for a delete. Shares the memory of its block's values.
-    pub(crate) value: Bytes,
-}
 
 /// An open table file.
 pub(crate) struct TableFile {

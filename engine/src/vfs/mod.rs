@@ -5,5 +5,4 @@ pub mod api;
 pub mod os;
 pub(crate) mod sim;
 pub mod mem;
-pub(crate) mod rule;
 pub mod fault;

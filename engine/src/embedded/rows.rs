@@ -1,0 +1,304 @@
+//! Tables of byte rows: get, insert, replace, upsert, delete, batches within one partition,
+//! snapshots.
+
+use crate::db::Db;
+use crate::embedded::scan::{self, Scan};
+use crate::error::{Error, Kind, Result};
+use crate::ids::CommitTs;
+use crate::key::range::KeyRange;
+use crate::options::Reach;
+use crate::rows::{Catalog, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo};
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// What a row must be like for a change to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum If {
+    /// Anything, or nothing.
+    Any,
+    /// It must not exist.
+    Absent,
+    /// It must exist.
+    Present,
+    /// It must be as this commit left it.
+    Match(CommitTs),
+}
+
+impl If {
+    fn check(self, row: Option<&Row>) -> Result<()> {
+        match (self, row) {
+            (If::Any, _) | (If::Absent, None) | (If::Present, Some(_)) => Ok(()),
+            (If::Absent, Some(_)) => Err(Error::new(Kind::Exists, "the row exists")),
+            (If::Match(ts), Some(row)) if row.ts == ts => Ok(()),
+            (If::Match(_), Some(row)) => Err(Error::changed(Some(row.ts))),
+            (_, None) => Err(Error::new(Kind::NotFound, "the row does not exist")),
+        }
+    }
+}
+
+impl Db {
+    /// The table of byte rows called `name`, made where there is none.
+    ///
+    /// Cost: a lookup in memory; making one is a durable commit.
+    pub fn table(&self, name: &str) -> Result<Table> {
+        let found = match self.find_table(name)? {
+            Some(info) => Ok(info),
+            None => self.create_table(name, b""),
+        };
+        let info = match found {
+            Err(error) if error.kind() == Kind::Exists => self.find_table(name)?.ok_or(error)?,
+            found => found?,
+        };
+        Ok(Table { db: self.clone(), info: Arc::new(info) })
+    }
+
+    /// All that is visible now, across tables, for as long as the snapshot lives.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        Ok(Snapshot { rows: RowStore::snapshot(self)?.into() })
+    }
+}
+
+/// A handle on a table of byte rows.
+#[derive(Clone, Debug)]
+pub struct Table {
+    db: Db,
+    info: Arc<TableInfo>,
+}
+
+impl Table {
+    /// The table's name.
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    /// The row under the two keys, if there is one.
+    pub fn get(&self, pk: impl AsRef<[u8]>, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
+        RowStore::get(&self.db, self.info.id, pk.as_ref(), rk.as_ref(), Reach::Disk)
+    }
+
+    /// Adds a row; [`Kind::Exists`] where there is one.
+    pub fn insert(
+        &self,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<CommitTs> {
+        self.partition(pk).batch().insert(rk, value).commit()
+    }
+
+    /// Replaces a row that is as `condition` says.
+    pub fn replace(
+        &self,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        condition: If,
+    ) -> Result<CommitTs> {
+        self.partition(pk).batch().put_if(rk, value, condition).commit()
+    }
+
+    /// Adds or replaces a row.
+    pub fn upsert(
+        &self,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<CommitTs> {
+        self.partition(pk).batch().upsert(rk, value).commit()
+    }
+
+    /// Removes a row that is as `condition` says.
+    pub fn delete(
+        &self,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+        condition: If,
+    ) -> Result<CommitTs> {
+        self.partition(pk).batch().delete_if(rk, condition).commit()
+    }
+
+    /// One partition of the table.
+    pub fn partition(&self, pk: impl AsRef<[u8]>) -> Partition {
+        Partition { table: self.clone(), pk: pk.as_ref().to_vec() }
+    }
+
+    /// The rows between two pairs of (PartitionKey, RowKey), as of now, from either end.
+    pub fn scan<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<(P, R)>,
+    ) -> Result<Scan> {
+        self.db.snapshot()?.scan(self, range)
+    }
+}
+
+/// A handle on one partition: what changes together.
+#[derive(Clone, Debug)]
+pub struct Partition {
+    table: Table,
+    pk: Vec<u8>,
+}
+
+impl Partition {
+    /// Its PartitionKey.
+    pub fn key(&self) -> &[u8] {
+        &self.pk
+    }
+
+    /// The row under `rk`, if there is one.
+    pub fn get(&self, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
+        self.table.get(&self.pk, rk)
+    }
+
+    /// Its rows between two RowKeys, as of now, from either end.
+    pub fn scan<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Scan> {
+        self.table.db.snapshot()?.scan_partition(self, range)
+    }
+
+    /// Changes of this partition that happen together or not at all. A batch cannot name another
+    /// partition.
+    pub fn batch(&self) -> Batch {
+        Batch { partition: self.clone(), operations: Vec::new() }
+    }
+}
+
+/// Changes of one partition, in order; later ones see earlier ones.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `commit`"]
+pub struct Batch {
+    partition: Partition,
+    operations: Vec<Operation>,
+}
+
+#[derive(Clone, Debug)]
+struct Operation {
+    rk: Vec<u8>,
+    value: Option<Vec<u8>>, // None: delete.
+    condition: If,
+}
+
+impl Batch {
+    /// Adds a row; the batch fails where there is one.
+    pub fn insert(self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
+        self.put_if(rk, value, If::Absent)
+    }
+
+    /// Adds or replaces a row.
+    pub fn upsert(self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
+        self.put_if(rk, value, If::Any)
+    }
+
+    /// Writes a row if the one there is as `condition` says.
+    pub fn put_if(mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>, condition: If) -> Batch {
+        let (rk, value) = (rk.as_ref().to_vec(), Some(value.as_ref().to_vec()));
+        self.operations.push(Operation { rk, value, condition });
+        self
+    }
+
+    /// Removes a row, if there is one.
+    pub fn delete(self, rk: impl AsRef<[u8]>) -> Batch {
+        self.delete_if(rk, If::Any)
+    }
+
+    /// Removes a row if it is as `condition` says.
+    pub fn delete_if(mut self, rk: impl AsRef<[u8]>, condition: If) -> Batch {
+        self.operations.push(Operation { rk: rk.as_ref().to_vec(), value: None, condition });
+        self
+    }
+
+    /// Commits the changes and returns once they are as safe as the database promises.
+    ///
+    /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
+    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`; `Closed`;
+    /// after `Io` and `NoSpace` the outcome is known only after the next open.
+    pub fn commit(self) -> Result<CommitTs> {
+        let Batch { partition: Partition { table, pk }, operations } = self;
+        let (db, id) = (&table.db, table.info.id);
+        match db.update(id, &pk, None, &mut |rows| apply(&operations, rows)) {
+            Ok(ticket) => {
+                let ts = ticket.ts();
+                ticket.wait().map(|()| ts)
+            }
+            Err(error) if is_condition(&error) => {
+                // The row that refused may not be durable yet; what a crash can still take away is
+                // not told. An update that writes nothing waits for all that it could read.
+                db.update(id, &pk, None, &mut |_| Ok(()))?.wait()?;
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn apply(operations: &[Operation], rows: &mut dyn PartitionUpdate) -> Result<()> {
+    for Operation { rk, value, condition } in operations {
+        if *condition != If::Any {
+            condition.check(rows.get(rk)?.as_ref())?;
+        }
+        match value {
+            Some(value) => rows.put(rk, value)?,
+            None => rows.delete(rk)?,
+        }
+    }
+    Ok(())
+}
+
+fn is_condition(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Exists | Kind::NotFound | Kind::Changed)
+}
+
+/// All that was visible at one moment. Keeps outdated rows from being reclaimed while it lives.
+#[derive(Clone)]
+pub struct Snapshot {
+    rows: Arc<dyn RowSnapshot>,
+}
+
+impl Snapshot {
+    /// The newest commit that it shows.
+    pub fn at(&self) -> CommitTs {
+        self.rows.at()
+    }
+
+    /// The row under the two keys, if there was one.
+    pub fn get(
+        &self,
+        table: &Table,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+    ) -> Result<Option<Row>> {
+        self.rows.get(table.info.id, pk.as_ref(), rk.as_ref())
+    }
+
+    /// The rows of `table` between two pairs of (PartitionKey, RowKey), from either end.
+    pub fn scan<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        table: &Table,
+        range: impl RangeBounds<(P, R)>,
+    ) -> Result<Scan> {
+        let from = range.start_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
+        let to = range.end_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
+        scan::open(&self.rows, KeyRange::between(table.info.id, from, to))
+    }
+
+    /// The rows of `partition` between two RowKeys, from either end.
+    pub fn scan_partition<R: AsRef<[u8]>>(
+        &self,
+        partition: &Partition,
+        range: impl RangeBounds<R>,
+    ) -> Result<Scan> {
+        let (table, pk) = (partition.table.info.id, partition.pk.as_slice());
+        let bound = |bound: Bound<&R>| bound.map(|rk| rk.as_ref().to_vec());
+        let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
+        let range = KeyRange::rows(table, pk, as_slice(&from), as_slice(&to));
+        scan::open(&self.rows, range)
+    }
+}
+
+fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot({})", self.at())
+    }
+}

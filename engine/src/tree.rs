@@ -1,0 +1,225 @@
+//! The tree: memtables and files together, as readers see them and as background work changes them.
+//!
+//! Absent: threads, the log, latches. `db` owns those and calls in.
+
+use crate::batch::Commit;
+use crate::catalog::Tables;
+use crate::compaction::executor::{self, MergeEnv};
+use crate::compaction::job::Job;
+use crate::compaction::picker::{self, Turns};
+use crate::error::Result;
+use crate::flush;
+use crate::ids::{CommitTs, SegmentId};
+use crate::manifest::edit::Edit;
+use crate::memtable::ordered::new_memtable;
+use crate::options::Options;
+use crate::snapshot::Snapshots;
+use crate::sstable::format::TableOptions;
+use crate::stall::Debt;
+use crate::stats::Counters;
+use crate::version::files::{Shelf, Version};
+use crate::version::set::VersionSet;
+use crate::view::{Sealed, View};
+use arc_swap::{ArcSwap, Guard};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Memtables and files of one database.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) options: Options,
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) tables: ArcSwap<Tables>,
+    pub(crate) counters: Counters,
+    view: ArcSwap<View>,
+    // Lock order: flushing or compacting, then set. `set` is held over one manifest edit.
+    flushing: Mutex<()>,
+    compacting: Mutex<Turns>,
+    set: Mutex<Option<VersionSet>>, // None where the database is read-only.
+}
+
+impl Tree {
+    /// A tree that shows `view`; `set` is what records its changes.
+    pub(crate) fn new(
+        options: Options,
+        shelf: Arc<Shelf>,
+        view: View,
+        set: Option<VersionSet>,
+    ) -> Tree {
+        Tree {
+            options,
+            shelf,
+            snapshots: Snapshots::default(),
+            tables: ArcSwap::from_pointee(Tables::new()),
+            counters: Counters::default(),
+            view: ArcSwap::from_pointee(view),
+            flushing: Mutex::default(),
+            compacting: Mutex::default(),
+            set: Mutex::new(set),
+        }
+    }
+
+    /// What exists now. Take it before the timestamp to read at.
+    pub(crate) fn view(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// The same, to be kept for long.
+    pub(crate) fn view_full(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Applies one commit to the active memtable. The caller holds the commit order.
+    pub(crate) fn insert(&self, commit: &Commit) {
+        let view = self.view.load();
+        let whole = commit.each(|key, kind, value| view.active.insert(key, commit.ts, kind, value));
+        debug_assert!(whole, "a batch reads as it was written");
+    }
+
+    /// Whether the active memtable is full.
+    pub(crate) fn wants_seal(&self) -> bool {
+        self.view.load().active.bytes() >= self.options.memtable_bytes
+    }
+
+    /// Starts a new memtable. The caller holds the commit order; `last_ts` is the newest commit
+    /// applied, and every later one goes to a log segment at or after `log_floor`.
+    pub(crate) fn seal(&self, last_ts: CommitTs, log_floor: SegmentId) {
+        let active = new_memtable();
+        self.view.rcu(|view| {
+            if view.active.is_empty() {
+                return View::clone(view);
+            }
+            let sealed = Sealed { table: Arc::clone(&view.active), last_ts, log_floor };
+            let mut all = vec![Arc::new(sealed)];
+            all.extend(view.sealed.iter().cloned());
+            View { active: Arc::clone(&active), sealed: all, version: Arc::clone(&view.version) }
+        });
+    }
+
+    pub(crate) fn debt(&self) -> Debt {
+        let view = self.view.load();
+        Debt { l0_files: view.version.levels[0].len(), sealed_memtables: view.sealed.len() }
+    }
+
+    /// Writes the oldest sealed memtable to L0. Returns the log segment below which nothing is
+    /// needed any more; `None` where no memtable is sealed.
+    pub(crate) fn flush_oldest(&self, visible: &dyn Fn() -> CommitTs) -> Result<Option<SegmentId>> {
+        let _one_at_a_time = self.flushing.lock();
+        let Some(sealed) = self.view.load().sealed.last().cloned() else { return Ok(None) };
+        let Some(no) = self.next_file() else { return Ok(None) };
+        let options = TableOptions::from(&self.options);
+        let boundaries = self.snapshots.boundaries(visible);
+        let meta = flush::write_memtable(&sealed.table, no, &options, &boundaries, &self.shelf)?;
+        let bytes = meta.as_ref().map_or(0, |meta| meta.bytes);
+        let edit = Edit {
+            added: meta.into_iter().map(|meta| (0, Arc::new(meta))).collect(),
+            log_floor: Some(sealed.log_floor),
+            last_ts: Some(sealed.last_ts),
+            ..Edit::default()
+        };
+        self.install(edit, |view| view.sealed.retain(|s| !Arc::ptr_eq(s, &sealed)))?;
+        self.counters.flushes.add(1);
+        self.counters.flushed_bytes.add(bytes);
+        Ok(Some(sealed.log_floor))
+    }
+
+    /// Does one piece of compaction; false where the tree needs none. `full`: go on until there is
+    /// one sorted run.
+    pub(crate) fn compact_once(&self, full: bool, visible: &dyn Fn() -> CommitTs) -> Result<bool> {
+        let mut turns = self.compacting.lock();
+        let boundaries = self.snapshots.boundaries(visible);
+        let readable = self.tables.load().readable_from(boundaries.oldest());
+        let version = Arc::clone(&self.view.load().version);
+        let picked = match full {
+            true => picker::pick_full(&version, &self.options, &readable),
+            false => picker::pick(&version, &self.options, &readable, &turns),
+        };
+        let Some(job) = picked else { return Ok(false) };
+        match &job {
+            Job::Drop { files } => {
+                let removed = files.iter().map(|(level, no)| (*level as u8, *no)).collect();
+                self.install(Edit { removed, ..Edit::default() }, |_| {})?;
+                self.counters.dropped_files.add(files.len() as u64);
+            }
+            Job::Move { file, from } => {
+                let added = vec![(*from as u8 + 1, Arc::clone(&file.meta))];
+                let removed = vec![(*from as u8, file.meta.no)];
+                self.install(Edit { added, removed, ..Edit::default() }, |_| {})?;
+                self.counters.moves.add(1);
+                turns.done(*from, &file.meta.largest);
+            }
+            Job::Merge(merge) => {
+                let next_file = || self.next_file().unwrap_or_default();
+                let env = MergeEnv {
+                    shelf: &self.shelf,
+                    options: &self.options,
+                    version: &version,
+                    boundaries: &boundaries,
+                    readable: &readable,
+                    next_file: &next_file,
+                };
+                let (edit, _) = executor::merge(merge, &env)?;
+                let read = merge.upper.iter().chain(&merge.lower).map(|f| f.meta.bytes).sum();
+                let written = edit.added.iter().map(|(_, meta)| meta.bytes).sum();
+                self.install(edit, |_| {})?;
+                self.counters.compactions.add(1);
+                self.counters.compaction_bytes_read.add(read);
+                self.counters.compaction_bytes_written.add(written);
+                turns.done(merge.level, &picker::span(&merge.upper).1);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Records an edit and shows it to readers, together with what `also` changes in their view.
+    fn install(&self, edit: Edit, also: impl Fn(&mut View)) -> Result<()> {
+        let mut set = self.set.lock();
+        let Some(set) = set.as_mut() else { return Ok(()) };
+        let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
+        let version = match set.apply(edit) {
+            Ok(version) => version,
+            // Whether the edit is on disk is unknown, so its files stay where they are: the next
+            // open decides.
+            Err(error) => return Err(error),
+        };
+        debug_assert!(added.iter().all(|no| version.files().any(|(_, f)| f.meta.no == *no)));
+        self.view.rcu(|view| {
+            let mut next = View::clone(view);
+            next.version = Arc::clone(&version);
+            also(&mut next);
+            next
+        });
+        Ok(())
+    }
+
+    fn next_file(&self) -> Option<crate::ids::FileNo> {
+        self.set.lock().as_mut().map(VersionSet::next_file)
+    }
+
+    /// Runs `work` on the recorded state and its Version while no edit can happen.
+    pub(crate) fn with_set<T>(&self, work: impl FnOnce(&VersionSet) -> T) -> Option<T> {
+        self.set.lock().as_ref().map(work)
+    }
+
+    /// Deletes the files that nobody can reach any more. One that cannot be deleted now is tried
+    /// again later; the next open deletes what is left.
+    pub(crate) fn delete_trash(&self) {
+        for no in self.shelf.take_trash() {
+            let path = self.shelf.table_path(no);
+            match self.shelf.vfs.remove(&path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(_) => {
+                    self.shelf.put_trash(no);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The current Version.
+    pub(crate) fn version(&self) -> Arc<Version> {
+        Arc::clone(&self.view.load().version)
+    }
+}

@@ -1,0 +1,157 @@
+//! Background work: what is to be done, in which order, by whom. In production three threads run
+//! here (log, flush, compaction); without threads the owner takes the same steps by hand.
+
+use crate::commit::Pipeline;
+use crate::env::jobs::Jobs;
+use crate::error::{Error, Result};
+use crate::tree::Tree;
+use parking_lot::{Condvar, Mutex};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a failed job waits before it is tried again. A full disk may have room by then.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// The workers of one database.
+#[derive(Debug)]
+pub(crate) struct Work {
+    tree: Arc<Tree>,
+    pipeline: Arc<Pipeline>,
+    state: Mutex<State>,
+    changed: Condvar, // Work came up, was done, or is to end.
+}
+
+#[derive(Debug, Default)]
+struct State {
+    running: usize,
+    closing: bool,
+    by_hand: bool,
+    poked: u64, // Rises with every poke, so that a worker sees those that came while it worked.
+    last_error: Option<String>,
+}
+
+impl Work {
+    pub(crate) fn new(tree: Arc<Tree>, pipeline: Arc<Pipeline>) -> Arc<Work> {
+        Arc::new(Work { tree, pipeline, state: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Starts the workers.
+    pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs) -> Result<()> {
+        self.start_one(jobs, "tabulith-log", |work| work.pipeline.run())?;
+        self.start_one(jobs, "tabulith-flush", |work| work.repeat(Work::flush_step))?;
+        self.start_one(jobs, "tabulith-compact", |work| work.repeat(Work::compact_step))
+    }
+
+    fn start_one(
+        self: &Arc<Self>,
+        jobs: &dyn Jobs,
+        name: &str,
+        run: impl FnOnce(&Work) + Send + 'static,
+    ) -> Result<()> {
+        let work = Arc::clone(self);
+        self.state.lock().running += 1;
+        let job = Box::new(move || {
+            run(&work);
+            work.state.lock().running -= 1;
+            work.changed.notify_all();
+        });
+        let started = jobs.start(name, job);
+        if !matches!(started, Ok(true)) {
+            let mut state = self.state.lock();
+            state.running -= 1;
+            state.by_hand = true;
+        }
+        match started {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error::io("start background thread", Path::new(name), error)),
+        }
+    }
+
+    /// Tells the workers that there may be something to do.
+    pub(crate) fn poke(&self) {
+        self.state.lock().poked += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until some background work was done, or for `timeout`. By hand, does one step.
+    pub(crate) fn await_progress(&self, timeout: Duration) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.by_hand {
+            drop(state);
+            return self.step().map(|_| ());
+        }
+        self.changed.wait_for(&mut state, timeout);
+        Ok(())
+    }
+
+    /// What the last failed job said, until one of its kind succeeds.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.state.lock().last_error.clone()
+    }
+
+    /// Does one piece of work by hand; false where there is none.
+    pub(crate) fn step(&self) -> Result<bool> {
+        Ok(self.pipeline.step()? || self.flush_step()? || self.compact_step()?)
+    }
+
+    /// Ends the workers and returns once they have.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        self.changed.notify_all();
+        while state.running > 0 {
+            self.changed.wait(&mut state);
+        }
+    }
+
+    fn flush_step(&self) -> Result<bool> {
+        if let Some(floor) = self.tree.flush_oldest(&|| self.pipeline.visible())? {
+            self.pipeline.release_log(floor)?;
+            return Ok(true);
+        }
+        self.pipeline.prepare_log()
+    }
+
+    fn compact_step(&self) -> Result<bool> {
+        let worked = self.tree.compact_once(false, &|| self.pipeline.visible());
+        self.tree.delete_trash();
+        worked
+    }
+
+    /// One worker's life: steps while there is work, waits for a poke otherwise.
+    fn repeat(&self, step: impl Fn(&Work) -> Result<bool>) {
+        let mut failed = false;
+        loop {
+            let poked = self.state.lock().poked;
+            let done = step(self);
+            let mut state = self.state.lock();
+            match done {
+                Ok(worked) => {
+                    if std::mem::take(&mut failed) {
+                        state.last_error = None;
+                    }
+                    if worked {
+                        state.poked += 1; // A flush makes work for compaction.
+                        self.changed.notify_all();
+                    }
+                    while !worked && !state.closing && state.poked == poked {
+                        self.changed.wait(&mut state);
+                    }
+                }
+                Err(error) => {
+                    failed = true;
+                    state.last_error = Some(error.to_string());
+                    self.tree.counters.background_errors.add(1);
+                    self.changed.notify_all();
+                    if !state.closing {
+                        self.changed.wait_for(&mut state, RETRY_AFTER);
+                    }
+                }
+            }
+            if state.closing {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What a user of the embedded engine relies on first, over a real folder.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use tabulith::db::Db;
+use tabulith::embedded::rows::If;
+use tabulith::error::Kind;
+use tabulith::options::{Durability, Options};
+use tabulith::rows::Catalog;
+
+fn small() -> Options {
+    Options {
+        memtable_bytes: 64 << 10,
+        wal_segment_bytes: 256 << 10,
+        file_bytes: 32 << 10,
+        level_base_bytes: 128 << 10,
+        block_bytes: 1 << 10,
+        durability: Durability::Flushed,
+        ..Options::default()
+    }
+}
+
+fn value(i: u32) -> Vec<u8> {
+    format!("value {i} {}", "x".repeat(i as usize % 90)).into_bytes()
+}
+
+#[test]
+fn rows_survive_flush_compaction_and_reopen() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().options(small()).open(dir.path()).unwrap();
+    let table = db.table("orders").unwrap();
+    for i in 0..5000u32 {
+        let pk = format!("tenant-{:02}", i % 20);
+        table.upsert(pk, i.to_be_bytes(), value(i)).unwrap();
+    }
+    for i in (0..5000u32).step_by(3) {
+        table.delete(format!("tenant-{:02}", i % 20), i.to_be_bytes(), If::Present).unwrap();
+    }
+    let check = |table: &tabulith::embedded::rows::Table| {
+        for i in 0..5000u32 {
+            let row = table.get(format!("tenant-{:02}", i % 20), i.to_be_bytes()).unwrap();
+            let want = (i % 3 != 0).then(|| value(i));
+            assert_eq!(row.map(|row| row.value.to_vec()), want, "row {i}");
+        }
+        let count = table.scan::<&str, &str>(..).unwrap().map(Result::unwrap).count();
+        assert_eq!(count, 5000 - 1667);
+        let back = table.scan::<&str, &str>(..).unwrap().rev().map(Result::unwrap).count();
+        assert_eq!(back, count);
+    };
+    check(&table);
+    db.compact().unwrap();
+    check(&table);
+    let stats = db.stats();
+    assert!(stats.flushes > 0 && stats.compactions > 0, "{stats:?}");
+    db.close().unwrap();
+    drop((table, db));
+    let db = Db::open(dir.path()).unwrap();
+    check(&db.table("orders").unwrap());
+}
+
+#[test]
+fn a_batch_is_all_or_nothing_and_says_what_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let ts = table.insert("p", "a", "1").unwrap();
+    let refused = table.partition("p").batch().upsert("b", "2").insert("a", "3").commit();
+    assert_eq!(refused.unwrap_err().kind(), Kind::Exists);
+    assert_eq!(table.get("p", "b").unwrap(), None);
+    let newer = table.replace("p", "a", "4", If::Match(ts)).unwrap();
+    let error = table.replace("p", "a", "5", If::Match(ts)).unwrap_err();
+    assert_eq!((error.kind(), error.current()), (Kind::Changed, Some(newer)));
+    assert_eq!(table.delete("p", "zz", If::Present).unwrap_err().kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_snapshot_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().options(small()).open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for i in 0..100u32 {
+        table.upsert("p", i.to_be_bytes(), "old").unwrap();
+    }
+    let snapshot = db.snapshot().unwrap();
+    for i in 0..100u32 {
+        table.upsert("p", i.to_be_bytes(), "new").unwrap();
+        table.upsert("q", i.to_be_bytes(), "new").unwrap();
+    }
+    db.compact().unwrap();
+    let rows: Vec<_> =
+        snapshot.scan::<&str, &str>(&table, ..).unwrap().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 100);
+    assert!(rows.iter().all(|row| row.value == "old"));
+    assert_eq!(table.get("p", 7u32.to_be_bytes()).unwrap().unwrap().value, "new");
+}
+
+#[test]
+fn both_ends_of_a_scan_meet_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for i in 0..10u8 {
+        table.upsert("p", [i], [i]).unwrap();
+    }
+    let partition = table.partition("p");
+    let mut scan = partition.scan([2u8]..=[8u8]).unwrap();
+    let mut seen = Vec::new();
+    for step in 0.. {
+        let row = if step % 3 == 0 { scan.next_back() } else { scan.next() };
+        let Some(row) = row else { break };
+        seen.push(row.unwrap().row_key[0]);
+    }
+    assert_eq!(seen, [8, 2, 3, 7, 4, 5, 6]);
+    assert!(scan.next().is_none() && scan.next_back().is_none());
+}
+
+#[test]
+fn a_dropped_table_is_gone_at_once_and_its_space_comes_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().options(small()).open(dir.path()).unwrap();
+    let (kept, dropped) = (db.table("kept").unwrap(), db.table("dropped").unwrap());
+    kept.upsert("p", "r", "v").unwrap();
+    for i in 0..3000u32 {
+        dropped.upsert("p", i.to_be_bytes(), value(i)).unwrap();
+    }
+    assert!(db.drop_table("dropped").unwrap() && !db.drop_table("dropped").unwrap());
+    assert_eq!(dropped.get("p", 1u32.to_be_bytes()).unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(dropped.upsert("p", "r", "v").unwrap_err().kind(), Kind::NotFound);
+    db.compact().unwrap();
+    let bytes: u64 = db.stats().levels.iter().map(|(_, bytes)| bytes).sum();
+    assert!(bytes < 4096, "{bytes} bytes are left");
+    let again = db.table("dropped").unwrap();
+    assert_eq!(again.scan::<&str, &str>(..).unwrap().count(), 0);
+    assert_eq!(kept.get("p", "r").unwrap().unwrap().value, "v");
+}
+
+#[test]
+fn a_checkpoint_is_a_database_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().options(small()).open(dir.path().join("a")).unwrap();
+    let table = db.table("t").unwrap();
+    for i in 0..2000u32 {
+        table.upsert("p", i.to_be_bytes(), value(i)).unwrap();
+    }
+    db.checkpoint(dir.path().join("b")).unwrap();
+    table.upsert("p", "later", "v").unwrap();
+    let copy = Db::open(dir.path().join("b")).unwrap();
+    let table = copy.table("t").unwrap();
+    assert_eq!(table.scan::<&str, &str>(..).unwrap().count(), 2000);
+    table.upsert("p", "own", "v").unwrap();
+    assert_eq!(db.table("t").unwrap().get("p", "own").unwrap(), None);
+    let error = db.checkpoint(dir.path().join("b")).unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+}
+
+#[test]
+fn one_process_writes_and_others_may_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    table.upsert("p", "r", "v").unwrap();
+    assert_eq!(Db::open(dir.path()).unwrap_err().kind(), Kind::Locked);
+    let reader = Db::builder().read_only().open(dir.path()).unwrap();
+    let seen = reader.table("t").unwrap();
+    assert_eq!(seen.get("p", "r").unwrap().unwrap().value, "v");
+    assert_eq!(seen.upsert("p", "r", "v").unwrap_err().kind(), Kind::ReadOnly);
+    db.close().unwrap();
+    assert_eq!(table.upsert("p", "r", "v").unwrap_err().kind(), Kind::Closed);
+    Db::open(dir.path()).unwrap();
+}
+
+#[test]
+fn a_folder_that_is_not_ours_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("notes.txt"), "mine").unwrap();
+    let error = Db::open(dir.path()).unwrap_err();
+    assert!(matches!(error.kind(), Kind::Corrupt | Kind::Invalid), "{error:?}");
+    let error = Db::builder().must_exist().open(dir.path().join("none")).unwrap_err();
+    assert_eq!(error.kind(), Kind::NotFound);
+}
