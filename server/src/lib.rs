@@ -7,8 +7,13 @@
 // Floor 0: words.
 pub mod limits;
 pub mod config;
+pub mod context;
 pub mod error;
 
 // Floor 1: wire. Bytes and values, no sockets, no store.
 pub mod http;
 pub mod odata;
+pub mod batch;
+
+// Floor 2: gates.
+pub mod auth;

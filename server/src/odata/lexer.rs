@@ -2,6 +2,7 @@
 
 use crate::error::{WireError, filter_literal, filter_syntax};
 use crate::odata::literal;
+use tabulith::table::time;
 use tabulith::table::value::Value;
 
 /// A token and the byte offset right behind it.
@@ -141,7 +142,7 @@ impl<'a> Lexer<'a> {
         }
         let text = self.string()?;
         let value = match word {
-            "datetime" => literal::date_time(&text).ok().map(Value::DateTime),
+            "datetime" => time::parse(&text).ok().map(Value::DateTime),
             "guid" => literal::guid(&text).map(Value::Guid),
             "X" | "x" | "binary" => literal::hex(&text).map(Value::Binary),
             _ => return Err(self.syntax_error(start + length)),

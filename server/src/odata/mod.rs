@@ -5,3 +5,6 @@ pub(crate) mod lexer;
 pub mod parser;
 pub mod address;
 pub mod options;
+pub(crate) mod json_text;
+pub mod json_in;
+pub mod json_out;

@@ -1,0 +1,5 @@
+//! Who asks, and what they may do.
+
+pub mod canonical;
+pub mod shared_key;
+pub mod verify;

@@ -1,0 +1,325 @@
+//! From a request to a proof of who asks, and from that proof to a grant for one operation.
+//!
+//! Everything that touches storage takes a [`Grant`], and this file is the only one that can make
+//! one: no handler can forget to ask. What the requests of a batch do is granted by the same
+//! function as what requests of their own do.
+//!
+//! Absent: shared access signatures and bearer tokens. A request that presents one is refused.
+
+use crate::auth::canonical::{path_spellings, resource, shared_key, shared_key_lite};
+use crate::auth::shared_key::{Credentials, Scheme};
+use crate::config::Accounts;
+use crate::error::{
+    AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE, INVALID_AUTHENTICATION_INFO,
+    SECONDARY_IS_READ_ONLY, WireError,
+};
+use crate::http::message::Head;
+use crate::limits::DATE_SKEW_MAX;
+use crate::odata::address::Address;
+use crate::odata::options::Params;
+use jiff::fmt::rfc2822::DateTimeParser;
+use tabulith::ids::CommitTs;
+use tabulith::table::name::AccountName;
+
+/// Proof that a request is signed by a key of an account that is served.
+#[derive(Clone, Debug)]
+pub struct Principal {
+    account: AccountName,
+    secondary: bool,
+}
+
+/// What an operation does, as far as permission to do it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Shows the names of tables.
+    ListTables,
+    /// Shows whether a table is there.
+    ReadTable,
+    /// Makes a table.
+    CreateTable,
+    /// Removes a table.
+    DeleteTable,
+    /// Reads entities.
+    Read,
+    /// Adds an entity.
+    Insert,
+    /// Adds or changes an entity.
+    Upsert,
+    /// Changes an entity.
+    Update,
+    /// Removes an entity.
+    Delete,
+}
+
+impl Access {
+    fn is_read(self) -> bool {
+        matches!(self, Access::ListTables | Access::ReadTable | Access::Read)
+    }
+}
+
+/// Permission for one operation on one table of one account.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    account: AccountName,
+    table: Option<String>,
+    access: Access,
+}
+
+impl Grant {
+    /// The account.
+    pub fn account(&self) -> &AccountName {
+        &self.account
+    }
+
+    /// The table as the request names it; none for an operation on all tables.
+    pub fn table(&self) -> Option<&str> {
+        self.table.as_deref()
+    }
+
+    /// Fails unless it is the permission for `access`.
+    pub fn check(&self, access: Access) -> Result<(), WireError> {
+        if self.access == access { Ok(()) } else { Err(AUTHORIZATION_FAILURE) }
+    }
+}
+
+/// Finds out who sent a request. `now`: none where a request's date is not to be checked.
+pub fn authenticate(
+    head: &Head,
+    address: &Address,
+    params: &Params,
+    accounts: &Accounts,
+    now: Option<CommitTs>,
+) -> Result<Principal, WireError> {
+    let mut headers = head.headers.all("Authorization");
+    let Some(header) = headers.next() else { return Err(AUTHENTICATION_FAILED) };
+    if headers.next().is_some() {
+        return Err(INVALID_AUTHENTICATION_INFO);
+    }
+    if header.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("Bearer ")) {
+        return Err(AUTHENTICATION_FAILED);
+    }
+    let credentials = Credentials::parse(header).ok_or(INVALID_AUTHENTICATION_INFO)?;
+    let keys = accounts.keys(&address.account);
+    // A date counts only where it is the one that was signed: another one proves nothing.
+    let mut signed = false;
+    for date in dates(head) {
+        let strings = strings_to_sign(head, address, params, credentials.scheme, date);
+        let in_time = now.is_none_or(|now| is_near(date, now));
+        signed |= credentials.are_signed(keys, &strings) && in_time;
+    }
+    let account = AccountName::parse(&address.account).ok();
+    match account.filter(|_| signed && credentials.account == address.account) {
+        Some(account) => Ok(Principal { account, secondary: address.secondary }),
+        None => Err(AUTHENTICATION_FAILED),
+    }
+}
+
+/// The dates that may have been signed.
+fn dates(head: &Head) -> impl Iterator<Item = &str> {
+    let dates = [head.headers.get("x-ms-date"), head.headers.get("Date")];
+    dates.into_iter().flatten().filter(|date| !date.is_empty())
+}
+
+fn is_near(date: &str, now: CommitTs) -> bool {
+    let Ok(date) = DateTimeParser::new().parse_timestamp(date) else { return false };
+    let now_seconds = i64::try_from(now.0 / CommitTs::TICKS_PER_SECOND).unwrap_or(i64::MAX);
+    now_seconds.abs_diff(date.as_second()) <= DATE_SKEW_MAX.as_secs()
+}
+
+fn strings_to_sign(
+    head: &Head,
+    address: &Address,
+    params: &Params,
+    scheme: Scheme,
+    date: &str,
+) -> Vec<String> {
+    let header = |name| head.headers.get(name).unwrap_or_default();
+    let string = |path: String| {
+        let resource = resource(&address.account, &path, params.get("comp"));
+        match scheme {
+            Scheme::Lite => shared_key_lite(date, &resource),
+            Scheme::Full => shared_key(
+                &head.method,
+                header("Content-MD5"),
+                header("Content-Type"),
+                date,
+                &resource,
+            ),
+        }
+    };
+    path_spellings(&address.account, head.path()).into_iter().map(string).collect()
+}
+
+impl Principal {
+    /// The account that asks.
+    pub fn account(&self) -> &AccountName {
+        &self.account
+    }
+
+    /// Permission for `access` to `table`, or why not. Who holds an account's key may do
+    /// everything, on the second endpoint as long as it only reads.
+    pub fn authorize(&self, access: Access, table: Option<&str>) -> Result<Grant, WireError> {
+        if self.secondary && !access.is_read() {
+            return Err(SECONDARY_IS_READ_ONLY);
+        }
+        let table = table.map(str::to_owned);
+        Ok(Grant { account: self.account.clone(), table, access })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::shared_key::signature_text;
+    use crate::config::DEVELOPMENT_ACCOUNT;
+
+    /// Mon, 27 Jun 2016 15:25:14 GMT
+    const NOW: CommitTs = CommitTs(1_467_041_114 * CommitTs::TICKS_PER_SECOND);
+    const DATE: &str = "Mon, 27 Jun 2016 15:25:14 GMT";
+
+    fn head(authority: &str, target: &str, headers: &[(&str, &str)]) -> Head {
+        let mut head = Head {
+            method: "GET".to_owned(),
+            target: target.to_owned(),
+            authority: authority.to_owned(),
+            ..Head::default()
+        };
+        for (name, value) in headers {
+            head.headers.push(*name, *value);
+        }
+        head
+    }
+
+    fn ask(head: &Head, now: Option<CommitTs>) -> Result<Principal, WireError> {
+        let address = Address::parse(head)?;
+        let params = Params::parse(head.query())?;
+        authenticate(head, &address, &params, &Accounts::development(), now)
+    }
+
+    fn sign(string: &str) -> String {
+        let accounts = Accounts::development();
+        let signature = signature_text(&accounts.keys(DEVELOPMENT_ACCOUNT)[0], string);
+        format!("SharedKeyLite {DEVELOPMENT_ACCOUNT}:{signature}")
+    }
+
+    #[track_caller]
+    fn check(authority: &str, target: &str, signed: &str, good: bool) {
+        let authorization = sign(&format!("{DATE}\n{signed}"));
+        let headers = [("x-ms-date", DATE), ("authorization", authorization.as_str())];
+        let principal = ask(&head(authority, target, &headers), Some(NOW));
+        assert_eq!(principal.is_ok(), good, "{target} signed as {signed}");
+        assert!(good || principal.err() == Some(AUTHENTICATION_FAILED));
+    }
+
+    const A: &str = DEVELOPMENT_ACCOUNT;
+
+    #[test]
+    fn paths_as_they_are_signed() {
+        let local = "127.0.0.1:10002";
+        check(local, &format!("/{A}/Tables"), &format!("/{A}/{A}/Tables"), true);
+        check(
+            local,
+            &format!("/{A}/Tables?$top=1&comp=acl"),
+            &format!("/{A}/{A}/Tables?comp=acl"),
+            true,
+        );
+        check(local, &format!("/{A}/Tables?comp=acl"), &format!("/{A}/{A}/Tables"), false);
+        check(local, &format!("/{A}/Tables"), &format!("/{A}/Tables"), false);
+        check(&format!("{A}.table.core.windows.net"), "/Tables", &format!("/{A}/Tables"), true);
+        let entity = "T(PartitionKey='a%20b',RowKey='it%27%27s')";
+        let raw = entity.replace('\'', "%27");
+        check(local, &format!("/{A}/{entity}"), &format!("/{A}/{A}/{entity}"), true);
+        check(local, &format!("/{A}/{entity}"), &format!("/{A}/{A}/{raw}"), true);
+        check(
+            local,
+            &format!("/{A}/{raw}"),
+            &format!("/{A}/{A}/T(PartitionKey='a%20b',RowKey='it''s')"),
+            true,
+        );
+        check(
+            local,
+            &format!("/{A}/{entity}"),
+            &format!("/{A}/{A}/T(PartitionKey='b',RowKey='')"),
+            false,
+        );
+    }
+
+    #[test]
+    fn the_second_endpoint() {
+        let path = format!("/{A}-secondary/Tables");
+        check("localhost", &path, &format!("/{A}{path}"), true);
+        check("localhost", &path, &format!("/{A}/{A}/Tables"), true);
+        let authorization = sign(&format!("{DATE}\n/{A}{path}"));
+        let headers = [("x-ms-date", DATE), ("Authorization", authorization.as_str())];
+        let principal = ask(&head("localhost", &path, &headers), Some(NOW)).expect("signed");
+        assert!(principal.authorize(Access::Read, Some("T")).is_ok());
+        for access in [
+            Access::Insert,
+            Access::Upsert,
+            Access::Delete,
+            Access::CreateTable,
+            Access::DeleteTable,
+        ] {
+            assert_eq!(principal.authorize(access, None).err(), Some(SECONDARY_IS_READ_ONLY));
+        }
+    }
+
+    #[test]
+    fn dates() {
+        let path = format!("/{A}/Tables");
+        let at = |signed: &str, headers: &[(&str, &str)], now: u64| {
+            let authorization = sign(&format!("{signed}\n/{A}{path}"));
+            let mut head = head("localhost", &path, headers);
+            head.headers.push("Authorization", authorization);
+            ask(&head, Some(CommitTs(now * CommitTs::TICKS_PER_SECOND))).is_ok()
+        };
+        let now = NOW.0 / CommitTs::TICKS_PER_SECOND;
+        assert!(at(DATE, &[("Date", DATE)], now + 15 * 60));
+        assert!(at(DATE, &[("Date", DATE)], now - 15 * 60));
+        assert!(!at(DATE, &[("Date", DATE)], now + 15 * 60 + 1));
+        assert!(!at(DATE, &[("Date", DATE)], now - 15 * 60 - 1));
+        // With both, either may be signed, but the one that is must be near.
+        let old = "Mon, 27 Jun 2015 15:25:14 GMT";
+        assert!(at(DATE, &[("Date", old), ("x-ms-date", DATE)], now));
+        assert!(at(DATE, &[("Date", DATE), ("x-ms-date", old)], now));
+        assert!(!at(old, &[("Date", old), ("x-ms-date", DATE)], now));
+        assert!(!at(old, &[("Date", DATE), ("x-ms-date", old)], now));
+        assert!(!at("", &[], now));
+        assert!(!at("soon", &[("Date", "soon")], now));
+        let unchecked = head(
+            "localhost",
+            &path,
+            &[("Date", "soon"), ("Authorization", &sign(&format!("soon\n/{A}{path}")))],
+        );
+        assert!(ask(&unchecked, None).is_ok());
+    }
+
+    #[test]
+    fn one_answer_for_all_who_fail() {
+        let path = format!("/{A}/Tables");
+        let good = sign(&format!("{DATE}\n/{A}{path}"));
+        let ask = |path: &str, authorization: &str| {
+            ask(
+                &head("localhost", path, &[("Date", DATE), ("Authorization", authorization)]),
+                Some(NOW),
+            )
+            .err()
+        };
+        assert_eq!(ask(&path, &good), None);
+        let failed = Some(AUTHENTICATION_FAILED);
+        assert_eq!(ask("/nobody/Tables", &good), failed);
+        assert_eq!(ask("/nobody/Tables", &good.replace(A, "nobody")), failed);
+        assert_eq!(ask(&path, &good.replace(A, "nobody")), failed);
+        assert_eq!(ask(&path, &good.replace("Lite", "")), failed);
+        assert_eq!(ask(&path, "Bearer x.y.z"), failed);
+        assert_eq!(ask(&path, "SharedKey x"), Some(INVALID_AUTHENTICATION_INFO));
+        let none = head("localhost", &format!("{path}?sig=x&sv=2019-02-02"), &[("Date", DATE)]);
+        assert_eq!(super::tests::ask(&none, Some(NOW)).err(), failed);
+        let two = head(
+            "localhost",
+            &path,
+            &[("Date", DATE), ("Authorization", &good), ("Authorization", &good)],
+        );
+        assert_eq!(super::tests::ask(&two, Some(NOW)).err(), Some(INVALID_AUTHENTICATION_INFO));
+    }
+}

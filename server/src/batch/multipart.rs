@@ -1,0 +1,240 @@
+//! multipart/mixed bodies into parts, and embedded HTTP requests out of parts.
+//!
+//! Old and hand-written clients bend RFC 2046, and all of this is taken: bare LF, blank lines too
+//! many or too few, a preamble, a missing `--` or line end at the end, `Content-Length` that lies,
+//! raw blanks in a request target. A delimiter is only ever a whole line of its own.
+//!
+//! Promise: one pass over the body, nothing of it copied.
+
+/// A part: its headers and everything behind them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    headers: &'a [u8],
+    /// What stands behind the first blank line, with its line ends.
+    pub content: &'a [u8],
+}
+
+impl<'a> Part<'a> {
+    /// A header of the part.
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        header(self.headers, name)
+    }
+}
+
+/// The parts of `body`, at most `parts_max` and one more, so that the caller can tell too many. None
+/// where the boundary never stands in it.
+pub fn parts<'a>(body: &'a [u8], boundary: &str, parts_max: usize) -> Option<Vec<Part<'a>>> {
+    let mut parts = Vec::new();
+    let mut open: Option<usize> = None;
+    let mut delimited = false;
+    let mut at = 0;
+    for line in body.split_inclusive(|byte| *byte == b'\n') {
+        let start = at;
+        at += line.len();
+        let Some(delimiter) = Delimiter::parse(line, boundary) else { continue };
+        delimited = true;
+        if let Some(from) = open.take() {
+            parts.push(split(&body[from..start]));
+        }
+        match delimiter {
+            Delimiter::Last => break,
+            Delimiter::Next if parts.len() > parts_max => break,
+            Delimiter::Next => open = Some(at),
+        }
+    }
+    // Nothing but blanks behind a delimiter is a last one without its two dashes.
+    if let Some(from) = open.filter(|from| !body[*from..].trim_ascii().is_empty()) {
+        parts.push(split(&body[from..]));
+    }
+    delimited.then_some(parts)
+}
+
+enum Delimiter {
+    Next,
+    Last,
+}
+
+impl Delimiter {
+    fn parse(line: &[u8], boundary: &str) -> Option<Delimiter> {
+        let rest = line.strip_prefix(b"--")?.strip_prefix(boundary.as_bytes())?;
+        match rest.trim_ascii_end() {
+            b"" => Some(Delimiter::Next),
+            // A long dash where an editor has replaced two short ones.
+            b"--" | b"\xe2\x80\x94" => Some(Delimiter::Last),
+            _ => None,
+        }
+    }
+}
+
+/// Parts headers from content at the first blank line.
+fn split(part: &[u8]) -> Part<'_> {
+    // A part without headers begins with the blank line itself.
+    let mut at = 0;
+    for line in part.split_inclusive(|byte| *byte == b'\n') {
+        if line.trim_ascii().is_empty() {
+            return Part { headers: &part[..at], content: &part[at + line.len()..] };
+        }
+        at += line.len();
+    }
+    Part { headers: part, content: b"" }
+}
+
+/// A header's value among lines of `name: value`.
+fn header<'a>(headers: &'a [u8], name: &str) -> Option<&'a str> {
+    header_lines(headers).find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+fn header_lines(headers: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+    headers.split(|byte| *byte == b'\n').filter_map(|line| {
+        let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
+        Some((name.trim(), value.trim()))
+    })
+}
+
+/// An HTTP request that a part holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Embedded<'a> {
+    /// The verb.
+    pub method: &'a str,
+    /// The request target: an absolute URL or a path, with or without the account.
+    pub target: &'a str,
+    headers: &'a [u8],
+    /// The body without the blanks around it.
+    pub body: &'a [u8],
+}
+
+impl<'a> Embedded<'a> {
+    /// Reads the request of a part; none where its first line is no request line.
+    pub fn parse(content: &'a [u8]) -> Option<Embedded<'a>> {
+        let content = content.trim_ascii_start();
+        let line_end = content.iter().position(|byte| *byte == b'\n').unwrap_or(content.len());
+        let line = std::str::from_utf8(&content[..line_end]).ok()?.trim_end();
+        // Keys may hold raw blanks: the verb ends at the first, the target at the last.
+        let (method, rest) = line.split_once(' ')?;
+        let (target, version) = rest.rsplit_once(' ')?;
+        let is_http = version.len() == 8 && version.starts_with("HTTP/1.");
+        let rest = content.get(line_end + 1..).unwrap_or_default();
+        // A request without headers has its blank line right behind the first one.
+        let part = split(rest);
+        (is_http && !method.is_empty()).then(|| Embedded {
+            method,
+            target: target.trim(),
+            headers: part.headers,
+            body: part.content.trim_ascii(),
+        })
+    }
+
+    /// A header of the request.
+    pub fn header(&self, name: &str) -> Option<&'a str> {
+        header(self.headers, name)
+    }
+
+    /// Every header of the request.
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        header_lines(self.headers)
+    }
+
+    /// The target as raw path and query: without scheme and authority, which clients behind
+    /// proxies and port mappings get wrong.
+    pub fn path_and_query(&self) -> &'a str {
+        let Some((scheme, rest)) = self.target.split_once("://") else { return self.target };
+        if !matches!(scheme.to_ascii_lowercase().as_str(), "http" | "https") {
+            return self.target;
+        }
+        rest.find(['/', '?']).map_or("", |at| &rest[at..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contents(body: &str, boundary: &str) -> Option<Vec<String>> {
+        let parts = parts(body.as_bytes(), boundary, 100)?;
+        Some(parts.iter().map(|part| String::from_utf8_lossy(part.content).into_owned()).collect())
+    }
+
+    #[track_caller]
+    fn check(body: &str, expected: &[&str]) {
+        assert_eq!(contents(body, "b").expect("delimiters"), expected, "{body:?}");
+    }
+
+    #[test]
+    fn as_rfc_2046_has_it() {
+        check("--b\r\nA: 1\r\n\r\none\r\n--b\r\n\r\ntwo\r\n--b--\r\n", &["one\r\n", "two\r\n"]);
+    }
+
+    #[test]
+    fn as_clients_bend_it() {
+        check("--b\nA: 1\n\none\n--b--", &["one\n"]);
+        check("preamble\r\n--b\r\n\r\none\r\n--b--\r\nepilogue\r\n--b\r\n\r\nx", &["one\r\n"]);
+        check("--b\r\n\r\none", &["one"]);
+        check("--b\r\n\r\none\r\n--b", &["one\r\n"]);
+        check("--b\r\n\r\none\r\n--b\r\n\r\n", &["one\r\n"]);
+        check("--b\r\n\r\none\r\n--b—\r\n", &["one\r\n"]);
+        check("--b  \r\n\r\none\r\n--b--  \r\n", &["one\r\n"]);
+        check("--b\r\nA: 1\r\n--b--", &[""]);
+        check("--b--\r\n", &[]);
+    }
+
+    #[test]
+    fn only_whole_lines_delimit() {
+        check(
+            "--b\r\n\r\nx --b\r\n --b\r\n--bc\r\n--b-\r\n--b--\r\n",
+            &["x --b\r\n --b\r\n--bc\r\n--b-\r\n"],
+        );
+        assert_eq!(contents("no delimiter", "b"), None);
+        assert_eq!(contents("", "b"), None);
+    }
+
+    #[test]
+    fn headers_in_any_case() {
+        let body = b"--b\r\ncontent-TYPE : x/y; a=b\r\nbad line\r\n\r\n--b--";
+        let parts = parts(body, "b", 9).expect("delimiters");
+        assert_eq!(parts[0].header("Content-Type"), Some("x/y; a=b"));
+        assert_eq!(parts[0].header("Content-ID"), None);
+    }
+
+    #[test]
+    fn too_many_parts_are_not_all_read() {
+        let body = "--b\n\nx\n".repeat(1000);
+        assert_eq!(parts(body.as_bytes(), "b", 100).expect("delimiters").len(), 101);
+    }
+
+    #[test]
+    fn requests_as_clients_write_them() {
+        let post =
+            "POST http://h/a/T HTTP/1.1\r\nContent-Type: application/json\r\n\r\n{\"a\":1}\r\n";
+        let request = Embedded::parse(post.as_bytes()).expect("a request");
+        assert_eq!((request.method, request.path_and_query()), ("POST", "/a/T"));
+        assert_eq!(request.header("content-type"), Some("application/json"));
+        assert_eq!(request.body, b"{\"a\":1}");
+        for text in [
+            "\r\nPOST /a/T HTTP/1.1\nA: b\n\n\n{\"a\":1}\n\n",
+            "POST /a/T HTTP/1.1\r\n\r\n{\"a\":1}",
+            "POST /a/T HTTP/1.1\r\nContent-Length: 99\r\n\r\n\r\n{\"a\":1}\r\n\r\n",
+        ] {
+            let request = Embedded::parse(text.as_bytes()).expect("a request");
+            assert_eq!(
+                (request.target, request.body),
+                ("/a/T", b"{\"a\":1}".as_slice()),
+                "{text:?}"
+            );
+        }
+        let bare = Embedded::parse(b"DELETE https://h HTTP/1.1").expect("a request");
+        assert_eq!((bare.path_and_query(), bare.body), ("", b"".as_slice()));
+        let blank = Embedded::parse(b"GET /T(PartitionKey='a b',RowKey='') HTTP/1.1\r\n\r\n");
+        assert_eq!(blank.expect("a request").target, "/T(PartitionKey='a b',RowKey='')");
+        for text in ["", "GET", "GET /", "GET / HTTP/2", "GET / HTTPS", " / HTTP/1.1", "\u{e9}"] {
+            assert_eq!(Embedded::parse(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn time_grows_with_the_body_only() {
+        // 4 MiB of what looks like a delimiter in every way but the last.
+        let body = "--bb\n".repeat(800_000);
+        assert_eq!(parts(body.as_bytes(), "b", 100), None);
+        assert_eq!(parts(body.as_bytes(), "bb", 100).expect("delimiters").len(), 101);
+    }
+}

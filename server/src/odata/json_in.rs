@@ -1,0 +1,353 @@
+//! The JSON of a request into an entity or a table's name: types by annotation, else by how the
+//! value is written.
+//!
+//! | written as                        | without annotation |
+//! |-----------------------------------|--------------------|
+//! | `"text"`                          | Edm.String         |
+//! | `true`, `false`                   | Edm.Boolean        |
+//! | number with `.`, `e` or `E`       | Edm.Double         |
+//! | other number, within 32 bits      | Edm.Int32          |
+//! | `null`                            | no property at all |
+//!
+//! An annotation, `"name@odata.type"`, may stand before or behind its value.
+
+use crate::error::{
+    BAD_BODY, DUPLICATE_PROPERTIES, PROPERTIES_NEED_VALUE, WireError, value_out_of_range,
+};
+use crate::limits::JSON_MEMBERS_MAX;
+use crate::odata::json_text::{Member, Scalar, members};
+use crate::odata::literal;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use std::collections::HashMap;
+use tabulith::ids::CommitTs;
+use tabulith::table::entity::Entity;
+use tabulith::table::time::{self, TimeError};
+use tabulith::table::value::Value;
+
+const TYPE_SUFFIX: &str = "@odata.type";
+
+/// What a body says of an entity: perhaps not yet its keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Draft {
+    /// PartitionKey, where the body gives it.
+    pub partition_key: Option<String>,
+    /// RowKey, where the body gives it.
+    pub row_key: Option<String>,
+    /// Custom properties in the body's order.
+    pub properties: Vec<(String, Value)>,
+}
+
+impl Draft {
+    /// Reads an entity. What is checked is JSON and types; lengths and names are the table
+    /// layer's.
+    pub fn parse(body: &[u8]) -> Result<Draft, WireError> {
+        let members = members_of(body)?;
+        let types = annotations(&members)?;
+        let mut draft = Draft::default();
+        for (name, value) in &members {
+            if is_annotation(name) || name == "Timestamp" {
+                continue;
+            }
+            let edm_type = types.get(name.as_ref()).copied();
+            match name.as_ref() {
+                "PartitionKey" => draft.partition_key = key(value, edm_type)?,
+                "RowKey" => draft.row_key = key(value, edm_type)?,
+                _ => {
+                    if let Some(value) = typed(name, value, edm_type)? {
+                        draft.properties.push((name.to_string(), value));
+                    }
+                }
+            }
+        }
+        Ok(draft)
+    }
+
+    /// The entity under the keys that the body gives.
+    pub fn under_own_keys(self) -> Result<Entity, WireError> {
+        match (self.partition_key, self.row_key) {
+            (Some(partition_key), Some(row_key)) => Ok(Entity {
+                partition_key,
+                row_key,
+                ts: CommitTs::ZERO,
+                properties: self.properties,
+            }),
+            _ => Err(PROPERTIES_NEED_VALUE),
+        }
+    }
+
+    /// The entity under the keys of the address, whatever the body says of them.
+    pub fn under(self, partition_key: String, row_key: String) -> Entity {
+        Entity { partition_key, row_key, ts: CommitTs::ZERO, properties: self.properties }
+    }
+}
+
+/// Reads the name out of a table's JSON.
+pub fn table_name(body: &[u8]) -> Result<String, WireError> {
+    let members = members_of(body)?;
+    match members.into_iter().find(|(name, _)| name == "TableName") {
+        Some((_, Scalar::String(name))) => Ok(name.into_owned()),
+        Some((_, Scalar::Null)) | None => Err(PROPERTIES_NEED_VALUE),
+        Some(_) => Err(BAD_BODY),
+    }
+}
+
+fn members_of(body: &[u8]) -> Result<Vec<Member<'_>>, WireError> {
+    let text = std::str::from_utf8(body).map_err(|_| BAD_BODY)?;
+    members(text, JSON_MEMBERS_MAX).ok_or(BAD_BODY)
+}
+
+/// `odata.etag`, `x@odata.type` and their like.
+fn is_annotation(name: &str) -> bool {
+    name.starts_with("odata.") || name.contains("@odata.")
+}
+
+/// The type annotations by property, once it is sure that no property is given twice.
+fn annotations<'a>(members: &'a [Member<'a>]) -> Result<HashMap<&'a str, &'a str>, WireError> {
+    let mut types = HashMap::new();
+    let mut seen = HashMap::with_capacity(members.len());
+    for (name, value) in members {
+        if seen.insert(name.as_ref(), ()).is_some() && !name.starts_with("odata.") {
+            return Err(DUPLICATE_PROPERTIES);
+        }
+        if let Some(property) = name.strip_suffix(TYPE_SUFFIX) {
+            match value {
+                Scalar::String(edm_type) => types.insert(property, edm_type.as_ref()),
+                _ => return Err(BAD_BODY),
+            };
+        }
+    }
+    Ok(types)
+}
+
+fn key(value: &Scalar, edm_type: Option<&str>) -> Result<Option<String>, WireError> {
+    match (edm_type, value) {
+        (None | Some("Edm.String"), Scalar::String(text)) => Ok(Some(text.to_string())),
+        (_, Scalar::Null) => Ok(None),
+        _ => Err(BAD_BODY),
+    }
+}
+
+/// A property's value; none for null.
+fn typed(name: &str, value: &Scalar, edm_type: Option<&str>) -> Result<Option<Value>, WireError> {
+    let typed = match (edm_type, value) {
+        (edm_type, Scalar::Null) => {
+            return if edm_type.is_none_or(is_edm_type) { Ok(None) } else { Err(BAD_BODY) };
+        }
+        (None, value) => untyped(value),
+        (Some("Edm.DateTime"), Scalar::String(text)) => match time::parse(text) {
+            Ok(moment) => Some(Value::DateTime(moment)),
+            Err(TimeError::OutOfRange { shown }) => return Err(value_out_of_range(name, &shown)),
+            Err(TimeError::Syntax) => None,
+        },
+        (Some(edm_type), Scalar::Boolean(flag)) => {
+            (edm_type == "Edm.Boolean").then_some(Value::Boolean(*flag))
+        }
+        (Some(edm_type), Scalar::Number(text)) => number(text, edm_type),
+        (Some("Edm.Double"), Scalar::String(text)) => double(text).map(Value::Double),
+        (Some(edm_type), Scalar::String(text)) => from_text(text, edm_type),
+    };
+    typed.map(Some).ok_or(BAD_BODY)
+}
+
+fn is_edm_type(name: &str) -> bool {
+    matches!(
+        name,
+        "Edm.Binary"
+            | "Edm.Boolean"
+            | "Edm.DateTime"
+            | "Edm.Double"
+            | "Edm.Guid"
+            | "Edm.Int32"
+            | "Edm.Int64"
+            | "Edm.String"
+    )
+}
+
+fn untyped(value: &Scalar) -> Option<Value> {
+    match value {
+        Scalar::String(text) => Some(Value::String(text.to_string())),
+        Scalar::Boolean(flag) => Some(Value::Boolean(*flag)),
+        Scalar::Number(text) if text.contains(['.', 'e', 'E']) => number(text, "Edm.Double"),
+        Scalar::Number(text) => number(text, "Edm.Int32"),
+        Scalar::Null => None,
+    }
+}
+
+fn number(text: &str, edm_type: &str) -> Option<Value> {
+    match edm_type {
+        "Edm.Double" => literal::double(text).map(Value::Double),
+        "Edm.Int32" => text.parse().ok().map(Value::Int32),
+        "Edm.Int64" => text.parse().ok().map(Value::Int64),
+        _ => None,
+    }
+}
+
+fn double(text: &str) -> Option<f64> {
+    match text {
+        "NaN" => Some(f64::NAN),
+        "Infinity" => Some(f64::INFINITY),
+        "-Infinity" => Some(f64::NEG_INFINITY),
+        _ => literal::double(text),
+    }
+}
+
+fn from_text(text: &str, edm_type: &str) -> Option<Value> {
+    match edm_type {
+        "Edm.String" => Some(Value::String(text.to_owned())),
+        "Edm.Boolean" => match text {
+            "true" | "True" => Some(Value::Boolean(true)),
+            "false" | "False" => Some(Value::Boolean(false)),
+            _ => None,
+        },
+        "Edm.Guid" => literal::guid(text).map(Value::Guid),
+        "Edm.Binary" => {
+            let text: String = text.split_ascii_whitespace().collect();
+            STANDARD.decode(text).ok().map(Value::Binary)
+        }
+        "Edm.Int32" | "Edm.Int64" => number(text, edm_type),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(json: &str) -> Result<Option<Value>, WireError> {
+        let draft = Draft::parse(format!("{{{json}}}").as_bytes())?;
+        Ok(draft.properties.into_iter().next().map(|(_, value)| value))
+    }
+
+    #[track_caller]
+    fn check(json: &str, expected: Value) {
+        assert_eq!(value(json), Ok(Some(expected)), "{json}");
+    }
+
+    #[test]
+    fn values_without_annotation_are_typed_by_their_text() {
+        check(r#""a":"text""#, Value::String("text".to_owned()));
+        check(r#""a":"""#, Value::String(String::new()));
+        check(r#""a":true"#, Value::Boolean(true));
+        check(r#""a":1"#, Value::Int32(1));
+        check(r#""a":-2147483648"#, Value::Int32(i32::MIN));
+        check(r#""a":1.0"#, Value::Double(1.0));
+        check(r#""a":1e+06"#, Value::Double(1e6));
+        assert_eq!(value(r#""a":null"#), Ok(None));
+        assert_eq!(value(r#""a":2147483648"#), Err(BAD_BODY));
+        assert_eq!(value(r#""a":1e400"#), Err(BAD_BODY));
+        assert_eq!(value(r#""a":{}"#), Err(BAD_BODY));
+        assert_eq!(value(r#""a":[1]"#), Err(BAD_BODY));
+    }
+
+    #[test]
+    fn annotations_stand_on_either_side() {
+        check(r#""a@odata.type":"Edm.Int64","a":"5""#, Value::Int64(5));
+        check(r#""a":"5","a@odata.type":"Edm.Int64""#, Value::Int64(5));
+    }
+
+    #[test]
+    fn every_type_in_every_spelling() {
+        let of =
+            |edm_type: &str, value: &str| format!(r#""a@odata.type":"{edm_type}","a":{value}"#);
+        check(&of("Edm.String", r#""x""#), Value::String("x".to_owned()));
+        check(&of("Edm.Boolean", "true"), Value::Boolean(true));
+        check(&of("Edm.Boolean", r#""false""#), Value::Boolean(false));
+        check(&of("Edm.Int32", "7"), Value::Int32(7));
+        check(&of("Edm.Int32", r#""7""#), Value::Int32(7));
+        check(&of("Edm.Int64", r#""-9223372036854775808""#), Value::Int64(i64::MIN));
+        check(&of("Edm.Int64", "7"), Value::Int64(7));
+        check(&of("Edm.Double", "1"), Value::Double(1.0));
+        check(&of("Edm.Double", r#""1.5""#), Value::Double(1.5));
+        check(&of("Edm.Double", r#""-Infinity""#), Value::Double(f64::NEG_INFINITY));
+        check(&of("Edm.Binary", r#""AQID BAU=\n""#), Value::Binary(vec![1, 2, 3, 4, 5]));
+        check(&of("Edm.Guid", r#""0D391D16-97f1-4b9a-be68-4cc871f90001""#), {
+            let bytes = literal::hex("0d391d1697f14b9abe684cc871f90001").expect("hex");
+            Value::Guid(bytes.try_into().expect("16 bytes"))
+        });
+        check(&of("Edm.DateTime", r#""2020-01-01T01:02:00.0000000Z""#), {
+            Value::DateTime(time::parse("2020-01-01T01:02:00Z").expect("a moment"))
+        });
+        assert!(
+            matches!(value(&of("Edm.Double", r#""NaN""#)), Ok(Some(Value::Double(n))) if n.is_nan())
+        );
+    }
+
+    #[test]
+    fn values_that_do_not_fit_their_annotation() {
+        for (edm_type, json) in [
+            ("Edm.Boolean", r#""yes""#),
+            ("Edm.Boolean", "1"),
+            ("Edm.Int32", "1.5"),
+            ("Edm.Int32", "2147483648"),
+            ("Edm.Int64", r#""9223372036854775808""#),
+            ("Edm.Int64", r#""5 ""#),
+            ("Edm.Int64", "true"),
+            ("Edm.Double", r#""inf""#),
+            ("Edm.Double", r#""1e999""#),
+            ("Edm.Double", "true"),
+            ("Edm.Guid", r#""1""#),
+            ("Edm.Guid", "1"),
+            ("Edm.Binary", r#""AQI""#),
+            ("Edm.Binary", r#""_-==""#),
+            ("Edm.DateTime", r#""yesterday""#),
+            ("Edm.DateTime", "1"),
+            ("Edm.String", "1"),
+            ("Edm.Nothing", r#""x""#),
+            ("Edm.Nothing", "null"),
+            ("Collection(Edm.String)", "1"),
+        ] {
+            assert_eq!(
+                value(&format!(r#""a@odata.type":"{edm_type}","a":{json}"#)),
+                Err(BAD_BODY),
+                "{edm_type} {json}"
+            );
+        }
+        let early = value(r#""When@odata.type":"Edm.DateTime","When":"1600-12-31T23:59:59Z""#);
+        assert_eq!(
+            early.expect_err("too early").message,
+            "The 'When' parameter of value '12/31/1600 23:59:59' is out of range."
+        );
+    }
+
+    #[test]
+    fn keys_are_strings_and_the_service_s_own_members_are_ignored() {
+        let draft = Draft::parse(
+            br#"{"PartitionKey":"p","PartitionKey@odata.type":"Edm.String","RowKey":"","Timestamp":null,
+                "odata.etag":"x","odata.etag":"y","etag":"mine","Timestamp@odata.type":"Edm.DateTime"}"#,
+        );
+        let properties = vec![("etag".to_owned(), Value::String("mine".to_owned()))];
+        let entity = draft.and_then(Draft::under_own_keys).expect("an entity");
+        assert_eq!((entity.partition_key.as_str(), entity.row_key.as_str()), ("p", ""));
+        assert_eq!(entity.properties, properties);
+        for key in ["1", "true", "3.14"] {
+            let body = format!(r#"{{"PartitionKey":"p","RowKey":{key}}}"#);
+            assert_eq!(Draft::parse(body.as_bytes()), Err(BAD_BODY), "{key}");
+        }
+        let typed = br#"{"PartitionKey":"p","RowKey":"1","RowKey@odata.type":"Edm.Guid"}"#;
+        assert_eq!(Draft::parse(typed), Err(BAD_BODY));
+        for body in [r#"{"PartitionKey":"p"}"#, r#"{"PartitionKey":null,"RowKey":"r"}"#, "{}"] {
+            let entity = Draft::parse(body.as_bytes()).and_then(Draft::under_own_keys);
+            assert_eq!(entity, Err(PROPERTIES_NEED_VALUE), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_property_is_given_once() {
+        assert_eq!(value(r#""a":1,"a":2"#), Err(DUPLICATE_PROPERTIES));
+        assert_eq!(
+            value(r#""a@odata.type":"Edm.Int32","a":2,"a@odata.type":"Edm.Int32""#),
+            Err(DUPLICATE_PROPERTIES)
+        );
+        assert!(value(r#""a":1,"A":2"#).is_ok());
+    }
+
+    #[test]
+    fn names_of_tables() {
+        assert_eq!(table_name(br#"{"TableName":"it","x":1}"#).as_deref(), Ok("it"));
+        assert_eq!(table_name(b"{}"), Err(PROPERTIES_NEED_VALUE));
+        assert_eq!(table_name(br#"{"TableName":1}"#), Err(BAD_BODY));
+        assert_eq!(table_name(b"\xff"), Err(BAD_BODY));
+        assert_eq!(table_name(b""), Err(BAD_BODY));
+    }
+}
