@@ -5,3 +5,6 @@ pub(crate) mod segment;
 pub(crate) mod reader;
 pub(crate) mod replay;
 pub(crate) mod writer;
+
+#[cfg(test)]
+mod tests;

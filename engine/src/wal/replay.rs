@@ -41,6 +41,9 @@ pub(crate) struct Replay {
     pub(crate) tail_discarded_bytes: u64,
     /// Segments below the floor: their files may be overwritten.
     pub(crate) free: Vec<SegmentId>,
+    /// Names below the floor whose file says that it is something else: where a crash undid half
+    /// of a rename, one file has two names. To be removed, never overwritten.
+    pub(crate) stray: Vec<SegmentId>,
     /// The other segments: needed until a manifest with a higher floor is durable.
     pub(crate) held: Vec<SegmentId>,
 }
@@ -87,7 +90,7 @@ fn walk(
     show: &mut Show<'_>,
     damaged: &mut Damage<'_>,
 ) -> Result<Replay> {
-    let (free, held): (Vec<_>, Vec<_>) =
+    let (below, held): (Vec<_>, Vec<_>) =
         segments(vfs, dir)?.into_iter().partition(|id| *id < floor);
     if floor.0 > 0 && held.first() != Some(&floor) {
         let file = names::segment_path(dir, floor);
@@ -104,7 +107,10 @@ fn walk(
             outcome => outcome?,
         }
     }
-    let last = free.iter().chain(&held).max().map_or(0, |id| id.0);
+    let last = below.iter().chain(&held).max().map_or(0, |id| id.0);
+    let is_itself =
+        |id| SegmentReader::open(vfs, dir, id).and_then(|mut file| file.header()).is_ok();
+    let (free, stray) = below.into_iter().partition(|id| is_itself(*id));
     Ok(Replay {
         next_segment: SegmentId(last.max(floor.0) + 1),
         last_ts: chain.last.map_or(CommitTs::ZERO, |last| last.ts),
@@ -113,6 +119,7 @@ fn walk(
         frames: chain.frames,
         tail_discarded_bytes: chain.cut.map_or(0, |cut| cut.end - cut.at),
         free,
+        stray,
         held,
     })
 }

@@ -7,7 +7,7 @@
 //! Absent: locks (one owner), threads (slow work is handed out as jobs), knowledge of commits.
 
 use crate::error::{Error, Kind, Result};
-use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
 use crate::vfs::api::{File, Vfs};
 use crate::wal::format::{
@@ -119,7 +119,7 @@ impl LogWriter {
         segment_bytes: usize,
         found: &Replay,
     ) -> Result<LogWriter> {
-        remove_unfinished(&*vfs, dir)?;
+        remove_leftovers(&*vfs, dir, found)?;
         let block_bytes = format::block_bytes(segment_bytes);
         let segment_bytes = segment_bytes.max(4 * block_bytes).next_multiple_of(block_bytes);
         let origin = found.next_segment;
@@ -386,15 +386,17 @@ impl LogWriter {
     }
 }
 
-/// Segments that a crash caught before they were whole.
-fn remove_unfinished(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
+/// Names that a crash left: segments that were not whole yet, second names of others.
+fn remove_leftovers(vfs: &dyn Vfs, dir: &Path, found: &Replay) -> Result<()> {
     let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
-    for name in listed {
-        if let Some((FileKind::Spare, no)) = names::parse(&name) {
-            let file = names::path(dir, FileKind::Spare, FileNo(no.0));
-            vfs.remove(&file)
-                .map_err(|error| Error::io("removing an unfinished log segment", &file, error))?;
-        }
+    let unfinished = listed.iter().filter_map(|name| match names::parse(name) {
+        Some((FileKind::Spare, no)) => Some(names::path(dir, FileKind::Spare, no)),
+        _ => None,
+    });
+    let stray = found.stray.iter().map(|id| names::segment_path(dir, *id));
+    for file in unfinished.chain(stray) {
+        vfs.remove(&file)
+            .map_err(|error| Error::io("removing what a crash left of the log", &file, error))?;
     }
     Ok(())
 }

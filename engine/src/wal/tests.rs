@@ -1,0 +1,468 @@
+//! The log against damage, crashes and reuse: what was acknowledged comes back or is missed aloud.
+
+use crate::env::rng::Rng;
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, SegmentId};
+use crate::names;
+use crate::vfs::api::{Access, Vfs};
+use crate::vfs::mem::{SimFs, SyncFailure};
+use crate::vfs::os::OsVfs;
+use crate::vfs::sim::element::Profile;
+use crate::wal::reader::dump;
+use crate::wal::replay::{Replay, check, replay};
+use crate::wal::writer::{Group, LogWriter};
+use std::path::Path;
+use std::sync::Arc;
+
+const DIR: &str = "/db";
+const SMALL: usize = 4096;
+const FIRST: SegmentId = SegmentId(1);
+
+fn disk() -> SimFs {
+    let fs = SimFs::new();
+    fs.create_dir_all(Path::new(DIR)).expect("a folder");
+    fs
+}
+
+fn start(fs: &SimFs, found: &Replay) -> LogWriter {
+    LogWriter::create(Arc::new(fs.clone()), Path::new(DIR), SMALL, found).expect("a fresh log")
+}
+
+fn new_log(fs: &SimFs) -> LogWriter {
+    start(fs, &read(fs, SegmentId(0)).expect("an empty folder").1)
+}
+
+/// Commits 10n to 10n+3, with a payload that tells which and fills `bytes`.
+fn append(log: &mut LogWriter, n: u64, bytes: usize) -> Result<()> {
+    let payload = payload(n, bytes);
+    log.append(Group {
+        first_ts: CommitTs(10 * n),
+        last_ts: CommitTs(10 * n + 3),
+        payload: &payload,
+    })
+}
+
+fn payload(n: u64, bytes: usize) -> Vec<u8> {
+    let mut rng = Rng::seeded(n);
+    let mut out = n.to_le_bytes().to_vec();
+    out.extend((8..bytes).map(|_| rng.next_u64() as u8));
+    out
+}
+
+/// The numbers of the groups that replay shows, each checked whole.
+fn read(fs: &dyn Vfs, floor: SegmentId) -> Result<(Vec<u64>, Replay)> {
+    let mut groups = Vec::new();
+    let found = replay(fs, Path::new(DIR), floor, &mut |first, last, bytes| {
+        let n = u64::from_le_bytes(*bytes.first_chunk().expect("a payload of `append`"));
+        assert_eq!(bytes, payload(n, bytes.len()), "group {n} is not what was appended");
+        assert_eq!((first, last), (CommitTs(10 * n), CommitTs(10 * n + 3)));
+        groups.push(n);
+        Ok(())
+    })?;
+    Ok((groups, found))
+}
+
+fn bytes_of(fs: &SimFs, id: u64) -> Vec<u8> {
+    let path = names::segment_path(Path::new(DIR), SegmentId(id));
+    let file = fs.open(&path, Access::Read).expect("the segment");
+    let mut bytes = vec![0; file.len().expect("its length") as usize];
+    file.read_exact_at(&mut bytes, 0).expect("its bytes");
+    bytes
+}
+
+fn overwrite(fs: &SimFs, id: u64, at: usize, bytes: &[u8]) {
+    let path = names::segment_path(Path::new(DIR), SegmentId(id));
+    let file = fs.open(&path, Access::ReadWrite).expect("the segment");
+    file.write_all_at(bytes, at as u64).expect("a write");
+}
+
+#[track_caller]
+fn assert_placed(error: &Error) {
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    let (file, offset) = error.place().expect("damage has a place");
+    assert!(file.starts_with(DIR) && offset.is_some(), "{error}");
+}
+
+#[test]
+fn groups_of_all_sizes_come_back_over_real_files() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let vfs: Arc<dyn Vfs> = Arc::new(OsVfs::new());
+    let none = Replay { next_segment: FIRST, ..Replay::default() };
+    let mut log = LogWriter::create(vfs.clone(), dir.path(), 16 << 10, &none).expect("a log");
+    let sizes = [8, 455, 456, 457, 5000, 100_000, 9, 16 << 10, 12];
+    for (n, bytes) in sizes.iter().enumerate() {
+        append(&mut log, n as u64 + 1, *bytes).expect("room");
+    }
+    log.seal().expect("a sync");
+    let mut seen = Vec::new();
+    let found = replay(&*vfs, dir.path(), FIRST, &mut |first, _, bytes| {
+        assert_eq!(bytes, payload(first.0 / 10, bytes.len()));
+        seen.push(bytes.len());
+        Ok(())
+    });
+    let found = found.expect("a whole log");
+    assert_eq!(seen, sizes);
+    assert_eq!((found.last_ts, found.seen_ts), (CommitTs(93), CommitTs(93)));
+    assert_eq!((found.groups, found.tail_discarded_bytes), (9, 0));
+    assert!(found.next_segment > log.current());
+}
+
+/// Five groups, each synced; a sixth that is not, so that nothing vouches for the fifth... unless
+/// the log is sealed.
+fn small_log(sealed: bool) -> (SimFs, usize) {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    for n in 1..=5 {
+        append(&mut log, n, 100).expect("room");
+        log.sync().expect("a sync");
+    }
+    if sealed {
+        log.seal().expect("a sync");
+    }
+    assert_eq!(log.current(), FIRST, "one segment");
+    (fs, if sealed { 5 } else { 4 })
+}
+
+#[test]
+fn a_flip_of_any_byte_is_harmless_or_named() {
+    for sealed in [true, false] {
+        let (fs, vouched_for) = small_log(sealed);
+        let bytes = bytes_of(&fs, 1);
+        let mut named = 0;
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xff] {
+                overwrite(&fs, 1, at, &[bytes[at] ^ flip]);
+                match read(&fs, FIRST) {
+                    Ok((groups, _)) => {
+                        assert!(groups.len() >= vouched_for, "byte {at} loses {groups:?} silently");
+                        assert!(groups.iter().copied().eq(1..=groups.len() as u64), "byte {at}");
+                    }
+                    Err(error) => {
+                        assert_placed(&error);
+                        named += 1;
+                    }
+                }
+            }
+            overwrite(&fs, 1, at, &bytes[at..=at]);
+        }
+        // Header, the frame that opens the log and every group vouched for: no byte of them is idle.
+        let used = 40 + 56 + vouched_for * (56 + 100);
+        assert_eq!(named, 3 * used, "sealed: {sealed}");
+    }
+}
+
+#[test]
+fn sectors_lost_or_swapped_are_harmless_or_named() {
+    let (fs, vouched_for) = small_log(true);
+    let bytes = bytes_of(&fs, 1);
+    let sector = |n: usize| &bytes[n * 512..(n + 1) * 512];
+    for at in 0..bytes.len() / 512 {
+        for other in (0..bytes.len() / 512).map(sector).chain([&[0; 512][..], &[0xa5; 512]]) {
+            overwrite(&fs, 1, at * 512, other);
+            match read(&fs, FIRST) {
+                Ok((groups, _)) => assert_eq!(groups.len(), vouched_for, "sector {at}"),
+                Err(error) => assert_placed(&error),
+            }
+        }
+        overwrite(&fs, 1, at * 512, sector(at));
+    }
+}
+
+#[test]
+fn a_segment_cut_at_any_length_is_named() {
+    let (fs, _) = small_log(true);
+    let bytes = bytes_of(&fs, 1);
+    let path = names::segment_path(Path::new(DIR), FIRST);
+    let file = fs.open(&path, Access::ReadWrite).expect("the segment");
+    for len in (0..bytes.len()).rev() {
+        file.set_len(len as u64).expect("a cut");
+        assert_placed(&read(&fs, FIRST).expect_err("a short segment"));
+    }
+    fs.remove(&path).expect("a name");
+    assert_placed(&read(&fs, FIRST).expect_err("no segment"));
+}
+
+#[test]
+fn a_torn_tail_is_cut_and_counted() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    for n in 1..=2 {
+        append(&mut log, n, 100).expect("room");
+    }
+    log.sync().expect("a sync");
+    for n in 3..=5 {
+        append(&mut log, n, 300).expect("room");
+    }
+    // Group 3 of the three that were never synced did not make it; 4 and 5 did, and mean nothing.
+    overwrite(&fs, 1, 4 * 512 + 100, &[0; 10]);
+    let (groups, found) = read(&fs, FIRST).expect("a torn tail");
+    assert_eq!(groups, [1, 2]);
+    assert_eq!((found.last_ts, found.seen_ts), (CommitTs(23), CommitTs(53)));
+    assert_eq!(found.tail_discarded_bytes, 3 * 512);
+    let report = check(&fs, Path::new(DIR), FIRST).expect("a walk");
+    assert!(report.damage.is_empty());
+    // Had they been synced before a later frame was written, it would be damage.
+    overwrite(&fs, 1, 3 * 512 + 100, &[0; 10]);
+    let error = read(&fs, FIRST).expect_err("group 2 was synced");
+    assert_placed(&error);
+    assert_eq!(error.place().and_then(|place| place.1), Some(3 * 512));
+    assert!(error.message().contains("frames 3 to 3 of the log were synced"), "{error}");
+}
+
+#[test]
+fn a_walk_reports_every_damaged_place() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    for n in 1..=30 {
+        append(&mut log, n, 100).expect("room");
+        log.sync().expect("a sync");
+    }
+    log.seal().expect("a sync");
+    let last = log.current();
+    assert!(last > SegmentId(4), "several segments");
+    overwrite(&fs, 1, 2 * 512 + 3, &[0xff]);
+    overwrite(&fs, 2, 0, &[0xff]);
+    overwrite(&fs, 3, 3 * 512 + 70, &[0xff]);
+    let report = check(&fs, Path::new(DIR), FIRST).expect("a walk");
+    let places: Vec<_> = report.damage.iter().map(|error| error.to_string()).collect();
+    assert_eq!(report.damage.len(), 3, "{places:?}");
+    for (error, place) in report.damage.iter().zip(["000001.wal", "000002.wal", "000003.wal"]) {
+        assert_placed(error);
+        assert!(error.place().is_some_and(|(file, _)| file.ends_with(place)), "{error}");
+    }
+    assert_eq!(report.replay.last_ts, CommitTs(303), "the walk went on to the end");
+}
+
+#[test]
+fn a_segment_lost_from_the_middle_is_named() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    for n in 1..=30 {
+        append(&mut log, n, 100).expect("room");
+        log.sync().expect("a sync");
+    }
+    fs.remove(&names::segment_path(Path::new(DIR), SegmentId(2))).expect("a name");
+    assert_placed(&read(&fs, FIRST).expect_err("a hole"));
+    assert!(read(&fs, SegmentId(3)).expect("what the floor asks for").0.ends_with(&[29, 30]));
+}
+
+#[test]
+fn reused_files_never_bring_back_old_groups() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    for n in 1..=30 {
+        append(&mut log, n, 100).expect("room");
+        if let Some(job) = log.wants_spare() {
+            log.add_spare(job.run().expect("a spare"));
+        }
+    }
+    log.seal().expect("a sync");
+    // A start, twice: its log lives in files that are full of old frames.
+    for round in [100, 200] {
+        let (_, found) = read(&fs, log.current()).expect("a whole log");
+        assert!(!found.free.is_empty(), "there is something to reuse");
+        let before = fs.list(Path::new(DIR)).expect("names").len();
+        log = start(&fs, &found);
+        assert!(fs.list(Path::new(DIR)).expect("names").len() <= before, "a file was reused");
+        append(&mut log, round, 100).expect("room");
+        log.sync().expect("a sync");
+        assert!(
+            bytes_of(&fs, log.current().0)[3 * 512..].starts_with(b"TLF1"),
+            "stale frames follow"
+        );
+        assert_eq!(read(&fs, log.current()).expect("a whole log").0, [round]);
+        log.release(log.current()).remove().expect("names to remove");
+    }
+}
+
+#[test]
+fn the_pool_of_free_files_is_bounded() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    for n in 1..=100 {
+        append(&mut log, n, 100).expect("room");
+        log.release(log.current()).remove().expect("names to remove");
+        assert!(fs.list(Path::new(DIR)).expect("names").len() <= 4);
+    }
+    log.seal().expect("a sync");
+    assert_eq!(read(&fs, log.current()).expect("a whole log").0.last(), Some(&100));
+}
+
+#[test]
+fn an_unfinished_recovery_leaves_the_old_log_in_force() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    for n in 1..=9 {
+        append(&mut log, n, 100).expect("room");
+    }
+    log.seal().expect("a sync");
+    let (groups, found) = read(&fs, FIRST).expect("a whole log");
+    let mut copy = start(&fs, &found);
+    for n in &groups {
+        append(&mut copy, *n, 100).expect("room");
+    }
+    append(&mut copy, 10, 100).expect("room");
+    copy.seal().expect("a sync");
+    assert_eq!(read(&fs, FIRST).expect("the manifest still names the old log").0, groups);
+    let (next, _) = read(&fs, found.next_segment).expect("the new one, once it is named");
+    assert_eq!(next, (1..=10).collect::<Vec<_>>());
+    assert_placed(&read(&fs, SegmentId(0)).expect_err("a log that no manifest knows of"));
+}
+
+#[test]
+fn after_a_failed_sync_the_log_takes_nothing_more() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 1, 100).expect("room");
+    let job = log.begin_sync().expect("an open log").expect("something to sync");
+    append(&mut log, 2, 100).expect("room");
+    fs.fail_sync(0, SyncFailure::MarksClean);
+    assert_eq!(log.sync().expect_err("EIO").kind(), Kind::Io);
+    // A sync that was under way succeeds; nothing may be acknowledged on its word any more.
+    let outcome = job.run();
+    assert_eq!(log.finish_sync(job, outcome).expect_err("closed").kind(), Kind::Closed);
+    for outcome in [append(&mut log, 3, 8), log.sync(), log.seal()] {
+        assert_eq!(outcome.expect_err("closed").kind(), Kind::Closed);
+    }
+    assert!(log.wants_spare().is_none() && log.closed().is_some());
+}
+
+#[test]
+fn a_sync_under_way_covers_what_was_written_before_it() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 1, 100).expect("room");
+    let job = log.begin_sync().expect("an open log").expect("something to sync");
+    append(&mut log, 2, 100).expect("room");
+    let later = log.begin_sync().expect("an open log").expect("something to sync");
+    let outcome = later.run();
+    assert_eq!((job.upto(), later.upto(), log.written()), (2, 3, 3));
+    log.finish_sync(later, outcome).expect("a sync");
+    assert_eq!(log.durable(), 3);
+    let outcome = job.run();
+    log.finish_sync(job, outcome).expect("a sync");
+    assert_eq!(log.durable(), 3, "the watermark never goes back");
+    assert!(log.begin_sync().expect("an open log").is_none(), "nothing is left to sync");
+}
+
+#[test]
+fn groups_out_of_order_or_empty_are_refused_and_harmless() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 5, 100).expect("room");
+    assert_eq!(append(&mut log, 5, 100).expect_err("again").kind(), Kind::Invalid);
+    assert_eq!(append(&mut log, 4, 100).expect_err("older").kind(), Kind::Invalid);
+    let empty = Group { first_ts: CommitTs(90), last_ts: CommitTs(90), payload: &[] };
+    assert_eq!(log.append(empty).expect_err("a seal in disguise").kind(), Kind::Invalid);
+    append(&mut log, 6, 100).expect("room");
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, [5, 6]);
+}
+
+#[test]
+fn a_spare_that_comes_too_late_does_no_harm() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 1, 100).expect("room");
+    append(&mut log, 2, 100).expect("room");
+    let job = log.wants_spare().expect("half full");
+    assert!(log.wants_spare().is_none(), "one at a time");
+    for n in 3..=9 {
+        append(&mut log, n, 100).expect("room");
+    }
+    let current = log.current();
+    log.add_spare(job.run().expect("a spare"));
+    for n in 10..=19 {
+        append(&mut log, n, 100).expect("room");
+    }
+    assert!(log.current() > current);
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=19).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_dump_tells_every_frame() {
+    let (fs, _) = small_log(true);
+    let mut lines = Vec::new();
+    dump(&fs, Path::new(DIR), FIRST, &mut |line| lines.push(line)).expect("a whole segment");
+    assert_eq!(lines.len(), 1 + 1 + 5 + 1);
+    assert!(lines[0].ends_with("segment 1 of the log from 1  4096 bytes in blocks of 512"));
+    assert!(
+        lines[3].contains("frame 3  durable 2")
+            && lines[3].ends_with("100 bytes, commits 20 to 23")
+    );
+    assert!(lines[7].ends_with("seal   after commit 53"), "{}", lines[7]);
+}
+
+/// Appends, pairs of appends under one sync, spares, changes of segment, releases.
+/// Marks: the group acknowledged, and the floor in the upper half.
+fn workload(log: &mut LogWriter, mark: &dyn Fn(u64)) -> Vec<SegmentId> {
+    let mut segment_of = Vec::new();
+    let mut floor = FIRST;
+    for n in 1..=40 {
+        append(log, n, 100 + 90 * (n as usize % 7)).expect("room");
+        segment_of.push(log.current());
+        if n % 4 == 0 {
+            log.sync().expect("a sync");
+            mark(floor.0 << 32 | n);
+        }
+        if let Some(job) = log.wants_spare() {
+            log.add_spare(job.run().expect("a spare"));
+        }
+        if n % 9 == 0 {
+            floor = log.current();
+            mark(floor.0 << 32);
+            log.release(floor).remove().expect("names to remove");
+        }
+    }
+    log.seal().expect("a sync");
+    mark(floor.0 << 32 | 40);
+    segment_of
+}
+
+#[test]
+fn every_crash_leaves_a_prefix_with_all_that_was_acknowledged() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    let trace = fs.record();
+    let segment_of = workload(&mut log, &|value| trace.mark(value));
+    let (mut states, mut cuts) = (0, 0);
+    for n in 0..=trace.len() {
+        let marks = trace.marks(n);
+        let floor = SegmentId(marks.iter().map(|mark| mark >> 32).max().unwrap_or(1));
+        let acked = marks.iter().map(|mark| mark & 0xffff_ffff).max().unwrap_or(0);
+        let first = segment_of.iter().position(|id| *id >= floor).map_or(1, |n| n as u64 + 1);
+        let disk = trace.at(n).expect("a recorded effect");
+        for state in disk.crash_states(Profile::Hostile, 150, n as u64) {
+            let fs = SimFs::after_crash(&state);
+            let (groups, found) =
+                read(&fs, floor).unwrap_or_else(|error| panic!("effect {n}, {state:?}: {error}"));
+            let last = first + groups.len() as u64;
+            assert!(groups.iter().copied().eq(first..last), "effect {n}, {state:?}: {groups:?}");
+            assert!(last > acked, "effect {n}, {state:?}: {groups:?} without {acked}");
+            states += 1;
+            cuts += usize::from(found.tail_discarded_bytes > 0);
+            if states % 16 == 0 {
+                recover(&fs, floor, &groups, &found);
+            }
+        }
+    }
+    assert!(states > 1000 && cuts > 100, "{states} states, {cuts} with a torn tail");
+}
+
+/// Copies the tail into a fresh log, with a crash wherever it may come.
+fn recover(fs: &SimFs, floor: SegmentId, groups: &[u64], found: &Replay) {
+    let trace = fs.record();
+    let mut log = start(fs, found);
+    for n in groups {
+        append(&mut log, *n, 100).expect("room");
+    }
+    log.seal().expect("a sync");
+    for n in (0..=trace.len()).step_by(3) {
+        let disk = trace.at(n).expect("a recorded effect");
+        for state in disk.crash_states(Profile::Hostile, 4, n as u64) {
+            let (again, _) = read(&SimFs::after_crash(&state), floor)
+                .unwrap_or_else(|error| panic!("recovery, effect {n}, {state:?}: {error}"));
+            assert_eq!(again, groups, "recovery, effect {n}, {state:?}");
+        }
+    }
+    assert_eq!(read(fs, log.current().min(found.next_segment)).expect("a whole log").0, groups);
+}
