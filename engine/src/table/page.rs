@@ -1,1 +1,75 @@
-//! Placeholder.
+//! A query and the page that answers it.
+
+use crate::table::entity::Entity;
+use crate::table::filter::ast::Filter;
+use crate::table::plan::Plan;
+use std::time::Duration;
+
+/// Most entities of one page.
+pub const PAGE_ENTITIES_MAX: usize = 1000;
+
+/// Which entities of a table, and how much work to spend on one page of them.
+#[derive(Clone, Debug)]
+pub struct Query {
+    /// The condition; `None` takes every entity.
+    pub filter: Option<Filter>,
+    /// The custom properties to return; `None` returns all. Keys and Timestamp always come.
+    pub select: Option<Vec<String>>,
+    /// Most entities of the page: 0 to [`PAGE_ENTITIES_MAX`]. A page of 0 has no continuation.
+    pub top: usize,
+    /// Where to start: an earlier page's [`Page::next`].
+    pub from: Option<Continuation>,
+    /// When to stop early.
+    pub budget: Budget,
+}
+
+impl Default for Query {
+    fn default() -> Query {
+        Query {
+            filter: None,
+            select: None,
+            top: PAGE_ENTITIES_MAX,
+            from: None,
+            budget: Budget::default(),
+        }
+    }
+}
+
+/// What one page may cost. Where it ends before the page is full, the page is short, perhaps
+/// empty, and has a continuation. At least one row is examined whatever the budget.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Time. Default 5 s, as on Azure.
+    pub time: Duration,
+    /// Rows read, those that the filter refused included. Default: no bound.
+    pub rows_scanned: u64,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { time: Duration::from_secs(5), rows_scanned: u64::MAX }
+    }
+}
+
+/// Where the next page starts: the first row that may be in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Continuation {
+    /// Its PartitionKey.
+    pub partition_key: String,
+    /// Its RowKey.
+    pub row_key: String,
+}
+
+/// Entities in the order of their keys, all as of one moment.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The entities, with the selected properties in their stored order.
+    pub entities: Vec<Entity>,
+    /// Where the next page starts; `None` where no row is left for the plan to read. The page
+    /// after this one may still be empty: rows that are left may fail the filter.
+    pub next: Option<Continuation>,
+    /// Rows read to make this page, passed-over ones included.
+    pub examined: u64,
+    /// How they were found.
+    pub plan: Plan,
+}

@@ -1,1 +1,202 @@
-//! Placeholder.
+//! From a filter to a plan: the keys to visit and the rest of the filter to ask each row.
+//!
+//! Conditions on PartitionKey and RowKey become a [`KeySet`], through `and`, `or` and `not`;
+//! conditions on anything else are no bound on the keys and stay in the rest.
+//!
+//! Promise: the rows that a plan visits and its rest lets through are the rows that pass the
+//! filter.
+
+use crate::limits::KEY_PART_BYTES_MAX;
+use crate::table::filter::ast::{Filter, Op};
+use crate::table::keys;
+use crate::table::keyset::{Bounds, Combiner, KeySet};
+use crate::table::spans::{Spans, above};
+use crate::table::value::Value;
+
+/// How a query finds its rows. Prints as one line of stable text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    keys: KeySet,
+    rest: Option<Filter>,
+}
+
+/// What kind of visit a plan is, from the cheapest to the dearest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    /// No row can pass.
+    Nothing,
+    /// One row.
+    Point,
+    /// Some rows, each by its keys.
+    MultiPoint,
+    /// A range of rows of one partition.
+    RowRange,
+    /// Several ranges of rows or partitions.
+    MultiRange,
+    /// A whole partition.
+    PartitionScan,
+    /// A range of partitions, whole.
+    PartitionRange,
+    /// Some rows of each of many partitions, seeking from partition to partition.
+    SkipScan,
+    /// The whole table.
+    TableScan,
+}
+
+impl Plan {
+    /// The plan of `filter`, which must have passed [`Filter::check`]; `None` is every row.
+    pub fn of(filter: Option<&Filter>) -> Plan {
+        let Some(filter) = filter else {
+            return Plan { keys: KeySet::all(), rest: None };
+        };
+        let mut combiner = Combiner::new();
+        let mut conjuncts = Vec::new();
+        collect_conjuncts(filter, &mut conjuncts);
+        let (mut sets, mut unsettled) = (Vec::new(), Vec::new());
+        for conjunct in conjuncts {
+            let Bounds { keys, exact } = bounds(conjunct, false, &mut combiner);
+            if !exact {
+                unsettled.push(conjunct.clone());
+            }
+            // What is not settled goes to the rest; here only widening counts.
+            sets.push(Bounds { keys, exact: true });
+        }
+        let Bounds { keys, exact } = combiner.all_of(sets);
+        let rest = match unsettled.len() {
+            _ if !exact => Some(filter.clone()),
+            0 => None,
+            1 => unsettled.pop(),
+            _ => Some(Filter::And(unsettled)),
+        };
+        Plan { keys, rest }
+    }
+
+    /// What kind of visit it is.
+    pub fn shape(&self) -> Shape {
+        match self.keys.pieces() {
+            [] => Shape::Nothing,
+            [(partition, rows)] if partition.point().is_some() => shape_in_partition(rows),
+            [(partitions, rows)] if rows.is_all() && partitions.is_all() => Shape::TableScan,
+            [(_, rows)] if rows.is_all() => Shape::PartitionRange,
+            pieces
+                if pieces.iter().any(|(span, rows)| span.point().is_none() && !rows.is_all()) =>
+            {
+                Shape::SkipScan
+            }
+            _ if self.points().is_some() => Shape::MultiPoint,
+            _ => Shape::MultiRange,
+        }
+    }
+
+    /// What of the filter is asked of each row that is visited; `None` where the keys say it all.
+    pub fn rest(&self) -> Option<&Filter> {
+        self.rest.as_ref()
+    }
+
+    /// The keys that are visited.
+    pub(crate) fn keys(&self) -> &KeySet {
+        &self.keys
+    }
+
+    /// The single rows that the plan is made of, in order, if it is made of such.
+    pub(crate) fn points(&self) -> Option<Vec<(&[u8], &[u8])>> {
+        let mut points = Vec::with_capacity(self.keys.len());
+        for (partition, rows) in self.keys.pieces() {
+            let partition = partition.point()?;
+            for (row, ()) in rows.pieces() {
+                points.push((partition, row.point()?));
+            }
+        }
+        Some(points)
+    }
+}
+
+fn shape_in_partition(rows: &Spans) -> Shape {
+    match rows.pieces() {
+        [(span, ())] if span.is_all() => Shape::PartitionScan,
+        [(span, ())] if span.point().is_some() => Shape::Point,
+        [_] => Shape::RowRange,
+        spans if spans.iter().all(|(span, ())| span.point().is_some()) => Shape::MultiPoint,
+        _ => Shape::MultiRange,
+    }
+}
+
+/// The filters that must all hold for `filter` to hold.
+fn collect_conjuncts<'a>(filter: &'a Filter, out: &mut Vec<&'a Filter>) {
+    match filter {
+        Filter::And(all) => all.iter().for_each(|inner| collect_conjuncts(inner, out)),
+        other => out.push(other),
+    }
+}
+
+/// The keys that rows passing `filter` have (failing it, where `negated`).
+fn bounds(filter: &Filter, negated: bool, combiner: &mut Combiner) -> Bounds {
+    let mut of_each =
+        |filters: &[Filter]| filters.iter().map(|f| bounds(f, negated, combiner)).collect();
+    match filter {
+        Filter::Compare { property, op, literal } => match property.as_str() {
+            "PartitionKey" => {
+                exactly(KeySet::boxed(&key_spans(*op, literal, negated), Spans::all()))
+            }
+            "RowKey" => exactly(KeySet::boxed(&Spans::all(), key_spans(*op, literal, negated))),
+            _ => anything(),
+        },
+        // A key is a string, so that it is never a true flag.
+        Filter::Flag(property) if matches!(property.as_str(), "PartitionKey" | "RowKey") => {
+            constant(negated)
+        }
+        Filter::Flag(_) => anything(),
+        Filter::Always(value) => constant(*value != negated),
+        Filter::Not(inner) => bounds(inner, !negated, combiner),
+        Filter::And(all) => {
+            let sets = of_each(all);
+            if negated { combiner.any_of(sets) } else { combiner.all_of(sets) }
+        }
+        Filter::Or(any) => {
+            let sets = of_each(any);
+            if negated { combiner.all_of(sets) } else { combiner.any_of(sets) }
+        }
+    }
+}
+
+fn exactly(keys: KeySet) -> Bounds {
+    Bounds { keys, exact: true }
+}
+
+/// A condition that says nothing about the keys.
+fn anything() -> Bounds {
+    Bounds { keys: KeySet::all(), exact: false }
+}
+
+fn constant(value: bool) -> Bounds {
+    exactly(if value { KeySet::all() } else { KeySet::none() })
+}
+
+/// The keys for which `key op literal` holds (fails, where `negated`). Every entity has both keys,
+/// so that the two cases are each other's complement.
+fn key_spans(op: Op, literal: &Value, negated: bool) -> Spans {
+    let holds = match literal {
+        Value::String(text) => string_spans(op, text),
+        // A key is less than a literal of any other type.
+        _ if matches!(op, Op::Ne | Op::Lt | Op::Le) => Spans::all(),
+        _ => Spans::none(),
+    };
+    if negated { holds.complement() } else { holds }
+}
+
+fn string_spans(op: Op, text: &str) -> Spans {
+    let key = keys::encode(text);
+    let too_long = key.len() > KEY_PART_BYTES_MAX;
+    // A stored key is shorter than this, so that what is cut off decides no comparison.
+    let key = &key[..key.len().min(KEY_PART_BYTES_MAX)];
+    match op {
+        Op::Eq if too_long => Spans::none(),
+        Op::Ne if too_long => Spans::all(),
+        Op::Eq => Spans::equal_to(key),
+        Op::Ne => Spans::equal_to(key).complement(),
+        Op::Ge => Spans::at_least(key),
+        Op::Lt => Spans::at_least(key).complement(),
+        Op::Gt => Spans::at_least(&above(key)),
+        Op::Le => Spans::at_least(&above(key)).complement(),
+    }
+}

@@ -1,1 +1,283 @@
-//! Placeholder.
+//! Tables and their entities, over any row store: the one door for the server and the tools.
+//!
+//! Absent: caching and authorization. A table is looked up by name on every call, which the
+//! catalogue answers from memory.
+
+use crate::env::clock::{Clock, SystemClock};
+use crate::error::{Error, Kind};
+use crate::ids::{CommitTs, TableId};
+use crate::options::Reach;
+use crate::rows::{Catalog, RowStore, TableInfo};
+use crate::table::codec::EntityBytes;
+use crate::table::entity::Entity;
+use crate::table::error::{GroupError, TableError, TableResult};
+use crate::table::filter::ast::Filter;
+use crate::table::filter::eval::{self, Properties};
+use crate::table::keys;
+use crate::table::name::{self, AccountName, TableName};
+use crate::table::page::{PAGE_ENTITIES_MAX, Page, Query};
+use crate::table::plan::Plan;
+use crate::table::query;
+use crate::table::rules;
+use crate::table::value::ValueRef;
+use crate::table::write::{self, Pending, Prepared, Write, WriteOutcome};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Tables of accounts, and their entities.
+#[derive(Debug)]
+pub struct TableStore<S> {
+    rows: Arc<S>,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S> Clone for TableStore<S> {
+    fn clone(&self) -> TableStore<S> {
+        TableStore { rows: self.rows.clone(), clock: self.clock.clone() }
+    }
+}
+
+/// A table of an account.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Its name in the casing given at creation.
+    pub name: TableName,
+    /// The number of its rows' keys; never given to another table.
+    pub id: TableId,
+    /// The commit that made it.
+    pub created: CommitTs,
+}
+
+/// Some tables of an account, by name without case.
+#[derive(Clone, Debug)]
+pub struct TablesPage {
+    /// The tables.
+    pub tables: Vec<Table>,
+    /// The first table of the next page, if there is one.
+    pub next: Option<String>,
+}
+
+impl<S: RowStore + Catalog> TableStore<S> {
+    /// Tables kept in `rows`.
+    pub fn new(rows: Arc<S>) -> TableStore<S> {
+        TableStore::with_clock(rows, Arc::new(SystemClock::new()))
+    }
+
+    /// Tables kept in `rows`, with the time budgets of queries measured by `clock`.
+    pub fn with_clock(rows: Arc<S>, clock: Arc<dyn Clock>) -> TableStore<S> {
+        TableStore { rows, clock }
+    }
+
+    /// What the tables are kept in.
+    pub fn rows(&self) -> &Arc<S> {
+        &self.rows
+    }
+
+    /// Makes a table and returns once it is durable.
+    ///
+    /// Errors: [`TableError::TableExists`], also under a name that differs only in case.
+    pub fn create_table(&self, account: &AccountName, table: &TableName) -> TableResult<Table> {
+        let name = name::catalog_name(account, table);
+        match self.rows.create_table(&name, table.as_str().as_bytes()) {
+            Ok(info) => table_of(info),
+            Err(error) if error.kind() == Kind::Exists => Err(TableError::TableExists),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Drops a table with all its entities; its name is free at once.
+    ///
+    /// Errors: [`TableError::TableNotFound`].
+    pub fn delete_table(&self, account: &AccountName, table: &TableName) -> TableResult<()> {
+        match self.rows.drop_table(&name::catalog_name(account, table))? {
+            true => Ok(()),
+            false => Err(TableError::TableNotFound),
+        }
+    }
+
+    /// The table, if there is one.
+    pub fn get_table(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+    ) -> TableResult<Option<Table>> {
+        let found = self.rows.find_table(&name::catalog_name(account, table))?;
+        found.map(table_of).transpose()
+    }
+
+    /// At most `top` tables whose `TableName` passes `filter`, by name without case; from the
+    /// table `from` on.
+    pub fn list_tables(
+        &self,
+        account: &AccountName,
+        filter: Option<&Filter>,
+        top: usize,
+        from: Option<&str>,
+    ) -> TableResult<TablesPage> {
+        filter.map_or(Ok(()), Filter::check)?;
+        let prefix = name::catalog_prefix(account);
+        let from = from.map(|name| format!("{prefix}{}", name.to_ascii_lowercase()));
+        let mut page = TablesPage { tables: Vec::new(), next: None };
+        if top == 0 {
+            return Ok(page);
+        }
+        let mut batch = match &from {
+            Some(from) => self.rows.find_table(from)?.into_iter().collect(),
+            None => Vec::new(),
+        };
+        let mut after = from;
+        loop {
+            batch.extend(self.rows.tables(&prefix, after.as_deref(), PAGE_ENTITIES_MAX)?);
+            let Some(last) = batch.last() else {
+                return Ok(page);
+            };
+            after = Some(last.name.clone());
+            for info in batch.drain(..) {
+                let table = table_of(info)?;
+                if !filter.map_or(Ok(true), |filter| eval::passes(filter, &table))? {
+                    continue;
+                }
+                if page.tables.len() == top {
+                    page.next = Some(table.name.folded());
+                    return Ok(page);
+                }
+                page.tables.push(table);
+            }
+        }
+    }
+
+    /// Changes one entity.
+    ///
+    /// Returns once the change is applied or refused, before either is safe to tell: wait for the
+    /// [`Pending`]. What needs no look at the entity is refused at once.
+    pub fn write(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        write: Write,
+    ) -> TableResult<Pending<WriteOutcome>> {
+        let table = self.find(account, table)?;
+        let write = Prepared::new(write)?;
+        Ok(write::apply(&*self.rows, table, vec![write])?.into_single())
+    }
+
+    /// Changes up to [`GROUP_OPERATIONS_MAX`](rules::GROUP_OPERATIONS_MAX) entities of one
+    /// partition in one commit, or none of them.
+    ///
+    /// Errors name the first operation at fault: what needs no look at the store comes first.
+    pub fn transact(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        writes: Vec<Write>,
+    ) -> Result<Pending<Vec<WriteOutcome>, GroupError>, GroupError> {
+        let table = self.find(account, table)?;
+        let writes = prepare_group(writes)?;
+        Ok(write::apply(&*self.rows, table, writes).map_err(TableError::from)?)
+    }
+
+    /// The entity, if there is one.
+    ///
+    /// `reach`: with [`Reach::Memory`] an answer that needs the disk is
+    /// [`Kind::WouldBlock`].
+    pub fn get(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        partition_key: &str,
+        row_key: &str,
+        reach: Reach,
+    ) -> TableResult<Option<Entity>> {
+        let table = self.find(account, table)?;
+        if rules::check_keys(partition_key, row_key).is_err() {
+            return Ok(None);
+        }
+        let (partition, row) = (keys::encode(partition_key), keys::encode(row_key));
+        let Some(row) = self.rows.get(table, &partition, &row, reach)? else {
+            return Ok(None);
+        };
+        let properties = EntityBytes::open(&row.value)?.decode(|_| true)?;
+        Ok(Some(Entity {
+            partition_key: partition_key.to_owned(),
+            row_key: row_key.to_owned(),
+            ts: row.ts,
+            properties,
+        }))
+    }
+
+    /// One page of the entities that pass a filter, in the order of their keys, as of now.
+    ///
+    /// Cost: that of the plan, [`TableStore::explain`].
+    pub fn query(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        query: &Query,
+    ) -> TableResult<Page> {
+        let table = self.find(account, table)?;
+        if query.top > PAGE_ENTITIES_MAX {
+            return Err(TableError::PageTooLong { top: query.top });
+        }
+        let plan = self.explain(query.filter.as_ref())?;
+        let snapshot = self.rows.snapshot()?;
+        Ok(query::read_page(&*snapshot, &*self.clock, table, query, plan)?)
+    }
+
+    /// How a query with this filter finds its rows.
+    pub fn explain(&self, filter: Option<&Filter>) -> TableResult<Plan> {
+        filter.map_or(Ok(()), Filter::check)?;
+        Ok(Plan::of(filter))
+    }
+
+    fn find(&self, account: &AccountName, table: &TableName) -> TableResult<TableId> {
+        let found = self.rows.find_table(&name::catalog_name(account, table))?;
+        found.map(|info| info.id).ok_or(TableError::TableNotFound)
+    }
+}
+
+/// Checks a group and each of its operations, in order.
+fn prepare_group(writes: Vec<Write>) -> Result<Vec<Prepared>, GroupError> {
+    let count = writes.len();
+    if count == 0 {
+        return Err(TableError::NoOperations.into());
+    }
+    if count > rules::GROUP_OPERATIONS_MAX {
+        // Named at the last operation that would have been allowed, as the service does.
+        let error = TableError::TooManyOperations { count };
+        return Err(GroupError { index: rules::GROUP_OPERATIONS_MAX - 1, error });
+    }
+    let bytes = writes.iter().map(Write::payload_bytes).sum();
+    if bytes > rules::GROUP_BYTES_MAX {
+        return Err(TableError::GroupTooLarge { bytes }.into());
+    }
+    let partition = writes.first().map(|write| write.keys().0.to_owned()).unwrap_or_default();
+    let mut rows = HashSet::new();
+    let mut prepared = Vec::with_capacity(count);
+    for (index, write) in writes.into_iter().enumerate() {
+        let checked = if write.keys().0 != partition {
+            Err(TableError::MixedPartitions)
+        } else if !rows.insert(write.keys().1.to_owned()) {
+            Err(TableError::RowTwice)
+        } else {
+            Prepared::new(write)
+        };
+        prepared.push(checked.map_err(|error| GroupError { index, error })?);
+    }
+    Ok(prepared)
+}
+
+fn table_of(info: TableInfo) -> TableResult<Table> {
+    let name = std::str::from_utf8(&info.note).ok().and_then(|text| TableName::parse(text).ok());
+    let name = name.ok_or_else(|| {
+        let what = format!("the catalogue's note of '{}' is not the table's name", info.name);
+        TableError::Engine(Error::new(Kind::Corrupt, what))
+    })?;
+    Ok(Table { name, id: info.id, created: info.created })
+}
+
+/// What a filter over tables sees.
+impl Properties for Table {
+    fn property(&self, name: &str) -> crate::error::Result<Option<ValueRef<'_>>> {
+        Ok((name == "TableName").then(|| ValueRef::String(self.name.as_str())))
+    }
+}

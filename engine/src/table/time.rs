@@ -1,1 +1,247 @@
-//! Placeholder.
+//! Text of moments: `2021-10-18T17:13:20.2256371Z`, in UTC, the fraction without trailing zeros.
+//!
+//! Promise: what is printed parses to the same moment.
+
+use crate::ids::CommitTs;
+use crate::table::value::DateTime;
+use jiff::SignedDuration;
+use jiff::civil;
+use std::fmt;
+
+const TICKS_PER_SECOND: u64 = CommitTs::TICKS_PER_SECOND;
+const NANOS_PER_TICK: u64 = 100;
+const START: civil::DateTime = civil::DateTime::constant(1601, 1, 1, 0, 0, 0, 0);
+const UNIX_EPOCH: civil::DateTime = civil::DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+const UNIX_EPOCH_SECONDS: i64 = (DateTime::UNIX_EPOCH.0 / TICKS_PER_SECOND).cast_signed();
+/// The widest offset from UTC in use, in minutes; also .NET's bound.
+const OFFSET_MINUTES_MAX: i64 = 14 * 60;
+
+impl DateTime {
+    /// The commit that has this Timestamp, if it lies after 1970 began.
+    pub fn commit(self) -> Option<CommitTs> {
+        self.0.checked_sub(DateTime::UNIX_EPOCH.0).map(CommitTs)
+    }
+}
+
+impl From<CommitTs> for DateTime {
+    fn from(ts: CommitTs) -> DateTime {
+        DateTime(ts.0.saturating_add(DateTime::UNIX_EPOCH.0)).min(DateTime::MAX)
+    }
+}
+
+/// `YYYY-MM-DDThh:mm:ss[.f{1,7}]Z`. A moment above [`DateTime::MAX`] prints as that.
+impl fmt::Display for DateTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (civil, ticks) = to_civil(*self);
+        write_civil(f, civil)?;
+        if ticks > 0 {
+            let digits = format!("{ticks:07}");
+            write!(f, ".{}", digits.trim_end_matches('0'))?;
+        }
+        f.write_str("Z")
+    }
+}
+
+fn write_civil(f: &mut fmt::Formatter<'_>, civil: civil::DateTime) -> fmt::Result {
+    let (date, time) = (civil.date(), civil.time());
+    write!(f, "{:04}-{:02}-{:02}", date.year(), date.month(), date.day())?;
+    write!(f, "T{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
+}
+
+/// The second that `moment` lies in, and the ticks since that second began.
+fn to_civil(moment: DateTime) -> (civil::DateTime, u64) {
+    let moment = moment.min(DateTime::MAX);
+    // From 1970 on: the library adds no more than 8,030 years at once.
+    let seconds = (moment.0 / TICKS_PER_SECOND).cast_signed() - UNIX_EPOCH_SECONDS;
+    let civil = UNIX_EPOCH.saturating_add(SignedDuration::from_secs(seconds));
+    (civil, moment.0 % TICKS_PER_SECOND)
+}
+
+/// Why a text is no moment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimeError {
+    /// It is not of the form `YYYY-MM-DDThh:mm[:ss[.f]][Z|±hh:mm]`, or no such day or hour exists.
+    #[error("not a moment of the form YYYY-MM-DDThh:mm[:ss[.f]][Z|±hh:mm]")]
+    Syntax,
+    /// It lies before 1601 or after 9999.
+    #[error("{shown} is out of range")]
+    OutOfRange {
+        /// The moment as `MM/dd/yyyy HH:mm:ss`, the form that Azure names it in.
+        shown: String,
+    },
+}
+
+/// The moment that `text` names: `YYYY-MM-DDThh:mm[:ss[.f{1,…}]][Z|±hh:mm]`. Without a zone it is
+/// in UTC; digits below a tick are cut off.
+pub fn parse(text: &str) -> Result<DateTime, TimeError> {
+    let (local, ticks, offset_minutes) = parse_parts(text).ok_or(TimeError::Syntax)?;
+    let offset = SignedDuration::from_mins(offset_minutes);
+    let utc = local.checked_sub(offset).map_err(|_| out_of_range(local))?;
+    let seconds = utc.duration_since(START).as_secs();
+    let seconds = u64::try_from(seconds).map_err(|_| out_of_range(utc))?;
+    Ok(DateTime(seconds * TICKS_PER_SECOND + ticks))
+}
+
+fn out_of_range(civil: civil::DateTime) -> TimeError {
+    let (date, time) = (civil.date(), civil.time());
+    let (year, month, day) = (date.year(), date.month(), date.day());
+    let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+    let shown = format!("{month:02}/{day:02}/{year:04} {hour:02}:{minute:02}:{second:02}");
+    TimeError::OutOfRange { shown }
+}
+
+/// Date and time to the second, ticks within the second, and the offset from UTC in minutes.
+fn parse_parts(text: &str) -> Option<(civil::DateTime, u64, i64)> {
+    let mut rest = text.as_bytes();
+    let year = digits(&mut rest, 4)?;
+    expect(&mut rest, b'-')?;
+    let month = digits(&mut rest, 2)?;
+    expect(&mut rest, b'-')?;
+    let day = digits(&mut rest, 2)?;
+    expect(&mut rest, b'T')?;
+    let hour = digits(&mut rest, 2)?;
+    expect(&mut rest, b':')?;
+    let minute = digits(&mut rest, 2)?;
+    let (mut second, mut ticks) = (0, 0);
+    if expect(&mut rest, b':').is_some() {
+        second = digits(&mut rest, 2)?;
+        if expect(&mut rest, b'.').is_some() {
+            ticks = fraction(&mut rest)?;
+        }
+    }
+    let offset_minutes = offset(&mut rest)?;
+    let small = |value: i64| i8::try_from(value).ok();
+    let year = i16::try_from(year).ok()?;
+    let local = civil::DateTime::new(
+        year,
+        small(month)?,
+        small(day)?,
+        small(hour)?,
+        small(minute)?,
+        small(second)?,
+        0,
+    );
+    (rest.is_empty()).then_some((local.ok()?, ticks, offset_minutes))
+}
+
+fn digits(rest: &mut &[u8], count: usize) -> Option<i64> {
+    let (head, tail) = rest.split_at_checked(count)?;
+    *rest = tail;
+    head.iter().try_fold(0, |value, byte| {
+        byte.is_ascii_digit().then(|| value * 10 + i64::from(byte - b'0'))
+    })
+}
+
+fn expect(rest: &mut &[u8], byte: u8) -> Option<()> {
+    let (head, tail) = rest.split_first()?;
+    (*head == byte).then(|| *rest = tail)
+}
+
+/// One or more digits after the point, as ticks.
+fn fraction(rest: &mut &[u8]) -> Option<u64> {
+    let len = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (head, tail) = rest.split_at_checked(len)?;
+    *rest = tail;
+    let mut scale = TICKS_PER_SECOND;
+    let mut ticks = 0;
+    for byte in head {
+        scale /= 10;
+        ticks += scale * u64::from(byte - b'0');
+    }
+    (len > 0).then_some(ticks)
+}
+
+/// `Z`, nothing, or `±hh:mm`, in minutes.
+fn offset(rest: &mut &[u8]) -> Option<i64> {
+    let sign = match rest.first() {
+        None => return Some(0),
+        Some(b'Z') => return expect(rest, b'Z').map(|()| 0),
+        Some(b'+') => 1,
+        Some(b'-') => -1,
+        Some(_) => return None,
+    };
+    *rest = rest.get(1..)?;
+    let hours = digits(rest, 2)?;
+    expect(rest, b':')?;
+    let minutes = digits(rest, 2).filter(|minutes| *minutes < 60)?;
+    let total = hours * 60 + minutes;
+    (total <= OFFSET_MINUTES_MAX).then_some(sign * total)
+}
+
+const _: () = assert!(NANOS_PER_TICK * TICKS_PER_SECOND == 1_000_000_000);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(text: &str, printed: &str) {
+        assert_eq!(parse(text).map(|moment| moment.to_string()), Ok(printed.to_owned()));
+    }
+
+    #[test]
+    fn forms_that_clients_send() {
+        check("2021-10-18T17:13:20.2256371Z", "2021-10-18T17:13:20.2256371Z");
+        check("2020-01-01T01:02:00.0000000Z", "2020-01-01T01:02:00Z");
+        check("2020-01-01T01:02:03.120Z", "2020-01-01T01:02:03.12Z");
+        check("2020-01-01T01:02:03", "2020-01-01T01:02:03Z");
+        check("2020-01-01T01:02Z", "2020-01-01T01:02:00Z");
+        check("2020-02-29T23:30:00-01:00", "2020-03-01T00:30:00Z");
+        check("2020-01-01T01:02:03.5+02:00", "2019-12-31T23:02:03.5Z");
+        check("2020-01-01T01:02:03.123456789Z", "2020-01-01T01:02:03.1234567Z");
+    }
+
+    #[test]
+    fn the_bounds_are_in_and_what_lies_past_them_is_named() {
+        assert_eq!(parse("1601-01-01T00:00:00Z"), Ok(DateTime(0)));
+        assert_eq!(parse("9999-12-31T23:59:59.9999999Z"), Ok(DateTime::MAX));
+        assert_eq!(parse("1970-01-01T00:00:00Z"), Ok(DateTime::UNIX_EPOCH));
+        for (text, shown) in [
+            ("1600-12-31T23:59:59.9999999Z", "12/31/1600 23:59:59"),
+            ("0001-01-01T00:00:00Z", "01/01/0001 00:00:00"),
+            ("1601-01-01T00:00:00+01:00", "12/31/1600 23:00:00"),
+            ("9999-12-31T23:59:59-01:00", "12/31/9999 23:59:59"),
+        ] {
+            assert_eq!(parse(text), Err(TimeError::OutOfRange { shown: shown.to_owned() }));
+        }
+        assert_eq!(DateTime::MAX.to_string(), "9999-12-31T23:59:59.9999999Z");
+        assert_eq!(DateTime(0).to_string(), "1601-01-01T00:00:00Z");
+        assert_eq!(DateTime(u64::MAX).to_string(), DateTime::MAX.to_string());
+        assert_eq!(DateTime::from(CommitTs::MAX), DateTime::MAX);
+    }
+
+    #[test]
+    fn what_is_no_moment_is_refused() {
+        for text in [
+            "",
+            "2020",
+            "2020-01-01",
+            "2020-13-01T00:00:00Z",
+            "2020-02-30T00:00:00Z",
+            "2020-01-01T24:00:00Z",
+            "2020-01-01T00:00:60Z",
+            "2020-01-01T00:00:00.Z",
+            "2020-01-01T00:00:00ZZ",
+            "2020-01-01T00:00:00+15:00",
+            "2020-01-01T00:00:00+1:00",
+            "2020-01-01 00:00:00Z",
+            "+020-01-01T00:00:00Z",
+            "2020-01-01T00:00:00\u{e9}",
+        ] {
+            assert_eq!(parse(text), Err(TimeError::Syntax), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn printed_moments_parse_back(ticks in 0..=DateTime::MAX.0) {
+            prop_assert_eq!(parse(&DateTime(ticks).to_string()), Ok(DateTime(ticks)));
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC{0,40}|[0-9T:Z.+-]{0,40}") {
+            let _ = parse(&text);
+        }
+    }
+}

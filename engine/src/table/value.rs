@@ -21,6 +21,57 @@ pub enum Value {
     String(String),
 }
 
+/// A value that borrows what is long: as it lies in an encoded entity.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ValueRef<'a> {
+    /// Edm.Binary.
+    Binary(&'a [u8]),
+    /// Edm.Boolean.
+    Boolean(bool),
+    /// Edm.DateTime.
+    DateTime(DateTime),
+    /// Edm.Double.
+    Double(f64),
+    /// Edm.Guid.
+    Guid([u8; 16]),
+    /// Edm.Int32.
+    Int32(i32),
+    /// Edm.Int64.
+    Int64(i64),
+    /// Edm.String.
+    String(&'a str),
+}
+
+impl<'a> From<&'a Value> for ValueRef<'a> {
+    fn from(value: &'a Value) -> ValueRef<'a> {
+        match value {
+            Value::Binary(bytes) => ValueRef::Binary(bytes),
+            Value::Boolean(flag) => ValueRef::Boolean(*flag),
+            Value::DateTime(moment) => ValueRef::DateTime(*moment),
+            Value::Double(number) => ValueRef::Double(*number),
+            Value::Guid(bytes) => ValueRef::Guid(*bytes),
+            Value::Int32(number) => ValueRef::Int32(*number),
+            Value::Int64(number) => ValueRef::Int64(*number),
+            Value::String(text) => ValueRef::String(text),
+        }
+    }
+}
+
+impl From<ValueRef<'_>> for Value {
+    fn from(value: ValueRef<'_>) -> Value {
+        match value {
+            ValueRef::Binary(bytes) => Value::Binary(bytes.to_vec()),
+            ValueRef::Boolean(flag) => Value::Boolean(flag),
+            ValueRef::DateTime(moment) => Value::DateTime(moment),
+            ValueRef::Double(number) => Value::Double(number),
+            ValueRef::Guid(bytes) => Value::Guid(bytes),
+            ValueRef::Int32(number) => Value::Int32(number),
+            ValueRef::Int64(number) => Value::Int64(number),
+            ValueRef::String(text) => Value::String(text.to_owned()),
+        }
+    }
+}
+
 /// A moment in UTC: ticks of 100 ns since 1601-01-01, the first moment that Edm.DateTime can
 /// express here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

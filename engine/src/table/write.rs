@@ -1,1 +1,330 @@
-//! Placeholder.
+//! Changes: one entity, or up to a hundred of one partition at once.
+//!
+//! Promise: every check is made against the partition's state before the change, under the
+//! partition's lock; a refused change writes nothing. What is refused is answered only once the
+//! state that refused it is as safe as the store promises, so that no answer speaks of something
+//! that a crash could still take back.
+
+use crate::error::Result as EngineResult;
+use crate::ids::{CommitTs, TableId};
+use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
+use crate::table::codec::{self, EntityBytes};
+use crate::table::entity::Entity;
+use crate::table::error::{GroupError, TableError, TableResult};
+use crate::table::etag::{ETag, If};
+use crate::table::keys;
+use crate::table::rules;
+use crate::table::value::Value;
+use std::collections::HashMap;
+
+/// A change of one entity.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// Adds an entity that must not exist.
+    Insert(Entity),
+    /// Adds an entity or replaces all its properties.
+    InsertOrReplace(Entity),
+    /// Adds an entity or lays properties over those it has.
+    InsertOrMerge(Entity),
+    /// Replaces all properties of an entity that exists and is as the condition says.
+    Update(Entity, If),
+    /// Lays properties over those of an entity that exists and is as the condition says.
+    Merge(Entity, If),
+    /// Removes an entity that exists and is as the condition says.
+    Delete {
+        /// Its PartitionKey.
+        partition_key: String,
+        /// Its RowKey.
+        row_key: String,
+        /// What it must be like.
+        condition: If,
+    },
+}
+
+impl Write {
+    /// PartitionKey and RowKey of the entity that it changes.
+    pub fn keys(&self) -> (&str, &str) {
+        match self {
+            Write::Delete { partition_key, row_key, .. } => (partition_key, row_key),
+            Write::Insert(entity)
+            | Write::InsertOrReplace(entity)
+            | Write::InsertOrMerge(entity)
+            | Write::Update(entity, _)
+            | Write::Merge(entity, _) => (&entity.partition_key, &entity.row_key),
+        }
+    }
+
+    /// What it counts against a group's bound.
+    pub(crate) fn payload_bytes(&self) -> usize {
+        match self.entity() {
+            Some(entity) => rules::payload_bytes(entity),
+            None => self.keys().0.len() + self.keys().1.len(),
+        }
+    }
+
+    /// The entity that it brings; a delete brings none.
+    fn entity(&self) -> Option<&Entity> {
+        match self {
+            Write::Delete { .. } => None,
+            Write::Insert(entity)
+            | Write::InsertOrReplace(entity)
+            | Write::InsertOrMerge(entity)
+            | Write::Update(entity, _)
+            | Write::Merge(entity, _) => Some(entity),
+        }
+    }
+
+    fn entity_mut(&mut self) -> Option<&mut Entity> {
+        match self {
+            Write::Delete { .. } => None,
+            Write::Insert(entity)
+            | Write::InsertOrReplace(entity)
+            | Write::InsertOrMerge(entity)
+            | Write::Update(entity, _)
+            | Write::Merge(entity, _) => Some(entity),
+        }
+    }
+
+    fn into_entity(self) -> Option<Entity> {
+        match self {
+            Write::Delete { .. } => None,
+            Write::Insert(entity)
+            | Write::InsertOrReplace(entity)
+            | Write::InsertOrMerge(entity)
+            | Write::Update(entity, _)
+            | Write::Merge(entity, _) => Some(entity),
+        }
+    }
+}
+
+/// What a change did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteOutcome {
+    /// The commit; the same for all changes of a group.
+    pub ts: CommitTs,
+    /// The entity as it is stored now, after a merge the whole of it; `None` after a delete.
+    pub entity: Option<Entity>,
+    /// Whether the entity was there before.
+    pub existed: bool,
+}
+
+impl WriteOutcome {
+    /// The entity's ETag now, if there still is an entity.
+    pub fn etag(&self) -> Option<ETag> {
+        self.entity.as_ref().map(|_| ETag(self.ts))
+    }
+}
+
+/// A change that is decided and applied, and waits to become as safe as the store promises.
+#[must_use = "a change is neither safe nor visible before it was waited for"]
+pub struct Pending<T, E = TableError> {
+    outcome: Result<T, E>,
+    ticket: Box<dyn CommitTicket>,
+}
+
+impl<T: Send + 'static, E: From<TableError> + Send + 'static> Pending<T, E> {
+    /// Whether waiting would return at once.
+    pub fn is_done(&self) -> bool {
+        self.ticket.is_done()
+    }
+
+    /// Returns what the change did, or why it was refused, once either is safe to tell.
+    pub fn wait(self) -> Result<T, E> {
+        let Pending { outcome, ticket } = self;
+        ticket.wait().map_err(|error| E::from(TableError::from(error)))?;
+        outcome
+    }
+
+    /// Calls `done` with what [`Pending::wait`] would return, from another thread or, where it is
+    /// done already, from this one. `done` must not block.
+    pub fn notify(self, done: impl FnOnce(Result<T, E>) + Send + 'static) {
+        let Pending { outcome, ticket } = self;
+        ticket.notify(Box::new(move |safe| {
+            done(safe.map_err(|error| E::from(TableError::from(error))).and(outcome));
+        }));
+    }
+}
+
+impl Pending<Vec<WriteOutcome>, GroupError> {
+    /// The same for a group of one.
+    pub(crate) fn into_single(self) -> Pending<WriteOutcome> {
+        let first = |outcomes: Vec<WriteOutcome>| {
+            let none = || TableError::NoOperations;
+            outcomes.into_iter().next().ok_or_else(none)
+        };
+        let outcome = self.outcome.map_err(|group| group.error).and_then(first);
+        Pending { outcome, ticket: self.ticket }
+    }
+}
+
+impl<T, E> std::fmt::Debug for Pending<T, E> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pending").field("refused", &self.outcome.is_err()).finish_non_exhaustive()
+    }
+}
+
+/// A checked change of one row, ready to be decided under the partition's lock.
+pub(crate) struct Prepared {
+    write: Write,
+    row_key: Vec<u8>,
+    /// The row's bytes, where they do not depend on what is stored.
+    encoded: Option<Vec<u8>>,
+}
+
+impl Prepared {
+    /// Checks all that needs no look at the store: keys, names, values, sizes.
+    pub(crate) fn new(mut write: Write) -> TableResult<Prepared> {
+        if let Some(entity) = write.entity_mut() {
+            entity.properties.iter_mut().for_each(|(_, value)| unsign_zero(value));
+        }
+        match write.entity() {
+            Some(entity) => rules::check_entity(entity)?,
+            None => rules::check_keys(write.keys().0, write.keys().1)?,
+        }
+        let encoded = match &write {
+            Write::Insert(entity) | Write::InsertOrReplace(entity) | Write::Update(entity, _) => {
+                Some(codec::encode(&entity.properties))
+            }
+            Write::InsertOrMerge(_) | Write::Merge(..) | Write::Delete { .. } => None,
+        };
+        let row_key = keys::encode(write.keys().1).into_owned();
+        Ok(Prepared { write, row_key, encoded })
+    }
+
+    /// The partition's key bytes.
+    pub(crate) fn partition_key(&self) -> Vec<u8> {
+        keys::encode(self.write.keys().0).into_owned()
+    }
+
+    /// What the change makes of the row `current`, or why it must not.
+    fn decide(&self, current: Option<&Row>) -> EngineResult<TableResult<Decision>> {
+        if let Err(refusal) = self.check_state(current) {
+            return Ok(Err(refusal));
+        }
+        let existed = current.is_some();
+        let decided = |value, merged| Ok(Ok(Decision { value, merged, existed }));
+        match (&self.write, current) {
+            (Write::Delete { .. }, _) => decided(None, None),
+            (Write::InsertOrMerge(entity) | Write::Merge(entity, _), Some(row)) => {
+                let merged = overlay(entity, EntityBytes::open(&row.value)?.decode(|_| true)?);
+                if let Err(refusal) = rules::check_size(&merged) {
+                    return Ok(Err(refusal));
+                }
+                decided(Some(codec::encode(&merged.properties)), Some(merged))
+            }
+            (Write::InsertOrMerge(entity) | Write::Merge(entity, _), None) => {
+                decided(Some(codec::encode(&entity.properties)), None)
+            }
+            (Write::Insert(_) | Write::InsertOrReplace(_) | Write::Update(..), _) => {
+                decided(self.encoded.clone(), None)
+            }
+        }
+    }
+
+    /// Whether the row is there, or not, and as the change asks for.
+    fn check_state(&self, current: Option<&Row>) -> TableResult<()> {
+        let condition = match &self.write {
+            Write::InsertOrReplace(_) | Write::InsertOrMerge(_) => return Ok(()),
+            Write::Insert(_) if current.is_some() => return Err(TableError::EntityExists),
+            Write::Insert(_) => return Ok(()),
+            Write::Update(_, condition) | Write::Merge(_, condition) => condition,
+            Write::Delete { condition, .. } => condition,
+        };
+        match current {
+            None => Err(TableError::EntityNotFound),
+            Some(row) if condition.allows(row.ts) => Ok(()),
+            Some(row) => Err(TableError::ConditionFailed { current: ETag(row.ts) }),
+        }
+    }
+
+    fn outcome(self, decision: Decision, ts: CommitTs) -> WriteOutcome {
+        let Decision { merged, existed, .. } = decision;
+        let mut entity = merged.or(self.write.into_entity());
+        if let Some(entity) = &mut entity {
+            entity.ts = ts;
+        }
+        WriteOutcome { ts, entity, existed }
+    }
+}
+
+/// The service knows no negative zero.
+fn unsign_zero(value: &mut Value) {
+    if let Value::Double(number) = value
+        && *number == 0.0
+    {
+        *number = 0.0;
+    }
+}
+
+/// `entity` over the properties that are stored: those keep their place, new ones follow.
+fn overlay(entity: &Entity, mut properties: Vec<(String, Value)>) -> Entity {
+    let stored: HashMap<String, usize> =
+        properties.iter().enumerate().map(|(i, (name, _))| (name.clone(), i)).collect();
+    for (name, value) in &entity.properties {
+        match stored.get(name).and_then(|at| properties.get_mut(*at)) {
+            Some((_, old)) => *old = value.clone(),
+            None => properties.push((name.clone(), value.clone())),
+        }
+    }
+    Entity {
+        partition_key: entity.partition_key.clone(),
+        row_key: entity.row_key.clone(),
+        ts: CommitTs::ZERO,
+        properties,
+    }
+}
+
+/// What a change makes of its row.
+struct Decision {
+    /// The row's bytes; `None` removes it.
+    value: Option<Vec<u8>>,
+    /// The whole entity, where it is more than what was given.
+    merged: Option<Entity>,
+    existed: bool,
+}
+
+/// Applies `writes`, all of one partition and each of another row, as one commit or not at all.
+pub(crate) fn apply(
+    store: &impl RowStore,
+    table: TableId,
+    writes: Vec<Prepared>,
+) -> EngineResult<Pending<Vec<WriteOutcome>, GroupError>> {
+    let partition_key = writes.first().map(Prepared::partition_key).unwrap_or_default();
+    let mut decisions = Ok(Vec::new());
+    let ticket = store.update(table, &partition_key, None, &mut |partition| {
+        decisions = decide_all(&writes, partition)?;
+        let Ok(decisions) = &decisions else {
+            // Nothing is written; the ticket still waits for what was read to be safe.
+            return Ok(());
+        };
+        for (write, decision) in writes.iter().zip(decisions) {
+            match &decision.value {
+                Some(value) => partition.put(&write.row_key, value)?,
+                None => partition.delete(&write.row_key)?,
+            }
+        }
+        Ok(())
+    })?;
+    let ts = ticket.ts();
+    let outcome = decisions.map(|decisions| {
+        writes.into_iter().zip(decisions).map(|(write, what)| write.outcome(what, ts)).collect()
+    });
+    Ok(Pending { outcome, ticket })
+}
+
+/// Decides all changes against the state before any of them: as no row comes twice, that is the
+/// state that each one sees.
+fn decide_all(
+    writes: &[Prepared],
+    partition: &mut dyn PartitionUpdate,
+) -> EngineResult<Result<Vec<Decision>, GroupError>> {
+    let mut decisions = Vec::with_capacity(writes.len());
+    for (index, write) in writes.iter().enumerate() {
+        let current = partition.get(&write.row_key)?;
+        match write.decide(current.as_ref())? {
+            Ok(decision) => decisions.push(decision),
+            Err(error) => return Ok(Err(GroupError { index, error })),
+        }
+    }
+    Ok(Ok(decisions))
+}

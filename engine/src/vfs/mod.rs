@@ -5,4 +5,5 @@ pub mod api;
 pub mod os;
 pub(crate) mod sim;
 pub mod mem;
+pub(crate) mod rule;
 pub mod fault;

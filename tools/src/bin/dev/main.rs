@@ -1,6 +1,10 @@
-//! The chores of this repository: `cargo dev check | tidy | map | bless`.
+//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
-#![allow(clippy::disallowed_methods, reason = "reads the repository, not a database")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the repository, not a database"
+)]
 
 mod repo;
 mod source;
@@ -8,6 +12,7 @@ mod modules;
 mod listing;
 mod tidy;
 mod map;
+mod smoke;
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, ExitCode};
@@ -17,6 +22,7 @@ cargo dev check   everything that CI runs (.ci/run)
 cargo dev tidy    the rules of the house, with what to do about each breach
 cargo dev map     who imports whom, in the order of the house; ^ marks an upward arrow
 cargo dev bless   writes the file list of ARCHITECTURE.md anew from the files' first lines
+cargo dev smoke   runs every example of README.md and engine/examples
 ";
 
 fn main() -> ExitCode {
@@ -35,6 +41,7 @@ fn run() -> Result<ExitCode> {
         "check" => check()?,
         "tidy" => return tidy(),
         "map" => print!("{}", map::draw(&repo::Repo::read()?)),
+        "smoke" => smoke::run()?,
         "bless" => listing::bless(&repo::Repo::read()?)?,
         "" | "help" | "-h" | "--help" => print!("{USAGE}"),
         other => bail!("no chore is called {other}\n\n{USAGE}"),

@@ -18,6 +18,8 @@ pub(crate) struct House {
     /// The folder of the root file, such as `engine/src`.
     pub(crate) dir: String,
     pub(crate) modules: Vec<Module>,
+    /// Every file that a `mod` line reaches, those under `#[cfg(test)]` included.
+    pub(crate) reached: Vec<String>,
 }
 
 /// An import from one module to another, or to something that no file's name answers.
@@ -36,21 +38,40 @@ pub(crate) fn houses(repo: &Repo) -> Vec<House> {
 fn house(repo: &Repo, root: &str) -> House {
     let dir = root.rsplit_once('/').map_or("", |(dir, _)| dir);
     let mut modules = Vec::new();
-    add_children(repo, root, dir, &[], &mut modules);
+    add_children(repo, root, dir, &[], Tests::Out, &mut modules);
     modules.push(Module { name: Vec::new(), path: root.to_owned(), is_folder: false });
-    House { dir: dir.to_owned(), modules }
+    let mut all = Vec::new();
+    add_children(repo, root, dir, &[], Tests::In, &mut all);
+    let reached = all.into_iter().map(|module| module.path).chain([root.to_owned()]).collect();
+    House { dir: dir.to_owned(), modules, reached }
 }
 
-fn add_children(repo: &Repo, path: &str, dir: &str, name: &[String], out: &mut Vec<Module>) {
+/// Whether modules under `#[cfg(test)]` count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tests {
+    In,
+    Out,
+}
+
+fn add_children(
+    repo: &Repo,
+    path: &str,
+    dir: &str,
+    name: &[String],
+    tests: Tests,
+    out: &mut Vec<Module>,
+) {
     let Some(file) = repo.get(path) else { return };
-    for child in source::modules(&source::without_tests(&source::blank(&file.text))) {
+    let blanked = source::blank(&file.text);
+    let code = if tests == Tests::In { blanked } else { source::without_tests(&blanked) };
+    for child in source::modules(&code) {
         let name = [name, std::slice::from_ref(&child)].concat();
         let below = format!("{dir}/{child}");
         let folder = format!("{below}/mod.rs");
         let is_folder = repo.get(&folder).is_some();
         let path = if is_folder { folder } else { format!("{below}.rs") };
         // What a file's children offer stands before the file that uses them.
-        add_children(repo, &path, &below, &name, out);
+        add_children(repo, &path, &below, &name, tests, out);
         out.push(Module { name, path, is_folder });
     }
 }

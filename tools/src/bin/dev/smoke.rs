@@ -1,0 +1,288 @@
+//! Runs every example of README.md as it stands there, in its order, against a server that the
+//! README's own first command starts in an empty folder.
+//!
+//! A comment above a block says what is special about it: `<!-- smoke: serve -->` starts the server,
+//! `<!-- smoke: ci -->` is a command that .ci/run itself runs. Rust blocks are doctests of the engine.
+//! Where port 10002 is taken, another one is put in its place.
+
+use crate::repo;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const PORT: u16 = 10_002;
+const START_WAIT: Duration = Duration::from_secs(30);
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+
+/// A fenced block of the README.
+#[derive(Debug, PartialEq, Eq)]
+struct Block {
+    language: String,
+    /// What the comment above it says after `smoke:`.
+    mark: String,
+    line: usize,
+    code: String,
+}
+
+/// Where the examples run.
+struct Stage {
+    root: PathBuf,
+    /// An empty folder; removed at the end.
+    work: PathBuf,
+    port: u16,
+    server: Option<Child>,
+}
+
+/// Runs the examples of the README and of engine/examples.
+pub(crate) fn run() -> Result<()> {
+    let root = repo::root()?;
+    let readme = fs::read_to_string(root.join("README.md")).context("README.md")?;
+    let work = root.join("target/smoke");
+    let _ = fs::remove_dir_all(&work);
+    fs::create_dir_all(&work)?;
+    let mut stage = Stage { root, work, port: free_port()?, server: None };
+    for block in blocks(&readme) {
+        let place = format!("README.md:{}", block.line);
+        println!("smoke: {place} {} {}", block.language, block.mark);
+        stage.play(&block).with_context(|| format!("the example at {place} failed"))?;
+    }
+    stage.stop_server()?;
+    stage.run_engine_examples()
+}
+
+fn blocks(readme: &str) -> Vec<Block> {
+    let mut out: Vec<Block> = Vec::new();
+    let mut mark = "";
+    let mut inside = false;
+    for (i, line) in readme.lines().enumerate() {
+        if let Some(language) = line.strip_prefix("```") {
+            if !inside {
+                let (language, mark) = (language.to_owned(), mark.to_owned());
+                out.push(Block { language, mark, line: i + 1, code: String::new() });
+            }
+            (inside, mark) = (!inside, "");
+        } else if let (true, Some(block)) = (inside, out.last_mut()) {
+            block.code.push_str(line);
+            block.code.push('\n');
+        } else if let Some(comment) = line.strip_prefix("<!-- smoke:") {
+            mark = comment.trim_end_matches("-->").trim();
+        }
+    }
+    out
+}
+
+impl Stage {
+    fn play(&mut self, block: &Block) -> Result<()> {
+        match (block.language.as_str(), block.mark.as_str()) {
+            ("bash", "serve") => self.start_server(&block.code),
+            ("bash", "ci") => self.ci_runs(&block.code),
+            ("bash", "") => self.run_shell(&block.code),
+            ("python", "") => self.run_python(block),
+            ("js", "") => self.run_js(block),
+            ("rust", "") => self.engine_runs_it(),
+            ("text" | "toml", "") => Ok(()),
+            (language, mark) => bail!("no way to run a block of {language} marked '{mark}'"),
+        }
+    }
+
+    fn start_server(&mut self, code: &str) -> Result<()> {
+        self.stop_server()?;
+        let mut command = self.local(code.trim());
+        if self.port != PORT {
+            println!("smoke: port {PORT} is taken, using {}", self.port);
+            command = format!("{command} -- serve --port {}", self.port);
+        }
+        // The build comes first, so that the wait below is for the start alone.
+        let build = "cargo build --quiet --release --locked --bin tabulith";
+        self.succeed(Command::new("bash").arg("-ec").arg(build).current_dir(&self.root))?;
+        let log = fs::File::create(self.work.join("server.log"))?;
+        let server = Command::new("bash")
+            .arg("-ec")
+            .arg(format!("exec {command}"))
+            .current_dir(&self.work)
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .stdin(Stdio::null())
+            .spawn()?;
+        self.server = Some(server);
+        self.await_server()
+    }
+
+    fn await_server(&mut self) -> Result<()> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        let pause = Duration::from_millis(50);
+        for _ in 0..START_WAIT.as_millis() / pause.as_millis() {
+            if TcpStream::connect(address).is_ok() {
+                return Ok(());
+            }
+            if let Some(status) = self.server.as_mut().and_then(|s| s.try_wait().transpose()) {
+                bail!("the server ended with {}:\n{}", status?, self.server_log());
+            }
+            std::thread::sleep(pause);
+        }
+        bail!("nothing listens on {address} after {START_WAIT:?}:\n{}", self.server_log())
+    }
+
+    fn server_log(&self) -> String {
+        fs::read_to_string(self.work.join("server.log")).unwrap_or_default()
+    }
+
+    /// Asks the server to stop, as an operator does, and expects a clean end.
+    fn stop_server(&mut self) -> Result<()> {
+        let Some(mut server) = self.server.take() else { return Ok(()) };
+        let pid = server.id().to_string();
+        self.succeed(Command::new("kill").args(["-TERM", &pid]))?;
+        let status = server.wait()?;
+        if !status.success() {
+            bail!("the server ended with {status} on SIGTERM:\n{}", self.server_log());
+        }
+        Ok(())
+    }
+
+    fn ci_runs(&self, code: &str) -> Result<()> {
+        let ci = fs::read_to_string(self.root.join(".ci/run")).context(".ci/run")?;
+        let commands = code.lines().filter(|line| !line.trim().is_empty());
+        for command in commands.map(without_comment) {
+            if !ci.contains(command) {
+                bail!(".ci/run does not run `{command}`");
+            }
+        }
+        Ok(())
+    }
+
+    fn run_shell(&self, code: &str) -> Result<()> {
+        let code = self.local(&self.on_our_port(code));
+        let bin = self.root.join("target/release");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut bash = Command::new("bash");
+        bash.args(["-euo", "pipefail", "-c", &code]).current_dir(&self.work);
+        self.succeed(bash.env("PATH", format!("{}:{path}", bin.display())))
+    }
+
+    fn run_python(&self, block: &Block) -> Result<()> {
+        let python = self.root.join("target/sdk/python/bin/python");
+        self.run_script(block, &python, &self.work, "py")
+    }
+
+    fn run_js(&self, block: &Block) -> Result<()> {
+        // Node looks for packages beside the script.
+        let room = self.root.join("target/sdk/js");
+        if !room.join("node_modules").is_dir() {
+            println!("SKIPPED: {} is not there; tests/sdk/run makes it", room.display());
+            return Ok(());
+        }
+        self.run_script(block, Path::new("node"), &room, "mjs")
+    }
+
+    fn run_script(&self, block: &Block, program: &Path, room: &Path, end: &str) -> Result<()> {
+        if program.is_absolute() && !program.exists() {
+            println!("SKIPPED: {} is not there; tests/sdk/run makes it", program.display());
+            return Ok(());
+        }
+        let script = room.join(format!("readme-{}.{end}", block.line));
+        fs::write(&script, self.on_our_port(&block.code))?;
+        self.succeed(Command::new(program).arg(&script).current_dir(&self.work))
+    }
+
+    /// The engine takes README.md into its doctests, which `cargo test` compiles and runs.
+    fn engine_runs_it(&self) -> Result<()> {
+        let root = fs::read_to_string(self.root.join("engine/src/lib.rs"))?;
+        if !root.contains("include_str!(\"../../README.md\")") {
+            bail!("engine/src/lib.rs does not take README.md into its doctests");
+        }
+        Ok(())
+    }
+
+    fn run_engine_examples(&self) -> Result<()> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(self.root.join("engine/examples"))? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            names.extend(name.strip_suffix(".rs").map(str::to_owned));
+        }
+        names.sort();
+        for name in names {
+            println!("smoke: engine/examples/{name}.rs");
+            let run = format!("cargo run --quiet --locked --package tabulith --example {name}");
+            let run = run.replace("cargo run", &self.cargo_run());
+            self.succeed(Command::new("bash").arg("-ec").arg(run).current_dir(&self.work))?;
+        }
+        Ok(())
+    }
+
+    /// The same command from another folder: the README's are typed at the root.
+    fn local(&self, code: &str) -> String {
+        code.lines()
+            .map(|line| line.replace("cargo run", &self.cargo_run()))
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    fn cargo_run(&self) -> String {
+        format!("cargo run --manifest-path '{}'", self.root.join("Cargo.toml").display())
+    }
+
+    fn on_our_port(&self, code: &str) -> String {
+        if self.port == PORT {
+            return code.to_owned();
+        }
+        let endpoint = format!("http://127.0.0.1:{}/devstoreaccount1", self.port);
+        let full = format!(
+            "DefaultEndpointsProtocol=http;AccountName=devstoreaccount1;AccountKey={KEY};\
+             TableEndpoint={endpoint}"
+        );
+        code.replace("UseDevelopmentStorage=true", &full)
+            .replace(&PORT.to_string(), &self.port.to_string())
+    }
+
+    fn succeed(&self, command: &mut Command) -> Result<()> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let status = command.status().with_context(|| format!("cannot start {program}"))?;
+        if !status.success() {
+            bail!("{program} ended with {status}\nthe server's log:\n{}", self.server_log());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(server) = &mut self.server {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+        let _ = fs::remove_dir_all(&self.work);
+    }
+}
+
+fn without_comment(line: &str) -> &str {
+    line.split('#').next().unwrap_or(line).trim()
+}
+
+/// The development port, or any free one where that is taken.
+fn free_port() -> Result<u16> {
+    let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let listener = bind(PORT).or_else(|_| bind(0)).context("no free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_carry_language_mark_and_line() {
+        let text = "# A\n\n<!-- smoke: serve -->\n```bash\nrun\n```\n\n```python\na\nb\n```\n";
+        let block = |language: &str, mark: &str, line, code: &str| Block {
+            language: language.into(),
+            mark: mark.into(),
+            line,
+            code: code.into(),
+        };
+        let expected = [block("bash", "serve", 4, "run\n"), block("python", "", 8, "a\nb\n")];
+        assert_eq!(blocks(text), expected);
+    }
+}
