@@ -24,6 +24,9 @@ pub(crate) struct Block {
     values: OnceLock<Bytes>,
     // The values as stored, until they are decompressed; the lock lets one thread do it.
     stored: Mutex<Bytes>,
+    // Of each run's prefix the first 8 bytes, for blocks with many runs that live long: those of
+    // the index. Empty for blocks of data.
+    run_heads: Box<[u64]>,
 }
 
 /// Which byte of a row's hash is its fingerprint. Not the bits that pick its filter line, so that
@@ -41,12 +44,22 @@ impl Block {
         if !layout.lz4 {
             let values = OnceLock::from(bytes.slice(keys_len..));
             let keys = bytes.slice(..keys_len);
-            return Ok(Block { keys, layout, values, stored: Mutex::default() });
+            let (stored, run_heads) = (Mutex::default(), Box::default());
+            return Ok(Block { keys, layout, values, stored, run_heads });
         }
         // Copied, so that the stored values can be let go once they are decompressed.
         let keys = Bytes::copy_from_slice(&bytes[..keys_len]);
         let stored = Mutex::new(bytes.slice(keys_len..));
-        Ok(Block { keys, layout, values: OnceLock::new(), stored })
+        Ok(Block { keys, layout, values: OnceLock::new(), stored, run_heads: Box::default() })
+    }
+
+    /// Proves `bytes` to be a block of an index, and prepares it for many searches.
+    pub(crate) fn parse_index(bytes: Bytes) -> Result<Block, Damage> {
+        let mut block = Block::parse(bytes)?;
+        let columns = block.columns();
+        let runs = 0..block.layout.runs;
+        block.run_heads = runs.map(|run| Suffix::of(columns.run(run).prefix).head).collect();
+        Ok(block)
     }
 
     /// Proves `bytes` to be a block of data, which has fingerprints.
@@ -91,10 +104,7 @@ impl Block {
         let Some(rest) = key.strip_prefix(columns.common()) else {
             return if key < columns.common() { 0 } else { self.rows() };
         };
-        let run = partition_point(0, self.layout.runs, |run| {
-            let prefix = columns.run(run).prefix;
-            prefix < rest && !rest.starts_with(prefix)
-        });
+        let run = self.run_bound(rest);
         if run == self.layout.runs {
             return self.rows();
         }
@@ -105,13 +115,32 @@ impl Block {
         }
     }
 
+    /// The first run that holds keys starting with `rest`, or else lies after them. `rest` is a key
+    /// after the common bytes.
+    fn run_bound(&self, rest: &[u8]) -> usize {
+        let columns = self.columns();
+        let (mut low, mut high) = (0, self.layout.runs);
+        if !self.run_heads.is_empty() {
+            // A run whose head is above lies after; one whose head is below lies before, save for
+            // the last of these, whose prefix may end where `rest` goes on.
+            let wanted = Suffix::of(rest).head;
+            low = self.run_heads.partition_point(|head| *head < wanted).saturating_sub(1);
+            high = low + self.run_heads[low..].partition_point(|head| *head <= wanted);
+        }
+        partition_point(low, high, |run| {
+            let prefix = columns.run(run).prefix;
+            *prefix < *rest.get(..prefix.len()).unwrap_or(rest)
+        })
+    }
+
     fn lower_bound_in(&self, run: &Run<'_>, row_key: &[u8], ts: CommitTs) -> usize {
         let Some(rest) = row_key.strip_prefix(run.share) else {
             return if row_key < run.share { run.rows.start } else { run.rows.end };
         };
         let (columns, wanted) = (self.columns(), Suffix::of(rest));
+        let heads = columns.heads().get(run.rows.clone()).unwrap_or_default();
         let first =
-            partition_point(run.rows.start, run.rows.end, |row| columns.head(row) < wanted.head);
+            run.rows.start + heads.partition_point(|head| u64::from_be_bytes(*head) < wanted.head);
         let before = |row| match columns.suffix(row).cmp(&wanted) {
             Ordering::Equal => columns.ts(row) > ts,
             order => order.is_lt(),

@@ -318,9 +318,12 @@ impl<'a> Columns<'a> {
         self.slice(0, at.fingerprints, at.heads)
     }
 
+    pub(crate) fn heads(&self) -> &'a [[u8; HEAD_LEN]] {
+        self.slice(0, self.layout.at.heads, self.layout.at.metas).as_chunks().0
+    }
+
     pub(crate) fn head(&self, row: usize) -> u64 {
-        let at = self.layout.at.heads + row * HEAD_LEN;
-        self.bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_be_bytes(*b))
+        self.heads().get(row).map_or(0, |head| u64::from_be_bytes(*head))
     }
 
     pub(crate) fn meta(&self, row: usize) -> u8 {
