@@ -172,9 +172,11 @@ impl TableBuilder {
         self.props.rows == 0
     }
 
-    /// About as many bytes as the file would have now, filters left out.
+    /// About as many bytes as the file would have if it ended now.
     pub(crate) fn bytes_so_far(&self) -> u64 {
-        self.out.offset() + (self.block.raw_bytes() + self.index.bytes()) as u64
+        let keys = self.row_hashes.len() + self.partition_hashes.len();
+        let filters = keys * self.options.filter_bits as usize / 8;
+        self.out.offset() + (self.block.raw_bytes() + self.index.bytes() + filters) as u64
     }
 
     /// Writes what follows the data and syncs the file. It must hold a row.
