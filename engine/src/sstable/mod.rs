@@ -2,7 +2,7 @@
 //!
 //! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
 //! columns of a block, `block` how one is searched; `builder` writes a file, `reader` answers
-//! point reads from it, `iter` walks it and `verify` proves it.
+//! point reads from it, `iter` walks it, `verify` proves it and `dump` prints it.
 
 pub(crate) mod format;
 pub(crate) mod filter;
@@ -15,6 +15,7 @@ pub(crate) mod builder;
 pub(crate) mod reader;
 pub(crate) mod iter;
 pub(crate) mod verify;
+pub(crate) mod dump;
 
 #[cfg(test)]
 mod tests;

@@ -5,6 +5,7 @@ use crate::cursor::Cursor;
 use crate::error::Kind;
 use crate::key::hash;
 use crate::options::Reach;
+use crate::sstable::dump::Detail;
 use crate::sstable::iter::TableCursor;
 use std::ops::Bound;
 
@@ -165,6 +166,45 @@ fn random_rows_in_every_shape_of_file() {
 }
 
 #[test]
+fn a_file_prints_as_text() {
+    let mut model = Model::new();
+    for (pk, rk, ts, row) in [
+        ("a", "1", 5, (RowKind::Put, b"new".to_vec())),
+        ("a", "1", 3, (RowKind::Put, vec![b'o'; 50])),
+        ("b", "\u{1}", 4, (RowKind::Delete, vec![])),
+    ] {
+        let key = order::row_key(TableId(1), pk.as_bytes(), rk.as_bytes());
+        model.insert((key, Reverse(CommitTs(ts))), row);
+    }
+    let (bytes, meta) = build(&model, options(4096, 10, false));
+    let mut lines = Vec::new();
+    let file = open(&bytes, &meta, 0).unwrap();
+    file.dump(Detail::Rows, &mut |line| {
+        lines.push(line.to_owned());
+        Ok(())
+    })
+    .unwrap();
+    let shown = lines.split_off(6).join("\n");
+    assert_eq!(
+        shown,
+        "\
+filters damaged              0
+bytes in memory            203
+blocks                       1
+partitions                   2
+rows                         3  deletes 1
+value bytes                 53
+timestamps        3 to 5
+first key         1/a/1
+last key          1/b/\\x01
+block at 0: 154 bytes, 3 rows, 2 partitions, keys 97, values 53 stored as 53, up to 1/b/\\x01 @0
+  1/a/1 @5 put 3 bytes new
+  1/a/1 @3 put 50 bytes oooooooooooooooooooooooooooooooooooooooo…
+  1/b/\\x01 @4 delete"
+    );
+}
+
+#[test]
 fn one_row_and_an_empty_row() {
     for value in [vec![], vec![7; 10]] {
         let key = order::row_key(TableId(0), b"", b"");
@@ -223,6 +263,20 @@ fn the_largest_values_have_a_block_of_their_own() {
     let over = vec![0; VALUE_BYTES_MAX + 1];
     let error = builder.add(&key(b"a"), 7, CommitTs(1), RowKind::Put, &over).unwrap_err();
     assert_eq!(error.kind(), Kind::Invalid);
+}
+
+#[test]
+fn the_size_is_known_while_the_file_grows() {
+    let file = Arc::new(MemoryFile::default());
+    let mut builder = TableBuilder::new(file, Path::new(PATH), NO, options(4096, 10, false));
+    assert!(builder.is_empty());
+    for i in 0..5000u32 {
+        let key = order::row_key(TableId(1), b"p", &i.to_be_bytes());
+        builder.add(&key, 7, CommitTs(1), RowKind::Put, &[7; 50]).unwrap();
+    }
+    let guess = builder.bytes_so_far() as f64;
+    let bytes = builder.finish().unwrap().bytes as f64;
+    assert!((guess / bytes - 1.0).abs() < 0.05, "{guess} for {bytes}");
 }
 
 #[test]

@@ -1,0 +1,119 @@
+//! A table file in text, for people: its sections, its blocks, its rows. Used by the tools.
+//!
+//! Promise: damage is printed where it lies and the rest goes on, so that a broken file can be
+//! looked at.
+
+use super::block::Block;
+use super::index::{EntryAt, Handle};
+use super::reader::TableFile;
+use crate::error::Result;
+use crate::ids::RowKind;
+use crate::key::order;
+
+/// Bytes of a value that are shown.
+const VALUE_BYTES_SHOWN: usize = 40;
+
+/// How much of a file is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Detail {
+    /// Sections and properties.
+    Sections,
+    /// Also one line per block.
+    Blocks,
+    /// Also one line per row.
+    Rows,
+}
+
+impl TableFile {
+    /// Gives the file to `line`, line by line; ends early with the error of `line`.
+    pub(crate) fn dump(
+        &self,
+        detail: Detail,
+        line: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<()> {
+        self.dump_sections(line)?;
+        let mut entry = Some(self.index().first()).filter(|_| detail >= Detail::Blocks);
+        while let Some(at) = entry {
+            let handle = self.index().handle(at);
+            match self.raw().read_block(handle) {
+                Ok(block) => {
+                    line(&self.block_line(at, handle, &block))?;
+                    if detail >= Detail::Rows {
+                        (0..block.rows()).try_for_each(|row| line(&row_line(&block, row)))?;
+                    }
+                }
+                Err(error) => line(&format!("block at {}: {error}", handle.offset))?,
+            }
+            entry = self.index().next(at);
+        }
+        Ok(())
+    }
+
+    fn dump_sections(&self, line: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        let (footer, props) = (self.footer(), self.props());
+        line(&format!("table file {} ({})", self.no(), self.path().display()))?;
+        let sections = [
+            ("data", 0, footer.data_len),
+            ("index", footer.index().offset, footer.index_len),
+            ("row filter", footer.row_filter().offset, footer.row_filter_len),
+            ("partition filter", footer.partition_filter().offset, footer.partition_filter_len),
+            ("properties", footer.props().offset, footer.props_len),
+        ];
+        for (name, offset, len) in sections {
+            line(&format!("{name:<17} {len:>12} bytes at {offset}"))?;
+        }
+        line(&format!("filters damaged   {:>12}", self.filters_ignored()))?;
+        line(&format!("bytes in memory   {:>12}", self.resident_bytes()))?;
+        line(&format!("blocks            {:>12}", props.blocks))?;
+        line(&format!("partitions        {:>12}", props.partitions))?;
+        line(&format!("rows              {:>12}  deletes {}", props.rows, props.deletes))?;
+        line(&format!("value bytes       {:>12}", props.values_len))?;
+        line(&format!("timestamps        {} to {}", props.min_ts, props.max_ts))?;
+        line(&format!("first key         {}", key_text(&props.smallest)))?;
+        line(&format!("last key          {}", key_text(&props.largest)))
+    }
+
+    fn block_line(&self, at: EntryAt, handle: Handle, block: &Block) -> String {
+        let (separator, ts) = self.index().separator(at);
+        let layout = block.layout();
+        format!(
+            "block at {}: {} bytes, {} rows, {} partitions, keys {}, values {} stored as {}{}, up to {} @{ts}",
+            handle.offset,
+            handle.len,
+            layout.rows,
+            layout.runs,
+            layout.keys_len(),
+            layout.values_len,
+            layout.stored_len,
+            if layout.lz4 { " lz4" } else { "" },
+            key_text(&separator),
+        )
+    }
+}
+
+fn row_line(block: &Block, row: usize) -> String {
+    let mut key = Vec::new();
+    block.put_key(row, &mut key);
+    let place = format!("  {} @{}", key_text(&key), block.ts(row));
+    if block.kind(row) == RowKind::Delete {
+        return format!("{place} delete");
+    }
+    match block.value(row) {
+        Ok(value) => {
+            let shown = value.get(..VALUE_BYTES_SHOWN).unwrap_or(&value);
+            let more = if shown.len() < value.len() { "…" } else { "" };
+            format!("{place} put {} bytes {}{more}", value.len(), shown.escape_ascii())
+        }
+        Err(damage) => format!("{place} put, {}", damage.0),
+    }
+}
+
+/// `table/PartitionKey/RowKey` with unprintable bytes escaped; the bare bytes of what is no key.
+fn key_text(key: &[u8]) -> String {
+    match order::split(key) {
+        Some((table, pk, rk)) => {
+            format!("{}/{}/{}", table.0, pk.escape_ascii(), rk.escape_ascii())
+        }
+        None => key.escape_ascii().to_string(),
+    }
+}
