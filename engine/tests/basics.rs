@@ -178,3 +178,34 @@ fn a_folder_that_is_not_ours_is_refused() {
     let error = Db::builder().must_exist().open(dir.path().join("none")).unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
 }
+
+#[test]
+fn check_names_damage_by_file_and_offset() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().options(small()).open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for i in 0..2000u32 {
+        table.upsert("p", i.to_be_bytes(), value(i)).unwrap();
+    }
+    db.close().unwrap();
+    let report = tabulith::verify::check(dir.path()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.damage);
+    assert!(report.files > 0 && report.versions + report.log_commits >= 2000, "{report:?}");
+
+    let mut names: Vec<_> =
+        std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path()).collect();
+    names.retain(|path| !path.ends_with("LOCK") && path.extension().is_none_or(|e| e != "wal"));
+    assert!(names.len() >= 3);
+    for path in names {
+        let sound = std::fs::read(&path).unwrap();
+        let mut broken = sound.clone();
+        let middle = broken.len() / 2;
+        broken[middle] ^= 0x20;
+        std::fs::write(&path, &broken).unwrap();
+        let report = tabulith::verify::check(dir.path()).unwrap();
+        let named = report.damage.iter().any(|e| e.place().is_some_and(|(file, _)| file == path));
+        assert!(named, "{}: {:?}", path.display(), report.damage);
+        std::fs::write(&path, sound).unwrap();
+    }
+    assert!(tabulith::verify::check(dir.path()).unwrap().is_clean());
+}

@@ -70,10 +70,15 @@ pub(crate) fn replay(
     walk(vfs, dir, floor, show, &mut Err)
 }
 
-/// Walks the whole log without stopping at the first damage.
-pub(crate) fn check(vfs: &dyn Vfs, dir: &Path, floor: SegmentId) -> Result<LogReport> {
+/// Walks the whole log without stopping at the first damage, showing every group.
+pub(crate) fn check(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    floor: SegmentId,
+    show: &mut dyn FnMut(CommitTs, CommitTs, &[u8]) -> Result<()>,
+) -> Result<LogReport> {
     let mut damage = Vec::new();
-    let replay = walk(vfs, dir, floor, &mut |_, _, _| Ok(()), &mut |error| {
+    let replay = walk(vfs, dir, floor, show, &mut |error| {
         damage.push(error);
         Ok(())
     })?;
