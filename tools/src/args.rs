@@ -1,0 +1,270 @@
+//! The command line, as data.
+
+use crate::exit;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use tabulith::options::Durability;
+
+/// Azure Table Storage that you own.
+///
+/// Without a command it serves: an endpoint on 127.0.0.1:10002 that the Azure SDKs talk to
+/// unchanged, with its data in ./tabulith-data.
+#[derive(Debug, Parser)]
+#[command(name = "tabulith", version, after_help = exit::HELP, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    /// How to serve, where no command is given.
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve tables over HTTP; this is what happens without a command.
+    Serve(ServeArgs),
+    /// Load CSV or JSON lines files into a table.
+    Import(ImportArgs),
+    /// Print the rows that match a filter.
+    Query(QueryArgs),
+    /// Print a whole table.
+    Export(ExportArgs),
+    /// Read every file of a data folder and report damage.
+    Check(CheckArgs),
+}
+
+/// How to serve.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ServeArgs {
+    /// Address to listen on.
+    #[arg(long, alias = "tableHost", value_name = "IP", default_value = "127.0.0.1")]
+    #[arg(env = "TABULITH_LISTEN")]
+    pub(crate) listen: IpAddr,
+    /// Port to listen on; 0 takes a free one and prints it.
+    #[arg(long, alias = "tablePort", value_name = "PORT", default_value_t = 10002)]
+    #[arg(env = "TABULITH_PORT")]
+    pub(crate) port: u16,
+    /// Folder of the data; made where it does not exist.
+    #[arg(short = 'l', long, alias = "location", value_name = "DIR")]
+    #[arg(default_value = "tabulith-data", env = "TABULITH_DATA_DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// How safe a write is when it is acknowledged.
+    #[arg(long, value_enum, default_value_t = DurabilityArg::Synced, env = "TABULITH_DURABILITY")]
+    pub(crate) durability: DurabilityArg,
+    /// Print nothing but errors.
+    #[arg(long)]
+    pub(crate) silent: bool,
+    /// Write a detailed log to this file.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) debug: Option<PathBuf>,
+    /// Accepted for Azurite's sake: unknown headers and parameters are always ignored here.
+    #[arg(long, hide = true)]
+    pub(crate) loose: bool,
+    /// Accepted for Azurite's sake: every service version is always accepted here.
+    #[arg(long = "skipApiVersionCheck", hide = true)]
+    pub(crate) skip_api_version_check: bool,
+}
+
+/// How safe a write is when it is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// Synced to the disk: survives a power cut.
+    Synced,
+    /// Handed to the operating system: survives the end of the process.
+    Flushed,
+    /// In memory for a few milliseconds: a crash loses the latest writes.
+    Buffered,
+}
+
+impl From<DurabilityArg> for Durability {
+    fn from(arg: DurabilityArg) -> Durability {
+        match arg {
+            DurabilityArg::Synced => Durability::Synced,
+            DurabilityArg::Flushed => Durability::Flushed,
+            DurabilityArg::Buffered => Durability::Buffered,
+        }
+    }
+}
+
+/// Which tables: a server's, or those of a folder that no server has open.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TargetArgs {
+    /// The server and its key. Without it: AZURE_STORAGE_CONNECTION_STRING, then
+    /// AZURE_STORAGE_ACCOUNT with AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, then the
+    /// development account on 127.0.0.1:10002.
+    #[arg(long, value_name = "TEXT", conflicts_with = "data_dir", help_heading = "Where")]
+    pub(crate) connection_string: Option<String>,
+    /// A data folder, opened directly instead of through a server.
+    #[arg(long, value_name = "DIR", help_heading = "Where")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// The account inside the folder.
+    #[arg(long, value_name = "NAME", default_value = "devstoreaccount1")]
+    #[arg(requires = "data_dir", help_heading = "Where")]
+    pub(crate) account_name: String,
+}
+
+/// What to import, as what, and where.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = IMPORT_HELP)]
+pub(crate) struct ImportArgs {
+    /// CSV with a header line, or JSON lines; plain or gzip.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// The table; made where it does not exist.
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) table: String,
+    /// Template of the PartitionKey.
+    #[arg(long, value_name = "TEMPLATE", default_value = "{PartitionKey}")]
+    pub(crate) partition_key: String,
+    /// Template of the RowKey.
+    #[arg(long, value_name = "TEMPLATE", default_value = "{RowKey}")]
+    pub(crate) row_key: String,
+    /// Replace characters in all columns that the templates use, as in '/=~'.
+    #[arg(long, value_name = "A=B,…")]
+    pub(crate) replace_key_chars: Option<String>,
+    /// Types of columns, instead of those that the file suggests: int32, int64, double, boolean,
+    /// datetime, guid, binary, string.
+    #[arg(long, value_name = "COLUMN=TYPE,…", value_delimiter = ',')]
+    pub(crate) types: Vec<String>,
+    /// A cell of this text has no value and is not stored, as an empty cell never is. May be
+    /// repeated.
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) null: Vec<String>,
+    /// Columns that are not stored.
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) drop: Vec<String>,
+    /// Report bad rows and go on; otherwise the first one ends the import.
+    #[arg(long)]
+    pub(crate) skip_bad: bool,
+    /// Write all rows, also those that an interrupted import wrote already.
+    #[arg(long)]
+    pub(crate) restart: bool,
+    /// Batches on their way at once.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) in_flight: u16,
+    /// How long to wait for a server that went away.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) patience: u64,
+    /// Where the table is.
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+const IMPORT_HELP: &str = "Key templates:
+  {col}         the column's text, as the file has it
+  {col:05}      zeros in front, up to 5 characters: numbers then sort as text
+  {col|/=~}     every `/` replaced by `~`; a key may not hold / \\ # ? or control characters
+  {{ and }}     a brace
+
+Types come from the whole file, which is read once before the first row is written: Int32, Int64,
+Double, Boolean, DateTime, Guid or String, the narrowest that holds every value.
+
+Rows are inserted or replaced, in batches of up to 100 rows of a partition. The same command after an
+interruption goes on where it stopped; rows that were on their way are written again. Two rows with
+the same keys are an error: the second one is a bad row. A bad row is reported with file and line.
+
+Examples:
+  tabulith import flights.csv.gz -t flights --null NA \\
+    --partition-key '{origin}-{carrier}' \\
+    --row-key '{month:02}{day:02}-{sched_dep_time:04}-{flight:05}'
+  tabulith export flights -o jsonl > flights.jsonl && tabulith import flights.jsonl -t copy";
+
+/// What to ask of a table.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct QueryArgs {
+    /// The table.
+    #[arg(value_name = "TABLE")]
+    pub(crate) table: String,
+    /// Condition, as in \"PartitionKey eq 'EWR-UA' and dep_delay gt 60\".
+    #[arg(long, value_name = "FILTER", default_value = "")]
+    pub(crate) filter: String,
+    /// Columns to print beside the keys.
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) select: Option<Vec<String>>,
+    /// Most rows to print.
+    #[arg(long, alias = "num-results", value_name = "N")]
+    pub(crate) top: Option<u64>,
+    /// Say on stderr how the rows are found, and how many were examined and returned.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Form of the output.
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+    /// Where the table is.
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+/// What to export.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ExportArgs {
+    /// The table.
+    #[arg(value_name = "TABLE")]
+    pub(crate) table: String,
+    /// Form of the output: JSON lines keep every type, CSV does not.
+    #[arg(short, long, value_enum, default_value_t = Output::Jsonl)]
+    pub(crate) output: Output,
+    /// Condition on the rows.
+    #[arg(long, value_name = "FILTER", default_value = "")]
+    pub(crate) filter: String,
+    /// Columns to print beside the keys. Without it CSV reads the table twice to know its columns.
+    #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
+    pub(crate) select: Option<Vec<String>>,
+    /// Where the table is.
+    #[command(flatten)]
+    pub(crate) target: TargetArgs,
+}
+
+/// A form of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// Aligned columns.
+    Table,
+    /// One JSON object per line, with the types that plain JSON cannot say.
+    Jsonl,
+    /// One JSON array.
+    Json,
+    /// Comma-separated, with a header line.
+    Csv,
+}
+
+/// What to check.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct CheckArgs {
+    /// A data folder that no server has open.
+    #[arg(value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn no_command_is_serve_with_its_flags() {
+        let cli = Cli::try_parse_from(["tabulith", "--port", "0", "-l", "x"]).unwrap();
+        assert!(cli.command.is_none());
+        assert_eq!((cli.serve.port, cli.serve.data_dir), (0, PathBuf::from("x")));
+    }
+
+    #[test]
+    fn flags_of_azurite_are_understood() {
+        let words = ["tabulith", "--tableHost", "0.0.0.0", "--tablePort", "1", "--location", "d"];
+        let more = ["--silent", "--loose", "--skipApiVersionCheck", "-d", "log"];
+        let cli = Cli::try_parse_from(words.into_iter().chain(more)).unwrap();
+        assert_eq!((cli.serve.listen.to_string().as_str(), cli.serve.port), ("0.0.0.0", 1));
+        assert!(cli.serve.silent);
+    }
+}

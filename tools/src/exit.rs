@@ -1,0 +1,174 @@
+//! Exit codes, and the error that carries one.
+//!
+//! The codes are a promise to scripts: `--help` lists them and tests/cli.rs holds them.
+
+use std::fmt;
+use std::process::ExitCode;
+use tabulith::error::Kind;
+
+/// The codes, as `--help` shows them.
+pub(crate) const HELP: &str = "Exit codes:
+  0    ok
+  1    failure
+  2    usage: a flag, a file name or a setting is wrong
+  3    not found: no such table, file or folder
+  4    precondition failed: the row changed since it was read
+  5    conflict: it exists already, or another process holds it
+  6    not authorized
+  7    throttled or unavailable, also after retries
+  8    corruption: bytes on disk disagree with their format
+  130  interrupted";
+
+/// Why the process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// All that was asked for was done.
+    Ok = 0,
+    /// Something went wrong that no other code names.
+    Failure = 1,
+    /// The command line or a setting is wrong.
+    Usage = 2,
+    /// The table, row, file or folder does not exist.
+    NotFound = 3,
+    /// A precondition failed.
+    Changed = 4,
+    /// It exists already, or something else holds it.
+    Conflict = 5,
+    /// Credentials are missing, wrong or too weak.
+    Auth = 6,
+    /// The other side is away or asks for less.
+    Unavailable = 7,
+    /// Bytes on disk are damaged.
+    Corrupt = 8,
+    /// The user stopped it.
+    Interrupted = 130,
+}
+
+impl Exit {
+    /// The exit that fits the engine's kind of error.
+    pub(crate) fn of_kind(kind: Kind) -> Exit {
+        match kind {
+            Kind::NotFound => Exit::NotFound,
+            Kind::Exists | Kind::Locked => Exit::Conflict,
+            Kind::Changed => Exit::Changed,
+            Kind::Busy | Kind::WouldBlock | Kind::NoSpace => Exit::Unavailable,
+            Kind::Corrupt => Exit::Corrupt,
+            _ => Exit::Failure,
+        }
+    }
+
+    /// The exit that fits an answer's HTTP status.
+    pub(crate) fn of_status(status: u16) -> Exit {
+        match status {
+            401 | 403 => Exit::Auth,
+            404 => Exit::NotFound,
+            409 => Exit::Conflict,
+            412 => Exit::Changed,
+            408 | 429 | 500..=599 if status != 501 => Exit::Unavailable,
+            _ => Exit::Failure,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error with its exit code and a message that stands alone.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    /// A failure that ends the process with `exit` and says `message`.
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Failure {
+        Failure { exit, message: message.into() }
+    }
+
+    /// A wrong flag, file name or setting.
+    pub(crate) fn usage(message: impl Into<String>) -> Failure {
+        Failure::new(Exit::Usage, message)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The exit of an error: that of the first cause in its chain that has one.
+pub(crate) fn of(error: &anyhow::Error) -> Exit {
+    error.chain().find_map(of_cause).unwrap_or(Exit::Failure)
+}
+
+fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
+    if let Some(failure) = cause.downcast_ref::<Failure>() {
+        return Some(failure.exit);
+    }
+    if let Some(engine) = cause.downcast_ref::<tabulith::error::Error>() {
+        return Some(Exit::of_kind(engine.kind()));
+    }
+    match cause.downcast_ref::<std::io::Error>()?.kind() {
+        std::io::ErrorKind::NotFound => Some(Exit::NotFound),
+        // The reader of our output went away (`| head`): it has what it wanted.
+        std::io::ErrorKind::BrokenPipe => Some(Exit::Ok),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[test]
+    fn context_keeps_the_exit_of_its_cause() {
+        let engine = tabulith::error::Error::new(Kind::Corrupt, "bad block");
+        let error = Err::<(), _>(engine).context("opening data").unwrap_err();
+        assert_eq!(of(&error), Exit::Corrupt);
+        assert_eq!(of(&anyhow::anyhow!("plain")), Exit::Failure);
+    }
+
+    #[test]
+    fn statuses_have_their_documented_exit() {
+        for (status, exit) in [
+            (400, Exit::Failure),
+            (403, Exit::Auth),
+            (404, Exit::NotFound),
+            (409, Exit::Conflict),
+            (412, Exit::Changed),
+            (413, Exit::Failure),
+            (501, Exit::Failure),
+            (503, Exit::Unavailable),
+        ] {
+            assert_eq!(Exit::of_status(status), exit, "{status}");
+        }
+    }
+
+    #[test]
+    fn help_lists_every_code() {
+        for exit in [
+            Exit::Ok,
+            Exit::Failure,
+            Exit::Usage,
+            Exit::NotFound,
+            Exit::Changed,
+            Exit::Conflict,
+            Exit::Auth,
+            Exit::Unavailable,
+            Exit::Corrupt,
+            Exit::Interrupted,
+        ] {
+            let line = format!("\n  {:<4} ", exit as u8);
+            assert!(HELP.contains(&line), "{exit:?} is missing");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Entities as JSON objects: what the client sends and reads, what `query` and `export` print.
+//!
+//! Every value whose type plain JSON cannot say has its `name@odata.type` before it, so an exported
+//! line imports as what it was.
+
+use crate::edm::{self, EdmType};
+use serde_json::{Map, Value as Json};
+use tabulith::ids::CommitTs;
+use tabulith::table::entity::Entity;
+use tabulith::table::time;
+use tabulith::table::value::{DateTime, Value};
+
+/// Which of the system's members an object shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum System {
+    /// The two keys: the body of a write.
+    Keys,
+    /// The two keys and the Timestamp, where it is known.
+    KeysAndTimestamp,
+}
+
+/// Appends an entity as one line, without the line's end.
+pub(crate) fn write_entity(out: &mut Vec<u8>, entity: &Entity, system: System) {
+    out.extend_from_slice(b"{\"PartitionKey\":");
+    write_text(out, &entity.partition_key);
+    out.extend_from_slice(b",\"RowKey\":");
+    write_text(out, &entity.row_key);
+    if system == System::KeysAndTimestamp && entity.ts != CommitTs::ZERO {
+        out.extend_from_slice(b",\"Timestamp\":");
+        write_text(out, &DateTime::from(entity.ts).to_string());
+    }
+    for (name, value) in &entity.properties {
+        out.push(b',');
+        write_property(out, name, value);
+    }
+    out.push(b'}');
+}
+
+fn write_property(out: &mut Vec<u8>, name: &str, value: &Value) {
+    let finite = matches!(value, Value::Double(number) if number.is_finite());
+    let plain = matches!(value, Value::String(_) | Value::Boolean(_) | Value::Int32(_)) || finite;
+    if !plain {
+        write_text(out, &format!("{name}@odata.type"));
+        out.extend_from_slice(b":\"Edm.");
+        out.extend_from_slice(edm::type_of(value).name().as_bytes());
+        out.extend_from_slice(b"\",");
+    }
+    write_text(out, name);
+    out.push(b':');
+    match value {
+        Value::String(text) => write_text(out, text),
+        Value::Boolean(_) | Value::Int32(_) => out.extend(edm::text_of(value).bytes()),
+        Value::Double(_) if finite => out.extend(edm::text_of(value).bytes()),
+        other => write_text(out, &edm::text_of(other)),
+    }
+}
+
+/// Appends `text` in quotes.
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    // Writing text into memory cannot fail.
+    let _ = serde_json::to_writer(out, text);
+}
+
+/// An upper bound for what [`write_entity`] appends.
+pub(crate) fn entity_bytes_max(entity: &Entity) -> usize {
+    let properties = entity.properties.iter().map(|(name, value)| {
+        // Name twice, `@odata.type`, the type's name, quotes, colons and commas: below 48.
+        2 * text_bytes(name) + 48 + value_bytes_max(value)
+    });
+    let keys = text_bytes(&entity.partition_key) + text_bytes(&entity.row_key);
+    keys + 96 + properties.sum::<usize>()
+}
+
+fn value_bytes_max(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text_bytes(text),
+        Value::Binary(bytes) => bytes.len().div_ceil(3) * 4,
+        // The longest is a Guid; a double's shortest text has at most 24 characters.
+        _ => 40,
+    }
+}
+
+fn text_bytes(text: &str) -> usize {
+    text.bytes()
+        .map(|b| if b < 0x20 { 6 } else { 1 + usize::from(matches!(b, b'"' | b'\\')) })
+        .sum()
+}
+
+/// Why an object is no entity: a member, and what is wrong with it.
+pub(crate) type NoEntity = String;
+
+/// The entity that an answer's object is. Members that hold null are left out.
+pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntity> {
+    let mut entity = Entity {
+        partition_key: String::new(),
+        row_key: String::new(),
+        ts: CommitTs::ZERO,
+        properties: Vec::with_capacity(members.len()),
+    };
+    for (name, value) in members {
+        match name.as_str() {
+            "PartitionKey" => entity.partition_key = key(name, value)?,
+            "RowKey" => entity.row_key = key(name, value)?,
+            "Timestamp" => {
+                let moment = value.as_str().and_then(|text| time::parse(text).ok());
+                entity.ts = moment.and_then(DateTime::commit).unwrap_or(CommitTs::ZERO);
+            }
+            _ if is_annotation(name) => {}
+            _ => {
+                let annotated = annotation(members, name)?;
+                if let Some(value) = read_value(name, value, annotated)? {
+                    entity.properties.push((name.clone(), value));
+                }
+            }
+        }
+    }
+    Ok(entity)
+}
+
+/// Whether a member says something about the object instead of being a property.
+pub(crate) fn is_annotation(name: &str) -> bool {
+    name.starts_with("odata.") || name.contains("@odata.")
+}
+
+/// The type that the object gives to its member `name`, if it does.
+pub(crate) fn annotation(
+    members: &Map<String, Json>,
+    name: &str,
+) -> Result<Option<EdmType>, NoEntity> {
+    match members.get(&format!("{name}@odata.type")) {
+        None | Some(Json::Null) => Ok(None),
+        Some(Json::String(edm)) if edm.starts_with("Edm.") => match EdmType::by_name(edm) {
+            Some(edm) => Ok(Some(edm)),
+            None => Err(format!("{name}: no type is called {edm}")),
+        },
+        Some(_) => Err(format!("{name}@odata.type: not the name of a type")),
+    }
+}
+
+/// The value of a member; `None` for null. Without an annotation the JSON says the type: a number
+/// with a point or an exponent is a double, another one an Int32.
+pub(crate) fn read_value(
+    name: &str,
+    value: &Json,
+    annotated: Option<EdmType>,
+) -> Result<Option<Value>, NoEntity> {
+    let text = match value {
+        Json::Null => return Ok(None),
+        Json::String(text) => text.clone(),
+        Json::Bool(yes) => yes.to_string(),
+        Json::Number(number) => number.to_string(),
+        Json::Array(_) | Json::Object(_) => {
+            return Err(format!("{name}: a property is a single value, not a list or an object"));
+        }
+    };
+    let edm = annotated.unwrap_or(match value {
+        Json::Bool(_) => EdmType::Boolean,
+        Json::Number(_) if text.contains(['.', 'e', 'E']) => EdmType::Double,
+        Json::Number(_) => EdmType::Int32,
+        _ => EdmType::String,
+    });
+    match edm.parse(&text) {
+        Some(value) => Ok(Some(value)),
+        None => Err(format!("{name}: `{}` is no {edm}", shortened(&text))),
+    }
+}
+
+/// `text` short enough for a message.
+pub(crate) fn shortened(text: &str) -> String {
+    if text.chars().count() <= 40 {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(40).collect();
+    short.push('…');
+    short
+}
+
+fn key(name: &str, value: &Json) -> Result<String, NoEntity> {
+    value.as_str().map(str::to_owned).ok_or_else(|| format!("{name}: a key is text"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    fn entity() -> Entity {
+        let values = [
+            ("s", Value::String("a\"b\\c\n\u{1}é".to_owned())),
+            ("i", Value::Int32(-1)),
+            ("l", Value::Int64(i64::MAX)),
+            ("d", Value::Double(1.0)),
+            ("n", Value::Double(f64::NEG_INFINITY)),
+            ("b", Value::Boolean(true)),
+            ("t", Value::DateTime(time::parse("2013-01-01T10:00:00.5Z").unwrap())),
+            ("g", Value::Guid([7; 16])),
+            ("x", Value::Binary(vec![1, 2, 255])),
+        ];
+        Entity {
+            partition_key: "p".to_owned(),
+            row_key: "r'\"".to_owned(),
+            ts: CommitTs(17_000_000_000_000_001),
+            properties: values.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        }
+    }
+
+    #[test]
+    fn every_type_comes_back_as_it_was() {
+        let entity = entity();
+        let mut line = Vec::new();
+        write_entity(&mut line, &entity, System::KeysAndTimestamp);
+        let members: Map<String, Json> = serde_json::from_slice(&line).unwrap();
+        assert_eq!(read_entity(&members).unwrap(), entity);
+        assert!(line.len() <= entity_bytes_max(&entity), "{} bytes", line.len());
+    }
+
+    #[test]
+    fn the_text_is_the_protocols() {
+        let mut line = Vec::new();
+        let mut entity = entity();
+        entity.properties.retain(|(name, _)| matches!(name.as_str(), "i" | "l" | "d"));
+        write_entity(&mut line, &entity, System::Keys);
+        assert_eq!(
+            String::from_utf8(line).unwrap(),
+            "{\"PartitionKey\":\"p\",\"RowKey\":\"r'\\\"\",\"i\":-1,\
+             \"l@odata.type\":\"Edm.Int64\",\"l\":\"9223372036854775807\",\"d\":1.0}"
+        );
+    }
+
+    #[test]
+    fn values_that_are_not_their_type_are_named() {
+        for (object, reason) in [
+            ("{\"a\":3000000000}", "a: `3000000000` is no Int32"),
+            ("{\"a@odata.type\":\"Edm.Guid\",\"a\":\"x\"}", "a: `x` is no Guid"),
+            ("{\"a@odata.type\":\"Edm.Money\",\"a\":1}", "a: no type is called Edm.Money"),
+            ("{\"a\":[1]}", "a: a property is a single value"),
+            ("{\"RowKey\":1}", "RowKey: a key is text"),
+        ] {
+            let members: Map<String, Json> = serde_json::from_str(object).unwrap();
+            let error = read_entity(&members).unwrap_err();
+            assert!(error.starts_with(reason), "{error}");
+        }
+    }
+}

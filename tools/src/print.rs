@@ -1,0 +1,310 @@
+//! What people and programs read: data on stdout, messages on stderr.
+//!
+//! Data is JSON lines, JSON, CSV or an aligned table. Nothing is coloured, so NO_COLOR has nothing
+//! to turn off. Writing to a pipe that nobody reads any more ends the process quietly: see
+//! [`crate::exit::of`].
+
+use crate::args::Output;
+use crate::edm;
+use crate::json::{self, System};
+use anyhow::{Result, bail};
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::sync::{Mutex, OnceLock};
+use tabulith::table::entity::Entity;
+use tabulith::table::value::{DateTime, Value};
+
+/// Rows held back to find the widths of a table's columns.
+const TABLE_ROWS_MEASURED: usize = 1000;
+
+/// Widest cell of a table, in characters; longer text is cut with an ellipsis.
+const CELL_CHARS_MAX: usize = 60;
+
+/// The progress bar on the terminal, if one is drawn: messages must not run into it.
+static BAR: OnceLock<Mutex<Option<indicatif::ProgressBar>>> = OnceLock::new();
+
+/// From now on messages make room around `bar`.
+pub(crate) fn set_bar(bar: Option<indicatif::ProgressBar>) {
+    if let Ok(mut slot) = BAR.get_or_init(Mutex::default).lock() {
+        *slot = bar;
+    }
+}
+
+/// Says something to the person on stderr.
+pub(crate) fn note(message: &str) {
+    let bar = BAR.get().and_then(|slot| slot.lock().ok()?.clone());
+    // Nobody is left to tell where stderr cannot be written.
+    let say = || drop(writeln!(io::stderr(), "{message}"));
+    match bar {
+        Some(bar) => bar.suspend(say),
+        None => say(),
+    }
+}
+
+/// Which columns a table or a CSV file has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Those that the first rows have.
+    OfFirstRows,
+    /// Those that all rows have, known beforehand.
+    OfAllRows(Vec<String>),
+    /// Those that were asked for.
+    Chosen(Vec<String>),
+}
+
+/// Writes entities to `out` in one of the forms.
+pub(crate) struct Printer<W: Write> {
+    form: Output,
+    out: W,
+    columns: Vec<String>,
+    /// Whether `columns` grow with the rows.
+    growing: bool,
+    /// Whether a property outside `columns` is one too many.
+    complete: bool,
+    held: Vec<Vec<Cell>>,
+    widths: Option<Vec<usize>>,
+    rows: u64,
+}
+
+#[derive(Debug, Default)]
+struct Cell {
+    text: String,
+    right: bool,
+}
+
+impl<W: Write> Printer<W> {
+    /// A printer. JSON has no columns and prints all that an entity has.
+    pub(crate) fn new(form: Output, out: W, columns: Columns) -> Printer<W> {
+        let growing = columns == Columns::OfFirstRows;
+        let complete = matches!(columns, Columns::OfAllRows(_));
+        let columns = match columns {
+            Columns::OfFirstRows => vec!["PartitionKey".to_owned(), "RowKey".to_owned()],
+            Columns::OfAllRows(names) | Columns::Chosen(names) => names,
+        };
+        Printer { form, out, columns, growing, complete, held: Vec::new(), widths: None, rows: 0 }
+    }
+
+    /// Prints one entity.
+    pub(crate) fn print(&mut self, entity: &Entity) -> Result<()> {
+        self.rows += 1;
+        match self.form {
+            Output::Jsonl => self.print_line(entity, b"", b"\n")?,
+            Output::Json if self.rows == 1 => self.print_line(entity, b"[\n", b"")?,
+            Output::Json => self.print_line(entity, b",\n", b"")?,
+            Output::Csv => self.print_csv(entity)?,
+            Output::Table => self.hold(entity)?,
+        }
+        Ok(())
+    }
+
+    /// Prints what is held back and ends the output. Returns the number of entities.
+    pub(crate) fn finish(mut self) -> Result<u64> {
+        match (self.form, self.rows) {
+            (Output::Json, 0) => self.out.write_all(b"[]\n")?,
+            (Output::Json, _) => self.out.write_all(b"\n]\n")?,
+            (Output::Csv, 0) => self.print_csv_header()?,
+            (Output::Table, 1..) if self.widths.is_none() => self.release()?,
+            _ => {}
+        }
+        self.out.flush()?;
+        Ok(self.rows)
+    }
+
+    fn print_line(&mut self, entity: &Entity, before: &[u8], after: &[u8]) -> io::Result<()> {
+        let mut line = before.to_vec();
+        json::write_entity(&mut line, entity, System::KeysAndTimestamp);
+        line.extend_from_slice(after);
+        self.out.write_all(&line)
+    }
+
+    fn print_csv_header(&mut self) -> Result<()> {
+        csv::Writer::from_writer(&mut self.out).write_record(&self.columns)?;
+        Ok(())
+    }
+
+    fn print_csv(&mut self, entity: &Entity) -> Result<()> {
+        if self.rows == 1 {
+            self.print_csv_header()?;
+        }
+        if self.complete
+            && let Some((name, _)) =
+                entity.properties.iter().find(|(name, _)| !self.columns.contains(name))
+        {
+            bail!("the column `{name}` appeared while the table was read; run it again");
+        }
+        let record = self.columns.iter().map(|name| cell(entity, name).text);
+        csv::Writer::from_writer(&mut self.out).write_record(record)?;
+        Ok(())
+    }
+
+    fn hold(&mut self, entity: &Entity) -> io::Result<()> {
+        if self.widths.is_some() {
+            let cells = self.columns.iter().map(|name| cell(entity, name)).collect::<Vec<_>>();
+            return self.print_table_row(&cells);
+        }
+        if self.growing {
+            let known: HashSet<&String> = self.columns.iter().collect();
+            let new: Vec<String> = entity
+                .properties
+                .iter()
+                .filter(|(name, _)| !known.contains(name))
+                .map(|(name, _)| name.clone())
+                .collect();
+            self.columns.extend(new);
+        }
+        self.held.push(self.columns.iter().map(|name| cell(entity, name)).collect());
+        if self.held.len() == TABLE_ROWS_MEASURED { self.release() } else { Ok(()) }
+    }
+
+    fn release(&mut self) -> io::Result<()> {
+        let mut widths: Vec<usize> = self.columns.iter().map(|name| chars(name)).collect();
+        for cells in &self.held {
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = (*width).max(chars(&cell.text)).min(CELL_CHARS_MAX);
+            }
+        }
+        let lines: Vec<String> = widths.iter().map(|width| "-".repeat(*width)).collect();
+        let heads = self.columns.clone();
+        self.widths = Some(widths);
+        for texts in [heads, lines] {
+            let cells: Vec<Cell> =
+                texts.into_iter().map(|text| Cell { text, right: false }).collect();
+            self.print_table_row(&cells)?;
+        }
+        for cells in std::mem::take(&mut self.held) {
+            self.print_table_row(&cells)?;
+        }
+        Ok(())
+    }
+
+    fn print_table_row(&mut self, cells: &[Cell]) -> io::Result<()> {
+        let none = Cell::default();
+        let mut line = String::new();
+        let widths = self.widths.iter().flatten();
+        for (at, width) in widths.enumerate() {
+            let cell = cells.get(at).unwrap_or(&none);
+            let text = shown(&cell.text);
+            let blanks = " ".repeat(width.saturating_sub(chars(&text)));
+            if at > 0 {
+                line.push_str("  ");
+            }
+            if cell.right {
+                line.push_str(&blanks);
+            }
+            line.push_str(&text);
+            if !cell.right {
+                line.push_str(&blanks);
+            }
+        }
+        writeln!(self.out, "{}", line.trim_end())
+    }
+}
+
+fn chars(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A cell's text on one line and within its bound. Control characters could move the cursor of the
+/// terminal that shows them.
+fn shown(text: &str) -> String {
+    let clean = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    if chars(text) <= CELL_CHARS_MAX {
+        return clean.collect();
+    }
+    let mut cut: String = clean.take(CELL_CHARS_MAX - 1).collect();
+    cut.push('…');
+    cut
+}
+
+fn cell(entity: &Entity, column: &str) -> Cell {
+    let text = |text: &str| Cell { text: text.to_owned(), right: false };
+    match column {
+        "PartitionKey" => text(&entity.partition_key),
+        "RowKey" => text(&entity.row_key),
+        "Timestamp" => text(&DateTime::from(entity.ts).to_string()),
+        _ => match entity.properties.iter().find(|(name, _)| name == column) {
+            Some((_, value)) => Cell {
+                text: edm::text_of(value),
+                right: matches!(value, Value::Int32(_) | Value::Int64(_) | Value::Double(_)),
+            },
+            None => Cell::default(),
+        },
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use tabulith::ids::CommitTs;
+
+    fn entity(row_key: &str, properties: &[(&str, Value)]) -> Entity {
+        Entity {
+            partition_key: "p".to_owned(),
+            row_key: row_key.to_owned(),
+            ts: CommitTs::ZERO,
+            properties: properties.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect(),
+        }
+    }
+
+    fn printed(form: Output, columns: Columns) -> String {
+        let mut out = Vec::new();
+        let mut printer = Printer::new(form, &mut out, columns);
+        printer.print(&entity("1", &[("n", Value::Int32(7))])).unwrap();
+        let text = Value::String("a \"b\",\u{1b}".to_owned());
+        printer.print(&entity("2", &[("n", Value::Int32(1234)), ("s", text)])).unwrap();
+        assert_eq!(printer.finish().unwrap(), 2);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_table_is_aligned_and_harmless() {
+        assert_eq!(
+            printed(Output::Table, Columns::OfFirstRows),
+            "PartitionKey  RowKey  n     s\n\
+             ------------  ------  ----  -------\n\
+             p             1          7\n\
+             p             2       1234  a \"b\",\u{fffd}\n"
+        );
+    }
+
+    #[test]
+    fn csv_has_the_columns_it_was_told() {
+        let columns = ["RowKey", "n", "s"].map(str::to_owned).to_vec();
+        assert_eq!(
+            printed(Output::Csv, Columns::Chosen(columns)),
+            "RowKey,n,s\n1,7,\n2,1234,\"a \"\"b\"\",\u{1b}\"\n"
+        );
+    }
+
+    #[test]
+    fn csv_refuses_to_lose_a_column() {
+        let columns = Columns::OfAllRows(vec!["RowKey".to_owned()]);
+        let mut printer = Printer::new(Output::Csv, Vec::new(), columns);
+        printer.print(&entity("1", &[])).unwrap();
+        let error = printer.print(&entity("2", &[("late", Value::Int32(1))])).unwrap_err();
+        assert!(error.to_string().contains("`late` appeared"), "{error}");
+    }
+
+    #[test]
+    fn json_is_one_array_and_lines_are_lines() {
+        let array: serde_json::Value =
+            serde_json::from_str(&printed(Output::Json, Columns::OfFirstRows)).unwrap();
+        assert_eq!(array.as_array().unwrap().len(), 2);
+        assert_eq!(printed(Output::Jsonl, Columns::OfFirstRows).lines().count(), 2);
+    }
+
+    #[test]
+    fn nothing_is_still_valid() {
+        for (form, text) in [
+            (Output::Json, "[]\n"),
+            (Output::Jsonl, ""),
+            (Output::Csv, "PartitionKey,RowKey\n"),
+            (Output::Table, ""),
+        ] {
+            let mut out = Vec::new();
+            Printer::new(form, &mut out, Columns::OfFirstRows).finish().unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
+    }
+}
