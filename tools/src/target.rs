@@ -1,0 +1,169 @@
+//! The tables a command works on: a server's, or those of a folder. Commands do not care which.
+
+use crate::args::TargetArgs;
+use crate::client::error::CallError;
+use crate::client::http::Patience;
+use crate::client::tables::{TableClient, Token};
+use crate::connect::Connection;
+use anyhow::Result;
+use std::time::Duration;
+use tabulith::ids::CommitTs;
+use tabulith::table::entity::Entity;
+
+/// Where the tables are.
+pub(crate) enum Target {
+    /// Behind a server.
+    Server {
+        /// The client.
+        client: TableClient,
+        /// How long a call waits for a server that went away.
+        patience: Patience,
+    },
+}
+
+/// What a query asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    /// The condition; empty takes every row.
+    pub(crate) filter: String,
+    /// Columns wanted beside the keys and the Timestamp; `None` takes all.
+    pub(crate) select: Option<Vec<String>>,
+    /// Most rows of a page.
+    pub(crate) top: usize,
+    /// Whether the plan and the rows examined are wanted.
+    pub(crate) explain: bool,
+}
+
+/// Where the next page begins.
+#[derive(Clone, Debug)]
+pub(crate) enum From {
+    /// In the server's words.
+    Server(Token),
+}
+
+/// A page of rows.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// The rows.
+    pub(crate) entities: Vec<Entity>,
+    /// Where the next page begins, if there is more.
+    pub(crate) next: Option<From>,
+    /// The plan and the number of rows examined, where they are known.
+    pub(crate) explained: Option<(String, u64)>,
+}
+
+/// Why a batch was not written.
+#[derive(Debug)]
+pub(crate) enum WriteError {
+    /// One of its rows is at fault; the others would do.
+    Row {
+        /// Its place in the batch.
+        index: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Something else.
+    Failed(anyhow::Error),
+}
+
+impl Target {
+    /// The target that the flags and the environment name.
+    pub(crate) fn open(args: &TargetArgs, patience: Duration) -> Result<Target> {
+        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let connection = Connection::find(args.connection_string.as_deref(), variable)?;
+        Ok(Target::Server { client: TableClient::new(connection), patience: Patience(patience) })
+    }
+
+    /// Text that is the same for the same tables.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            Target::Server { client, .. } => client.endpoint().to_owned(),
+        }
+    }
+
+    /// Makes the table; false where it exists already.
+    pub(crate) async fn create_table(&self, table: &str) -> Result<bool> {
+        match self {
+            Target::Server { client, .. } => {
+                let made = client.create_table(table, Patience::SHORT).await;
+                made.map_err(|error| failed(error, &format!("creating the table {table}")))
+            }
+        }
+    }
+
+    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit.
+    pub(crate) async fn write(
+        &self,
+        table: &str,
+        rows: &[&Entity],
+    ) -> Result<CommitTs, WriteError> {
+        match self {
+            Target::Server { client, patience } => {
+                let written = client.write_batch(table, rows.iter().copied(), *patience).await;
+                written.map_err(|error| match error {
+                    CallError::Refused(refusal) if refusal.status == 400 => match refusal.index {
+                        Some(index) if index < rows.len() => WriteError::Row {
+                            index,
+                            why: format!("{}: {}", refusal.code, refusal.message),
+                        },
+                        _ => WriteError::Failed(failed(CallError::Refused(refusal), "writing")),
+                    },
+                    error => WriteError::Failed(failed(error, &format!("writing to {table}"))),
+                })
+            }
+        }
+    }
+
+    /// Reads a row, as an entity that has its commit.
+    pub(crate) async fn get(
+        &self,
+        table: &str,
+        partition_key: &str,
+        row_key: &str,
+    ) -> Result<Option<Entity>> {
+        match self {
+            Target::Server { client, .. } => {
+                let row = client.get(table, partition_key, row_key, Patience::SHORT).await;
+                row.map_err(|error| failed(error, &format!("reading from {table}")))
+            }
+        }
+    }
+
+    /// Reads a page.
+    pub(crate) async fn page(&self, table: &str, ask: &Ask, from: Option<&From>) -> Result<Page> {
+        match self {
+            Target::Server { client, .. } => {
+                let token = match from {
+                    Some(From::Server(token)) => Some(token),
+                    None => None,
+                };
+                let options = options(ask);
+                let page = client.page(table, &options, token, ask.explain, Patience::SHORT).await;
+                let page = page.map_err(|error| failed(error, &format!("reading {table}")))?;
+                Ok(Page {
+                    entities: page.entities,
+                    next: page.next.map(From::Server),
+                    explained: page.explained,
+                })
+            }
+        }
+    }
+}
+
+fn options(ask: &Ask) -> Vec<(&'static str, String)> {
+    let mut options = vec![("$top", ask.top.to_string())];
+    if !ask.filter.is_empty() {
+        options.push(("$filter", ask.filter.clone()));
+    }
+    if let Some(select) = &ask.select {
+        // The service leaves out keys that are not asked for; our output always has them.
+        let names = ["PartitionKey", "RowKey", "Timestamp"].into_iter();
+        let names: Vec<&str> = names.chain(select.iter().map(String::as_str)).collect();
+        options.push(("$select", names.join(",")));
+    }
+    options
+}
+
+fn failed(error: CallError, doing: &str) -> anyhow::Error {
+    error.into_failure(doing).into()
+}
