@@ -1,0 +1,286 @@
+//! Types of columns, from all rows of a file.
+//!
+//! The whole file is read once before the first row is written: a type guessed from the first
+//! rows alone would turn out wrong in the middle of the job. A column gets the narrowest type that
+//! holds every cell that is not null: Int32, Int64, Double, Boolean, DateTime, Guid, String.
+//! Numbers with zeros in front (`007`) are text. Binary is never guessed.
+//!
+//! In JSON lines the values say their own types; only numbers of one column are widened together.
+
+use crate::edm::EdmType;
+use crate::import::rows::{Cells, Next, Rows};
+use anyhow::Result;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Texts that often stand for "no value"; only used for a hint, never skipped without `--null`.
+const LIKELY_NULLS: [&str; 6] = ["NA", "N/A", "NULL", "null", "NaN", "\\N"];
+
+/// What reading a whole file told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Survey {
+    /// Its records, the bad ones included.
+    pub(crate) rows: u64,
+    /// Its columns in the order of their first appearance.
+    pub(crate) columns: Vec<Column>,
+}
+
+/// One column of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Column {
+    /// Its name.
+    pub(crate) name: String,
+    /// The type of all its values; `None` where JSON values have types that do not mix, and each
+    /// keeps its own.
+    pub(crate) edm: Option<EdmType>,
+    /// A text that looks like a null marker, and the type that the column has without it.
+    pub(crate) hint: Option<(&'static str, EdmType)>,
+}
+
+/// Reads all of `path`. `nulls`: cells that say "no value".
+pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
+    let mut input = Rows::open(path)?;
+    let mut columns = Columns::default();
+    for name in input.columns() {
+        columns.at(name);
+    }
+    let mut rows = 0;
+    loop {
+        match input.next()? {
+            Next::Record(record) => {
+                rows += 1;
+                match record.cells {
+                    Cells::Csv(cells) => {
+                        for (at, text) in cells.iter().enumerate() {
+                            if !is_null(text, nulls) {
+                                columns.seen[at].text(text);
+                            }
+                        }
+                    }
+                    Cells::Json(members) => {
+                        for (name, value) in &members {
+                            if !name.contains("odata.") {
+                                columns.at(name).json(value);
+                            }
+                        }
+                    }
+                }
+            }
+            // Counted here, reported when it is its turn.
+            Next::Bad { .. } => rows += 1,
+            Next::End => return Ok(Survey { rows, columns: columns.finish() }),
+        }
+    }
+}
+
+/// Whether a cell says "no value": it is empty or one of `nulls`.
+pub(crate) fn is_null(text: &str, nulls: &[String]) -> bool {
+    text.is_empty() || nulls.iter().any(|null| null == text)
+}
+
+#[derive(Default)]
+struct Columns {
+    names: HashMap<String, usize>,
+    seen: Vec<Seen>,
+}
+
+impl Columns {
+    fn at(&mut self, name: &str) -> &mut Seen {
+        let index = match self.names.get(name) {
+            Some(index) => *index,
+            None => {
+                self.names.insert(name.to_owned(), self.seen.len());
+                self.seen.push(Seen::new(name));
+                self.seen.len() - 1
+            }
+        };
+        &mut self.seen[index]
+    }
+
+    fn finish(self) -> Vec<Column> {
+        self.seen.into_iter().map(Seen::finish).collect()
+    }
+}
+
+/// What a column's values have in common so far.
+struct Seen {
+    name: String,
+    /// Types that fit every value.
+    fits: TypeSet,
+    /// Types that fit every value but the first that looked like a null marker.
+    fits_but_null: TypeSet,
+    likely_null: Option<&'static str>,
+}
+
+impl Seen {
+    fn new(name: &str) -> Seen {
+        Seen {
+            name: name.to_owned(),
+            fits: TypeSet::ALL,
+            fits_but_null: TypeSet::ALL,
+            likely_null: None,
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let fits = self.fits.that_take(text);
+        self.fits = fits;
+        if let Some(null) = LIKELY_NULLS.into_iter().find(|null| *null == text) {
+            self.likely_null = Some(null);
+        } else {
+            self.fits_but_null = self.fits_but_null.that_take(text);
+        }
+    }
+
+    fn json(&mut self, value: &Value) {
+        let types = match value {
+            Value::Null => return,
+            Value::Bool(_) => TypeSet::of(&[EdmType::Boolean]),
+            Value::Number(number) => TypeSet::NUMBERS.that_take(&number.to_string()),
+            Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                TypeSet::of(&[EdmType::String])
+            }
+        };
+        self.fits = self.fits.and(types);
+        self.fits_but_null = self.fits;
+    }
+
+    fn finish(self) -> Column {
+        let edm = self.fits.narrowest();
+        let hint = match (self.likely_null, self.fits_but_null.narrowest()) {
+            (Some(null), Some(without))
+                if edm == Some(EdmType::String)
+                    && without != EdmType::String
+                    && self.fits_but_null != TypeSet::ALL =>
+            {
+                Some((null, without))
+            }
+            _ => None,
+        };
+        // Nothing but nulls: nothing will be stored, and text is the type that a later file fits.
+        let edm = if self.fits == TypeSet::ALL { Some(EdmType::String) } else { edm };
+        Column { name: self.name, edm, hint }
+    }
+}
+
+/// A set of types, one bit each, in the order of [`EdmType::ALL`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TypeSet(u8);
+
+impl TypeSet {
+    const ALL: TypeSet = TypeSet(u8::MAX);
+    const NUMBERS: TypeSet =
+        TypeSet(1 << EdmType::Int32 as u8 | 1 << EdmType::Int64 as u8 | 1 << EdmType::Double as u8);
+
+    fn of(types: &[EdmType]) -> TypeSet {
+        TypeSet(types.iter().fold(0, |set, edm| set | 1 << *edm as u8))
+    }
+
+    fn has(self, edm: EdmType) -> bool {
+        self.0 & (1 << edm as u8) != 0
+    }
+
+    fn and(self, other: TypeSet) -> TypeSet {
+        TypeSet(self.0 & other.0)
+    }
+
+    /// Those of the set that `text` can be.
+    fn that_take(self, text: &str) -> TypeSet {
+        let guessed = EdmType::ALL.into_iter().filter(|edm| *edm != EdmType::Binary);
+        let fitting = guessed.filter(|edm| self.has(*edm) && looks_like(*edm, text));
+        TypeSet(fitting.fold(0, |set, edm| set | 1 << edm as u8))
+    }
+
+    fn narrowest(self) -> Option<EdmType> {
+        EdmType::ALL.into_iter().find(|edm| self.has(*edm))
+    }
+}
+
+/// Whether `text` is a value of the type and nothing but the type's own value is lost by it.
+fn looks_like(edm: EdmType, text: &str) -> bool {
+    match edm {
+        EdmType::Int32 | EdmType::Int64 | EdmType::Double => {
+            let digits = text.strip_prefix('-').unwrap_or(text);
+            let padded = digits.len() > 1
+                && digits.starts_with('0')
+                && digits.as_bytes()[1].is_ascii_digit();
+            let plus = text.starts_with('+');
+            !padded && !plus && edm.parse(text).is_some()
+        }
+        EdmType::String => true,
+        other => other.parse(text).is_some(),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn columns(text: &str, nulls: &[&str]) -> Vec<String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        let nulls: Vec<String> = nulls.iter().map(|null| (*null).to_owned()).collect();
+        let survey = survey(file.path(), &nulls).unwrap();
+        survey
+            .columns
+            .into_iter()
+            .map(|column| match (column.edm, column.hint) {
+                (Some(edm), None) => format!("{} {edm}", column.name),
+                (Some(edm), Some((null, other))) => {
+                    format!("{} {edm} ({other} without {null})", column.name)
+                }
+                (None, _) => format!("{} varies", column.name),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_narrowest_type_that_holds_every_cell() {
+        let text = "i,l,d,b,t,g,s,n\n\
+            1,1,1,true,2013-01-01T10:00:00Z,0d391d16-97f1-4b9a-be68-4cc871f90001,x,\n\
+            -2,3000000000,1.5,FALSE,2013-01-01T10:00:00.5Z,,1,\n";
+        assert_eq!(
+            columns(text, &[]),
+            [
+                "i Int32",
+                "l Int64",
+                "d Double",
+                "b Boolean",
+                "t DateTime",
+                "g Guid",
+                "s String",
+                "n String"
+            ]
+        );
+    }
+
+    #[test]
+    fn codes_that_look_like_numbers_stay_text() {
+        assert_eq!(
+            columns("zip,plus,zero\n01234,+1,0\n99999,+2,0\n", &[]),
+            ["zip String", "plus String", "zero Int32"]
+        );
+    }
+
+    #[test]
+    fn a_number_too_large_for_int64_is_a_double_only_with_others() {
+        assert_eq!(columns("n\n1\n99999999999999999999\n", &[]), ["n Double"]);
+    }
+
+    #[test]
+    fn a_null_marker_is_hinted_at_and_then_obeyed() {
+        assert_eq!(columns("a\n1\nNA\n", &[]), ["a String (Int32 without NA)"]);
+        assert_eq!(columns("a\n1\nNA\n", &["NA"]), ["a Int32"]);
+        assert_eq!(columns("a\nx\nNA\n", &[]), ["a String"], "text stays text either way");
+    }
+
+    #[test]
+    fn json_numbers_widen_and_other_mixtures_vary() {
+        let text = "{\"a\":1,\"b\":1,\"c\":\"7\",\"d\":null}\n\
+            {\"a\":2.5,\"b\":\"x\",\"c\":\"8\",\"c@odata.type\":\"Edm.Int64\"}\n";
+        assert_eq!(columns(text, &[]), ["a Double", "b varies", "c String", "d String"]);
+    }
+}

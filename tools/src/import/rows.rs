@@ -1,0 +1,347 @@
+//! Input files as records: CSV or JSON lines, plain or gzip, told apart by their first bytes.
+//!
+//! A record knows its line. A line that is no record is reported with its number and the next one
+//! follows; only a failing read ends a file early.
+
+#![allow(clippy::disallowed_types, reason = "the files are the user's, not the engine's")]
+
+use anyhow::{Context, Result, ensure};
+use flate2::read::MultiGzDecoder;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Longest line of a JSON lines file. An entity has 1 MiB; in JSON it is at most six times that.
+const LINE_BYTES_MAX: usize = 8 << 20;
+
+/// Bytes asked of the operating system at a time.
+const READ_BYTES: usize = 256 << 10;
+
+/// How records are written in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// A header line, then one record per line (or more, where a cell is quoted).
+    Csv,
+    /// One JSON object per line.
+    JsonLines,
+}
+
+/// One record of a file.
+#[derive(Debug)]
+pub(crate) struct Record {
+    /// Its first line, from 1.
+    pub(crate) line: u64,
+    /// Its cells.
+    pub(crate) cells: Cells,
+}
+
+/// The content of a record.
+#[derive(Debug)]
+pub(crate) enum Cells {
+    /// As many cells as the header has columns.
+    Csv(csv::StringRecord),
+    /// The members of an object.
+    Json(Map<String, Value>),
+}
+
+/// What reading on gives.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// A record.
+    Record(Record),
+    /// A line that is none, and why.
+    Bad { line: u64, why: String },
+    /// No more.
+    End,
+}
+
+/// A file being read.
+pub(crate) struct Rows {
+    path: PathBuf,
+    columns: Vec<String>,
+    lines: Lines,
+}
+
+enum Lines {
+    Csv(Box<csv::Reader<Input>>),
+    Json { input: Input, line: u64 },
+}
+
+type Input = BufReader<Box<dyn Read + Send>>;
+
+impl Rows {
+    /// Opens `path` and reads what tells its format, and the header of a CSV file.
+    pub(crate) fn open(path: &Path) -> Result<Rows> {
+        let mut raw = File::open(path).with_context(|| format!("{}", path.display()))?;
+        let mut magic = [0; 2];
+        let filled =
+            fill(&mut raw, &mut magic).with_context(|| format!("reading {}", path.display()))?;
+        let raw = io::Cursor::new(magic[..filled].to_vec()).chain(raw);
+        let gzip = magic == [0x1f, 0x8b];
+        let bytes: Box<dyn Read + Send> = if gzip {
+            Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, raw)))
+        } else {
+            Box::new(raw)
+        };
+        let mut input = BufReader::with_capacity(READ_BYTES, bytes);
+        let format = sniff(&mut input).with_context(|| format!("reading {}", path.display()))?;
+        match format {
+            Format::JsonLines => Ok(Rows {
+                path: path.to_owned(),
+                columns: Vec::new(),
+                lines: Lines::Json { input, line: 0 },
+            }),
+            Format::Csv => Rows::open_csv(path, input),
+        }
+    }
+
+    fn open_csv(path: &Path, input: Input) -> Result<Rows> {
+        // Flexible: a short record is ours to report, with the records behind it still readable.
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
+        let header =
+            reader.headers().with_context(|| format!("the header line of {}", path.display()))?;
+        let columns: Vec<String> = header.iter().map(str::to_owned).collect();
+        ensure!(!columns.is_empty(), "{} is empty: no header line", path.display());
+        for (at, name) in columns.iter().enumerate() {
+            ensure!(
+                !columns[..at].contains(name),
+                "{}:1: two columns are called `{name}`",
+                path.display()
+            );
+        }
+        Ok(Rows { path: path.to_owned(), columns, lines: Lines::Csv(Box::new(reader)) })
+    }
+
+    /// The columns of a CSV file's header; none for JSON lines.
+    pub(crate) fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    /// The next record. An error is a failing read (or damaged gzip data) and final.
+    pub(crate) fn next(&mut self) -> Result<Next> {
+        match &mut self.lines {
+            Lines::Csv(reader) => next_csv(reader, self.columns.len()),
+            Lines::Json { input, line } => next_json(input, line),
+        }
+        .with_context(|| format!("reading {}", self.path.display()))
+    }
+}
+
+fn next_csv(reader: &mut csv::Reader<Input>, columns: usize) -> Result<Next> {
+    let mut bytes = csv::ByteRecord::new();
+    if !reader.read_byte_record(&mut bytes)? {
+        return Ok(Next::End);
+    }
+    let line = bytes.position().map_or(0, csv::Position::line);
+    if bytes.len() != columns {
+        let why = format!("{} fields; the header has {columns}", bytes.len());
+        return Ok(Next::Bad { line, why });
+    }
+    Ok(match csv::StringRecord::from_byte_record(bytes) {
+        Ok(cells) => Next::Record(Record { line, cells: Cells::Csv(cells) }),
+        Err(error) => Next::Bad {
+            line,
+            why: format!("field {} is not UTF-8", error.utf8_error().field() + 1),
+        },
+    })
+}
+
+fn next_json(input: &mut Input, line: &mut u64) -> Result<Next> {
+    loop {
+        let mut text = Vec::new();
+        // One byte more than allowed tells a full line from a cut one.
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        if input.by_ref().take(limit).read_until(b'\n', &mut text)? == 0 {
+            return Ok(Next::End);
+        }
+        *line += 1;
+        let at = *line;
+        if text.len() > LINE_BYTES_MAX {
+            skip_line(input)?;
+            let why = format!("the line is longer than {} MiB", LINE_BYTES_MAX >> 20);
+            return Ok(Next::Bad { line: at, why });
+        }
+        if text.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        return Ok(match serde_json::from_slice(&text) {
+            Ok(members) => Next::Record(Record { line: at, cells: Cells::Json(members) }),
+            Err(error) => Next::Bad { line: at, why: format!("no JSON object: {error}") },
+        });
+    }
+}
+
+fn skip_line(input: &mut Input) -> io::Result<()> {
+    loop {
+        let buffered = input.fill_buf()?;
+        if buffered.is_empty() {
+            return Ok(());
+        }
+        match buffered.iter().position(|b| *b == b'\n') {
+            Some(end) => {
+                input.consume(end + 1);
+                return Ok(());
+            }
+            None => {
+                let length = buffered.len();
+                input.consume(length);
+            }
+        }
+    }
+}
+
+/// The first byte that is no blank decides: an object opens a brace, a header line does not.
+fn sniff(input: &mut Input) -> io::Result<Format> {
+    let first = input.fill_buf()?.iter().find(|b| !b.is_ascii_whitespace()).copied();
+    Ok(if first == Some(b'{') { Format::JsonLines } else { Format::Csv })
+}
+
+fn fill(file: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < into.len() {
+        match file.read(&mut into[filled..])? {
+            0 => break,
+            n => filled += n,
+        }
+    }
+    Ok(filled)
+}
+
+/// The digest of a file's bytes as they lie on disk.
+pub(crate) fn digest(path: &Path) -> Result<u128> {
+    let mut file = File::open(path).with_context(|| format!("{}", path.display()))?;
+    let mut hash = Xxh3::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match file.read(&mut buffer).with_context(|| format!("reading {}", path.display()))? {
+            0 => return Ok(hash.digest128()),
+            n => hash.update(&buffer[..n]),
+        }
+    }
+}
+
+/// A JSON member as text for keys and for `--types`; none for null, objects and arrays.
+pub(crate) fn json_text(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::String(text) => Some(Cow::Borrowed(text)),
+        Value::Number(number) => Some(Cow::Owned(number.to_string())),
+        Value::Bool(yes) => Some(Cow::Borrowed(if *yes { "true" } else { "false" })),
+        Value::Null | Value::Object(_) | Value::Array(_) => None,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn read(bytes: &[u8]) -> Vec<String> {
+        let file = file(bytes);
+        let mut rows = Rows::open(file.path()).unwrap();
+        let mut seen = Vec::new();
+        loop {
+            seen.push(match rows.next().unwrap() {
+                Next::Record(Record { line, cells: Cells::Csv(cells) }) => {
+                    format!("{line}: {}", cells.iter().collect::<Vec<_>>().join("|"))
+                }
+                Next::Record(Record { line, cells: Cells::Json(members) }) => {
+                    format!("{line}: {}", serde_json::to_string(&members).unwrap())
+                }
+                Next::Bad { line, why } => format!("{line} bad: {why}"),
+                Next::End => return seen,
+            });
+        }
+    }
+
+    #[test]
+    fn csv_records_know_their_line() {
+        let text = b"a,b\n1,2\n\"x\ny\",3\n4,5\n";
+        assert_eq!(read(text), ["2: 1|2", "3: x\ny|3", "5: 4|5"]);
+    }
+
+    #[test]
+    fn a_short_record_is_reported_and_the_next_one_read() {
+        let text = b"a,b\n1\n2,3\n4,5,6\n\xff,1\n7,8\n";
+        assert_eq!(
+            read(text),
+            [
+                "2 bad: 1 fields; the header has 2",
+                "3: 2|3",
+                "4 bad: 3 fields; the header has 2",
+                "5 bad: field 1 is not UTF-8",
+                "6: 7|8",
+            ]
+        );
+    }
+
+    #[test]
+    fn json_lines_keep_the_text_of_numbers() {
+        let text = b"{\"a\":1.0,\"b\":12345678901234567890}\n\n[1]\n{\"a\":2}";
+        let seen = read(text);
+        assert_eq!(seen[0], "1: {\"a\":1.0,\"b\":12345678901234567890}");
+        assert!(seen[1].starts_with("3 bad: no JSON object"), "{}", seen[1]);
+        assert_eq!(seen[2], "4: {\"a\":2}");
+    }
+
+    #[test]
+    fn a_line_without_end_is_skipped_not_swallowed() {
+        let mut text = vec![b' '; 1];
+        text.extend_from_slice(b"{\"a\":\"");
+        text.resize(LINE_BYTES_MAX + 10, b'x');
+        text.extend_from_slice(b"\"}\n{\"a\":1}\n");
+        assert_eq!(read(&text), ["1 bad: the line is longer than 8 MiB", "2: {\"a\":1}"]);
+    }
+
+    #[test]
+    fn gzip_is_known_by_its_bytes() {
+        let mut two_members = gzip(b"a\n1\n");
+        two_members.extend(gzip(b"2\n"));
+        assert_eq!(read(&two_members), ["2: 1", "3: 2"]);
+    }
+
+    #[test]
+    fn a_cut_gzip_file_fails_instead_of_ending() {
+        let mut bytes = gzip("a,b\n1,2\n".repeat(10_000).as_bytes());
+        bytes.truncate(bytes.len() - 20);
+        let file = file(&bytes);
+        let mut rows = Rows::open(file.path()).unwrap();
+        let failed = loop {
+            match rows.next() {
+                Ok(Next::End) => break false,
+                Ok(_) => {}
+                Err(_) => break true,
+            }
+        };
+        assert!(failed);
+    }
+
+    #[test]
+    fn unusable_headers_are_refused() {
+        assert!(Rows::open(file(b"").path()).is_err());
+        let twice = Rows::open(file(b"a,a\n").path()).err().unwrap().to_string();
+        assert!(twice.contains("two columns are called `a`"), "{twice}");
+    }
+
+    #[test]
+    fn equal_bytes_have_equal_digests() {
+        let one = digest(file(b"abc").path()).unwrap();
+        assert_eq!(one, digest(file(b"abc").path()).unwrap());
+        assert_ne!(one, digest(file(b"abd").path()).unwrap());
+    }
+}

@@ -1,0 +1,121 @@
+//! `tabulith query`: the rows that match a filter.
+
+use crate::args::{Output, QueryArgs};
+use crate::exit::Exit;
+use crate::print::{Columns, Printer, note};
+use crate::target::{Ask, Page, Target};
+use anyhow::Result;
+use std::io::{self, BufWriter};
+use std::time::Duration;
+
+/// Most rows of a page: the service's bound.
+const PAGE_ROWS_MAX: u64 = 1000;
+
+/// Runs the query and prints what it finds.
+pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
+    let target = Target::open(&args.target, Duration::ZERO)?;
+    let ask = Ask { filter: args.filter, select: args.select, top: 0, explain: args.explain };
+    let reading = Reading { target: &target, table: &args.table, ask, top: args.top };
+    let columns = reading.columns(args.output).await?;
+    let out = BufWriter::new(io::stdout().lock());
+    let mut printer = Printer::new(args.output, out, columns);
+    let mut explained = Explained::default();
+    reading
+        .each_page(|page| {
+            explained.add(page);
+            page.entities.iter().try_for_each(|entity| printer.print(entity))
+        })
+        .await?;
+    let returned = printer.finish()?;
+    if args.explain {
+        explained.print(returned);
+    }
+    Ok(Exit::Ok)
+}
+
+/// Rows of one table, page by page.
+pub(crate) struct Reading<'a> {
+    /// Where the table is.
+    pub(crate) target: &'a Target,
+    /// Its name.
+    pub(crate) table: &'a str,
+    /// What is asked for; its `top` is filled in per page.
+    pub(crate) ask: Ask,
+    /// Most rows in all.
+    pub(crate) top: Option<u64>,
+}
+
+impl Reading<'_> {
+    /// Reads pages until the end or until `top` rows.
+    pub(crate) async fn each_page(&self, mut take: impl FnMut(&Page) -> Result<()>) -> Result<()> {
+        let mut left = self.top.unwrap_or(u64::MAX);
+        let mut ask = self.ask.clone();
+        let mut from = None;
+        while left > 0 {
+            ask.top = left.min(PAGE_ROWS_MAX) as usize;
+            let page = self.target.page(self.table, &ask, from.as_ref()).await?;
+            take(&page)?;
+            left = left.saturating_sub(page.entities.len() as u64);
+            match page.next {
+                Some(next) => from = Some(next),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// The columns to print, where they must be known before the first row. CSV without `--select`
+    /// costs one more pass over the rows: rows of one table need not have the same properties.
+    pub(crate) async fn columns(&self, form: Output) -> Result<Columns> {
+        let mut columns = vec!["PartitionKey".to_owned(), "RowKey".to_owned()];
+        if let Some(select) = &self.ask.select {
+            columns.extend(select.iter().cloned());
+            columns.dedup();
+            return Ok(Columns::Chosen(columns));
+        }
+        if form != Output::Csv {
+            return Ok(Columns::OfFirstRows);
+        }
+        let mut known = std::collections::HashSet::new();
+        self.each_page(|page| {
+            for (name, _) in page.entities.iter().flat_map(|entity| &entity.properties) {
+                if known.insert(name.clone()) {
+                    columns.push(name.clone());
+                }
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(Columns::OfAllRows(columns))
+    }
+}
+
+/// How the rows were found, over all pages.
+#[derive(Debug, Default)]
+struct Explained {
+    plan: Option<String>,
+    examined: u64,
+    pages: u64,
+}
+
+impl Explained {
+    fn add(&mut self, page: &Page) {
+        self.pages += 1;
+        if let Some((plan, examined)) = &page.explained {
+            self.plan.get_or_insert_with(|| plan.clone());
+            self.examined += examined;
+        }
+    }
+
+    fn print(&self, returned: u64) {
+        match &self.plan {
+            Some(plan) => note(&format!(
+                "plan: {plan}\nrows examined: {}, returned: {returned}, pages: {}",
+                self.examined, self.pages
+            )),
+            None => note(
+                "the server does not say how it found the rows; --explain needs a tabulith server or --data-dir",
+            ),
+        }
+    }
+}
