@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a failed test shows the line that replays it")]
 
 mod damage;
+mod golden;
 mod memory;
 mod model;
 
