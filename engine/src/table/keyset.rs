@@ -73,6 +73,7 @@ pub(crate) struct Bounds {
 #[derive(Debug)]
 pub(crate) struct Combiner {
     work_left: usize,
+    spans_max: usize,
 }
 
 /// What one map's value becomes with another's.
@@ -80,7 +81,12 @@ type MergeRows = fn(Option<&Arc<Spans>>, Option<&Arc<Spans>>) -> Option<Arc<Span
 
 impl Combiner {
     pub(crate) fn new() -> Combiner {
-        Combiner { work_left: WORK_MAX }
+        Combiner::within(WORK_MAX, SPANS_MAX)
+    }
+
+    /// One that touches at most `work_max` spans and makes no set of more than `spans_max`.
+    pub(crate) fn within(work_max: usize, spans_max: usize) -> Combiner {
+        Combiner { work_left: work_max, spans_max }
     }
 
     /// The keys of all of `sets`, or more.
@@ -131,7 +137,7 @@ impl Combiner {
         });
         self.work_left = work_left.unwrap_or(0);
         let keys = KeySet(merged);
-        (work_left.is_some() && keys.len() <= SPANS_MAX).then_some(keys)
+        (work_left.is_some() && keys.len() <= self.spans_max).then_some(keys)
     }
 }
 

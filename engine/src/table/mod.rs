@@ -30,3 +30,6 @@ pub(crate) mod walk;
 pub mod write;
 pub(crate) mod query;
 pub mod store;
+
+#[cfg(test)]
+mod tests;

@@ -46,15 +46,19 @@ pub enum Shape {
 impl Plan {
     /// The plan of `filter`, which must have passed [`Filter::check`]; `None` is every row.
     pub fn of(filter: Option<&Filter>) -> Plan {
-        let Some(filter) = filter else {
-            return Plan { keys: KeySet::all(), rest: None };
-        };
-        let mut combiner = Combiner::new();
+        match filter {
+            None => Plan { keys: KeySet::all(), rest: None },
+            Some(filter) => Plan::with(filter, &mut Combiner::new()),
+        }
+    }
+
+    /// The plan of `filter`, its sets combined by `combiner`.
+    pub(crate) fn with(filter: &Filter, combiner: &mut Combiner) -> Plan {
         let mut conjuncts = Vec::new();
         collect_conjuncts(filter, &mut conjuncts);
         let (mut sets, mut unsettled) = (Vec::new(), Vec::new());
         for conjunct in conjuncts {
-            let Bounds { keys, exact } = bounds(conjunct, false, &mut combiner);
+            let Bounds { keys, exact } = bounds(conjunct, false, combiner);
             if !exact {
                 unsettled.push(conjunct.clone());
             }

@@ -1,0 +1,105 @@
+//! Tables: made, listed, dropped, found in any case.
+
+use super::memory::MemoryStore;
+use super::words::{account, compare, entity, get, store, table, write};
+use crate::options::Reach;
+use crate::table::error::TableError;
+use crate::table::filter::ast::{Filter, Op};
+use crate::table::name::{AccountName, TableName};
+use crate::table::store::TableStore;
+use crate::table::write::Write;
+
+fn name(text: &str) -> TableName {
+    TableName::parse(text).expect("a name")
+}
+
+fn listed(
+    store: &TableStore<MemoryStore>,
+    filter: Option<&Filter>,
+    top: usize,
+    from: Option<&str>,
+) -> (Vec<String>, Option<String>) {
+    let page = store.list_tables(&account(), filter, top, from).expect("tables");
+    (page.tables.iter().map(|table| table.name.to_string()).collect(), page.next)
+}
+
+#[test]
+fn a_table_is_one_in_every_case_and_keeps_the_first() {
+    let store = store();
+    let again = store.create_table(&account(), &name("FLIGHTS"));
+    assert!(matches!(again, Err(TableError::TableExists)));
+    let found = store.get_table(&account(), &name("flights")).expect("found").expect("there");
+    assert_eq!(found.name.as_str(), "Flights");
+}
+
+#[test]
+fn accounts_do_not_see_each_other() {
+    let store = store();
+    let other = AccountName::parse("devstoreaccount2").expect("a name");
+    assert!(store.get_table(&other, &table()).expect("no error").is_none());
+    assert!(store.list_tables(&other, None, 10, None).expect("none").tables.is_empty());
+    store.create_table(&other, &table()).expect("another account's name is free");
+}
+
+#[test]
+fn a_dropped_table_is_gone_with_its_entities_and_its_name_is_free() {
+    let store = store();
+    write(&store, Write::Insert(entity("p", "r", &[]))).expect("inserted");
+    store.delete_table(&account(), &table()).expect("there");
+    assert!(matches!(store.delete_table(&account(), &table()), Err(TableError::TableNotFound)));
+    let read = store.get(&account(), &table(), "p", "r", Reach::Disk);
+    assert!(matches!(read, Err(TableError::TableNotFound)));
+    let insert = write(&store, Write::Insert(entity("p", "r", &[])));
+    assert!(matches!(insert, Err(TableError::TableNotFound)));
+    store.create_table(&account(), &table()).expect("free");
+    assert_eq!(get(&store, "p", "r"), None);
+}
+
+#[test]
+fn tables_are_listed_by_name_without_case_in_pages() {
+    let store = store();
+    for text in ["zebra", "Alpha", "beta", "BETA2", "gamma"] {
+        store.create_table(&account(), &name(text)).expect("new");
+    }
+    let all = ["Alpha", "beta", "BETA2", "Flights", "gamma", "zebra"].map(str::to_owned).to_vec();
+    assert_eq!(listed(&store, None, 1000, None), (all.clone(), None));
+    for top in 1..=7 {
+        let (mut seen, mut next) = (Vec::new(), None);
+        loop {
+            let (tables, more) = listed(&store, None, top, next.as_deref());
+            assert!(!tables.is_empty() && tables.len() <= top);
+            seen.extend(tables);
+            next = more;
+            if next.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, all, "pages of {top}");
+    }
+    assert_eq!(listed(&store, None, 0, None), (vec![], None));
+}
+
+#[test]
+fn a_page_starts_after_a_table_that_was_dropped_meanwhile() {
+    let store = store();
+    store.create_table(&account(), &name("beta")).expect("new");
+    let (_, next) = listed(&store, None, 1, None);
+    assert_eq!(next.as_deref(), Some("flights"));
+    store.delete_table(&account(), &table()).expect("there");
+    store.create_table(&account(), &name("gamma")).expect("new");
+    assert_eq!(listed(&store, None, 1, next.as_deref()), (vec!["gamma".to_owned()], None));
+}
+
+#[test]
+fn table_names_are_filtered_in_their_stored_case() {
+    let store = store();
+    for text in ["Flown", "flightplan", "Other"] {
+        store.create_table(&account(), &name(text)).expect("new");
+    }
+    let prefix =
+        Filter::And(vec![compare("TableName", Op::Ge, "Fl"), compare("TableName", Op::Lt, "Fm")]);
+    let expected = ["Flights", "Flown"].map(str::to_owned).to_vec();
+    assert_eq!(listed(&store, Some(&prefix), 10, None), (expected.clone(), None));
+    let (first, next) = listed(&store, Some(&prefix), 1, None);
+    assert_eq!((first, next.as_deref()), (expected[..1].to_vec(), Some("flown")));
+}
