@@ -1,0 +1,86 @@
+//! The store against an ordered map: random operations, reopen, kill, flush, compaction, snapshots
+//! and changes of options included. Every answer must be equal.
+//!
+//! A run is a number of lists of ten thousand operations, each with its own seed on its own store in
+//! memory. A list that fails is made shorter and printed with the line that replays it.
+//! `TABULITH_ORACLE_OPS=1000000` runs that many operations; the default is 60,000.
+#![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
+
+mod ops;
+mod store;
+mod run;
+
+use ops::{Mix, OPTION_SETS, Op};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use store::Reached;
+use tabulith_testkit::seed::{self, Replay, Rng};
+use tabulith_testkit::shrink::shrink;
+
+const LIST_LEN: u64 = 10_000;
+const OPS_DEFAULT: u64 = 60_000;
+/// Lists that run at a time.
+const THREADS: usize = 2;
+
+#[test]
+fn every_answer_equals_the_model() {
+    let ops = seed::number("TABULITH_ORACLE_OPS").unwrap_or(OPS_DEFAULT);
+    let first = seed::seed_or(1);
+    let next = AtomicU64::new(0);
+    let lists = ops.div_ceil(LIST_LEN);
+    let reached = Mutex::new(Reached::default());
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= lists {
+                        break;
+                    }
+                    let one = check_list(first + n);
+                    reached.lock().expect("no panic while it is held").add(&one);
+                }
+            });
+        }
+    });
+    let reached = reached.into_inner().expect("no panic while it was held");
+    let count = lists * LIST_LEN;
+    eprintln!("{count} operations in {lists} lists from seed {first}: 0 differences\n{reached:?}");
+    assert!(reached.openings > lists, "nothing was opened again");
+    assert!(reached.flushes > lists * 10, "too few flushes to mean anything");
+    assert!(reached.compactions > lists * 10, "too few compactions to mean anything");
+    assert!(reached.level >= 2, "no row reached a deep level");
+}
+
+fn check_list(seed: u64) -> Reached {
+    let command = format!("TABULITH_ORACLE_OPS={LIST_LEN} cargo test -p tabulith --test oracle");
+    let _replay = Replay::new(seed, command);
+    let mut rng = Rng::new(seed);
+    let mix = Mix::choose(&mut rng);
+    let ops = mix.list(&mut rng, LIST_LEN as usize);
+    let options = seed as usize % OPTION_SETS;
+    let difference = match outcome(&ops, options) {
+        Ok(reached) => return reached,
+        Err(difference) => difference,
+    };
+    let few = shrink(&ops, |rest| outcome(rest, options).is_err());
+    let shorter = outcome(&few, options).err();
+    panic!(
+        "seed {seed}, options {options}: {difference}\n{} operations suffice:\n{}\n{shorter:?}",
+        few.len(),
+        few.iter().map(shortened).collect::<Vec<_>>().join("\n")
+    );
+}
+
+/// An operation in a line; the bytes of a large value say nothing.
+fn shortened(op: &Op) -> String {
+    let text = format!("  {op:?}");
+    text.chars().take(240).collect()
+}
+
+/// A panic of the store is a difference too.
+fn outcome(ops: &[Op], options: usize) -> Result<Reached, String> {
+    catch_unwind(AssertUnwindSafe(|| run::run(ops, options)))
+        .unwrap_or_else(|panic| Err(format!("panic: {:?}", panic.downcast_ref::<String>())))
+}

@@ -1,0 +1,241 @@
+//! What the metamorphic test does to a store: a list of operations that depends on the seed alone,
+//! so that a part of a failing list is a list too.
+
+use std::ops::Bound;
+use tabulith_testkit::oracle::Change;
+use tabulith_testkit::seed::Rng;
+
+/// Tables that a list works on; they come and go.
+pub(crate) const TABLES: usize = 3;
+/// Snapshots that may be held at a time.
+pub(crate) const SNAPSHOTS: usize = 4;
+/// Sets of options, of which each opening takes one.
+pub(crate) const OPTION_SETS: usize = 6;
+
+/// A PartitionKey and a RowKey.
+pub(crate) type Keys = (Vec<u8>, Vec<u8>);
+
+/// One operation. Tables and snapshots are named by their slot; one on an empty slot does nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// Changes one partition. A refused update fails after it has written, and must leave nothing.
+    Update { table: usize, pk: Vec<u8>, changes: Vec<Change>, refuse: bool, wait: bool },
+    /// Reads a row as of now.
+    Get { table: usize, keys: Keys },
+    /// Reads a row only if memory has it.
+    GetFromMemory { table: usize, keys: Keys },
+    /// Reads a row as of a held snapshot.
+    GetAt { snapshot: usize, table: usize, keys: Keys },
+    /// Walks a range as of now.
+    Scan { table: usize, range: Range, steps: Vec<Step> },
+    /// Walks a range as of a held snapshot.
+    ScanAt { snapshot: usize, table: usize, range: Range, steps: Vec<Step> },
+    /// Does what background work is due, where no threads do it.
+    Step,
+    /// Takes a snapshot, or lets go of the one in the slot.
+    Hold { snapshot: usize },
+    /// Makes a table, or drops the one in the slot.
+    Toggle { table: usize },
+    /// Asks the catalogue for everything it has.
+    ListTables,
+    /// Writes the memtable to a table file.
+    Flush,
+    /// Rewrites everything into the lowest level.
+    Compact,
+    /// Closes and opens, with another set of options.
+    Reopen { options: usize },
+    /// Ends without closing, as a killed process does, and opens.
+    Kill { options: usize },
+}
+
+/// What a scan looks at.
+#[derive(Clone, Debug)]
+pub(crate) enum Range {
+    Table,
+    Rows(Vec<u8>, Bound<Vec<u8>>, Bound<Vec<u8>>),
+    Between(Bound<Keys>, Bound<Keys>),
+}
+
+/// A move of a cursor.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Next(usize),
+    Prev(usize),
+    Seek(Keys),
+}
+
+/// How often each kind of operation comes; kinds left out make other paths hot.
+pub(crate) struct Mix {
+    weights: [(Kind, usize); 14],
+    partitions: usize,
+    rows: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Update,
+    Get,
+    GetFromMemory,
+    GetAt,
+    Scan,
+    ScanAt,
+    Step,
+    Hold,
+    Toggle,
+    ListTables,
+    Flush,
+    Compact,
+    Reopen,
+    Kill,
+}
+
+impl Mix {
+    /// A mix for one list: each kind but updates and reads is left out in a third of the lists, and
+    /// the rows are few and hot, or many.
+    pub(crate) fn choose(rng: &mut Rng) -> Mix {
+        let mut weights = [
+            (Kind::Update, 5_000),
+            (Kind::Get, 2_000),
+            (Kind::GetFromMemory, 300),
+            (Kind::GetAt, 800),
+            (Kind::Scan, 450),
+            (Kind::ScanAt, 450),
+            (Kind::Step, 300),
+            (Kind::Hold, 60),
+            (Kind::Toggle, 4),
+            (Kind::ListTables, 20),
+            (Kind::Flush, 40),
+            (Kind::Compact, 6),
+            (Kind::Reopen, 12),
+            (Kind::Kill, 12),
+        ];
+        for (kind, weight) in &mut weights {
+            if !matches!(kind, Kind::Update | Kind::Get) && rng.chance(33) {
+                *weight = 0;
+            }
+        }
+        Mix { weights, partitions: *rng.pick(&[1, 4, 12]), rows: *rng.pick(&[8, 60, 800]) }
+    }
+
+    fn kind(&self, rng: &mut Rng) -> Kind {
+        let all: usize = self.weights.iter().map(|(_, weight)| weight).sum();
+        let mut at = rng.below(all);
+        for (kind, weight) in self.weights {
+            if at < weight {
+                return kind;
+            }
+            at -= weight;
+        }
+        Kind::Update
+    }
+
+    /// `len` operations; the first makes a table.
+    pub(crate) fn list(&self, rng: &mut Rng, len: usize) -> Vec<Op> {
+        let mut ops = vec![Op::Toggle { table: 0 }];
+        ops.extend((1..len).map(|_| self.op(rng)));
+        ops
+    }
+
+    fn op(&self, rng: &mut Rng) -> Op {
+        let kind = self.kind(rng);
+        let table = rng.skewed_below(TABLES);
+        let snapshot = rng.below(SNAPSHOTS);
+        let options = rng.below(OPTION_SETS);
+        match kind {
+            Kind::Update => Op::Update {
+                table,
+                pk: self.pk(rng),
+                changes: self.changes(rng),
+                refuse: rng.chance(5),
+                wait: rng.chance(70),
+            },
+            Kind::Get => Op::Get { table, keys: self.keys(rng) },
+            Kind::GetFromMemory => Op::GetFromMemory { table, keys: self.keys(rng) },
+            Kind::GetAt => Op::GetAt { snapshot, table, keys: self.keys(rng) },
+            Kind::Scan => Op::Scan { table, range: self.range(rng), steps: self.steps(rng) },
+            Kind::ScanAt => {
+                Op::ScanAt { snapshot, table, range: self.range(rng), steps: self.steps(rng) }
+            }
+            Kind::Step => Op::Step,
+            Kind::Hold => Op::Hold { snapshot },
+            Kind::Toggle => Op::Toggle { table },
+            Kind::ListTables => Op::ListTables,
+            Kind::Flush => Op::Flush,
+            Kind::Compact => Op::Compact,
+            Kind::Reopen => Op::Reopen { options },
+            Kind::Kill => Op::Kill { options },
+        }
+    }
+
+    fn changes(&self, rng: &mut Rng) -> Vec<Change> {
+        let count = if rng.chance(60) { 1 } else { rng.between(0, 12) };
+        (0..count)
+            .map(|_| {
+                let rk = self.rk(rng);
+                if rng.chance(25) { Change::Delete(rk) } else { Change::Put(rk, value(rng)) }
+            })
+            .collect()
+    }
+
+    fn keys(&self, rng: &mut Rng) -> Keys {
+        (self.pk(rng), self.rk(rng))
+    }
+
+    /// Few partitions; the odd ones are empty, hold zeros, or lie beside one another.
+    fn pk(&self, rng: &mut Rng) -> Vec<u8> {
+        let odd: [&[u8]; 8] = [b"", b"\0", b"\0\0", b"p", b"p\0", b"p\x01", b"\xff", b"\xff\xff"];
+        let n = rng.skewed_below(self.partitions);
+        odd.get(n).map_or_else(|| format!("partition-{n}").into_bytes(), |pk| pk.to_vec())
+    }
+
+    fn rk(&self, rng: &mut Rng) -> Vec<u8> {
+        let n = rng.skewed_below(self.rows);
+        match n {
+            0 => Vec::new(),
+            1 => vec![0],
+            2 => vec![0xff; 3],
+            3 => vec![b'k'; 1024],
+            n if n % 7 == 0 => (n as u32).to_be_bytes().to_vec(),
+            n => format!("row-{n:05}").into_bytes(),
+        }
+    }
+
+    fn range(&self, rng: &mut Rng) -> Range {
+        match rng.below(4) {
+            0 => Range::Table,
+            1 => Range::Between(bound(rng, |r| self.keys(r)), bound(rng, |r| self.keys(r))),
+            _ => Range::Rows(self.pk(rng), bound(rng, |r| self.rk(r)), bound(rng, |r| self.rk(r))),
+        }
+    }
+
+    fn steps(&self, rng: &mut Rng) -> Vec<Step> {
+        (0..rng.between(1, 4)).map(|_| self.step(rng)).collect()
+    }
+
+    fn step(&self, rng: &mut Rng) -> Step {
+        match rng.below(5) {
+            0 | 1 => Step::Next(rng.between(1, 40)),
+            2 | 3 => Step::Prev(rng.between(1, 40)),
+            _ => Step::Seek(self.keys(rng)),
+        }
+    }
+}
+
+fn bound<T>(rng: &mut Rng, key: impl FnOnce(&mut Rng) -> T) -> Bound<T> {
+    match rng.below(3) {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(key(rng)),
+        _ => Bound::Excluded(key(rng)),
+    }
+}
+
+/// Mostly small; now and then larger than a block, rarely larger than a small memtable.
+fn value(rng: &mut Rng) -> Vec<u8> {
+    let len = match rng.below(1000) {
+        0 => 70_000,
+        1..=9 => rng.between(1_000, 9_000),
+        10..=49 => 0,
+        _ => rng.between(1, 150),
+    };
+    if rng.chance(50) { rng.bytes(len) } else { vec![b'a' + (len % 26) as u8; len] }
+}

@@ -1,0 +1,408 @@
+//! Runs a list of operations on a store and on the model; the first difference is an error.
+
+use crate::ops::{Keys, Op, Range, SNAPSHOTS, Step, TABLES};
+use crate::store::{Reached, Store};
+use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
+use tabulith::error::{Error, Kind};
+use tabulith::ids::TableId;
+use tabulith::key::order;
+use tabulith::key::range::KeyRange;
+use tabulith::options::Reach;
+use tabulith::rows::{CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot};
+use tabulith_testkit::oracle::{Change, Oracle, Place, Stored};
+
+/// What differed, in words.
+pub(crate) type Difference = String;
+
+/// A store, the model, and what is held of both.
+pub(crate) struct Run {
+    store: Store,
+    model: Oracle,
+    /// The table in each slot, and the highest number given out so far.
+    tables: [Option<TableId>; TABLES],
+    last_table: u32,
+    snapshots: [Option<Held>; SNAPSHOTS],
+    /// Commits in the model that nobody has waited for yet.
+    pending: Vec<Box<dyn CommitTicket>>,
+}
+
+/// A snapshot of the store and of the model, with the tables that there were.
+struct Held {
+    store: Box<dyn RowSnapshot>,
+    model: Oracle,
+    tables: [Option<TableId>; TABLES],
+}
+
+/// Runs `ops` on a fresh store that is opened with the option set `options` first.
+pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
+    let mut run = Run {
+        store: Store::open(options).map_err(said)?,
+        model: Oracle::new(),
+        tables: [None; TABLES],
+        last_table: 0,
+        snapshots: Default::default(),
+        pending: Vec::new(),
+    };
+    for (i, op) in ops.iter().enumerate() {
+        run.apply(op).map_err(|difference| format!("operation {i}, {op:?}: {difference}"))?;
+    }
+    run.settle()?;
+    run.compare_everything()?;
+    run.reopen(options, Ending::Close)?;
+    run.compare_everything()?;
+    Ok(run.store.reached())
+}
+
+enum Ending {
+    Close,
+    Kill,
+}
+
+impl Run {
+    fn apply(&mut self, op: &Op) -> Result<(), Difference> {
+        if !matches!(op, Op::Update { .. }) {
+            self.settle()?;
+        }
+        match op {
+            Op::Update { table, pk, changes, refuse, wait } => {
+                let Some(id) = self.tables[*table] else { return Ok(()) };
+                self.update(id, pk, changes, *refuse)?;
+                if *wait { self.settle() } else { Ok(()) }
+            }
+            Op::Get { table, keys } => self.get(*table, keys, Reach::Disk),
+            Op::GetFromMemory { table, keys } => self.get(*table, keys, Reach::Memory),
+            Op::GetAt { snapshot, table, keys } => self.get_at(*snapshot, *table, keys),
+            Op::Scan { table, range, steps } => self.scan(*table, range, steps),
+            Op::ScanAt { snapshot, table, range, steps } => {
+                let Some(held) = &self.snapshots[*snapshot] else { return Ok(()) };
+                let Some(id) = held.tables[*table] else { return Ok(()) };
+                scan(&*held.store, &held.model, id, range, steps)
+            }
+            Op::Step => self.step(),
+            Op::Hold { snapshot } => self.hold(*snapshot),
+            Op::Toggle { table } => self.toggle(*table),
+            Op::ListTables => self.list_tables(),
+            Op::Flush => self.store.db().flush().map_err(said),
+            Op::Compact => self.store.db().compact().map_err(said),
+            Op::Reopen { options } => self.reopen(*options, Ending::Close),
+            Op::Kill { options } => self.reopen(*options, Ending::Kill),
+        }
+    }
+
+    /// Waits for every commit under way, the newest first: those before it must be done by then.
+    fn settle(&mut self) -> Result<(), Difference> {
+        while let Some(ticket) = self.pending.pop() {
+            ticket.wait().map_err(said)?;
+            if let Some(earlier) = self.pending.iter().find(|earlier| !earlier.is_done()) {
+                return Err(format!("commit {} is not done, a later one is", earlier.ts()));
+            }
+        }
+        Ok(())
+    }
+
+    fn update(
+        &mut self,
+        table: TableId,
+        pk: &[u8],
+        changes: &[Change],
+        refuse: bool,
+    ) -> Result<(), Difference> {
+        let mut difference = None;
+        let model = &self.model;
+        let mut work = |partition: &mut dyn PartitionUpdate| {
+            difference = rehearse(partition, model, table, pk, changes)?;
+            if refuse { Err(Error::changed(None)) } else { Ok(()) }
+        };
+        let ticket = self.store.rows().update(table, pk, None, &mut work);
+        if let Some(difference) = difference {
+            return Err(difference);
+        }
+        let ticket = match ticket {
+            Err(error) if refuse && error.kind() == Kind::Changed => return Ok(()),
+            Ok(_) if refuse => return Err("a refused update was committed".into()),
+            other => other.map_err(said)?,
+        };
+        if changes_something(&self.model, table, pk, changes) {
+            if ticket.ts().0 <= self.model.last_ts() {
+                return Err(format!("commit {} after {}", ticket.ts(), self.model.last_ts()));
+            }
+            self.model.commit(table.0, pk, ticket.ts().0, changes);
+        }
+        self.pending.push(ticket);
+        Ok(())
+    }
+
+    fn get(&self, table: usize, (pk, rk): &Keys, reach: Reach) -> Result<(), Difference> {
+        let Some(id) = self.tables[table] else { return Ok(()) };
+        match self.store.rows().get(id, pk, rk, reach) {
+            Err(error) if reach == Reach::Memory && error.kind() == Kind::WouldBlock => Ok(()),
+            found => same(found.map_err(said)?.as_ref(), self.model.get(id.0, pk, rk)),
+        }
+    }
+
+    /// A table that was dropped since is still there for the snapshot.
+    fn get_at(&self, snapshot: usize, table: usize, (pk, rk): &Keys) -> Result<(), Difference> {
+        let Some(held) = &self.snapshots[snapshot] else { return Ok(()) };
+        let Some(id) = held.tables[table] else { return Ok(()) };
+        let found = held.store.get(id, pk, rk).map_err(said)?;
+        same(found.as_ref(), held.model.get(id.0, pk, rk))
+    }
+
+    fn scan(&self, table: usize, range: &Range, steps: &[Step]) -> Result<(), Difference> {
+        let Some(id) = self.tables[table] else { return Ok(()) };
+        let now = self.store.rows().snapshot().map_err(said)?;
+        scan(&*now, &self.model, id, range, steps)
+    }
+
+    fn hold(&mut self, slot: usize) -> Result<(), Difference> {
+        self.snapshots[slot] = match self.snapshots[slot].take() {
+            Some(_) => None,
+            None => Some(Held {
+                store: self.store.rows().snapshot().map_err(said)?,
+                model: self.model.clone(),
+                tables: self.tables,
+            }),
+        };
+        Ok(())
+    }
+
+    fn step(&self) -> Result<(), Difference> {
+        while self.store.db().step().map_err(said)? {}
+        Ok(())
+    }
+
+    fn toggle(&mut self, slot: usize) -> Result<(), Difference> {
+        let name = name(slot);
+        match self.tables[slot].take() {
+            Some(id) => {
+                if !self.store.catalog().drop_table(&name).map_err(said)? {
+                    return Err("the table was not there".into());
+                }
+                let gone = self.store.rows().get(id, b"p", b"r", Reach::Disk);
+                if gone.as_ref().err().map(Error::kind) != Some(Kind::NotFound) {
+                    return Err(format!("a dropped table answers {gone:?}"));
+                }
+                self.model.drop_table(id.0);
+            }
+            None => {
+                let info =
+                    self.store.catalog().create_table(&name, name.as_bytes()).map_err(said)?;
+                if info.id.0 <= self.last_table {
+                    return Err(format!("table number {} was given out twice", info.id.0));
+                }
+                self.last_table = info.id.0;
+                self.tables[slot] = Some(info.id);
+                let again = self.store.catalog().create_table(&name, b"");
+                if again.as_ref().err().map(Error::kind) != Some(Kind::Exists) {
+                    return Err(format!("a second table of the same name: {again:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn list_tables(&self) -> Result<(), Difference> {
+        let found = self.store.catalog().tables("", None, 100).map_err(said)?;
+        let found: Vec<_> = found.into_iter().map(|info| (info.name, info.id)).collect();
+        let slots = self.tables.iter().enumerate();
+        let expected: Vec<_> =
+            slots.filter_map(|(slot, id)| id.map(|id| (name(slot), id))).collect();
+        if found == expected {
+            return Ok(());
+        }
+        Err(format!("tables {found:?}, expected {expected:?}"))
+    }
+
+    fn reopen(&mut self, options: usize, ending: Ending) -> Result<(), Difference> {
+        self.snapshots = Default::default();
+        match ending {
+            Ending::Close => self.store.close_and_open(options),
+            Ending::Kill => self.store.kill_and_open(options),
+        }
+        .map_err(said)?;
+        self.list_tables()
+    }
+
+    fn compare_everything(&self) -> Result<(), Difference> {
+        let now = self.store.rows().snapshot().map_err(said)?;
+        for id in self.tables.iter().flatten() {
+            let all = [Step::Next(usize::MAX)];
+            scan(&*now, &self.model, *id, &Range::Table, &all)?;
+            scan(&*now, &self.model, *id, &Range::Table, &[Step::Prev(usize::MAX)])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether anything remains of `changes` once each row's last one has replaced those before it.
+fn changes_something(model: &Oracle, table: TableId, pk: &[u8], changes: &[Change]) -> bool {
+    let mut last = BTreeMap::new();
+    for change in changes {
+        match change {
+            Change::Put(rk, _) => last.insert(rk, true),
+            Change::Delete(rk) => last.insert(rk, false),
+        };
+    }
+    last.into_iter().any(|(rk, is_put)| is_put || model.get(table.0, pk, rk).is_some())
+}
+
+/// The name of the table in a slot; they sort as the slots do.
+fn name(slot: usize) -> String {
+    format!("table-{slot}")
+}
+
+/// Makes the changes inside an update, and reads each row before and after.
+fn rehearse(
+    partition: &mut dyn PartitionUpdate,
+    model: &Oracle,
+    table: TableId,
+    pk: &[u8],
+    changes: &[Change],
+) -> Result<Option<Difference>, Error> {
+    let mut staged: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
+    for change in changes {
+        let (rk, value) = match change {
+            Change::Put(rk, value) => (rk, Some(value.as_slice())),
+            Change::Delete(rk) => (rk, None),
+        };
+        let before = partition.get(rk)?;
+        let own = staged.iter().rev().find(|(other, _)| other == rk);
+        let difference = match own {
+            None => same(before.as_ref(), model.get(table.0, pk, rk)).err(),
+            Some((_, own)) => {
+                let found = before.as_ref().map(|row| &row.value[..]);
+                (found != *own).then(|| format!("own write reads as {found:?}"))
+            }
+        };
+        if difference.is_some() {
+            return Ok(difference);
+        }
+        match value {
+            Some(value) => partition.put(rk, value)?,
+            None => partition.delete(rk)?,
+        }
+        staged.push((rk, value));
+    }
+    Ok(None)
+}
+
+/// Walks a cursor and a list of the model's rows side by side.
+fn scan(
+    snapshot: &dyn RowSnapshot,
+    model: &Oracle,
+    table: TableId,
+    range: &Range,
+    steps: &[Step],
+) -> Result<(), Difference> {
+    let mut cursor = snapshot.scan(key_range(table, range)).map_err(said)?;
+    let expected = expected_rows(model, table, range);
+    // Where the cursor stands; `None` before the first move.
+    let mut at: Option<usize> = None;
+    for step in steps {
+        let (moves, is_next) = match step {
+            Step::Next(moves) => (*moves, true),
+            Step::Prev(moves) => (*moves, false),
+            Step::Seek((pk, rk)) => {
+                let key = order::row_key(table, pk, rk);
+                let target = expected.partition_point(|(other, _)| *other < key);
+                let found = cursor.seek(&key).map_err(said)?;
+                at = here(&mut *cursor, found, &expected, Some(target))?;
+                if at.is_none() {
+                    return Ok(());
+                }
+                continue;
+            }
+        };
+        for _ in 0..moves {
+            let target = match (at, is_next) {
+                (None, true) => Some(0),
+                (None, false) => expected.len().checked_sub(1),
+                (Some(i), true) => Some(i + 1),
+                (Some(i), false) => i.checked_sub(1),
+            };
+            let found = if is_next { cursor.next() } else { cursor.prev() }.map_err(said)?;
+            at = here(&mut *cursor, found, &expected, target)?;
+            if at.is_none() {
+                return Ok(()); // Past an end, only the end is promised.
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Compares the row under the cursor with row `target` of the model; `None` past either end.
+fn here(
+    cursor: &mut dyn RowCursor,
+    found: bool,
+    expected: &[(Vec<u8>, Stored)],
+    target: Option<usize>,
+) -> Result<Option<usize>, Difference> {
+    let row = target.and_then(|i| expected.get(i).map(|row| (i, row)));
+    match (found, row) {
+        (false, None) => Ok(None),
+        (false, Some((_, (key, _)))) => Err(format!("the scan ended before {key:02x?}")),
+        (true, None) => Err(format!("a row past the end: {:02x?}", cursor.key())),
+        (true, Some((i, (key, stored)))) => {
+            if cursor.key() != key.as_slice() {
+                return Err(format!("row {:02x?}, expected {key:02x?}", cursor.key()));
+            }
+            let found = Row { ts: cursor.ts(), value: cursor.value().map_err(said)? };
+            same(Some(&found), Some(stored))?;
+            Ok(Some(i))
+        }
+    }
+}
+
+fn key_range(table: TableId, range: &Range) -> KeyRange {
+    match range {
+        Range::Table => KeyRange::table(table),
+        Range::Rows(pk, from, to) => KeyRange::rows(table, pk, slice(from), slice(to)),
+        Range::Between(from, to) => KeyRange::between(table, slices(from), slices(to)),
+    }
+}
+
+fn expected_rows(model: &Oracle, table: TableId, range: &Range) -> Vec<(Vec<u8>, Stored)> {
+    let rows: Vec<_> = match range {
+        Range::Table => model.table(table.0).collect(),
+        Range::Between(from, to) => model.between(table.0, slices(from), slices(to)).collect(),
+        Range::Rows(pk, from, to) => model
+            .table(table.0)
+            .filter(|(place, _)| {
+                let rows = (from.as_ref(), to.as_ref());
+                place.pk == *pk && RangeBounds::<Vec<u8>>::contains(&rows, &place.rk)
+            })
+            .collect(),
+    };
+    let encoded = |(place, stored): (&Place, &Stored)| {
+        (order::row_key(table, &place.pk, &place.rk), stored.clone())
+    };
+    rows.into_iter().map(encoded).collect()
+}
+
+fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    bound.as_ref().map(Vec::as_slice)
+}
+
+fn slices(bound: &Bound<Keys>) -> Bound<(&[u8], &[u8])> {
+    bound.as_ref().map(|(pk, rk)| (pk.as_slice(), rk.as_slice()))
+}
+
+fn same(found: Option<&Row>, expected: Option<&Stored>) -> Result<(), Difference> {
+    match (found, expected) {
+        (None, None) => Ok(()),
+        (Some(row), Some(stored)) if row.ts.0 == stored.ts && row.value == stored.value => Ok(()),
+        (found, expected) => {
+            let short = |len: usize, ts: u64| format!("{len} bytes of commit {ts}");
+            Err(format!(
+                "found {:?}, expected {:?}",
+                found.map(|row| short(row.value.len(), row.ts.0)),
+                expected.map(|stored| short(stored.value.len(), stored.ts))
+            ))
+        }
+    }
+}
+
+fn said(error: Error) -> Difference {
+    format!("error: {error:?}")
+}

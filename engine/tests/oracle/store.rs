@@ -1,0 +1,145 @@
+//! The store under test: a database on a disk in memory, under one of six sets of options.
+
+use std::sync::Arc;
+use tabulith::db::Db;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::{ByHand, Jobs, Threads};
+use tabulith::error::Result;
+use tabulith::options::{Durability, Options};
+use tabulith::rows::{Catalog, RowStore};
+use tabulith::vfs::mem::SimFs;
+
+const DIR: &str = "db";
+/// 2026-01-01, in ticks of 100 ns since 1970.
+const START_TICKS: u64 = 17_672_256_000_000_000;
+const SECOND_TICKS: u64 = 10_000_000;
+
+/// A database, and the disk and the clock below it.
+pub(crate) struct Store {
+    disk: SimFs,
+    clock: Arc<ManualClock>,
+    /// `None` only while it is being opened again.
+    db: Option<Db>,
+    openings: u64,
+    reached: Reached,
+}
+
+/// How deep the run went, so that one which reaches nothing cannot pass for a good one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached {
+    pub(crate) openings: u64,
+    pub(crate) flushes: u64,
+    pub(crate) compactions: u64,
+    pub(crate) moves: u64,
+    pub(crate) dropped_files: u64,
+    /// The deepest level that ever held a file.
+    pub(crate) level: usize,
+}
+
+impl Reached {
+    pub(crate) fn add(&mut self, other: &Reached) {
+        self.openings += other.openings;
+        self.flushes += other.flushes;
+        self.compactions += other.compactions;
+        self.moves += other.moves;
+        self.dropped_files += other.dropped_files;
+        self.level = self.level.max(other.level);
+    }
+}
+
+impl Store {
+    pub(crate) fn open(options: usize) -> Result<Store> {
+        let clock = Arc::new(ManualClock::at(START_TICKS));
+        let mut store =
+            Store { disk: SimFs::new(), clock, db: None, openings: 0, reached: Reached::default() };
+        store.reopen(options)?;
+        Ok(store)
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        self.db.as_ref().expect("open between operations")
+    }
+
+    pub(crate) fn rows(&self) -> &dyn RowStore {
+        self.db()
+    }
+
+    pub(crate) fn catalog(&self) -> &dyn Catalog {
+        self.db()
+    }
+
+    /// What this store has done since it was made.
+    pub(crate) fn reached(&mut self) -> Reached {
+        self.count();
+        self.reached
+    }
+
+    /// Adds what the open database counted; its counters start anew at each opening.
+    fn count(&mut self) {
+        let stats = self.db().stats();
+        let level = stats.levels.iter().rposition(|(files, _)| *files > 0).unwrap_or(0);
+        self.reached.add(&Reached {
+            openings: 1,
+            flushes: stats.flushes,
+            compactions: stats.compactions,
+            moves: stats.moves,
+            dropped_files: stats.dropped_files,
+            level,
+        });
+    }
+
+    pub(crate) fn close_and_open(&mut self, options: usize) -> Result<()> {
+        self.count();
+        self.db().close()?;
+        self.db = None;
+        self.reopen(options)
+    }
+
+    /// As after SIGKILL: what was written is there, nothing is flushed or closed any more.
+    pub(crate) fn kill_and_open(&mut self, options: usize) -> Result<()> {
+        self.count();
+        self.disk.kill();
+        self.db = None;
+        self.reopen(options)
+    }
+
+    fn reopen(&mut self, set: usize) -> Result<()> {
+        // The wall clock steps back an hour at every other opening; commits must rise all the same.
+        self.openings += 1;
+        let back = if self.openings.is_multiple_of(2) { 3600 * SECOND_TICKS } else { 0 };
+        self.clock.set_wall(START_TICKS + self.openings * SECOND_TICKS - back);
+        let jobs: Arc<dyn Jobs> =
+            if set.is_multiple_of(2) { Arc::new(ByHand) } else { Arc::new(Threads) };
+        let clock = Arc::clone(&self.clock);
+        let builder = Db::builder().options(options(set)?);
+        self.db = Some(builder.parts(Arc::new(self.disk.clone()), clock, jobs).open(DIR)?);
+        Ok(())
+    }
+}
+
+/// Small everything, so that a few thousand operations reach the deep levels; each set differs in
+/// what could make an answer differ.
+fn options(set: usize) -> Result<Options> {
+    let small = Options {
+        memtable_bytes: 16 << 10,
+        wal_segment_bytes: 256 << 10,
+        block_bytes: 512,
+        file_bytes: 8 << 10,
+        level_base_bytes: 32 << 10,
+        level_fanout: 3,
+        l0_compact_files: 2,
+        block_cache_bytes: 64 << 10,
+        ..Options::default()
+    };
+    match set {
+        0 => small,
+        1 => Options { compression: false, filter_bits: 0, block_cache_bytes: 0, ..small },
+        2 => {
+            Options { block_bytes: 64 << 10, memtable_bytes: 4 << 10, file_bytes: 4 << 10, ..small }
+        }
+        3 => Options { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small },
+        4 => Options { memtable_bytes: 1 << 20, durability: Durability::Flushed, ..small },
+        _ => Options::default(),
+    }
+    .validated()
+}
