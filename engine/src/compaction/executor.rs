@@ -11,6 +11,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, Kind, Result};
 use crate::flush::{create_table, sync_names};
 use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::iter::level::{Purpose, over_file};
 use crate::iter::merge::MergeCursor;
 use crate::iter::tree::{Source, over_level};
 use crate::key::order;
@@ -128,12 +129,12 @@ fn sources(job: &Merge) -> Result<Vec<Source>> {
     match job.level {
         0 => {
             for file in &job.upper {
-                sources.push(Source::File(file.table()?.cursor()));
+                sources.push(Source::File(over_file(file, Purpose::Pass)?));
             }
         }
-        _ => sources.extend(over_level(job.upper.clone())),
+        _ => sources.extend(over_level(job.upper.clone(), Purpose::Pass)),
     }
-    sources.extend(over_level(job.lower.clone()));
+    sources.extend(over_level(job.lower.clone(), Purpose::Pass));
     Ok(sources)
 }
 

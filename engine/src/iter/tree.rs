@@ -4,7 +4,7 @@
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
-use crate::iter::level::LevelCursor;
+use crate::iter::level::{LevelCursor, Purpose, over_file};
 use crate::iter::merge::MergeCursor;
 use crate::iter::visible::VisibleCursor;
 use crate::key::range::KeyRange;
@@ -33,18 +33,18 @@ pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
     }
     let largest = range.end.as_slice(); // Excluded: one file too many at most.
     for file in view.version.overlapping(0, &range.start, largest) {
-        sources.push(Source::File(file.table()?.cursor()));
+        sources.push(Source::File(over_file(&file, Purpose::Scan)?));
     }
     for level in 1..LEVELS {
         let files = view.version.overlapping(level, &range.start, largest);
-        sources.extend(over_level(files));
+        sources.extend(over_level(files, Purpose::Scan));
     }
     Ok(VisibleCursor::new(MergeCursor::new(sources), at, range))
 }
 
 /// A cursor over files of one sorted level.
-pub(crate) fn over_level(files: Vec<Arc<LiveFile>>) -> Option<Source> {
-    (!files.is_empty()).then(|| Source::Level(LevelCursor::new(files)))
+pub(crate) fn over_level(files: Vec<Arc<LiveFile>>, purpose: Purpose) -> Option<Source> {
+    (!files.is_empty()).then(|| Source::Level(LevelCursor::new(files, purpose)))
 }
 
 macro_rules! each {

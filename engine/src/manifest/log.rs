@@ -107,9 +107,14 @@ impl Manifest {
         self.at - self.state_end > (GROWTH_MAX * self.state_end).max(REWRITE_BYTES_MIN)
     }
 
-    /// Writes `state`, which must be what the edits so far add up to, as a new generation.
+    /// Whether a failed write or sync has closed this manifest to edits.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.is_some()
+    }
+
+    /// Writes `state`, which must be what the edits that succeeded add up to, as a new generation
+    /// in fresh files. Opens a closed manifest again: of an edit that failed nothing is taken over.
     pub(crate) fn rewrite(&mut self, state: &State) -> Result<()> {
-        self.check_open()?;
         match Manifest::start(self.vfs.clone(), &self.dir, state) {
             Ok(next) => *self = next,
             Err(error) => {

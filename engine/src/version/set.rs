@@ -29,7 +29,13 @@ impl VersionSet {
     }
 
     /// Records `edit` durably and makes it the current Version.
+    ///
+    /// After an earlier failure the whole state is written anew first, to fresh files: what the
+    /// failed edit left behind then counts for nothing, whether it reached the disk or not.
     pub(crate) fn apply(&mut self, mut edit: Edit) -> Result<Arc<Version>> {
+        if self.manifest.is_closed() || self.manifest.wants_rewrite() {
+            self.manifest.rewrite(&self.state)?;
+        }
         edit.next_file = Some(self.state.next_file);
         let mut state = self.state.clone();
         state.apply(&edit)?;
