@@ -1,6 +1,29 @@
 //! Tabulith: rows addressed by PartitionKey and RowKey, kept in that order, changed atomically
 //! within one partition and guarded by ETags.
 //!
+//! ```
+//! use tabulith::{Db, If};
+//!
+//! # fn main() -> tabulith::Result<()> {
+//! # let folder = tempfile::tempdir().unwrap();
+//! let db = Db::open(folder.path())?;
+//! let orders = db.table("orders")?;
+//!
+//! // One partition changes together or not at all; on return it is on the disk.
+//! let tenant = orders.partition("tenant-7");
+//! let ts = tenant.batch().insert("0001", "3 apples").insert("0002", "1 pear").commit()?;
+//!
+//! // A change can ask for the state that was read.
+//! orders.replace("tenant-7", "0001", "4 apples", If::Match(ts))?;
+//! assert!(orders.replace("tenant-7", "0001", "5 apples", If::Match(ts)).is_err());
+//!
+//! // Rows come in the order of their keys, from either end.
+//! let last = tenant.scan("0000".."9999")?.next_back().unwrap()?;
+//! assert_eq!(last.value, "1 pear");
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Layout
 //!
 //! The modules below stand in dependency order: a file uses only what is listed before it.
@@ -55,3 +78,15 @@ pub mod db;
 // Floor 6: tables.
 pub mod table;
 pub mod embedded;
+
+pub use db::{Builder, Db};
+pub use embedded::entities::Entities;
+pub use embedded::rows::{Batch, If, Partition, Snapshot, Table};
+pub use embedded::scan::{Scan, ScanRow};
+pub use error::{Error, Kind, Result};
+pub use ids::CommitTs;
+pub use options::{Durability, Options};
+pub use rows::Row;
+pub use table::entity::Entity;
+pub use table::filter::ast::{Filter, Op};
+pub use table::value::Value;

@@ -1,1 +1,147 @@
-//! Placeholder.
+//! Tables of typed entities for embedded use: the same tables that the server serves from the
+//! folder for its development account.
+
+use crate::db::Db;
+use crate::error::Error;
+use crate::options::Reach;
+use crate::table::entity::Entity;
+use crate::table::error::{GroupError, TableError, TableResult};
+use crate::table::etag::{ETag, If};
+use crate::table::filter::ast::Filter;
+use crate::table::name::{AccountName, NameError, TableName};
+use crate::table::page::{Continuation, Query};
+use crate::table::store::TableStore;
+use crate::table::write::{Write, WriteOutcome};
+use std::sync::Arc;
+use std::vec;
+
+/// The account whose tables [`Db::entities`] opens: the one that the server knows without any
+/// configuration.
+pub const ACCOUNT: &str = "devstoreaccount1";
+
+impl Db {
+    /// The table of entities called `name`, made where there is none.
+    ///
+    /// Errors: for a name that is not 3 to 63 letters and digits, the first a letter; as
+    /// [`Db::table`].
+    pub fn entities(&self, name: &str) -> TableResult<Entities> {
+        let account = AccountName::parse(ACCOUNT).map_err(bad_name)?;
+        let name = TableName::parse(name).map_err(bad_name)?;
+        let store = TableStore::new(Arc::new(self.clone()));
+        match store.get_table(&account, &name)? {
+            Some(_) => {}
+            None => match store.create_table(&account, &name) {
+                Ok(_) | Err(TableError::TableExists) => {}
+                Err(error) => return Err(error),
+            },
+        }
+        Ok(Entities { store, account, name })
+    }
+}
+
+fn bad_name(error: NameError) -> TableError {
+    TableError::Engine(Error::invalid(format!("table name: {error}")))
+}
+
+/// A handle on a table of entities.
+#[derive(Clone, Debug)]
+pub struct Entities {
+    store: TableStore<Db>,
+    account: AccountName,
+    name: TableName,
+}
+
+impl Entities {
+    /// The entity under the two keys, if there is one.
+    pub fn get(&self, partition_key: &str, row_key: &str) -> TableResult<Option<Entity>> {
+        self.store.get(&self.account, &self.name, partition_key, row_key, Reach::Disk)
+    }
+
+    /// Adds an entity; [`TableError::EntityExists`] where there is one.
+    pub fn insert(&self, entity: Entity) -> TableResult<ETag> {
+        self.write(Write::Insert(entity)).map(|outcome| ETag(outcome.ts))
+    }
+
+    /// Adds an entity, or replaces the one there with all its properties.
+    pub fn upsert(&self, entity: Entity) -> TableResult<ETag> {
+        self.write(Write::InsertOrReplace(entity)).map(|outcome| ETag(outcome.ts))
+    }
+
+    /// Adds an entity, or lays its properties over those of the one there.
+    pub fn upsert_merge(&self, entity: Entity) -> TableResult<ETag> {
+        self.write(Write::InsertOrMerge(entity)).map(|outcome| ETag(outcome.ts))
+    }
+
+    /// Replaces an entity that is as `condition` says.
+    pub fn replace(&self, entity: Entity, condition: If) -> TableResult<ETag> {
+        self.write(Write::Update(entity, condition)).map(|outcome| ETag(outcome.ts))
+    }
+
+    /// Lays properties over those of an entity that is as `condition` says.
+    pub fn merge(&self, entity: Entity, condition: If) -> TableResult<ETag> {
+        self.write(Write::Merge(entity, condition)).map(|outcome| ETag(outcome.ts))
+    }
+
+    /// Removes an entity that is as `condition` says.
+    pub fn delete(&self, partition_key: &str, row_key: &str, condition: If) -> TableResult<()> {
+        let (partition_key, row_key) = (partition_key.to_owned(), row_key.to_owned());
+        self.write(Write::Delete { partition_key, row_key, condition }).map(|_| ())
+    }
+
+    /// Makes up to 100 changes of one partition together or not at all.
+    ///
+    /// Errors name the first change at fault.
+    pub fn transact(&self, writes: Vec<Write>) -> Result<Vec<WriteOutcome>, GroupError> {
+        self.store.transact(&self.account, &self.name, writes)?.wait()
+    }
+
+    /// All entities that pass `filter`, in the order of their keys. Each thousand is as of one
+    /// moment; an entity that does not change meanwhile appears exactly once.
+    pub fn query(&self, filter: Option<Filter>) -> Found {
+        let query = Query { filter, ..Query::default() };
+        Found { table: self.clone(), query, page: Vec::new().into_iter(), more: true }
+    }
+
+    fn write(&self, write: Write) -> TableResult<WriteOutcome> {
+        self.store.write(&self.account, &self.name, write)?.wait()
+    }
+}
+
+/// The entities that a query finds, page by page. Ends after an error.
+#[derive(Debug)]
+pub struct Found {
+    table: Entities,
+    query: Query,
+    page: vec::IntoIter<Entity>,
+    more: bool,
+}
+
+impl Found {
+    fn turn_page(&mut self) -> TableResult<()> {
+        let Entities { store, account, name } = &self.table;
+        let page = store.query(account, name, &self.query)?;
+        let next: Option<Continuation> = page.next;
+        self.more = next.is_some();
+        self.query.from = next;
+        self.page = page.entities.into_iter();
+        Ok(())
+    }
+}
+
+impl Iterator for Found {
+    type Item = TableResult<Entity>;
+
+    fn next(&mut self) -> Option<TableResult<Entity>> {
+        loop {
+            if let Some(entity) = self.page.next() {
+                return Some(Ok(entity));
+            }
+            if !std::mem::take(&mut self.more) {
+                return None;
+            }
+            if let Err(error) = self.turn_page() {
+                return Some(Err(error));
+            }
+        }
+    }
+}

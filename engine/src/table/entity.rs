@@ -15,3 +15,26 @@ pub struct Entity {
     /// Custom properties; names are unique and none is PartitionKey, RowKey or Timestamp.
     pub properties: Vec<(String, Value)>,
 }
+
+impl Entity {
+    /// An entity without properties, yet to be written.
+    pub fn new(partition_key: impl Into<String>, row_key: impl Into<String>) -> Entity {
+        let (partition_key, row_key) = (partition_key.into(), row_key.into());
+        Entity { partition_key, row_key, ts: CommitTs::ZERO, properties: Vec::new() }
+    }
+
+    /// The entity with one property more, or with another value for one that it has.
+    pub fn with(mut self, name: impl Into<String>, value: impl Into<Value>) -> Entity {
+        let (name, value) = (name.into(), value.into());
+        match self.properties.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => self.properties.push((name, value)),
+        }
+        self
+    }
+
+    /// A property's value. Cost: looks at each property in turn.
+    pub fn property(&self, name: &str) -> Option<&Value> {
+        self.properties.iter().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
+}

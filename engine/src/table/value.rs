@@ -83,3 +83,25 @@ impl DateTime {
     /// Ticks from 1601-01-01 to 1970-01-01.
     pub const UNIX_EPOCH: DateTime = DateTime(116_444_736_000_000_000);
 }
+
+macro_rules! value_from {
+    ($($from:ty => $variant:ident),* $(,)?) => {
+        $(impl From<$from> for Value {
+            fn from(value: $from) -> Value {
+                Value::$variant(value.into())
+            }
+        })*
+    };
+}
+
+value_from! {
+    &str => String,
+    String => String,
+    bool => Boolean,
+    i32 => Int32,
+    i64 => Int64,
+    f64 => Double,
+    Vec<u8> => Binary,
+    &[u8] => Binary,
+    DateTime => DateTime,
+}
