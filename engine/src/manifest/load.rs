@@ -154,14 +154,20 @@ impl CopyBytes {
             file.read_exact_at(&mut bytes, 0)?;
             Ok(bytes)
         });
-        let bytes = read.unwrap_or_else(|error| {
-            repairs.push(Error::io("reading a copy of the manifest", &path, error));
-            Vec::new()
-        });
         let header = frame::encode_header(root.generation, root.db_id);
-        if !bytes.is_empty() && !bytes.starts_with(&header) {
-            repairs.push(Error::corrupt(&path, 0, "the header of this copy of the manifest"));
-        }
+        let bytes = match read {
+            Ok(bytes) => {
+                if !bytes.starts_with(&header) {
+                    let what = "the header of this copy of the manifest";
+                    repairs.push(Error::corrupt(&path, 0, what));
+                }
+                bytes
+            }
+            Err(error) => {
+                repairs.push(Error::io("reading a copy of the manifest", &path, error));
+                Vec::new()
+            }
+        };
         CopyBytes { path, bytes }
     }
 
@@ -184,7 +190,9 @@ fn read_edits(
     loop {
         let found = [&a, &b].map(|copy| copy.edit(root.generation, at, number));
         let Some(edit) = found[0].or(found[1]) else { break };
-        for (copy, _) in [&a, &b].into_iter().zip(found).filter(|(_, found)| found.is_none()) {
+        let lacking = [&a, &b].into_iter().zip(found).filter(|(_, found)| found.is_none());
+        // A copy that has ended before was reported where it ends.
+        for (copy, _) in lacking.filter(|(copy, _)| copy.bytes.len() >= at) {
             let what = format!("edit {number} is not whole in this copy of the manifest");
             repairs.push(Error::corrupt(&copy.path, at as u64, what));
         }

@@ -6,3 +6,6 @@ pub(crate) mod root;
 pub(crate) mod frame;
 pub(crate) mod load;
 pub(crate) mod log;
+
+#[cfg(test)]
+mod tests;
