@@ -1,6 +1,6 @@
 //! The embedded API: tables of byte rows and tables of typed entities, as values that are cheap to
 //! clone and send between threads.
 
-pub mod rows;
 pub mod scan;
+pub mod rows;
 pub mod entities;

@@ -10,9 +10,9 @@ mod repo;
 mod source;
 mod modules;
 mod listing;
+mod smoke;
 mod tidy;
 mod map;
-mod smoke;
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, ExitCode};

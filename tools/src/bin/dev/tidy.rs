@@ -5,6 +5,7 @@
 use crate::listing;
 use crate::modules;
 use crate::repo::{Repo, TextFile};
+use crate::smoke;
 use crate::source;
 use anyhow::Result;
 
@@ -39,6 +40,7 @@ pub(crate) fn check(repo: &Repo) -> Result<Report> {
     }
     dependencies_say_why(repo.text("Cargo.toml")?, &mut report);
     magics_are_documented(repo, repo.text("docs/format.md")?, &mut report);
+    readme_runs(repo, repo.text("README.md")?, &mut report);
     report.breaches.extend(listing::differences(repo)?);
     Ok(report)
 }
@@ -278,6 +280,17 @@ fn magic(line: &str) -> Option<&str> {
             rest.split('"').next().map(|text| text.split('\\').next().unwrap_or(text))
         }
         None => value.strip_prefix("0x"),
+    }
+}
+
+/// The Rust of README.md stands word for word in an example that CI runs.
+fn readme_runs(repo: &Repo, readme: &str, report: &mut Report) {
+    let examples = || repo.rust().filter(|file| file.path.starts_with("engine/examples/"));
+    for block in smoke::blocks(readme).iter().filter(|block| block.language == "rust") {
+        if !examples().any(|example| example.text.ends_with(&block.code)) {
+            let line = block.line;
+            report.breaches.push(format!("README.md:{line} ends no file of engine/examples"));
+        }
     }
 }
 
