@@ -5,6 +5,7 @@
 use std::fmt;
 use std::process::ExitCode;
 use tabulith::error::Kind;
+use tabulith::table::error::TableError;
 
 /// The codes, as `--help` shows them.
 pub(crate) const HELP: &str = "Exit codes:
@@ -53,6 +54,17 @@ impl Exit {
             Kind::Changed => Exit::Changed,
             Kind::Busy | Kind::WouldBlock | Kind::NoSpace => Exit::Unavailable,
             Kind::Corrupt => Exit::Corrupt,
+            _ => Exit::Failure,
+        }
+    }
+
+    /// The exit that fits an error of the table layer.
+    fn of_table(error: &TableError) -> Exit {
+        match error {
+            TableError::Engine(error) => Exit::of_kind(error.kind()),
+            TableError::TableNotFound | TableError::EntityNotFound => Exit::NotFound,
+            TableError::TableExists | TableError::EntityExists => Exit::Conflict,
+            TableError::ConditionFailed { .. } => Exit::Changed,
             _ => Exit::Failure,
         }
     }
@@ -114,6 +126,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
     if let Some(engine) = cause.downcast_ref::<tabulith::error::Error>() {
         return Some(Exit::of_kind(engine.kind()));
+    }
+    if let Some(table) = cause.downcast_ref::<TableError>() {
+        return Some(Exit::of_table(table));
     }
     match cause.downcast_ref::<std::io::Error>()?.kind() {
         std::io::ErrorKind::NotFound => Some(Exit::NotFound),

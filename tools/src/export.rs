@@ -2,6 +2,7 @@
 
 use crate::args::ExportArgs;
 use crate::exit::Exit;
+use crate::folder::Access;
 use crate::import::report::rate;
 use crate::print::{Printer, note};
 use crate::query::Reading;
@@ -17,7 +18,7 @@ const WRITE_BYTES: usize = 256 << 10;
 /// Exports the table.
 pub(crate) async fn run(args: ExportArgs) -> Result<Exit> {
     let clock = SystemClock::new();
-    let target = Target::open(&args.target, Duration::ZERO)?;
+    let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
     let ask = Ask { filter: args.filter, select: args.select, top: 0, explain: false };
     let reading = Reading { target: &target, table: &args.table, ask, top: None };
     let columns = reading.columns(args.output).await?;

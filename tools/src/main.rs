@@ -9,10 +9,12 @@ mod json;
 mod print;
 mod connect;
 mod client;
+mod folder;
 mod target;
 mod import;
 mod query;
 mod export;
+mod check;
 
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
@@ -43,9 +45,8 @@ fn run(cli: Cli) -> Result<Exit> {
             Command::Import(args) => import::run::run(args).await,
             Command::Query(args) => query::run(args).await,
             Command::Export(args) => export::run(args).await,
-            Command::Serve(_) | Command::Check(_) => {
-                anyhow::bail!("this build does not have it yet")
-            }
+            Command::Check(args) => check::run(&args),
+            Command::Serve(_) => anyhow::bail!("this build does not have it yet"),
         }
     })
 }

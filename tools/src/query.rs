@@ -2,6 +2,7 @@
 
 use crate::args::{Output, QueryArgs};
 use crate::exit::Exit;
+use crate::folder::Access;
 use crate::print::{Columns, Printer, note};
 use crate::target::{Ask, Page, Target};
 use anyhow::Result;
@@ -13,7 +14,7 @@ const PAGE_ROWS_MAX: u64 = 1000;
 
 /// Runs the query and prints what it finds.
 pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
-    let target = Target::open(&args.target, Duration::ZERO)?;
+    let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
     let ask = Ask { filter: args.filter, select: args.select, top: 0, explain: args.explain };
     let reading = Reading { target: &target, table: &args.table, ask, top: args.top };
     let columns = reading.columns(args.output).await?;

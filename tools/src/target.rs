@@ -5,10 +5,12 @@ use crate::client::error::CallError;
 use crate::client::http::Patience;
 use crate::client::tables::{TableClient, Token};
 use crate::connect::Connection;
+use crate::folder::{Access, Folder};
 use anyhow::Result;
 use std::time::Duration;
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
+use tabulith::table::page::Continuation;
 
 /// Where the tables are.
 pub(crate) enum Target {
@@ -19,6 +21,8 @@ pub(crate) enum Target {
         /// How long a call waits for a server that went away.
         patience: Patience,
     },
+    /// In a folder.
+    Folder(Folder),
 }
 
 /// What a query asks for.
@@ -39,6 +43,8 @@ pub(crate) struct Ask {
 pub(crate) enum From {
     /// In the server's words.
     Server(Token),
+    /// In the engine's.
+    Folder(Continuation),
 }
 
 /// A page of rows.
@@ -67,17 +73,23 @@ pub(crate) enum WriteError {
 }
 
 impl Target {
-    /// The target that the flags and the environment name.
-    pub(crate) fn open(args: &TargetArgs, patience: Duration) -> Result<Target> {
+    /// The target that the flags and the environment name. `patience`: how long a call waits for
+    /// a server that went away.
+    pub(crate) fn open(args: &TargetArgs, access: Access, patience: Duration) -> Result<Target> {
+        if let Some(path) = &args.data_dir {
+            return Ok(Target::Folder(Folder::open(path, &args.account_name, access)?));
+        }
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let connection = Connection::find(args.connection_string.as_deref(), variable)?;
-        Ok(Target::Server { client: TableClient::new(connection), patience: Patience(patience) })
+        let client = TableClient::new(connection);
+        Ok(Target::Server { client, patience: Patience(patience) })
     }
 
     /// Text that is the same for the same tables.
     pub(crate) fn identity(&self) -> String {
         match self {
             Target::Server { client, .. } => client.endpoint().to_owned(),
+            Target::Folder(folder) => folder.identity(),
         }
     }
 
@@ -88,6 +100,7 @@ impl Target {
                 let made = client.create_table(table, Patience::SHORT).await;
                 made.map_err(|error| failed(error, &format!("creating the table {table}")))
             }
+            Target::Folder(folder) => folder.create_table(table).await,
         }
     }
 
@@ -100,17 +113,9 @@ impl Target {
         match self {
             Target::Server { client, patience } => {
                 let written = client.write_batch(table, rows.iter().copied(), *patience).await;
-                written.map_err(|error| match error {
-                    CallError::Refused(refusal) if refusal.status == 400 => match refusal.index {
-                        Some(index) if index < rows.len() => WriteError::Row {
-                            index,
-                            why: format!("{}: {}", refusal.code, refusal.message),
-                        },
-                        _ => WriteError::Failed(failed(CallError::Refused(refusal), "writing")),
-                    },
-                    error => WriteError::Failed(failed(error, &format!("writing to {table}"))),
-                })
+                written.map_err(|error| refused(error, table, rows.len()))
             }
+            Target::Folder(folder) => folder.write(table, rows).await,
         }
     }
 
@@ -126,6 +131,7 @@ impl Target {
                 let row = client.get(table, partition_key, row_key, Patience::SHORT).await;
                 row.map_err(|error| failed(error, &format!("reading from {table}")))
             }
+            Target::Folder(folder) => folder.get(table, partition_key, row_key).await,
         }
     }
 
@@ -135,7 +141,7 @@ impl Target {
             Target::Server { client, .. } => {
                 let token = match from {
                     Some(From::Server(token)) => Some(token),
-                    None => None,
+                    _ => None,
                 };
                 let options = options(ask);
                 let page = client.page(table, &options, token, ask.explain, Patience::SHORT).await;
@@ -146,6 +152,26 @@ impl Target {
                     explained: page.explained,
                 })
             }
+            Target::Folder(folder) => {
+                let from = match from {
+                    Some(From::Folder(from)) => Some(from),
+                    _ => None,
+                };
+                let page = folder.page(table, ask, from).await?;
+                Ok(Page {
+                    entities: page.entities,
+                    next: page.next.map(From::Folder),
+                    explained: Some((page.plan.to_string(), page.examined)),
+                })
+            }
+        }
+    }
+
+    /// Ends the work: a folder is made durable and released.
+    pub(crate) fn close(&self) -> Result<()> {
+        match self {
+            Target::Server { .. } => Ok(()),
+            Target::Folder(folder) => folder.close(),
         }
     }
 }
@@ -162,6 +188,21 @@ fn options(ask: &Ask) -> Vec<(&'static str, String)> {
         options.push(("$select", names.join(",")));
     }
     options
+}
+
+/// A refusal of status 400 that names an operation blames its row.
+fn refused(error: CallError, table: &str, rows: usize) -> WriteError {
+    match error {
+        CallError::Refused(refusal)
+            if refusal.status == 400 && refusal.index.is_some_and(|index| index < rows) =>
+        {
+            WriteError::Row {
+                index: refusal.index.unwrap_or_default(),
+                why: format!("{}: {}", refusal.code, refusal.message),
+            }
+        }
+        error => WriteError::Failed(failed(error, &format!("writing to {table}"))),
+    }
 }
 
 fn failed(error: CallError, doing: &str) -> anyhow::Error {

@@ -3,6 +3,7 @@
 use crate::args::ImportArgs;
 use crate::edm::EdmType;
 use crate::exit::{Exit, Failure};
+use crate::folder::Access;
 use crate::import::batcher::Batch;
 use crate::import::entity::{Recipe, Wishes};
 use crate::import::feed::{End, Feed, Item, KeysSeen};
@@ -38,7 +39,8 @@ pub(crate) async fn run(args: ImportArgs) -> Result<Exit> {
     TableName::parse(&args.table)
         .map_err(|error| Failure::usage(format!("--table {}: {error}", args.table)))?;
     let clock = SystemClock::new();
-    let target = Arc::new(Target::open(&args.target, Duration::from_secs(args.patience))?);
+    let patience = Duration::from_secs(args.patience);
+    let target = Arc::new(Target::open(&args.target, Access::Write, patience)?);
     let mut import = Import {
         stop: stop_on_signal()?,
         bad: Arc::new(BadRows::default()),
@@ -63,6 +65,7 @@ pub(crate) async fn run(args: ImportArgs) -> Result<Exit> {
             break;
         }
     }
+    import.target.close()?;
     Ok(import.conclude(end))
 }
 

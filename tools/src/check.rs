@@ -1,0 +1,49 @@
+//! `tabulith check`: every byte of a data folder read and cross-checked, damage named by file and
+//! offset.
+
+use crate::args::CheckArgs;
+use crate::exit::Exit;
+use crate::import::report::grouped;
+use crate::print::note;
+use anyhow::{Context, Result};
+use std::io::{self, Write};
+use tabulith::env::clock::{Clock, SystemClock};
+use tabulith::table::value::DateTime;
+use tabulith::verify;
+
+/// Checks the folder. The findings are the data of this command, on stdout.
+pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
+    let clock = SystemClock::new();
+    let dir = args.data_dir.display();
+    let report = verify::check(&args.data_dir).with_context(|| format!("checking {dir}"))?;
+    let mut out = io::stdout().lock();
+    for damage in &report.damage {
+        writeln!(out, "damaged: {damage}")?;
+    }
+    for oddity in &report.notes {
+        writeln!(out, "note: {oddity}")?;
+    }
+    writeln!(
+        out,
+        "files:  {} tables of {} bytes, {} versions of rows",
+        grouped(report.files),
+        grouped(report.file_bytes),
+        grouped(report.versions)
+    )?;
+    writeln!(
+        out,
+        "log:    {} commits in {} groups, {} bytes cut short by a crash",
+        grouped(report.log_commits),
+        grouped(report.log_groups),
+        grouped(report.tail_discarded_bytes)
+    )?;
+    writeln!(out, "newest: {}", DateTime::from(report.last_ts))?;
+    out.flush()?;
+    let seconds = clock.steady().as_secs_f64();
+    if report.is_clean() {
+        note(&format!("{dir} is clean ({seconds:.2} s)"));
+        return Ok(Exit::Ok);
+    }
+    note(&format!("{dir} is damaged in {} places ({seconds:.2} s)", report.damage.len()));
+    Ok(Exit::Corrupt)
+}
