@@ -1,0 +1,134 @@
+//! Runs the tabulith program for tests: in an environment of its own, with its output in hand.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "shared by test files, each of which uses a part of it"
+)]
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// A folder that is removed in the end, and commands that know no other place.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+/// What a command left behind.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its exit code.
+    pub code: i32,
+    /// What it wrote to stdout.
+    pub out: String,
+    /// What it wrote to stderr.
+    pub err: String,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { folder: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file and returns its path as text.
+    pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// A command with nothing of the caller's environment that could change what it does.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tabulith"));
+        command.current_dir(self.folder.path()).args(args).stdin(Stdio::null());
+        command.env_clear().env("XDG_STATE_HOME", self.path("state")).env("RUST_BACKTRACE", "0");
+        command
+    }
+
+    /// Runs to the end.
+    pub fn run(&self, args: &[&str]) -> Ran {
+        let output = self.command(args).output().unwrap();
+        Ran {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Runs to the end and expects it to succeed.
+    #[track_caller]
+    pub fn ok(&self, args: &[&str]) -> Ran {
+        let ran = self.run(args);
+        assert_eq!(ran.code, 0, "{args:?}\n{}{}", ran.out, ran.err);
+        ran
+    }
+
+    /// Starts a server on a free port over the folder `data` and waits until it listens.
+    #[track_caller]
+    pub fn serve(&self, port: u16, data: &str) -> Server {
+        let port = port.to_string();
+        let mut command = self.command(&["serve", "--port", &port, "--data-dir", data]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut connection = None;
+        let mut said = String::new();
+        while connection.is_none() && out.read_line(&mut said).unwrap() > 0 {
+            let found =
+                said.lines().find_map(|line| line.find("DefaultEndpoints").map(|at| &line[at..]));
+            connection = found.map(str::to_owned);
+        }
+        let connection = connection.unwrap_or_else(|| panic!("the server did not start: {said}"));
+        Server { child, out, connection: connection.trim().to_owned() }
+    }
+}
+
+/// A running server; killed when it goes out of scope.
+pub struct Server {
+    child: Child,
+    out: BufReader<std::process::ChildStdout>,
+    pub connection: String,
+}
+
+impl Server {
+    pub fn port(&self) -> u16 {
+        let (_, rest) = self.connection.split_once("http://127.0.0.1:").unwrap();
+        rest.split('/').next().unwrap().parse().unwrap()
+    }
+
+    /// Sends SIGTERM and returns the exit code and what was left on stdout.
+    pub fn terminate(mut self) -> (i32, String) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        (self.child.wait().unwrap().code().unwrap_or(-1), rest)
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The folder of the flights data, if it is there: `TABULITH_DATA`, or `../shared/data` beside the
+/// workspace.
+pub fn flights_folder() -> Option<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let data = std::env::var_os("TABULITH_DATA").map(PathBuf::from);
+    let data = data.unwrap_or_else(|| root.join("../shared/data"));
+    [data.join("nycflights13"), data].into_iter().find(|path| path.join("flights.csv.gz").exists())
+}
