@@ -47,7 +47,6 @@ pub struct Db {
 #[derive(Debug)]
 struct Inner {
     dir: PathBuf,
-    vfs: Arc<dyn Vfs>,
     clock: Arc<dyn Clock>,
     tree: Arc<Tree>,
     latches: Latches,
@@ -170,7 +169,6 @@ impl Db {
         };
         let inner = Inner {
             dir: dir.to_owned(),
-            vfs,
             clock,
             tree,
             latches: Latches::new(),

@@ -73,6 +73,7 @@ pub(crate) mod tree;
 pub(crate) mod work;
 pub(crate) mod recovery;
 pub mod verify;
+pub mod inspect;
 pub mod db;
 
 // Floor 6: tables.

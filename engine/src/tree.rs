@@ -17,7 +17,7 @@ use crate::snapshot::Snapshots;
 use crate::sstable::format::TableOptions;
 use crate::stall::Debt;
 use crate::stats::Counters;
-use crate::version::files::{Shelf, Version};
+use crate::version::files::Shelf;
 use crate::version::set::VersionSet;
 use crate::view::{Sealed, View};
 use arc_swap::{ArcSwap, Guard};
@@ -216,10 +216,5 @@ impl Tree {
                 }
             }
         }
-    }
-
-    /// The current Version.
-    pub(crate) fn version(&self) -> Arc<Version> {
-        Arc::clone(&self.view.load().version)
     }
 }

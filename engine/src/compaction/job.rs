@@ -27,14 +27,3 @@ pub(crate) struct Merge {
     /// Files of the level after that: an output ends before it overlaps too many of them.
     pub(crate) grandparents: Vec<Arc<LiveFile>>,
 }
-
-impl Job {
-    /// The level that the job takes files from; 0 for a drop.
-    pub(crate) fn level(&self) -> usize {
-        match self {
-            Job::Drop { .. } => 0,
-            Job::Move { from, .. } => *from,
-            Job::Merge(merge) => merge.level,
-        }
-    }
-}

@@ -1,7 +1,7 @@
 //! The current Version and the manifest that records it: an edit is on disk before it is used.
 
 use crate::error::Result;
-use crate::ids::{FileNo, SegmentId};
+use crate::ids::FileNo;
 use crate::manifest::edit::Edit;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
@@ -59,10 +59,5 @@ impl VersionSet {
 
     pub(crate) fn state(&self) -> &State {
         &self.state
-    }
-
-    /// Log segments below this one are no longer needed.
-    pub(crate) fn log_floor(&self) -> SegmentId {
-        self.state.log_floor
     }
 }

@@ -1,0 +1,84 @@
+//! A database written by format version 1 stays readable, and its bytes stay what docs/format.md
+//! says: the text of every file is compared with the text kept beside it.
+//!
+//! The bytes under `golden/v1` are never rewritten. `TABULITH_BLESS=1` rewrites the texts, for a
+//! change of how they are printed; a change of the bytes is a new format version with a folder of
+//! its own.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::inspect::{self, Depth};
+use tabulith::vfs::os::OsVfs;
+use tabulith::{Db, Entity, Options};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
+}
+
+/// What the golden database holds. Ran once, by the build that defined version 1.
+fn write(dir: &Path) {
+    let options = Options {
+        wal_segment_bytes: 16 << 10,
+        block_bytes: 256,
+        memtable_bytes: 64 << 10,
+        ..Options::default()
+    };
+    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    let parts =
+        Db::builder().options(options).parts(Arc::new(OsVfs::new()), clock, Arc::new(ByHand));
+    let db = parts.open(dir).unwrap();
+    let rows = db.table("rows").unwrap();
+    for i in 0..40u8 {
+        rows.upsert([b'p', i / 20], [i], format!("value {i}").repeat(i as usize)).unwrap();
+    }
+    db.flush().unwrap();
+    rows.delete([b'p', 0], [3], tabulith::If::Present).unwrap();
+    let entities = db.entities("People").unwrap();
+    entities.insert(Entity::new("p", "ä𝄞").with("Age", 7).with("Name", "Ada")).unwrap();
+    db.close().unwrap();
+}
+
+#[test]
+fn version_1_reads_as_it_was_written() {
+    if std::env::var_os("TABULITH_WRITE_GOLDEN").is_some() {
+        write(&folder());
+    }
+    let copy = tempfile::tempdir().unwrap();
+    let mut names: Vec<_> = fs::read_dir(folder())
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    for name in names.iter().filter(|name| !name.ends_with(".txt")) {
+        fs::copy(folder().join(name), copy.path().join(name)).unwrap();
+        if name == "LOCK" {
+            continue;
+        }
+        let mut text = String::new();
+        inspect::dump(&folder().join(name), Depth::Rows, &mut |line| {
+            let line = line.replace(folder().to_str().unwrap(), "v1");
+            text.push_str(&line);
+            text.push('\n');
+        })
+        .unwrap();
+        let kept = folder().join(format!("{name}.txt"));
+        if std::env::var_os("TABULITH_BLESS").is_some() {
+            fs::write(&kept, &text).unwrap();
+        }
+        assert_eq!(text, fs::read_to_string(&kept).unwrap_or_default(), "{}", kept.display());
+    }
+
+    let db = Db::open(copy.path()).unwrap();
+    let rows = db.table("rows").unwrap();
+    assert_eq!(rows.scan::<&str, &str>(..).unwrap().map(Result::unwrap).count(), 39);
+    assert_eq!(rows.get([b'p', 0], [3]).unwrap(), None);
+    let value = rows.get([b'p', 1], [39]).unwrap().unwrap().value;
+    assert_eq!(value, "value 39".repeat(39));
+    let ada = db.entities("people").unwrap().get("p", "ä𝄞").unwrap().unwrap();
+    assert_eq!(ada.property("Age"), Some(&7.into()));
+}
