@@ -1,0 +1,6 @@
+//! What the baseline measures, from the disk upwards.
+
+pub mod disk;
+pub mod commits;
+pub mod reads;
+pub mod import;
