@@ -1,5 +1,6 @@
 //! The store under test: a database on a disk in memory, under one of six sets of options.
 
+use std::path::Path;
 use std::sync::Arc;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
@@ -7,6 +8,7 @@ use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::Result;
 use tabulith::options::{Durability, Options};
 use tabulith::rows::{Catalog, RowStore};
+use tabulith::verify;
 use tabulith::vfs::mem::SimFs;
 
 const DIR: &str = "db";
@@ -88,10 +90,12 @@ impl Store {
         });
     }
 
+    /// Ends in order and opens again. The folder is checked between the two, here and below.
     pub(crate) fn close_and_open(&mut self, options: usize) -> Result<()> {
         self.count();
         self.db().close()?;
         self.db = None;
+        self.verify()?;
         self.reopen(options)
     }
 
@@ -100,7 +104,14 @@ impl Store {
         self.count();
         self.disk.kill();
         self.db = None;
+        self.verify()?;
         self.reopen(options)
+    }
+
+    /// Reads every byte of the closed folder; the first damage is an error.
+    fn verify(&self) -> Result<()> {
+        let report = verify::check_with(Arc::new(self.disk.clone()), Path::new(DIR))?;
+        report.damage.into_iter().next().map_or(Ok(()), Err)
     }
 
     fn reopen(&mut self, set: usize) -> Result<()> {
