@@ -105,8 +105,7 @@ pub struct Accounts(BTreeMap<String, Vec<Key>>);
 impl Accounts {
     /// The development account with its published key.
     pub fn development() -> Accounts {
-        let key = STANDARD.decode(DEVELOPMENT_KEY).map(Key).unwrap_or_else(|_| Key(Vec::new()));
-        Accounts(BTreeMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), vec![key])]))
+        Accounts(BTreeMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), vec![Key::development()])]))
     }
 
     /// Reads `name:key1[:key2];name2:key1…`, the form of the `AZURITE_ACCOUNTS` variable.
@@ -146,8 +145,8 @@ impl Accounts {
     }
 
     fn has_development_key(&self) -> bool {
-        let published = STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default();
-        self.0.values().flatten().any(|key| key.0 == published)
+        let published = Key::development();
+        self.0.values().flatten().any(|key| key.0 == published.0)
     }
 }
 
@@ -162,6 +161,11 @@ pub fn is_account_name(name: &str) -> bool {
 pub struct Key(Vec<u8>);
 
 impl Key {
+    /// The published key of the development account.
+    pub fn development() -> Key {
+        Key(STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default())
+    }
+
     fn parse(account: &str, text: &str) -> Result<Key, ConfigError> {
         let key = STANDARD.decode(text.trim()).ok().filter(|key| !key.is_empty());
         key.map(Key).ok_or_else(|| ConfigError(format!("account {account}: a key is not base64")))

@@ -178,13 +178,6 @@ pub const INVALID_QUERY_PARAMETER_VALUE: WireError = WireError::fixed(
 pub const MISSING_REQUIRED_HEADER: WireError =
     WireError::fixed(400, "MissingRequiredHeader", "A required HTTP header was not specified.");
 
-/// `If-Match` and `If-None-Match` together.
-pub const MULTIPLE_CONDITION_HEADERS: WireError = WireError::fixed(
-    400,
-    "MultipleConditionHeadersNotSupported",
-    "Multiple condition headers are not supported.",
-);
-
 /// `If-None-Match` on a write.
 pub const CONDITION_HEADERS_NOT_SUPPORTED: WireError =
     WireError::fixed(400, "ConditionHeadersNotSupported", "Condition headers are not supported.");
@@ -247,6 +240,13 @@ pub const AUTHORIZATION_FAILURE: WireError = WireError::fixed(
 pub const SECONDARY_IS_READ_ONLY: WireError =
     WireError::fixed(403, "InsufficientAccountPermissions", "Write operations are not allowed.");
 
+/// A browser's question for which no rule of the account's is.
+pub const CORS_PREFLIGHT_FAILURE: WireError = WireError::fixed(
+    403,
+    "CorsPreflightFailure",
+    "CORS not enabled or no matching rule found for this request.",
+);
+
 /// A missing entity, or a missing table that was to be deleted or shown.
 pub const RESOURCE_NOT_FOUND: WireError =
     WireError::fixed(404, "ResourceNotFound", "The specified resource does not exist.");
@@ -269,6 +269,13 @@ pub const TABLE_ALREADY_EXISTS: WireError =
 /// An entity that is there already.
 pub const ENTITY_ALREADY_EXISTS: WireError =
     WireError::fixed(409, "EntityAlreadyExists", "The specified entity already exists.");
+
+/// A body of unknown length.
+pub const MISSING_CONTENT_LENGTH: WireError = WireError::fixed(
+    411,
+    "MissingContentLengthHeader",
+    "Content-Length HTTP header is not specified.",
+);
 
 /// An ETag that is no longer the entity's.
 pub const UPDATE_CONDITION_NOT_SATISFIED: WireError = WireError::fixed(

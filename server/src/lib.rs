@@ -1,5 +1,8 @@
 //! The Azure Table REST protocol on top of the [`tabulith`] engine: what the Azure SDKs talk to.
 //!
+//! [`Server::start`] serves a [`TableStore`](tabulith::table::store::TableStore) on a socket;
+//! [`App::answer`] answers one request as a plain value, for tests and for other transports.
+//!
 //! # Layout
 //!
 //! The modules below stand in dependency order: a file uses only what is listed before it.
@@ -17,3 +20,16 @@ pub mod batch;
 
 // Floor 2: gates.
 pub mod auth;
+
+// Floor 3: routes.
+pub mod route;
+pub mod services;
+pub mod handle;
+
+// Floor 4: house.
+pub mod app;
+pub mod net;
+
+pub use app::App;
+pub use config::{Accounts, Config};
+pub use net::listen::{Running, Server};

@@ -1,0 +1,153 @@
+//! The app: a request in, a response out, as plain values. Nothing here knows of sockets.
+//!
+//! A request passes in this order, and is refused at the first step that it fails: address,
+//! version, CORS, signature, verb, permission, form of the answer (all of [`App::receive`], before
+//! its body is read), then size and syntax of the body, table, keys, properties, entity.
+
+use crate::auth::verify::authenticate;
+use crate::config::Config;
+use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
+use crate::error::{
+    CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
+};
+use crate::handle::answer::Answer;
+use crate::handle::call::{Call, check_length};
+use crate::handle::reply::{self, ErrorForm};
+use crate::handle::{entities, group, query, tables};
+use crate::http::message::{Body, Head, Request, Response};
+use crate::odata::address::Address;
+use crate::odata::options::Params;
+use crate::route::Operation;
+use crate::services::{Services, Store};
+use std::sync::Arc;
+use tabulith::env::clock::Clock;
+use tabulith::ids::CommitTs;
+use tabulith::options::Reach;
+use tabulith::table::store::TableStore;
+
+/// The service over some store.
+#[derive(Debug)]
+pub struct App<S> {
+    services: Services<S>,
+    config: Config,
+    clock: Arc<dyn Clock>,
+    ids: Ids,
+}
+
+impl<S: Store> App<S> {
+    /// The service over `tables`. Request ids depend on `ids_seed` alone.
+    pub fn new(
+        config: Config,
+        tables: Arc<TableStore<S>>,
+        clock: Arc<dyn Clock>,
+        ids_seed: u64,
+    ) -> App<S> {
+        App { services: Services::new(tables), config, clock, ids: Ids::seeded(ids_seed) }
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Answers a request, waiting for whatever it needs.
+    pub fn answer(&self, request: Request) -> Response {
+        let call = match self.receive(&request.head) {
+            Ok(call) => call,
+            Err(response) => return response,
+        };
+        match self.perform(&call, &request.body, Reach::Disk) {
+            Answer::Now(response) => response,
+            Answer::Later(later) => later.wait(),
+            Answer::NeedsDisk => reply::answered(&call, Err(SERVER_BUSY)),
+        }
+    }
+
+    /// Admits a request by its head alone, or refuses it. Who is refused has not made the server
+    /// read a body.
+    pub fn receive(&self, head: &Head) -> Result<Arc<Call>, Response> {
+        let context = self.context(head);
+        self.admit(head, &context).map(Arc::new).map_err(|error| {
+            let params = Params::parse(head.query()).unwrap_or_default();
+            let form = ErrorForm::of(head, &params, &error);
+            reply::finished(&context, reply::error_response(&context, form, &error))
+        })
+    }
+
+    /// Does what an admitted request asks for. With [`Reach::Memory`] a point read may come back
+    /// as [`Answer::NeedsDisk`]; everything else may wait for the disk.
+    pub fn perform(&self, call: &Arc<Call>, body: &Body, reach: Reach) -> Answer {
+        let answer = match body {
+            Body::TooLarge => Err(REQUEST_BODY_TOO_LARGE),
+            Body::Empty => self.dispatch(call, &[], reach),
+            Body::Whole(body) => self.dispatch(call, body, reach),
+        };
+        answer.unwrap_or_else(|error| Answer::Now(reply::answered(call, Err(error))))
+    }
+
+    /// The answer to an admitted request that the server has no room for.
+    pub fn busy(&self, call: &Call) -> Response {
+        reply::answered(call, Err(SERVER_BUSY))
+    }
+
+    fn context(&self, head: &Head) -> Context {
+        let header = |name| head.headers.get(name);
+        let version = header("x-ms-version").filter(|version| is_version(version));
+        Context {
+            request_id: self.ids.next(),
+            client_request_id: echoed(header("x-ms-client-request-id")),
+            version: version.unwrap_or(DEFAULT_VERSION).to_owned(),
+            received: CommitTs(self.clock.wall_ticks()),
+        }
+    }
+
+    fn admit(&self, head: &Head, context: &Context) -> Result<Call, WireError> {
+        let address = Address::parse(head)?;
+        let params = Params::parse(head.query())?;
+        let mut context = context.clone();
+        if head.headers.get("x-ms-version").is_some_and(|version| !is_version(version)) {
+            return Err(INVALID_HEADER_VALUE);
+        }
+        if let Some(version) = params.get("api-version").filter(|version| is_version(version)) {
+            context.version = version.to_owned();
+        }
+        if head.method == "OPTIONS" {
+            return Err(preflight(head));
+        }
+        let now = self.config.date_checked.then_some(context.received);
+        let principal = authenticate(head, &address, &params, &self.config.accounts, now)?;
+        let call = Call::open(head, address, params, principal, context)?;
+        check_length(head, &call.operation)?;
+        Ok(call)
+    }
+
+    fn dispatch(&self, call: &Arc<Call>, body: &[u8], reach: Reach) -> Result<Answer, WireError> {
+        let services = &self.services;
+        let response = match &call.operation {
+            Operation::Insert(_) | Operation::Change(..) => {
+                return entities::change(services, call, body);
+            }
+            Operation::Batch => return group::batch(services, &self.ids, call, body),
+            Operation::Get(place) => match entities::get(services, call, place, reach)? {
+                Some(response) => response,
+                None => return Ok(Answer::NeedsDisk),
+            },
+            Operation::Query(table) => query::query(services, call, table)?,
+            Operation::ListTables => tables::list(services, call)?,
+            Operation::GetTable(_) => tables::show(services, call)?,
+            Operation::CreateTable => tables::create(services, call, body)?,
+            Operation::DeleteTable(_) => tables::delete(services, call)?,
+        };
+        Ok(Answer::Now(reply::finished(&call.context, response)))
+    }
+}
+
+/// No account has rules for browsers, so that every question of one is denied.
+fn preflight(head: &Head) -> WireError {
+    let asks = ["Origin", "Access-Control-Request-Method"];
+    if asks.iter().all(|name| head.headers.get(name).is_some()) {
+        CORS_PREFLIGHT_FAILURE
+    } else {
+        INVALID_HEADER_VALUE.saying("A required CORS header is not present.")
+    }
+}

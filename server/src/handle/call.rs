@@ -1,0 +1,169 @@
+//! A request that has been admitted: who asks, for what, in which form. Bodies come later.
+
+use crate::auth::verify::{Grant, Principal};
+use crate::context::Context;
+use crate::error::{
+    CONDITION_HEADERS_NOT_SUPPORTED, INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED,
+    MISSING_CONTENT_LENGTH, WireError, bad_etag,
+};
+use crate::http::message::Head;
+use crate::odata::address::{Address, Resource, without_secondary};
+use crate::odata::options::{Metadata, Params, media_type, negotiate};
+use crate::route::{Operation, route, verb};
+use tabulith::table::etag::If;
+
+/// An admitted request.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// What its answer repeats.
+    pub context: Context,
+    /// Where it is addressed to.
+    pub address: Address,
+    /// Its query options.
+    pub params: Params,
+    /// What it asks for.
+    pub operation: Operation,
+    /// The form of its answer.
+    pub metadata: Metadata,
+    /// How it wants to be answered.
+    pub prefer: Option<Prefer>,
+    /// `Content-Type` as sent, or empty.
+    pub content_type: String,
+    if_match: Result<Option<If>, WireError>,
+    principal: Principal,
+    grant: Option<Grant>,
+}
+
+/// Whether the answer to a new entity or table repeats it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prefer {
+    /// It does.
+    ReturnContent,
+    /// It does not.
+    ReturnNoContent,
+}
+
+impl Prefer {
+    /// Reads the header.
+    pub fn of(head: &Head) -> Option<Prefer> {
+        match head.headers.get("Prefer")?.trim() {
+            "return-content" => Some(Prefer::ReturnContent),
+            "return-no-content" => Some(Prefer::ReturnNoContent),
+            _ => None,
+        }
+    }
+
+    /// As the answer repeats it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Prefer::ReturnContent => "return-content",
+            Prefer::ReturnNoContent => "return-no-content",
+        }
+    }
+}
+
+impl Call {
+    /// Admits a request of `principal`: verb, resource, permission, and the form of the answer.
+    pub fn open(
+        head: &Head,
+        address: Address,
+        params: Params,
+        principal: Principal,
+        context: Context,
+    ) -> Result<Call, WireError> {
+        let operation = route(&verb(head)?, &address, &params, head)?;
+        let grant = operation.access().map(|access| principal.authorize(access, operation.table()));
+        let grant = grant.transpose()?;
+        let metadata = negotiate(params.get("$format"), head.headers.get("Accept"))?;
+        check_headers(head, &operation)?;
+        let prefer = Prefer::of(head).filter(|_| operation.heeds_prefer());
+        let content_type = head.headers.get("Content-Type").unwrap_or_default().to_owned();
+        let if_match = if_match(head);
+        Ok(Call {
+            context,
+            address,
+            params,
+            operation,
+            metadata,
+            prefer,
+            content_type,
+            if_match,
+            principal,
+            grant,
+        })
+    }
+
+    /// Admits a request within this batch, as its sender's and under the same rules.
+    pub fn part(&self, head: &Head) -> Result<Call, WireError> {
+        let path = without_account(head.path(), &self.address.account);
+        let resource = Resource::parse(path, &self.address.account)?;
+        let address = Address { resource, ..self.address.clone() };
+        let params = Params::parse(head.query())?;
+        let call = Call::open(head, address, params, self.principal.clone(), self.context.clone())?;
+        if call.operation == Operation::Batch { Err(INVALID_INPUT) } else { Ok(call) }
+    }
+
+    /// The permission for its operation. Fails for a batch: its parts have their own.
+    pub fn grant(&self) -> Result<&Grant, WireError> {
+        self.grant.as_ref().ok_or(INVALID_INPUT)
+    }
+
+    /// Whether it reads one entity, so that the answer may lie in memory.
+    pub fn is_point_read(&self) -> bool {
+        matches!(self.operation, Operation::Get(_))
+    }
+
+    /// The condition in `If-Match`.
+    pub fn condition(&self) -> Result<Option<If>, WireError> {
+        self.if_match.clone()
+    }
+}
+
+fn if_match(head: &Head) -> Result<Option<If>, WireError> {
+    let tags: Vec<&str> = head.headers.all("If-Match").collect();
+    match tags.as_slice() {
+        [] => Ok(None),
+        [tag] => If::parse(tag).map(Some).map_err(|_| bad_etag(tag)),
+        several => Err(bad_etag(&several.join(","))),
+    }
+}
+
+fn check_headers(head: &Head, operation: &Operation) -> Result<(), WireError> {
+    let header = |name| head.headers.get(name);
+    for name in ["DataServiceVersion", "MaxDataServiceVersion"] {
+        let version = header(name).map(|value| value.split(';').next().unwrap_or_default().trim());
+        if version.is_some_and(|version| !matches!(version, "1.0" | "2.0" | "3.0")) {
+            return Err(INVALID_HEADER_VALUE);
+        }
+    }
+    if header("Content-Encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
+        return Err(MEDIA_TYPE_NOT_SUPPORTED);
+    }
+    if matches!(operation, Operation::Change(..)) && header("If-None-Match").is_some() {
+        let both = header("If-Match").is_some();
+        return Err(if both { INVALID_INPUT } else { CONDITION_HEADERS_NOT_SUPPORTED });
+    }
+    if operation.has_body() && *operation != Operation::Batch {
+        let content_type = media_type(header("Content-Type").unwrap_or_default());
+        if !matches!(content_type.as_str(), "" | "application/json") {
+            return Err(MEDIA_TYPE_NOT_SUPPORTED);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a body of unknown length. Not for requests within a batch, whose bodies end with them.
+pub fn check_length(head: &Head, operation: &Operation) -> Result<(), WireError> {
+    let known = ["Content-Length", "Transfer-Encoding"];
+    let has_length = known.iter().any(|name| head.headers.get(name).is_some());
+    if operation.has_body() && !has_length { Err(MISSING_CONTENT_LENGTH) } else { Ok(()) }
+}
+
+/// The path of a request within a batch below the account, which it may or may not name.
+fn without_account<'a>(path: &'a str, account: &str) -> &'a str {
+    let relative = path.trim_start_matches('/');
+    match relative.split_once('/') {
+        Some((first, rest)) if without_secondary(first).0 == account => rest,
+        _ => relative,
+    }
+}

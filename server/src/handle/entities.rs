@@ -1,0 +1,115 @@
+//! One entity: look up, insert, replace, merge, delete.
+
+use crate::error::{
+    MISSING_REQUIRED_HEADER, PROPERTIES_NEED_VALUE, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
+};
+use crate::handle::answer::Answer;
+use crate::handle::call::{Call, Prefer};
+use crate::handle::reply::{self, add_preference_applied};
+use crate::http::message::Response;
+use crate::odata::address::entity_path;
+use crate::odata::json_in::Draft;
+use crate::odata::json_out;
+use crate::route::{Change, Operation, Place};
+use crate::services::{Found, Services, Store, refusal};
+use std::sync::Arc;
+use tabulith::options::Reach;
+use tabulith::table::etag::{ETag, If};
+use tabulith::table::write::{Write, WriteOutcome};
+
+/// `GET /name(PartitionKey='p',RowKey='r')`
+pub fn get<S: Store>(
+    services: &Services<S>,
+    call: &Call,
+    place: &Place,
+    reach: Reach,
+) -> Result<Option<Response>, WireError> {
+    let select = call.params.select()?;
+    let Place { table, partition_key, row_key } = place;
+    match services.get(call.grant()?, partition_key, row_key, reach)? {
+        Found::NeedsDisk => Ok(None),
+        Found::Nothing => Err(RESOURCE_NOT_FOUND),
+        Found::Entity(entity) => {
+            let body = json_out::entity(reply::form(call), table, select.as_ref(), &entity);
+            let mut response = reply::json(call, 200, body);
+            response.header("ETag", ETag(entity.ts).to_string());
+            Ok(Some(response))
+        }
+    }
+}
+
+/// Every change of one entity.
+pub fn change<S: Store>(
+    services: &Services<S>,
+    call: &Arc<Call>,
+    body: &[u8],
+) -> Result<Answer, WireError> {
+    let write = write_of(services, call, body)?;
+    let pending = services.write(call.grant()?, write)?;
+    Ok(Answer::after(call, pending, |call, outcome| Ok(changed(call, &outcome.map_err(refusal)?))))
+}
+
+/// The change that a request asks for.
+pub fn write_of<S: Store>(
+    services: &Services<S>,
+    call: &Call,
+    body: &[u8],
+) -> Result<Write, WireError> {
+    let condition = call.condition()?;
+    match &call.operation {
+        Operation::Change(place, Change::Delete) => Ok(Write::Delete {
+            partition_key: place.partition_key.clone(),
+            row_key: place.row_key.clone(),
+            condition: condition.ok_or(MISSING_REQUIRED_HEADER)?,
+        }),
+        Operation::Change(place, change) => {
+            let draft = Draft::parse(body)?;
+            let entity = draft.under(place.partition_key.clone(), place.row_key.clone());
+            let condition = condition.unwrap_or(If::Any);
+            Ok(match change {
+                Change::InsertOrReplace => Write::InsertOrReplace(entity),
+                Change::InsertOrMerge => Write::InsertOrMerge(entity),
+                Change::Update => Write::Update(entity, condition),
+                Change::Merge | Change::Delete => Write::Merge(entity, condition),
+            })
+        }
+        _ => match Draft::parse(body)?.under_own_keys() {
+            Ok(entity) => Ok(Write::Insert(entity)),
+            // The service looks for the table before it looks for keys.
+            Err(_) if !services.has_table(call.grant()?)? => Err(TABLE_NOT_FOUND),
+            Err(_) => Err(PROPERTIES_NEED_VALUE),
+        },
+    }
+}
+
+/// The answer to a change that was made.
+pub fn changed(call: &Call, outcome: &WriteOutcome) -> Response {
+    match (&call.operation, &outcome.entity) {
+        (Operation::Insert(table), Some(entity)) => {
+            let path = entity_path(table, &entity.partition_key, &entity.row_key);
+            let location = format!("{}/{path}", call.address.base);
+            let mut response = match call.prefer {
+                Some(Prefer::ReturnNoContent) => {
+                    let mut response = Response::new(204);
+                    response.header("DataServiceId", location.as_str());
+                    response
+                }
+                _ => {
+                    let body = json_out::entity(reply::form(call), table, None, entity);
+                    reply::json(call, 201, body)
+                }
+            };
+            response.header("Location", location);
+            response.header("ETag", ETag(outcome.ts).to_string());
+            add_preference_applied(&mut response, call.prefer);
+            response
+        }
+        _ => {
+            let mut response = Response::new(204);
+            if let Some(etag) = outcome.etag() {
+                response.header("ETag", etag.to_string());
+            }
+            response
+        }
+    }
+}

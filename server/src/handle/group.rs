@@ -1,0 +1,272 @@
+//! `POST /$batch`: a change set that happens as a whole or not at all, or one query.
+
+use crate::auth::verify::Grant;
+use crate::batch::changeset::{self, Answer as PartAnswer, Batch, NoBatch};
+use crate::batch::multipart::Embedded;
+use crate::context::Ids;
+use crate::error::{INVALID_INPUT, TABLE_NOT_FOUND, WireError};
+use crate::handle::answer::Answer;
+use crate::handle::call::Call;
+use crate::handle::{entities, query, reply};
+use crate::http::message::{Head, Response};
+use crate::route::Operation;
+use crate::services::{Services, Store, group_refusal};
+use std::sync::Arc;
+use tabulith::options::Reach;
+use tabulith::table::error::GroupError;
+use tabulith::table::write::{Write, WriteOutcome};
+
+/// Answers a batch.
+pub fn batch<S: Store>(
+    services: &Services<S>,
+    ids: &Ids,
+    call: &Arc<Call>,
+    body: &[u8],
+) -> Result<Answer, WireError> {
+    let boundaries = Boundaries { batch: ids.next(), changeset: ids.next() };
+    match changeset::read(&call.content_type, body) {
+        Ok(Batch::Query(request)) => {
+            let response = read(services, call, &request);
+            Ok(Answer::Now(reply::finished(&call.context, boundaries.query(response))))
+        }
+        Ok(Batch::Changes(requests)) => Ok(changes(services, call, &requests, boundaries)),
+        Err(NoBatch { error, index: None }) => Err(error),
+        Err(NoBatch { error, index: Some(index) }) => {
+            let failed = Failed { index, part: None, error };
+            Ok(Answer::Now(reply::finished(&call.context, boundaries.failure(call, failed))))
+        }
+    }
+}
+
+/// An operation of a change set.
+struct Part {
+    call: Call,
+    content_id: Option<String>,
+}
+
+/// An operation that was understood: its answer's form, its permission and what it does.
+struct Understood {
+    part: Part,
+    grant: Grant,
+    write: Write,
+}
+
+/// An operation that was not, as far as it got.
+struct Misunderstood {
+    part: Option<Box<Part>>,
+    error: WireError,
+}
+
+/// The operation at fault, as far as it was understood.
+struct Failed {
+    index: usize,
+    part: Option<Box<Part>>,
+    error: WireError,
+}
+
+fn changes<S: Store>(
+    services: &Services<S>,
+    call: &Arc<Call>,
+    requests: &[Embedded],
+    boundaries: Boundaries,
+) -> Answer {
+    let failure = |failed| {
+        let response = boundaries.failure(call, failed);
+        Answer::Now(reply::finished(&call.context, response))
+    };
+    let mut parts = Vec::with_capacity(requests.len());
+    let mut writes = Vec::with_capacity(requests.len());
+    for (index, request) in requests.iter().enumerate() {
+        match understand(services, call, request) {
+            Ok(Understood { part, grant, write }) => {
+                parts.push(part);
+                writes.push((grant, write));
+            }
+            Err(Misunderstood { part, error }) => {
+                // The service looks for the table before it looks for keys, at the first change.
+                let index = if error == TABLE_NOT_FOUND { 0 } else { index };
+                return failure(Failed { index, part, error });
+            }
+        }
+    }
+    match services.transact(writes) {
+        Ok(pending) => Answer::after(call, pending, move |call, outcome| {
+            Ok(boundaries.outcome(call, parts, outcome))
+        }),
+        Err((index, error)) => failure(Failed { index, part: take(parts, index), error }),
+    }
+}
+
+/// Reads one request of a change set, and permits it.
+fn understand<S: Store>(
+    services: &Services<S>,
+    call: &Call,
+    request: &Embedded,
+) -> Result<Understood, Misunderstood> {
+    let head = head_of(call, request);
+    let content_id = head.headers.get("Content-ID").map(str::to_owned);
+    let opened = call.part(&head).map_err(|error| Misunderstood { part: None, error })?;
+    let part = Part { call: opened, content_id };
+    let permitted = if part.call.operation.is_change() {
+        part.call.grant().cloned()
+    } else {
+        Err(INVALID_INPUT)
+    };
+    let write = permitted.and_then(|grant| {
+        let write = entities::write_of(services, &part.call, request.body)?;
+        Ok((grant, write))
+    });
+    match write {
+        Ok((grant, write)) => Ok(Understood { part, grant, write }),
+        Err(error) => Err(Misunderstood { part: Some(Box::new(part)), error }),
+    }
+}
+
+fn head_of(call: &Call, request: &Embedded) -> Head {
+    let mut head = Head {
+        method: request.method.to_owned(),
+        target: request.path_and_query().to_owned(),
+        authority: String::new(),
+        secure: call.address.base.starts_with("https:"),
+        ..Head::default()
+    };
+    for (name, value) in request.headers() {
+        head.headers.push(name, value);
+    }
+    head
+}
+
+fn take(parts: Vec<Part>, index: usize) -> Option<Box<Part>> {
+    parts.into_iter().nth(index).map(Box::new)
+}
+
+/// Runs the one query of a batch.
+fn read<S: Store>(services: &Services<S>, call: &Call, request: &Embedded) -> Response {
+    let part = match call.part(&head_of(call, request)) {
+        Ok(part) => part,
+        Err(error) => return reply::refused(call, &error),
+    };
+    let result = match &part.operation {
+        Operation::Get(place) => entities::get(services, &part, place, Reach::Disk)
+            .and_then(|response| response.ok_or(INVALID_INPUT)),
+        Operation::Query(table) => query::query(services, &part, table),
+        _ => Err(INVALID_INPUT),
+    };
+    result.unwrap_or_else(|error| reply::refused(&part, &error))
+}
+
+/// The two unique texts of an answer.
+struct Boundaries {
+    batch: String,
+    changeset: String,
+}
+
+impl Boundaries {
+    fn outcome(
+        &self,
+        call: &Call,
+        parts: Vec<Part>,
+        outcome: Result<Vec<WriteOutcome>, GroupError>,
+    ) -> Response {
+        match outcome {
+            Ok(outcomes) => {
+                let answers = parts.into_iter().zip(&outcomes).map(|(part, outcome)| PartAnswer {
+                    response: change_part(&part.call, entities::changed(&part.call, outcome)),
+                    content_id: part.content_id,
+                });
+                self.accepted(changeset::changes_answered(
+                    &answers.collect::<Vec<_>>(),
+                    &self.batch,
+                    &self.changeset,
+                ))
+            }
+            Err(error) => {
+                let (index, error) = group_refusal(error);
+                self.failure(call, Failed { index, part: take(parts, index), error })
+            }
+        }
+    }
+
+    fn failure(&self, call: &Call, failed: Failed) -> Response {
+        let Failed { index, part, error } = failed;
+        let part_call = part.as_ref().map_or(call, |part| &part.call);
+        let refused = reply::refused(part_call, &error.at_index(index));
+        let response = in_order(refused, &FAILURE_HEADERS);
+        let content_id = part.and_then(|part| part.content_id);
+        let answer = PartAnswer { response, content_id };
+        self.accepted(changeset::changes_answered(&[answer], &self.batch, &self.changeset))
+    }
+
+    fn query(&self, response: Response) -> Response {
+        let answer = PartAnswer { response: in_order(response, &QUERY_HEADERS), content_id: None };
+        self.accepted(changeset::query_answered(&answer, &self.batch))
+    }
+
+    fn accepted(&self, body: Vec<u8>) -> Response {
+        let mut response = Response::new(202);
+        let boundary = &self.batch;
+        response
+            .header("Content-Type", format!("multipart/mixed; boundary=batchresponse_{boundary}"));
+        response.body = body.into();
+        response
+    }
+}
+
+fn change_part(call: &Call, response: Response) -> Response {
+    // Recorded: inserts are answered in the newer version of the data service.
+    match call.operation {
+        Operation::Insert(_) => in_order(response, &INSERT_HEADERS),
+        _ => in_order(response, &CHANGE_HEADERS),
+    }
+}
+
+/// Headers of a part in the order of the service: those with a value always, the others where the
+/// response has them.
+type HeaderOrder = [(&'static str, Option<&'static str>)];
+
+const INSERT_HEADERS: [(&str, Option<&str>); 8] = [
+    ("X-Content-Type-Options", Some("nosniff")),
+    ("Cache-Control", Some("no-cache")),
+    ("Preference-Applied", None),
+    ("DataServiceVersion", Some("3.0;")),
+    ("Content-Type", None),
+    ("Location", None),
+    ("DataServiceId", None),
+    ("ETag", None),
+];
+
+const CHANGE_HEADERS: [(&str, Option<&str>); 4] = [
+    ("X-Content-Type-Options", Some("nosniff")),
+    ("Cache-Control", Some("no-cache")),
+    ("DataServiceVersion", Some("1.0;")),
+    ("ETag", None),
+];
+
+const FAILURE_HEADERS: [(&str, Option<&str>); 5] = [
+    ("X-Content-Type-Options", Some("nosniff")),
+    ("Cache-Control", Some("no-cache")),
+    ("Preference-Applied", None),
+    ("DataServiceVersion", Some("3.0;")),
+    ("Content-Type", None),
+];
+
+const QUERY_HEADERS: [(&str, Option<&str>); 7] = [
+    ("DataServiceVersion", Some("3.0;")),
+    ("Content-Type", None),
+    ("X-Content-Type-Options", Some("nosniff")),
+    ("Cache-Control", Some("no-cache")),
+    ("ETag", None),
+    ("x-ms-continuation-NextPartitionKey", None),
+    ("x-ms-continuation-NextRowKey", None),
+];
+
+fn in_order(response: Response, order: &HeaderOrder) -> Response {
+    let mut ordered = Response::new(response.status);
+    for (name, always) in order {
+        if let Some(value) = always.or(response.get(name)) {
+            ordered.header(name, value);
+        }
+    }
+    ordered.body = response.body;
+    ordered
+}

@@ -1,0 +1,9 @@
+//! Operations, from an admitted request to its answer.
+
+pub mod call;
+pub mod reply;
+pub mod answer;
+pub mod tables;
+pub mod entities;
+pub mod query;
+pub mod group;

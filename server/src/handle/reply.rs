@@ -1,0 +1,114 @@
+//! What every answer carries, and how a refusal is written.
+
+use crate::context::Context;
+use crate::error::{AUTHENTICATION_FAILED, WireError};
+use crate::handle::call::{Call, Prefer};
+use crate::http::message::{Head, Response};
+use crate::odata::json_out::{self, Form};
+use crate::odata::options::{Metadata, Params, negotiate};
+
+/// How refusals of a request are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorForm {
+    /// As JSON, at the level that was asked for.
+    Json(Metadata),
+    /// As XML.
+    Xml,
+}
+
+impl ErrorForm {
+    /// The form for a request, whatever else is wrong with it.
+    pub fn of(head: &Head, params: &Params, error: &WireError) -> ErrorForm {
+        let accept = head.headers.get("Accept");
+        let names_json = accept.is_some_and(|accept| accept.contains("json"));
+        // The service's front end speaks JSON only to who asks for it.
+        let by_front_end = error.code == AUTHENTICATION_FAILED.code;
+        match negotiate(params.get("$format"), accept) {
+            Ok(_) if by_front_end && !names_json => ErrorForm::Xml,
+            Ok(metadata) => ErrorForm::Json(metadata),
+            Err(error) if error.code == "AtomFormatNotSupported" => ErrorForm::Xml,
+            Err(_) => ErrorForm::Json(Metadata::Minimal),
+        }
+    }
+}
+
+/// An answer with everything that all answers carry.
+pub fn finished(context: &Context, mut response: Response) -> Response {
+    response.header("Cache-Control", "no-cache");
+    response.header("Server", SERVER);
+    response.header("X-Content-Type-Options", "nosniff");
+    response.header("x-ms-request-id", context.request_id.as_str());
+    response.header("x-ms-version", context.version.as_str());
+    if let Some(id) = &context.client_request_id {
+        response.header("x-ms-client-request-id", id.as_str());
+    }
+    response
+}
+
+/// Probes look for the first token.
+const SERVER: &str = concat!("Windows-Azure-Table/1.0 Tabulith/", env!("CARGO_PKG_VERSION"));
+
+/// The answer to an admitted request: what its handler made of it, or the refusal.
+pub fn answered(call: &Call, result: Result<Response, WireError>) -> Response {
+    let response = result.unwrap_or_else(|error| refused(call, &error));
+    finished(&call.context, response)
+}
+
+/// A refusal of an admitted request, without what all answers carry.
+pub fn refused(call: &Call, error: &WireError) -> Response {
+    let mut response = error_response(&call.context, ErrorForm::Json(call.metadata), error);
+    add_preference_applied(&mut response, call.prefer);
+    response
+}
+
+/// Says that `Prefer` was heeded, where it was sent.
+pub fn add_preference_applied(response: &mut Response, prefer: Option<Prefer>) {
+    if let Some(prefer) = prefer {
+        response.header("Preference-Applied", prefer.text());
+    }
+}
+
+/// A refusal, without what all answers carry.
+pub fn error_response(context: &Context, form: ErrorForm, error: &WireError) -> Response {
+    let mut response = Response::new(error.status);
+    response.header("x-ms-error-code", error.code);
+    if error.bare {
+        return response;
+    }
+    let (id, time) = (&context.request_id, context.time_text());
+    let message = format!("{}\nRequestId:{id}\nTime:{time}", error.message);
+    match form {
+        ErrorForm::Json(metadata) => {
+            response.header("Content-Type", metadata.content_type());
+            response.body = json_out::error(error.code, &message).into();
+        }
+        ErrorForm::Xml => {
+            response.header("Content-Type", "application/xml");
+            response.body = xml_error(error.code, &message).into();
+        }
+    }
+    response
+}
+
+fn xml_error(code: &str, message: &str) -> Vec<u8> {
+    let message = message.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    format!(
+        "<?xml version=\"1.0\" encoding=\"utf-8\"?><m:error \
+         xmlns:m=\"http://schemas.microsoft.com/ado/2007/08/dataservices/metadata\">\
+         <m:code>{code}</m:code><m:message xml:lang=\"en-US\">{message}</m:message></m:error>"
+    )
+    .into_bytes()
+}
+
+/// An answer with a body of JSON.
+pub fn json(call: &Call, status: u16, body: Vec<u8>) -> Response {
+    let mut response = Response::new(status);
+    response.header("Content-Type", call.metadata.content_type());
+    response.body = body.into();
+    response
+}
+
+/// What the JSON of an answer depends on.
+pub fn form(call: &Call) -> Form<'_> {
+    Form { metadata: call.metadata, base: &call.address.base, account: &call.address.account }
+}

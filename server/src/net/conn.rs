@@ -1,0 +1,249 @@
+//! One connection: HTTP/1.1 between the socket and the app. The only file that names the HTTP
+//! library.
+//!
+//! A request is admitted by its head before its body is read, so that who may not ask cannot make
+//! the server hold or wait for anything. What is in memory is answered on the connection's own
+//! task; what may wait for the disk goes to a thread that may; a commit is waited for without one.
+
+use crate::app::App;
+use crate::error::INTERNAL_ERROR;
+use crate::handle::answer::{Answer, Write};
+use crate::handle::call::Call;
+use crate::handle::reply;
+use crate::http::message::{Body, Head, Response};
+use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::services::Store;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::Watcher;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tabulith::options::Reach;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::spawn_blocking;
+
+/// What the connections of a server share.
+pub(crate) struct Shared<S> {
+    pub(crate) app: App<S>,
+    /// Room for bodies, in units of [`ROOM_UNIT_BYTES`].
+    room: Arc<Semaphore>,
+}
+
+/// Room for bodies is counted in these: a semaphore counts in 32 bits.
+const ROOM_UNIT_BYTES: usize = 1 << 10;
+
+impl<S: Store> Shared<S> {
+    pub(crate) fn new(app: App<S>) -> Shared<S> {
+        let room = Arc::new(Semaphore::new(app.config().body_bytes_max / ROOM_UNIT_BYTES));
+        Shared { app, room }
+    }
+}
+
+/// Serves a connection until either side ends it; with `watcher`, until the server stops and the
+/// request in flight is answered.
+pub(crate) async fn serve<S: Store>(shared: Arc<Shared<S>>, stream: TcpStream, watcher: Watcher) {
+    // A small answer must not wait for the acknowledgement of the one before.
+    let _ = stream.set_nodelay(true);
+    let config = shared.app.config();
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(config.head_time_max)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .max_headers(HEADERS_MAX);
+    let service = service_fn(move |request| {
+        let shared = shared.clone();
+        async move { respond(&shared, request).await }
+    });
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = watcher.watch(connection).await {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Why a request gets no answer: its connection is of no further use.
+#[derive(Debug)]
+enum Broken {
+    Client(hyper::Error),
+    Slow,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Broken::Client(error) => write!(f, "the body broke off: {error}"),
+            Broken::Slow => f.write_str("the body took too long"),
+        }
+    }
+}
+
+impl std::error::Error for Broken {}
+
+async fn respond<S: Store>(
+    shared: &Arc<Shared<S>>,
+    request: hyper::Request<Incoming>,
+) -> Result<hyper::Response<Full<Bytes>>, Broken> {
+    let (parts, body) = request.into_parts();
+    let head = head(&parts);
+    let time_max = shared.app.config().body_time_max;
+    let response = match shared.app.receive(&head) {
+        Ok(call) => answer(shared, call, body, time_max).await?,
+        Err(response) => {
+            if !expects_continue(&parts) {
+                discard(body, time_max).await?;
+            }
+            response
+        }
+    };
+    tracing::debug!(method = %head.method, path = head.path(), status = response.status);
+    Ok(into_hyper(response))
+}
+
+fn expects_continue(parts: &hyper::http::request::Parts) -> bool {
+    parts.headers.contains_key(header::EXPECT)
+}
+
+async fn answer<S: Store>(
+    shared: &Arc<Shared<S>>,
+    call: Arc<Call>,
+    body: Incoming,
+    time_max: Duration,
+) -> Result<Response, Broken> {
+    let size = body.size_hint().exact();
+    if size == Some(0) {
+        return Ok(perform(shared, call, Body::Empty).await);
+    }
+    // A body of unknown length takes the most that it may become.
+    let bytes_max = size.map_or(BODY_BYTES_MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
+    if bytes_max > BODY_BYTES_MAX {
+        discard(body, time_max).await?;
+        return Ok(perform(shared, call, Body::TooLarge).await);
+    }
+    let units = u32::try_from(bytes_max.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
+    let Ok(_room) = shared.room.clone().try_acquire_many_owned(units) else {
+        discard(body, time_max).await?;
+        return Ok(shared.app.busy(&call));
+    };
+    let body = within(time_max, collect(body, size)).await?;
+    Ok(perform(shared, call, body).await)
+}
+
+/// Reads a body whole. One that says nothing of its length may turn out too large.
+async fn collect(mut body: Incoming, size: Option<u64>) -> Result<Body, Broken> {
+    let capacity = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(ROOM_UNIT_BYTES);
+    let mut bytes = Vec::with_capacity(capacity.min(BODY_BYTES_MAX));
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(Broken::Client)?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > BODY_BYTES_MAX {
+            drain(body).await?;
+            return Ok(Body::TooLarge);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Body::Whole(bytes.into()))
+}
+
+/// Throws a body away, so that the client, who is still sending, will look at the answer.
+async fn discard(body: Incoming, time_max: Duration) -> Result<(), Broken> {
+    within(time_max, drain(body)).await
+}
+
+async fn drain(mut body: Incoming) -> Result<(), Broken> {
+    let mut bytes = 0;
+    while bytes < BODY_DISCARD_BYTES_MAX {
+        match body.frame().await {
+            None => break,
+            Some(frame) => {
+                let frame = frame.map_err(Broken::Client)?;
+                bytes += frame.data_ref().map_or(0, Bytes::len);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn within<T>(
+    time_max: Duration,
+    work: impl Future<Output = Result<T, Broken>>,
+) -> Result<T, Broken> {
+    tokio::time::timeout(time_max, work).await.unwrap_or(Err(Broken::Slow))
+}
+
+/// Has the app do the work, where it may be done.
+async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: Arc<Call>, body: Body) -> Response {
+    if call.is_point_read() {
+        match shared.app.perform(&call, &body, Reach::Memory) {
+            Answer::NeedsDisk => {}
+            answer => return settled(&call, answer).await,
+        }
+    }
+    let (shared, own) = (shared.clone(), call.clone());
+    match spawn_blocking(move || shared.app.perform(&own, &body, Reach::Disk)).await {
+        Ok(answer) => settled(&call, answer).await,
+        Err(error) => {
+            tracing::error!(%error, "a request's thread ended without an answer");
+            reply::answered(&call, Err(INTERNAL_ERROR))
+        }
+    }
+}
+
+/// Waits for a commit, without a thread.
+async fn settled(call: &Call, answer: Answer) -> Response {
+    let later = match answer {
+        Answer::Now(response) => return response,
+        Answer::Later(later) => later,
+        Answer::NeedsDisk => return reply::answered(call, Err(INTERNAL_ERROR)),
+    };
+    let (done, outcome) = oneshot::channel::<Write>();
+    later.notify(Box::new(move |write| {
+        // Whoever waited may be gone; the commit stands all the same.
+        let _ = done.send(write);
+    }));
+    match outcome.await {
+        Ok(write) => write(),
+        Err(_) => reply::answered(call, Err(INTERNAL_ERROR)),
+    }
+}
+
+fn head(parts: &hyper::http::request::Parts) -> Head {
+    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
+    let mut head = Head {
+        method: parts.method.as_str().to_owned(),
+        target: target.to_owned(),
+        authority: authority(parts),
+        ..Head::default()
+    };
+    for (name, value) in &parts.headers {
+        head.headers.push(name.as_str(), String::from_utf8_lossy(value.as_bytes()));
+    }
+    head
+}
+
+/// That of an absolute target, else of the one `Host`. With two hosts nobody knows which is meant.
+fn authority(parts: &hyper::http::request::Parts) -> String {
+    let mut hosts = parts.headers.get_all(header::HOST).iter();
+    let host = hosts.next().filter(|_| hosts.next().is_none());
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    parts.uri.authority().map_or(host, |authority| authority.as_str()).to_owned()
+}
+
+fn into_hyper(response: Response) -> hyper::Response<Full<Bytes>> {
+    let mut out = hyper::Response::new(Full::new(response.body));
+    *out.status_mut() = hyper::StatusCode::from_u16(response.status)
+        .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in &response.headers {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+            out.headers_mut().append(name, value);
+        }
+    }
+    out
+}

@@ -1,0 +1,4 @@
+//! Sockets.
+
+pub mod conn;
+pub mod listen;

@@ -1,0 +1,252 @@
+//! What a handler may touch: the tables, behind grants.
+//!
+//! Every call takes the [`Grant`] that allows it and uses the account and the table that the grant
+//! names, so that no handler can reach another. Refusals of the table layer become the service's
+//! here and nowhere else; failures of the engine are logged here, once.
+
+use crate::auth::verify::{Access, Grant};
+use crate::error::*;
+use crate::limits::{QUERY_ROWS_MAX, QUERY_TIME_MAX};
+use std::sync::Arc;
+use tabulith::error::{Error, Kind};
+use tabulith::options::Reach;
+use tabulith::rows::{Catalog, RowStore};
+use tabulith::table::entity::Entity;
+use tabulith::table::error::{GroupError, TableError};
+use tabulith::table::filter::ast::Filter;
+use tabulith::table::name::{NameError, TableName};
+use tabulith::table::page::{Budget, Continuation, Page, Query};
+use tabulith::table::store::{TableStore, TablesPage};
+use tabulith::table::value::DateTime;
+use tabulith::table::write::{Pending, Write, WriteOutcome};
+
+/// What tables can be kept in.
+pub trait Store: RowStore + Catalog {}
+
+impl<S: RowStore + Catalog> Store for S {}
+
+/// The tables.
+#[derive(Debug)]
+pub struct Services<S> {
+    tables: Arc<TableStore<S>>,
+}
+
+/// What a lookup in memory, or on disk, gave.
+#[derive(Clone, Debug)]
+pub enum Found {
+    /// The entity.
+    Entity(Entity),
+    /// There is none.
+    Nothing,
+    /// Only the disk can tell, and the call was not to ask it.
+    NeedsDisk,
+}
+
+/// Which tables to list.
+#[derive(Clone, Debug)]
+pub struct ListTables {
+    /// A condition on their names.
+    pub filter: Option<Filter>,
+    /// How many at most.
+    pub top: usize,
+    /// The first one.
+    pub from: Option<String>,
+}
+
+/// Which entities to read.
+#[derive(Clone, Debug)]
+pub struct ReadEntities {
+    /// The condition.
+    pub filter: Option<Filter>,
+    /// The properties to read; none for all.
+    pub select: Option<Vec<String>>,
+    /// How many entities at most.
+    pub top: usize,
+    /// PartitionKey and RowKey of the first one.
+    pub from: Option<(String, String)>,
+}
+
+impl<S: Store> Services<S> {
+    /// Services over `tables`.
+    pub fn new(tables: Arc<TableStore<S>>) -> Services<S> {
+        Services { tables }
+    }
+
+    /// Lists tables of the grant's account. With the page comes the moment at which its last table
+    /// was made, in ticks since 1601: continuation tokens hold such a moment.
+    pub fn list_tables(
+        &self,
+        grant: &Grant,
+        list: ListTables,
+    ) -> Result<(TablesPage, Option<u64>), WireError> {
+        grant.check(Access::ListTables)?;
+        let from = list.from.as_deref();
+        let page = self.tables.list_tables(grant.account(), list.filter.as_ref(), list.top, from);
+        let page = page.map_err(refusal)?;
+        let created = page.tables.last().map(|table| DateTime::from(table.created).0);
+        Ok((page, created))
+    }
+
+    /// Whether the grant's table exists.
+    pub fn has_table(&self, grant: &Grant) -> Result<bool, WireError> {
+        let found = self.tables.get_table(grant.account(), &table_name(grant)?);
+        Ok(found.map_err(refusal)?.is_some())
+    }
+
+    /// The name of the grant's table in the casing of its creation.
+    pub fn get_table(&self, grant: &Grant) -> Result<String, WireError> {
+        grant.check(Access::ReadTable)?;
+        let found = self.tables.get_table(grant.account(), &table_name(grant)?).map_err(refusal)?;
+        found.map(|table| table.name.as_str().to_owned()).ok_or(RESOURCE_NOT_FOUND)
+    }
+
+    /// Makes a table; returns once it is durable.
+    pub fn create_table(&self, grant: &Grant, name: &str) -> Result<(), WireError> {
+        grant.check(Access::CreateTable)?;
+        let name = TableName::parse(name).map_err(name_refusal)?;
+        self.tables.create_table(grant.account(), &name).map_err(refusal)?;
+        Ok(())
+    }
+
+    /// Removes the grant's table; returns once that is durable.
+    pub fn delete_table(&self, grant: &Grant) -> Result<(), WireError> {
+        grant.check(Access::DeleteTable)?;
+        match self.tables.delete_table(grant.account(), &table_name(grant)?) {
+            Ok(()) => Ok(()),
+            Err(TableError::TableNotFound) => Err(RESOURCE_NOT_FOUND),
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// Looks an entity up.
+    pub fn get(
+        &self,
+        grant: &Grant,
+        partition_key: &str,
+        row_key: &str,
+        reach: Reach,
+    ) -> Result<Found, WireError> {
+        grant.check(Access::Read)?;
+        let table = table_name(grant)?;
+        match self.tables.get(grant.account(), &table, partition_key, row_key, reach) {
+            Ok(Some(entity)) => Ok(Found::Entity(entity)),
+            Ok(None) => Ok(Found::Nothing),
+            Err(TableError::Engine(error)) if error.kind() == Kind::WouldBlock => {
+                Ok(Found::NeedsDisk)
+            }
+            Err(error) => Err(refusal(error)),
+        }
+    }
+
+    /// Reads one page of entities.
+    pub fn query(&self, grant: &Grant, read: ReadEntities) -> Result<Page, WireError> {
+        grant.check(Access::Read)?;
+        let from =
+            read.from.map(|(partition_key, row_key)| Continuation { partition_key, row_key });
+        let budget = Budget { time: QUERY_TIME_MAX, rows_scanned: QUERY_ROWS_MAX };
+        let query = Query { filter: read.filter, select: read.select, top: read.top, from, budget };
+        self.tables.query(grant.account(), &table_name(grant)?, &query).map_err(refusal)
+    }
+
+    /// Changes one entity. The change is decided when this returns, and safe to tell once the
+    /// pending outcome is.
+    pub fn write(&self, grant: &Grant, write: Write) -> Result<Pending<WriteOutcome>, WireError> {
+        grant.check(access_of(&write))?;
+        self.tables.write(grant.account(), &table_name(grant)?, write).map_err(refusal)
+    }
+
+    /// Changes entities together or not at all; each change under its own grant. Refusals come
+    /// with the place of the change at fault.
+    pub fn transact(
+        &self,
+        changes: Vec<(Grant, Write)>,
+    ) -> Result<Pending<Vec<WriteOutcome>, GroupError>, (usize, WireError)> {
+        let Some((first, _)) = changes.first() else { return Err((0, INVALID_INPUT)) };
+        let first = first.clone();
+        let table = table_name(&first).map_err(|error| (0, error))?;
+        let mut writes = Vec::with_capacity(changes.len());
+        for (index, (grant, write)) in changes.into_iter().enumerate() {
+            grant.check(access_of(&write)).map_err(|error| (index, error))?;
+            let own = table_name(&grant).map_err(|error| (index, error))?;
+            if own != table || grant.account() != first.account() {
+                return Err((index, DIFFERENT_PARTITIONS));
+            }
+            writes.push(write);
+        }
+        self.tables.transact(first.account(), &table, writes).map_err(group_refusal)
+    }
+}
+
+fn access_of(write: &Write) -> Access {
+    match write {
+        Write::Insert(_) => Access::Insert,
+        Write::InsertOrReplace(_) | Write::InsertOrMerge(_) => Access::Upsert,
+        Write::Update(..) | Write::Merge(..) => Access::Update,
+        Write::Delete { .. } => Access::Delete,
+    }
+}
+
+fn table_name(grant: &Grant) -> Result<TableName, WireError> {
+    TableName::parse(grant.table().ok_or(INVALID_RESOURCE_NAME)?).map_err(name_refusal)
+}
+
+fn name_refusal(error: NameError) -> WireError {
+    match error {
+        NameError::Length => NAME_LENGTH,
+        NameError::Characters => INVALID_RESOURCE_NAME,
+        NameError::Reserved => INVALID_INPUT,
+    }
+}
+
+/// The service's words for a refusal within a change set.
+pub fn group_refusal(error: GroupError) -> (usize, WireError) {
+    (error.index, refusal(error.error))
+}
+
+/// The service's words for a refusal of the table layer.
+pub fn refusal(error: TableError) -> WireError {
+    match error {
+        TableError::Engine(error) => engine_failure(&error),
+        TableError::TableNotFound => TABLE_NOT_FOUND,
+        TableError::TableExists => TABLE_ALREADY_EXISTS,
+        TableError::EntityNotFound => RESOURCE_NOT_FOUND,
+        TableError::EntityExists => ENTITY_ALREADY_EXISTS,
+        TableError::ConditionFailed { .. } => UPDATE_CONDITION_NOT_SATISFIED,
+        TableError::KeyInvalid { key, value } => value_out_of_range(key.name(), &value),
+        TableError::KeyTooLong { .. } | TableError::PropertyValueTooLarge { .. } => {
+            PROPERTY_VALUE_TOO_LARGE
+        }
+        TableError::PropertyNameInvalid { .. } => PROPERTY_NAME_INVALID,
+        TableError::PropertyNameTooLong { .. } => PROPERTY_NAME_TOO_LONG,
+        TableError::PropertyTwice { .. } => DUPLICATE_PROPERTIES,
+        TableError::PropertyOutOfRange { .. } => OUT_OF_RANGE_INPUT,
+        TableError::TooManyProperties { .. } => TOO_MANY_PROPERTIES,
+        TableError::EntityTooLarge { .. } => ENTITY_TOO_LARGE,
+        TableError::TooManyOperations { .. } => TOO_MANY_CHANGES,
+        TableError::GroupTooLarge { .. } => REQUEST_BODY_TOO_LARGE,
+        TableError::MixedPartitions => DIFFERENT_PARTITIONS,
+        TableError::RowTwice => INVALID_DUPLICATE_ROW,
+        TableError::NoOperations
+        | TableError::FilterTooComplex
+        | TableError::PageTooLong { .. } => INVALID_INPUT,
+        other => {
+            tracing::error!(error = %other, "a refusal without words of the service");
+            INTERNAL_ERROR
+        }
+    }
+}
+
+/// A failure of the engine tells the client nothing of files and places; the log gets those.
+fn engine_failure(error: &Error) -> WireError {
+    match error.kind() {
+        Kind::Busy | Kind::NoSpace => {
+            tracing::warn!(error = %error, "the engine refuses work");
+            SERVER_BUSY
+        }
+        Kind::ReadOnly => SECONDARY_IS_READ_ONLY,
+        _ => {
+            tracing::error!(error = %error, "the engine failed");
+            INTERNAL_ERROR
+        }
+    }
+}

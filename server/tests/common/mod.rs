@@ -1,0 +1,89 @@
+//! A server without sockets for tests: an app over a database in memory, under a clock that only
+//! the test moves, and the client's half of SharedKeyLite.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+use std::sync::Arc;
+use tabulith::db::Db;
+use tabulith::env::clock::{Clock, ManualClock};
+use tabulith::env::jobs::ByHand;
+use tabulith::table::store::TableStore;
+use tabulith::vfs::mem::SimFs;
+use tabulith_server::app::App;
+use tabulith_server::auth::canonical;
+use tabulith_server::auth::shared_key::signature_text;
+use tabulith_server::config::{Config, DEVELOPMENT_ACCOUNT, Key};
+use tabulith_server::http::message::{Body, Head, Request, Response};
+
+/// 2021-01-01T00:00:00Z in ticks since 1970.
+pub const START: u64 = 1_609_459_200 * 10_000_000;
+
+/// The app, and the hand on its clock.
+pub struct Bench {
+    pub app: App<Db>,
+    pub clock: Arc<ManualClock>,
+    pub db: Arc<Db>,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        let clock = Arc::new(ManualClock::at(START));
+        let options = tabulith::options::Options {
+            wal_segment_bytes: 1 << 20,
+            memtable_bytes: 1 << 20,
+            block_cache_bytes: 1 << 20,
+            ..Default::default()
+        };
+        let db = Db::builder()
+            .options(options)
+            .parts(Arc::new(SimFs::new()), clock.clone(), Arc::new(ByHand))
+            .open("data")
+            .expect("a database in memory opens");
+        let db = Arc::new(db);
+        let tables = Arc::new(TableStore::with_clock(db.clone(), clock.clone()));
+        let app = App::new(Config::default(), tables, clock.clone(), 1);
+        Bench { app, clock, db }
+    }
+
+    /// Sends a request as the owner of the development account.
+    pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Response {
+        let mut request = request(method, path, headers, body);
+        sign(&mut request.head, &date_of(self.clock.wall_ticks()));
+        self.app.answer(request)
+    }
+}
+
+/// A request without credentials. `path` is below the development account.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Request {
+    let mut head = Head {
+        method: method.to_owned(),
+        target: format!("/{DEVELOPMENT_ACCOUNT}{path}"),
+        authority: "127.0.0.1:10002".to_owned(),
+        ..Head::default()
+    };
+    for (name, value) in headers {
+        head.headers.push(*name, *value);
+    }
+    if !body.is_empty() || method == "POST" || method == "PUT" {
+        head.headers.push("Content-Length", body.len().to_string());
+    }
+    let body = if body.is_empty() { Body::Empty } else { Body::Whole(body.to_owned().into()) };
+    Request { head, body }
+}
+
+/// Signs with SharedKeyLite and the development key.
+pub fn sign(head: &mut Head, date: &str) {
+    let comp = head.query().split('&').find_map(|part| part.strip_prefix("comp="));
+    let resource = canonical::resource(DEVELOPMENT_ACCOUNT, head.path(), comp);
+    let signature =
+        signature_text(&Key::development(), &canonical::shared_key_lite(date, &resource));
+    head.headers.push("x-ms-date", date);
+    head.headers.push("Authorization", format!("SharedKeyLite {DEVELOPMENT_ACCOUNT}:{signature}"));
+}
+
+/// The date of an HTTP header.
+pub fn date_of(ticks: u64) -> String {
+    let seconds = i64::try_from(ticks / 10_000_000).expect("before the year 30,000");
+    let moment = jiff::Timestamp::from_second(seconds).expect("a moment");
+    moment.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
+}
