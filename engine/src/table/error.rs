@@ -117,6 +117,12 @@ pub enum TableError {
     /// [`NODES_MAX`](crate::table::filter::ast::NODES_MAX) nodes.
     #[error("the filter is too complex")]
     FilterTooComplex,
+    /// A setting larger than [`SETTING_BYTES_MAX`](crate::table::settings::SETTING_BYTES_MAX).
+    #[error("a setting of {bytes} bytes is too large")]
+    SettingTooLarge {
+        /// Its length.
+        bytes: usize,
+    },
     /// A page of more than [`PAGE_ENTITIES_MAX`](crate::table::page::PAGE_ENTITIES_MAX).
     #[error("a page of {top} entities is too long")]
     PageTooLong {

@@ -29,6 +29,7 @@ pub mod page;
 pub(crate) mod walk;
 pub mod write;
 pub(crate) mod query;
+pub mod settings;
 pub mod store;
 
 #[cfg(test)]

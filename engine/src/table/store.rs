@@ -19,8 +19,10 @@ use crate::table::page::{PAGE_ENTITIES_MAX, Page, Query};
 use crate::table::plan::Plan;
 use crate::table::query;
 use crate::table::rules;
+use crate::table::settings;
 use crate::table::value::ValueRef;
 use crate::table::write::{self, Pending, Prepared, Write, WriteOutcome};
+use bytes::Bytes;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -221,6 +223,46 @@ impl<S: RowStore + Catalog> TableStore<S> {
         let plan = self.explain(query.filter.as_ref())?;
         let snapshot = self.rows.snapshot()?;
         Ok(query::read_page(&*snapshot, &*self.clock, table, query, plan)?)
+    }
+
+    /// A setting of the account: bytes that were kept under `name`.
+    pub fn account_setting(&self, account: &AccountName, name: &str) -> TableResult<Option<Bytes>> {
+        settings::read(&*self.rows, account, &settings::row_key(None, name))
+    }
+
+    /// Keeps bytes under `name` for the account, or with `None` takes them back. Returns once that
+    /// is durable.
+    pub fn set_account_setting(
+        &self,
+        account: &AccountName,
+        name: &str,
+        value: Option<&[u8]>,
+    ) -> TableResult<()> {
+        settings::write(&*self.rows, account, &settings::row_key(None, name), value)
+    }
+
+    /// A setting of a table: bytes that were kept under `name` since the table was made.
+    pub fn table_setting(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        name: &str,
+    ) -> TableResult<Option<Bytes>> {
+        let id = self.find(account, table)?;
+        settings::read(&*self.rows, account, &settings::row_key(Some(id), name))
+    }
+
+    /// Keeps bytes under `name` for the table, or with `None` takes them back. Returns once that
+    /// is durable.
+    pub fn set_table_setting(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        name: &str,
+        value: Option<&[u8]>,
+    ) -> TableResult<()> {
+        let id = self.find(account, table)?;
+        settings::write(&*self.rows, account, &settings::row_key(Some(id), name), value)
     }
 
     /// How a query with this filter finds its rows.

@@ -82,6 +82,21 @@ fn a_page_ends_where_it_is_full_and_names_the_next_row() {
 }
 
 #[test]
+fn an_exact_fit_has_no_successor_where_only_misses_follow() {
+    let store = filled(&["a", "b"], 3);
+    let rows = |rows: &[&str]| Filter::Or(rows.iter().map(|row| rk(Op::Eq, row)).collect());
+    let points = Filter::And(vec![pk(Op::Eq, "a"), rows(&["00", "01", "05", "06"])]);
+    let first_rows = rk(Op::Eq, "00");
+    for (filter, fits) in [(points, ["a/00", "a/01"]), (first_rows, ["a/00", "b/00"])] {
+        let ask = |top| Query { filter: Some(filter.clone()), top, ..Query::default() };
+        let exact = words::query(&store, &ask(2));
+        assert_eq!((names(&exact), next(&exact)), (fits.map(str::to_owned).to_vec(), None));
+        let first = words::query(&store, &ask(1));
+        assert_eq!(next(&first), fits[1].split_once('/'), "misses are passed over");
+    }
+}
+
+#[test]
 fn a_page_of_none_and_a_page_too_long() {
     let store = filled(&["a"], 3);
     let none = words::query(&store, &Query { top: 0, ..Query::default() });

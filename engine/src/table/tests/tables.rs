@@ -6,6 +6,7 @@ use crate::options::Reach;
 use crate::table::error::TableError;
 use crate::table::filter::ast::{Filter, Op};
 use crate::table::name::{AccountName, TableName};
+use crate::table::settings::SETTING_BYTES_MAX;
 use crate::table::store::TableStore;
 use crate::table::write::Write;
 
@@ -102,4 +103,31 @@ fn table_names_are_filtered_in_their_stored_case() {
     assert_eq!(listed(&store, Some(&prefix), 10, None), (expected.clone(), None));
     let (first, next) = listed(&store, Some(&prefix), 1, None);
     assert_eq!((first, next.as_deref()), (expected[..1].to_vec(), Some("flown")));
+}
+
+#[test]
+fn settings_belong_to_their_account_or_table() {
+    let store = store();
+    let other = AccountName::parse("devstoreaccount2").expect("a name");
+    assert_eq!(store.account_setting(&account(), "cors").expect("no error"), None);
+    store.set_account_setting(&account(), "cors", Some(b"rules")).expect("kept");
+    store.set_table_setting(&account(), &table(), "acl", Some(b"policies")).expect("kept");
+    let of_account = |name| store.account_setting(&account(), name).expect("no error");
+    let of_table = |name| store.table_setting(&account(), &table(), name).expect("no error");
+    assert_eq!((of_account("cors").as_deref(), of_account("acl")), (Some(&b"rules"[..]), None));
+    assert_eq!((of_table("acl").as_deref(), of_table("cors")), (Some(&b"policies"[..]), None));
+    assert_eq!(store.account_setting(&other, "cors").expect("no error"), None);
+    assert_eq!(listed(&store, None, 10, None).0, ["Flights"], "settings are no table of anyone");
+
+    store.set_account_setting(&account(), "cors", None).expect("taken back");
+    assert_eq!(of_account("cors"), None);
+    store.delete_table(&account(), &table()).expect("there");
+    let gone = store.table_setting(&account(), &table(), "acl");
+    assert!(matches!(gone, Err(TableError::TableNotFound)));
+    store.create_table(&account(), &table()).expect("free");
+    assert_eq!(of_table("acl"), None, "a new table of the name has none of the old settings");
+
+    let large = vec![0; SETTING_BYTES_MAX + 1];
+    let refused = store.set_account_setting(&account(), "cors", Some(&large));
+    assert!(matches!(refused, Err(TableError::SettingTooLarge { .. })));
 }
