@@ -232,6 +232,15 @@ impl<'a> Iterator for Properties<'a> {
     }
 }
 
+/// The error with the row whose bytes are damaged; other errors stay as they are.
+pub(crate) fn in_row(error: Error, partition_key: &str, row_key: &str) -> Error {
+    if error.kind() != Kind::Corrupt || error.place().is_some() {
+        return error;
+    }
+    let message = error.message();
+    Error::new(Kind::Corrupt, format!("{message}, in row '{partition_key}' '{row_key}'"))
+}
+
 fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::new(Kind::Corrupt, format!("an entity's bytes are damaged: {what}"))
 }

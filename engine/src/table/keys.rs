@@ -7,6 +7,7 @@
 //!
 //! Promise: [`decode`] takes back exactly what [`encode`] gives and refuses all other bytes.
 
+use crate::limits::KEY_PART_BYTES_MAX;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -31,6 +32,21 @@ pub(crate) fn encode(text: &str) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Most bytes of a bound, so that it and the string above it are no longer than a key may be.
+const BOUND_BYTES_MAX: usize = KEY_PART_BYTES_MAX - 1;
+
+/// The key bytes of `text` to compare keys with: cut off where no key reaches, so that every key
+/// stands to it as to the whole. A key is at most three quarters as long.
+pub(crate) fn encode_bound(text: &str) -> Cow<'_, [u8]> {
+    match encode(text) {
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(BOUND_BYTES_MAX)]),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(BOUND_BYTES_MAX);
+            Cow::Owned(bytes)
+        }
+    }
 }
 
 /// A surrogate in the three-byte form of UTF-8.

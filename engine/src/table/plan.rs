@@ -6,10 +6,10 @@
 //! Promise: the rows that a plan visits and its rest lets through are the rows that pass the
 //! filter.
 
-use crate::limits::KEY_PART_BYTES_MAX;
 use crate::table::filter::ast::{Filter, Op};
 use crate::table::keys;
 use crate::table::keyset::{Bounds, Combiner, KeySet};
+use crate::table::rules;
 use crate::table::spans::{Spans, above};
 use crate::table::value::Value;
 
@@ -189,13 +189,11 @@ fn key_spans(op: Op, literal: &Value, negated: bool) -> Spans {
 }
 
 fn string_spans(op: Op, text: &str) -> Spans {
-    let key = keys::encode(text);
-    let too_long = key.len() > KEY_PART_BYTES_MAX;
-    // A stored key is shorter than this, so that what is cut off decides no comparison.
-    let key = &key[..key.len().min(KEY_PART_BYTES_MAX)];
+    let key = &*keys::encode_bound(text);
+    let is_no_key = rules::units(text) > rules::KEY_UNITS_MAX;
     match op {
-        Op::Eq if too_long => Spans::none(),
-        Op::Ne if too_long => Spans::all(),
+        Op::Eq if is_no_key => Spans::none(),
+        Op::Ne if is_no_key => Spans::all(),
         Op::Eq => Spans::equal_to(key),
         Op::Ne => Spans::equal_to(key).complement(),
         Op::Ge => Spans::at_least(key),

@@ -5,14 +5,15 @@ use crate::env::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::rows::RowSnapshot;
-use crate::table::codec::EntityBytes;
+use crate::table::codec::{self, EntityBytes};
 use crate::table::entity::Entity;
 use crate::table::filter::eval::{self, Properties};
 use crate::table::keys;
 use crate::table::page::{Budget, Continuation, Page, Query};
 use crate::table::plan::Plan;
-use crate::table::value::{DateTime, ValueRef};
+use crate::table::value::{DateTime, Value, ValueRef};
 use crate::table::walk::{Move, Walk};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// Rows between two looks at the clock.
@@ -46,11 +47,10 @@ fn fill(
     plan: &Plan,
     entities: &mut Vec<Entity>,
 ) -> Result<Option<Continuation>> {
-    let from = query.from.as_ref();
-    let from_partition =
-        from.map_or_else(Default::default, |from| keys::encode(&from.partition_key));
-    let from_row = from.map_or_else(Default::default, |from| keys::encode(&from.row_key));
-    let mut walk = Walk::start(snapshot, table, plan, (&from_partition, &from_row))?;
+    let from = query.from.as_ref().map(|from| (&*from.partition_key, &*from.row_key));
+    let (partition_key, row_key) = from.unwrap_or_default();
+    let from = (keys::encode_bound(partition_key), keys::encode_bound(row_key));
+    let mut walk = Walk::start(snapshot, table, plan, (&from.0, &from.1))?;
     loop {
         let is_row = match walk.advance()? {
             Move::End => return Ok(None),
@@ -63,22 +63,48 @@ fn fill(
         meter.examined += 1;
         if is_row {
             let (ts, value) = walk.row()?;
-            let row = StoredEntity::open(&walk, ts, &value)?;
-            if plan.rest().map_or(Ok(true), |rest| eval::passes(rest, &row))? {
-                entities.push(row.into_entity(query.select.as_deref())?);
-            }
+            let (partition_key, row_key) = walk.key()?;
+            let keys = (text(&partition_key)?, text(row_key)?);
+            entities.extend(read_entity(keys, ts, &value, query, plan)?);
         }
     }
 }
 
 fn continuation(walk: &Walk<'_>) -> Result<Continuation> {
     let (partition_key, row_key) = walk.key()?;
-    Ok(Continuation { partition_key: text(&partition_key)?, row_key: text(row_key)? })
+    Ok(Continuation {
+        partition_key: text(&partition_key)?.into_owned(),
+        row_key: text(row_key)?.into_owned(),
+    })
 }
 
-fn text(key: &[u8]) -> Result<String> {
-    let text = keys::decode(key).map(|text| text.into_owned());
-    text.ok_or_else(|| Error::new(Kind::Corrupt, format!("a stored key is no text: {key:x?}")))
+fn text(key: &[u8]) -> Result<Cow<'_, str>> {
+    keys::decode(key)
+        .ok_or_else(|| Error::new(Kind::Corrupt, format!("a stored key is no text: {key:x?}")))
+}
+
+/// The entity of a row, as much of it as is asked for, if it passes what the plan leaves to ask.
+fn read_entity(
+    (partition_key, row_key): (Cow<'_, str>, Cow<'_, str>),
+    ts: CommitTs,
+    value: &[u8],
+    query: &Query,
+    plan: &Plan,
+) -> Result<Option<Entity>> {
+    let read = || {
+        let (partition_key, row_key) = (&*partition_key, &*row_key);
+        let stored =
+            StoredEntity { partition_key, row_key, ts, properties: EntityBytes::open(value)? };
+        let passes = plan.rest().map_or(Ok(true), |rest| eval::passes(rest, &stored))?;
+        if passes { stored.selected(query.select.as_deref()).map(Some) } else { Ok(None) }
+    };
+    let properties = read().map_err(|error| codec::in_row(error, &partition_key, &row_key))?;
+    Ok(properties.map(|properties| Entity {
+        partition_key: partition_key.into_owned(),
+        row_key: row_key.into_owned(),
+        ts,
+        properties,
+    }))
 }
 
 /// Counts rows and time against a budget.
@@ -105,34 +131,29 @@ impl<'a> Meter<'a> {
 
 /// A row as it is stored, its properties read as they are asked for.
 struct StoredEntity<'a> {
-    partition_key: String,
-    row_key: String,
+    partition_key: &'a str,
+    row_key: &'a str,
     ts: CommitTs,
     properties: EntityBytes<'a>,
 }
 
-impl<'a> StoredEntity<'a> {
-    fn open(walk: &Walk<'_>, ts: CommitTs, value: &'a [u8]) -> Result<StoredEntity<'a>> {
-        let Continuation { partition_key, row_key } = continuation(walk)?;
-        let properties = EntityBytes::open(value)?;
-        Ok(StoredEntity { partition_key, row_key, ts, properties })
-    }
-
-    fn into_entity(self, select: Option<&[String]>) -> Result<Entity> {
-        let StoredEntity { partition_key, row_key, ts, properties } = self;
-        let properties = match select {
-            None => properties.decode(|_| true)?,
-            Some(names) => properties.decode(|name| names.iter().any(|n| n.as_bytes() == name))?,
-        };
-        Ok(Entity { partition_key, row_key, ts, properties })
+impl StoredEntity<'_> {
+    /// The properties named, or all.
+    fn selected(&self, names: Option<&[String]>) -> Result<Vec<(String, Value)>> {
+        match names {
+            None => self.properties.decode(|_| true),
+            Some(names) => {
+                self.properties.decode(|n| names.iter().any(|name| name.as_bytes() == n))
+            }
+        }
     }
 }
 
 impl Properties for StoredEntity<'_> {
     fn property(&self, name: &str) -> Result<Option<ValueRef<'_>>> {
         match name {
-            "PartitionKey" => Ok(Some(ValueRef::String(&self.partition_key))),
-            "RowKey" => Ok(Some(ValueRef::String(&self.row_key))),
+            "PartitionKey" => Ok(Some(ValueRef::String(self.partition_key))),
+            "RowKey" => Ok(Some(ValueRef::String(self.row_key))),
             "Timestamp" => Ok(Some(ValueRef::DateTime(DateTime::from(self.ts)))),
             _ => self.properties.property(name),
         }

@@ -8,7 +8,7 @@ use crate::error::{Error, Kind};
 use crate::ids::{CommitTs, TableId};
 use crate::options::Reach;
 use crate::rows::{Catalog, RowStore, TableInfo};
-use crate::table::codec::EntityBytes;
+use crate::table::codec::{self, EntityBytes};
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
 use crate::table::filter::ast::Filter;
@@ -198,7 +198,9 @@ impl<S: RowStore + Catalog> TableStore<S> {
         let Some(row) = self.rows.get(table, &partition, &row, reach)? else {
             return Ok(None);
         };
-        let properties = EntityBytes::open(&row.value)?.decode(|_| true)?;
+        let properties = EntityBytes::open(&row.value)
+            .and_then(|entity| entity.decode(|_| true))
+            .map_err(|error| codec::in_row(error, partition_key, row_key))?;
         Ok(Some(Entity {
             partition_key: partition_key.to_owned(),
             row_key: row_key.to_owned(),

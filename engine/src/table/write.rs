@@ -206,7 +206,10 @@ impl Prepared {
         match (&self.write, current) {
             (Write::Delete { .. }, _) => decided(None, None),
             (Write::InsertOrMerge(entity) | Write::Merge(entity, _), Some(row)) => {
-                let merged = overlay(entity, EntityBytes::open(&row.value)?.decode(|_| true)?);
+                let stored = EntityBytes::open(&row.value)
+                    .and_then(|stored| stored.decode(|_| true))
+                    .map_err(|e| codec::in_row(e, &entity.partition_key, &entity.row_key))?;
+                let merged = overlay(entity, stored);
                 if let Err(refusal) = rules::check_size(&merged) {
                     return Ok(Err(refusal));
                 }

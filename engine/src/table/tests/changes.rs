@@ -5,6 +5,7 @@ use crate::error::Kind;
 use crate::ids::CommitTs;
 use crate::table::error::{Key, TableError};
 use crate::table::etag::{ETag, If};
+use crate::table::page::Query;
 use crate::table::rules;
 use crate::table::value::Value;
 use crate::table::write::Write;
@@ -215,7 +216,14 @@ fn damaged_bytes_of_an_entity_are_an_error_of_the_engine() {
     let id = store.get_table(&account(), &table()).expect("found").expect("there").id;
     store.rows().plant(id, b"p", b"r", b"\x09damage");
     let read = store.get(&account(), &table(), "p", "r", crate::options::Reach::Disk);
-    assert!(matches!(read, Err(TableError::Engine(error)) if error.kind() == Kind::Corrupt));
+    let Err(TableError::Engine(error)) = read else {
+        panic!("damage was read: {read:?}");
+    };
+    assert_eq!(error.kind(), Kind::Corrupt);
+    let told = "an entity's bytes are damaged: unknown version 9, in row 'p' 'r'";
+    assert_eq!(error.to_string(), told);
+    let page = store.query(&account(), &table(), &Query::default());
+    assert!(matches!(page, Err(TableError::Engine(error)) if error.to_string() == told));
     let merge = write(&store, Write::InsertOrMerge(entity("p", "r", &[])));
     assert!(matches!(merge, Err(TableError::Engine(error)) if error.kind() == Kind::Corrupt));
 }

@@ -126,6 +126,29 @@ fn a_page_starts_at_its_continuation_even_where_that_row_is_gone() {
 }
 
 #[test]
+fn bounds_longer_than_any_key_are_bounds_all_the_same() {
+    let longest = "\u{ffff}".repeat(1024);
+    let longer = "\u{ffff}".repeat(5000);
+    let store = filled(&["a"], 1);
+    write(&store, Write::Insert(entity(&longest, &longest, &[]))).expect("the longest keys");
+    let found = |filter| {
+        words::query(&store, &Query { filter: Some(filter), ..Query::default() }).entities.len()
+    };
+    for key in [pk, rk] {
+        assert_eq!((found(key(Op::Lt, &longer)), found(key(Op::Gt, &longer))), (2, 0));
+        assert_eq!((found(key(Op::Le, &longer)), found(key(Op::Ge, &longer))), (2, 0));
+        assert_eq!((found(key(Op::Ne, &longer)), found(key(Op::Eq, &longer))), (2, 0));
+        assert_eq!((found(key(Op::Eq, &longest)), found(key(Op::Lt, &longest))), (1, 1));
+    }
+    let from = |key: &str| {
+        let from = Continuation { partition_key: key.to_owned(), row_key: key.to_owned() };
+        let ask = Query { from: Some(from), ..Query::default() };
+        words::query(&store, &ask).entities.len()
+    };
+    assert_eq!((from(&longest), from(&longer)), (1, 0));
+}
+
+#[test]
 fn a_projection_keeps_the_stored_order() {
     let store = filled(&["a"], 1);
     let select = |names: &[&str]| Query {
