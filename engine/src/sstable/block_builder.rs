@@ -7,13 +7,16 @@
 use super::layout::{BLOCK_BYTES_MAX, Counts, HEAD_LEN, Layout, RUN_LEN, Suffix};
 use crate::compress::Compressor;
 use crate::ids::{CommitTs, RowKind};
+use crate::limits::KEY_BYTES_MAX;
 
 /// Bytes that a row takes beside its RowKey and its value: head padding is not counted, since
 /// half of the keys have none.
 const ROW_BYTES: usize = 10;
 
-/// Rows, RowKey bytes and partition prefix bytes in a block: what 16 bits can count.
-const COUNT_MAX: usize = u16::MAX as usize;
+// Rows, runs, and all their key bytes are counted in 16 bits; a block of more than one row keeps
+// below that by its size, a block of one row by the length of a key.
+const _: () = assert!(BLOCK_BYTES_MAX - 2 * ROW_BYTES <= u16::MAX as usize);
+const _: () = assert!(KEY_BYTES_MAX <= u16::MAX as usize);
 
 /// The rows of a block to be. Cleared and used again for the next one.
 #[derive(Default)]
@@ -66,12 +69,9 @@ impl BlockBuilder {
 
     /// Whether a block of `bytes_max` raw bytes has room for the row. An empty one always has.
     pub(crate) fn fits(&self, row: &NewRow<'_>, bytes_max: usize) -> bool {
-        let keys = self.prefixes.len() + self.row_keys.len() + row.prefix.len() + row.row_key.len();
-        let bytes = self.raw_bytes() + row.row_key.len() + row.value.len() + ROW_BYTES;
-        self.is_empty()
-            || (self.rows.len() < COUNT_MAX
-                && keys <= COUNT_MAX
-                && bytes <= bytes_max.min(BLOCK_BYTES_MAX))
+        let run = if self.last_prefix() == row.prefix { 0 } else { row.prefix.len() + RUN_LEN };
+        let bytes = self.raw_bytes() + run + row.row_key.len() + row.value.len() + ROW_BYTES;
+        self.is_empty() || bytes <= bytes_max.min(BLOCK_BYTES_MAX)
     }
 
     /// Adds a row. It must fit and come after the row before.

@@ -344,4 +344,29 @@ mod tests {
         let found = separator(b"p1\0\x01\xff\xffab", 4, Some(b"p2\0\x01x"));
         assert_eq!(found, b"p1\0\x01\xff\xffb");
     }
+
+    fn parse(entries: &[(&[u8], u64, u32)], data_len: u64) -> Result<Index, Damage> {
+        let (mut builder, mut bytes) = (IndexBuilder::default(), Vec::new());
+        for (key, offset, len) in entries {
+            let block = Handle { offset: *offset, len: *len };
+            builder.add(key, 2, CommitTs::ZERO, block);
+        }
+        builder.finish(&mut bytes);
+        Index::parse(&Bytes::from(bytes), data_len)
+    }
+
+    #[test]
+    fn an_index_must_cover_the_data_without_gaps() {
+        let (a, b) = (&b"pka"[..], &b"pkb"[..]);
+        assert!(parse(&[(a, 0, 10), (b, 10, 5)], 15).is_ok());
+        let gap = Err(Damage("index entries do not follow one another"));
+        assert_eq!(parse(&[(a, 1, 9), (b, 10, 5)], 15).map(drop), gap, "starts late");
+        assert_eq!(parse(&[(a, 0, 10), (b, 11, 4)], 15).map(drop), gap, "a gap");
+        assert_eq!(parse(&[(a, 0, 10), (b, 9, 6)], 15).map(drop), gap, "an overlap");
+        assert_eq!(parse(&[(a, 0, 10), (b, 10, 6)], 15).map(drop), gap, "past the data");
+        assert_eq!(parse(&[(a, 0, 15), (b, 15, 0)], 15).map(drop), gap, "an empty block");
+        let short = Err(Damage("index does not cover the data"));
+        assert_eq!(parse(&[(a, 0, 10), (b, 10, 4)], 15).map(drop), short);
+        assert!(parse(&[], 0).is_err(), "an index of nothing");
+    }
 }

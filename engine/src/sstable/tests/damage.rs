@@ -141,7 +141,8 @@ fn a_file_cut_anywhere_does_not_open() {
     for len in 0..sound.len() {
         let cut = FileMeta { bytes: len as u64, ..meta.clone() };
         let file = Arc::new(MemoryFile::holding(sound[..len].to_vec()));
-        assert!(open(&file, &meta, 0).is_err(), "the length differs");
+        let error = open(&file, &meta, 0).err().unwrap();
+        assert!(error.message().contains("the manifest says"), "{error}");
         assert_eq!(open(&file, &cut, 0).err().map(|e| e.kind()), Some(Kind::Corrupt));
     }
 }
@@ -155,7 +156,9 @@ fn another_file_in_its_place_does_not_open() {
     placed(&open(&file, &same_length, 0).err().unwrap(), sound.len() * 2);
     let renumbered = FileMeta { no: FileNo(8), ..meta };
     let file = Arc::new(MemoryFile::holding(sound.clone()));
-    placed(&open(&file, &renumbered, 0).err().unwrap(), sound.len());
+    let error = open(&file, &renumbered, 0).err().unwrap();
+    placed(&error, sound.len());
+    assert!(error.message().contains("another file"), "{error}");
 }
 
 #[test]
@@ -241,4 +244,29 @@ fn a_damaged_block_fails_only_the_reads_that_need_it() {
         }
     }
     assert!(fine > 0 && failed > 0 && fine > failed);
+}
+
+#[test]
+fn a_cursor_keeps_its_first_error() {
+    let (_, sound, meta) = small_file(3, true);
+    let file = Arc::new(MemoryFile::holding(sound));
+    let opened = open(&file, &meta, 0).unwrap();
+    let index = opened.index();
+    let handle = index.handle(index.next(index.first()).unwrap());
+    file.change(|bytes| bytes[handle.offset as usize] ^= 1);
+    for mut cursor in [opened.cursor(), opened.pass()] {
+        cursor.seek(b"", CommitTs::MAX).unwrap();
+        while cursor.valid() {
+            let _ = cursor.next();
+        }
+        let failed = |done: Result<()>| {
+            let error = done.expect_err("an earlier step failed");
+            assert_eq!(error.place().unwrap().1, Some(handle.offset));
+        };
+        failed(cursor.next());
+        failed(cursor.prev());
+        failed(cursor.seek(b"", CommitTs::MAX));
+        failed(cursor.seek_before(&meta.largest));
+        assert!(!cursor.valid() && cursor.value().is_err());
+    }
 }
