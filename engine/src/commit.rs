@@ -20,12 +20,16 @@ use crate::wal::writer::{Group, LogWriter};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long after the last group the log is sealed: a frame that says how far it was synced, so
 /// that damage to the last group is told from a torn write.
 const IDLE_SEAL_AFTER: Duration = Duration::from_millis(10);
+
+/// A group that holds this much takes no further commit before it is written: bounds what is in
+/// memory only, and what one frame holds together with the largest commit.
+const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// How long a log without room waits before it tries again by itself.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -39,6 +43,7 @@ pub(crate) struct Pipeline {
     buffered_flush: Duration,
     visible: AtomicU64,
     segment: AtomicU64,
+    spare_due: AtomicBool,
     // Lock order: order before log; the leader takes log alone.
     order: Mutex<Order>,
     log: Mutex<LogWriter>,
@@ -110,6 +115,7 @@ impl Pipeline {
             buffered_flush,
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
+            spare_due: AtomicBool::new(false),
             order: Mutex::new(order),
             log: Mutex::new(log),
             moved: Condvar::new(),
@@ -140,7 +146,7 @@ impl Pipeline {
         apply: impl FnOnce(CommitTs, Batch),
     ) -> Result<CommitTs> {
         let mut order = self.order.lock();
-        order.check()?;
+        self.make_room(&mut order)?;
         let ts = CommitTs(self.clock.wall_ticks().max(order.last_ts.0 + 1));
         order.last_ts = ts;
         if order.group.is_empty() {
@@ -157,6 +163,21 @@ impl Pipeline {
             self.called.notify_one();
         }
         Ok(ts)
+    }
+
+    /// Waits until the gathered group takes one commit more, writing it out where nobody does.
+    fn make_room(&self, order: &mut MutexGuard<'_, Order>) -> Result<()> {
+        order.check()?;
+        while order.group.len() >= GROUP_BYTES_MAX {
+            if order.leading {
+                self.moved.wait(order);
+            } else {
+                let settled = self.lead(order)?;
+                MutexGuard::unlocked(order, || settled.run());
+            }
+            order.check()?;
+        }
+        Ok(())
     }
 
     /// Runs `work` while no commit can be applied; it gets the newest applied timestamp.
@@ -250,6 +271,7 @@ impl Pipeline {
         if !group.is_empty() {
             written = log.append(Group { first_ts, last_ts, payload: group });
             self.segment.store(log.current().0, Ordering::Release);
+            self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
         }
         // Planted: acknowledged before the sync.
         let sync = sync && cfg!(not(bug = "B01"));
@@ -348,6 +370,11 @@ impl Pipeline {
             // A failure is kept in `failed`, where every commit meets it.
             let _ = MutexGuard::unlocked(order, || self.step());
         }
+    }
+
+    /// Whether [`Pipeline::prepare_log`] has something to do; true once for each time.
+    pub(crate) fn take_spare_due(&self) -> bool {
+        self.spare_due.load(Ordering::Relaxed) && self.spare_due.swap(false, Ordering::Relaxed)
     }
 
     /// Makes the spare segment that the log wants, if any; slow, and holds no lock while it writes.

@@ -6,6 +6,7 @@ use crate::catalog::{self, Tables};
 use crate::commit::{Pipeline, Ticket};
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{Jobs, Threads};
+use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind, TableId};
 use crate::iter::tree::{self, Scan};
@@ -33,6 +34,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// The block cache where little memory is to be had, or where nobody says how much there is.
+const CACHE_BYTES_MIN: usize = 64 << 20;
 
 /// How long a commit waits for background work before it is refused as [`Kind::Busy`].
 const STALL_MAX: Duration = Duration::from_secs(30);
@@ -99,7 +103,7 @@ impl Builder {
 
     /// Bytes for the cache of decompressed blocks.
     pub fn block_cache_bytes(mut self, bytes: usize) -> Builder {
-        self.options.block_cache_bytes = bytes;
+        self.options.block_cache_bytes = Some(bytes);
         self
     }
 
@@ -150,7 +154,8 @@ impl Db {
             true => None,
             false => Some(take_lock(&vfs, dir, &options)?),
         };
-        let cache = Arc::new(BlockCache::new(options.block_cache_bytes));
+        let cache_bytes = options.block_cache_bytes.unwrap_or_else(default_cache_bytes);
+        let cache = Arc::new(BlockCache::new(cache_bytes));
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed)?;
         let Opened { shelf, view, last_ts, writer } = opened;
@@ -284,6 +289,11 @@ impl Db {
     }
 }
 
+/// A quarter of the memory that this process may use.
+fn default_cache_bytes() -> usize {
+    (memory::bytes_usable() / 4).max(CACHE_BYTES_MIN)
+}
+
 fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
     if options.create_if_missing {
         vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
@@ -378,7 +388,7 @@ impl Inner {
             }
             tree.insert(&batch.into_commit(ts));
         })?;
-        if sealed {
+        if sealed || writer.pipeline.take_spare_due() {
             writer.work.poke();
         }
         Ok(ts)

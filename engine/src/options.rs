@@ -76,8 +76,8 @@ pub struct Options {
 
     /// Bytes of the cache of decompressed blocks. 0 reads every block from its file.
     ///
-    /// Default: a quarter of the memory this process may use, at least 64 MiB.
-    pub block_cache_bytes: usize,
+    /// Default `None`: a quarter of the memory that this process may use, at least 64 MiB.
+    pub block_cache_bytes: Option<usize>,
 
     /// Bits per row of the filters that spare a read of files without the key; 0 leaves them out.
     ///
@@ -109,7 +109,7 @@ impl Default for Options {
             l0_slow_files: 12,
             l0_stop_files: 24,
             sealed_memtables_max: 3,
-            block_cache_bytes: 256 << 20,
+            block_cache_bytes: None,
             filter_bits: 10,
             compression: true,
             create_if_missing: true,

@@ -22,6 +22,16 @@ pub(crate) struct Work {
     changed: Condvar, // Work came up, was done, or is to end.
 }
 
+/// Counts a worker while it lives, so that closing never waits for one that panicked.
+struct Running<'a>(&'a Work);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().running -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     running: usize,
@@ -52,9 +62,8 @@ impl Work {
         let work = Arc::clone(self);
         self.state.lock().running += 1;
         let job = Box::new(move || {
+            let _running = Running(&work);
             run(&work);
-            work.state.lock().running -= 1;
-            work.changed.notify_all();
         });
         let started = jobs.start(name, job);
         if !matches!(started, Ok(true)) {

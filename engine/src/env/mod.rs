@@ -3,3 +3,4 @@
 pub mod clock;
 pub mod rng;
 pub mod jobs;
+pub mod memory;

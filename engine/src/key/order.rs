@@ -86,17 +86,20 @@ pub fn prefix_len(key: &[u8]) -> Option<usize> {
     loop {
         let rest = key.get(at..)?;
         let zero = rest.iter().position(|b| *b == ZERO)?;
-        match rest.get(zero + 1)? {
-            &END => return Some(at + zero + 2),
-            &ESCAPED_ZERO => at += zero + 2,
+        match *rest.get(zero + 1)? {
+            END => return Some(at + zero + 2),
+            ESCAPED_ZERO => at += zero + 2,
             _ => return None,
         }
     }
 }
 
+/// Table, PartitionKey, RowKey.
+pub type KeyParts<'a> = (TableId, Cow<'a, [u8]>, &'a [u8]);
+
 /// The parts of a row's key: table, PartitionKey, RowKey; `None` where `key` is not a row's key.
 /// Borrows unless the PartitionKey holds a zero byte.
-pub fn split(key: &[u8]) -> Option<(TableId, Cow<'_, [u8]>, &[u8])> {
+pub fn split(key: &[u8]) -> Option<KeyParts<'_>> {
     let prefix = prefix_len(key)?;
     let table = table_of(key)?;
     Some((table, partition_key(key.get(..prefix)?), key.get(prefix..)?))

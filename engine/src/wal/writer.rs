@@ -248,15 +248,19 @@ impl LogWriter {
     /// Work that prepares the next segment, once this one is half full; to be run without the
     /// writer. Its result goes to [`LogWriter::add_spare`] or [`LogWriter::spare_failed`].
     pub(crate) fn wants_spare(&mut self) -> Option<SpareJob> {
-        let wanted = self.closed.is_none()
-            && self.spare.is_none()
-            && !self.spare_is_underway
-            && self.at * 2 >= self.segment.header.file_bytes;
-        if !wanted {
+        if !self.spare_is_due() {
             return None;
         }
         self.spare_is_underway = true;
         Some(self.spare_job(0))
+    }
+
+    /// Whether [`LogWriter::wants_spare`] has work to give.
+    pub(crate) fn spare_is_due(&self) -> bool {
+        self.closed.is_none()
+            && self.spare.is_none()
+            && !self.spare_is_underway
+            && self.at * 2 >= self.segment.header.file_bytes
     }
 
     /// Takes a prepared segment.

@@ -139,12 +139,12 @@ fn options(set: usize) -> Result<Options> {
         level_base_bytes: 32 << 10,
         level_fanout: 3,
         l0_compact_files: 2,
-        block_cache_bytes: 64 << 10,
+        block_cache_bytes: Some(64 << 10),
         ..Options::default()
     };
     match set {
         0 => small,
-        1 => Options { compression: false, filter_bits: 0, block_cache_bytes: 0, ..small },
+        1 => Options { compression: false, filter_bits: 0, block_cache_bytes: Some(0), ..small },
         2 => {
             Options { block_bytes: 64 << 10, memtable_bytes: 4 << 10, file_bytes: 4 << 10, ..small }
         }
