@@ -19,6 +19,9 @@ pub enum ErrorForm {
 impl ErrorForm {
     /// The form for a request, whatever else is wrong with it.
     pub fn of(head: &Head, params: &Params, error: &WireError) -> ErrorForm {
+        if head.method == "OPTIONS" {
+            return ErrorForm::Xml;
+        }
         let accept = head.headers.get("Accept");
         let names_json = accept.is_some_and(|accept| accept.contains("json"));
         // The service's front end speaks JSON only to who asks for it.

@@ -1,0 +1,189 @@
+//! What is just within the service's limits, and what is just beyond them.
+
+mod common;
+
+use common::Bench;
+use tabulith_server::http::message::Response;
+
+const JSON: [(&str, &str); 2] =
+    [("Content-Type", "application/json"), ("Prefer", "return-no-content")];
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let made = bench.send("POST", "/Tables", &JSON, "{\"TableName\":\"people\"}");
+    assert_eq!(made.status, 204);
+    bench
+}
+
+fn code(response: &Response) -> String {
+    let body = String::from_utf8_lossy(&response.body).into_owned();
+    let code = body.split_once("\"code\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    match code {
+        Some((code, _)) => format!("{} {code}", response.status),
+        None => response.status.to_string(),
+    }
+}
+
+/// Inserts under a fresh row key.
+fn insert(bench: &Bench, members: &str) -> String {
+    let row_key = bench.db.visible().0;
+    let body = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row_key}\",{members}}}");
+    code(&bench.send("POST", "/people", &JSON, &body))
+}
+
+fn insert_under(bench: &Bench, partition_key: &str) -> String {
+    let body = format!("{{\"PartitionKey\":\"{partition_key}\",\"RowKey\":\"\"}}");
+    code(&bench.send("POST", "/people", &JSON, &body))
+}
+
+#[test]
+fn properties() {
+    let bench = bench();
+    let properties =
+        |count: usize| (0..count).map(|i| format!("\"P{i}\":{i}")).collect::<Vec<_>>().join(",");
+    assert_eq!(insert(&bench, &properties(252)), "204");
+    assert_eq!(insert(&bench, &properties(253)), "400 TooManyProperties");
+    assert_eq!(insert(&bench, &format!("\"{}\":1", "n".repeat(255))), "204");
+    assert_eq!(insert(&bench, &format!("\"{}\":1", "n".repeat(256))), "400 PropertyNameTooLong");
+    for name in ["é", "名", "_x", "x1"] {
+        assert_eq!(insert(&bench, &format!("\"{name}\":1")), "204", "{name}");
+    }
+    for name in ["a-b", "a b", "1a", "a.b", "$a", ""] {
+        assert_eq!(insert(&bench, &format!("\"{name}\":1")), "400 PropertyNameInvalid", "{name}");
+    }
+}
+
+#[test]
+fn values() {
+    let bench = bench();
+    let text = |units: usize| format!("\"A\":\"{}\"", "x".repeat(units));
+    assert_eq!(insert(&bench, &text(32 << 10)), "204");
+    assert_eq!(insert(&bench, &text((32 << 10) + 1)), "400 PropertyValueTooLarge");
+    let binary = |bytes: usize| {
+        use base64::Engine as _;
+        let base64 = base64::engine::general_purpose::STANDARD.encode(vec![7; bytes]);
+        format!("\"A@odata.type\":\"Edm.Binary\",\"A\":\"{base64}\"")
+    };
+    assert_eq!(insert(&bench, &binary(64 << 10)), "204");
+    assert_eq!(insert(&bench, &binary((64 << 10) + 1)), "400 PropertyValueTooLarge");
+    // 15 full strings fit into 1 MiB of UTF-16, 16 and what surrounds them do not.
+    let many = |count: usize| {
+        let value = "x".repeat(32 << 10);
+        (0..count).map(|i| format!("\"P{i}\":\"{value}\"")).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(insert(&bench, &many(15)), "204");
+    assert_eq!(insert(&bench, &many(16)), "400 EntityTooLarge");
+}
+
+#[test]
+fn keys() {
+    let bench = bench();
+    assert_eq!(insert_under(&bench, &"k".repeat(1024)), "204");
+    assert_eq!(insert_under(&bench, &"k".repeat(1025)), "400 PropertyValueTooLarge");
+    for awkward in ["", " ", "'", "''", "%", "%27", "+", ",()=:@&", "ô", "😀", "名", "a b "] {
+        assert_eq!(insert_under(&bench, &format!("x{awkward}")), "204", "{awkward}");
+        let path =
+            tabulith_server::odata::address::entity_path("people", &format!("x{awkward}"), "");
+        assert_eq!(bench.send("GET", &format!("/{path}"), &[], "").status, 200, "{path}");
+    }
+    for barred in ["/", "\\\\", "#", "?", "\\u0000", "\\u001f", "\\u007f", "\\u009f"] {
+        assert_eq!(insert_under(&bench, barred), "400 OutOfRangeInput", "{barred}");
+    }
+}
+
+fn batch(changes: &[String]) -> String {
+    let mut body = String::from("--b\nContent-Type: multipart/mixed; boundary=c\n\n");
+    for change in changes {
+        body.push_str(&format!("--c\nContent-Type: application/http\n\n{change}\n"));
+    }
+    body + "--c--\n--b--\n"
+}
+
+fn put(row_key: usize, value: &str) -> String {
+    format!("PUT /people(PartitionKey='p',RowKey='{row_key}') HTTP/1.1\n\n{{\"A\":\"{value}\"}}")
+}
+
+fn send_batch(bench: &Bench, body: &str) -> Response {
+    bench.send("POST", "/$batch", &[("Content-Type", "multipart/mixed; boundary=b")], body)
+}
+
+#[test]
+fn change_sets() {
+    let bench = bench();
+    let changes: Vec<String> = (0..101).map(|row_key| put(row_key, "")).collect();
+    let answer = send_batch(&bench, &batch(&changes[..100]));
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    assert_eq!((answer.status, body.matches("HTTP/1.1 204").count()), (202, 100));
+    let answer = send_batch(&bench, &batch(&changes));
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    let text = "\"value\":\"99:The batch request operation exceeds the maximum 100 changes per change set.";
+    assert!(answer.status == 202 && body.contains(text), "{body}");
+    let answer = send_batch(&bench, &batch(&[]));
+    assert_eq!(code(&answer), "400 InvalidInput");
+}
+
+#[test]
+fn a_failure_at_every_place_takes_everything_back() {
+    let bench = bench();
+    for at in 0..10 {
+        let mut changes: Vec<String> = (0..10).map(|row_key| put(row_key, "x")).collect();
+        changes[at] =
+            "DELETE /people(PartitionKey='p',RowKey='none') HTTP/1.1\nIf-Match: *\n\n".to_owned();
+        let answer = send_batch(&bench, &batch(&changes));
+        let body = String::from_utf8_lossy(&answer.body).into_owned();
+        let text = format!("\"value\":\"{at}:The specified resource does not exist.");
+        assert!(body.contains(&text), "{body}");
+        assert_eq!(body.matches("HTTP/1.1").count(), 1);
+        let rows =
+            bench.send("GET", "/people", &[("Accept", "application/json;odata=nometadata")], "");
+        assert_eq!(rows.body, "{\"value\":[]}".as_bytes());
+    }
+}
+
+#[test]
+fn long_scans_are_paged() {
+    let bench = bench();
+    for chunk in 0..25 {
+        let changes: Vec<String> = (0..100).map(|i| put(chunk * 100 + i, "")).collect();
+        assert_eq!(send_batch(&bench, &batch(&changes)).status, 202);
+    }
+    let mut next = String::new();
+    let mut counts = Vec::new();
+    loop {
+        let path = format!("/people()?$select=RowKey{next}");
+        let page = bench.send("GET", &path, &[("Accept", "application/json;odata=nometadata")], "");
+        counts.push(String::from_utf8_lossy(&page.body).matches("RowKey").count());
+        let token = |name: &str| page.get(&format!("x-ms-continuation-{name}")).map(str::to_owned);
+        match (token("NextPartitionKey"), token("NextRowKey")) {
+            (Some(partition), Some(row)) => {
+                next = format!("&NextPartitionKey={partition}&NextRowKey={row}");
+            }
+            _ => break,
+        }
+    }
+    assert_eq!(counts, [1000, 1000, 500]);
+}
+
+#[test]
+fn long_filters() {
+    let bench = bench();
+    assert_eq!(insert(&bench, "\"A\":7"), "204");
+    let filter = |terms: usize| {
+        let terms: Vec<String> = (0..terms).map(|i| format!("A%20eq%20{i}")).collect();
+        bench.send("GET", &format!("/people?$filter={}", terms.join("%20or%20")), &[], "")
+    };
+    assert_eq!(filter(200).status, 200);
+    assert_eq!(code(&filter(5000)), "400 InvalidInput");
+}
+
+#[test]
+fn accounts_do_not_meet() {
+    let bench = bench();
+    let other = bench.send("GET", "/Tables", &[], "");
+    assert!(String::from_utf8_lossy(&other.body).contains("people"));
+    // The development key signs nothing for another account's address.
+    let mut request = common::request("GET", "/Tables", &[], "");
+    common::sign(&mut request.head, &common::date_of(common::START));
+    request.head.target = "/otheraccount/Tables".to_owned();
+    assert_eq!(bench.app.answer(request).status, 403);
+}
