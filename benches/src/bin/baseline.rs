@@ -15,8 +15,9 @@ use tabulith_benches::{machine, report};
 /// Measures what the engine and the server do on this machine, beside what the disk can.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Measure only cases whose names hold one of these texts.
-    #[arg(long, value_delimiter = ',')]
+    /// Measure only one group (disk, durable, unsynced, read, import) or the cases whose names hold
+    /// this text. May be repeated.
+    #[arg(long)]
     only: Vec<String>,
     /// Factor on all row counts.
     #[arg(long, default_value_t = 1.0)]
