@@ -1,0 +1,172 @@
+//! The enumeration over many workloads, on all cores, and the replay of one crash point of it.
+
+use crate::explore::{Depth, Explorer, Tally, Violation};
+use crate::run::{Finished, Run};
+use crate::workload::{Family, Name, TRIPLES};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tabulith::vfs::mem::Profile;
+use tabulith_testkit::seed;
+
+/// States that are opened and compared; the variable asks for more.
+const STATES: u64 = 200_000;
+const STATES_VARIABLE: &str = "TABULITH_CRASH_STATES";
+/// Replays a crash point: `random:17 Hostile 203`.
+const REPLAY_VARIABLE: &str = "TABULITH_CRASH";
+
+/// One workload under one kind of disk.
+#[derive(Clone, Copy, Debug)]
+struct Job {
+    name: Name,
+    profile: Profile,
+}
+
+impl Job {
+    /// The `n`-th job; there is no last one.
+    fn numbered(n: u64) -> Job {
+        let (round, place) = (n / 12, n % 12);
+        let profile = [Profile::Ordered, Profile::Hostile][(n % 2) as usize];
+        let name = match place {
+            0 | 1 => Name(Family::Random, round),
+            2 | 3 => Name(Family::Mixed, round),
+            4 | 5 => Name(Family::Tiny, round),
+            // A stride that shares no factor with their number: far apart at first, all in the end.
+            _ => Name(Family::Triple, (round * 6 + place - 6) * 625 % TRIPLES),
+        };
+        Job { name, profile }
+    }
+
+    fn parse(text: &str) -> Option<(Job, usize)> {
+        let mut words = text.split_whitespace();
+        let name = Name::parse(words.next()?)?;
+        let profile = match words.next()? {
+            "Ordered" => Profile::Ordered,
+            "Hostile" => Profile::Hostile,
+            _ => return None,
+        };
+        Some((Job { name, profile }, words.next()?.parse().ok()?))
+    }
+
+    fn depth(self) -> Depth {
+        let depth = Depth {
+            profile: self.profile,
+            states: 150,
+            one_used_in: 16,
+            one_nested_in: 512,
+            levels: 2,
+            nested_states: 12,
+        };
+        match self.name.0 {
+            Family::Tiny => Depth { levels: 3, one_nested_in: 128, ..depth },
+            _ => depth,
+        }
+    }
+
+    /// Runs the workload to its end.
+    fn run(self) -> Result<Finished, Violation> {
+        let workload = self.name.workload();
+        Run::of(&workload.ops, &workload.options).map_err(|stop| Violation {
+            places: vec!["without any crash".to_owned()],
+            first_effect: 0,
+            what: stop.to_string(),
+        })
+    }
+
+    fn explore(self) -> (Tally, Option<Violation>) {
+        let outcome = self.run().map_err(|violation| (Tally::default(), violation));
+        match outcome.and_then(|run| Explorer::new(&run, &self.depth()).all()) {
+            Ok(tally) => (tally, None),
+            Err((tally, violation)) => (tally, Some(violation)),
+        }
+    }
+
+    fn alarm(self, violation: &Violation) -> String {
+        let line = format!("{self} {}", violation.first_effect);
+        format!(
+            "{violation}replay: {REPLAY_VARIABLE}='{line}' cargo test -p tabulith --test crash replay \
+             -- --nocapture"
+        )
+    }
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.name, self.profile)
+    }
+}
+
+/// What all threads have found so far.
+#[derive(Default)]
+struct Found {
+    families: BTreeMap<String, (u64, Tally)>,
+    alarms: Vec<(u64, String)>,
+}
+
+#[test]
+fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
+    let wanted = seed::number(STATES_VARIABLE).unwrap_or(STATES);
+    let (next, opened) = (AtomicU64::new(0), AtomicU64::new(0));
+    let stopped = AtomicBool::new(false);
+    let found = Mutex::new(Found::default());
+    let worker = || {
+        while opened.load(Ordering::Relaxed) < wanted && !stopped.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let job = Job::numbered(number);
+            let (tally, violation) = job.explore();
+            let before = opened.fetch_add(tally.opened, Ordering::Relaxed);
+            let mut found = found.lock().expect("no worker panics with the lock held");
+            let family = found.families.entry(format!("{:?}", job.name.0)).or_default();
+            family.0 += 1;
+            family.1 += tally;
+            if let Some(violation) = violation {
+                stopped.store(true, Ordering::Relaxed);
+                let after = before + tally.opened;
+                found
+                    .alarms
+                    .push((after, format!("after {after} states: {}", job.alarm(&violation))));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(worker)));
+    });
+    let found = found.into_inner().expect("no worker panicked");
+    let mut all = Tally::default();
+    for (family, (runs, tally)) in &found.families {
+        eprintln!("{family}: {runs} runs, {tally}");
+        all += *tally;
+    }
+    eprintln!("crash states: {all}");
+    let alarms: Vec<_> = found.alarms.into_iter().map(|(_, alarm)| alarm).collect();
+    assert!(alarms.is_empty(), "{} violations\n{}", alarms.len(), alarms.join("\n"));
+    assert!(all.opened >= wanted, "only {} states", all.opened);
+    let (nested, kills, used) = (all.nested * 20, all.kills * 50, all.used * 100);
+    assert!(nested >= wanted && kills >= wanted && used >= wanted, "too few of one kind: {all}");
+}
+
+/// Runs one crash point, every state of it; by default one that tells whether runs repeat.
+#[test]
+fn replay() {
+    let asked = std::env::var(REPLAY_VARIABLE).ok();
+    let line = asked.as_deref().unwrap_or("random:1 Hostile 40");
+    let (job, effect) = Job::parse(line).expect("a line such as: random:1 Hostile 40");
+    if asked.is_some() {
+        eprintln!("{:#?}", job.name.workload());
+    }
+    let run = || job.run().unwrap_or_else(|violation| panic!("{violation}"));
+    let (run, again) = (run(), run());
+    assert_eq!(run.trace.len(), again.trace.len(), "a run does not repeat");
+    for n in 0..=run.trace.len() {
+        assert_eq!(run.trace.effect(n), again.trace.effect(n), "a run does not repeat");
+        if asked.is_some() {
+            eprintln!("{n} {:?} {:?}", run.trace.effect(n), run.need(n));
+        }
+    }
+    let depth = job.depth();
+    if let Err(violation) = Explorer::new(&run, &depth).crash_after(effect) {
+        panic!("{violation}");
+    }
+}

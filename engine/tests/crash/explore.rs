@@ -1,0 +1,268 @@
+//! Crashes a finished run after every effect, in every way that the disk allows, and opens what is
+//! left.
+
+use crate::model::{History, Need};
+use crate::run::{Finished, Run, Stop};
+use crate::workload::Op;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::AddAssign;
+use std::sync::Arc;
+use tabulith::options::{Durability, Options};
+use tabulith::vfs::mem::{Profile, SimFs};
+
+/// How thoroughly to look.
+#[derive(Clone, Debug)]
+pub(crate) struct Depth {
+    pub(crate) profile: Profile,
+    /// States of one crash point.
+    pub(crate) states: usize,
+    /// Of so many opened states one is used, and then cut again at one random place.
+    pub(crate) one_used_in: u64,
+    /// Of so many opened states one is opened again with a crash after every effect of that.
+    pub(crate) one_nested_in: u64,
+    /// Crashes within crashes: 0 for none.
+    pub(crate) levels: usize,
+    /// States of one crash point inside another.
+    pub(crate) nested_states: usize,
+}
+
+/// What was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) crash_points: u64,
+    /// States that the disk offered, equal ones included.
+    pub(crate) states: u64,
+    /// Different states that were opened and compared; `nested` of them after a second crash,
+    /// `kills` after the end of a process.
+    pub(crate) opened: u64,
+    pub(crate) nested: u64,
+    pub(crate) kills: u64,
+    /// Opened states that went on working, and were cut once more.
+    pub(crate) used: u64,
+    pub(crate) deepest: usize,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.crash_points += other.crash_points;
+        self.states += other.states;
+        self.opened += other.opened;
+        self.nested += other.nested;
+        self.kills += other.kills;
+        self.used += other.used;
+        self.deepest = self.deepest.max(other.deepest);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} crash points, {} states, {} different ones opened ({} kills, {} after a second or \
+             later crash, {} crashes deep), {} used and cut again",
+            self.crash_points,
+            self.states,
+            self.opened,
+            self.kills,
+            self.nested,
+            self.deepest,
+            self.used,
+        )
+    }
+}
+
+/// A broken promise and where.
+#[derive(Debug)]
+pub(crate) struct Violation {
+    /// Crash points from the outermost in, with the state at each.
+    pub(crate) places: Vec<String>,
+    pub(crate) first_effect: usize,
+    pub(crate) what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.what)?;
+        self.places.iter().try_for_each(|place| writeln!(f, "  {place}"))
+    }
+}
+
+/// Looks at one run.
+pub(crate) struct Explorer<'a> {
+    depth: &'a Depth,
+    run: &'a Finished,
+    level: usize,
+    tally: Tally,
+    /// How many commits each state held that was opened.
+    opened: HashMap<u128, usize>,
+}
+
+impl<'a> Explorer<'a> {
+    pub(crate) fn new(run: &'a Finished, depth: &'a Depth) -> Explorer<'a> {
+        Explorer { depth, run, level: 0, tally: Tally::default(), opened: HashMap::new() }
+    }
+
+    /// Crashes after every effect.
+    pub(crate) fn all(mut self) -> Result<Tally, (Tally, Violation)> {
+        for n in 0..=self.run.trace.len() {
+            if let Err(violation) = self.crash_after(n) {
+                return Err((self.tally, violation));
+            }
+        }
+        Ok(self.tally)
+    }
+
+    /// Crashes after the first `n` effects.
+    pub(crate) fn crash_after(&mut self, n: usize) -> Result<(), Violation> {
+        let run = self.run;
+        let need = run.need(n);
+        let Some(disk) = run.trace.at(n) else { return Ok(()) };
+        self.tally.crash_points += 1;
+        self.tally.deepest = self.tally.deepest.max(self.level + 1);
+        let states = if self.level == 0 { self.depth.states } else { self.depth.nested_states };
+        for state in disk.crash_states(self.depth.profile, states, n as u64) {
+            self.tally.states += 1;
+            let place = || place_of(run, n, &format!("power lost: {state:?}"));
+            let hash = state.hash();
+            let most = match self.opened.get(&hash) {
+                Some(most) => *most,
+                None => {
+                    let fs = SimFs::after_crash(&state);
+                    let (count, most) =
+                        self.open(&fs, need.power).map_err(|e| at(n, place(), e))?;
+                    self.opened.insert(hash, most);
+                    let floor = Need { told_ts: need.told_ts, ..Need::all(count) };
+                    self.go_on(&|| SimFs::after_crash(&state), floor, count, hash as u64)
+                        .map_err(|v| v.within(n, place()))?;
+                    most
+                }
+            };
+            if most < need.power {
+                let what = format!("only {most} commits are there, {} were promised", need.power);
+                return Err(at(n, place(), Stop::Wrong(what)));
+            }
+        }
+        // The process alone: the cache survives, and a power loss may still take it.
+        let place = || place_of(run, n, "process killed");
+        self.tally.kills += 1;
+        let (count, _) = self.open(&disk.fork(), need.kill).map_err(|e| at(n, place(), e))?;
+        let floor = Need { kill: count, ..need };
+        let chance = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        self.go_on(&|| disk.fork(), floor, count, chance).map_err(|v| v.within(n, place()))
+    }
+
+    /// Opens, and gives how many commits are there at least and at most.
+    fn open(&mut self, fs: &SimFs, need: usize) -> Result<(usize, usize), Stop> {
+        self.tally.opened += 1;
+        self.tally.nested += u64::from(self.level > 0);
+        let mut run = resume(fs, &self.run.options, self.run.history.clone(), Need::all(need));
+        let most = run.open(|need| need.power)?;
+        Ok((run.history.len(), most))
+    }
+
+    /// Lets some states go through more: work and a crash, or crashes all the way.
+    fn go_on(
+        &mut self,
+        fs: &dyn Fn() -> SimFs,
+        floor: Need,
+        count: usize,
+        chance: u64,
+    ) -> Result<(), Violation> {
+        if self.level >= self.depth.levels {
+            return Ok(());
+        }
+        let history = self.run.history.truncated(count, floor.told_ts);
+        if chance.is_multiple_of(self.depth.one_nested_in) {
+            let run = self.second(&fs(), history.clone(), floor, &[])?;
+            let (level, depth) = (self.level + 1, self.depth);
+            let inner = Explorer { run: &run, level, ..Explorer::new(&run, depth) };
+            match inner.all() {
+                Ok(tally) => self.tally += tally,
+                Err((tally, violation)) => {
+                    self.tally += tally;
+                    return Err(violation);
+                }
+            }
+        }
+        if chance.is_multiple_of(self.depth.one_used_in) {
+            self.tally.used += 1;
+            let run = self.second(&fs(), history, floor, &more_work(chance))?;
+            let (level, depth) = (self.level + 1, &Depth { levels: 0, ..self.depth.clone() });
+            let mut inner = Explorer { level, ..Explorer::new(&run, depth) };
+            let n = (chance >> 8) as usize % (run.trace.len() + 1);
+            let outcome = [n, run.trace.len()].iter().try_for_each(|n| inner.crash_after(*n));
+            self.tally += inner.tally;
+            outcome?;
+        }
+        Ok(())
+    }
+
+    /// A run on what a crash left.
+    fn second(
+        &self,
+        fs: &SimFs,
+        history: History,
+        floor: Need,
+        ops: &[Op],
+    ) -> Result<Finished, Violation> {
+        let mut run = resume(fs, &self.run.options, history, floor);
+        let outcome = run.open(|need| need.kill).and_then(|_| run.apply_all(ops));
+        match outcome {
+            Ok(()) => Ok(run.finish(floor)),
+            Err(stop) => Err(Violation {
+                places: vec!["at work after the crash".to_owned()],
+                first_effect: 0,
+                what: stop.to_string(),
+            }),
+        }
+    }
+}
+
+impl Violation {
+    fn within(mut self, n: usize, place: String) -> Violation {
+        self.places.insert(0, place);
+        self.first_effect = n;
+        self
+    }
+}
+
+fn place_of(run: &Finished, n: usize, how: &str) -> String {
+    let effect = run.trace.effect(n).map_or("the start".to_owned(), |e| e.to_string());
+    format!("after effect {n} of {} ({effect}), {how}", run.trace.len())
+}
+
+fn at(n: usize, place: String, stop: Stop) -> Violation {
+    Violation { places: vec![place], first_effect: n, what: stop.to_string() }
+}
+
+fn resume(fs: &SimFs, options: &Options, history: History, floor: Need) -> Run {
+    Run::new(fs, Arc::new(fs.clone()), options, history, floor)
+}
+
+/// Some of everything.
+fn more_work(chance: u64) -> Vec<Op> {
+    let write = |table, pk, rows: &[(u8, Option<u16>)], wait| Op::Write {
+        table,
+        pk,
+        rows: rows.to_vec(),
+        level: Durability::Synced,
+        wait,
+    };
+    let second = match chance >> 4 & 3 {
+        0 => Op::Flush,
+        1 => Op::Compact,
+        2 => Op::Idle,
+        _ => Op::Drop(0),
+    };
+    vec![
+        Op::Create(0),
+        write(0, 0, &[(0, Some(50)), (1, None), (9, Some(10))], true),
+        second,
+        write(0, 1, &[(0, Some(400))], false),
+        Op::Create(2),
+        write(2, 0, &[(0, Some(5))], true),
+        Op::Reopen,
+        write(2, 0, &[(1, Some(7))], true),
+    ]
+}

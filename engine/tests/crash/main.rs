@@ -1,0 +1,16 @@
+//! Crash states: the power fails, or the process dies, after every effect of a workload, in every
+//! way that a disk may lose unsynced sectors, lengths and names. What is left must open; it must be
+//! a prefix of the commit order that holds all that was acknowledged or shown to a reader; and it
+//! must be good for more work and for the next crash.
+//!
+//! Bounds: a crash point with more states than the budget is sampled; see
+//! [`tabulith::vfs::mem::SimFs::crash_states`].
+
+#![allow(clippy::print_stderr, reason = "the counts are what the reader of the test wants")]
+
+mod model;
+mod workload;
+mod run;
+mod explore;
+mod enumeration;
+mod regressions;

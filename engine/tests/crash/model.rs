@@ -1,0 +1,274 @@
+//! What the database must hold: every state that the commit order went through.
+//!
+//! After a crash the database must equal one of them, and one late enough that all is there that
+//! was promised. Row timestamps, table numbers and times of creation are part of a state, so a
+//! commit that came back half, twice or under another ETag equals none.
+
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use tabulith::options::Durability;
+
+/// All tables and rows at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct World {
+    pub(crate) tables: BTreeMap<String, Table>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) id: u32,
+    pub(crate) created: u64,
+    pub(crate) rows: Arc<BTreeMap<Place, Stored>>,
+}
+
+/// PartitionKey and RowKey.
+pub(crate) type Place = (Bytes, Bytes);
+
+/// Timestamp and value.
+pub(crate) type Stored = (u64, Bytes);
+
+/// One commit.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    Rows { table: String, pk: Bytes, rows: Vec<(Bytes, Option<Bytes>)> },
+    Create { table: String, id: u32 },
+    Drop { table: String },
+}
+
+/// What a crash must leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Need {
+    /// So many commits from the start of the order, when the process is killed.
+    pub(crate) kill: usize,
+    /// The same when the power goes.
+    pub(crate) power: usize,
+    /// The newest timestamp that someone was told. It is never given again, lost or not.
+    pub(crate) told_ts: u64,
+}
+
+/// Tells a mark that counts commits from one that is a timestamp; those stay below for 100 years.
+const COUNTS: u64 = 1 << 63;
+
+impl Need {
+    /// The first `count` commits after every crash.
+    pub(crate) fn all(count: usize) -> Need {
+        Need { kill: count, power: count, told_ts: 0 }
+    }
+
+    pub(crate) fn max(self, other: Need) -> Need {
+        Need {
+            kill: self.kill.max(other.kill),
+            power: self.power.max(other.power),
+            told_ts: self.told_ts.max(other.told_ts),
+        }
+    }
+
+    /// As marks of a trace.
+    pub(crate) fn to_marks(self) -> [u64; 2] {
+        [COUNTS | (self.kill as u64) << 32 | self.power as u64, self.told_ts]
+    }
+
+    pub(crate) fn from_mark(mark: u64) -> Need {
+        match mark & COUNTS {
+            0 => Need { told_ts: mark, ..Need::default() },
+            _ => Need {
+                kill: ((mark & !COUNTS) >> 32) as usize,
+                power: mark as u32 as usize,
+                told_ts: 0,
+            },
+        }
+    }
+}
+
+/// The commits in their order, and the state after each.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    /// `states[k]`: after k commits.
+    states: Vec<Arc<World>>,
+    levels: Vec<Durability>,
+    timestamps: Vec<u64>,
+    /// What commits must come after, beside those that are here.
+    taken_ts: u64,
+    /// The greatest table number that was made durable.
+    pub(crate) last_table: u32,
+    /// So many commits survive everything, whatever their own durability.
+    pub(crate) safe: usize,
+}
+
+impl History {
+    pub(crate) fn new() -> History {
+        History {
+            states: vec![Arc::default()],
+            levels: Vec::new(),
+            timestamps: Vec::new(),
+            taken_ts: 0,
+            last_table: 0,
+            safe: 0,
+        }
+    }
+
+    /// The number of commits.
+    pub(crate) fn len(&self) -> usize {
+        self.levels.len()
+    }
+
+    pub(crate) fn last(&self) -> &World {
+        &self.states[self.len()]
+    }
+
+    /// Adds a commit. Errors: a timestamp or table number that is not above all others.
+    pub(crate) fn push(
+        &mut self,
+        ts: u64,
+        level: Durability,
+        change: Change,
+    ) -> Result<usize, String> {
+        let before = self.newest().max(self.taken_ts);
+        if ts <= before {
+            return Err(format!("commit {ts} does not come after {before}"));
+        }
+        let mut world = World::clone(self.last());
+        match change {
+            Change::Rows { table, pk, rows } => world.write(&table, &pk, rows, ts)?,
+            Change::Create { table, id } if id > self.last_table => {
+                self.last_table = id;
+                world.tables.insert(table, Table { id, created: ts, rows: Arc::default() });
+            }
+            Change::Create { id, .. } => return Err(format!("table number {id} was given twice")),
+            Change::Drop { table } => drop(world.tables.remove(&table)),
+        }
+        self.states.push(Arc::new(world));
+        self.levels.push(level);
+        self.timestamps.push(ts);
+        Ok(self.len())
+    }
+
+    /// The states from `from` on, of commits not above `visible`, that are `found`. Where a table
+    /// was made and dropped, there may be several.
+    pub(crate) fn find(
+        &self,
+        found: &World,
+        from: usize,
+        visible: u64,
+    ) -> Option<RangeInclusive<usize>> {
+        let to = self.count_at(visible);
+        let mut equal = (from..=to).filter(|k| *self.states[*k] == *found);
+        let first = equal.next()?;
+        Some(first..=equal.next_back().unwrap_or(first))
+    }
+
+    /// What a reader or a writer may rely on who has seen the first `count` commits.
+    pub(crate) fn promised(&self, count: usize) -> Need {
+        let reach = |level| {
+            let last = self.levels[..count].iter().rposition(|l| *l >= level);
+            last.map_or(0, |last| last + 1).max(self.safe.min(count))
+        };
+        Need {
+            kill: reach(Durability::Flushed),
+            power: reach(Durability::Synced),
+            told_ts: self.timestamps[..count].last().copied().unwrap_or(0),
+        }
+    }
+
+    /// The timestamp of the last commit.
+    fn newest(&self) -> u64 {
+        self.timestamps.last().copied().unwrap_or(0)
+    }
+
+    /// The number of commits up to `ts`.
+    pub(crate) fn count_at(&self, ts: u64) -> usize {
+        self.timestamps.partition_point(|t| *t <= ts)
+    }
+
+    /// The first `count` commits, all of them safe; nothing up to `told_ts` is given again.
+    pub(crate) fn truncated(&self, count: usize, told_ts: u64) -> History {
+        let mut history = self.clone();
+        history.taken_ts = told_ts;
+        history.safe = count;
+        history.states.truncate(count + 1);
+        history.levels.truncate(count);
+        history.timestamps.truncate(count);
+        let tables = history.states.iter().flat_map(|state| state.tables.values());
+        history.last_table = tables.map(|table| table.id).max().unwrap_or(0);
+        history
+    }
+
+    /// Why `found` is not a state with at least `need` commits.
+    pub(crate) fn explain(&self, found: &World, need: usize) -> String {
+        if let Some(k) = self.find(found, 0, u64::MAX) {
+            let k = k.end();
+            return format!("only {k} commits are there, {need} were promised");
+        }
+        let differences = |k: usize| self.states[k].differences(found);
+        let nearest = (0..=self.len()).min_by_key(|k| differences(*k).len()).unwrap_or(0);
+        let differences = differences(nearest);
+        let first: Vec<_> = differences.iter().take(4).map(String::as_str).collect();
+        format!(
+            "no state of the {} commits ({need} promised); against the one after {nearest}: {} \
+             differences: {}",
+            self.len(),
+            differences.len(),
+            first.join("; ")
+        )
+    }
+}
+
+impl World {
+    fn write(
+        &mut self,
+        table: &str,
+        pk: &Bytes,
+        rows: Vec<(Bytes, Option<Bytes>)>,
+        ts: u64,
+    ) -> Result<(), String> {
+        let table = self.tables.get_mut(table).ok_or("a commit into a table that is not there")?;
+        let stored = Arc::make_mut(&mut table.rows);
+        for (rk, value) in rows {
+            match value {
+                Some(value) => stored.insert((pk.clone(), rk), (ts, value)),
+                None => stored.remove(&(pk.clone(), rk)),
+            };
+        }
+        Ok(())
+    }
+
+    fn differences(&self, found: &World) -> Vec<String> {
+        let mut out = Vec::new();
+        let names: std::collections::BTreeSet<_> =
+            self.tables.keys().chain(found.tables.keys()).collect();
+        for name in names {
+            match (self.tables.get(name), found.tables.get(name)) {
+                (Some(want), Some(got)) => {
+                    if (want.id, want.created) != (got.id, got.created) {
+                        out.push(format!("{name}: number {} for {}", got.id, want.id));
+                    }
+                    row_differences(name, &want.rows, &got.rows, &mut out);
+                }
+                (want, _) => out.push(format!(
+                    "table {name} is {}",
+                    if want.is_some() { "missing" } else { "there" }
+                )),
+            }
+        }
+        out
+    }
+}
+
+fn row_differences(
+    table: &str,
+    want: &BTreeMap<Place, Stored>,
+    got: &BTreeMap<Place, Stored>,
+    out: &mut Vec<String>,
+) {
+    let places: std::collections::BTreeSet<_> = want.keys().chain(got.keys()).collect();
+    for place in places {
+        let (want, got) = (want.get(place), got.get(place));
+        if want != got {
+            let ts = |row: Option<&Stored>| row.map_or("none".to_owned(), |(ts, _)| ts.to_string());
+            let (pk, rk) = place;
+            out.push(format!("{table} {pk:?} {rk:?} is of commit {} not {}", ts(got), ts(want)));
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
+
+use crate::model::{Change, History, Need, Stored, Table, World};
+use crate::workload::Op;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tabulith::db::Db;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::error::Error;
+use tabulith::ids::TableId;
+use tabulith::options::{Durability, Options, Reach};
+use tabulith::rows::{Catalog, CommitTicket, RowStore};
+use tabulith::vfs::api::Vfs;
+use tabulith::vfs::mem::{SimFs, Trace};
+use tabulith_testkit::seed::Rng;
+
+pub(crate) const DIR: &str = "/db";
+
+/// September 2023, in ticks. Every run begins here: after a crash the clock has always gone back.
+const START_TICKS: u64 = 16_950_000_000_000_000;
+
+/// Why a run ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The database returned an error.
+    Refused(Error),
+    /// The database did what it must not.
+    Wrong(String),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Refused(error)
+    }
+}
+
+impl From<String> for Stop {
+    fn from(what: String) -> Stop {
+        Stop::Wrong(what)
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Refused(error) => write!(f, "refused: {error:?}"),
+            Stop::Wrong(what) => f.write_str(what),
+        }
+    }
+}
+
+/// A database at work, and what is known of it.
+pub(crate) struct Run {
+    sim: SimFs,
+    vfs: Arc<dyn Vfs>,
+    options: Options,
+    clock: Arc<ManualClock>,
+    db: Option<Db>,
+    tickets: Vec<(usize, Box<dyn CommitTicket>)>,
+    trace: Trace,
+    pub(crate) history: History,
+    need: Need,
+}
+
+/// A run that is over: all that its crashes are judged by.
+pub(crate) struct Finished {
+    pub(crate) trace: Trace,
+    pub(crate) history: History,
+    /// What must be there before the run promised anything itself.
+    pub(crate) floor: Need,
+    pub(crate) options: Options,
+}
+
+impl Finished {
+    /// What must survive a crash after effect `n`.
+    pub(crate) fn need(&self, n: usize) -> Need {
+        let marks = self.trace.marks(n);
+        marks.into_iter().map(Need::from_mark).fold(self.floor, Need::max)
+    }
+}
+
+impl Run {
+    /// A run on `sim`, reached through `vfs`, where `history` happened before and `floor` of it
+    /// must be there. Nothing is opened yet.
+    pub(crate) fn new(
+        sim: &SimFs,
+        vfs: Arc<dyn Vfs>,
+        options: &Options,
+        history: History,
+        floor: Need,
+    ) -> Run {
+        Run {
+            sim: sim.clone(),
+            vfs,
+            options: options.clone(),
+            clock: Arc::new(ManualClock::at(START_TICKS)),
+            db: None,
+            tickets: Vec::new(),
+            trace: sim.record(),
+            history,
+            need: floor,
+        }
+    }
+
+    /// Runs `ops` on an empty disk.
+    pub(crate) fn of(ops: &[Op], options: &Options) -> Result<Finished, Stop> {
+        let sim = SimFs::new();
+        let mut run =
+            Run::new(&sim, Arc::new(sim.clone()), options, History::new(), Need::default());
+        run.open(|need| need.power)?;
+        run.apply_all(ops)?;
+        Ok(run.finish(Need::default()))
+    }
+
+    pub(crate) fn finish(mut self, floor: Need) -> Finished {
+        // The trace ends here: what dropping the database does is not part of the run.
+        let (trace, history, options) =
+            (self.trace.clone(), self.history.clone(), self.options.clone());
+        self.sim.kill();
+        self.db = None;
+        Finished { trace, history, floor, options }
+    }
+
+    pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Result<(), Stop> {
+        ops.iter().try_for_each(|op| self.apply(op))
+    }
+
+    pub(crate) fn apply(&mut self, op: &Op) -> Result<(), Stop> {
+        self.clock.advance(Duration::from_nanos(300));
+        match op {
+            Op::Write { table, pk, rows, level, wait } => {
+                self.write(&name_of(*table), *pk, rows, *level)?;
+                if *wait { self.wait_all() } else { Ok(()) }
+            }
+            Op::WaitAll => self.wait_all(),
+            Op::Read => self.read(),
+            Op::Create(table) => self.create(&name_of(*table)),
+            Op::Drop(table) => self.drop_table(&name_of(*table)),
+            Op::Flush => {
+                self.db()?.flush()?;
+                self.promise_all()
+            }
+            Op::Compact => {
+                self.db()?.compact()?;
+                self.promise_all()
+            }
+            Op::Settle => Ok(self.db()?.settle()?),
+            Op::Step => Ok(self.db()?.step().map(drop)?),
+            Op::Idle => self.idle(),
+            Op::Reopen => self.reopen(),
+            Op::Kill => self.kill(),
+            Op::ClockBack => {
+                self.clock.set_wall(START_TICKS - 3600 * 10_000_000);
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens and takes what is found for the truth, if it is one that `enough` of the need allows.
+    /// Gives the greatest number of commits that may be there.
+    pub(crate) fn open(&mut self, enough: impl Fn(Need) -> usize) -> Result<usize, Stop> {
+        let parts = (Arc::clone(&self.vfs), Arc::clone(&self.clock), Arc::new(ByHand));
+        let builder = Db::builder().options(self.options.clone()).parts(parts.0, parts.1, parts.2);
+        let db = self.db.insert(builder.open(DIR)?);
+        let found = read_world(db)?;
+        let need = enough(self.need);
+        let Some(counts) = self.history.find(&found, need, db.visible().0) else {
+            return Err(Stop::Wrong(self.history.explain(&found, need)));
+        };
+        self.history = self.history.truncated(*counts.start(), self.need.told_ts);
+        self.promise_all()?;
+        Ok(*counts.end())
+    }
+
+    fn db(&self) -> Result<&Db, Stop> {
+        self.db.as_ref().ok_or_else(|| Stop::Wrong("no database is open".to_owned()))
+    }
+
+    fn promise(&mut self, need: Need) {
+        self.need = self.need.max(need);
+        need.to_marks().into_iter().for_each(|mark| self.trace.mark(mark));
+    }
+
+    /// Everything so far survives all crashes.
+    fn promise_all(&mut self) -> Result<(), Stop> {
+        self.history.safe = self.history.len();
+        self.promise(self.history.promised(self.history.len()));
+        Ok(())
+    }
+
+    /// Commits the rows that make a difference.
+    fn write(
+        &mut self,
+        table: &str,
+        pk: u8,
+        rows: &[(u8, Option<u16>)],
+        level: Durability,
+    ) -> Result<(), Stop> {
+        let Some(info) = self.db()?.find_table(table)? else { return Ok(()) };
+        let pk = key_of('p', pk);
+        let number = self.history.len() as u64;
+        let rows = rows.iter().map(|(rk, bytes)| (key_of('r', *rk), *bytes));
+        let rows: Vec<_> =
+            rows.map(|(rk, len)| (rk, len.map(|len| value_of(number, len)))).collect();
+        let ticket = self.db()?.update(info.id, &pk, Some(level), &mut |partition| {
+            rows.iter().try_for_each(|(rk, value)| match value {
+                Some(value) => partition.put(rk, value),
+                None => partition.delete(rk),
+            })
+        })?;
+        let there = &self.history.last().tables[table].rows;
+        let changes =
+            rows.iter().any(|(rk, v)| v.is_some() || there.contains_key(&(pk.clone(), rk.clone())));
+        let count = if changes {
+            let change = Change::Rows { table: table.to_owned(), pk, rows };
+            self.history.push(ticket.ts().0, level.min(self.options.durability), change)?
+        } else {
+            self.history.count_at(ticket.ts().0)
+        };
+        self.tickets.push((count, ticket));
+        Ok(())
+    }
+
+    fn wait_all(&mut self) -> Result<(), Stop> {
+        while let Some((count, ticket)) = self.tickets.pop() {
+            ticket.wait()?;
+            self.promise(self.history.promised(count));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self) -> Result<(), Stop> {
+        let db = self.db()?;
+        let visible = db.visible().0;
+        let count = self.history.count_at(visible);
+        let found = read_world(db)?;
+        if self.history.find(&found, count, visible).is_none() {
+            return Err(Stop::Wrong(format!("a reader: {}", self.history.explain(&found, count))));
+        }
+        self.promise(self.history.promised(count));
+        Ok(())
+    }
+
+    fn create(&mut self, table: &str) -> Result<(), Stop> {
+        let db = self.db()?;
+        if db.find_table(table)?.is_some() {
+            return Ok(());
+        }
+        let info = db.create_table(table, b"")?;
+        let change = Change::Create { table: table.to_owned(), id: info.id.0 };
+        let count = self.history.push(info.created.0, self.options.durability, change)?;
+        self.promise(self.history.promised(count));
+        Ok(())
+    }
+
+    fn drop_table(&mut self, table: &str) -> Result<(), Stop> {
+        let db = self.db()?;
+        if db.drop_table(table)? {
+            let ts = db.visible().0;
+            let change = Change::Drop { table: table.to_owned() };
+            let count = self.history.push(ts, self.options.durability, change)?;
+            self.promise(self.history.promised(count));
+        }
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<(), Stop> {
+        while self.db()?.step()? {}
+        // A step of the log writes and syncs all that was applied.
+        self.read()
+    }
+
+    fn reopen(&mut self) -> Result<(), Stop> {
+        self.db()?.close()?;
+        self.promise_all()?;
+        self.wait_all()?;
+        self.db = None;
+        self.open(|need| need.kill).map(drop)
+    }
+
+    fn kill(&mut self) -> Result<(), Stop> {
+        self.sim.kill();
+        self.db = None;
+        self.tickets.clear();
+        self.open(|need| need.kill).map(drop)
+    }
+}
+
+/// Reads every table, and every row by its key too.
+pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
+    let mut world = World::default();
+    for info in db.tables("", None, usize::MAX)? {
+        let rows = read_table(db, &info.name, info.id)?;
+        let table = Table { id: info.id.0, created: info.created.0, rows: Arc::new(rows) };
+        world.tables.insert(info.name, table);
+    }
+    Ok(world)
+}
+
+fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<(Bytes, Bytes), Stored>, Stop> {
+    let mut rows = BTreeMap::new();
+    for row in db.table(name)?.scan::<&[u8], &[u8]>(..)? {
+        let row = row?;
+        rows.insert((row.partition_key, row.row_key), (row.ts.0, row.value));
+    }
+    for ((pk, rk), (ts, value)) in &rows {
+        let got = RowStore::get(db, id, pk, rk, Reach::Disk)?;
+        if got.is_none_or(|got| got.ts.0 != *ts || got.value != *value) {
+            return Err(Stop::Wrong(format!("get and scan differ at {name} {pk:?} {rk:?}")));
+        }
+    }
+    Ok(rows)
+}
+
+fn name_of(table: u8) -> String {
+    format!("t{table}")
+}
+
+fn key_of(letter: char, number: u8) -> Bytes {
+    format!("{letter}{number}").into()
+}
+
+/// Half of it compresses.
+fn value_of(commit: u64, bytes: u16) -> Bytes {
+    let mut value = Rng::new(commit).bytes(usize::from(bytes) / 2);
+    value.resize(usize::from(bytes), b'.');
+    value.into()
+}

@@ -1,0 +1,210 @@
+//! What is done to the database before the crash: lists of operations, each made from a name, so
+//! that a name replays them.
+
+use std::fmt;
+use tabulith::options::{Durability, Options};
+use tabulith_testkit::seed::Rng;
+
+/// One step of a workload. Steps that find nothing to do, such as a write to a table that is not
+/// there, do nothing.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// Commits rows of one partition: the RowKey's number and the bytes of the value, `None` to
+    /// remove it.
+    Write {
+        table: u8,
+        pk: u8,
+        rows: Vec<(u8, Option<u16>)>,
+        level: Durability,
+        wait: bool,
+    },
+    /// Waits for the commits that did not wait, newest first.
+    WaitAll,
+    /// Reads all that is visible.
+    Read,
+    Create(u8),
+    Drop(u8),
+    Flush,
+    Compact,
+    Settle,
+    /// One step of background work.
+    Step,
+    /// Background work until there is none.
+    Idle,
+    /// Closes and opens.
+    Reopen,
+    /// Kills the process and opens.
+    Kill,
+    /// The wall clock goes back by an hour.
+    ClockBack,
+}
+
+/// A list of steps, and the settings that it runs under.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) options: Options,
+    pub(crate) ops: Vec<Op>,
+}
+
+/// A workload's family and its number in there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name(pub Family, pub u64);
+
+/// Kinds of workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// All sequences of three steps out of twelve, after a short beginning.
+    Triple,
+    /// Long random lists, every commit durable.
+    Random,
+    /// The same with every durability.
+    Mixed,
+    /// A handful of steps, for crashes within crashes.
+    Tiny,
+}
+
+impl Family {
+    const ALL: [(Family, &str); 4] = [
+        (Family::Triple, "triple"),
+        (Family::Random, "random"),
+        (Family::Mixed, "mixed"),
+        (Family::Tiny, "tiny"),
+    ];
+}
+
+/// How many sequences [`Family::Triple`] has.
+pub(crate) const TRIPLES: u64 = (STEPS as u64).pow(3);
+const STEPS: usize = 12;
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = Family::ALL.iter().find(|(family, _)| *family == self.0).map_or("", |(_, t)| t);
+        write!(f, "{text}:{}", self.1)
+    }
+}
+
+impl Name {
+    /// Reads `random:17`.
+    pub(crate) fn parse(text: &str) -> Option<Name> {
+        let (family, number) = text.split_once(':')?;
+        let (family, _) = Family::ALL.iter().find(|(_, name)| *name == family)?;
+        Some(Name(*family, number.parse().ok()?))
+    }
+
+    /// The workload of that name.
+    pub(crate) fn workload(self) -> Workload {
+        let Name(family, number) = self;
+        let mut rng = Rng::new(number ^ 0x1057);
+        let (options, ops) = match family {
+            Family::Triple => (small(), triple(number)),
+            Family::Random => (varied(&mut rng), random(&mut rng, 40, &[Durability::Synced])),
+            Family::Mixed => {
+                use Durability::{Buffered, Flushed, Synced};
+                let own = *rng.pick(&[Synced, Flushed, Buffered]);
+                let options = Options { durability: own, ..varied(&mut rng) };
+                (options, random(&mut rng, 40, &[Synced, Flushed, Flushed, Buffered]))
+            }
+            Family::Tiny => (small(), random(&mut rng, 6, &[Durability::Synced])),
+        };
+        Workload { options, ops }
+    }
+}
+
+/// The smallest files there are: the fewer bytes, the more states per second.
+pub(crate) fn small() -> Options {
+    Options {
+        memtable_bytes: 4 << 10,
+        wal_segment_bytes: 16 << 10,
+        block_bytes: 256,
+        file_bytes: 4 << 10,
+        level_base_bytes: 4 << 10,
+        level_fanout: 2,
+        l0_compact_files: 2,
+        block_cache_bytes: 1 << 20,
+        ..Options::default()
+    }
+}
+
+fn varied(rng: &mut Rng) -> Options {
+    Options {
+        l0_compact_files: rng.between(1, 3),
+        filter_bits: *rng.pick(&[0, 10]),
+        compression: rng.chance(50),
+        block_cache_bytes: *rng.pick(&[0, 1 << 20]),
+        memtable_bytes: *rng.pick(&[4 << 10, 6 << 10]),
+        wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),
+        ..small()
+    }
+}
+
+fn put(table: u8, pk: u8, rows: &[(u8, Option<u16>)], wait: bool) -> Op {
+    Op::Write { table, pk, rows: rows.to_vec(), level: Durability::Synced, wait }
+}
+
+/// The `number`-th sequence of three steps.
+fn triple(number: u64) -> Vec<Op> {
+    let steps: [fn(u8) -> Vec<Op>; STEPS] = [
+        |n| vec![put(0, 0, &[(n, Some(60))], true)],
+        |n| vec![put(0, 1, &[(0, Some(300)), (1, Some(900)), (2 + n, Some(20))], true)],
+        |n| vec![put(0, 0, &[(0, None), (n, None)], true)],
+        |n| vec![put(0, 0, &[(n, Some(40))], false), put(0, 1, &[(n, Some(600))], false)],
+        |_| vec![Op::Flush],
+        |_| vec![Op::Compact],
+        |_| vec![Op::Drop(0), Op::Create(1)],
+        |_| vec![Op::Idle],
+        |_| vec![Op::Reopen],
+        |_| vec![Op::Kill],
+        // Fills the segment, so that the log changes to the next.
+        |n| vec![put(0, 2, &[(n, Some(9000))], true)],
+        |_| vec![Op::Drop(1), Op::Create(0), Op::Read],
+    ];
+    let mut ops = vec![Op::Create(0), put(0, 0, &[(0, Some(30)), (1, Some(30))], true)];
+    let mut rest = number;
+    for n in 0..3 {
+        ops.extend(steps[(rest % STEPS as u64) as usize](n));
+        rest /= STEPS as u64;
+    }
+    ops.push(Op::WaitAll);
+    ops
+}
+
+fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
+    let mut ops = vec![Op::Create(0)];
+    while ops.len() < count {
+        let table = u8::from(rng.chance(25));
+        ops.push(match rng.below(100) {
+            0..50 => random_write(rng, table, levels),
+            50..56 => Op::WaitAll,
+            56..62 => Op::Read,
+            62..67 => Op::Create(table),
+            67..70 => Op::Drop(table),
+            70..76 => Op::Flush,
+            76..80 => Op::Settle,
+            80..83 => Op::Compact,
+            83..90 => Op::Step,
+            90..93 => Op::Idle,
+            93..96 => Op::Reopen,
+            96..98 => Op::Kill,
+            _ => Op::ClockBack,
+        });
+    }
+    ops
+}
+
+fn random_write(rng: &mut Rng, table: u8, levels: &[Durability]) -> Op {
+    let rows = if rng.chance(50) { 1 } else { rng.between(2, 6) };
+    let rows = (0..rows).map(|_| {
+        let bytes = match rng.below(100) {
+            0..70 => rng.between(0, 120),
+            70..90 => rng.between(120, 900),
+            90..98 => rng.between(900, 3000),
+            _ => rng.between(3000, 9000),
+        };
+        (rng.below(8) as u8, (!rng.chance(20)).then_some(bytes as u16))
+    });
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort();
+    rows.dedup_by_key(|(rk, _)| *rk);
+    let level = *rng.pick(levels);
+    Op::Write { table, pk: rng.below(3) as u8, rows, level, wait: rng.chance(75) }
+}
