@@ -157,7 +157,8 @@ impl Db {
         let cache_bytes = options.block_cache_bytes.unwrap_or_else(default_cache_bytes);
         let cache = Arc::new(BlockCache::new(cache_bytes));
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
-        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed)?;
+        let now = CommitTs(clock.wall_ticks());
+        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
         let Opened { shelf, view, last_ts, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.buffered_flush_ms);

@@ -39,7 +39,8 @@ pub(crate) struct Opened {
     pub(crate) writer: Option<(VersionSet, LogWriter)>,
 }
 
-/// Opens the database in `dir`, or makes one. `seed`: for the new database's id.
+/// Opens the database in `dir`, or makes one. `seed`: for the new database's id. `now`: the wall
+/// clock, which new commits follow where it is ahead.
 ///
 /// The caller holds the folder's lock, unless it opens read-only.
 pub(crate) fn open(
@@ -48,6 +49,7 @@ pub(crate) fn open(
     options: &Options,
     cache: Arc<BlockCache>,
     seed: u64,
+    now: CommitTs,
 ) -> Result<Opened> {
     let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache);
     let (state, found) = match Manifest::load(&*vfs, dir)? {
@@ -63,7 +65,7 @@ pub(crate) fn open(
     };
     match options.read_only {
         true => Ok(show(shelf, &state, found)),
-        false => start(shelf, options, state, found),
+        false => start(shelf, options, state, found, now),
     }
 }
 
@@ -130,19 +132,23 @@ fn show(shelf: Arc<Shelf>, state: &State, found: Found) -> Opened {
     Opened { shelf, view, last_ts: found.last_ts, writer: None }
 }
 
-fn start(shelf: Arc<Shelf>, options: &Options, mut state: State, found: Found) -> Result<Opened> {
+fn start(
+    shelf: Arc<Shelf>,
+    options: &Options,
+    mut state: State,
+    found: Found,
+    now: CommitTs,
+) -> Result<Opened> {
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
     remove_orphans(&shelf, &state)?;
     write_files(&shelf, options, &mut state, &found)?;
     let log = LogWriter::create(Arc::clone(&vfs), &dir, options.wal_segment_bytes, &found.replay)?;
-    // Above every timestamp that was ever seen, and a second's worth more: one that a cut tail
-    // took along is never given out again.
+    // Above every timestamp that was ever seen, and a second's worth more: one that a crash took
+    // along is never given out again. Recorded, or the next start would begin at the same place
+    // where this one's commits are lost.
     let seen = found.replay.seen_ts.max(found.last_ts).max(state.last_ts);
-    let last_ts = match seen {
-        CommitTs::ZERO => seen,
-        seen => CommitTs(seen.0 + CommitTs::TICKS_PER_SECOND),
-    };
-    state.last_ts = found.last_ts.max(state.last_ts);
+    let last_ts = CommitTs(seen.0.saturating_add(CommitTs::TICKS_PER_SECOND)).max(now);
+    state.last_ts = last_ts;
     state.log_floor = log.current();
     let manifest = Manifest::start(vfs, &dir, &state)?;
     let version = Arc::new(Version::of(&state.levels, &shelf));

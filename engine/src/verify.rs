@@ -70,8 +70,8 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
         }
         return Ok(report);
     };
-    report.last_ts = state.last_ts;
     for (_, meta) in state.files() {
+        report.last_ts = report.last_ts.max(meta.max_ts);
         check_file(&vfs, dir, meta, &mut report);
     }
     check_log(&*vfs, dir, &state, &mut report)?;
@@ -97,7 +97,7 @@ fn check_file(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &FileMeta, report: &mut Repo
 }
 
 fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> Result<()> {
-    let (mut commits, mut last_ts) = (0, state.last_ts);
+    let (mut commits, mut last_ts) = (0, report.last_ts);
     let mut unreadable = Vec::new();
     let log = replay::check(vfs, dir, state.log_floor, &mut |first, last, payload| {
         last_ts = last_ts.max(last);

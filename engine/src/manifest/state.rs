@@ -20,7 +20,7 @@ pub(crate) struct State {
     pub(crate) log_floor: SegmentId,
     /// The number that the next new file gets; above that of every file.
     pub(crate) next_file: FileNo,
-    /// The last commit that is in files.
+    /// Every commit up to here is in files; every later one is in the log, or yet to come.
     pub(crate) last_ts: CommitTs,
     /// Chosen when the database was made.
     pub(crate) db_id: u128,
