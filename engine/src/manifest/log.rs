@@ -2,7 +2,8 @@
 //!
 //! Promise: an edit is durable in both copies when `append` returns; A before B is begun. A new
 //! generation is durable before a root names it, and the old one goes after both roots do.
-//! After any failure the manifest takes nothing more.
+//! After any failure no edit is taken until the state is written whole to fresh files. Until then a
+//! crash may still leave the failed edit in force, so the files that it adds must stay.
 //!
 //! Absent: judgement of edits; callers try them on a `State` first.
 
@@ -114,6 +115,7 @@ impl Manifest {
 
     /// Writes `state`, which must be what the edits that succeeded add up to, as a new generation
     /// in fresh files. Opens a closed manifest again: of an edit that failed nothing is taken over.
+    /// Only when it returns `Ok` may the files that the failed edit was to add be deleted.
     pub(crate) fn rewrite(&mut self, state: &State) -> Result<()> {
         match Manifest::start(self.vfs.clone(), &self.dir, state) {
             Ok(next) => *self = next,

@@ -230,11 +230,11 @@ impl Chain {
         if !self.begun && !frame.payload.is_empty() {
             damaged(Error::corrupt(place.path, place.at, "commits in a log no manifest knows of"))?;
         }
-        let Some(last) = self.last else { return self.accept(frame, show) };
+        let Some(last) = self.last else { return self.accept(place, frame, show) };
         // The unused rest of a segment ends it; only the first frame of another takes it up again.
         let in_place = self.cut.is_none() || place.opens_segment;
         if in_place && last.is_followed_by(frame) {
-            return self.accept(frame, show);
+            return self.accept(place, frame, show);
         }
         match &mut self.cut {
             None => {
@@ -252,10 +252,10 @@ impl Chain {
                 return Ok(());
             }
         }
-        self.accept(frame, show)
+        self.accept(place, frame, show)
     }
 
-    fn accept(&mut self, frame: &Frame<'_>, show: &mut Show<'_>) -> Result<()> {
+    fn accept(&mut self, place: &Place<'_>, frame: &Frame<'_>, show: &mut Show<'_>) -> Result<()> {
         let FrameHeader { number, first_ts, last_ts, .. } = frame.header;
         self.cut = None;
         self.last = Some(Last {
@@ -270,7 +270,13 @@ impl Chain {
             return Ok(());
         }
         self.groups += 1;
-        show(first_ts, last_ts, frame.payload)
+        show(first_ts, last_ts, frame.payload).map_err(|error| match error.kind() {
+            // The reader of the payload does not know where it stands.
+            Kind::Corrupt if error.place().is_none() => {
+                Error::corrupt(place.path, place.at, error.message())
+            }
+            _ => error,
+        })
     }
 
     /// No frame stands here, or the segment ends.
