@@ -41,8 +41,8 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Makes a new database. `Exists` where there is one; refuses, like [`Manifest::load`], a folder
-    /// of other things or of data without a root.
+    /// Makes a new database. `Exists` where there is one; refuses, like [`Manifest::load`], a
+    /// folder of other things or of data without a root.
     pub(crate) fn create(vfs: Arc<dyn Vfs>, dir: &Path, db_id: u128) -> Result<(Manifest, State)> {
         if load::load(&*vfs, dir)?.is_some() {
             return Err(Error::new(Kind::Exists, format!("{} has a database", dir.display())));

@@ -107,8 +107,8 @@ fn groups_of_all_sizes_come_back_over_real_files() {
     assert!(found.next_segment > log.current());
 }
 
-/// Five groups, each synced; a sixth that is not, so that nothing vouches for the fifth... unless
-/// the log is sealed.
+/// A log of five groups, each synced, and how many of them a later frame vouches for: all of them
+/// only if it is sealed.
 fn small_log(sealed: bool) -> (SimFs, usize) {
     let fs = disk();
     let mut log = new_log(&fs);
@@ -145,7 +145,7 @@ fn a_flip_of_any_byte_is_harmless_or_named() {
             }
             overwrite(&fs, 1, at, &bytes[at..=at]);
         }
-        // Header, the frame that opens the log and every group vouched for: no byte of them is idle.
+        // Header, the frame that opens the log, every group vouched for: no byte is idle.
         let used = 40 + 56 + vouched_for * (56 + 100);
         assert_eq!(named, 3 * used, "sealed: {sealed}");
     }
