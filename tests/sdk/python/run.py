@@ -87,8 +87,7 @@ def test_tables():
     assert code(error) == "TableNotFound", error
     table.create_table()
     assert list(table.list_entities()) == [], "a table made again is empty"
-    error = fails(HttpResponseError, lambda: SERVICE.create_table("a"))
-    assert error.status_code == 400, error
+    fails(ValueError, lambda: SERVICE.create_table("a"))  # What the SDK makes of OutOfRangeInput.
 
 
 def test_every_type_comes_back():
@@ -118,7 +117,7 @@ def test_every_type_comes_back():
     table.create_entity(entity)
     read = table.get_entity("p", "all")
     assert isnan(read.pop("Nan"))
-    assert str(read["Minus"]) == "-0.0", read["Minus"]
+    assert str(read["Minus"]) == "0.0", "the service drops the sign of zero"
     assert isinstance(read["Whole"], float) and isinstance(read["Int"], int)
     entity.pop("Nan"), entity.pop("Gone")
     entity["Early"] = entity["Early"][0]
