@@ -1,5 +1,6 @@
-//! A plan as one line of text, for people and for tests:
-//! `partition scan PartitionKey='JFK-B6', filter: Delay gt 60`.
+//! Plans as text: one line, for people and for tests.
+//!
+//! `partition scan PartitionKey='JFK-B6', filter: Delay gt 60`
 
 use crate::table::error::Key;
 use crate::table::keys;

@@ -1,6 +1,6 @@
 //! From a filter to a plan: the keys to visit and the rest of the filter to ask each row.
 //!
-//! Conditions on PartitionKey and RowKey become a [`KeySet`], through `and`, `or` and `not`;
+//! Conditions on PartitionKey and RowKey become a set of keys, through `and`, `or` and `not`;
 //! conditions on anything else are no bound on the keys and stay in the rest.
 //!
 //! Promise: the rows that a plan visits and its rest lets through are the rows that pass the

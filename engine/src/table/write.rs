@@ -167,8 +167,8 @@ impl<T, E> std::fmt::Debug for Pending<T, E> {
 pub(crate) struct Prepared {
     write: Write,
     row_key: Vec<u8>,
-    /// The row's bytes, where they do not depend on what is stored.
-    encoded: Option<Vec<u8>>,
+    /// The bytes of the properties that are given; empty for a delete.
+    encoded: Vec<u8>,
 }
 
 impl Prepared {
@@ -181,12 +181,7 @@ impl Prepared {
             Some(entity) => rules::check_entity(entity)?,
             None => rules::check_keys(write.keys().0, write.keys().1)?,
         }
-        let encoded = match &write {
-            Write::Insert(entity) | Write::InsertOrReplace(entity) | Write::Update(entity, _) => {
-                Some(codec::encode(&entity.properties))
-            }
-            Write::InsertOrMerge(_) | Write::Merge(..) | Write::Delete { .. } => None,
-        };
+        let encoded = write.entity().map_or(Vec::new(), |e| codec::encode(&e.properties));
         let row_key = keys::encode(write.keys().1).into_owned();
         Ok(Prepared { write, row_key, encoded })
     }
@@ -201,10 +196,8 @@ impl Prepared {
         if let Err(refusal) = self.check_state(current) {
             return Ok(Err(refusal));
         }
-        let existed = current.is_some();
-        let decided = |value, merged| Ok(Ok(Decision { value, merged, existed }));
-        match (&self.write, current) {
-            (Write::Delete { .. }, _) => decided(None, None),
+        let change = match (&self.write, current) {
+            (Write::Delete { .. }, _) => Change::Remove,
             (Write::InsertOrMerge(entity) | Write::Merge(entity, _), Some(row)) => {
                 let stored = EntityBytes::open(&row.value)
                     .and_then(|stored| stored.decode(|_| true))
@@ -213,15 +206,11 @@ impl Prepared {
                 if let Err(refusal) = rules::check_size(&merged) {
                     return Ok(Err(refusal));
                 }
-                decided(Some(codec::encode(&merged.properties)), Some(merged))
+                Change::Merged(codec::encode(&merged.properties), merged)
             }
-            (Write::InsertOrMerge(entity) | Write::Merge(entity, _), None) => {
-                decided(Some(codec::encode(&entity.properties)), None)
-            }
-            (Write::Insert(_) | Write::InsertOrReplace(_) | Write::Update(..), _) => {
-                decided(self.encoded.clone(), None)
-            }
-        }
+            _ => Change::AsGiven,
+        };
+        Ok(Ok(Decision { change, existed: current.is_some() }))
     }
 
     /// Whether the row is there, or not, and as the change asks for.
@@ -241,8 +230,11 @@ impl Prepared {
     }
 
     fn outcome(self, decision: Decision, ts: CommitTs) -> WriteOutcome {
-        let Decision { merged, existed, .. } = decision;
-        let mut entity = merged.or(self.write.into_entity());
+        let Decision { change, existed } = decision;
+        let mut entity = match change {
+            Change::Merged(_, merged) => Some(merged),
+            Change::AsGiven | Change::Remove => self.write.into_entity(),
+        };
         if let Some(entity) = &mut entity {
             entity.ts = ts;
         }
@@ -261,14 +253,15 @@ fn unsign_zero(value: &mut Value) {
 
 /// `entity` over the properties that are stored: those keep their place, new ones follow.
 fn overlay(entity: &Entity, mut properties: Vec<(String, Value)>) -> Entity {
-    let stored: HashMap<String, usize> =
-        properties.iter().enumerate().map(|(i, (name, _))| (name.clone(), i)).collect();
-    for (name, value) in &entity.properties {
-        match stored.get(name).and_then(|at| properties.get_mut(*at)) {
-            Some((_, old)) => *old = value.clone(),
-            None => properties.push((name.clone(), value.clone())),
+    let mut given: HashMap<&str, &Value> =
+        entity.properties.iter().map(|(name, value)| (name.as_str(), value)).collect();
+    for (name, value) in &mut properties {
+        if let Some(new) = given.remove(name.as_str()) {
+            *value = new.clone();
         }
     }
+    let is_new = |(name, _): &&(String, Value)| given.contains_key(name.as_str());
+    properties.extend(entity.properties.iter().filter(is_new).cloned());
     Entity {
         partition_key: entity.partition_key.clone(),
         row_key: entity.row_key.clone(),
@@ -277,13 +270,19 @@ fn overlay(entity: &Entity, mut properties: Vec<(String, Value)>) -> Entity {
     }
 }
 
-/// What a change makes of its row.
+/// What becomes of a row, and whether it was there.
 struct Decision {
-    /// The row's bytes; `None` removes it.
-    value: Option<Vec<u8>>,
-    /// The whole entity, where it is more than what was given.
-    merged: Option<Entity>,
+    change: Change,
     existed: bool,
+}
+
+/// What becomes of a row.
+enum Change {
+    /// It holds what was given.
+    AsGiven,
+    /// It holds these bytes, which are this entity.
+    Merged(Vec<u8>, Entity),
+    Remove,
 }
 
 /// Applies `writes`, all of one partition and each of another row, as one commit or not at all.
@@ -301,9 +300,10 @@ pub(crate) fn apply(
             return Ok(());
         };
         for (write, decision) in writes.iter().zip(decisions) {
-            match &decision.value {
-                Some(value) => partition.put(&write.row_key, value)?,
-                None => partition.delete(&write.row_key)?,
+            match &decision.change {
+                Change::AsGiven => partition.put(&write.row_key, &write.encoded)?,
+                Change::Merged(value, _) => partition.put(&write.row_key, value)?,
+                Change::Remove => partition.delete(&write.row_key)?,
             }
         }
         Ok(())
