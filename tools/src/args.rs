@@ -55,6 +55,9 @@ pub(crate) struct ServeArgs {
     /// How safe a write is when it is acknowledged.
     #[arg(long, value_enum, default_value_t = DurabilityArg::Synced, env = "TABULITH_DURABILITY")]
     pub(crate) durability: DurabilityArg,
+    /// Serve the published development key also to other machines.
+    #[arg(long)]
+    pub(crate) development_key_for_all: bool,
     /// Print nothing but errors.
     #[arg(long)]
     pub(crate) silent: bool,

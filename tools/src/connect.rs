@@ -7,13 +7,7 @@ use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use std::fmt;
-
-/// The account of the emulator, known to every SDK.
-pub(crate) const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
-
-/// Its key, printed in every manual.
-pub(crate) const DEVELOPMENT_KEY: &str =
-    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+use tabulith_server::config::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
 const DEVELOPMENT_ENDPOINT: &str = "http://127.0.0.1:10002/devstoreaccount1";
 

@@ -9,12 +9,14 @@ mod json;
 mod print;
 mod connect;
 mod client;
+mod ask;
 mod folder;
 mod target;
 mod import;
 mod query;
 mod export;
 mod check;
+mod serve;
 
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let exit = exit::of(&error);
             if exit != Exit::Ok {
-                print::note(&format!("tabulith: {error:#}"));
+                print::note(&format!("tabulith: {}", exit::told(&error)));
             }
             exit.into()
         }
@@ -38,15 +40,17 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<Exit> {
+    match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        // The server brings its own threads.
+        Command::Serve(args) => serve::run(&args),
+        Command::Import(args) => wait(import::run::run(args)),
+        Command::Query(args) => wait(query::run(args)),
+        Command::Export(args) => wait(export::run(args)),
+        Command::Check(args) => check::run(&args),
+    }
+}
+
+fn wait(work: impl Future<Output = Result<Exit>>) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("starting the runtime")?;
-    runtime.block_on(async {
-        match cli.command.unwrap_or(Command::Serve(cli.serve)) {
-            Command::Import(args) => import::run::run(args).await,
-            Command::Query(args) => query::run(args).await,
-            Command::Export(args) => export::run(args).await,
-            Command::Check(args) => check::run(&args),
-            Command::Serve(_) => anyhow::bail!("this build does not have it yet"),
-        }
-    })
+    runtime.context("starting the runtime")?.block_on(work)
 }

@@ -63,7 +63,7 @@ pub(crate) fn row_path(table: &str, partition_key: &str, row_key: &str) -> Strin
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::connect::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+    use tabulith_server::config::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 
     #[track_caller]
     fn check(method: &str, content_type: &str, path: &str, signature: &str) {

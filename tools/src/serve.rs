@@ -1,0 +1,190 @@
+//! `tabulith serve`: the server over one data folder, until a signal ends it.
+
+#![allow(clippy::disallowed_types, reason = "the log file is the user's, not the engine's")]
+
+use crate::args::ServeArgs;
+use crate::exit::{Exit, Failure};
+use crate::print::note;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use tabulith::db::Db;
+use tabulith::options::Durability;
+use tabulith::table::store::TableStore;
+use tabulith_server::config::{DEFAULT_PORT, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use tabulith_server::{Accounts, Config, Server};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+
+/// Serves until SIGTERM or SIGINT; what was acknowledged by then is in the folder.
+pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
+    start_log(args)?;
+    let config = config(args)?;
+    let accounts: Vec<String> = config.accounts.names().map(str::to_owned).collect();
+    let durability = Durability::from(args.durability);
+    let db = Db::builder().durability(durability).open(&args.data_dir);
+    let db = Arc::new(db.with_context(|| format!("opening {}", args.data_dir.display()))?);
+    let listen = config.listen;
+    let running = Server::start(config, Arc::new(TableStore::new(db.clone())))
+        .map_err(|error| not_started(listen, error))?;
+    if !args.silent {
+        greet(&mut io::stdout().lock(), running.addr(), &accounts, args)?;
+    }
+    running.wait_for_signal().context("waiting for a signal")?;
+    db.close().with_context(|| format!("closing {}", args.data_dir.display()))?;
+    if !args.silent {
+        note("stopped");
+    }
+    Ok(Exit::Ok)
+}
+
+fn config(args: &ServeArgs) -> Result<Config> {
+    let accounts = match std::env::var("AZURITE_ACCOUNTS") {
+        Ok(text) if !text.is_empty() => Accounts::parse(&text)
+            .map_err(|error| Failure::usage(format!("AZURITE_ACCOUNTS: {error}")))?,
+        _ => Accounts::development(),
+    };
+    let config = Config {
+        listen: SocketAddr::new(args.listen, args.port),
+        accounts,
+        development_key_for_all: args.development_key_for_all,
+        ..Config::default()
+    };
+    config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    Ok(config)
+}
+
+fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::new(
+            Exit::Conflict,
+            format!(
+                "{listen} is in use by another process; choose another --port, or 0 for a free one"
+            ),
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            Failure::usage(format!("{} is no address of this machine", listen.ip()))
+        }
+        _ => Failure::new(Exit::Failure, format!("listening on {listen}: {error}")),
+    }
+}
+
+/// A few lines: where, how to connect, what is kept where and how safely.
+fn greet(
+    out: &mut impl Write,
+    addr: SocketAddr,
+    accounts: &[String],
+    args: &ServeArgs,
+) -> io::Result<()> {
+    // "All addresses" is no address to connect to.
+    let host = match addr.ip() {
+        ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ip => ip,
+    };
+    let base = format!("http://{}", SocketAddr::new(host, addr.port()));
+    let data = args.data_dir.canonicalize().unwrap_or_else(|_| args.data_dir.clone());
+    writeln!(out, "tabulith {} listens on {addr}", env!("CARGO_PKG_VERSION"))?;
+    for account in accounts {
+        // Other keys than the published one are secrets, and its owner knows them.
+        let key = if account == DEVELOPMENT_ACCOUNT && keys_are_published() {
+            DEVELOPMENT_KEY
+        } else {
+            "<its key>"
+        };
+        writeln!(out, "endpoint    {base}/{account}")?;
+        writeln!(
+            out,
+            "connection  DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};TableEndpoint={base}/{account};"
+        )?;
+    }
+    if addr == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)) && keys_are_published() {
+        writeln!(out, "or          UseDevelopmentStorage=true")?;
+    }
+    writeln!(out, "data        {}", data.display())?;
+    writeln!(out, "durability  {}", explained(Durability::from(args.durability)))?;
+    out.flush()
+}
+
+fn keys_are_published() -> bool {
+    std::env::var_os("AZURITE_ACCOUNTS").is_none_or(|text| text.is_empty())
+}
+
+fn explained(durability: Durability) -> &'static str {
+    match durability {
+        Durability::Synced => "synced: an acknowledged write survives a power cut",
+        Durability::Flushed => {
+            "flushed: an acknowledged write survives this process, not a power cut"
+        }
+        Durability::Buffered => {
+            "buffered: a crash of this process loses the last few milliseconds of writes"
+        }
+    }
+}
+
+/// Messages of the server: to a file in detail, or warnings to stderr. `TABULITH_LOG` chooses
+/// otherwise, as in `TABULITH_LOG=debug`.
+fn start_log(args: &ServeArgs) -> Result<()> {
+    let level = match (&args.debug, args.silent) {
+        (Some(_), _) => LevelFilter::DEBUG,
+        (None, true) => LevelFilter::ERROR,
+        (None, false) => LevelFilter::WARN,
+    };
+    let filter = EnvFilter::builder()
+        .with_default_directive(level.into())
+        .with_env_var("TABULITH_LOG")
+        .from_env()
+        .map_err(|error| Failure::usage(format!("TABULITH_LOG: {error}")))?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter);
+    match &args.debug {
+        Some(path) => {
+            let file = open_log(path)?;
+            log.with_ansi(false).with_writer(Arc::new(file)).init();
+        }
+        None => {
+            let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
+            let colour = !plain && io::stderr().is_terminal();
+            log.with_ansi(colour).with_writer(io::stderr).init();
+        }
+    }
+    Ok(())
+}
+
+fn open_log(path: &Path) -> Result<File> {
+    let file = File::options().create(true).append(true).open(path);
+    file.with_context(|| format!("--debug {}", path.display()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
+
+    fn greeting(addr: &str, words: &[&str]) -> String {
+        let cli = Cli::try_parse_from([&["tabulith"], words].concat()).unwrap();
+        let mut out = Vec::new();
+        let accounts = [DEVELOPMENT_ACCOUNT.to_owned(), "other".to_owned()];
+        greet(&mut out, addr.parse().unwrap(), &accounts, &cli.serve).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_greeting_has_a_connection_string_that_works() {
+        let text = greeting("0.0.0.0:1234", &["--durability", "flushed"]);
+        let line = text.lines().find(|line| line.starts_with("connection")).unwrap();
+        let connection = crate::connect::Connection::parse(line.split_once("  ").unwrap().1);
+        assert_eq!(connection.unwrap().endpoint, "http://127.0.0.1:1234/devstoreaccount1");
+        assert!(text.contains("durability  flushed: "), "{text}");
+        assert!(text.contains("AccountName=other;AccountKey=<its key>;"), "{text}");
+        assert!(!text.contains("UseDevelopmentStorage"), "another port: {text}");
+    }
+
+    #[test]
+    fn the_default_is_what_every_sdk_knows() {
+        assert!(greeting("127.0.0.1:10002", &[]).contains("UseDevelopmentStorage=true"));
+    }
+}
