@@ -120,12 +120,27 @@ pub(crate) fn of(error: &anyhow::Error) -> Exit {
     error.chain().find_map(of_cause).unwrap_or(Exit::Failure)
 }
 
+/// An error with its causes on one line, each told once: some repeat their cause in their own text.
+pub(crate) fn told(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(failure) = cause.downcast_ref::<Failure>() {
         return Some(failure.exit);
     }
     if let Some(engine) = cause.downcast_ref::<tabulith::error::Error>() {
-        return Some(Exit::of_kind(engine.kind()));
+        // What the operating system refused says more than that it refused.
+        return Some(engine.kind()).filter(|kind| *kind != Kind::Io).map(Exit::of_kind);
     }
     if let Some(table) = cause.downcast_ref::<TableError>() {
         return Some(Exit::of_table(table));
@@ -150,6 +165,15 @@ mod tests {
         let error = Err::<(), _>(engine).context("opening data").unwrap_err();
         assert_eq!(of(&error), Exit::Corrupt);
         assert_eq!(of(&anyhow::anyhow!("plain")), Exit::Failure);
+    }
+
+    #[test]
+    fn a_cause_is_told_once_and_its_exit_found() {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let engine = tabulith::error::Error::io("listing", std::path::Path::new("d"), missing);
+        let error = anyhow::Error::new(engine).context("opening d");
+        assert_eq!(told(&error), "opening d: listing (d): entity not found");
+        assert_eq!(of(&error), Exit::NotFound);
     }
 
     #[test]

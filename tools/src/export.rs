@@ -1,12 +1,13 @@
 //! `tabulith export`: a whole table, in key order, in a form that `import` reads.
 
 use crate::args::ExportArgs;
+use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::folder::Access;
 use crate::import::report::rate;
 use crate::print::{Printer, note};
 use crate::query::Reading;
-use crate::target::{Ask, Target};
+use crate::target::Target;
 use anyhow::Result;
 use std::io::{self, BufWriter};
 use std::time::Duration;

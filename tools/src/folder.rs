@@ -3,8 +3,8 @@
 //! The engine's calls wait for the disk, so they run beside the runtime's threads; a commit is
 //! waited for without a thread, so that many can share one sync.
 
+use crate::ask::{Ask, WriteError};
 use crate::exit::Failure;
-use crate::target::{Ask, WriteError};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use tabulith::db::Db;

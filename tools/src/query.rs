@@ -1,10 +1,11 @@
 //! `tabulith query`: the rows that match a filter.
 
 use crate::args::{Output, QueryArgs};
+use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::folder::Access;
 use crate::print::{Columns, Printer, note};
-use crate::target::{Ask, Page, Target};
+use crate::target::{Page, Target};
 use anyhow::Result;
 use std::io::{self, BufWriter};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! The tables a command works on: a server's, or those of a folder. Commands do not care which.
 
 use crate::args::TargetArgs;
+use crate::ask::{Ask, WriteError};
 use crate::client::error::CallError;
 use crate::client::http::Patience;
 use crate::client::tables::{TableClient, Token};
@@ -25,19 +26,6 @@ pub(crate) enum Target {
     Folder(Folder),
 }
 
-/// What a query asks for.
-#[derive(Clone, Debug)]
-pub(crate) struct Ask {
-    /// The condition; empty takes every row.
-    pub(crate) filter: String,
-    /// Columns wanted beside the keys and the Timestamp; `None` takes all.
-    pub(crate) select: Option<Vec<String>>,
-    /// Most rows of a page.
-    pub(crate) top: usize,
-    /// Whether the plan and the rows examined are wanted.
-    pub(crate) explain: bool,
-}
-
 /// Where the next page begins.
 #[derive(Clone, Debug)]
 pub(crate) enum From {
@@ -56,20 +44,6 @@ pub(crate) struct Page {
     pub(crate) next: Option<From>,
     /// The plan and the number of rows examined, where they are known.
     pub(crate) explained: Option<(String, u64)>,
-}
-
-/// Why a batch was not written.
-#[derive(Debug)]
-pub(crate) enum WriteError {
-    /// One of its rows is at fault; the others would do.
-    Row {
-        /// Its place in the batch.
-        index: usize,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// Something else.
-    Failed(anyhow::Error),
 }
 
 impl Target {

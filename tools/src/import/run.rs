@@ -1,6 +1,7 @@
 //! The writing side of an import: batches on their way, what is acknowledged, what is recorded.
 
 use crate::args::ImportArgs;
+use crate::ask::WriteError;
 use crate::edm::EdmType;
 use crate::exit::{Exit, Failure};
 use crate::folder::Access;
@@ -13,7 +14,7 @@ use crate::import::resume::{Prefix, Progress, Record, Witness};
 use crate::import::rows::{self, Rows};
 use crate::import::template::{self, Template};
 use crate::print::note;
-use crate::target::{Target, WriteError};
+use crate::target::Target;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -386,15 +387,18 @@ impl Writers {
 /// A flag that SIGINT and SIGTERM set. A second signal ends the process at once.
 fn stop_on_signal() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    let mut interrupt = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt())?;
+    #[cfg(unix)]
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     let flag = stop.clone();
     tokio::spawn(async move {
         loop {
+            #[cfg(unix)]
             tokio::select! {
-                _ = interrupt.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
                 _ = terminate.recv() => {}
             }
+            #[cfg(not(unix))]
+            drop(tokio::signal::ctrl_c().await);
             if flag.swap(true, Ordering::Relaxed) {
                 std::process::exit(Exit::Interrupted as i32);
             }
