@@ -1,0 +1,307 @@
+//! The program as a person or a script meets it: what it prints where, how it ends, and what it
+//! says about bad input. Everything here works on a data folder; tests/served.rs has the server.
+
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Place, Ran};
+use std::process::Stdio;
+
+const FLIGHTS: &str = "origin,carrier,day,delay\nEWR,UA,1,5\nEWR,UA,2,-3\nLGA,DL,1,NA\n";
+
+fn import<'a>(file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut args = vec!["import", file, "-t", "flights", "--data-dir", "data"];
+    if !more.contains(&"--partition-key") {
+        args.extend(["--partition-key", "{origin}-{carrier}", "--row-key", "{day:03}"]);
+    }
+    args.extend(more);
+    args
+}
+
+#[track_caller]
+fn refused(ran: &Ran, code: i32, because: &[&str]) {
+    assert_eq!(ran.code, code, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.out, "", "data is for stdout, messages are not");
+    for words in because {
+        assert!(ran.err.contains(words), "`{words}` is missing in: {}", ran.err);
+    }
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+}
+
+#[test]
+fn help_and_version_are_data() {
+    let place = Place::new();
+    let help = place.ok(&["--help"]);
+    assert!(help.out.contains("Exit codes:") && help.err.is_empty(), "{}", help.err);
+    assert!(place.ok(&["--version"]).out.starts_with("tabulith "));
+    let import = place.ok(&["import", "--help"]);
+    assert!(import.out.contains("{col|/=~}"), "{}", import.out);
+}
+
+#[test]
+fn help_shows_no_secret_of_the_environment() {
+    let place = Place::new();
+    let mut command = place.command(&["import", "--help"]);
+    command.env("AZURE_STORAGE_CONNECTION_STRING", "AccountName=abc;AccountKey=c2VjcmV0");
+    let output = command.output().unwrap();
+    assert!(!String::from_utf8(output.stdout).unwrap().contains("c2VjcmV0"));
+}
+
+#[test]
+fn a_wrong_command_line_is_exit_2() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    refused(&place.run(&["improt"]), 2, &["unrecognized subcommand"]);
+    refused(&place.run(&["query"]), 2, &["<TABLE>"]);
+    refused(&place.run(&import(&file, &["--types", "day=money"])), 2, &["day=money"]);
+    refused(&place.run(&import(&file, &["--types", "dya=int32"])), 2, &["`dya`", "day"]);
+    refused(
+        &place.run(&import(&file, &["--partition-key", "{orign}", "--row-key", "1"])),
+        2,
+        &["no column is called `orign`"],
+    );
+    refused(
+        &place.run(&["import", &file, "-t", "x", "--data-dir", "data", "--row-key", "{day"]),
+        2,
+        &["never closed"],
+    );
+    refused(
+        &place.run(&["import", &file, "-t", "a b", "--data-dir", "data", "--row-key", "1"]),
+        2,
+        &["--table a b"],
+    );
+}
+
+#[test]
+fn what_does_not_exist_is_exit_3() {
+    let place = Place::new();
+    refused(&place.run(&import("none.csv", &[])), 3, &["none.csv", "No such file"]);
+    refused(&place.run(&["query", "flights", "--data-dir", "none"]), 3, &["none"]);
+    refused(&place.run(&["check", "none"]), 3, &["none"]);
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &[]));
+    refused(&place.run(&["query", "nothing", "--data-dir", "data"]), 3, &["table does not exist"]);
+}
+
+#[test]
+fn nobody_listening_is_exit_7() {
+    let place = Place::new();
+    // Port 1 on this machine: nobody listens there.
+    let nobody = "AccountName=abc;AccountKey=aGk=;TableEndpoint=http://127.0.0.1:1/abc";
+    let ran = place.run(&["query", "flights", "--connection-string", nobody]);
+    refused(&ran, 7, &["http://127.0.0.1:1/abc", "refused"]);
+    assert!(!ran.err.contains("aGk="), "{}", ran.err);
+}
+
+#[test]
+fn import_then_query_then_export() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    let ran = place.ok(&import(&file, &["--null", "NA"]));
+    assert!(ran.err.contains("3 rows; origin String, carrier String, day Int32, delay Int32"));
+    assert!(ran.err.contains("imported 3 rows in "), "{}", ran.err);
+    assert_eq!(ran.out, "");
+    let query = ["query", "flights", "--data-dir", "data", "--filter", "delay lt 0", "-o", "csv"];
+    assert_eq!(
+        place.ok(&query).out,
+        "PartitionKey,RowKey,origin,carrier,day,delay\nEWR-UA,002,EWR,UA,2,-3\n"
+    );
+    let table = place.ok(&["query", "flights", "--data-dir", "data", "--select", "delay"]);
+    assert_eq!(
+        table.out,
+        "PartitionKey  RowKey  delay\n\
+         ------------  ------  -----\n\
+         EWR-UA        001         5\n\
+         EWR-UA        002        -3\n\
+         LGA-DL        001\n"
+    );
+    let export = place.ok(&["export", "flights", "--data-dir", "data", "-o", "csv"]);
+    assert_eq!(export.out.lines().count(), 4);
+    assert!(export.err.contains("exported 3 rows"), "{}", export.err);
+    let top = place.ok(&["query", "flights", "--data-dir", "data", "--top", "1", "-o", "jsonl"]);
+    assert_eq!(top.out.lines().count(), 1);
+}
+
+#[test]
+fn an_export_imports_as_what_it_was() {
+    let place = Place::new();
+    let row = concat!(
+        r#"{"PartitionKey":"p","RowKey":"r","b":true,"#,
+        r#""bin@odata.type":"Edm.Binary","bin":"AQL/","d":1.0,"#,
+        r#""g@odata.type":"Edm.Guid","g":"0d391d16-97f1-4b9a-be68-4cc871f90001","i":-7,"#,
+        r#""l@odata.type":"Edm.Int64","l":"9007199254740993","#,
+        r#""n@odata.type":"Edm.Double","n":"NaN","s":"\"quoted\"\n","#,
+        r#""t@odata.type":"Edm.DateTime","t":"2013-01-01T10:00:00.1234567Z"}"#,
+    );
+    let file = place.file("f.jsonl", row);
+    let export = |table: &str| {
+        let out = place.ok(&["export", table, "--data-dir", "data"]).out;
+        let mut row: serde_json::Map<_, _> = serde_json::from_str(&out).unwrap();
+        assert!(row.remove("Timestamp").is_some());
+        (out, serde_json::Value::Object(row))
+    };
+    place.ok(&["import", &file, "-t", "first", "--data-dir", "data"]);
+    let (text, first) = export("first");
+    assert_eq!(first, serde_json::from_str::<serde_json::Value>(row).unwrap());
+    let file = place.file("again.jsonl", text);
+    place.ok(&["import", &file, "-t", "second", "--data-dir", "data"]);
+    assert_eq!(export("second").1, first);
+}
+
+#[test]
+fn a_bad_row_stops_or_is_skipped() {
+    let place = Place::new();
+    let long = "x".repeat(2 << 20);
+    let file = place.file(
+        "bad.csv",
+        format!(
+            "key,number,text\n\
+             1,1,fine\n\
+             2,2\n\
+             a/b,3,slash\n\
+             4,four,no number\n\
+             5,5,{long}\n\
+             1,6,again\n\
+             7,7,fine\n"
+        ),
+    );
+    let keys = ["--partition-key", "p", "--row-key", "{key}", "--types", "number=int32"];
+    let ran = place.run(&import(&file, &keys));
+    refused(
+        &ran,
+        1,
+        &["bad.csv:3: 2 fields; the header has 3", "stopped at a bad row after 1 rows"],
+    );
+    let ran = place.ok(&import(&file, &[&keys[..], &["--skip-bad"]].concat()));
+    for words in [
+        "going on after 1 rows",
+        "bad.csv:3: 2 fields; the header has 3",
+        "bad.csv:4: the RowKey 'a/b' is out of range: a key may not hold '/'",
+        "bad.csv:5: number: `four` is no Int32",
+        "bad.csv:6: text: 2097152 characters; a string has at most 32768",
+        "bad.csv:7: an earlier row has the same keys",
+        "imported 1 rows",
+        "5 bad rows skipped",
+    ] {
+        assert!(ran.err.contains(words), "`{words}` is missing in: {}", ran.err);
+    }
+    let found =
+        place.ok(&["query", "flights", "--data-dir", "data", "--select", "number", "-o", "csv"]);
+    assert_eq!(found.out, "PartitionKey,RowKey,number\np,1,1\np,7,7\n");
+}
+
+#[test]
+fn a_mapped_key_goes_in() {
+    let place = Place::new();
+    let file = place.file("f.csv", "faa,tzone\nEWR,America/New_York\n");
+    let args = ["--partition-key", "{tzone}", "--row-key", "{faa}", "--replace-key-chars", "/=~"];
+    place.ok(&import(&file, &args));
+    let found = place.ok(&["query", "flights", "--data-dir", "data", "-o", "csv"]);
+    assert!(found.out.contains("America~New_York,EWR,EWR,America/New_York"), "{}", found.out);
+}
+
+/// A file of 1,000 good rows, a bad one, and 500 good rows more.
+fn interrupted(place: &Place) -> String {
+    let rows: Vec<String> = (0..1501)
+        .map(|n| if n == 1000 { "bad\n".to_owned() } else { format!("p{},{n}\n", n % 7) })
+        .collect();
+    let file = place.file("f.csv", format!("part,n\n{}", rows.concat()));
+    let ran = place.run(&import(&file, &KEYS));
+    refused(&ran, 1, &["f.csv:1002:", "after 1,000 rows"]);
+    file
+}
+
+const KEYS: [&str; 4] = ["--partition-key", "{part}", "--row-key", "{n:05}"];
+
+fn rows(place: &Place) -> usize {
+    place.ok(&["export", "flights", "--data-dir", "data"]).out.lines().count()
+}
+
+#[test]
+fn the_same_command_goes_on_where_it_stopped() {
+    let place = Place::new();
+    let file = interrupted(&place);
+    let again = [&KEYS[..], &["--skip-bad"]].concat();
+    let ran = place.ok(&import(&file, &again));
+    assert!(ran.err.contains("going on after 1,000 rows"), "{}", ran.err);
+    assert!(ran.err.contains("imported 500 rows"), "{}", ran.err);
+    assert_eq!(rows(&place), 1500);
+    let ran = place.ok(&import(&file, &again));
+    assert!(ran.err.contains("imported 1,500 rows"), "a finished job starts anew: {}", ran.err);
+}
+
+#[test]
+fn rows_that_are_gone_are_not_skipped() {
+    let place = Place::new();
+    let file = interrupted(&place);
+    std::fs::remove_dir_all(place.path("data")).unwrap();
+    let ran = place.ok(&import(&file, &[&KEYS[..], &["--skip-bad"]].concat()));
+    assert!(ran.err.contains("starting over"), "{}", ran.err);
+    assert_eq!(rows(&place), 1500);
+}
+
+#[test]
+fn another_template_is_another_job() {
+    let place = Place::new();
+    let file = interrupted(&place);
+    let other = ["--partition-key", "q-{part}", "--row-key", "{n:05}", "--skip-bad"];
+    let ran = place.ok(&import(&file, &other));
+    assert!(!ran.err.contains("going on"), "{}", ran.err);
+    assert_eq!(rows(&place), 1000 + 1500);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let place = Place::new();
+    let lines: String = (0..5000).map(|n| format!("p,{n}\n")).collect();
+    let file = place.file("f.csv", format!("part,n\n{lines}"));
+    place.ok(&import(&file, &KEYS));
+    let mut command = place.command(&["export", "flights", "--data-dir", "data"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn check_is_exit_8_where_a_byte_is_flipped() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &[]));
+    let clean = place.ok(&["check", "data"]);
+    assert!(clean.err.contains("data is clean"), "{}", clean.err);
+    let name = std::fs::read_dir(place.path("data"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.to_string_lossy().ends_with("manifest-a"))
+        .unwrap();
+    let mut bytes = std::fs::read(&name).unwrap();
+    bytes[40] ^= 1;
+    std::fs::write(&name, bytes).unwrap();
+    let damaged = place.run(&["check", "data"]);
+    assert_eq!(damaged.code, 8, "{}{}", damaged.out, damaged.err);
+    assert!(damaged.out.contains("manifest-a at offset"), "{}", damaged.out);
+}
+
+#[test]
+fn a_folder_that_is_not_ours_stays_as_it_is() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    std::fs::create_dir(place.path("data")).unwrap();
+    place.file("data/letter.txt", "dear reader");
+    let ran = place.run(&import(&file, &[]));
+    assert_ne!(ran.code, 0);
+    assert!(ran.err.contains("letter.txt") || ran.err.contains("not"), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(place.path("data/letter.txt")).unwrap(), "dear reader");
+}
+
+#[test]
+fn a_bad_filter_is_explained() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &[]));
+    let ran = place.run(&["query", "flights", "--data-dir", "data", "--filter", "aaa bbb ccc"]);
+    refused(&ran, 1, &["--filter:", "Syntax error at position 7 in 'aaa bbb ccc'"]);
+}

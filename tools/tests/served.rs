@@ -1,0 +1,170 @@
+//! The program as server and as client of it: start, what it prints, import through a server that
+//! is killed, wrong keys, ports and folders that are taken, the end.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Place, Server};
+use std::net::TcpListener;
+use std::process::Stdio;
+
+const KEYS: [&str; 4] = ["--partition-key", "{part}", "--row-key", "{n:05}"];
+
+fn lines(count: usize) -> String {
+    let rows: String =
+        (0..count).map(|n| format!("p{},{n},some text of row {n}\n", n % 5)).collect();
+    format!("part,n,text\n{rows}")
+}
+
+fn import<'a>(file: &'a str, server: &'a Server) -> Vec<&'a str> {
+    let mut args = vec!["import", file, "-t", "rows", "--connection-string", &server.connection];
+    args.extend(KEYS);
+    args
+}
+
+#[test]
+fn a_server_is_started_filled_asked_and_stopped() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let file = place.file("f.csv", lines(1234));
+    let ran = place.ok(&import(&file, &server));
+    assert!(ran.err.contains("imported 1,234 rows"), "{}", ran.err);
+    let filter = "PartitionKey eq 'p3' and RowKey lt '00010'";
+    let query = ["query", "rows", "--connection-string", &server.connection, "--filter", filter];
+    let found = place.ok(&[&query[..], &["-o", "csv", "--select", "n"]].concat());
+    assert_eq!(found.out, "PartitionKey,RowKey,n\np3,00003,3\np3,00008,8\n");
+    let through_server = place.ok(&["export", "rows", "--connection-string", &server.connection]);
+    let beside_it = place.ok(&["export", "rows", "--data-dir", "data"]);
+    assert_eq!(through_server.out, beside_it.out, "a reader of the folder works beside the server");
+    assert_eq!(server.terminate().0, 0);
+    assert_eq!(place.ok(&["export", "rows", "--data-dir", "data"]).out, through_server.out);
+    assert!(place.ok(&["check", "data"]).err.contains("is clean"));
+}
+
+#[test]
+fn no_command_is_serve() {
+    let place = Place::new();
+    let mut command = place.command(&["--port", "0"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut first).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(first.starts_with("tabulith ") && first.contains("listens on 127.0.0.1:"), "{first}");
+    assert!(place.path("tabulith-data").is_dir());
+}
+
+#[test]
+fn the_environment_names_the_server_as_az_does() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let file = place.file("f.csv", lines(10));
+    let mut command = place.command(&[&["import", &file, "-t", "rows"], &KEYS[..]].concat());
+    // Settings of the server must not be taken for flags of another command.
+    command.env("TABULITH_PORT", "1").env("TABULITH_DATA_DIR", "elsewhere");
+    command.env("AZURE_STORAGE_CONNECTION_STRING", &server.connection);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn an_import_survives_the_death_of_its_server() {
+    let place = Place::new();
+    let count = 40_000;
+    let file = place.file("f.csv", lines(count));
+    let server = place.serve(0, "data");
+    let (port, connection) = (server.port(), server.connection.clone());
+    let mut command = place.command(&import(&file, &server));
+    let mut import = command.stderr(Stdio::piped()).spawn().unwrap();
+    let peek = ["query", "rows", "--connection-string", &connection, "--top", "1", "-o", "jsonl"];
+    while place.run(&peek).out.is_empty() {
+        assert!(import.try_wait().unwrap().is_none(), "the import ended before it wrote");
+    }
+    server.kill();
+    let server = place.serve(port, "data");
+    assert_eq!(import.wait().unwrap().code(), Some(0));
+    let rows = place.ok(&["export", "rows", "--connection-string", &server.connection]).out;
+    assert_eq!(rows.lines().count(), count);
+}
+
+#[test]
+fn a_killed_import_is_finished_by_the_same_command() {
+    let place = Place::new();
+    let count = 40_000;
+    let file = place.file("f.csv", lines(count));
+    let server = place.serve(0, "data");
+    let args = import(&file, &server);
+    let mut import = place.command(&args).stderr(Stdio::null()).spawn().unwrap();
+    let records = place.path("state/tabulith/imports");
+    while !records.is_dir() {
+        assert!(import.try_wait().unwrap().is_none(), "the import ended without a record");
+        std::thread::yield_now();
+    }
+    import.kill().unwrap();
+    import.wait().unwrap();
+    place.ok(&args);
+    let rows = place.ok(&["export", "rows", "--connection-string", &server.connection]).out;
+    assert_eq!(rows.lines().count(), count);
+    let left = records.read_dir().unwrap().filter(|entry| {
+        entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "json")
+    });
+    assert_eq!(left.count(), 0, "a finished job leaves no record");
+}
+
+#[test]
+fn a_wrong_key_is_exit_6() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let wrong = server.connection.replace("AccountKey=Eby8", "AccountKey=Aby8");
+    let ran = place.run(&["query", "rows", "--connection-string", &wrong]);
+    assert_eq!(ran.code, 6, "{}", ran.err);
+    assert!(ran.err.contains("AuthenticationFailed") && !ran.err.contains("Aby8"), "{}", ran.err);
+}
+
+#[test]
+fn a_missing_table_is_exit_3_and_a_bad_filter_is_told() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let query = ["query", "rows", "--connection-string", &server.connection];
+    let ran = place.run(&query);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    assert!(ran.err.contains("TableNotFound"), "{}", ran.err);
+    let file = place.file("f.csv", lines(1));
+    place.ok(&import(&file, &server));
+    let ran = place.run(&[&query[..], &["--filter", "aaa bbb ccc"]].concat());
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("Syntax error at position 7"), "{}", ran.err);
+}
+
+#[test]
+fn a_port_in_use_is_exit_5() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ran = place.run(&["serve", "--port", &port, "--data-dir", "data"]);
+    assert_eq!((ran.code, ran.out.as_str()), (5, ""));
+    assert!(ran.err.contains(&port) && ran.err.contains("in use"), "{}", ran.err);
+}
+
+#[test]
+fn a_folder_in_use_is_exit_5() {
+    let place = Place::new();
+    let _server = place.serve(0, "data");
+    let second = place.run(&["serve", "--port", "0", "--data-dir", "data"]);
+    assert_eq!(second.code, 5, "{}", second.err);
+    assert!(second.err.contains("another process has data open"), "{}", second.err);
+    let file = place.file("f.csv", lines(1));
+    let args = [&["import", &file, "-t", "rows", "--data-dir", "data"], &KEYS[..]].concat();
+    assert_eq!(place.run(&args).code, 5);
+}
+
+#[test]
+fn the_published_key_is_not_served_to_others_by_accident() {
+    let place = Place::new();
+    let ran = place.run(&["serve", "--listen", "0.0.0.0", "--port", "0"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("AZURITE_ACCOUNTS"), "{}", ran.err);
+    assert!(!place.path("tabulith-data").exists(), "refused before anything is made");
+}
