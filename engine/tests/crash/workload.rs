@@ -120,7 +120,7 @@ pub(crate) fn small() -> Options {
         level_base_bytes: 4 << 10,
         level_fanout: 2,
         l0_compact_files: 2,
-        block_cache_bytes: 1 << 20,
+        block_cache_bytes: Some(1 << 20),
         ..Options::default()
     }
 }
@@ -130,7 +130,7 @@ fn varied(rng: &mut Rng) -> Options {
         l0_compact_files: rng.between(1, 3),
         filter_bits: *rng.pick(&[0, 10]),
         compression: rng.chance(50),
-        block_cache_bytes: *rng.pick(&[0, 1 << 20]),
+        block_cache_bytes: Some(*rng.pick(&[0, 1 << 20])),
         memtable_bytes: *rng.pick(&[4 << 10, 6 << 10]),
         wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),
         ..small()
