@@ -26,7 +26,7 @@ pub enum Kind {
     WouldBlock,
     /// Bytes on disk disagree with docs/format.md; [`Error::place`] names them. Run `check`.
     Corrupt,
-    /// The disk refused; [`Error::source`] says how.
+    /// The disk refused; [`source`](std::error::Error::source) says how.
     Io,
     /// No room on the disk; reads go on, writes resume when there is room.
     NoSpace,

@@ -142,7 +142,8 @@ fn start(
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
     remove_orphans(&shelf, &state)?;
     write_files(&shelf, options, &mut state, &found)?;
-    let log = LogWriter::create(Arc::clone(&vfs), &dir, options.wal_segment_bytes, &found.replay)?;
+    let mut log =
+        LogWriter::create(Arc::clone(&vfs), &dir, options.wal_segment_bytes, &found.replay)?;
     // Above every timestamp that was ever seen, and a second's worth more: one that a crash took
     // along is never given out again. Recorded, or the next start would begin at the same place
     // where this one's commits are lost.
@@ -151,6 +152,7 @@ fn start(
     state.last_ts = last_ts;
     state.log_floor = log.current();
     let manifest = Manifest::start(vfs, &dir, &state)?;
+    log.release(log.current()).remove()?;
     let version = Arc::new(Version::of(&state.levels, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
     let view = View { active: new_memtable(), sealed: Vec::new(), version };
