@@ -273,7 +273,10 @@ impl Output {
     fn finish(mut self, footer: &Footer, props: Props) -> Result<FileMeta> {
         footer.encode(self.no, self.offset(), &mut self.buffer);
         self.write()?;
-        self.file.sync().map_err(|e| Error::io("syncing a table file", &self.path, e))?;
+        // Planted: the manifest names the file before its bytes are safe.
+        if cfg!(not(bug = "B07")) {
+            self.file.sync().map_err(|e| Error::io("syncing a table file", &self.path, e))?;
+        }
         Ok(FileMeta {
             no: self.no,
             bytes: self.written,
