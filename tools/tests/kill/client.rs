@@ -1,0 +1,159 @@
+//! A client of the table protocol in one file: HTTP/1.1 over one connection, signed with
+//! SharedKeyLite. Uses nothing of the server, so that a mistake cannot be on both sides.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use std::fmt::Write as _;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
+
+const ACCOUNT: &str = "devstoreaccount1";
+const KEY: &str =
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
+const REPLY_WAIT: Duration = Duration::from_secs(30);
+
+/// One connection to the server.
+pub(crate) struct Client {
+    stream: BufReader<TcpStream>,
+    key: Vec<u8>,
+}
+
+/// What the server answered.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Reply {
+    /// The value of the header `name`, which is lower-case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(port: u16) -> io::Result<Client> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(REPLY_WAIT))?;
+        stream.set_nodelay(true)?;
+        let key = BASE64.decode(KEY).map_err(io::Error::other)?;
+        Ok(Client { stream: BufReader::new(stream), key })
+    }
+
+    pub(crate) fn create_table(&mut self, name: &str) -> io::Result<Reply> {
+        let body = format!("{{\"TableName\":\"{name}\"}}");
+        self.send("POST", "Tables", "", "application/json", &body)
+    }
+
+    /// Inserts an entity given as JSON.
+    pub(crate) fn insert(&mut self, table: &str, entity: &str) -> io::Result<Reply> {
+        self.send("POST", table, "", "application/json", entity)
+    }
+
+    /// Inserts entities given as JSON in one transaction.
+    pub(crate) fn insert_batch(&mut self, table: &str, entities: &[String]) -> io::Result<Reply> {
+        let mut body = String::from(
+            "--batch_b\r\nContent-Type: multipart/mixed; boundary=changeset_c\r\n\r\n",
+        );
+        for entity in entities {
+            let _ = write!(
+                body,
+                "--changeset_c\r\nContent-Type: application/http\r\n\
+                 Content-Transfer-Encoding: binary\r\n\r\n\
+                 POST /{ACCOUNT}/{table} HTTP/1.1\r\nContent-Type: application/json\r\n\
+                 Prefer: return-no-content\r\nDataServiceVersion: 3.0;\r\n\r\n{entity}\r\n"
+            );
+        }
+        body.push_str("--changeset_c--\r\n--batch_b--\r\n");
+        self.send("POST", "$batch", "", "multipart/mixed; boundary=batch_b", &body)
+    }
+
+    /// One page of a table; `query` begins with `?` where it is not empty.
+    pub(crate) fn page(&mut self, table: &str, query: &str) -> io::Result<Reply> {
+        self.send("GET", &format!("{table}()"), query, "", "")
+    }
+
+    fn send(
+        &mut self,
+        verb: &str,
+        resource: &str,
+        query: &str,
+        content_type: &str,
+        body: &str,
+    ) -> io::Result<Reply> {
+        let path = format!("/{ACCOUNT}/{resource}");
+        let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
+        let signature = self.signature(&format!("{date}\n/{ACCOUNT}{path}"))?;
+        let head = format!(
+            "{verb} {path}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-ms-date: {date}\r\n\
+             x-ms-version: 2019-02-02\r\nAuthorization: SharedKeyLite {ACCOUNT}:{signature}\r\n\
+             Accept: application/json;odata=nometadata\r\nContent-Type: {content_type}\r\n\
+             Content-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let bytes = [head.as_bytes(), body.as_bytes()].concat();
+        self.stream.get_mut().write_all(&bytes)?;
+        self.read_reply()
+    }
+
+    fn signature(&self, text: &str) -> io::Result<String> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).map_err(io::Error::other)?;
+        mac.update(text.as_bytes());
+        Ok(BASE64.encode(mac.finalize().into_bytes()))
+    }
+
+    fn read_reply(&mut self) -> io::Result<Reply> {
+        let status_line = self.read_line()?;
+        let status = status_line.split(' ').nth(1).and_then(|text| text.parse().ok());
+        let status = status.ok_or_else(|| io::Error::other(format!("not HTTP: {status_line}")))?;
+        let mut headers = Vec::new();
+        loop {
+            let line = self.read_line()?;
+            if line.is_empty() {
+                break;
+            }
+            if let Some((name, value)) = line.split_once(':') {
+                headers.push((name.to_lowercase(), value.trim().to_owned()));
+            }
+        }
+        let mut reply = Reply { status, headers, body: String::new() };
+        let bytes = match reply.header("content-length").and_then(|len| len.parse().ok()) {
+            Some(len) => self.read_exact(len)?,
+            None if reply.header("transfer-encoding").is_some() => self.read_chunks()?,
+            None => Vec::new(),
+        };
+        reply.body = String::from_utf8(bytes).map_err(io::Error::other)?;
+        Ok(reply)
+    }
+
+    fn read_chunks(&mut self) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.read_line()?;
+            let len = usize::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
+            body.extend(self.read_exact(len)?);
+            self.read_line()?;
+            if len == 0 {
+                return Ok(body);
+            }
+        }
+    }
+
+    fn read_exact(&mut self, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_line(&mut self) -> io::Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+}
