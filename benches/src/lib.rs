@@ -20,5 +20,9 @@ pub mod sample;
 pub mod case;
 pub mod report;
 
-// Floor 1: what is measured.
+// Floor 1: over the wire.
+pub mod http;
+pub mod serve;
+
+// Floor 2: what is measured.
 pub mod cases;

@@ -4,18 +4,18 @@
 #![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 
 use anyhow::{Context as _, Result};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use tabulith_benches::case::{self, Case, Plan};
-use tabulith_benches::cases::{commits, disk, import, reads};
-use tabulith_benches::{machine, report};
+use tabulith_benches::cases::{commits, disk, import, reads, server};
+use tabulith_benches::{machine, report, serve};
 
 /// Measures what the engine and the server do on this machine, beside what the disk can.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Measure only one group (disk, durable, unsynced, read, import) or the cases whose names hold
+    /// Measure only one group (disk, durable, unsynced, read, import, server) or the cases whose names hold
     /// this text. May be repeated.
     #[arg(long)]
     only: Vec<String>,
@@ -37,10 +37,25 @@ struct Args {
     /// Also write one line of JSON per case to this file.
     #[arg(long)]
     json: Option<PathBuf>,
+    #[command(subcommand)]
+    serve: Option<Serve>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Serve {
+    /// Runs a server to be measured, for the program itself.
+    #[command(hide = true)]
+    Serve {
+        /// Which one.
+        what: Vec<String>,
+    },
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
+    if let Some(Serve::Serve { what }) = &args.serve {
+        return serve::main(what);
+    }
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("target"));
     std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
     let temporary = tempfile::Builder::new().prefix("baseline-").tempdir_in(&dir)?;
@@ -81,12 +96,13 @@ fn main() -> Result<()> {
 /// All cases whose name holds one of `only`. A group is prepared only if it has one.
 fn cases(plan: &Plan, only: &[String]) -> Result<Vec<Case>> {
     type Group = fn(&Plan) -> Result<Vec<Case>>;
-    let groups: [(&str, Group); 5] = [
+    let groups: [(&str, Group); 6] = [
         ("disk", disk::cases),
         ("durable", commits::durable),
         ("unsynced", commits::unsynced),
         ("read", reads::cases),
         ("import", import::cases),
+        ("server", server::cases),
     ];
     let mut cases = Vec::new();
     for (name, group) in groups {

@@ -4,3 +4,4 @@ pub mod disk;
 pub mod commits;
 pub mod reads;
 pub mod import;
+pub mod server;
