@@ -254,6 +254,7 @@ fn what_was_acknowledged_survives_every_kill() {
     server.kill();
     let check = Command::new(program()).arg("check").arg(&dir).output();
     let check = check.expect("check runs");
-    assert!(check.status.success(), "check: {}", String::from_utf8_lossy(&check.stderr));
+    let said = [check.stdout, check.stderr].concat();
+    assert!(check.status.success(), "check: {}", String::from_utf8_lossy(&said));
     eprintln!("{kills} kills, 0 acknowledged rows lost, slowest open {slowest:?}");
 }
