@@ -34,6 +34,9 @@ fn a_server_is_started_filled_asked_and_stopped() {
     let query = ["query", "rows", "--connection-string", &server.connection, "--filter", filter];
     let found = place.ok(&[&query[..], &["-o", "csv", "--select", "n"]].concat());
     assert_eq!(found.out, "PartitionKey,RowKey,n\np3,00003,3\np3,00008,8\n");
+    let told = place.ok(&[&query[..], &["--explain", "-o", "jsonl"]].concat()).err;
+    assert!(told.contains("plan: row range PartitionKey='p3', RowKey<'00010'\n"), "{told}");
+    assert!(told.contains("rows examined: 2, returned: 2"), "{told}");
     let through_server = place.ok(&["export", "rows", "--connection-string", &server.connection]);
     let beside_it = place.ok(&["export", "rows", "--data-dir", "data"]);
     assert_eq!(through_server.out, beside_it.out, "a reader of the folder works beside the server");

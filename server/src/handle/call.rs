@@ -27,6 +27,8 @@ pub struct Call {
     pub metadata: Metadata,
     /// How it wants to be answered.
     pub prefer: Option<Prefer>,
+    /// Whether it wants to know how its rows were found: our own header `x-tabulith-explain`.
+    pub explain: bool,
     /// `Content-Type` as sent, or empty.
     pub content_type: String,
     if_match: Result<Option<If>, WireError>,
@@ -77,6 +79,7 @@ impl Call {
         let metadata = negotiate(params.get("$format"), head.headers.get("Accept"))?;
         check_headers(head, &operation)?;
         let prefer = Prefer::of(head).filter(|_| operation.heeds_prefer());
+        let explain = head.headers.get("x-tabulith-explain").is_some_and(|text| text == "true");
         let content_type = head.headers.get("Content-Type").unwrap_or_default().to_owned();
         let if_match = if_match(head);
         Ok(Call {
@@ -86,6 +89,7 @@ impl Call {
             operation,
             metadata,
             prefer,
+            explain,
             content_type,
             if_match,
             principal,

@@ -4,11 +4,16 @@ use crate::error::WireError;
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::Response;
+use crate::odata::literal::percent_encoded;
 use crate::odata::options::token_encoded;
 use crate::odata::{json_out, parser};
 use crate::services::{ReadEntities, Services, Store};
 
-/// Answers a query of `table`.
+/// Characters of a plan that stand in its header as they are.
+const PLAN_PLAIN: &str = " !\"#$&'()*+,/:;<=>?@[]^`{|}";
+
+/// Answers a query of `table`. With `x-tabulith-explain: true` the answer also tells the plan and
+/// the rows that were read for it.
 pub fn query<S: Store>(
     services: &Services<S>,
     call: &Call,
@@ -24,6 +29,11 @@ pub fn query<S: Store>(
     let page = services.query(call.grant()?, read)?;
     let body = json_out::entities(reply::form(call), table, select.as_ref(), &page.entities);
     let mut response = reply::json(call, 200, body);
+    if call.explain {
+        // A header holds plain ASCII; keys in a plan may hold anything.
+        response.header("x-tabulith-plan", percent_encoded(&page.plan.to_string(), PLAN_PLAIN));
+        response.header("x-tabulith-rows-examined", page.examined.to_string());
+    }
     if let Some(next) = page.next {
         // Even an empty key has a token with text in it: some clients drop empty headers.
         response.header("x-ms-continuation-NextPartitionKey", token_encoded(&next.partition_key));

@@ -11,6 +11,7 @@ use hyper::Method;
 use serde_json::Value;
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
+use tabulith_server::odata::literal::{Plus, percent_decoded};
 
 /// Where the next page begins, in the service's words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +128,7 @@ impl TableClient {
                 row_key: header("x-ms-continuation-NextRowKey"),
             }),
             explained: header("x-tabulith-plan")
+                .and_then(|plan| percent_decoded(&plan, Plus::IsPlus))
                 .zip(header("x-tabulith-rows-examined").and_then(|rows| rows.parse().ok())),
         })
     }
