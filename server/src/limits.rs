@@ -51,6 +51,9 @@ pub const QUERY_TIME_MAX: Duration = Duration::from_secs(5);
 /// Rows one query may examine before it ends its page.
 pub const QUERY_ROWS_MAX: u64 = 1_000_000;
 
+/// Bytes of rows one query may read before it ends its page; also bounds the answer's size.
+pub const QUERY_BYTES_MAX: u64 = 64 << 20;
+
 /// Characters of an account's name.
 pub const ACCOUNT_CHARS: std::ops::RangeInclusive<usize> = 3..=24;
 

@@ -5,8 +5,15 @@
 //! here and nowhere else; failures of the engine are logged here, once.
 
 use crate::auth::verify::{Access, Grant};
-use crate::error::*;
-use crate::limits::{QUERY_ROWS_MAX, QUERY_TIME_MAX};
+use crate::error::{
+    DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS, ENTITY_TOO_LARGE,
+    INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT, INVALID_RESOURCE_NAME, NAME_LENGTH,
+    OUT_OF_RANGE_INPUT, PROPERTY_NAME_INVALID, PROPERTY_NAME_TOO_LONG, PROPERTY_VALUE_TOO_LARGE,
+    REQUEST_BODY_TOO_LARGE, RESOURCE_NOT_FOUND, SECONDARY_IS_READ_ONLY, SERVER_BUSY,
+    TABLE_ALREADY_EXISTS, TABLE_NOT_FOUND, TOO_MANY_CHANGES, TOO_MANY_PROPERTIES,
+    UPDATE_CONDITION_NOT_SATISFIED, WireError, value_out_of_range,
+};
+use crate::limits::{QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX};
 use std::sync::Arc;
 use tabulith::error::{Error, Kind};
 use tabulith::options::Reach;
@@ -143,7 +150,11 @@ impl<S: Store> Services<S> {
         grant.check(Access::Read)?;
         let from =
             read.from.map(|(partition_key, row_key)| Continuation { partition_key, row_key });
-        let budget = Budget { time: QUERY_TIME_MAX, rows_scanned: QUERY_ROWS_MAX };
+        let budget = Budget {
+            time: QUERY_TIME_MAX,
+            rows_scanned: QUERY_ROWS_MAX,
+            bytes_scanned: QUERY_BYTES_MAX,
+        };
         let query = Query { filter: read.filter, select: read.select, top: read.top, from, budget };
         self.tables.query(grant.account(), &table_name(grant)?, &query).map_err(refusal)
     }

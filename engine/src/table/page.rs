@@ -43,11 +43,14 @@ pub struct Budget {
     pub time: Duration,
     /// Rows read, those that the filter refused included. Default: no bound.
     pub rows_scanned: u64,
+    /// Bytes of the rows read, as they are stored. Also bounds the page's size in memory. Default:
+    /// no bound.
+    pub bytes_scanned: u64,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { time: Duration::from_secs(5), rows_scanned: u64::MAX }
+        Budget { time: Duration::from_secs(5), rows_scanned: u64::MAX, bytes_scanned: u64::MAX }
     }
 }
 

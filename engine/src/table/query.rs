@@ -63,6 +63,7 @@ fn fill(
         meter.examined += 1;
         if is_row {
             let (ts, value) = walk.row()?;
+            meter.bytes += value.len() as u64;
             let (partition_key, row_key) = walk.key()?;
             let keys = (text(&partition_key)?, text(row_key)?);
             entities.extend(read_entity(keys, ts, &value, query, plan)?);
@@ -107,25 +108,28 @@ fn read_entity(
     }))
 }
 
-/// Counts rows and time against a budget.
+/// Counts rows, bytes and time against a budget.
 struct Meter<'a> {
     clock: &'a dyn Clock,
     deadline: Duration,
     rows_max: u64,
     examined: u64,
+    bytes_max: u64,
+    bytes: u64,
 }
 
 impl<'a> Meter<'a> {
     fn start(clock: &'a dyn Clock, budget: Budget) -> Meter<'a> {
         let deadline = clock.steady().saturating_add(budget.time);
-        Meter { clock, deadline, rows_max: budget.rows_scanned, examined: 0 }
+        let (rows_max, bytes_max) = (budget.rows_scanned, budget.bytes_scanned);
+        Meter { clock, deadline, rows_max, examined: 0, bytes_max, bytes: 0 }
     }
 
     /// Whether the page must end. Never before the first row: each page gets on.
     fn is_spent(&self) -> bool {
         let look = self.examined > 0 && self.examined.is_multiple_of(ROWS_PER_LOOK);
-        self.examined > 0
-            && (self.examined >= self.rows_max || (look && self.clock.steady() >= self.deadline))
+        let read_enough = self.examined >= self.rows_max || self.bytes >= self.bytes_max;
+        self.examined > 0 && (read_enough || (look && self.clock.steady() >= self.deadline))
     }
 }
 

@@ -9,11 +9,19 @@ use crate::limits::{PAGE_ENTITIES_MAX, SELECT_NAMES_MAX};
 use crate::odata::literal::{Plus, percent_decoded};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::fmt;
 
 /// The parameters of a query string, decoded. Of repeated ones the first counts; unknown ones are
 /// ignored.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Params(Vec<(String, String)>);
+
+/// Names only: a value may be a signature.
+impl fmt::Debug for Params {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
 
 /// Options of OData that the service does not have. Ignoring them would answer another question.
 const NOT_SERVED: [&str; 6] =

@@ -229,9 +229,12 @@ fn a_budget_of_time_ends_a_page_and_each_page_gets_on() {
 #[test]
 fn a_budget_of_nothing_still_gets_on() {
     let store = filled(&["a"], 3);
-    let budget = Budget { rows_scanned: 0, time: Duration::ZERO };
-    let pages = all_pages(&store, Query { budget, ..Query::default() });
-    assert_eq!(pages.iter().map(|page| page.examined).collect::<Vec<_>>(), [1, 1, 1]);
+    let nothing = Budget { rows_scanned: 0, bytes_scanned: 0, time: Duration::ZERO };
+    let no_bytes = Budget { bytes_scanned: 0, ..Budget::default() };
+    for budget in [nothing, no_bytes] {
+        let pages = all_pages(&store, Query { budget, ..Query::default() });
+        assert_eq!(pages.iter().map(|page| page.examined).collect::<Vec<_>>(), [1, 1, 1]);
+    }
 }
 
 #[test]
