@@ -63,7 +63,7 @@ fn spoiled(rng: &mut Rng, text: &str) -> String {
     match rng.below(3) {
         0 => text.truncate(at),
         1 => text.insert_str(at, NOISE[rng.below(NOISE.len())]),
-        _ => text.insert_str(at, &text[at..].to_owned()),
+        _ => text = format!("{text}{}", &text[at..]),
     }
     text
 }
