@@ -124,12 +124,17 @@ impl Seen {
     }
 
     fn text(&mut self, text: &str) {
-        let fits = self.fits.that_take(text);
-        self.fits = fits;
-        if let Some(null) = LIKELY_NULLS.into_iter().find(|null| *null == text) {
-            self.likely_null = Some(null);
-        } else {
-            self.fits_but_null = self.fits_but_null.that_take(text);
+        if self.fits_but_null == TypeSet::TEXT {
+            return; // So does `fits`, a part of it.
+        }
+        let fits = self.fits_but_null.that_take(text);
+        if fits == self.fits_but_null {
+            return;
+        }
+        self.fits = self.fits.and(fits);
+        match LIKELY_NULLS.into_iter().find(|null| *null == text) {
+            Some(null) => self.likely_null = Some(null),
+            None => self.fits_but_null = fits,
         }
     }
 
@@ -170,6 +175,7 @@ struct TypeSet(u8);
 
 impl TypeSet {
     const ALL: TypeSet = TypeSet(u8::MAX);
+    const TEXT: TypeSet = TypeSet(1 << EdmType::String as u8);
     const NUMBERS: TypeSet =
         TypeSet(1 << EdmType::Int32 as u8 | 1 << EdmType::Int64 as u8 | 1 << EdmType::Double as u8);
 
@@ -187,6 +193,10 @@ impl TypeSet {
 
     /// Those of the set that `text` can be.
     fn that_take(self, text: &str) -> TypeSet {
+        // Most cells of most files: what fits Int32 is a wider number and a text too, no more.
+        if self.has(EdmType::Int32) && looks_like(EdmType::Int32, text) {
+            return self.and(TypeSet(TypeSet::NUMBERS.0 | TypeSet::TEXT.0));
+        }
         let guessed = EdmType::ALL.into_iter().filter(|edm| *edm != EdmType::Binary);
         let fitting = guessed.filter(|edm| self.has(*edm) && looks_like(*edm, text));
         TypeSet(fitting.fold(0, |set, edm| set | 1 << edm as u8))

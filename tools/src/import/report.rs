@@ -2,8 +2,9 @@
 
 use crate::import::infer::{Column, Survey};
 use crate::print::{self, note};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::collections::HashMap;
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,9 +71,13 @@ impl Bar {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(Some(rows), target);
-        let line = "{wide_bar} {human_pos} of {human_len} rows, {per_sec}, {eta} left";
+        let line = "{wide_bar} {human_pos} of {human_len} rows, {rate} rows/s, {eta} left";
+        let rate = |state: &ProgressState, out: &mut dyn fmt::Write| {
+            // A terminal that cannot be written to shows no rate.
+            let _ = write!(out, "{}", grouped(state.per_sec() as u64));
+        };
         if let Ok(style) = ProgressStyle::with_template(line) {
-            bar.set_style(style);
+            bar.set_style(style.with_key("rate", rate));
         }
         bar.set_position(done);
         bar.reset_eta();
