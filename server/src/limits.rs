@@ -40,7 +40,7 @@ pub const PAGE_ENTITIES_MAX: usize = 1_000;
 
 /// Most members of an entity's JSON object: a value and an annotation for each property, and room
 /// for `odata.` members.
-pub const JSON_MEMBERS_MAX: usize = 1_024;
+pub const JSON_MEMBERS_MAX: usize = 8_192;
 
 /// How far a request's date may lie from the server's clock.
 pub const DATE_SKEW_MAX: Duration = Duration::from_secs(15 * 60);

@@ -281,7 +281,7 @@ impl Writer {
 fn escape(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
-    while let Some(at) = rest.find(needs_escape) {
+    while let Some(at) = rest.bytes().position(may_need_escape) {
         let (plain, behind) = rest.split_at(at);
         out.push_str(plain);
         let mut chars = behind.chars();
@@ -291,9 +291,10 @@ fn escape(out: &mut String, text: &str) {
             Some('\n') => out.push_str("\\n"),
             Some('\r') => out.push_str("\\r"),
             Some('\t') => out.push_str("\\t"),
-            Some(other) => {
+            Some(other @ ('\0'..='\u{1f}' | '\u{7f}' | '\u{2028}' | '\u{2029}')) => {
                 let _ = write!(out, "\\u{:04x}", u32::from(other));
             }
+            Some(other) => out.push(other),
             None => {}
         }
         rest = chars.as_str();
@@ -302,8 +303,10 @@ fn escape(out: &mut String, text: &str) {
     out.push('"');
 }
 
-fn needs_escape(c: char) -> bool {
-    matches!(c, '"' | '\\' | '\0'..='\u{1f}' | '\u{7f}' | '\u{2028}' | '\u{2029}')
+/// Whether a character that begins with `byte` may need an escape. 0xe2 begins U+2028 and U+2029,
+/// and never stands within a character, so that looking at bytes alone cuts none in two.
+fn may_need_escape(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f | 0xe2)
 }
 
 #[cfg(test)]
