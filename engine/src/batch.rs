@@ -132,7 +132,10 @@ mod tests {
     use super::*;
     use crate::ids::TableId;
 
-    fn group() -> (Vec<u8>, Vec<(u64, Vec<u8>, RowKind, Vec<u8>)>) {
+    /// Commit, key, kind, value.
+    type Expected = (u64, Vec<u8>, RowKind, Vec<u8>);
+
+    fn group() -> (Vec<u8>, Vec<Expected>) {
         let (mut bytes, mut rows) = (Vec::new(), Vec::new());
         for (ts, pk) in [(5u64, &b"a"[..]), (9, b"\0b")] {
             let prefix = order::partition_prefix(TableId(7), pk);

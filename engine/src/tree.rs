@@ -177,12 +177,9 @@ impl Tree {
         let mut set = self.set.lock();
         let Some(set) = set.as_mut() else { return Ok(()) };
         let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
-        let version = match set.apply(edit) {
-            Ok(version) => version,
-            // Whether the edit is on disk is unknown, so its files stay where they are: the next
-            // open decides.
-            Err(error) => return Err(error),
-        };
+        // After an error it is unknown whether the edit is on disk, so its files stay where they
+        // are: the next open decides.
+        let version = set.apply(edit)?;
         debug_assert!(added.iter().all(|no| version.files().any(|(_, f)| f.meta.no == *no)));
         self.view.rcu(|view| {
             let mut next = View::clone(view);

@@ -1,6 +1,7 @@
 //! What a user of the embedded engine relies on first, over a real folder.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "looks at the folder from outside")]
 
 use tabulith::db::Db;
 use tabulith::embedded::rows::If;

@@ -66,10 +66,11 @@ impl Cursor for LevelCursor {
             cursor.seek(key, ts)?;
         }
         // All of the last key's versions may be newer than `ts`: the next file has what follows.
-        if self.cursor.is_some() && self.on_row().is_none() {
-            if let Some(cursor) = self.open(Some(at + 1))? {
-                cursor.seek(&[], CommitTs::MAX)?;
-            }
+        if self.cursor.is_some()
+            && self.on_row().is_none()
+            && let Some(cursor) = self.open(Some(at + 1))?
+        {
+            cursor.seek(&[], CommitTs::MAX)?;
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ pub(crate) fn replay(
     vfs: &dyn Vfs,
     dir: &Path,
     floor: SegmentId,
-    show: &mut dyn FnMut(CommitTs, CommitTs, &[u8]) -> Result<()>,
+    show: &mut Show<'_>,
 ) -> Result<Replay> {
     walk(vfs, dir, floor, show, &mut Err)
 }
@@ -75,7 +75,7 @@ pub(crate) fn check(
     vfs: &dyn Vfs,
     dir: &Path,
     floor: SegmentId,
-    show: &mut dyn FnMut(CommitTs, CommitTs, &[u8]) -> Result<()>,
+    show: &mut Show<'_>,
 ) -> Result<LogReport> {
     let mut damage = Vec::new();
     let replay = walk(vfs, dir, floor, show, &mut |error| {
