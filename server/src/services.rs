@@ -15,6 +15,7 @@ use crate::error::{
 };
 use crate::limits::{QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX};
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::error::{Error, Kind};
 use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
@@ -71,6 +72,8 @@ pub struct ReadEntities {
     pub top: usize,
     /// PartitionKey and RowKey of the first one.
     pub from: Option<(String, String)>,
+    /// How long the client will wait, where that is less than [`QUERY_TIME_MAX`].
+    pub time: Option<Duration>,
 }
 
 impl<S: Store> Services<S> {
@@ -151,7 +154,7 @@ impl<S: Store> Services<S> {
         let from =
             read.from.map(|(partition_key, row_key)| Continuation { partition_key, row_key });
         let budget = Budget {
-            time: QUERY_TIME_MAX,
+            time: read.time.unwrap_or(QUERY_TIME_MAX).min(QUERY_TIME_MAX),
             rows_scanned: QUERY_ROWS_MAX,
             bytes_scanned: QUERY_BYTES_MAX,
         };

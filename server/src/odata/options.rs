@@ -10,6 +10,7 @@ use crate::odata::literal::{Plus, percent_decoded};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::fmt;
+use std::time::Duration;
 
 /// The parameters of a query string, decoded. Of repeated ones the first counts; unknown ones are
 /// ignored.
@@ -55,10 +56,14 @@ impl Params {
         if NOT_SERVED.iter().any(|name| self.get(name).is_some()) {
             return Err(NOT_IMPLEMENTED);
         }
-        match self.get("timeout").map(str::parse::<u32>) {
-            Some(Err(_)) => Err(INVALID_QUERY_PARAMETER_VALUE),
-            _ => Ok(()),
-        }
+        self.timeout().map(|_| ())
+    }
+
+    /// `timeout`: how long the client will wait, to the second.
+    pub fn timeout(&self) -> Result<Option<Duration>, WireError> {
+        let seconds = self.get("timeout").map(str::parse::<u32>).transpose();
+        let seconds = seconds.map_err(|_| INVALID_QUERY_PARAMETER_VALUE)?;
+        Ok(seconds.map(|seconds| Duration::from_secs(seconds.into())))
     }
 
     /// `$top`: entities of one page; [`PAGE_ENTITIES_MAX`] where it is not given.
@@ -279,6 +284,8 @@ mod tests {
         assert_eq!(check("timeout=x"), Err(INVALID_QUERY_PARAMETER_VALUE));
         assert_eq!(check("a=%ff"), Err(INVALID_QUERY_PARAMETER_VALUE));
         assert_eq!(check("timeout=90&_=1&sig=x&&a"), Ok(()));
+        let timeout = Params::parse("timeout=2").and_then(|params| params.timeout());
+        assert_eq!(timeout, Ok(Some(Duration::from_secs(2))));
     }
 
     #[test]

@@ -306,11 +306,17 @@ mod tests {
         }
     }
 
+    /// The filter's tree is `tree`, and what the tree prints as reads back as the same.
     #[track_caller]
     fn check(filter: &str, tree: &str) {
-        match parse(filter) {
-            Ok(parsed) => assert_eq!(parsed.as_ref().map_or("".to_owned(), show), tree),
-            Err(error) => panic!("{filter}: {error}"),
+        let shown = |text: &str| match parse(text) {
+            Ok(parsed) => (parsed.as_ref().map_or(String::new(), show), parsed),
+            Err(error) => panic!("{text}: {error}"),
+        };
+        let (parsed_tree, parsed) = shown(filter);
+        assert_eq!(parsed_tree, tree);
+        if let Some(printed) = parsed.map(|parsed| parsed.to_string()) {
+            assert_eq!(shown(&printed).0, tree, "{printed}");
         }
     }
 
