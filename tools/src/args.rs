@@ -133,8 +133,7 @@ pub(crate) struct ImportArgs {
     /// datetime, guid, binary, string.
     #[arg(long, value_name = "COLUMN=TYPE,…", value_delimiter = ',')]
     pub(crate) types: Vec<String>,
-    /// A cell of this text has no value and is not stored, as an empty cell never is. May be
-    /// repeated.
+    /// A cell of this text has no value, like an empty cell, and is not stored. May be repeated.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) null: Vec<String>,
     /// Columns that are not stored.
@@ -164,12 +163,14 @@ const IMPORT_HELP: &str = "Key templates:
   {col|/=~}     every `/` replaced by `~`; a key may not hold / \\ # ? or control characters
   {{ and }}     a brace
 
-Types come from the whole file, which is read once before the first row is written: Int32, Int64,
-Double, Boolean, DateTime, Guid or String, the narrowest that holds every value.
+Types come from the whole file, which is read once before the first row is written: Int32,
+Int64, Double, Boolean, DateTime, Guid or String, the narrowest that holds every value. A cell
+without a value is not stored, but its text still makes a key.
 
-Rows are inserted or replaced, in batches of up to 100 rows of a partition. The same command after an
-interruption goes on where it stopped; rows that were on their way are written again. Two rows with
-the same keys are an error: the second one is a bad row. A bad row is reported with file and line.
+Rows are inserted or replaced, in batches of up to 100 rows of a partition. After an interruption
+the same command goes on where it stopped; rows that were on their way are written again. How far
+it came is kept in $XDG_STATE_HOME/tabulith/imports, else in ~/.local/state/tabulith/imports.
+Two rows with the same keys are an error: the second one is a bad row.
 
 Examples:
   tabulith import flights.csv.gz -t flights --null NA \\
@@ -183,9 +184,9 @@ pub(crate) struct QueryArgs {
     /// The table.
     #[arg(value_name = "TABLE")]
     pub(crate) table: String,
-    /// Condition, as in \"PartitionKey eq 'EWR-UA' and dep_delay gt 60\".
-    #[arg(long, value_name = "FILTER", default_value = "")]
-    pub(crate) filter: String,
+    /// Condition, as in: PartitionKey eq 'EWR-UA' and dep_delay gt 60
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
     /// Columns to print beside the keys.
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) select: Option<Vec<String>>,
@@ -213,8 +214,8 @@ pub(crate) struct ExportArgs {
     #[arg(short, long, value_enum, default_value_t = Output::Jsonl)]
     pub(crate) output: Output,
     /// Condition on the rows.
-    #[arg(long, value_name = "FILTER", default_value = "")]
-    pub(crate) filter: String,
+    #[arg(long, value_name = "FILTER")]
+    pub(crate) filter: Option<String>,
     /// Columns to print beside the keys. Without it CSV reads the table twice to know its columns.
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) select: Option<Vec<String>>,

@@ -16,7 +16,12 @@ const PAGE_ROWS_MAX: u64 = 1000;
 /// Runs the query and prints what it finds.
 pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
     let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
-    let ask = Ask { filter: args.filter, select: args.select, top: 0, explain: args.explain };
+    let ask = Ask {
+        filter: args.filter.unwrap_or_default(),
+        select: args.select,
+        top: 0,
+        explain: args.explain,
+    };
     let reading = Reading { target: &target, table: &args.table, ask, top: args.top };
     let columns = reading.columns(args.output).await?;
     let out = BufWriter::new(io::stdout().lock());

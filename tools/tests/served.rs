@@ -7,7 +7,7 @@ mod common;
 
 use common::{Place, Server};
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 
 const KEYS: [&str; 4] = ["--partition-key", "{part}", "--row-key", "{n:05}"];
 
@@ -72,48 +72,78 @@ fn the_environment_names_the_server_as_az_does() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[test]
-fn an_import_survives_the_death_of_its_server() {
-    let place = Place::new();
-    let count = 40_000;
-    let file = place.file("f.csv", lines(count));
-    let server = place.serve(0, "data");
-    let (port, connection) = (server.port(), server.connection.clone());
-    let mut command = place.command(&import(&file, &server));
-    let mut import = command.stderr(Stdio::piped()).spawn().unwrap();
-    let peek = ["query", "rows", "--connection-string", &connection, "--top", "1", "-o", "jsonl"];
-    while place.run(&peek).out.is_empty() {
-        assert!(import.try_wait().unwrap().is_none(), "the import ended before it wrote");
-    }
-    server.kill();
-    let server = place.serve(port, "data");
-    assert_eq!(import.wait().unwrap().code(), Some(0));
-    let rows = place.ok(&["export", "rows", "--connection-string", &server.connection]).out;
-    assert_eq!(rows.lines().count(), count);
+/// Rows that are slow to write: each is a partition, and so a batch and a sync of its own.
+const SLOW_ROWS: usize = 10_000;
+
+fn slow_file(place: &Place) -> String {
+    let rows: String = (0..SLOW_ROWS).map(|n| format!("p{n},{n}\n")).collect();
+    place.file("slow.csv", format!("part,n\n{rows}"))
 }
 
-#[test]
-fn a_killed_import_is_finished_by_the_same_command() {
-    let place = Place::new();
-    let count = 40_000;
-    let file = place.file("f.csv", lines(count));
-    let server = place.serve(0, "data");
-    let args = import(&file, &server);
-    let mut import = place.command(&args).stderr(Stdio::null()).spawn().unwrap();
+fn rows_on(place: &Place, server: &Server) -> usize {
+    let export = ["export", "rows", "--connection-string", &server.connection];
+    place.ok(&export).out.lines().count()
+}
+
+/// Starts an import that is far from its end when this returns, and has recorded its progress.
+fn half_way(place: &Place, args: &[&str]) -> Child {
+    let mut command = place.command(&[args, &["--in-flight", "1"]].concat());
+    let mut import = command.stderr(Stdio::piped()).spawn().unwrap();
     let records = place.path("state/tabulith/imports");
     while !records.is_dir() {
         assert!(import.try_wait().unwrap().is_none(), "the import ended without a record");
         std::thread::yield_now();
     }
+    import
+}
+
+#[test]
+fn an_import_survives_the_death_of_its_server() {
+    let place = Place::new();
+    let file = slow_file(&place);
+    let server = place.serve(0, "data");
+    let port = server.port();
+    let mut import = half_way(&place, &import(&file, &server));
+    server.kill();
+    let server = place.serve(port, "data");
+    assert_eq!(import.wait().unwrap().code(), Some(0));
+    assert_eq!(rows_on(&place, &server), SLOW_ROWS);
+}
+
+#[test]
+fn a_killed_import_is_finished_by_the_same_command() {
+    let place = Place::new();
+    let file = slow_file(&place);
+    let server = place.serve(0, "data");
+    let args = import(&file, &server);
+    let mut import = half_way(&place, &args);
     import.kill().unwrap();
     import.wait().unwrap();
     place.ok(&args);
-    let rows = place.ok(&["export", "rows", "--connection-string", &server.connection]).out;
-    assert_eq!(rows.lines().count(), count);
-    let left = records.read_dir().unwrap().filter(|entry| {
+    assert_eq!(rows_on(&place, &server), SLOW_ROWS);
+    let records = place.path("state/tabulith/imports").read_dir().unwrap();
+    let left = records.filter(|entry| {
         entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "json")
     });
     assert_eq!(left.count(), 0, "a finished job leaves no record");
+}
+
+#[test]
+fn an_interrupted_import_says_so_and_goes_on() {
+    let place = Place::new();
+    let file = slow_file(&place);
+    let server = place.serve(0, "data");
+    let args = import(&file, &server);
+    let import = half_way(&place, &args);
+    let id = import.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = import.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("interrupted after") && err.contains("goes on from here"), "{err}");
+    let ran = place.ok(&args);
+    assert!(ran.err.contains("going on after"), "{}", ran.err);
+    assert_eq!(rows_on(&place, &server), SLOW_ROWS);
 }
 
 #[test]

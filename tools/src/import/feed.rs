@@ -10,7 +10,6 @@ use crate::json;
 use anyhow::Result;
 use std::collections::HashSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::Sender;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -34,7 +33,7 @@ pub(crate) enum End {
     File,
     /// At a bad row; everything before it was passed on.
     BadRow,
-    /// Because the writing side asked for it.
+    /// Because nobody received any more.
     Stopped,
 }
 
@@ -71,14 +70,14 @@ pub(crate) struct Feed<'a> {
 }
 
 impl Feed<'_> {
-    /// Reads the file and sends what is to be written, until `stop` is set or the receiver is gone.
-    pub(crate) fn run(mut self, send: &Sender<Item>, stop: &AtomicBool) -> Result<End> {
+    /// Reads the file and sends what is to be written, as long as somebody receives it.
+    pub(crate) fn run(mut self, send: &Sender<Item>) -> Result<End> {
         let mut rows = Rows::open(self.path)?;
         let mut batcher = Batcher::default();
         let mut gone = false;
         let mut end = End::File;
         for number in 0.. {
-            if gone || stop.load(Ordering::Relaxed) {
+            if gone || send.is_closed() {
                 return Ok(End::Stopped);
             }
             let next = rows.next()?;

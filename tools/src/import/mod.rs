@@ -8,4 +8,5 @@ pub(crate) mod batcher;
 pub(crate) mod resume;
 pub(crate) mod report;
 pub(crate) mod feed;
+pub(crate) mod writers;
 pub(crate) mod run;

@@ -1,38 +1,32 @@
-//! The writing side of an import: batches on their way, what is acknowledged, what is recorded.
+//! One run of `tabulith import`: its files one after the other, and what is said in the end.
 
 use crate::args::ImportArgs;
-use crate::ask::WriteError;
 use crate::edm::EdmType;
 use crate::exit::{Exit, Failure};
 use crate::folder::Access;
-use crate::import::batcher::Batch;
 use crate::import::entity::{Recipe, Wishes};
 use crate::import::feed::{End, Feed, Item, KeysSeen};
 use crate::import::infer::{self, Survey};
 use crate::import::report::{self, BadRows, Bar};
-use crate::import::resume::{Prefix, Progress, Record, Witness};
+use crate::import::resume::{Progress, Record, Witness};
 use crate::import::rows::{self, Rows};
 use crate::import::template::{self, Template};
+use crate::import::writers::{Job, Ledger, Writers};
 use crate::print::note;
 use crate::target::Target;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
-use tabulith::ids::CommitTs;
 use tabulith::table::name::TableName;
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Batches that the reader may be ahead of the writers.
 const BATCHES_AHEAD: usize = 32;
-
-/// How often progress is recorded. A killed import writes at most this much again.
-const RECORD_EVERY: Duration = Duration::from_millis(500);
 
 /// Imports all files of the command.
 pub(crate) async fn run(args: ImportArgs) -> Result<Exit> {
@@ -45,7 +39,7 @@ pub(crate) async fn run(args: ImportArgs) -> Result<Exit> {
     let mut import = Import {
         stop: stop_on_signal()?,
         bad: Arc::new(BadRows::default()),
-        keys: Some(KeysSeen::default()),
+        keys: KeysSeen::default(),
         rows_written: 0,
         rows_bad_before: 0,
         records: Vec::new(),
@@ -59,14 +53,14 @@ pub(crate) async fn run(args: ImportArgs) -> Result<Exit> {
         surveys.push((import.survey(&path).await?, path));
     }
     import.target.create_table(&import.args.table).await?;
-    let mut end = End::File;
-    for ((survey, digest), path) in surveys {
-        end = import.file(path, survey, digest).await?;
-        if end != End::File {
-            break;
-        }
+    let end = import.files(surveys).await;
+    if end.is_err() && import.rows_written > 0 {
+        let written = report::rate(import.rows_written, import.clock.steady());
+        note(&format!("failed after {written}; the same command goes on from here"));
     }
-    import.target.close()?;
+    let closed = import.target.close();
+    let end = end?;
+    closed?;
     Ok(import.conclude(end))
 }
 
@@ -76,10 +70,10 @@ struct Import {
     wishes: Wishes,
     target: Arc<Target>,
     clock: SystemClock,
-    stop: Arc<AtomicBool>,
+    stop: watch::Receiver<bool>,
     bad: Arc<BadRows>,
     /// Lent to the reader while it runs.
-    keys: Option<KeysSeen>,
+    keys: KeysSeen,
     rows_written: u64,
     rows_bad_before: u64,
     /// Of all files so far. They are removed together, at the end of the whole job.
@@ -87,6 +81,17 @@ struct Import {
 }
 
 impl Import {
+    /// Imports one file after the other, until one does not come to its end.
+    async fn files(&mut self, surveys: Vec<((Survey, u128), PathBuf)>) -> Result<End> {
+        for ((survey, digest), path) in surveys {
+            let end = self.file(path, survey, digest).await?;
+            if end != End::File {
+                return Ok(end);
+            }
+        }
+        Ok(End::File)
+    }
+
     /// Reads a whole file for its types, its length and its digest.
     async fn survey(&self, path: &Path) -> Result<(Survey, u128)> {
         let (path, nulls) = (path.to_owned(), self.wishes.nulls.clone());
@@ -102,7 +107,7 @@ impl Import {
     async fn file(&mut self, path: PathBuf, survey: Survey, digest: u128) -> Result<End> {
         let header = Rows::open(&path)?.columns().to_vec();
         let recipe = Recipe::new(self.wishes.clone(), &survey.columns, &header)?;
-        let record = Record::of(self.job(digest));
+        let record = Record::of(self.job_number(digest));
         if record.is_none() {
             note("neither XDG_STATE_HOME nor HOME is set: the import cannot be resumed");
         }
@@ -113,43 +118,51 @@ impl Import {
         self.rows_bad_before += done.as_ref().map_or(0, |done| done.rows_bad);
         let rows_done = done.as_ref().map_or(0, |done| done.rows_done);
         let what = format!("{} into {}", path.display(), self.args.table);
-        let mut writers = Writers {
+        let bar = Bar::new(survey.rows, rows_done);
+        let writers = Writers::new(self.job(&path), Ledger::new(what, record, done), bar);
+        let (send, receive) = mpsc::channel(BATCHES_AHEAD);
+        let reader = self.start_reader(path, recipe, rows_done, send);
+        let written = writers.run(receive, &self.clock).await;
+        // The channel is closed by now: the reader is at its end or about to notice.
+        let (end, keys) = reader.await?;
+        self.keys = keys;
+        self.rows_written += written.rows;
+        self.records.extend(written.record);
+        written.result?;
+        match end {
+            Ok(_) if written.row_refused => Ok(End::BadRow),
+            Ok(_) if written.interrupted => Ok(End::Stopped),
+            end => end,
+        }
+    }
+
+    fn job(&self, path: &Path) -> Job {
+        Job {
             target: self.target.clone(),
             table: Arc::from(self.args.table.as_str()),
-            path: Arc::from(path.as_path()),
+            path: Arc::from(path),
             skip_bad: self.args.skip_bad,
             in_flight: usize::from(self.args.in_flight),
             stop: self.stop.clone(),
             bad: self.bad.clone(),
-            tasks: JoinSet::new(),
-            ledger: Ledger::new(what, record, done),
-            bar: Bar::new(survey.rows, rows_done),
-            rows_written: 0,
-            row_refused: false,
-        };
-        let (send, receive) = mpsc::channel(BATCHES_AHEAD);
-        let mut keys = self.keys.take().unwrap_or_default();
-        let (bad, stop, skip_bad) = (self.bad.clone(), self.stop.clone(), self.args.skip_bad);
-        let reader = tokio::task::spawn_blocking(move || {
-            let feed = Feed {
-                path: &path,
-                recipe: &recipe,
-                rows_done,
-                skip_bad,
-                bad: &bad,
-                keys: &mut keys,
-            };
-            let end = feed.run(&send, &stop);
-            (end, keys)
-        });
-        let written = writers.run(receive, &self.clock).await;
-        // The channel is closed by now: the reader is at its end or about to notice.
-        let (end, keys) = reader.await?;
-        self.keys = Some(keys);
-        self.rows_written += writers.rows_written;
-        self.records.extend(writers.ledger.record);
-        written?;
-        if writers.row_refused { Ok(End::BadRow) } else { end }
+        }
+    }
+
+    /// Reads the file on a thread that may block; gives the keys back in the end.
+    fn start_reader(
+        &mut self,
+        path: PathBuf,
+        recipe: Recipe,
+        rows_done: u64,
+        send: mpsc::Sender<Item>,
+    ) -> JoinHandle<(Result<End>, KeysSeen)> {
+        let mut keys = std::mem::take(&mut self.keys);
+        let (bad, skip_bad) = (self.bad.clone(), self.args.skip_bad);
+        tokio::task::spawn_blocking(move || {
+            let (path, recipe, bad) = (&*path, &recipe, &*bad);
+            let feed = Feed { path, recipe, rows_done, skip_bad, bad, keys: &mut keys };
+            (feed.run(&send), keys)
+        })
     }
 
     /// What is recorded of an earlier run, if its witness is still there.
@@ -171,7 +184,7 @@ impl Import {
     }
 
     /// A number for all that decides what is written where.
-    fn job(&self, digest: u128) -> u128 {
+    fn job_number(&self, digest: u128) -> u128 {
         let mut types: Vec<String> =
             self.wishes.types.iter().map(|(name, edm)| format!("{name}={edm}")).collect();
         types.sort_unstable();
@@ -194,7 +207,6 @@ impl Import {
     fn conclude(&self, end: End) -> Exit {
         let written = report::rate(self.rows_written, self.clock.steady());
         let bad = self.bad.count() + self.rows_bad_before;
-        let again = "the same command goes on from here";
         match end {
             End::File => {
                 self.records.iter().for_each(Record::remove);
@@ -212,184 +224,18 @@ impl Import {
                 Exit::Failure
             }
             End::Stopped => {
-                note(&format!("interrupted after {written}; {again}"));
+                note(&format!("interrupted after {written}; the same command goes on from here"));
                 Exit::Interrupted
             }
         }
     }
 }
 
-/// What is acknowledged, and its record on disk.
-struct Ledger {
-    what: String,
-    record: Option<Record>,
-    prefix: Prefix,
-    bad_numbers: Vec<u64>,
-    bad_before: u64,
-    witness: Option<Witness>,
-    recorded: u64,
-    recorded_at: Duration,
-}
-
-impl Ledger {
-    fn new(what: String, record: Option<Record>, done: Option<Progress>) -> Ledger {
-        let rows_done = done.as_ref().map_or(0, |done| done.rows_done);
-        Ledger {
-            what,
-            record,
-            prefix: Prefix::starting_at(rows_done),
-            bad_numbers: Vec::new(),
-            bad_before: done.as_ref().map_or(0, |done| done.rows_bad),
-            witness: done.map(|done| done.witness),
-            recorded: rows_done,
-            recorded_at: Duration::ZERO,
-        }
-    }
-
-    fn acknowledge(&mut self, batch: &Batch, ts: CommitTs) {
-        for row in &batch.rows {
-            self.prefix.acknowledge(row.number);
-        }
-        let newest = self.witness.as_ref().is_none_or(|witness| witness.ts < ts);
-        // A service that gives no ETags back leaves no witness, and nothing is recorded.
-        if let (true, Some(row)) = (newest && ts != CommitTs::ZERO, batch.rows.last()) {
-            self.witness = Some(Witness {
-                partition_key: row.entity.partition_key.clone(),
-                row_key: row.entity.row_key.clone(),
-                ts,
-            });
-        }
-    }
-
-    fn skip(&mut self, number: u64) {
-        self.prefix.acknowledge(number);
-        self.bad_numbers.push(number);
-    }
-
-    fn save(&mut self, now: Duration) -> Result<()> {
-        self.recorded_at = now;
-        let rows_done = self.prefix.done();
-        let (Some(record), Some(witness)) = (&self.record, &self.witness) else { return Ok(()) };
-        if rows_done == self.recorded {
-            return Ok(());
-        }
-        let bad = self.bad_numbers.iter().filter(|number| **number < rows_done).count() as u64;
-        let rows_bad = self.bad_before + bad;
-        record.save(&Progress { rows_done, rows_bad, witness: witness.clone() }, &self.what)?;
-        self.recorded = rows_done;
-        Ok(())
-    }
-}
-
-/// Batches on their way.
-struct Writers {
-    target: Arc<Target>,
-    table: Arc<str>,
-    path: Arc<Path>,
-    skip_bad: bool,
-    in_flight: usize,
-    stop: Arc<AtomicBool>,
-    bad: Arc<BadRows>,
-    tasks: JoinSet<(Batch, Result<CommitTs, WriteError>)>,
-    ledger: Ledger,
-    bar: Bar,
-    rows_written: u64,
-    row_refused: bool,
-}
-
-impl Writers {
-    /// Writes what comes until the channel ends; records progress also when it fails.
-    async fn run(&mut self, mut items: mpsc::Receiver<Item>, clock: &SystemClock) -> Result<()> {
-        let written = self.write_all(&mut items, clock).await;
-        if written.is_err() || self.row_refused {
-            self.stop.store(true, Ordering::Relaxed);
-        }
-        items.close();
-        drop(items);
-        while let Some(done) = self.tasks.join_next().await {
-            let (batch, result) = done.context("a writer failed")?;
-            if let Ok(ts) = result {
-                self.acknowledge(&batch, ts);
-            }
-        }
-        let saved = self.ledger.save(clock.steady());
-        written.and(saved)
-    }
-
-    async fn write_all(
-        &mut self,
-        items: &mut mpsc::Receiver<Item>,
-        clock: &SystemClock,
-    ) -> Result<()> {
-        let mut open = true;
-        while open || !self.tasks.is_empty() {
-            tokio::select! {
-                item = items.recv(), if open && self.tasks.len() < self.in_flight => match item {
-                    Some(Item::Batch(batch)) => self.start(batch),
-                    Some(Item::Skipped(number)) => {
-                        self.ledger.skip(number);
-                        self.bar.advance(1);
-                    }
-                    None => open = false,
-                },
-                Some(done) = self.tasks.join_next() => {
-                    let (batch, result) = done.context("a writer failed")?;
-                    self.finish(batch, result)?;
-                    if self.row_refused {
-                        return Ok(());
-                    }
-                }
-            }
-            if clock.steady().saturating_sub(self.ledger.recorded_at) >= RECORD_EVERY {
-                self.ledger.save(clock.steady())?;
-            }
-        }
-        Ok(())
-    }
-
-    fn start(&mut self, batch: Batch) {
-        let (target, table) = (self.target.clone(), self.table.clone());
-        self.tasks.spawn(async move {
-            let rows: Vec<_> = batch.rows.iter().map(|row| &row.entity).collect();
-            let result = target.write(&table, &rows).await;
-            (batch, result)
-        });
-    }
-
-    fn finish(&mut self, mut batch: Batch, result: Result<CommitTs, WriteError>) -> Result<()> {
-        match result {
-            Ok(ts) => self.acknowledge(&batch, ts),
-            Err(WriteError::Failed(error)) => return Err(error),
-            Err(WriteError::Row { index, why }) => {
-                let row = batch.rows.remove(index);
-                self.bad.add(&self.path, row.line, &why);
-                if !self.skip_bad {
-                    self.row_refused = true;
-                    return Ok(());
-                }
-                self.ledger.skip(row.number);
-                self.bar.advance(1);
-                if !batch.rows.is_empty() {
-                    self.start(batch);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn acknowledge(&mut self, batch: &Batch, ts: CommitTs) {
-        self.ledger.acknowledge(batch, ts);
-        self.rows_written += batch.rows.len() as u64;
-        self.bar.advance(batch.rows.len() as u64);
-    }
-}
-
 /// A flag that SIGINT and SIGTERM set. A second signal ends the process at once.
-fn stop_on_signal() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
+fn stop_on_signal() -> Result<watch::Receiver<bool>> {
+    let (send, receive) = watch::channel(false);
     #[cfg(unix)]
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    let flag = stop.clone();
     tokio::spawn(async move {
         loop {
             #[cfg(unix)]
@@ -399,13 +245,13 @@ fn stop_on_signal() -> Result<Arc<AtomicBool>> {
             }
             #[cfg(not(unix))]
             drop(tokio::signal::ctrl_c().await);
-            if flag.swap(true, Ordering::Relaxed) {
+            if send.send_replace(true) {
                 std::process::exit(Exit::Interrupted as i32);
             }
             note("stopping; once more to stop at once");
         }
     });
-    Ok(stop)
+    Ok(receive)
 }
 
 fn wishes(args: &ImportArgs) -> Result<Wishes> {
