@@ -2,24 +2,38 @@
 
 use crate::exit;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use tabulith::options::Durability;
 
 /// Azure Table Storage that you own.
 ///
-/// Without a command it serves: an endpoint on 127.0.0.1:10002 that the Azure SDKs talk to
-/// unchanged, with its data in ./tabulith-data.
+/// Without a command it serves, as `tabulith serve` does: an endpoint on 127.0.0.1:10002 that the
+/// Azure SDKs talk to unchanged, with its data in ./tabulith-data.
 #[derive(Debug, Parser)]
 #[command(name = "tabulith", version, after_help = exit::HELP, max_term_width = 100)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(subcommand_required = true, override_usage = "tabulith [COMMAND] [OPTIONS]")]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
-    /// How to serve, where no command is given.
-    #[command(flatten)]
-    pub(crate) serve: ServeArgs,
+    pub(crate) command: Command,
+}
+
+impl Cli {
+    /// Parses the words of a command line; those that begin with a flag are meant for `serve`.
+    ///
+    /// Flattening the flags of `serve` into the top level would do the same, but then a variable
+    /// like `TABULITH_PORT` could break every other command.
+    pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+        let mut words: Vec<OsString> = words.into_iter().collect();
+        let own = ["-h", "--help", "-V", "--version"];
+        let first = words.get(1).map(|word| word.to_string_lossy());
+        if first.is_none_or(|word| word.starts_with('-') && !own.contains(&&*word)) {
+            words.insert(words.len().min(1), OsString::from("serve"));
+        }
+        Cli::try_parse_from(words)
+    }
 }
 
 /// The commands.
@@ -256,19 +270,37 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    fn serve_args(words: &[&str]) -> ServeArgs {
+        let words = ["tabulith"].iter().chain(words).map(OsString::from);
+        match Cli::of(words).unwrap().command {
+            Command::Serve(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn no_command_is_serve_with_its_flags() {
-        let cli = Cli::try_parse_from(["tabulith", "--port", "0", "-l", "x"]).unwrap();
-        assert!(cli.command.is_none());
-        assert_eq!((cli.serve.port, cli.serve.data_dir), (0, PathBuf::from("x")));
+        assert_eq!(serve_args(&[]).port, 10002);
+        let args = serve_args(&["--port", "0", "-l", "x"]);
+        assert_eq!((args.port, args.data_dir), (0, PathBuf::from("x")));
+        assert_eq!(serve_args(&["serve", "--port", "1"]).port, 1);
+    }
+
+    #[test]
+    fn help_and_other_commands_are_not_serve() {
+        for words in [["tabulith", "--help"], ["tabulith", "-V"], ["tabulith", "improt"]] {
+            assert!(Cli::of(words.map(OsString::from)).is_err(), "{words:?}");
+        }
+        let check = Cli::of(["tabulith", "check", "d"].map(OsString::from)).unwrap();
+        assert!(matches!(check.command, Command::Check(_)));
     }
 
     #[test]
     fn flags_of_azurite_are_understood() {
-        let words = ["tabulith", "--tableHost", "0.0.0.0", "--tablePort", "1", "--location", "d"];
+        let words = ["--tableHost", "0.0.0.0", "--tablePort", "1", "--location", "d"];
         let more = ["--silent", "--loose", "--skipApiVersionCheck", "-d", "log"];
-        let cli = Cli::try_parse_from(words.into_iter().chain(more)).unwrap();
-        assert_eq!((cli.serve.listen.to_string().as_str(), cli.serve.port), ("0.0.0.0", 1));
-        assert!(cli.serve.silent);
+        let args = serve_args(&[&words[..], &more].concat());
+        assert_eq!((args.listen.to_string().as_str(), args.port), ("0.0.0.0", 1));
+        assert!(args.silent);
     }
 }

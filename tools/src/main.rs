@@ -21,12 +21,11 @@ mod serve;
 use crate::args::{Cli, Command};
 use crate::exit::Exit;
 use anyhow::{Context, Result};
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     // A wrong command line ends here, with clap's message and the exit code 2.
-    let cli = Cli::parse();
+    let cli = Cli::of(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match run(cli) {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -40,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<Exit> {
-    match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+    match cli.command {
         // The server brings its own threads.
         Command::Serve(args) => serve::run(&args),
         Command::Import(args) => wait(import::run::run(args)),

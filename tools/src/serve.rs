@@ -53,7 +53,9 @@ fn config(args: &ServeArgs) -> Result<Config> {
         development_key_for_all: args.development_key_for_all,
         ..Config::default()
     };
-    config.check().map_err(|error| Failure::usage(error.to_string()))?;
+    config
+        .check()
+        .map_err(|error| Failure::usage(format!("{error}: --development-key-for-all")))?;
     Ok(config)
 }
 
@@ -161,14 +163,14 @@ fn open_log(path: &Path) -> Result<File> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::args::Cli;
-    use clap::Parser;
+    use crate::args::{Cli, Command};
 
     fn greeting(addr: &str, words: &[&str]) -> String {
-        let cli = Cli::try_parse_from([&["tabulith"], words].concat()).unwrap();
+        let words = ["tabulith", "serve"].iter().chain(words).map(std::ffi::OsString::from);
+        let Command::Serve(args) = Cli::of(words).unwrap().command else { panic!("not serve") };
         let mut out = Vec::new();
         let accounts = [DEVELOPMENT_ACCOUNT.to_owned(), "other".to_owned()];
-        greet(&mut out, addr.parse().unwrap(), &accounts, &cli.serve).unwrap();
+        greet(&mut out, addr.parse().unwrap(), &accounts, &args).unwrap();
         String::from_utf8(out).unwrap()
     }
 

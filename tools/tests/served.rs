@@ -66,7 +66,7 @@ fn the_environment_names_the_server_as_az_does() {
     let file = place.file("f.csv", lines(10));
     let mut command = place.command(&[&["import", &file, "-t", "rows"], &KEYS[..]].concat());
     // Settings of the server must not be taken for flags of another command.
-    command.env("TABULITH_PORT", "1").env("TABULITH_DATA_DIR", "elsewhere");
+    command.env("TABULITH_PORT", "none").env("TABULITH_DATA_DIR", "elsewhere");
     command.env("AZURE_STORAGE_CONNECTION_STRING", &server.connection);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -199,5 +199,6 @@ fn the_published_key_is_not_served_to_others_by_accident() {
     let ran = place.run(&["serve", "--listen", "0.0.0.0", "--port", "0"]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("AZURITE_ACCOUNTS"), "{}", ran.err);
+    assert!(ran.err.contains("--development-key-for-all"), "{}", ran.err);
     assert!(!place.path("tabulith-data").exists(), "refused before anything is made");
 }
