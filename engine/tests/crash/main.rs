@@ -14,3 +14,4 @@ mod run;
 mod explore;
 mod enumeration;
 mod regressions;
+mod faults;

@@ -37,6 +37,15 @@ pub(crate) enum Change {
     Drop { table: String },
 }
 
+impl Change {
+    /// The name of the table that it concerns.
+    pub(crate) fn table(&self) -> &str {
+        let (Change::Rows { table, .. } | Change::Create { table, .. } | Change::Drop { table }) =
+            self;
+        table
+    }
+}
+
 /// What a crash must leave.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
@@ -89,6 +98,7 @@ pub(crate) struct History {
     states: Vec<Arc<World>>,
     levels: Vec<Durability>,
     timestamps: Vec<u64>,
+    changes: Vec<Change>,
     /// What commits must come after, beside those that are here.
     taken_ts: u64,
     /// The greatest table number that was made durable.
@@ -103,6 +113,7 @@ impl History {
             states: vec![Arc::default()],
             levels: Vec::new(),
             timestamps: Vec::new(),
+            changes: Vec::new(),
             taken_ts: 0,
             last_table: 0,
             safe: 0,
@@ -130,7 +141,7 @@ impl History {
             return Err(format!("commit {ts} does not come after {before}"));
         }
         let mut world = World::clone(self.last());
-        match change {
+        match change.clone() {
             Change::Rows { table, pk, rows } => world.write(&table, &pk, rows, ts)?,
             Change::Create { table, id } if id > self.last_table => {
                 self.last_table = id;
@@ -139,10 +150,24 @@ impl History {
             Change::Create { id, .. } => return Err(format!("table number {id} was given twice")),
             Change::Drop { table } => drop(world.tables.remove(&table)),
         }
+        self.changes.push(change);
         self.states.push(Arc::new(world));
         self.levels.push(level);
         self.timestamps.push(ts);
         Ok(self.len())
+    }
+
+    /// Adds a commit that turns out to have happened, before the later ones.
+    pub(crate) fn insert(&mut self, ts: u64, change: Change) -> Result<(), String> {
+        let at = self.count_at(ts);
+        let mut history = History { safe: self.safe, ..self.truncated(at, self.taken_ts) };
+        history.push(ts, Durability::Synced, change)?;
+        for later in at..self.len() {
+            let change = self.changes[later].clone();
+            history.push(self.timestamps[later], self.levels[later], change)?;
+        }
+        *self = history;
+        Ok(())
     }
 
     /// The states from `from` on, of commits not above `visible`, that are `found`. Where a table
@@ -173,7 +198,7 @@ impl History {
     }
 
     /// The timestamp of the last commit.
-    fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> u64 {
         self.timestamps.last().copied().unwrap_or(0)
     }
 
@@ -190,6 +215,7 @@ impl History {
         history.states.truncate(count + 1);
         history.levels.truncate(count);
         history.timestamps.truncate(count);
+        history.changes.truncate(count);
         let tables = history.states.iter().flat_map(|state| state.tables.values());
         history.last_table = tables.map(|table| table.id).max().unwrap_or(0);
         history

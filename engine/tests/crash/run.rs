@@ -9,10 +9,10 @@ use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::error::Error;
+use tabulith::error::{Error, Kind};
 use tabulith::ids::TableId;
 use tabulith::options::{Durability, Options, Reach};
-use tabulith::rows::{Catalog, CommitTicket, RowStore};
+use tabulith::rows::{Catalog, CommitTicket, RowStore, TableInfo};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
 use tabulith_testkit::seed::Rng;
@@ -59,9 +59,12 @@ pub(crate) struct Run {
     options: Options,
     clock: Arc<ManualClock>,
     db: Option<Db>,
-    tickets: Vec<(usize, Box<dyn CommitTicket>)>,
+    tickets: Vec<Box<dyn CommitTicket>>,
     trace: Trace,
     pub(crate) history: History,
+    /// Changes of the catalogue that failed and may happen all the same, each with the newest
+    /// commit before it.
+    doubts: Vec<(u64, Change)>,
     need: Need,
 }
 
@@ -101,6 +104,7 @@ impl Run {
             tickets: Vec::new(),
             trace: sim.record(),
             history,
+            doubts: Vec::new(),
             need: floor,
         }
     }
@@ -165,9 +169,11 @@ impl Run {
         let parts = (Arc::clone(&self.vfs), Arc::clone(&self.clock), Arc::new(ByHand));
         let builder = Db::builder().options(self.options.clone()).parts(parts.0, parts.1, parts.2);
         let db = self.db.insert(builder.open(DIR)?);
-        let found = read_world(db)?;
+        let (found, visible) = (read_world(db)?, db.visible().0);
         let need = enough(self.need);
-        let Some(counts) = self.history.find(&found, need, db.visible().0) else {
+        self.settle(&found)?;
+        self.doubts.clear();
+        let Some(counts) = self.history.find(&found, need, visible) else {
             return Err(Stop::Wrong(self.history.explain(&found, need)));
         };
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
@@ -176,7 +182,8 @@ impl Run {
     }
 
     fn db(&self) -> Result<&Db, Stop> {
-        self.db.as_ref().ok_or_else(|| Stop::Wrong("no database is open".to_owned()))
+        let closed = || Error::new(Kind::Closed, "the last open failed");
+        self.db.as_ref().ok_or_else(|| Stop::Refused(closed()))
     }
 
     fn promise(&mut self, need: Need) {
@@ -186,9 +193,19 @@ impl Run {
 
     /// Everything so far survives all crashes.
     fn promise_all(&mut self) -> Result<(), Stop> {
+        self.settle_shown()?;
         self.history.safe = self.history.len();
         self.promise(self.history.promised(self.history.len()));
         Ok(())
+    }
+
+    /// What `fs` holds, opened, is a state that this run may leave.
+    pub(crate) fn judge(&self, fs: &SimFs, enough: impl Fn(Need) -> usize) -> Result<Run, Stop> {
+        let (vfs, history) = (Arc::new(fs.clone()), self.history.clone());
+        let mut run = Run::new(fs, vfs, &self.options, history, self.need);
+        run.doubts = self.doubts.clone();
+        run.open(enough)?;
+        Ok(run)
     }
 
     /// Commits the rows that make a difference.
@@ -214,25 +231,26 @@ impl Run {
         let there = &self.history.last().tables[table].rows;
         let changes =
             rows.iter().any(|(rk, v)| v.is_some() || there.contains_key(&(pk.clone(), rk.clone())));
-        let count = if changes {
+        if changes {
             let change = Change::Rows { table: table.to_owned(), pk, rows };
-            self.history.push(ticket.ts().0, level.min(self.options.durability), change)?
-        } else {
-            self.history.count_at(ticket.ts().0)
-        };
-        self.tickets.push((count, ticket));
+            self.history.push(ticket.ts().0, level.min(self.options.durability), change)?;
+        }
+        self.tickets.push(ticket);
         Ok(())
     }
 
     fn wait_all(&mut self) -> Result<(), Stop> {
-        while let Some((count, ticket)) = self.tickets.pop() {
+        while let Some(ticket) = self.tickets.pop() {
+            let ts = ticket.ts().0;
             ticket.wait()?;
-            self.promise(self.history.promised(count));
+            self.settle_shown()?;
+            self.promise(self.history.promised(self.history.count_at(ts)));
         }
         Ok(())
     }
 
     fn read(&mut self) -> Result<(), Stop> {
+        self.settle_shown()?;
         let db = self.db()?;
         let visible = db.visible().0;
         let count = self.history.count_at(visible);
@@ -249,20 +267,67 @@ impl Run {
         if db.find_table(table)?.is_some() {
             return Ok(());
         }
-        let info = db.create_table(table, b"")?;
-        let change = Change::Create { table: table.to_owned(), id: info.id.0 };
-        let count = self.history.push(info.created.0, self.options.durability, change)?;
-        self.promise(self.history.promised(count));
-        Ok(())
+        let created = db.create_table(table, b"");
+        let change = |id| Change::Create { table: table.to_owned(), id };
+        match created {
+            Ok(info) => self.changed(info.created.0, change(info.id.0)),
+            Err(error) => self.failed(error, change(0)),
+        }
     }
 
     fn drop_table(&mut self, table: &str) -> Result<(), Stop> {
         let db = self.db()?;
-        if db.drop_table(table)? {
-            let ts = db.visible().0;
-            let change = Change::Drop { table: table.to_owned() };
-            let count = self.history.push(ts, self.options.durability, change)?;
-            self.promise(self.history.promised(count));
+        if db.find_table(table)?.is_none() {
+            return Ok(());
+        }
+        let change = Change::Drop { table: table.to_owned() };
+        match db.drop_table(table) {
+            Ok(true) => self.changed(self.db()?.visible().0, change),
+            Ok(false) => self.settle_shown(),
+            Err(error) => self.failed(error, change),
+        }
+    }
+
+    /// The catalogue was changed.
+    fn changed(&mut self, ts: u64, change: Change) -> Result<(), Stop> {
+        self.doubts.retain(|(_, other)| other.table() != change.table());
+        self.settle_shown()?;
+        let count = self.history.push(ts, self.options.durability, change)?;
+        self.promise(self.history.promised(count));
+        Ok(())
+    }
+
+    /// The catalogue could not be changed, or not yet.
+    fn failed(&mut self, error: Error, change: Change) -> Result<(), Stop> {
+        if self.doubts.iter().all(|(_, other)| other.table() != change.table()) {
+            self.doubts.push((self.history.newest(), change));
+        }
+        self.settle_shown()?;
+        Err(error.into())
+    }
+
+    /// Takes up the failed changes that the database shows all the same.
+    fn settle_shown(&mut self) -> Result<(), Stop> {
+        match (&self.db, self.doubts.is_empty()) {
+            (Some(db), false) => {
+                let found = catalog_of(db)?;
+                self.settle(&found)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn settle(&mut self, found: &World) -> Result<(), Stop> {
+        for (after, change) in std::mem::take(&mut self.doubts) {
+            match (&change, found.tables.get(change.table())) {
+                (Change::Create { table, .. }, Some(shown)) => {
+                    let change = Change::Create { table: table.clone(), id: shown.id };
+                    self.history.insert(shown.created, change)?;
+                }
+                // Nobody tells when it happened; before the next commit.
+                (Change::Drop { .. }, None) => self.history.insert(after + 1, change)?,
+                _ => self.doubts.push((after, change)),
+            }
         }
         Ok(())
     }
@@ -274,11 +339,15 @@ impl Run {
     }
 
     fn reopen(&mut self) -> Result<(), Stop> {
-        self.db()?.close()?;
-        self.promise_all()?;
-        self.wait_all()?;
+        let closed = self.db()?.close();
+        if closed.is_ok() {
+            self.promise_all()?;
+            self.wait_all()?;
+        }
+        self.tickets.clear();
         self.db = None;
-        self.open(|need| need.kill).map(drop)
+        self.open(|need| need.kill)?;
+        Ok(closed?)
     }
 
     fn kill(&mut self) -> Result<(), Stop> {
@@ -291,13 +360,21 @@ impl Run {
 
 /// Reads every table, and every row by its key too.
 pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
-    let mut world = World::default();
-    for info in db.tables("", None, usize::MAX)? {
-        let rows = read_table(db, &info.name, info.id)?;
-        let table = Table { id: info.id.0, created: info.created.0, rows: Arc::new(rows) };
-        world.tables.insert(info.name, table);
+    let mut world = catalog_of(db)?;
+    for (name, table) in &mut world.tables {
+        table.rows = Arc::new(read_table(db, name, TableId(table.id))?);
     }
     Ok(world)
+}
+
+/// The tables without their rows.
+fn catalog_of(db: &Db) -> Result<World, Stop> {
+    let tables = db.tables("", None, usize::MAX)?.into_iter();
+    let table = |info: TableInfo| {
+        let table = Table { id: info.id.0, created: info.created.0, ..Table::default() };
+        (info.name, table)
+    };
+    Ok(World { tables: tables.map(table).collect() })
 }
 
 fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<(Bytes, Bytes), Stored>, Stop> {
