@@ -61,12 +61,15 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
-/// The tables that exist, and those dropped whose rows some snapshot may still read.
+/// The tables that exist, and those dropped whose rows some snapshot may still read. Changes are
+/// in it from when they are applied: writers go by that. A reader at some timestamp is shown what
+/// was there then, so nothing that a crash can still take away.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     by_name: BTreeMap<String, TableInfo>,
     live: HashMap<TableId, CommitTs>,
-    dropped: HashMap<TableId, CommitTs>,
+    dropped: HashMap<TableId, (TableInfo, CommitTs)>,
+    changed: CommitTs, // The last change.
     next_id: u32,
 }
 
@@ -98,6 +101,7 @@ impl Tables {
 
     pub(crate) fn add(&mut self, table: TableInfo) {
         self.next_id = self.next_id.max(table.id.0 + 1);
+        self.changed = self.changed.max(table.created);
         self.live.insert(table.id, table.created);
         self.by_name.insert(table.name.clone(), table);
     }
@@ -106,12 +110,34 @@ impl Tables {
     pub(crate) fn remove(&mut self, name: &str, at: CommitTs) {
         if let Some(table) = self.by_name.remove(name) {
             self.live.remove(&table.id);
-            self.dropped.insert(table.id, at);
+            self.dropped.insert(table.id, (table, at));
+            self.changed = at;
         }
     }
 
+    /// The table of that name as applied.
     pub(crate) fn find(&self, name: &str) -> Option<&TableInfo> {
         self.by_name.get(name)
+    }
+
+    /// The table of that name for a reader at `at`.
+    pub(crate) fn find_at(&self, name: &str, at: CommitTs) -> Option<&TableInfo> {
+        match self.changed <= at {
+            true => self.find(name),
+            false => self.tables_at(at).find(|table| table.name == name),
+        }
+    }
+
+    /// All tables for a reader at `at`, in no particular order.
+    fn tables_at(&self, at: CommitTs) -> impl Iterator<Item = &TableInfo> {
+        let dropped = self.dropped.values().filter(move |(_, dropped)| at < *dropped);
+        let tables = self.by_name.values().chain(dropped.map(|(table, _)| table));
+        tables.filter(move |table| table.created <= at)
+    }
+
+    /// The last change of the catalogue, durable or not.
+    pub(crate) fn changed(&self) -> CommitTs {
+        self.changed
     }
 
     pub(crate) fn is_live(&self, id: TableId) -> bool {
@@ -120,7 +146,7 @@ impl Tables {
 
     /// Whether a reader at `at` may find rows of the table.
     pub(crate) fn is_readable_at(&self, id: TableId, at: CommitTs) -> bool {
-        self.is_live(id) || self.dropped.get(&id).is_some_and(|dropped| at < *dropped)
+        self.is_live(id) || self.dropped.get(&id).is_some_and(|(_, dropped)| at < *dropped)
     }
 
     /// The number for the next table.
@@ -131,7 +157,21 @@ impl Tables {
         }
     }
 
-    pub(crate) fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Vec<TableInfo> {
+    /// The tables for a reader at `at` whose name starts with `prefix` and lies after `after`.
+    pub(crate) fn list_at(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        at: CommitTs,
+    ) -> Vec<TableInfo> {
+        if at < self.changed {
+            // Rare: a change waits for its sync.
+            let tables = self.tables_at(at).cloned().map(|table| (table.name.clone(), table));
+            let (by_name, changed) = (tables.collect(), CommitTs::ZERO);
+            return Tables { by_name, changed, ..Tables::default() }
+                .list_at(prefix, after, limit, at);
+        }
         let from = match after.filter(|after| *after >= prefix) {
             Some(after) => Bound::Excluded(after),
             None => Bound::Included(prefix),
@@ -144,7 +184,7 @@ impl Tables {
     /// The ids whose rows no reader at or after `oldest` may find: everything not in it.
     pub(crate) fn readable_from(&self, oldest: CommitTs) -> Readable {
         let mut ids: Vec<_> = self.live.keys().copied().collect();
-        ids.extend(self.dropped.iter().filter(|(_, at)| oldest < **at).map(|(id, _)| *id));
+        ids.extend(self.dropped.iter().filter(|(_, (_, at))| oldest < *at).map(|(id, _)| *id));
         ids.push(TableId::CATALOG);
         ids.sort_unstable();
         Readable { ids, next: TableId(self.next_id) }
@@ -194,7 +234,7 @@ mod tests {
     fn lists_by_prefix_and_place() {
         let tables = with(&["a/x", "a/y", "a/z", "b/x"]);
         let names = |prefix, after, limit| -> Vec<_> {
-            tables.list(prefix, after, limit).into_iter().map(|t| t.name).collect()
+            tables.list_at(prefix, after, limit, CommitTs(5)).into_iter().map(|t| t.name).collect()
         };
         assert_eq!(names("a/", None, 9), ["a/x", "a/y", "a/z"]);
         assert_eq!(names("a/", Some("a/x"), 1), ["a/y"]);
@@ -213,6 +253,22 @@ mod tests {
         let readable = tables.readable_from(CommitTs(10));
         assert!(!readable.contains(id) && !readable.any_in(id, id));
         assert!(readable.contains(TableId(id.0 + 1)), "a table made meanwhile");
+    }
+
+    #[test]
+    fn a_reader_sees_a_change_from_its_own_moment_on() {
+        let mut tables = with(&["a", "b"]);
+        let id = tables.next_id().unwrap();
+        tables.remove("a", CommitTs(10));
+        tables.add(info(id, "a", b"", CommitTs(20)));
+        for (at, want) in [(9, Some(TableId(1))), (10, None), (19, None), (20, Some(id))] {
+            let at = CommitTs(at);
+            assert_eq!(tables.find_at("a", at).map(|t| t.id), want, "{at}");
+            let listed = tables.list_at("", None, 9, at);
+            assert_eq!(listed.iter().find(|t| t.name == "a").map(|t| t.id), want, "{at}");
+            assert!(listed.iter().any(|t| t.name == "b"), "{at}");
+        }
+        assert_eq!(tables.find("a").map(|t| t.id), Some(id));
     }
 
     #[test]

@@ -425,7 +425,8 @@ impl Drop for Inner {
 
 impl RowStore for Db {
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>> {
-        if !self.inner.tree.tables.load().is_live(table) {
+        let tables = self.inner.tree.tables.load();
+        if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
             return Err(no_such_table());
         }
         let (key, prefix_len) = encode(table, pk, rk);
@@ -450,9 +451,7 @@ impl RowStore for Db {
         inner.admit(writer)?;
         let prefix = order::partition_prefix(table, pk);
         let latch = inner.latches.lock(hash::of_partition(&prefix));
-        if table == TableId::CATALOG || !inner.tree.tables.load().is_live(table) {
-            return Err(no_such_table());
-        }
+        inner.check_writable(writer, table)?;
         let mut partition = Partition::new(inner, prefix);
         work(&mut partition)?;
         let batch = partition.into_batch()?;
@@ -631,22 +630,22 @@ impl Catalog for Db {
         let _one_at_a_time = self.inner.catalog.lock();
         let tables = self.inner.tree.tables.load_full();
         if tables.find(name).is_some() {
+            writer.pipeline.wait(tables.changed())?;
             return Err(Error::new(Kind::Exists, format!("table {name} exists")));
         }
         let id = tables.next_id()?;
         let mut batch = Batch::new(catalog::partition());
         batch.put(&catalog::row_key(name), &catalog::encode(id, note));
         batch.put(catalog::next_id_key(), &catalog::encode_next_id(TableId(id.0 + 1)));
-        let ts = self.inner.change_catalog(writer, batch)?;
-        let info = catalog::info(id, name, note, ts);
-        let mut tables = Tables::clone(&tables);
-        tables.add(info.clone());
-        self.inner.tree.tables.store(Arc::new(tables));
-        Ok(info)
+        let info = |ts| catalog::info(id, name, note, ts);
+        let ts = self.inner.change_catalog(writer, batch, |tables, ts| tables.add(info(ts)))?;
+        Ok(info(ts))
     }
 
     fn find_table(&self, name: &str) -> Result<Option<TableInfo>> {
-        Ok(self.inner.tree.tables.load().find(name).cloned())
+        // The timestamp after the catalogue, so that it covers every change that was answered.
+        let tables = self.inner.tree.tables.load();
+        Ok(tables.find_at(name, self.inner.visible()).cloned())
     }
 
     fn drop_table(&self, name: &str) -> Result<bool> {
@@ -654,27 +653,52 @@ impl Catalog for Db {
         let _one_at_a_time = self.inner.catalog.lock();
         let tables = self.inner.tree.tables.load_full();
         if tables.find(name).is_none() {
+            writer.pipeline.wait(tables.changed())?;
             return Ok(false);
         }
         let mut batch = Batch::new(catalog::partition());
         batch.delete(&catalog::row_key(name));
-        let ts = self.inner.change_catalog(writer, batch)?;
-        let mut tables = Tables::clone(&tables);
-        tables.remove(name, ts);
-        self.inner.tree.tables.store(Arc::new(tables));
+        self.inner.change_catalog(writer, batch, |tables, ts| tables.remove(name, ts))?;
         writer.work.poke();
         Ok(true)
     }
 
     fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>> {
-        Ok(self.inner.tree.tables.load().list(prefix, after, limit))
+        let tables = self.inner.tree.tables.load();
+        Ok(tables.list_at(prefix, after, limit, self.inner.visible()))
     }
 }
 
 impl Inner {
-    fn change_catalog(&self, writer: &Writer, batch: Batch) -> Result<CommitTs> {
+    fn check_writable(&self, writer: &Writer, table: TableId) -> Result<()> {
+        let tables = self.tree.tables.load();
+        if table != TableId::CATALOG && tables.is_live(table) {
+            return Ok(());
+        }
+        if tables.is_readable_at(table, self.visible()) {
+            writer.pipeline.wait(tables.changed())?; // A crash may yet undo the drop.
+        }
+        Err(no_such_table())
+    }
+
+    /// Commits a change of the catalogue; `change` makes it in memory. The caller holds the
+    /// catalogue's lock.
+    ///
+    /// Memory follows at once, also where the wait then fails: a log without room keeps the change
+    /// in its place and writes it before all later commits, so those must go by it. Otherwise a new
+    /// table's number would be given twice, and rows acknowledged in a table that the next open
+    /// finds dropped. Readers are shown the change when it is visible.
+    fn change_catalog(
+        &self,
+        writer: &Writer,
+        batch: Batch,
+        change: impl FnOnce(&mut Tables, CommitTs),
+    ) -> Result<CommitTs> {
         self.admit(writer)?;
         let ts = self.commit(writer, batch, self.durability(None))?;
+        let mut tables = Tables::clone(&self.tree.tables.load());
+        change(&mut tables, ts);
+        self.tree.tables.store(Arc::new(tables));
         writer.pipeline.wait(ts)?;
         Ok(ts)
     }
