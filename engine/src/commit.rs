@@ -2,9 +2,9 @@
 //! and makes groups of commits as safe as they asked for.
 //!
 //! A commit is *applied* under the order lock, in the order of its timestamp. Whoever then waits
-//! and finds no leader becomes one: it takes all that was applied so far as one group, writes and
-//! syncs it with no lock held, so that the next group gathers meanwhile, and wakes everybody whose
-//! commit is covered. A commit is *visible* once it and all before it are as safe as each asked
+//! and finds no leader becomes one: it takes all that was applied so far as one group and writes it
+//! with no lock held. Once written, the next group may be led while this one is synced: several
+//! syncs are under way at once, and one that succeeds covers every group written before it began. A commit is *visible* once it and all before it are as safe as each asked
 //! for. Conditions of later commits look at what is applied, reads at what is visible.
 //!
 //! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
@@ -16,7 +16,8 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::options::Durability;
 use crate::rows::CommitTicket;
-use crate::wal::writer::{Group, LogWriter};
+use crate::wal::segment::SYNC_LANES;
+use crate::wal::writer::{Group, LogWriter, SyncJob};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -30,6 +31,10 @@ const IDLE_SEAL_AFTER: Duration = Duration::from_millis(10);
 /// A group that holds this much takes no further commit before it is written: bounds what is in
 /// memory only, and what one frame holds together with the largest commit.
 const GROUP_BYTES_MAX: usize = 8 << 20;
+
+/// Syncs under way at once. The disk merges them; more of them make smaller groups.
+const SYNCS_MAX: usize = 4;
+const _: () = assert!(SYNCS_MAX < SYNC_LANES, "a sync that begins finds a free lane");
 
 /// How long a log without room waits before it tries again by itself.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -60,6 +65,8 @@ struct Order {
     written: CommitTs,
     synced: CommitTs,
     sync_wanted: CommitTs, // The newest commit that asked for a sync.
+    sync_begun: CommitTs,  // The newest commit that a sync, done or under way, covers.
+    syncs: usize,          // Under way.
     sealed: bool,
     full: bool, // The log had no room for the gathered group at the last try.
     leading: bool,
@@ -103,6 +110,8 @@ impl Pipeline {
             written: last_ts,
             synced: last_ts,
             sync_wanted: last_ts,
+            sync_begun: last_ts,
+            syncs: 0,
             sealed: true,
             full: false,
             leading: false,
@@ -169,11 +178,11 @@ impl Pipeline {
     fn make_room(&self, order: &mut MutexGuard<'_, Order>) -> Result<()> {
         order.check()?;
         while order.group.len() >= GROUP_BYTES_MAX {
-            if order.leading {
-                self.moved.wait(order);
-            } else {
+            if order.may_lead() {
                 let settled = self.lead(order)?;
                 MutexGuard::unlocked(order, || settled.run());
+            } else {
+                self.moved.wait(order);
             }
             order.check()?;
         }
@@ -194,11 +203,11 @@ impl Pipeline {
                 return Ok(());
             }
             order.check()?;
-            if order.leading {
-                self.moved.wait(&mut order);
-            } else {
+            if order.may_lead() {
                 let settled = self.lead(&mut order)?;
                 MutexGuard::unlocked(&mut order, || settled.run());
+            } else {
+                self.moved.wait(&mut order);
             }
         }
     }
@@ -220,7 +229,7 @@ impl Pipeline {
     }
 
     /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free
-    /// meanwhile.
+    /// meanwhile, and from the end of the write on others may lead.
     ///
     /// Errors: where the log could not take the group but stays usable (no room for a segment), the
     /// group is back where it was. A log that failed is told in `failed`.
@@ -229,18 +238,20 @@ impl Pipeline {
         let recycled = std::mem::take(&mut order.recycled);
         let mut group = std::mem::replace(&mut order.group, recycled);
         let (first, last) = (order.group_first, order.last_ts);
-        let sync = order.sync_wanted > order.synced;
+        let sync = order.wants_sync();
         let result = MutexGuard::unlocked(order, || self.write(first, last, &group, sync));
         order.leading = false;
         match result {
-            Ok(()) => {
+            Ok(job) => {
+                group.clear();
+                order.recycled = group;
                 order.full = false;
                 order.written = last;
-                if sync {
-                    order.synced = last;
-                }
                 if std::mem::replace(&mut order.sealed, false) {
                     self.called.notify_one();
+                }
+                if sync {
+                    self.finish_sync(order, last, job);
                 }
             }
             Err(Lost { error, log_is_usable: true }) => {
@@ -250,22 +261,21 @@ impl Pipeline {
                 MutexGuard::unlocked(order, || refused.run());
                 return Err(error);
             }
-            Err(Lost { error, .. }) => order.failed = Some(error),
+            Err(Lost { error, .. }) => order.fail(error),
         }
-        group.clear();
-        order.recycled = group;
         self.publish(order);
         self.moved.notify_all();
         Ok(order.take_settled(self.visible()))
     }
 
+    /// Writes a group, and begins a sync where one is asked for; no job means that all is synced.
     fn write(
         &self,
         first_ts: CommitTs,
         last_ts: CommitTs,
         group: &[u8],
         sync: bool,
-    ) -> Result<(), Lost> {
+    ) -> Result<Option<SyncJob>, Lost> {
         let mut log = self.log.lock();
         let mut written = Ok(());
         if !group.is_empty() {
@@ -275,8 +285,28 @@ impl Pipeline {
         }
         // Planted: acknowledged before the sync.
         let sync = sync && cfg!(not(bug = "B01"));
-        let synced = written.and_then(|()| if sync { log.sync() } else { Ok(()) });
-        synced.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() })
+        let begun = written.and_then(|()| if sync { log.begin_sync() } else { Ok(None) });
+        begun.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() })
+    }
+
+    /// Sees a sync through that covers all up to `last`.
+    fn finish_sync(&self, order: &mut MutexGuard<'_, Order>, last: CommitTs, job: Option<SyncJob>) {
+        order.sync_begun = last;
+        if let Some(job) = job {
+            order.syncs += 1;
+            if order.may_lead() {
+                self.moved.notify_all();
+            }
+            let outcome = MutexGuard::unlocked(order, || {
+                let outcome = job.run();
+                self.log.lock().finish_sync(job, outcome)
+            });
+            order.syncs -= 1;
+            if let Err(error) = outcome {
+                return order.fail(error);
+            }
+        }
+        order.synced = order.synced.max(last);
     }
 
     /// Raises `visible` over every commit at the front that is as safe as it asked for.
@@ -303,10 +333,7 @@ impl Pipeline {
     pub(crate) fn step(&self) -> Result<bool> {
         let mut order = self.order.lock();
         order.check()?;
-        if order.leading {
-            return Ok(false);
-        }
-        if !order.group.is_empty() || order.sync_wanted > order.synced {
+        if order.may_lead() {
             let settled = self.lead(&mut order)?;
             drop(order);
             settled.run();
@@ -316,7 +343,7 @@ impl Pipeline {
     }
 
     fn seal(&self, order: &mut MutexGuard<'_, Order>) -> Result<bool> {
-        if order.sealed || order.synced < order.written {
+        if order.leading || order.sealed || order.synced < order.written {
             return Ok(false);
         }
         order.leading = true;
@@ -324,7 +351,7 @@ impl Pipeline {
         order.leading = false;
         order.sealed = true;
         if let Err(error) = result {
-            order.failed = Some(error.duplicate());
+            order.fail(error.duplicate());
             let settled = order.take_settled(self.visible());
             self.moved.notify_all();
             MutexGuard::unlocked(order, || settled.run());
@@ -341,9 +368,9 @@ impl Pipeline {
             if order.failed.is_some() {
                 self.called.wait(&mut order);
             } else if !order.callbacks.is_empty() {
-                match order.leading {
-                    true => self.moved.wait(&mut order),
-                    false => self.step_unlocked(&mut order),
+                match order.may_lead() {
+                    true => self.step_unlocked(&mut order),
+                    false => self.moved.wait(&mut order),
                 }
             } else if !order.group.is_empty() {
                 // Buffered commits, or a writer that is about to lead.
@@ -401,14 +428,15 @@ impl Pipeline {
     /// Writes, syncs and seals all that is applied, and refuses every later commit.
     pub(crate) fn close(&self) -> Result<()> {
         let mut order = self.order.lock();
-        while order.leading {
+        while order.leading || order.syncs > 0 {
             self.moved.wait(&mut order);
         }
         let already = std::mem::replace(&mut order.closing, true);
         self.called.notify_all();
-        if already || order.failed.is_some() {
-            return order.failed.as_ref().map_or(Ok(()), |error| Err(error.duplicate()));
+        if already {
+            return Ok(());
         }
+        order.check()?;
         order.sync_wanted = order.last_ts;
         let outcome = match order.written < order.last_ts || order.synced < order.written {
             true => self.lead(&mut order),
@@ -442,6 +470,20 @@ struct Lost {
 }
 
 impl Order {
+    fn wants_sync(&self) -> bool {
+        self.sync_wanted > self.sync_begun
+    }
+
+    /// Whether there is a group to write or a sync to begin, and nobody at it.
+    fn may_lead(&self) -> bool {
+        !self.leading && self.syncs < SYNCS_MAX && (!self.group.is_empty() || self.wants_sync())
+    }
+
+    /// The log takes nothing more. The first cause is the one that is told.
+    fn fail(&mut self, cause: Error) {
+        self.failed.get_or_insert(cause);
+    }
+
     /// Puts a group that the log could not take before what was gathered since.
     fn put_back(&mut self, first: CommitTs, mut group: Vec<u8>) {
         self.full = true;
