@@ -15,3 +15,4 @@ mod explore;
 mod enumeration;
 mod regressions;
 mod faults;
+mod damage;

@@ -120,6 +120,11 @@ impl History {
         }
     }
 
+    /// Starts from `world` instead of nothing.
+    pub(crate) fn begin_with(&mut self, world: World) {
+        self.states[0] = Arc::new(world);
+    }
+
     /// The number of commits.
     pub(crate) fn len(&self) -> usize {
         self.levels.len()

@@ -166,9 +166,8 @@ impl Run {
     /// Opens and takes what is found for the truth, if it is one that `enough` of the need allows.
     /// Gives the greatest number of commits that may be there.
     pub(crate) fn open(&mut self, enough: impl Fn(Need) -> usize) -> Result<usize, Stop> {
-        let parts = (Arc::clone(&self.vfs), Arc::clone(&self.clock), Arc::new(ByHand));
-        let builder = Db::builder().options(self.options.clone()).parts(parts.0, parts.1, parts.2);
-        let db = self.db.insert(builder.open(DIR)?);
+        let db = open_with(&self.vfs, &self.options, &self.clock)?;
+        let db = self.db.insert(db);
         let (found, visible) = (read_world(db)?, db.visible().0);
         let need = enough(self.need);
         self.settle(&found)?;
@@ -338,6 +337,13 @@ impl Run {
         self.read()
     }
 
+    /// Closes and lets go.
+    pub(crate) fn close(&mut self) -> Result<(), Stop> {
+        self.db()?.close()?;
+        self.db = None;
+        Ok(())
+    }
+
     fn reopen(&mut self) -> Result<(), Stop> {
         let closed = self.db()?.close();
         if closed.is_ok() {
@@ -356,6 +362,17 @@ impl Run {
         self.tickets.clear();
         self.open(|need| need.kill).map(drop)
     }
+}
+
+/// Opens what is on a disk, for reading it.
+pub(crate) fn open_on(vfs: Arc<dyn Vfs>, options: &Options) -> Result<Db, Stop> {
+    open_with(&vfs, options, &Arc::new(ManualClock::at(START_TICKS)))
+}
+
+fn open_with(vfs: &Arc<dyn Vfs>, options: &Options, clock: &Arc<ManualClock>) -> Result<Db, Stop> {
+    let (vfs, clock) = (Arc::clone(vfs), Arc::clone(clock));
+    let builder = Db::builder().options(options.clone()).parts(vfs, clock, Arc::new(ByHand));
+    Ok(builder.open(DIR)?)
 }
 
 /// Reads every table, and every row by its key too.
