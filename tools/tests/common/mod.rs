@@ -4,6 +4,7 @@
     dead_code,
     unreachable_pub,
     clippy::disallowed_methods,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "shared by test files, each of which uses a part of it"
 )]
@@ -86,6 +87,16 @@ impl Place {
         }
         let connection = connection.unwrap_or_else(|| panic!("the server did not start: {said}"));
         Server { child, out, connection: connection.trim().to_owned() }
+    }
+}
+
+/// The folder of a test that fails stays for whoever looks into it.
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.folder.disable_cleanup(true);
+            println!("the folder is kept: {}", self.folder.path().display());
+        }
     }
 }
 
