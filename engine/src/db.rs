@@ -22,7 +22,7 @@ use crate::rows::{
 };
 use crate::sstable::reader::BlockCache;
 use crate::stall::{Stall, stall};
-use crate::stats::Stats;
+use crate::stats::{Recovery, Stats};
 use crate::tree::Tree;
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
@@ -57,6 +57,7 @@ struct Inner {
     catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
     writer: Option<Writer>, // None where the database is read-only.
     read_only_at: CommitTs,
+    recovery: Recovery,
     lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
@@ -159,7 +160,7 @@ impl Db {
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = CommitTs(clock.wall_ticks());
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
-        let Opened { shelf, view, last_ts, writer } = opened;
+        let Opened { shelf, view, last_ts, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.buffered_flush_ms);
         let tree = Arc::new(Tree::new(options, shelf, view, set));
@@ -181,6 +182,7 @@ impl Db {
             catalog: Mutex::default(),
             writer,
             read_only_at: last_ts,
+            recovery: report,
             lock: Mutex::new(lock),
         };
         let db = Db { inner: Arc::new(inner) };
@@ -198,6 +200,11 @@ impl Db {
     /// How safe a commit of this database is when it is acknowledged.
     pub fn durability(&self) -> Durability {
         self.inner.tree.options.durability
+    }
+
+    /// What opening it found.
+    pub fn recovery(&self) -> &Recovery {
+        &self.inner.recovery
     }
 
     /// The newest commit that reads may see.

@@ -19,6 +19,7 @@ use crate::options::Options;
 use crate::snapshot::Snapshots;
 use crate::sstable::format::TableOptions;
 use crate::sstable::reader::BlockCache;
+use crate::stats::Recovery;
 use crate::version::files::{Shelf, Version};
 use crate::version::set::VersionSet;
 use crate::vfs::api::Vfs;
@@ -35,6 +36,8 @@ pub(crate) struct Opened {
     pub(crate) view: View,
     /// Every commit up to here is visible, and every new one comes later.
     pub(crate) last_ts: CommitTs,
+    /// What was found on the way.
+    pub(crate) report: Recovery,
     /// What a writer needs; `None` where the database was opened read-only.
     pub(crate) writer: Option<(VersionSet, LogWriter)>,
 }
@@ -52,8 +55,12 @@ pub(crate) fn open(
     now: CommitTs,
 ) -> Result<Opened> {
     let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache);
+    let mut report = Recovery::default();
     let (state, found) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
+            report.manifest_generation = loaded.generation;
+            report.manifest_edits = loaded.edits;
+            report.repairs = loaded.repairs.iter().map(Error::to_string).collect();
             let found = read_log(&*vfs, dir, options, &loaded.state)?;
             (loaded.state, found)
         }
@@ -63,10 +70,14 @@ pub(crate) fn open(
             return Err(Error::new(Kind::NotFound, what));
         }
     };
-    match options.read_only {
-        true => Ok(show(shelf, &state, found)),
-        false => start(shelf, options, state, found, now),
-    }
+    report.log_groups = found.replay.groups;
+    report.tail_discarded_bytes = found.replay.tail_discarded_bytes;
+    let mut opened = match options.read_only {
+        true => show(shelf, &state, found),
+        false => start(shelf, options, state, found, now)?,
+    };
+    opened.report = report;
+    Ok(opened)
 }
 
 /// What the log holds beyond the files.
@@ -129,7 +140,7 @@ fn show(shelf: Arc<Shelf>, state: &State, found: Found) -> Opened {
         sealed: found.memtables.into_iter().rev().map(sealed).collect(),
         version: Arc::new(Version::of(&state.levels, &shelf)),
     };
-    Opened { shelf, view, last_ts: found.last_ts, writer: None }
+    Opened { shelf, view, last_ts: found.last_ts, report: Recovery::default(), writer: None }
 }
 
 fn start(
@@ -156,7 +167,8 @@ fn start(
     let version = Arc::new(Version::of(&state.levels, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
     let view = View { active: new_memtable(), sealed: Vec::new(), version };
-    Ok(Opened { shelf, view, last_ts, writer: Some((set, log)) })
+    let report = Recovery::default();
+    Ok(Opened { shelf, view, last_ts, report, writer: Some((set, log)) })
 }
 
 /// Writes what the log holds to L0 files and adds them to `state`.

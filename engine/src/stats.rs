@@ -69,3 +69,20 @@ pub struct Stats {
     /// Reads of blocks that were not.
     pub cache_misses: u64,
 }
+
+/// What opening a database found.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default)]
+pub struct Recovery {
+    /// How many times the manifest had been written anew.
+    pub manifest_generation: u64,
+    /// Edits read from it.
+    pub manifest_edits: u64,
+    /// Damage in one copy of the metadata that the other copy made up for; put right by now, unless
+    /// the database was opened read-only.
+    pub repairs: Vec<String>,
+    /// Groups of commits replayed from the log.
+    pub log_groups: u64,
+    /// Bytes at the log's end that a crash cut short; no acknowledged commit was in them.
+    pub tail_discarded_bytes: u64,
+}

@@ -27,6 +27,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let durability = Durability::from(args.durability);
     let db = Db::builder().durability(durability).open(&args.data_dir);
     let db = Arc::new(db.with_context(|| format!("opening {}", args.data_dir.display()))?);
+    for repair in &db.recovery().repairs {
+        note(&format!("put right from its other copy: {repair}"));
+    }
     let listen = config.listen;
     let running = Server::start(config, Arc::new(TableStore::new(db.clone())))
         .map_err(|error| not_started(listen, error))?;

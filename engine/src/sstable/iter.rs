@@ -63,11 +63,6 @@ impl TableCursor {
         TableCursor { file, source, at: None, error: None, key: Vec::new(), share_len: 0 }
     }
 
-    /// Length of the partition prefix of the key here. Must be valid.
-    pub(crate) fn prefix_len(&self) -> usize {
-        self.at.as_ref().map_or(0, |at| at.prefix_len)
-    }
-
     /// Does `step` unless an earlier one failed, and remembers its failure.
     fn guard(&mut self, step: impl FnOnce(&mut TableCursor) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.error {

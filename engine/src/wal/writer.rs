@@ -82,11 +82,6 @@ impl SyncJob {
     pub(crate) fn run(&self) -> Result<()> {
         self.lane.sync().map_err(|error| Error::io("sync of the log", &self.path, error))
     }
-
-    /// The last frame that the sync covers.
-    pub(crate) fn upto(&self) -> u64 {
-        self.upto
-    }
 }
 
 /// Files of the log that nobody needs; removing them is slow and needs no writer.
@@ -296,14 +291,10 @@ impl LogWriter {
         self.segment.header.segment
     }
 
-    /// The number of the last frame written.
-    pub(crate) fn written(&self) -> u64 {
-        self.number
-    }
-
-    /// Every frame up to this number survives power loss.
-    pub(crate) fn durable(&self) -> u64 {
-        self.durable
+    /// The number of the last frame written, and of the last that is durable.
+    #[cfg(test)]
+    pub(crate) fn frames(&self) -> (u64, u64) {
+        (self.number, self.durable)
     }
 
     /// Why the log takes nothing more, if so.

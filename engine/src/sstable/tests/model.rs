@@ -21,7 +21,6 @@ fn here(cursor: &mut TableCursor) -> Option<Row> {
     if !cursor.valid() {
         return None;
     }
-    assert_eq!(order::prefix_len(cursor.key()), Some(cursor.prefix_len()));
     let value = cursor.value().unwrap().to_vec();
     Some((cursor.key().to_vec(), cursor.ts(), cursor.kind(), value))
 }
