@@ -1,0 +1,160 @@
+//! Hot paths one by one, as far as the public API reaches them: keys, gets, scans, unsynced
+//! commits, and what the entity layer adds.
+
+#![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+
+use anyhow::{Context as _, Result};
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::hint::black_box;
+use std::sync::Arc;
+use tabulith::db::Db;
+use tabulith::embedded::rows::Table;
+use tabulith::env::rng::Rng;
+use tabulith::ids::{CommitTs, TableId};
+use tabulith::key::{hash, order};
+use tabulith::options::{Durability, Reach};
+use tabulith::table::entity::Entity;
+use tabulith::table::name::{AccountName, TableName};
+use tabulith::table::store::TableStore;
+use tabulith::table::value::Value;
+use tabulith::table::write::Write;
+use tabulith_benches::rows::{self, PARTITION_ROWS, Values};
+use tempfile::TempDir;
+
+/// Rows that are read: 50 partitions.
+const ROWS: u64 = 50_000;
+
+/// A database in a folder of its own, and one table of it.
+struct Bench {
+    db: Db,
+    table: Table,
+    _dir: TempDir,
+}
+
+impl Bench {
+    fn empty() -> Result<Bench> {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let db = Db::builder().durability(Durability::Buffered).open(dir.path())?;
+        let table = db.table("bench")?;
+        Ok(Bench { db, table, _dir: dir })
+    }
+
+    /// With rows in the memtable; with `in_files`, in one file instead.
+    fn filled(in_files: bool) -> Result<Bench> {
+        let bench = Bench::empty()?;
+        let mut values = Values::new(1);
+        for first in (0..ROWS).step_by(100) {
+            let mut batch = bench.table.partition(rows::keys(first).0).batch();
+            for i in first..first + 100 {
+                batch = batch.upsert(rows::keys(i).1, values.value());
+            }
+            batch.commit()?;
+        }
+        if in_files {
+            bench.db.compact()?;
+        }
+        Ok(bench)
+    }
+}
+
+/// Keys of rows at random.
+fn keys() -> impl Iterator<Item = (String, String)> {
+    let mut rng = Rng::seeded(1);
+    let keys: Vec<_> = (0..10_000).map(|_| rows::keys(rng.below(ROWS))).collect();
+    keys.into_iter().cycle()
+}
+
+fn encoding(c: &mut Criterion) {
+    let (pk, rk) = rows::keys(12_345);
+    let key = order::row_key(TableId(7), pk.as_bytes(), rk.as_bytes());
+    let prefix_len = order::prefix_len(&key).unwrap_or(0);
+    c.bench_function("key: encode", |b| {
+        b.iter(|| order::row_key(TableId(7), black_box(pk.as_bytes()), rk.as_bytes()))
+    });
+    c.bench_function("key: split", |b| b.iter(|| order::split(black_box(&key))));
+    c.bench_function("key: both hashes", |b| b.iter(|| hash::of(black_box(&key), prefix_len)));
+}
+
+fn reads(c: &mut Criterion) -> Result<()> {
+    for (place, in_files) in [("memtable", false), ("one file, cached", true)] {
+        let bench = Bench::filled(in_files)?;
+        let table = &bench.table;
+        let mut keys = keys();
+        c.bench_function(&format!("get: {place}"), |b| {
+            b.iter(|| keys.next().map(|(pk, rk)| table.get(pk, rk)))
+        });
+        c.bench_function(&format!("get, absent: {place}"), |b| {
+            b.iter(|| keys.next().map(|(pk, rk)| table.get(pk, rk + "x")))
+        });
+        c.bench_function(&format!("scan of 50 rows: {place}"), |b| {
+            b.iter(|| {
+                let scan = table.partition("tenant-000017").scan(rows::row(300)..);
+                scan.map(|scan| scan.take(50).filter(Result::is_ok).count())
+            })
+        });
+        c.bench_function(&format!("scan of 1000 rows, reverse: {place}"), |b| {
+            b.iter(|| {
+                let scan = table.partition("tenant-000017").scan::<&str>(..);
+                scan.map(|scan| scan.rev().filter(Result::is_ok).count())
+            })
+        });
+    }
+    Ok(())
+}
+
+fn commits(c: &mut Criterion) -> Result<()> {
+    let bench = Bench::empty()?;
+    let (mut keys, mut values, mut rng) = (keys(), Values::new(1), Rng::seeded(2));
+    c.bench_function("commit of one row, Buffered", |b| {
+        b.iter(|| keys.next().map(|(pk, rk)| bench.table.upsert(pk, rk, values.value())))
+    });
+    c.bench_function("commit of 100 rows, Buffered", |b| {
+        b.iter(|| {
+            let mut batch = bench.table.partition(rows::partition(rng.below(50))).batch();
+            let first = rng.below(PARTITION_ROWS - 100);
+            for row in first..first + 100 {
+                batch = batch.upsert(rows::row(row), values.value());
+            }
+            batch.commit()
+        })
+    });
+    Ok(())
+}
+
+fn entities(c: &mut Criterion) -> Result<()> {
+    let bench = Bench::empty()?;
+    let store = TableStore::new(Arc::new(bench.db.clone()));
+    let account = AccountName::parse("devstoreaccount1").ok().context("account")?;
+    let table = TableName::parse("entities").ok().context("table")?;
+    store.create_table(&account, &table)?;
+    let entity = |i: u64| Entity {
+        partition_key: rows::keys(i).0,
+        row_key: rows::keys(i).1,
+        ts: CommitTs::ZERO,
+        properties: (0..10).map(|n| (format!("Property{n}"), Value::Int32(n))).collect(),
+    };
+    let mut i = 0;
+    c.bench_function("entity of 10 properties: insert or replace, Buffered", |b| {
+        b.iter(|| {
+            i += 1;
+            store.write(&account, &table, Write::InsertOrReplace(entity(i % 1000))).map(|p| p.wait())
+        })
+    });
+    let (pk, rk) = rows::keys(1);
+    c.bench_function("entity of 10 properties: get, memtable", |b| {
+        b.iter(|| store.get(&account, &table, &pk, &rk, Reach::Disk))
+    });
+    Ok(())
+}
+
+/// A group that could not be prepared ends the run with its error.
+fn all(c: &mut Criterion) {
+    encoding(c);
+    let groups = [reads(c), commits(c), entities(c)];
+    for group in groups {
+        group.expect("a temporary folder takes a small database");
+    }
+}
+
+criterion_group!(engine, all);
+criterion_main!(engine);
