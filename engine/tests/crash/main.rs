@@ -14,5 +14,6 @@ mod run;
 mod explore;
 mod enumeration;
 mod regressions;
+mod concurrent;
 mod faults;
 mod damage;

@@ -75,13 +75,20 @@ pub(crate) struct Finished {
     /// What must be there before the run promised anything itself.
     pub(crate) floor: Need,
     pub(crate) options: Options,
+    /// Whether all up to a timestamp is safe once someone was told of it: where every commit is
+    /// durable, and threads cannot count them.
+    pub(crate) told_is_safe: bool,
 }
 
 impl Finished {
     /// What must survive a crash after effect `n`.
     pub(crate) fn need(&self, n: usize) -> Need {
         let marks = self.trace.marks(n);
-        marks.into_iter().map(Need::from_mark).fold(self.floor, Need::max)
+        let need = marks.into_iter().map(Need::from_mark).fold(self.floor, Need::max);
+        match self.told_is_safe {
+            true => need.max(Need::all(self.history.count_at(need.told_ts))),
+            false => need,
+        }
     }
 }
 
@@ -125,7 +132,7 @@ impl Run {
             (self.trace.clone(), self.history.clone(), self.options.clone());
         self.sim.kill();
         self.db = None;
-        Finished { trace, history, floor, options }
+        Finished { trace, history, floor, options, told_is_safe: false }
     }
 
     pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Result<(), Stop> {

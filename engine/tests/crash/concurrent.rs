@@ -1,0 +1,114 @@
+//! Several threads commit, one reads, flush and compaction run beside them; then the power fails
+//! after every effect. Groups and syncs overlap here as they do in production.
+//!
+//! Threads take turns as the machine likes, so a failure shows its state but does not replay.
+
+use crate::explore::{Depth, Explorer, Tally};
+use crate::model::{Change, History, Need};
+use crate::run::{DIR, Finished};
+use crate::workload::small;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tabulith::db::Db;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::Threads;
+use tabulith::options::Durability;
+use tabulith::rows::{Catalog, RowStore, TableInfo};
+use tabulith::vfs::mem::{Profile, SimFs, Trace};
+
+const WRITERS: u8 = 4;
+const COMMITS_PER_WRITER: u8 = 12;
+const TABLE: &str = "t0";
+
+/// Commits of one writer with their timestamps.
+type Written = Vec<(u64, Change)>;
+
+fn write(db: &Db, table: &TableInfo, trace: &Trace, writer: u8) -> Written {
+    let pk = Bytes::from(format!("p{writer}"));
+    let commit = |n: u8| {
+        let rows: Vec<_> = (0..=n % 3)
+            .map(|row| (Bytes::from(format!("r{}", (n + row) % 8)), Some(value(writer, n, row))))
+            .collect();
+        let ticket = db.update(table.id, &pk, None, &mut |partition| {
+            rows.iter().try_for_each(|(rk, v)| partition.put(rk, v.as_deref().unwrap_or_default()))
+        });
+        let ticket = ticket.expect("nothing fails here");
+        let ts = ticket.ts().0;
+        ticket.wait().expect("nothing fails here");
+        trace.mark(ts);
+        (ts, Change::Rows { table: TABLE.to_owned(), pk: pk.clone(), rows })
+    };
+    (0..COMMITS_PER_WRITER).map(commit).collect()
+}
+
+fn value(writer: u8, n: u8, row: u8) -> Bytes {
+    vec![writer ^ n; usize::from(n) * 37 + usize::from(row)].into()
+}
+
+/// Every mark is a timestamp that was acknowledged or visible.
+fn run() -> Finished {
+    let sim = SimFs::new();
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let options = small();
+    let builder = Db::builder().options(options.clone());
+    let db = builder.parts(Arc::new(sim.clone()), clock, Arc::new(Threads)).open(DIR);
+    let db = db.expect("nothing fails here");
+    let table = db.create_table(TABLE, b"").expect("nothing fails here");
+    let trace = sim.record();
+    trace.mark(table.created.0);
+    let done = AtomicBool::new(false);
+    let mut written: Written = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut seen = 0;
+            while !done.load(Ordering::Relaxed) {
+                let visible = db.visible().0;
+                if visible != seen {
+                    trace.mark(visible);
+                    seen = visible;
+                }
+                std::thread::yield_now();
+            }
+        });
+        let (db, table, trace) = (&db, &table, &trace);
+        let start = |writer| scope.spawn(move || write(db, table, trace, writer));
+        let writers: Vec<_> = (0..WRITERS).map(start).collect();
+        let written = writers.into_iter().flat_map(|w| w.join().expect("a writer")).collect();
+        done.store(true, Ordering::Relaxed);
+        reader.join().expect("the reader");
+        written
+    });
+    sim.kill();
+    drop(db);
+    written.sort_by_key(|(ts, _)| *ts);
+    let mut history = History::new();
+    let created = Change::Create { table: TABLE.to_owned(), id: table.id.0 };
+    for (ts, change) in [(table.created.0, created)].into_iter().chain(written) {
+        history.push(ts, Durability::Synced, change).expect("timestamps are unique");
+    }
+    Finished { trace, history, floor: Need::default(), options, told_is_safe: true }
+}
+
+#[test]
+fn a_crash_under_several_writers_keeps_what_each_was_told() {
+    let mut all = Tally::default();
+    for round in 0..4 {
+        let run = run();
+        for profile in [Profile::Ordered, Profile::Hostile] {
+            let depth = Depth {
+                profile,
+                states: 60,
+                one_used_in: 64,
+                one_nested_in: 4096,
+                levels: 1,
+                nested_states: 4,
+            };
+            match Explorer::new(&run, &depth).all() {
+                Ok(tally) => all += tally,
+                Err((_, violation)) => panic!("round {round}, {profile:?}\n{violation}"),
+            }
+        }
+    }
+    eprintln!("crashes under {WRITERS} writers: {all}");
+    assert!(all.opened > 4_000, "{all}");
+}
