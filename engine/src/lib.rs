@@ -80,6 +80,10 @@ pub mod db;
 pub mod table;
 pub mod embedded;
 
+// For the project's own fuzzing and benches; no promise.
+#[doc(hidden)]
+pub mod internals;
+
 pub use db::{Builder, Db};
 pub use embedded::entities::Entities;
 pub use embedded::rows::{Batch, If, Partition, Snapshot, Table};
