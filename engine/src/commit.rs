@@ -2,10 +2,14 @@
 //! and makes groups of commits as safe as they asked for.
 //!
 //! A commit is *applied* under the order lock, in the order of its timestamp. Whoever then waits
-//! and finds no leader becomes one: it takes all that was applied so far as one group and writes it
-//! with no lock held. Once written, the next group may be led while this one is synced: several
-//! syncs are under way at once, and one that succeeds covers every group written before it began. A commit is *visible* once it and all before it are as safe as each asked
-//! for. Conditions of later commits look at what is applied, reads at what is visible.
+//! and finds no leader becomes one: it takes all that was applied so far as one group, writes it
+//! with no lock held and leaves the lead; then it syncs, while the next group gathers, is written
+//! and begins a sync of its own. Whoever ends a sync wakes those whose commits are covered, and one
+//! of the group that gathers. A commit is *visible* once it and all before it are as safe as each
+//! asked for. Conditions of later commits look at what is applied, reads at what is visible.
+//!
+//! Groups are written one after the other, and a sync covers all that was written before it began:
+//! the order in which syncs end does not matter.
 //!
 //! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
 //! take away. A failed write or sync of the log is final: every later commit fails.
@@ -32,12 +36,16 @@ const IDLE_SEAL_AFTER: Duration = Duration::from_millis(10);
 /// memory only, and what one frame holds together with the largest commit.
 const GROUP_BYTES_MAX: usize = 8 << 20;
 
+/// How long a log without room waits before it tries again by itself.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
 /// Syncs under way at once. The disk merges them; more of them make smaller groups.
 const SYNCS_MAX: usize = 4;
 const _: () = assert!(SYNCS_MAX < SYNC_LANES, "a sync that begins finds a free lane");
 
-/// How long a log without room waits before it tries again by itself.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
+/// Places to wait at. Each group has one, so that nobody is woken for another group; two groups
+/// share one only where this many are written and wait for a sync of an earlier one.
+const SEATS: usize = 16;
 
 type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -52,8 +60,9 @@ pub(crate) struct Pipeline {
     // Lock order: order before log; the leader takes log alone.
     order: Mutex<Order>,
     log: Mutex<LogWriter>,
-    moved: Condvar,  // `visible` rose, the leader left, or the log failed.
-    called: Condvar, // The background leader has something to do.
+    seats: [Condvar; SEATS], // Per group: its commits are visible, or one of it may lead.
+    moved: Condvar,          // `visible` rose, the leader left, a sync ended, or the log failed.
+    called: Condvar,         // The background leader has something to do.
 }
 
 struct Order {
@@ -62,10 +71,12 @@ struct Order {
     group_first: CommitTs,
     recycled: Vec<u8>, // An empty buffer for the next group.
     waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
+    group_no: u64,
+    taken: VecDeque<Taken>, // Groups that have left and are not wholly visible, in order.
     written: CommitTs,
     synced: CommitTs,
+    syncing: CommitTs,     // The newest commit that a sync, ended or not, covers.
     sync_wanted: CommitTs, // The newest commit that asked for a sync.
-    sync_begun: CommitTs,  // The newest commit that a sync, done or under way, covers.
     syncs: usize,          // Under way.
     sealed: bool,
     full: bool, // The log had no room for the gathered group at the last try.
@@ -73,6 +84,13 @@ struct Order {
     closing: bool,
     failed: Option<Error>,
     callbacks: BTreeMap<CommitTs, Vec<Callback>>,
+}
+
+/// A group that a leader took.
+struct Taken {
+    no: u64,
+    first: CommitTs,
+    last: CommitTs,
 }
 
 impl std::fmt::Debug for Order {
@@ -107,10 +125,12 @@ impl Pipeline {
             group_first: last_ts,
             recycled: Vec::new(),
             waiting: VecDeque::new(),
+            group_no: 0,
+            taken: VecDeque::new(),
             written: last_ts,
             synced: last_ts,
+            syncing: last_ts,
             sync_wanted: last_ts,
-            sync_begun: last_ts,
             syncs: 0,
             sealed: true,
             full: false,
@@ -127,6 +147,7 @@ impl Pipeline {
             spare_due: AtomicBool::new(false),
             order: Mutex::new(order),
             log: Mutex::new(log),
+            seats: Default::default(),
             moved: Condvar::new(),
             called: Condvar::new(),
         }
@@ -176,7 +197,7 @@ impl Pipeline {
 
     /// Waits until the gathered group takes one commit more, writing it out where nobody does.
     fn make_room(&self, order: &mut MutexGuard<'_, Order>) -> Result<()> {
-        order.check()?;
+        order.check_open()?;
         while order.group.len() >= GROUP_BYTES_MAX {
             if order.may_lead() {
                 let settled = self.lead(order)?;
@@ -184,7 +205,7 @@ impl Pipeline {
             } else {
                 self.moved.wait(order);
             }
-            order.check()?;
+            order.check_open()?;
         }
         Ok(())
     }
@@ -207,9 +228,40 @@ impl Pipeline {
                 let settled = self.lead(&mut order)?;
                 MutexGuard::unlocked(&mut order, || settled.run());
             } else {
-                self.moved.wait(&mut order);
+                self.seat(order.group_of(ts)).wait(&mut order);
             }
         }
+    }
+
+    fn seat(&self, group_no: u64) -> &Condvar {
+        &self.seats[group_no as usize % SEATS]
+    }
+
+    /// Wakes those whose commits are visible, and one who may lead. To be called whenever
+    /// `visible` rose, the leader left or a sync ended.
+    fn wake(&self, order: &mut Order) {
+        let visible = self.visible();
+        while let Some(taken) = order.taken.front().filter(|taken| taken.first <= visible) {
+            self.seat(taken.no).notify_all();
+            if visible < taken.last {
+                break;
+            }
+            order.taken.pop_front();
+        }
+        if !order.group.is_empty() {
+            let seat = self.seat(order.group_no);
+            match order.group_first <= visible {
+                true => seat.notify_all(),
+                false => usize::from(seat.notify_one()),
+            };
+        }
+        self.moved.notify_all();
+    }
+
+    /// Wakes everybody: a failure concerns all who wait.
+    fn wake_all(&self) {
+        self.seats.iter().for_each(|seat| drop(seat.notify_all()));
+        self.moved.notify_all();
     }
 
     /// Calls `done` once the commit of `ts` is visible or cannot become so.
@@ -229,7 +281,7 @@ impl Pipeline {
     }
 
     /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free
-    /// meanwhile, and from the end of the write on others may lead.
+    /// meanwhile, and the lead is free during the sync.
     ///
     /// Errors: where the log could not take the group but stays usable (no room for a segment), the
     /// group is back where it was. A log that failed is told in `failed`.
@@ -238,7 +290,8 @@ impl Pipeline {
         let recycled = std::mem::take(&mut order.recycled);
         let mut group = std::mem::replace(&mut order.group, recycled);
         let (first, last) = (order.group_first, order.last_ts);
-        let sync = order.wants_sync();
+        let sync = order.sync_wanted > order.syncing;
+        order.take_group(first, last);
         let result = MutexGuard::unlocked(order, || self.write(first, last, &group, sync));
         order.leading = false;
         match result {
@@ -251,24 +304,29 @@ impl Pipeline {
                     self.called.notify_one();
                 }
                 if sync {
-                    self.finish_sync(order, last, job);
+                    order.syncing = last;
+                    self.sync(order, job, last);
                 }
             }
             Err(Lost { error, log_is_usable: true }) => {
                 order.put_back(first, group);
                 let refused = order.take_callbacks(&error);
-                self.moved.notify_all();
+                self.wake_all();
                 MutexGuard::unlocked(order, || refused.run());
                 return Err(error);
             }
             Err(Lost { error, .. }) => order.fail(error),
         }
         self.publish(order);
-        self.moved.notify_all();
+        match order.failed.is_some() {
+            true => self.wake_all(),
+            false => self.wake(order),
+        }
         Ok(order.take_settled(self.visible()))
     }
 
-    /// Writes a group, and begins a sync where one is asked for; no job means that all is synced.
+    /// Writes a group; returns the sync that is to be run, `None` where all is durable or where
+    /// none is wanted.
     fn write(
         &self,
         first_ts: CommitTs,
@@ -285,24 +343,28 @@ impl Pipeline {
         }
         // Planted: acknowledged before the sync.
         let sync = sync && cfg!(not(bug = "B01"));
-        let begun = written.and_then(|()| if sync { log.begin_sync() } else { Ok(None) });
-        begun.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() })
+        let job = written.and_then(|()| match sync {
+            true => match log.begin_sync()? {
+                Some(job) => Ok(Some(job)),
+                None => log.sync().map(|()| None), // Durable already, or no lane is free.
+            },
+            false => Ok(None),
+        });
+        job.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() })
     }
 
-    /// Sees a sync through that covers all up to `last`.
-    fn finish_sync(&self, order: &mut MutexGuard<'_, Order>, last: CommitTs, job: Option<SyncJob>) {
-        order.sync_begun = last;
+    /// Runs the sync of what is written up to `last`, with others free to lead meanwhile.
+    fn sync(&self, order: &mut MutexGuard<'_, Order>, job: Option<SyncJob>, last: CommitTs) {
         if let Some(job) = job {
             order.syncs += 1;
-            if order.may_lead() {
-                self.moved.notify_all();
-            }
-            let outcome = MutexGuard::unlocked(order, || {
+            self.publish(order);
+            self.wake(order);
+            let synced = MutexGuard::unlocked(order, || {
                 let outcome = job.run();
                 self.log.lock().finish_sync(job, outcome)
             });
             order.syncs -= 1;
-            if let Err(error) = outcome {
+            if let Err(error) = synced {
                 return order.fail(error);
             }
         }
@@ -339,11 +401,14 @@ impl Pipeline {
             settled.run();
             return Ok(true);
         }
-        self.seal(&mut order)
+        match order.leading {
+            true => Ok(false),
+            false => self.seal(&mut order),
+        }
     }
 
     fn seal(&self, order: &mut MutexGuard<'_, Order>) -> Result<bool> {
-        if order.leading || order.sealed || order.synced < order.written {
+        if order.sealed || order.synced < order.written {
             return Ok(false);
         }
         order.leading = true;
@@ -353,11 +418,11 @@ impl Pipeline {
         if let Err(error) = result {
             order.fail(error.duplicate());
             let settled = order.take_settled(self.visible());
-            self.moved.notify_all();
+            self.wake_all();
             MutexGuard::unlocked(order, || settled.run());
             return Err(error);
         }
-        self.moved.notify_all();
+        self.wake(order);
         Ok(true)
     }
 
@@ -428,32 +493,39 @@ impl Pipeline {
     /// Writes, syncs and seals all that is applied, and refuses every later commit.
     pub(crate) fn close(&self) -> Result<()> {
         let mut order = self.order.lock();
-        while order.leading || order.syncs > 0 {
-            self.moved.wait(&mut order);
-        }
         let already = std::mem::replace(&mut order.closing, true);
         self.called.notify_all();
+        while already && order.failed.is_none() {
+            self.moved.wait(&mut order); // Another thread is closing.
+        }
         if already {
             return Ok(());
         }
         order.check()?;
         order.sync_wanted = order.last_ts;
-        let outcome = match order.written < order.last_ts || order.synced < order.written {
-            true => self.lead(&mut order),
-            false => Ok(Settled(Vec::new())),
-        };
-        let outcome = outcome.and_then(|settled| {
-            order.check()?;
-            self.seal(&mut order)?;
-            Ok(settled)
-        });
-        if order.failed.is_none() {
-            order.failed = Some(Error::new(Kind::Closed, "the database is closed"));
-        }
+        let outcome = self.drain(&mut order).and_then(|()| self.seal(&mut order).map(|_| ()));
+        order.fail(Error::new(Kind::Closed, "the database is closed"));
         let rest = order.take_settled(self.visible());
+        self.wake_all();
         drop(order);
         rest.run();
-        outcome.map(Settled::run)
+        outcome
+    }
+
+    /// Leads until nothing that is applied waits for the log, nobody leads and no sync is under
+    /// way. No commit comes meanwhile.
+    fn drain(&self, order: &mut MutexGuard<'_, Order>) -> Result<()> {
+        loop {
+            order.check()?;
+            if order.may_lead() {
+                let settled = self.lead(order)?;
+                MutexGuard::unlocked(order, || settled.run());
+            } else if order.leading || order.syncs > 0 {
+                self.moved.wait(order);
+            } else {
+                return Ok(());
+            }
+        }
     }
 
     /// Refuses a commit while the log has no room for what is applied already; tries again first.
@@ -470,23 +542,41 @@ struct Lost {
 }
 
 impl Order {
-    fn wants_sync(&self) -> bool {
-        self.sync_wanted > self.sync_begun
-    }
-
-    /// Whether there is a group to write or a sync to begin, and nobody at it.
+    /// Whether there is something to write or sync and nobody in the way.
     fn may_lead(&self) -> bool {
-        !self.leading && self.syncs < SYNCS_MAX && (!self.group.is_empty() || self.wants_sync())
+        let any = !self.group.is_empty() || self.sync_wanted > self.syncing;
+        any && !self.leading && self.syncs < SYNCS_MAX
     }
 
-    /// The log takes nothing more. The first cause is the one that is told.
-    fn fail(&mut self, cause: Error) {
-        self.failed.get_or_insert(cause);
+    /// Takes note that the gathered group leaves.
+    fn take_group(&mut self, first: CommitTs, last: CommitTs) {
+        self.taken.push_back(Taken { no: self.group_no, first, last });
+        self.group_no += 1;
+    }
+
+    /// The group that the commit of `ts` is in.
+    fn group_of(&self, ts: CommitTs) -> u64 {
+        let taken = self.taken.iter().find(|taken| ts <= taken.last);
+        taken.map_or(self.group_no, |taken| taken.no)
+    }
+
+    /// The first failure stays.
+    fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+
+    /// As [`Order::check`]; also refuses what comes while the log is being closed.
+    fn check_open(&self) -> Result<()> {
+        match self.closing && self.failed.is_none() {
+            true => Err(Error::new(Kind::Closed, "the database is closed")),
+            false => self.check(),
+        }
     }
 
     /// Puts a group that the log could not take before what was gathered since.
     fn put_back(&mut self, first: CommitTs, mut group: Vec<u8>) {
         self.full = true;
+        self.taken.pop_back(); // It was the last to leave.
         group.extend_from_slice(&self.group);
         self.recycled = std::mem::replace(&mut self.group, group);
         self.recycled.clear();
