@@ -137,7 +137,9 @@ fn entities(c: &mut Criterion) -> Result<()> {
     c.bench_function("entity of 10 properties: insert or replace, Buffered", |b| {
         b.iter(|| {
             i += 1;
-            store.write(&account, &table, Write::InsertOrReplace(entity(i % 1000))).map(|p| p.wait())
+            store
+                .write(&account, &table, Write::InsertOrReplace(entity(i % 1000)))
+                .map(|p| p.wait())
         })
     });
     let (pk, rk) = rows::keys(1);

@@ -260,7 +260,9 @@ impl Pipeline {
 
     /// Wakes everybody: a failure concerns all who wait.
     fn wake_all(&self) {
-        self.seats.iter().for_each(|seat| drop(seat.notify_all()));
+        for seat in &self.seats {
+            seat.notify_all();
+        }
         self.moved.notify_all();
     }
 
