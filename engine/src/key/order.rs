@@ -13,6 +13,7 @@
 //! all rows of a partition share it, and no other key starts with it.
 
 use crate::ids::TableId;
+use crate::limits::KEY_PART_BYTES_MAX;
 use std::borrow::Cow;
 
 const ZERO: u8 = 0x00;
@@ -71,7 +72,8 @@ pub fn table_start(table: TableId) -> Vec<u8> {
 pub fn table_end(table: TableId) -> Vec<u8> {
     match table.0.checked_add(1) {
         Some(next) => next.to_be_bytes().to_vec(),
-        None => vec![0xff; TABLE_LEN + 1],
+        // The longest PartitionKey may be nothing but ff, too.
+        None => vec![0xff; TABLE_LEN + KEY_PART_BYTES_MAX + 1],
     }
 }
 
@@ -173,6 +175,8 @@ mod tests {
         }
         assert!(row_key(TableId(3), &[0xff; 9], &[0xff]) < table_end(TableId(3)));
         assert!(table_end(TableId(3)) <= table_start(TableId(4)));
+        let last = TableId(u32::MAX);
+        assert!(row_key(last, &[0xff; KEY_PART_BYTES_MAX], &[0xff]) < table_end(last));
     }
 
     #[test]
