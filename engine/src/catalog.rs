@@ -100,7 +100,7 @@ impl Tables {
     }
 
     pub(crate) fn add(&mut self, table: TableInfo) {
-        self.next_id = self.next_id.max(table.id.0 + 1);
+        self.next_id = self.next_id.max(table.id.0.saturating_add(1));
         self.changed = self.changed.max(table.created);
         self.live.insert(table.id, table.created);
         self.by_name.insert(table.name.clone(), table);

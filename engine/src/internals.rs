@@ -12,7 +12,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::key::hash;
 use crate::key::order;
-use crate::limits::KEY_BYTES_MAX;
+use crate::limits::{KEY_BYTES_MAX, NUMBER_MAX};
 use crate::manifest::edit::Edit;
 use crate::manifest::frame;
 use crate::manifest::load;
@@ -63,10 +63,10 @@ pub fn read_log(segments: &[&[u8]]) -> Result<Log> {
         disk.write(&names::file_name(FileKind::Wal, FileNo(id)), segment);
     }
     let (vfs, dir, floor) = (disk.vfs(), Path::new(DIR), SegmentId(first));
-    let mut last = CommitTs::ZERO;
+    let mut last = None;
     let replayed = replay::replay(vfs, dir, floor, &mut |first_ts, last_ts, _| {
-        assert!(last < first_ts && first_ts <= last_ts, "groups rise: {first_ts} after {last}");
-        last = last_ts;
+        assert!(last < Some(first_ts) && first_ts <= last_ts, "{first_ts} after {last:?}");
+        last = Some(last_ts);
         Ok(())
     });
     let checked = replay::check(vfs, dir, floor, &mut |_, _, _| Ok(()))?;
@@ -89,7 +89,7 @@ pub fn read_log(segments: &[&[u8]]) -> Result<Log> {
 fn claimed_segment(segment: &[u8]) -> u64 {
     let id = segment.get(16..24).and_then(|id| id.try_into().ok()).map_or(1, u64::from_le_bytes);
     // The ids behind it must be ids too.
-    id.min(u64::MAX - 16)
+    id.min(NUMBER_MAX - 16)
 }
 
 /// Writes the checksums of a segment's header and of all that claims to be a frame. With `before`,

@@ -23,5 +23,10 @@ pub const TABLE_NAME_BYTES_MAX: usize = 512;
 /// Levels of the tree, L0 included.
 pub const LEVELS: usize = 7;
 
+/// Largest number of a file, segment, generation, frame or commit that is taken from log, manifest,
+/// root or a file's name. No counter and no clock gets there before the year 16,000, and whoever
+/// counts on from it has room.
+pub const NUMBER_MAX: u64 = 1 << 62;
+
 const _: () = assert!(KEY_BYTES_MAX < u16::MAX as usize, "an encoded key's length fits a u16");
 const _: () = assert!(VALUE_BYTES_MAX < COMMIT_BYTES_MAX, "a commit holds the largest value");

@@ -14,7 +14,7 @@
 
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::ids::{CommitTs, FileNo, SegmentId};
-use crate::limits::{KEY_BYTES_MAX, LEVELS};
+use crate::limits::{KEY_BYTES_MAX, LEVELS, NUMBER_MAX};
 use crate::sstable::format::FileMeta;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -85,7 +85,12 @@ impl Edit {
         for _ in 0..reader.varint()? {
             edit.added.push((level(&mut reader)?, Arc::new(file(&mut reader)?)));
         }
-        reader.is_empty().then_some(edit)
+        let numbers = edit.log_floor.map(|id| id.0).into_iter();
+        let numbers =
+            numbers.chain(edit.next_file.map(|no| no.0)).chain(edit.last_ts.map(|ts| ts.0));
+        let mut numbers = numbers.chain(edit.added.iter().map(|(_, file)| file.no.0));
+        let can_be_counted_on = numbers.all(|number| number <= NUMBER_MAX);
+        (reader.is_empty() && can_be_counted_on).then_some(edit)
     }
 
     /// The edit as readable lines, each beginning with `indent`.

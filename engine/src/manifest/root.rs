@@ -16,6 +16,7 @@ use crate::checksum::placed;
 use crate::codec::Reader;
 use crate::error::{Error, Result};
 use crate::ids::FileNo;
+use crate::limits::NUMBER_MAX;
 use crate::names::{self, Copy, FileKind};
 use crate::vfs::api::{Access, Vfs};
 use std::io;
@@ -65,7 +66,7 @@ fn read(bytes: &[u8]) -> Option<Result<Root, &'static str>> {
     if reader.u64()? != FORMAT {
         return Some(Err("it is of a format that this build does not know"));
     }
-    let generation = reader.u64()?;
+    let generation = reader.u64().filter(|generation| *generation <= NUMBER_MAX)?;
     Some(Ok(Root { generation, db_id: u128::from_le_bytes(reader.array()?) }))
 }
 

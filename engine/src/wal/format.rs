@@ -37,7 +37,7 @@
 use crate::checksum::placed;
 use crate::codec::Reader;
 use crate::ids::{CommitTs, SegmentId};
-use crate::limits::COMMIT_BYTES_MAX;
+use crate::limits::{COMMIT_BYTES_MAX, NUMBER_MAX};
 
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 40;
 pub(crate) const FRAME_HEADER_BYTES: usize = 56;
@@ -197,7 +197,10 @@ pub(crate) fn decode_frame(segment: SegmentId, offset: u64, bytes: &[u8]) -> Opt
         first_ts: CommitTs(reader.u64()?),
         last_ts: CommitTs(reader.u64()?),
     };
-    let sound = header.durable < header.number && header.first_ts <= header.last_ts;
+    let sound = header.durable < header.number
+        && header.number <= NUMBER_MAX
+        && header.last_ts.0 <= NUMBER_MAX
+        && header.first_ts <= header.last_ts;
     sound.then_some(Frame { header, crc, payload: reader.rest() })
 }
 
