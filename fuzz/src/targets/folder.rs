@@ -57,9 +57,9 @@ fn open(files: &[(String, Vec<u8>)]) {
     }
     let report = check_with(Arc::new(disk.clone()), Path::new(DIR));
     let sound = report.is_ok_and(|report| report.is_clean());
-    match use_it(&disk) {
+    match use_it(&disk, sound) {
         // A second opening finds what the first has left.
-        Ok(()) => match use_it(&disk) {
+        Ok(()) => match use_it(&disk, sound) {
             Err(error) if sound => panic!("opened once, then {error}"),
             _ => {}
         },
@@ -72,7 +72,7 @@ fn open(files: &[(String, Vec<u8>)]) {
 }
 
 /// Opens, reads every row from both ends, writes one, and closes.
-fn use_it(disk: &SimFs) -> Result<(), Error> {
+fn use_it(disk: &SimFs, sound: bool) -> Result<(), Error> {
     let options = Options {
         wal_segment_bytes: 16 << 10,
         memtable_bytes: 4 << 10,
@@ -90,7 +90,9 @@ fn use_it(disk: &SimFs) -> Result<(), Error> {
         let backward: Result<Vec<_>, _> =
             table.scan::<&[u8], &[u8]>(..)?.rev().take(1 << 20).collect();
         match (forward, backward) {
-            (Ok(forward), Ok(backward)) => assert_eq!(forward.len(), backward.len(), "both ends"),
+            (Ok(forward), Ok(backward)) => {
+                assert!(!sound || forward.len() == backward.len(), "both ends show the same");
+            }
             // Damage in a file shows only where it is read.
             _ => damaged = true,
         }
