@@ -18,6 +18,7 @@ use crate::batch::Batch;
 use crate::env::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
+use crate::limits::NUMBER_MAX;
 use crate::options::Durability;
 use crate::rows::CommitTicket;
 use crate::wal::segment::SYNC_LANES;
@@ -179,7 +180,7 @@ impl Pipeline {
     ) -> Result<CommitTs> {
         let mut order = self.order.lock();
         self.make_room(&mut order)?;
-        let ts = CommitTs(self.clock.wall_ticks().max(order.last_ts.0 + 1));
+        let ts = CommitTs(now(&*self.clock).0.max(order.last_ts.0 + 1));
         order.last_ts = ts;
         if order.group.is_empty() {
             order.group_first = ts;
@@ -614,6 +615,12 @@ impl Order {
         let callbacks = std::mem::take(&mut self.callbacks).into_values().flatten();
         Settled(callbacks.map(|callback| (callback, Err(error.duplicate()))).collect())
     }
+}
+
+/// What the wall clock says. A clock beyond all reason is not followed: recovery would refuse the
+/// timestamps.
+pub(crate) fn now(clock: &dyn Clock) -> CommitTs {
+    CommitTs(clock.wall_ticks().min(NUMBER_MAX / 2))
 }
 
 /// A commit on its way to being visible.

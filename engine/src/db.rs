@@ -3,7 +3,7 @@
 
 use crate::batch::Batch;
 use crate::catalog::{self, Tables};
-use crate::commit::{Pipeline, Ticket};
+use crate::commit::{self, Pipeline, Ticket};
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{Jobs, Threads};
 use crate::env::memory;
@@ -158,13 +158,13 @@ impl Db {
         let cache_bytes = options.block_cache_bytes.unwrap_or_else(default_cache_bytes);
         let cache = Arc::new(BlockCache::new(cache_bytes));
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
-        let now = CommitTs(clock.wall_ticks());
+        let now = commit::now(&*clock);
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
         let Opened { shelf, view, last_ts, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.buffered_flush_ms);
         let tree = Arc::new(Tree::new(options, shelf, view, set));
-        tree.tables.store(Arc::new(load_tables(&tree, last_ts)?));
+        tree.tables.store(Arc::new(recovery::load_tables(&tree.view(), last_ts)?));
         let writer = match log {
             None => None,
             Some(log) => {
@@ -317,18 +317,6 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
         }
         _ => Error::io("lock folder", &path, error),
     })
-}
-
-fn load_tables(tree: &Tree, at: CommitTs) -> Result<Tables> {
-    let mut tables = Tables::new();
-    let prefix = catalog::partition();
-    let range = KeyRange { start: prefix.clone(), end: order::partition_end(&prefix) };
-    let mut scan = tree::scan(&tree.view(), range, at)?;
-    while scan.next()? {
-        let row = Row { ts: scan.ts(), value: scan.value()? };
-        tables.load(scan.key().get(prefix.len()..).unwrap_or_default(), row)?;
-    }
-    Ok(tables)
 }
 
 fn read_only() -> Error {

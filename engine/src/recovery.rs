@@ -6,16 +6,21 @@
 //! served that sits only in the page cache of a log the last process could not sync.
 
 use crate::batch::Commit;
+use crate::catalog::{self, Tables};
 use crate::env::rng::Rng;
 use crate::error::{Error, Kind, Result};
 use crate::flush;
 use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::iter::tree;
+use crate::key::order;
+use crate::key::range::KeyRange;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
 use crate::memtable::api::Memtable;
 use crate::memtable::ordered::new_memtable;
 use crate::names::{self, FileKind};
 use crate::options::Options;
+use crate::rows::Row;
 use crate::snapshot::Snapshots;
 use crate::sstable::format::TableOptions;
 use crate::sstable::reader::BlockCache;
@@ -78,6 +83,19 @@ pub(crate) fn open(
     };
     opened.report = report;
     Ok(opened)
+}
+
+/// The catalogue as of `at`.
+pub(crate) fn load_tables(view: &View, at: CommitTs) -> Result<Tables> {
+    let mut tables = Tables::new();
+    let prefix = catalog::partition();
+    let range = KeyRange { start: prefix.clone(), end: order::partition_end(&prefix) };
+    let mut scan = tree::scan(view, range, at)?;
+    while scan.next()? {
+        let row = Row { ts: scan.ts(), value: scan.value()? };
+        tables.load(scan.key().get(prefix.len()..).unwrap_or_default(), row)?;
+    }
+    Ok(tables)
 }
 
 /// What the log holds beyond the files.

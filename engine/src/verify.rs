@@ -7,6 +7,8 @@ use crate::ids::CommitTs;
 use crate::manifest::load;
 use crate::manifest::state::State;
 use crate::names::{self, FileKind};
+use crate::options::Options;
+use crate::recovery;
 use crate::sstable::format::FileMeta;
 use crate::sstable::reader::{BlockCache, TableFile};
 use crate::vfs::api::{Access, Vfs};
@@ -75,6 +77,9 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
         check_file(&vfs, dir, meta, &mut report);
     }
     check_log(&*vfs, dir, &state, &mut report)?;
+    if report.is_clean() {
+        check_catalog(&vfs, dir, &mut report);
+    }
     for name in &names {
         note_stranger(name, &state, &mut report);
     }
@@ -114,6 +119,15 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
     report.tail_discarded_bytes = log.replay.tail_discarded_bytes;
     report.last_ts = last_ts;
     Ok(())
+}
+
+/// Reads the catalogue as an open would; what is damaged otherwise would only be told twice.
+fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
+    let options = Options { read_only: true, ..Options::default() };
+    let (cache, unused) = (Arc::new(BlockCache::new(0)), CommitTs::ZERO);
+    let opened = recovery::open(Arc::clone(vfs), dir, &options, cache, 0, unused);
+    let read = opened.and_then(|opened| recovery::load_tables(&opened.view, opened.last_ts));
+    report.damage.extend(read.err());
 }
 
 fn note_stranger(name: &str, state: &State, report: &mut Report) {
