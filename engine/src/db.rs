@@ -2,35 +2,26 @@
 //! ends in order. Nothing below this file holds a [`Db`].
 
 use crate::batch::Batch;
-use crate::catalog::{self, Tables};
-use crate::commit::{self, Pipeline, Ticket};
+use crate::commit::pipeline::{self, Pipeline};
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{Jobs, Threads};
 use crate::env::memory;
 use crate::error::{Error, Kind, Result};
-use crate::ids::{CommitTs, RowKind, TableId};
-use crate::iter::tree::{self, Scan};
-use crate::key::range::KeyRange;
-use crate::key::{hash, order};
+use crate::ids::{CommitTs, RowKind};
+use crate::key::hash;
 use crate::latch::Latches;
-use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
 use crate::recovery::{self, Opened};
-use crate::rows::{
-    Catalog, CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore, TableInfo,
-};
+use crate::rows::Row;
 use crate::sstable::reader::BlockCache;
 use crate::stall::{Stall, stall};
 use crate::stats::{Recovery, Stats};
 use crate::tree::Tree;
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
-use crate::view::View;
 use crate::work::Work;
-use bytes::Bytes;
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,26 +36,28 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 /// made from it are gone, or at [`Db::close`].
 #[derive(Clone, Debug)]
 pub struct Db {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
+/// What all handles of one database share.
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
-    tree: Arc<Tree>,
-    latches: Latches,
-    catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
-    writer: Option<Writer>, // None where the database is read-only.
+    pub(crate) tree: Arc<Tree>,
+    pub(crate) latches: Latches,
+    pub(crate) catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
+    writer: Option<Writer>,        // None where the database is read-only.
     read_only_at: CommitTs,
     recovery: Recovery,
     lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
+/// What only a database that was opened for writing has.
 #[derive(Debug)]
-struct Writer {
-    pipeline: Arc<Pipeline>,
-    work: Arc<Work>,
+pub(crate) struct Writer {
+    pub(crate) pipeline: Arc<Pipeline>,
+    pub(crate) work: Arc<Work>,
 }
 
 /// Settings and parts of a database that is about to be opened.
@@ -158,7 +151,7 @@ impl Db {
         let cache_bytes = options.block_cache_bytes.unwrap_or_else(default_cache_bytes);
         let cache = Arc::new(BlockCache::new(cache_bytes));
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
-        let now = commit::now(&*clock);
+        let now = pipeline::now(&*clock);
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
         let Opened { shelf, view, last_ts, report, writer } = opened;
         let (set, log) = writer.unzip();
@@ -323,16 +316,12 @@ fn read_only() -> Error {
     Error::new(Kind::ReadOnly, "the database was opened read-only")
 }
 
-fn no_such_table() -> Error {
-    Error::new(Kind::NotFound, "the table does not exist")
-}
-
 impl Inner {
-    fn writer(&self) -> Result<&Writer> {
+    pub(crate) fn writer(&self) -> Result<&Writer> {
         self.writer.as_ref().ok_or_else(read_only)
     }
 
-    fn visible(&self) -> CommitTs {
+    pub(crate) fn visible(&self) -> CommitTs {
         self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.visible())
     }
 
@@ -346,7 +335,7 @@ impl Inner {
     }
 
     /// Waits while background work is too far behind, and until the log has room.
-    fn admit(&self, writer: &Writer) -> Result<()> {
+    pub(crate) fn admit(&self, writer: &Writer) -> Result<()> {
         writer.pipeline.check_room()?;
         if stall(self.tree.debt(), 0, &self.tree.options) != Stall::Stop {
             return Ok(());
@@ -366,14 +355,19 @@ impl Inner {
     }
 
     /// Pauses for what a commit of `bytes` costs at the present debt.
-    fn slow_down(&self, bytes: usize) {
+    pub(crate) fn slow_down(&self, bytes: usize) {
         if let Stall::Delay(delay) = stall(self.tree.debt(), bytes, &self.tree.options) {
             self.tree.counters.stall_us.add(delay.as_micros() as u64);
             self.clock.sleep(delay);
         }
     }
 
-    fn commit(&self, writer: &Writer, batch: Batch, durability: Durability) -> Result<CommitTs> {
+    pub(crate) fn commit(
+        &self,
+        writer: &Writer,
+        batch: Batch,
+        durability: Durability,
+    ) -> Result<CommitTs> {
         let tree = &self.tree;
         let mut sealed = false;
         let ts = writer.pipeline.commit(batch, durability, |ts, batch| {
@@ -390,12 +384,12 @@ impl Inner {
         Ok(ts)
     }
 
-    fn durability(&self, asked: Option<Durability>) -> Durability {
+    pub(crate) fn durability(&self, asked: Option<Durability>) -> Durability {
         let own = self.tree.options.durability;
         asked.map_or(own, |asked| asked.min(own))
     }
 
-    fn get(
+    pub(crate) fn get(
         &self,
         at: Option<CommitTs>,
         key: &[u8],
@@ -415,286 +409,5 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Errors were reported to every commit that they concern.
         let _ = self.close();
-    }
-}
-
-impl RowStore for Db {
-    fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>> {
-        let tables = self.inner.tree.tables.load();
-        if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
-            return Err(no_such_table());
-        }
-        let (key, prefix_len) = encode(table, pk, rk);
-        self.inner.get(None, &key, prefix_len, reach)
-    }
-
-    fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
-        let at = self.inner.tree.snapshots.acquire(|| self.inner.visible());
-        Ok(Box::new(DbSnapshot { inner: Arc::clone(&self.inner), at }))
-    }
-
-    fn update(
-        &self,
-        table: TableId,
-        pk: &[u8],
-        durability: Option<Durability>,
-        work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
-    ) -> Result<Box<dyn CommitTicket>> {
-        let inner = &*self.inner;
-        let writer = inner.writer()?;
-        check_key_part("PartitionKey", pk)?;
-        inner.admit(writer)?;
-        let prefix = order::partition_prefix(table, pk);
-        let latch = inner.latches.lock(hash::of_partition(&prefix));
-        inner.check_writable(writer, table)?;
-        let mut partition = Partition::new(inner, prefix);
-        work(&mut partition)?;
-        let batch = partition.into_batch()?;
-        let bytes = batch.bytes();
-        let ts = match batch.is_empty() {
-            true => writer.pipeline.applied(),
-            false => inner.commit(writer, batch, inner.durability(durability))?,
-        };
-        drop(latch);
-        inner.slow_down(bytes);
-        Ok(Box::new(Ticket { pipeline: Arc::clone(&writer.pipeline), ts }))
-    }
-}
-
-fn encode(table: TableId, pk: &[u8], rk: &[u8]) -> (Vec<u8>, usize) {
-    let mut key = Vec::with_capacity(pk.len() + rk.len() + 8);
-    order::put_partition(&mut key, table, pk);
-    let prefix_len = key.len();
-    key.extend_from_slice(rk);
-    (key, prefix_len)
-}
-
-fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
-    if part.len() <= KEY_PART_BYTES_MAX {
-        return Ok(());
-    }
-    let len = part.len();
-    Err(Error::invalid(format!(
-        "{which} has {len} bytes; at most {KEY_PART_BYTES_MAX} are allowed"
-    )))
-}
-
-/// One partition while an update works on it, its latch held.
-struct Partition<'a> {
-    inner: &'a Inner,
-    prefix: Vec<u8>,
-    key: Vec<u8>,
-    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>, // None: deleted.
-}
-
-impl<'a> Partition<'a> {
-    fn new(inner: &'a Inner, prefix: Vec<u8>) -> Partition<'a> {
-        Partition { inner, key: prefix.clone(), prefix, writes: BTreeMap::new() }
-    }
-
-    fn into_batch(self) -> Result<Batch> {
-        let mut batch = Batch::new(self.prefix);
-        for (rk, value) in &self.writes {
-            match value {
-                Some(value) => batch.put(rk, value),
-                None => batch.delete(rk),
-            }
-        }
-        if batch.count() > COMMIT_ROWS_MAX || batch.bytes() > COMMIT_BYTES_MAX {
-            let (rows, bytes) = (batch.count(), batch.bytes());
-            return Err(Error::invalid(format!(
-                "a commit of {rows} rows and {bytes} bytes is too large; \
-                 at most {COMMIT_ROWS_MAX} rows and {COMMIT_BYTES_MAX} bytes are allowed"
-            )));
-        }
-        Ok(batch)
-    }
-
-    fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
-        self.key.truncate(self.prefix.len());
-        self.key.extend_from_slice(rk);
-        // Above every timestamp: all that is applied, durable yet or not.
-        self.inner.get(Some(CommitTs::MAX), &self.key, self.prefix.len(), Reach::Disk)
-    }
-}
-
-impl PartitionUpdate for Partition<'_> {
-    fn get(&mut self, rk: &[u8]) -> Result<Option<Row>> {
-        let own = self.writes.get(rk).map(|value| value.as_deref().map(Bytes::copy_from_slice));
-        match own {
-            Some(value) => Ok(value.map(|value| Row { ts: CommitTs::ZERO, value })),
-            None => self.stored(rk),
-        }
-    }
-
-    fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()> {
-        check_key_part("RowKey", rk)?;
-        if value.len() > VALUE_BYTES_MAX {
-            let len = value.len();
-            return Err(Error::invalid(format!(
-                "a value has {len} bytes; at most {VALUE_BYTES_MAX} are allowed"
-            )));
-        }
-        self.writes.insert(rk.to_vec(), Some(value.to_vec()));
-        Ok(())
-    }
-
-    fn delete(&mut self, rk: &[u8]) -> Result<()> {
-        check_key_part("RowKey", rk)?;
-        match self.stored(rk)? {
-            Some(_) => self.writes.insert(rk.to_vec(), None),
-            None => self.writes.remove(rk),
-        };
-        Ok(())
-    }
-}
-
-/// What was visible at one moment.
-struct DbSnapshot {
-    inner: Arc<Inner>,
-    at: CommitTs,
-}
-
-impl RowSnapshot for DbSnapshot {
-    fn at(&self) -> CommitTs {
-        self.at
-    }
-
-    fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
-        if !self.inner.tree.tables.load().is_readable_at(table, self.at) {
-            return Err(no_such_table());
-        }
-        let (key, prefix_len) = encode(table, pk, rk);
-        self.inner.get(Some(self.at), &key, prefix_len, Reach::Disk)
-    }
-
-    fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {
-        let table = order::table_of(&range.start);
-        let tables = self.inner.tree.tables.load();
-        if !table.is_some_and(|table| tables.is_readable_at(table, self.at)) {
-            return Err(no_such_table());
-        }
-        let view = self.inner.tree.view_full();
-        let scan = tree::scan(&view, range, self.at)?;
-        Ok(Box::new(DbCursor { scan, _view: view }))
-    }
-}
-
-impl Drop for DbSnapshot {
-    fn drop(&mut self) {
-        self.inner.tree.snapshots.release(self.at);
-    }
-}
-
-/// A scan, and the View that keeps its files from being deleted.
-struct DbCursor {
-    scan: Scan,
-    _view: Arc<View>,
-}
-
-impl RowCursor for DbCursor {
-    fn next(&mut self) -> Result<bool> {
-        self.scan.next()
-    }
-
-    fn prev(&mut self) -> Result<bool> {
-        self.scan.prev()
-    }
-
-    fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.scan.seek(key)
-    }
-
-    fn key(&self) -> &[u8] {
-        self.scan.key()
-    }
-
-    fn ts(&self) -> CommitTs {
-        self.scan.ts()
-    }
-
-    fn value(&mut self) -> Result<Bytes> {
-        self.scan.value()
-    }
-}
-
-impl Catalog for Db {
-    fn create_table(&self, name: &str, note: &[u8]) -> Result<TableInfo> {
-        let writer = self.inner.writer()?;
-        catalog::check_name(name)?;
-        let _one_at_a_time = self.inner.catalog.lock();
-        let tables = self.inner.tree.tables.load_full();
-        if tables.find(name).is_some() {
-            writer.pipeline.wait(tables.changed())?;
-            return Err(Error::new(Kind::Exists, format!("table {name} exists")));
-        }
-        let id = tables.next_id()?;
-        let mut batch = Batch::new(catalog::partition());
-        batch.put(&catalog::row_key(name), &catalog::encode(id, note));
-        batch.put(catalog::next_id_key(), &catalog::encode_next_id(TableId(id.0 + 1)));
-        let info = |ts| catalog::info(id, name, note, ts);
-        let ts = self.inner.change_catalog(writer, batch, |tables, ts| tables.add(info(ts)))?;
-        Ok(info(ts))
-    }
-
-    fn find_table(&self, name: &str) -> Result<Option<TableInfo>> {
-        // The timestamp after the catalogue, so that it covers every change that was answered.
-        let tables = self.inner.tree.tables.load();
-        Ok(tables.find_at(name, self.inner.visible()).cloned())
-    }
-
-    fn drop_table(&self, name: &str) -> Result<bool> {
-        let writer = self.inner.writer()?;
-        let _one_at_a_time = self.inner.catalog.lock();
-        let tables = self.inner.tree.tables.load_full();
-        if tables.find(name).is_none() {
-            writer.pipeline.wait(tables.changed())?;
-            return Ok(false);
-        }
-        let mut batch = Batch::new(catalog::partition());
-        batch.delete(&catalog::row_key(name));
-        self.inner.change_catalog(writer, batch, |tables, ts| tables.remove(name, ts))?;
-        writer.work.poke();
-        Ok(true)
-    }
-
-    fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>> {
-        let tables = self.inner.tree.tables.load();
-        Ok(tables.list_at(prefix, after, limit, self.inner.visible()))
-    }
-}
-
-impl Inner {
-    fn check_writable(&self, writer: &Writer, table: TableId) -> Result<()> {
-        let tables = self.tree.tables.load();
-        if table != TableId::CATALOG && tables.is_live(table) {
-            return Ok(());
-        }
-        if tables.is_readable_at(table, self.visible()) {
-            writer.pipeline.wait(tables.changed())?; // A crash may yet undo the drop.
-        }
-        Err(no_such_table())
-    }
-
-    /// Commits a change of the catalogue; `change` makes it in memory. The caller holds the
-    /// catalogue's lock.
-    ///
-    /// Memory follows at once, also where the wait then fails: a log without room keeps the change
-    /// in its place and writes it before all later commits, so those must go by it. Otherwise a new
-    /// table's number would be given twice, and rows acknowledged in a table that the next open
-    /// finds dropped. Readers are shown the change when it is visible.
-    fn change_catalog(
-        &self,
-        writer: &Writer,
-        batch: Batch,
-        change: impl FnOnce(&mut Tables, CommitTs),
-    ) -> Result<CommitTs> {
-        self.admit(writer)?;
-        let ts = self.commit(writer, batch, self.durability(None))?;
-        let mut tables = Tables::clone(&self.tree.tables.load());
-        change(&mut tables, ts);
-        self.tree.tables.store(Arc::new(tables));
-        writer.pipeline.wait(ts)?;
-        Ok(ts)
     }
 }

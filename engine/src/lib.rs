@@ -75,6 +75,8 @@ pub(crate) mod recovery;
 pub mod verify;
 pub mod inspect;
 pub mod db;
+pub(crate) mod storage;
+pub(crate) mod naming;
 
 // Floor 6: tables.
 pub mod table;

@@ -1,7 +1,7 @@
 //! Background work: what is to be done, in which order, by whom. In production three threads run
 //! here (log, flush, compaction); without threads the owner takes the same steps by hand.
 
-use crate::commit::Pipeline;
+use crate::commit::pipeline::Pipeline;
 use crate::env::jobs::Jobs;
 use crate::error::{Error, Result};
 use crate::tree::Tree;

@@ -15,16 +15,15 @@
 //! take away. A failed write or sync of the log is final: every later commit fails.
 
 use crate::batch::Batch;
+use crate::commit::order::{Callback, Order, Settled};
 use crate::env::clock::Clock;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::Durability;
 use crate::rows::CommitTicket;
-use crate::wal::segment::SYNC_LANES;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -40,17 +39,9 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// How long a log without room waits before it tries again by itself.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Syncs under way at once. The disk would take more, but each then covers a smaller group and
-/// wakes fewer: on two cores 8 writers made 30 thousand commits a second with one, 24 with two, 20
-/// with four (decision 0009).
-const SYNCS_MAX: usize = 1;
-const _: () = assert!(SYNCS_MAX < SYNC_LANES, "a sync that begins finds a free lane");
-
 /// Places to wait at. Each group has one, so that nobody is woken for another group; two groups
 /// share one only where this many are written and wait for a sync of an earlier one.
 const SEATS: usize = 16;
-
-type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// One database's commit order.
 #[derive(Debug)]
@@ -68,52 +59,6 @@ pub(crate) struct Pipeline {
     called: Condvar,         // The background leader has something to do.
 }
 
-struct Order {
-    last_ts: CommitTs,
-    group: Vec<u8>, // Applied, not yet in the log.
-    group_first: CommitTs,
-    recycled: Vec<u8>, // An empty buffer for the next group.
-    waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
-    group_no: u64,
-    taken: VecDeque<Taken>, // Groups that have left and are not wholly visible, in order.
-    written: CommitTs,
-    synced: CommitTs,
-    syncing: CommitTs,     // The newest commit that a sync, ended or not, covers.
-    sync_wanted: CommitTs, // The newest commit that asked for a sync.
-    syncs: usize,          // Under way.
-    sealed: bool,
-    full: bool, // The log had no room for the gathered group at the last try.
-    leading: bool,
-    closing: bool,
-    failed: Option<Error>,
-    callbacks: BTreeMap<CommitTs, Vec<Callback>>,
-}
-
-/// A group that a leader took.
-struct Taken {
-    no: u64,
-    first: CommitTs,
-    last: CommitTs,
-}
-
-impl std::fmt::Debug for Order {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Order(last {}, written {}, synced {})", self.last_ts, self.written, self.synced)
-    }
-}
-
-/// Callbacks whose commits are settled, to be run once no lock is held.
-#[must_use]
-struct Settled(Vec<(Callback, Result<()>)>);
-
-impl Settled {
-    fn run(self) {
-        for (callback, result) in self.0 {
-            callback(result);
-        }
-    }
-}
-
 impl Pipeline {
     /// A pipeline whose first commit comes after `last_ts`, all of which is visible.
     pub(crate) fn new(
@@ -122,26 +67,7 @@ impl Pipeline {
         clock: Arc<dyn Clock>,
         buffered_flush: Duration,
     ) -> Pipeline {
-        let order = Order {
-            last_ts,
-            group: Vec::new(),
-            group_first: last_ts,
-            recycled: Vec::new(),
-            waiting: VecDeque::new(),
-            group_no: 0,
-            taken: VecDeque::new(),
-            written: last_ts,
-            synced: last_ts,
-            syncing: last_ts,
-            sync_wanted: last_ts,
-            syncs: 0,
-            sealed: true,
-            full: false,
-            leading: false,
-            closing: false,
-            failed: None,
-            callbacks: BTreeMap::new(),
-        };
+        let order = Order::new(last_ts);
         Pipeline {
             clock,
             buffered_flush,
@@ -544,77 +470,6 @@ impl Pipeline {
 struct Lost {
     error: Error,
     log_is_usable: bool,
-}
-
-impl Order {
-    /// Whether there is something to write or sync and nobody in the way.
-    fn may_lead(&self) -> bool {
-        let any = !self.group.is_empty() || self.sync_wanted > self.syncing;
-        any && !self.leading && self.syncs < SYNCS_MAX
-    }
-
-    /// Takes note that the gathered group leaves.
-    fn take_group(&mut self, first: CommitTs, last: CommitTs) {
-        self.taken.push_back(Taken { no: self.group_no, first, last });
-        self.group_no += 1;
-    }
-
-    /// The group that the commit of `ts` is in.
-    fn group_of(&self, ts: CommitTs) -> u64 {
-        let taken = self.taken.iter().find(|taken| ts <= taken.last);
-        taken.map_or(self.group_no, |taken| taken.no)
-    }
-
-    /// The first failure stays.
-    fn fail(&mut self, error: Error) {
-        self.failed.get_or_insert(error);
-    }
-
-    /// As [`Order::check`]; also refuses what comes while the log is being closed.
-    fn check_open(&self) -> Result<()> {
-        match self.closing && self.failed.is_none() {
-            true => Err(Error::new(Kind::Closed, "the database is closed")),
-            false => self.check(),
-        }
-    }
-
-    /// Puts a group that the log could not take before what was gathered since.
-    fn put_back(&mut self, first: CommitTs, mut group: Vec<u8>) {
-        self.full = true;
-        self.taken.pop_back(); // It was the last to leave.
-        group.extend_from_slice(&self.group);
-        self.recycled = std::mem::replace(&mut self.group, group);
-        self.recycled.clear();
-        self.group_first = first;
-    }
-
-    fn check(&self) -> Result<()> {
-        match &self.failed {
-            None => Ok(()),
-            Some(error) if error.kind() == Kind::Closed => Err(error.duplicate()),
-            Some(error) => {
-                let why = format!("the log failed and takes no more commits; reopen: {error}");
-                Err(Error::new(Kind::Closed, why))
-            }
-        }
-    }
-
-    /// Takes the callbacks whose commits are visible, and all of them after a failure.
-    fn take_settled(&mut self, visible: CommitTs) -> Settled {
-        let later = self.callbacks.split_off(&CommitTs(visible.0 + 1));
-        let done = std::mem::replace(&mut self.callbacks, later);
-        let mut settled: Vec<_> = done.into_values().flatten().map(|c| (c, Ok(()))).collect();
-        if let Err(error) = self.check() {
-            settled.extend(self.take_callbacks(&error).0);
-        }
-        Settled(settled)
-    }
-
-    /// Takes all callbacks, to be told of `error`.
-    fn take_callbacks(&mut self, error: &Error) -> Settled {
-        let callbacks = std::mem::take(&mut self.callbacks).into_values().flatten();
-        Settled(callbacks.map(|callback| (callback, Err(error.duplicate()))).collect())
-    }
 }
 
 /// What the wall clock says. A clock beyond all reason is not followed: recovery would refuse the
