@@ -177,12 +177,11 @@ impl Pipeline {
             }
             order.taken.pop_front();
         }
-        if !order.group.is_empty() {
-            let seat = self.seat(order.group_no);
-            match order.group_first <= visible {
-                true => seat.notify_all(),
-                false => usize::from(seat.notify_one()),
-            };
+        let seat = self.seat(order.group_no);
+        if !order.group.is_empty() && order.group_first <= visible {
+            seat.notify_all();
+        } else if order.may_lead() {
+            seat.notify_one();
         }
         self.moved.notify_all();
     }
