@@ -7,7 +7,6 @@ use tabulith::db::Db;
 use tabulith::embedded::rows::If;
 use tabulith::error::Kind;
 use tabulith::options::{Durability, Options};
-use tabulith::rows::Catalog;
 
 fn small() -> Options {
     Options {
@@ -178,6 +177,21 @@ fn a_folder_that_is_not_ours_is_refused() {
     assert!(matches!(error.kind(), Kind::Corrupt | Kind::Invalid), "{error:?}");
     let error = Db::builder().must_exist().open(dir.path().join("none")).unwrap_err();
     assert_eq!(error.kind(), Kind::NotFound);
+}
+
+#[test]
+fn a_batch_may_ask_for_less_than_the_database_promises() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for (i, less) in [Durability::Buffered, Durability::Flushed].into_iter().enumerate() {
+        let batch = table.partition("p").batch().upsert([i as u8], "v").durability(less);
+        let ts = batch.commit().unwrap();
+        assert_eq!(table.get("p", [i as u8]).unwrap().unwrap().ts, ts, "visible on return");
+    }
+    db.close().unwrap();
+    let table = Db::open(dir.path()).unwrap().table("t").unwrap();
+    assert_eq!(table.scan::<&str, &str>(..).unwrap().count(), 2, "a close loses nothing");
 }
 
 #[test]

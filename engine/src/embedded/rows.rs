@@ -6,7 +6,7 @@ use crate::embedded::scan::{self, Scan};
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
-use crate::options::Reach;
+use crate::options::{Durability, Reach};
 use crate::rows::{Catalog, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -50,6 +50,12 @@ impl Db {
             found => found?,
         };
         Ok(Table { db: self.clone(), info: Arc::new(info) })
+    }
+
+    /// Drops a table with all its rows in one record; false where there is none. Snapshots taken
+    /// before still read it.
+    pub fn drop_table(&self, name: &str) -> Result<bool> {
+        Catalog::drop_table(self, name)
     }
 
     /// All that is visible now, across tables, for as long as the snapshot lives.
@@ -157,7 +163,7 @@ impl Partition {
     /// Changes of this partition that happen together or not at all. A batch cannot name another
     /// partition.
     pub fn batch(&self) -> Batch {
-        Batch { partition: self.clone(), operations: Vec::new() }
+        Batch { partition: self.clone(), operations: Vec::new(), durability: None }
     }
 }
 
@@ -167,6 +173,7 @@ impl Partition {
 pub struct Batch {
     partition: Partition,
     operations: Vec<Operation>,
+    durability: Option<Durability>,
 }
 
 #[derive(Clone, Debug)]
@@ -205,15 +212,22 @@ impl Batch {
         self
     }
 
+    /// Asks for less than the database promises, for this batch alone; it cannot ask for more. It
+    /// becomes visible in its place in the order: behind a synced commit, after that one's sync.
+    pub fn durability(mut self, durability: Durability) -> Batch {
+        self.durability = Some(durability);
+        self
+    }
+
     /// Commits the changes and returns once they are as safe as the database promises.
     ///
     /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
     /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`; `Closed`;
     /// after `Io` and `NoSpace` the outcome is known only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
-        let Batch { partition: Partition { table, pk }, operations } = self;
+        let Batch { partition: Partition { table, pk }, operations, durability } = self;
         let (db, id) = (&table.db, table.info.id);
-        match db.update(id, &pk, None, &mut |rows| apply(&operations, rows)) {
+        match db.update(id, &pk, durability, &mut |rows| apply(&operations, rows)) {
             Ok(ticket) => {
                 let ts = ticket.ts();
                 ticket.wait().map(|()| ts)
