@@ -195,6 +195,31 @@ fn a_batch_may_ask_for_less_than_the_database_promises() {
 }
 
 #[test]
+fn a_scan_of_a_partition_that_is_not_there_reads_no_block() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().options(small()).open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    for i in (0..400u32).step_by(2) {
+        table
+            .partition(format!("{i:04}"))
+            .batch()
+            .upsert("a", "1")
+            .upsert("b", "2")
+            .commit()
+            .unwrap();
+    }
+    db.compact().unwrap();
+    let reads = || db.stats().cache_hits + db.stats().cache_misses;
+    let before = reads();
+    for i in (1..400u32).step_by(2) {
+        assert_eq!(table.partition(format!("{i:04}")).scan::<&str>(..).unwrap().count(), 0);
+    }
+    // About one in a hundred passes the filter.
+    assert!(reads() - before < 20, "{} blocks were asked for", reads() - before);
+    assert_eq!(table.partition("0100").scan::<&str>(..).unwrap().count(), 2);
+}
+
+#[test]
 fn check_names_damage_by_file_and_offset() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder().options(small()).open(dir.path()).unwrap();

@@ -8,6 +8,7 @@ use crate::iter::level::{LevelCursor, Purpose, over_file};
 use crate::iter::merge::MergeCursor;
 use crate::iter::visible::VisibleCursor;
 use crate::key::range::KeyRange;
+use crate::key::{hash, order};
 use crate::limits::LEVELS;
 use crate::sstable::iter::TableCursor;
 use crate::version::files::LiveFile;
@@ -25,21 +26,48 @@ pub(crate) enum Source {
 /// The rows of `range` that a reader at `at` sees.
 pub(crate) type Scan = VisibleCursor<MergeCursor<Source>>;
 
-/// Opens a scan. Cost: opens the L0 files that overlap; reads nothing else yet.
+/// Opens a scan. Cost: opens the L0 files that overlap, and two files at most of a deeper level;
+/// reads nothing else yet.
 pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
     let mut sources = Vec::new();
     for table in view.memtables().filter(|table| !table.is_empty()) {
         sources.push(Source::Memory(Arc::clone(table).cursor()));
     }
     let largest = range.end.as_slice(); // Excluded: one file too many at most.
-    for file in view.version.overlapping(0, &range.start, largest) {
-        sources.push(Source::File(over_file(&file, Purpose::Scan)?));
-    }
-    for level in 1..LEVELS {
-        let files = view.version.overlapping(level, &range.start, largest);
-        sources.extend(over_level(files, Purpose::Scan));
+    let partition = one_partition(&range);
+    for level in 0..LEVELS {
+        let mut files = view.version.overlapping(level, &range.start, largest);
+        // Where more files of a sorted level overlap, the partition fills those in the middle.
+        if let Some(partition) = partition.filter(|_| level == 0 || files.len() <= 2) {
+            files = holding(files, partition)?;
+        }
+        match level {
+            0 => {
+                for file in files {
+                    sources.push(Source::File(over_file(&file, Purpose::Scan)?));
+                }
+            }
+            _ => sources.extend(over_level(files, Purpose::Scan)),
+        }
     }
     Ok(VisibleCursor::new(MergeCursor::new(sources), at, range))
+}
+
+/// The hash of the partition that the whole range lies in, if it lies in one.
+fn one_partition(range: &KeyRange) -> Option<u64> {
+    let prefix = range.start.get(..order::prefix_len(&range.start)?)?;
+    (range.end <= order::partition_end(prefix)).then(|| hash::of_partition(prefix))
+}
+
+/// The files whose filter does not rule the partition out.
+fn holding(files: Vec<Arc<LiveFile>>, partition: u64) -> Result<Vec<Arc<LiveFile>>> {
+    let mut holding = Vec::with_capacity(files.len());
+    for file in files {
+        if file.table()?.may_hold_partition(partition) {
+            holding.push(file);
+        }
+    }
+    Ok(holding)
 }
 
 /// A cursor over files of one sorted level.
