@@ -1,13 +1,16 @@
 //! The program as server and as client of it: start, what it prints, import through a server that
 //! is killed, wrong keys, ports and folders that are taken, the end.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod common;
 
 use common::{Place, Server};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tabulith::env::clock::{Clock, SystemClock};
+use tabulith::env::rng::Rng;
 
 const KEYS: [&str; 4] = ["--partition-key", "{part}", "--row-key", "{n:05}"];
 
@@ -98,16 +101,27 @@ fn half_way(place: &Place, args: &[&str]) -> Child {
 }
 
 #[test]
-fn an_import_survives_the_death_of_its_server() {
+fn an_import_survives_20_deaths_of_its_server() {
     let place = Place::new();
     let file = slow_file(&place);
-    let server = place.serve(0, "data");
+    let mut server = place.serve(0, "data");
     let port = server.port();
     let mut import = half_way(&place, &import(&file, &server));
-    server.kill();
-    let server = place.serve(port, "data");
+    let (clock, mut rng) = (SystemClock::new(), Rng::seeded(20));
+    let mut running = 0;
+    for _ in 0..20 {
+        // Not to wait for anything: any moment will do, also one in which the last start goes on.
+        clock.sleep(Duration::from_millis(rng.below(120)));
+        running += usize::from(import.try_wait().unwrap().is_none());
+        server.kill();
+        server = place.serve(port, "data");
+    }
     assert_eq!(import.wait().unwrap().code(), Some(0));
     assert_eq!(rows_on(&place, &server), SLOW_ROWS);
+    assert_eq!(server.terminate().0, 0);
+    place.ok(&["check", "data"]);
+    println!("20 kills, {running} of them under the import, {SLOW_ROWS} rows there");
+    assert!(running >= 5, "the import ended after {running} kills");
 }
 
 #[test]
