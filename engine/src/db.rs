@@ -97,7 +97,7 @@ impl Builder {
 
     /// Bytes for the cache of decompressed blocks.
     pub fn block_cache_bytes(mut self, bytes: usize) -> Builder {
-        self.options.block_cache_bytes = Some(bytes);
+        self.options.advanced.block_cache_bytes = Some(bytes);
         self
     }
 
@@ -148,14 +148,14 @@ impl Db {
             true => None,
             false => Some(take_lock(&vfs, dir, &options)?),
         };
-        let cache_bytes = options.block_cache_bytes.unwrap_or_else(default_cache_bytes);
+        let cache_bytes = options.advanced.block_cache_bytes.unwrap_or_else(default_cache_bytes);
         let cache = Arc::new(BlockCache::new(cache_bytes));
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
         let Opened { shelf, view, last_ts, report, writer } = opened;
         let (set, log) = writer.unzip();
-        let buffered_flush = Duration::from_millis(options.buffered_flush_ms);
+        let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
         let tree = Arc::new(Tree::new(options, shelf, view, set));
         tree.tables.store(Arc::new(recovery::load_tables(&tree.view(), last_ts)?));
         let writer = match log {

@@ -92,7 +92,7 @@ pub use embedded::rows::{Batch, If, Partition, Snapshot, Table};
 pub use embedded::scan::{Scan, ScanRow};
 pub use error::{Error, Kind, Result};
 pub use ids::CommitTs;
-pub use options::{Durability, Options};
+pub use options::{Advanced, Durability, Options};
 pub use rows::Row;
 pub use table::entity::Entity;
 pub use table::filter::ast::{Filter, Op};

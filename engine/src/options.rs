@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 /// How safe a commit is when it is acknowledged, and from when a reader may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// Kept in the process and written within [`Options::buffered_flush_ms`]; a crash of the
+    /// Kept in the process and written within [`Advanced::buffered_flush_ms`]; a crash of the
     /// process loses at most that much, always the latest commits.
     Buffered,
     /// Handed to the operating system: survives the process, not the power.
@@ -24,6 +24,8 @@ pub enum Reach {
 }
 
 /// Settings of a database. The defaults suit a server with a few GiB of memory.
+///
+/// What most users decide stands here; what few need to touch is in [`Advanced`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How safe a commit is when it is acknowledged; one commit may ask for less.
@@ -31,6 +33,19 @@ pub struct Options {
     /// Default [`Durability::Synced`].
     pub durability: Durability,
 
+    /// Whether a database is made where there is none. Default true.
+    pub create_if_missing: bool,
+
+    /// Whether writes and every change on disk are refused. Default false.
+    pub read_only: bool,
+
+    /// Settings with a reasoned default that few need to change.
+    pub advanced: Advanced,
+}
+
+/// Settings with a reasoned default each. They change speed and space, never what is promised.
+#[derive(Clone, Debug)]
+pub struct Advanced {
     /// Longest time a [`Durability::Buffered`] commit stays in the process, in milliseconds.
     ///
     /// Default 5; 1 to 10,000.
@@ -54,7 +69,7 @@ pub struct Options {
     /// Bytes of one table file made by compaction. Default 32 MiB; 4 KiB to 1 GiB.
     pub file_bytes: usize,
 
-    /// Bytes of L1; each deeper level holds [`Options::level_fanout`] times as many.
+    /// Bytes of L1; each deeper level holds [`Advanced::level_fanout`] times as many.
     ///
     /// Default 256 MiB; 4 KiB to 64 GiB.
     pub level_base_bytes: u64,
@@ -86,18 +101,22 @@ pub struct Options {
 
     /// Whether values are compressed with LZ4. Default true.
     pub compression: bool,
-
-    /// Whether a database is made where there is none. Default true.
-    pub create_if_missing: bool,
-
-    /// Whether writes and every change on disk are refused. Default false.
-    pub read_only: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
         Options {
             durability: Durability::Synced,
+            create_if_missing: true,
+            read_only: false,
+            advanced: Advanced::default(),
+        }
+    }
+}
+
+impl Default for Advanced {
+    fn default() -> Advanced {
+        Advanced {
             buffered_flush_ms: 5,
             memtable_bytes: 64 << 20,
             wal_segment_bytes: 64 << 20,
@@ -112,8 +131,6 @@ impl Default for Options {
             block_cache_bytes: None,
             filter_bits: 10,
             compression: true,
-            create_if_missing: true,
-            read_only: false,
         }
     }
 }
@@ -121,6 +138,13 @@ impl Default for Options {
 impl Options {
     /// The settings if each is in its range; otherwise an error that names the first that is not.
     pub fn validated(self) -> Result<Options> {
+        self.advanced.check()?;
+        Ok(self)
+    }
+}
+
+impl Advanced {
+    fn check(&self) -> Result<()> {
         check("buffered_flush_ms", self.buffered_flush_ms, 1, 10_000)?;
         check("memtable_bytes", self.memtable_bytes as u64, 4 << 10, 1 << 30)?;
         check("wal_segment_bytes", self.wal_segment_bytes as u64, 16 << 10, 1 << 30)?;
@@ -138,7 +162,7 @@ impl Options {
         check("l0_stop_files", self.l0_stop_files as u64, self.l0_slow_files as u64 + 1, 1 << 10)?;
         check("sealed_memtables_max", self.sealed_memtables_max as u64, 1, 16)?;
         check("filter_bits", u64::from(self.filter_bits), 0, 20)?;
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -146,5 +170,5 @@ fn check(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Error::invalid(format!("option {name} is {value}; it must be {min} to {max}")))
+    Err(Error::invalid(format!("option advanced.{name} is {value}; it must be {min} to {max}")))
 }

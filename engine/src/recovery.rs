@@ -130,7 +130,8 @@ fn read_log(vfs: &dyn Vfs, dir: &Path, options: &Options, state: &State) -> Resu
                 return Err(damaged_group());
             }
             last_ts = commit.ts;
-            if memtables.last().is_none_or(|table| table.bytes() >= options.memtable_bytes) {
+            if memtables.last().is_none_or(|table| table.bytes() >= options.advanced.memtable_bytes)
+            {
                 memtables.push(new_memtable());
             }
             let Some(active) = memtables.last() else { continue };
@@ -171,8 +172,12 @@ fn start(
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
     remove_orphans(&shelf, &state)?;
     write_files(&shelf, options, &mut state, &found)?;
-    let mut log =
-        LogWriter::create(Arc::clone(&vfs), &dir, options.wal_segment_bytes, &found.replay)?;
+    let mut log = LogWriter::create(
+        Arc::clone(&vfs),
+        &dir,
+        options.advanced.wal_segment_bytes,
+        &found.replay,
+    )?;
     // Above every timestamp that was ever seen, and a second's worth more: one that a crash took
     // along is never given out again. Recorded, or the next start would begin at the same place
     // where this one's commits are lost.

@@ -79,7 +79,7 @@ impl Tree {
 
     /// Whether the active memtable is full.
     pub(crate) fn wants_seal(&self) -> bool {
-        self.view.load().active.bytes() >= self.options.memtable_bytes
+        self.view.load().active.bytes() >= self.options.advanced.memtable_bytes
     }
 
     /// Starts a new memtable. The caller holds the commit order; `last_ts` is the newest commit

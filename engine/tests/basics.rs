@@ -6,18 +6,18 @@
 use tabulith::db::Db;
 use tabulith::embedded::rows::If;
 use tabulith::error::Kind;
-use tabulith::options::{Durability, Options};
+use tabulith::options::{Advanced, Durability, Options};
 
 fn small() -> Options {
-    Options {
+    let advanced = Advanced {
         memtable_bytes: 64 << 10,
         wal_segment_bytes: 256 << 10,
         file_bytes: 32 << 10,
         level_base_bytes: 128 << 10,
         block_bytes: 1 << 10,
-        durability: Durability::Flushed,
-        ..Options::default()
-    }
+        ..Advanced::default()
+    };
+    Options { durability: Durability::Flushed, advanced, ..Options::default() }
 }
 
 fn value(i: u32) -> Vec<u8> {

@@ -15,7 +15,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::inspect::{self, Depth};
 use tabulith::vfs::os::OsVfs;
-use tabulith::{Db, Entity, Options};
+use tabulith::{Advanced, Db, Entity, Options};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
@@ -24,9 +24,12 @@ fn folder() -> PathBuf {
 /// What the golden database holds. Ran once, by the build that defined version 1.
 fn write(dir: &Path) {
     let options = Options {
-        wal_segment_bytes: 16 << 10,
-        block_bytes: 256,
-        memtable_bytes: 64 << 10,
+        advanced: Advanced {
+            wal_segment_bytes: 16 << 10,
+            block_bytes: 256,
+            memtable_bytes: 64 << 10,
+            ..Advanced::default()
+        },
         ..Options::default()
     };
     let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));

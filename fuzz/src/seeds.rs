@@ -10,7 +10,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::Result;
 use tabulith::internals;
-use tabulith::options::Options;
+use tabulith::options::{Advanced, Options};
 use tabulith::table::value::{DateTime, Value};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
@@ -71,9 +71,12 @@ fn every_type() -> Vec<(String, Value)> {
 /// The files of a small database.
 fn database(rows: usize, flushed: bool, more: bool) -> Result<Vec<(String, Vec<u8>)>> {
     let options = Options {
-        wal_segment_bytes: 16 << 10,
-        memtable_bytes: 4 << 10,
-        block_bytes: 256,
+        advanced: Advanced {
+            wal_segment_bytes: 16 << 10,
+            memtable_bytes: 4 << 10,
+            block_bytes: 256,
+            ..Advanced::default()
+        },
         ..Options::default()
     };
     let disk = SimFs::new();

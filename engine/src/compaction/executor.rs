@@ -196,7 +196,7 @@ impl<'a> Outputs<'a> {
             self.overlapped_bytes += if self.open.is_some() { passed } else { 0 };
         }
         let bytes = self.open.as_ref().map_or(0, TableBuilder::bytes_so_far);
-        let file_bytes = self.env.options.file_bytes as u64;
+        let file_bytes = self.env.options.advanced.file_bytes as u64;
         if bytes >= file_bytes || self.overlapped_bytes > GRANDPARENT_FILES_MAX * file_bytes {
             self.end_file()?;
         }

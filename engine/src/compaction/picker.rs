@@ -69,7 +69,7 @@ fn drop_dead(version: &Version, readable: &Readable) -> Option<Job> {
 fn fullest(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
     // Parts per thousand of the target; whole numbers compare exactly.
     let fullness = |level: usize| match level {
-        0 => version.levels[0].len() as u64 * 1000 / options.l0_compact_files as u64,
+        0 => version.levels[0].len() as u64 * 1000 / options.advanced.l0_compact_files as u64,
         _ => version.bytes(level).saturating_mul(1000) / level_bytes(level, options),
     };
     let (full, level) = (0..LEVELS - 1)
@@ -82,7 +82,10 @@ fn fullest(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
 /// Bytes that a level below L0 should hold.
 fn level_bytes(level: usize, options: &Options) -> u64 {
     let deeper = level.saturating_sub(1) as u32;
-    options.level_base_bytes.saturating_mul(options.level_fanout.saturating_pow(deeper))
+    options
+        .advanced
+        .level_base_bytes
+        .saturating_mul(options.advanced.level_fanout.saturating_pow(deeper))
 }
 
 fn from_level(version: &Version, level: usize, options: &Options, turns: &Turns) -> Job {
@@ -111,7 +114,7 @@ fn merge_or_move(
         false => Vec::new(),
     };
     let grandparent_bytes: u64 = grandparents.iter().map(|file| file.meta.bytes).sum();
-    let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.file_bytes as u64;
+    let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.advanced.file_bytes as u64;
     match upper.as_slice() {
         [file] if lower.is_empty() && may_move && !is_mostly_deletes(file) => {
             Job::Move { file: Arc::clone(file), from: level }

@@ -68,9 +68,9 @@ pub(crate) struct TableOptions {
 impl From<&Options> for TableOptions {
     fn from(options: &Options) -> TableOptions {
         TableOptions {
-            block_bytes: options.block_bytes,
-            filter_bits: options.filter_bits,
-            compression: options.compression,
+            block_bytes: options.advanced.block_bytes,
+            filter_bits: options.advanced.filter_bits,
+            compression: options.advanced.compression,
         }
     }
 }

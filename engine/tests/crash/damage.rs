@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use tabulith::error::Kind;
-use tabulith::options::{Durability, Options};
+use tabulith::options::{Advanced, Durability, Options};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::seed::Rng;
@@ -207,8 +207,8 @@ impl Damage {
     }
 }
 
-fn sweep(options: Options) {
-    let corpus = Corpus::new(options);
+fn sweep(advanced: Advanced) {
+    let corpus = Corpus::new(Options { advanced, ..small() });
     let clean = corpus.look("LOCK", &Damage::Longer(0)).unwrap_or_else(|stop| panic!("{stop}"));
     assert!(clean == corpus.world, "the corpus reads as it was written");
     let mut all = 0;
@@ -225,10 +225,10 @@ fn sweep(options: Options) {
 
 #[test]
 fn damage_is_never_a_wrong_answer() {
-    sweep(Options { block_cache_bytes: Some(0), ..small() });
+    sweep(Advanced { block_cache_bytes: Some(0), ..small().advanced });
 }
 
 #[test]
 fn damage_is_never_a_wrong_answer_without_filters_and_compression() {
-    sweep(Options { filter_bits: 0, compression: false, ..small() });
+    sweep(Advanced { filter_bits: 0, compression: false, ..small().advanced });
 }

@@ -7,7 +7,7 @@ use crate::workload::{Op, small};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
-use tabulith::options::{Durability, Options};
+use tabulith::options::{Advanced, Durability, Options};
 use tabulith::vfs::fault::{Errno, FaultFs, Rule};
 use tabulith::vfs::mem::{Profile, SimFs, SyncFailure};
 
@@ -28,7 +28,8 @@ impl Case {
     fn new(name: String) -> Case {
         let sim = SimFs::new();
         let faults = FaultFs::new(Arc::new(sim.clone()));
-        let options = Options { block_cache_bytes: Some(0), ..small() };
+        let advanced = Advanced { block_cache_bytes: Some(0), ..small().advanced };
+        let options = Options { advanced, ..small() };
         let vfs = Arc::new(faults.clone());
         let mut run = Run::new(&sim, vfs, &options, History::new(), Need::default());
         run.open(|need| need.kill).unwrap_or_else(|stop| panic!("{name}: {stop}"));

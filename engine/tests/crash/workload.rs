@@ -2,7 +2,7 @@
 //! that a name replays them.
 
 use std::fmt;
-use tabulith::options::{Durability, Options};
+use tabulith::options::{Advanced, Durability, Options};
 use tabulith_testkit::seed::Rng;
 
 /// One step of a workload. Steps that find nothing to do, such as a write to a table that is not
@@ -113,28 +113,32 @@ impl Name {
 /// The smallest files there are: the fewer bytes, the more states per second.
 pub(crate) fn small() -> Options {
     Options {
-        memtable_bytes: 4 << 10,
-        wal_segment_bytes: 16 << 10,
-        block_bytes: 256,
-        file_bytes: 4 << 10,
-        level_base_bytes: 4 << 10,
-        level_fanout: 2,
-        l0_compact_files: 2,
-        block_cache_bytes: Some(1 << 20),
+        advanced: Advanced {
+            memtable_bytes: 4 << 10,
+            wal_segment_bytes: 16 << 10,
+            block_bytes: 256,
+            file_bytes: 4 << 10,
+            level_base_bytes: 4 << 10,
+            level_fanout: 2,
+            l0_compact_files: 2,
+            block_cache_bytes: Some(1 << 20),
+            ..Advanced::default()
+        },
         ..Options::default()
     }
 }
 
 fn varied(rng: &mut Rng) -> Options {
-    Options {
+    let advanced = Advanced {
         l0_compact_files: rng.between(1, 3),
         filter_bits: *rng.pick(&[0, 10]),
         compression: rng.chance(50),
         block_cache_bytes: Some(*rng.pick(&[0, 1 << 20])),
         memtable_bytes: *rng.pick(&[4 << 10, 6 << 10]),
         wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),
-        ..small()
-    }
+        ..small().advanced
+    };
+    Options { advanced, ..small() }
 }
 
 fn put(table: u8, pk: u8, rows: &[(u8, Option<u16>)], wait: bool) -> Op {

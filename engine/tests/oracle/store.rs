@@ -6,7 +6,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::Result;
-use tabulith::options::{Durability, Options};
+use tabulith::options::{Advanced, Durability, Options};
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::verify;
 use tabulith::vfs::mem::SimFs;
@@ -131,7 +131,7 @@ impl Store {
 /// Small everything, so that a few thousand operations reach the deep levels; each set differs in
 /// what could make an answer differ.
 fn options(set: usize) -> Result<Options> {
-    let small = Options {
+    let small = Advanced {
         memtable_bytes: 16 << 10,
         wal_segment_bytes: 256 << 10,
         block_bytes: 512,
@@ -140,17 +140,19 @@ fn options(set: usize) -> Result<Options> {
         level_fanout: 3,
         l0_compact_files: 2,
         block_cache_bytes: Some(64 << 10),
-        ..Options::default()
+        ..Advanced::default()
     };
-    match set {
+    let durability = if set == 4 { Durability::Flushed } else { Durability::Synced };
+    let advanced = match set {
         0 => small,
-        1 => Options { compression: false, filter_bits: 0, block_cache_bytes: Some(0), ..small },
+        1 => Advanced { compression: false, filter_bits: 0, block_cache_bytes: Some(0), ..small },
         2 => {
-            Options { block_bytes: 64 << 10, memtable_bytes: 4 << 10, file_bytes: 4 << 10, ..small }
+            let (memtable_bytes, file_bytes) = (4 << 10, 4 << 10);
+            Advanced { block_bytes: 64 << 10, memtable_bytes, file_bytes, ..small }
         }
-        3 => Options { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small },
-        4 => Options { memtable_bytes: 1 << 20, durability: Durability::Flushed, ..small },
-        _ => Options::default(),
-    }
-    .validated()
+        3 => Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small },
+        4 => Advanced { memtable_bytes: 1 << 20, ..small },
+        _ => Advanced::default(),
+    };
+    Options { durability, advanced, ..Options::default() }.validated()
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::options::Options;
+use tabulith::options::{Advanced, Options};
 use tabulith::table::store::TableStore;
 use tabulith::vfs::mem::SimFs;
 use tabulith_server::app::App;
@@ -42,9 +42,12 @@ fn is_mark(line: &&[u8]) -> bool {
 
 fn service(clock: &Arc<ManualClock>) -> App<Db> {
     let options = Options {
-        wal_segment_bytes: 64 << 10,
-        memtable_bytes: 64 << 10,
-        block_cache_bytes: Some(64 << 10),
+        advanced: Advanced {
+            wal_segment_bytes: 64 << 10,
+            memtable_bytes: 64 << 10,
+            block_cache_bytes: Some(64 << 10),
+            ..Advanced::default()
+        },
         ..Options::default()
     };
     let db = Db::builder().options(options);

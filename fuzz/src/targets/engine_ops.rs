@@ -11,7 +11,7 @@ use tabulith::env::jobs::ByHand;
 use tabulith::ids::TableId;
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
-use tabulith::options::{Options, Reach};
+use tabulith::options::{Advanced, Options, Reach};
 use tabulith::rows::{Catalog, RowCursor, RowSnapshot, RowStore};
 use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::oracle::{Change, Oracle, Place, Stored};
@@ -36,16 +36,19 @@ pub fn engine_ops(data: &[u8]) {
 
 fn options(choice: u8) -> Options {
     Options {
-        memtable_bytes: 4 << 10,
-        wal_segment_bytes: 16 << 10,
-        block_bytes: if choice & 1 == 0 { 256 } else { 4096 },
-        file_bytes: 4 << 10,
-        level_base_bytes: 8 << 10,
-        level_fanout: 2,
-        l0_compact_files: 1 + usize::from(choice >> 1 & 3),
-        block_cache_bytes: Some(if choice & 8 == 0 { 0 } else { 64 << 10 }),
-        filter_bits: if choice & 16 == 0 { 10 } else { 0 },
-        compression: choice & 32 == 0,
+        advanced: Advanced {
+            memtable_bytes: 4 << 10,
+            wal_segment_bytes: 16 << 10,
+            block_bytes: if choice & 1 == 0 { 256 } else { 4096 },
+            file_bytes: 4 << 10,
+            level_base_bytes: 8 << 10,
+            level_fanout: 2,
+            l0_compact_files: 1 + usize::from(choice >> 1 & 3),
+            block_cache_bytes: Some(if choice & 8 == 0 { 0 } else { 64 << 10 }),
+            filter_bits: if choice & 16 == 0 { 10 } else { 0 },
+            compression: choice & 32 == 0,
+            ..Advanced::default()
+        },
         ..Options::default()
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::options::Options;
+use tabulith::options::{Advanced, Options};
 use tabulith::table::entity::Entity;
 use tabulith::table::error::TableError;
 use tabulith::table::filter::ast::Filter;
@@ -64,10 +64,13 @@ impl Shelf {
     fn new() -> Shelf {
         let clock = Arc::new(ManualClock::at(16_094_592_000_000_000));
         let options = Options {
-            memtable_bytes: 4 << 10,
-            wal_segment_bytes: 64 << 10,
-            block_bytes: 256,
-            block_cache_bytes: Some(1 << 20),
+            advanced: Advanced {
+                memtable_bytes: 4 << 10,
+                wal_segment_bytes: 64 << 10,
+                block_bytes: 256,
+                block_cache_bytes: Some(1 << 20),
+                ..Advanced::default()
+            },
             ..Options::default()
         };
         let db = Db::builder()

@@ -13,7 +13,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
 use tabulith::internals;
-use tabulith::options::Options;
+use tabulith::options::{Advanced, Options};
 use tabulith::verify::check_with;
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::SimFs;
@@ -74,9 +74,12 @@ fn open(files: &[(String, Vec<u8>)]) {
 /// Opens, reads every row from both ends, writes one, and closes.
 fn use_it(disk: &SimFs, sound: bool) -> Result<(), Error> {
     let options = Options {
-        wal_segment_bytes: 16 << 10,
-        memtable_bytes: 4 << 10,
-        block_cache_bytes: Some(0),
+        advanced: Advanced {
+            wal_segment_bytes: 16 << 10,
+            memtable_bytes: 4 << 10,
+            block_cache_bytes: Some(0),
+            ..Advanced::default()
+        },
         ..Options::default()
     };
     let clock = Arc::new(ManualClock::at(17_000_000_000_000_000));

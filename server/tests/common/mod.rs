@@ -29,9 +29,12 @@ impl Bench {
     pub fn new() -> Bench {
         let clock = Arc::new(ManualClock::at(START));
         let options = tabulith::options::Options {
-            wal_segment_bytes: 1 << 20,
-            memtable_bytes: 1 << 20,
-            block_cache_bytes: Some(1 << 20),
+            advanced: tabulith::options::Advanced {
+                wal_segment_bytes: 1 << 20,
+                memtable_bytes: 1 << 20,
+                block_cache_bytes: Some(1 << 20),
+                ..Default::default()
+            },
             ..Default::default()
         };
         let db = Db::builder()
