@@ -41,11 +41,11 @@ impl View {
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        if let Some(found) = self.active.get(key, at) {
+        if let Some(found) = self.active.get(key, hash.row, at) {
             return Ok(Some(found));
         }
         for sealed in &self.sealed {
-            if let Some(found) = sealed.table.get(key, at) {
+            if let Some(found) = sealed.table.get(key, hash.row, at) {
                 return Ok(Some(found));
             }
         }

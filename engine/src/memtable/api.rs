@@ -13,8 +13,9 @@ pub(crate) trait Memtable: Debug + Send + Sync {
     /// that the later insert replaces the earlier (two operations of one batch).
     fn insert(&self, key: &[u8], ts: CommitTs, kind: RowKind, value: Bytes);
 
-    /// The newest version of `key` not newer than `at`.
-    fn get(&self, key: &[u8], at: CommitTs) -> Option<Found>;
+    /// The newest version of `key` not newer than `at`. `row_hash`: what
+    /// [`hash::of_row`](crate::key::hash::of_row) gives for `key`.
+    fn get(&self, key: &[u8], row_hash: u64, at: CommitTs) -> Option<Found>;
 
     /// A cursor over all versions.
     fn cursor(self: Arc<Self>) -> Box<dyn Cursor + Send>;

@@ -94,7 +94,7 @@ impl Memtable for OrderedMemtable {
         self.bytes.fetch_add(grown, Ordering::Relaxed);
     }
 
-    fn get(&self, key: &[u8], at: CommitTs) -> Option<Found> {
+    fn get(&self, key: &[u8], _row_hash: u64, at: CommitTs) -> Option<Found> {
         let keys = self.keys.read();
         let version = keys.get(key)?.newest_at(at)?;
         Some(Found { ts: version.ts, kind: version.kind, value: version.value.clone() })
@@ -247,6 +247,7 @@ impl Cursor for MemCursor {
 mod tests {
     use super::*;
     use crate::env::rng::Rng;
+    use crate::key::hash;
 
     type Model = BTreeMap<(Vec<u8>, std::cmp::Reverse<u64>), (RowKind, Vec<u8>)>;
 
@@ -305,7 +306,9 @@ mod tests {
             cursor.seek(&key, CommitTs(at)).unwrap();
             let want = model.range((key.clone(), std::cmp::Reverse(at))..).next();
             assert_eq!(here(&mut cursor), want.map(|((k, ts), _)| (k.clone(), ts.0)));
-            let got = table.get(&key, CommitTs(at)).map(|f| (f.ts.0, f.kind, f.value.to_vec()));
+            let got = table
+                .get(&key, hash::of_row(&key), CommitTs(at))
+                .map(|f| (f.ts.0, f.kind, f.value.to_vec()));
             let want = want.filter(|((k, _), _)| *k == key);
             assert_eq!(got, want.map(|((_, ts), (kind, v))| (ts.0, *kind, v.clone())));
             cursor.seek_before(&key).unwrap();
@@ -319,6 +322,9 @@ mod tests {
         let table = OrderedMemtable::default();
         table.insert(b"k", CommitTs(1), RowKind::Put, Bytes::from_static(b"a"));
         table.insert(b"k", CommitTs(1), RowKind::Delete, Bytes::new());
-        assert_eq!(table.get(b"k", CommitTs::MAX).map(|f| f.kind), Some(RowKind::Delete));
+        assert_eq!(
+            table.get(b"k", hash::of_row(b"k"), CommitTs::MAX).map(|f| f.kind),
+            Some(RowKind::Delete)
+        );
     }
 }
