@@ -12,12 +12,20 @@ use crate::ids::{CommitTs, RowKind};
 use crate::key::order;
 use crate::limits::{COMMIT_ROWS_MAX, KEY_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
 use bytes::Bytes;
+use std::ops::Range;
 
 /// One commit's operations, encoded outside of every lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     prefix: Vec<u8>,
     operations: Vec<u8>,
+    count: usize,
+}
+
+/// A place between two operations of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    at: usize,
     count: usize,
 }
 
@@ -46,6 +54,39 @@ impl Batch {
 
     pub(crate) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Where the batch ends now.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { at: self.operations.len(), count: self.count }
+    }
+
+    #[allow(dead_code, reason = "transactions")]
+    /// Forgets every operation since `mark`, which this batch gave.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        debug_assert!(mark.at <= self.operations.len() && mark.count <= self.count);
+        self.operations.truncate(mark.at);
+        self.count = mark.count;
+    }
+
+    /// Calls `row` with each operation since `from`, in order: RowKey, kind, and where the value
+    /// stands ([`Batch::slice`]). Returns the end.
+    pub(crate) fn each_since(
+        &self,
+        from: Mark,
+        mut row: impl FnMut(&[u8], RowKind, Range<usize>),
+    ) -> Mark {
+        let mut reader = Reader::new(self.operations.get(from.at..).unwrap_or_default());
+        while let Some((kind, rk, value)) = read_operation(&mut reader) {
+            let end = self.operations.len() - reader.rest().len();
+            row(rk, kind, end - value.len()..end);
+        }
+        self.mark()
+    }
+
+    /// The bytes of a value.
+    pub(crate) fn slice(&self, place: Range<usize>) -> &[u8] {
+        self.operations.get(place).unwrap_or_default()
     }
 
     /// Bytes that the commit takes in the log, frame and padding aside; a few more at most.

@@ -75,6 +75,7 @@ pub(crate) mod recovery;
 pub mod verify;
 pub mod inspect;
 pub mod db;
+pub(crate) mod update;
 pub(crate) mod storage;
 pub(crate) mod naming;
 

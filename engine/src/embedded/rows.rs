@@ -163,7 +163,12 @@ impl Partition {
     /// Changes of this partition that happen together or not at all. A batch cannot name another
     /// partition.
     pub fn batch(&self) -> Batch {
-        Batch { partition: self.clone(), operations: Vec::new(), durability: None }
+        Batch {
+            partition: self.clone(),
+            bytes: Vec::new(),
+            operations: Vec::new(),
+            durability: None,
+        }
     }
 }
 
@@ -172,14 +177,15 @@ impl Partition {
 #[must_use = "nothing happens before `commit`"]
 pub struct Batch {
     partition: Partition,
+    bytes: Vec<u8>, // RowKey and value of each operation, one after the other.
     operations: Vec<Operation>,
     durability: Option<Durability>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Operation {
-    rk: Vec<u8>,
-    value: Option<Vec<u8>>, // None: delete.
+    rk_bytes: usize,
+    value_bytes: Option<usize>, // None: delete.
     condition: If,
 }
 
@@ -196,8 +202,7 @@ impl Batch {
 
     /// Writes a row if the one there is as `condition` says.
     pub fn put_if(mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>, condition: If) -> Batch {
-        let (rk, value) = (rk.as_ref().to_vec(), Some(value.as_ref().to_vec()));
-        self.operations.push(Operation { rk, value, condition });
+        self.push(rk.as_ref(), Some(value.as_ref()), condition);
         self
     }
 
@@ -208,8 +213,32 @@ impl Batch {
 
     /// Removes a row if it is as `condition` says.
     pub fn delete_if(mut self, rk: impl AsRef<[u8]>, condition: If) -> Batch {
-        self.operations.push(Operation { rk: rk.as_ref().to_vec(), value: None, condition });
+        self.push(rk.as_ref(), None, condition);
         self
+    }
+
+    fn push(&mut self, rk: &[u8], value: Option<&[u8]>, condition: If) {
+        self.bytes.extend_from_slice(rk);
+        self.bytes.extend_from_slice(value.unwrap_or_default());
+        let (rk_bytes, value_bytes) = (rk.len(), value.map(<[u8]>::len));
+        self.operations.push(Operation { rk_bytes, value_bytes, condition });
+    }
+
+    fn apply(&self, rows: &mut dyn PartitionUpdate) -> Result<()> {
+        let mut rest = self.bytes.as_slice();
+        for Operation { rk_bytes, value_bytes, condition } in &self.operations {
+            let (rk, behind) = rest.split_at(*rk_bytes);
+            let (value, behind) = behind.split_at(value_bytes.unwrap_or(0));
+            rest = behind;
+            if *condition != If::Any {
+                condition.check(rows.get(rk)?.as_ref())?;
+            }
+            match value_bytes {
+                Some(_) => rows.put(rk, value)?,
+                None => rows.delete(rk)?,
+            }
+        }
+        Ok(())
     }
 
     /// Asks for less than the database promises, for this batch alone; it cannot ask for more. It
@@ -225,9 +254,9 @@ impl Batch {
     /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`; `Closed`;
     /// after `Io` and `NoSpace` the outcome is known only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
-        let Batch { partition: Partition { table, pk }, operations, durability } = self;
+        let Partition { table, pk } = &self.partition;
         let (db, id) = (&table.db, table.info.id);
-        match db.update(id, &pk, durability, &mut |rows| apply(&operations, rows)) {
+        match db.update(id, pk, self.durability, &mut |rows| self.apply(rows)) {
             Ok(ticket) => {
                 let ts = ticket.ts();
                 ticket.wait().map(|()| ts)
@@ -235,25 +264,12 @@ impl Batch {
             Err(error) if is_condition(&error) => {
                 // The row that refused may not be durable yet; what a crash can still take away is
                 // not told. An update that writes nothing waits for all that it could read.
-                db.update(id, &pk, None, &mut |_| Ok(()))?.wait()?;
+                db.update(id, pk, None, &mut |_| Ok(()))?.wait()?;
                 Err(error)
             }
             Err(error) => Err(error),
         }
     }
-}
-
-fn apply(operations: &[Operation], rows: &mut dyn PartitionUpdate) -> Result<()> {
-    for Operation { rk, value, condition } in operations {
-        if *condition != If::Any {
-            condition.check(rows.get(rk)?.as_ref())?;
-        }
-        match value {
-            Some(value) => rows.put(rk, value)?,
-            None => rows.delete(rk)?,
-        }
-    }
-    Ok(())
 }
 
 fn is_condition(error: &Error) -> bool {

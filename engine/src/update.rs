@@ -1,0 +1,239 @@
+//! One partition while an update works on it: what is applied so far, with the update's own writes
+//! over it, encoded as they come.
+//!
+//! A write goes straight into the bytes that the log will hold. Which of them a key was written by
+//! is worked out only where something asks for a key that may be among them: a batch that names its
+//! rows in ascending order, or asks for none, never pays for that.
+
+use crate::batch::{Batch, Mark};
+use crate::db::Inner;
+use crate::error::{Error, Result};
+use crate::ids::{CommitTs, RowKind};
+use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::options::Reach;
+use crate::rows::{PartitionUpdate, Row};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Refuses a key part that is too long.
+pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
+    if part.len() <= KEY_PART_BYTES_MAX {
+        return Ok(());
+    }
+    let len = part.len();
+    Err(Error::invalid(format!(
+        "{which} has {len} bytes; at most {KEY_PART_BYTES_MAX} are allowed"
+    )))
+}
+
+/// One partition's writes, not yet committed, in the order in which they were made. The last one of
+/// a RowKey counts.
+#[derive(Debug)]
+pub(crate) struct Writes {
+    batch: Batch,
+    /// The greatest RowKey written; `None` once the RowKeys stopped ascending.
+    ascending: Option<Vec<u8>>,
+    /// The last write of each RowKey: where its value stands in the batch, `None` where it is
+    /// removed. Covers the batch up to `indexed`.
+    last: BTreeMap<Vec<u8>, Option<Range<usize>>>,
+    indexed: Mark,
+}
+
+/// A row as these writes leave it: `None` removed.
+pub(crate) type Written<'a> = Option<&'a [u8]>;
+
+impl Writes {
+    /// None yet, for the partition of `prefix`.
+    pub(crate) fn new(prefix: Vec<u8>) -> Writes {
+        Writes {
+            batch: Batch::new(prefix),
+            ascending: Some(Vec::new()),
+            last: BTreeMap::new(),
+            indexed: Mark::default(),
+        }
+    }
+
+    pub(crate) fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()> {
+        check_key_part("RowKey", rk)?;
+        if value.len() > VALUE_BYTES_MAX {
+            let len = value.len();
+            return Err(Error::invalid(format!(
+                "a value has {len} bytes; at most {VALUE_BYTES_MAX} are allowed"
+            )));
+        }
+        self.note(rk);
+        self.batch.put(rk, value);
+        Ok(())
+    }
+
+    pub(crate) fn delete(&mut self, rk: &[u8]) -> Result<()> {
+        check_key_part("RowKey", rk)?;
+        self.note(rk);
+        self.batch.delete(rk);
+        Ok(())
+    }
+
+    fn note(&mut self, rk: &[u8]) {
+        if let Some(greatest) = &mut self.ascending {
+            match self.batch.is_empty() || rk > greatest.as_slice() {
+                true => {
+                    greatest.clear();
+                    greatest.extend_from_slice(rk);
+                }
+                false => self.ascending = None,
+            }
+        }
+    }
+
+    /// The row under `rk`, where one of these writes made or removed it.
+    pub(crate) fn get(&mut self, rk: &[u8]) -> Option<Written<'_>> {
+        if self.batch.is_empty() || self.ascending.as_ref().is_some_and(|last| rk > last.as_slice())
+        {
+            return None;
+        }
+        self.index();
+        let place = self.last.get(rk)?;
+        Some(place.clone().map(|place| self.batch.slice(place)))
+    }
+
+    #[allow(dead_code, reason = "transactions")]
+    /// The rows that these writes made or removed, by RowKey.
+    pub(crate) fn all(&mut self) -> impl DoubleEndedIterator<Item = (&[u8], Written<'_>)> {
+        self.index();
+        let batch = &self.batch;
+        let value = |place: &Option<Range<usize>>| place.clone().map(|place| batch.slice(place));
+        self.last.iter().map(move |(rk, place)| (rk.as_slice(), value(place)))
+    }
+
+    fn index(&mut self) {
+        let last = &mut self.last;
+        self.indexed = self.batch.each_since(self.indexed, |rk, kind, value| {
+            last.insert(rk.to_vec(), (kind != RowKind::Delete).then_some(value));
+        });
+    }
+
+    #[allow(dead_code, reason = "transactions")]
+    /// Where these writes stand now, for [`Writes::back_to`].
+    pub(crate) fn mark(&self) -> Mark {
+        self.batch.mark()
+    }
+
+    #[allow(dead_code, reason = "transactions")]
+    /// Forgets every write since `mark`.
+    pub(crate) fn back_to(&mut self, mark: Mark) {
+        self.batch.back_to(mark);
+        self.last.clear();
+        self.indexed = Mark::default();
+        self.ascending = None;
+    }
+
+    pub(crate) fn into_batch(self) -> Result<Batch> {
+        let batch = self.batch;
+        if batch.count() > COMMIT_ROWS_MAX || batch.bytes() > COMMIT_BYTES_MAX {
+            let (rows, bytes) = (batch.count(), batch.bytes());
+            return Err(Error::invalid(format!(
+                "a commit of {rows} rows and {bytes} bytes is too large; \
+                 at most {COMMIT_ROWS_MAX} rows and {COMMIT_BYTES_MAX} bytes are allowed"
+            )));
+        }
+        Ok(batch)
+    }
+}
+
+/// One partition while an update works on it, its latch held.
+pub(crate) struct Update<'a> {
+    inner: &'a Inner,
+    key: Vec<u8>, // The partition's prefix, then the RowKey asked for last.
+    prefix_len: usize,
+    writes: Writes,
+}
+
+impl<'a> Update<'a> {
+    pub(crate) fn new(inner: &'a Inner, prefix: Vec<u8>) -> Update<'a> {
+        let (key, prefix_len) = (prefix.clone(), prefix.len());
+        Update { inner, key, prefix_len, writes: Writes::new(prefix) }
+    }
+
+    pub(crate) fn into_batch(self) -> Result<Batch> {
+        self.writes.into_batch()
+    }
+
+    fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
+        self.key.truncate(self.prefix_len);
+        self.key.extend_from_slice(rk);
+        // Above every timestamp: all that is applied, durable yet or not.
+        self.inner.get(Some(CommitTs::MAX), &self.key, self.prefix_len, Reach::Disk)
+    }
+}
+
+impl PartitionUpdate for Update<'_> {
+    fn get(&mut self, rk: &[u8]) -> Result<Option<Row>> {
+        match self.writes.get(rk) {
+            Some(own) => {
+                let row = |value| Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) };
+                Ok(own.map(row))
+            }
+            None => self.stored(rk),
+        }
+    }
+
+    fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()> {
+        self.writes.put(rk, value)
+    }
+
+    fn delete(&mut self, rk: &[u8]) -> Result<()> {
+        check_key_part("RowKey", rk)?;
+        let there = match self.writes.get(rk) {
+            Some(own) => own.is_some(),
+            None => self.stored(rk)?.is_some(),
+        };
+        if there { self.writes.delete(rk) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+    use crate::env::rng::Rng;
+
+    #[test]
+    fn own_writes_read_as_a_map_would_through_marks_and_returns() {
+        let mut rng = Rng::seeded(5);
+        for _ in 0..200 {
+            let mut writes = Writes::new(vec![1]);
+            let mut model: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+            let mut marks = Vec::new();
+            let random_order = rng.one_in(2);
+            for step in 0..40u8 {
+                let rk = vec![if random_order { rng.below(12) as u8 } else { step }];
+                match rng.below(8) {
+                    0..4 => {
+                        let value = vec![step; rng.below(3) as usize];
+                        writes.put(&rk, &value).unwrap();
+                        model.insert(rk, Some(value));
+                    }
+                    4 => {
+                        writes.delete(&rk).unwrap();
+                        model.insert(rk, None);
+                    }
+                    5 => marks.push((writes.mark(), model.clone())),
+                    6 if !marks.is_empty() => {
+                        marks.truncate(rng.below(marks.len() as u64) as usize + 1);
+                        let (mark, then) = marks.last().unwrap();
+                        writes.back_to(*mark);
+                        model = then.clone();
+                    }
+                    _ => {
+                        let own = writes.get(&rk).map(|own| own.map(<[u8]>::to_vec));
+                        assert_eq!(own.as_ref(), model.get(&rk));
+                    }
+                }
+            }
+            let all: Vec<_> =
+                writes.all().map(|(rk, v)| (rk.to_vec(), v.map(<[u8]>::to_vec))).collect();
+            assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+        }
+    }
+}
