@@ -4,6 +4,15 @@ use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
 
+/// Which way a cursor goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Towards greater keys.
+    Up,
+    /// Towards smaller keys.
+    Down,
+}
+
 /// A position among versions of rows, ordered by key ascending and, within a key, by commit
 /// timestamp descending (newest first).
 ///
@@ -37,6 +46,26 @@ pub(crate) trait Cursor {
 
     /// The value here; empty for a delete. May decompress, so it is asked for last.
     fn value(&mut self) -> Result<Bytes>;
+
+    /// The same, borrowed. An error is not kept: the cursor stands where it stood.
+    fn value_ref(&self) -> Result<&[u8]>;
+
+    /// Whether a move in `direction` leaves the key here. False also where only a read could tell.
+    fn ends_key(&self, _direction: Direction) -> bool {
+        false
+    }
+
+    /// How many moves in `direction` are plain: each leads to a put that is the only version of its
+    /// key as far as it is not newer than `at`, that is on this side of `fence` (below it on the
+    /// way up, above it on the way down; not at it), and that needs no read to be reached. 0 where
+    /// that is not known. What is here is left out of account, save that the first move must leave
+    /// its key.
+    fn plain_moves(&self, _direction: Direction, _at: CommitTs, _fence: &[u8]) -> usize {
+        0
+    }
+
+    /// Makes one of the moves that [`Cursor::plain_moves`] counted, with no look left or right.
+    fn move_plainly(&mut self, _direction: Direction) {}
 }
 
 /// What a lookup of one key finds: its newest version not newer than asked for.

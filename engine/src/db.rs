@@ -47,7 +47,7 @@ pub(crate) struct Inner {
     pub(crate) tree: Arc<Tree>,
     pub(crate) latches: Latches,
     pub(crate) catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
-    writer: Option<Writer>,        // None where the database is read-only.
+    pub(crate) writer: Option<Writer>, // None where the database is read-only.
     read_only_at: CommitTs,
     recovery: Recovery,
     lock: Mutex<Option<Box<dyn LockGuard>>>,

@@ -76,6 +76,7 @@ pub mod verify;
 pub mod inspect;
 pub mod db;
 pub(crate) mod update;
+pub(crate) mod scan;
 pub(crate) mod storage;
 pub(crate) mod naming;
 

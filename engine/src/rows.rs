@@ -103,8 +103,11 @@ pub trait RowCursor: Send {
     /// The commit that wrote the row here.
     fn ts(&self) -> CommitTs;
 
-    /// The row's bytes.
+    /// The row's bytes, to be kept: may hold on to a whole block of them.
     fn value(&mut self) -> Result<Bytes>;
+
+    /// The row's bytes, borrowed until the next move.
+    fn value_ref(&self) -> Result<&[u8]>;
 }
 
 /// Tables by name.

@@ -5,14 +5,12 @@ use crate::commit::pipeline::Ticket;
 use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
-use crate::iter::tree::{self, Scan};
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
 use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore};
+use crate::scan::{DbCursor, Pin};
 use crate::update::{Update, check_key_part};
-use crate::view::View;
-use bytes::Bytes;
 use std::sync::Arc;
 
 impl RowStore for Db {
@@ -26,8 +24,7 @@ impl RowStore for Db {
     }
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
-        let at = self.inner.tree.snapshots.acquire(|| self.inner.visible());
-        Ok(Box::new(DbSnapshot { inner: Arc::clone(&self.inner), at }))
+        Ok(Box::new(DbSnapshot::now(self)))
     }
 
     fn update(
@@ -67,71 +64,44 @@ fn encode(table: TableId, pk: &[u8], rk: &[u8]) -> (Vec<u8>, usize) {
 }
 
 /// What was visible at one moment.
-struct DbSnapshot {
-    inner: Arc<Inner>,
-    at: CommitTs,
+#[derive(Clone)]
+pub(crate) struct DbSnapshot {
+    pin: Arc<Pin>,
+}
+
+impl DbSnapshot {
+    /// All that is visible now.
+    pub(crate) fn now(db: &Db) -> DbSnapshot {
+        DbSnapshot { pin: Pin::now(&db.inner) }
+    }
+
+    /// A cursor over the rows of `range`, not yet on any.
+    pub(crate) fn cursor(&self, range: KeyRange) -> Result<DbCursor> {
+        let table = order::table_of(&range.start);
+        let tables = self.pin.inner.tree.tables.load();
+        if !table.is_some_and(|table| tables.is_readable_at(table, self.pin.at)) {
+            return Err(no_such_table());
+        }
+        DbCursor::open(&self.pin, range)
+    }
 }
 
 impl RowSnapshot for DbSnapshot {
     fn at(&self) -> CommitTs {
-        self.at
+        self.pin.at
     }
 
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
-        if !self.inner.tree.tables.load().is_readable_at(table, self.at) {
+        let Pin { inner, at } = &*self.pin;
+        if !inner.tree.tables.load().is_readable_at(table, *at) {
             return Err(no_such_table());
         }
         let (key, prefix_len) = encode(table, pk, rk);
-        self.inner.get(Some(self.at), &key, prefix_len, Reach::Disk)
+        inner.get(Some(*at), &key, prefix_len, Reach::Disk)
     }
 
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {
-        let table = order::table_of(&range.start);
-        let tables = self.inner.tree.tables.load();
-        if !table.is_some_and(|table| tables.is_readable_at(table, self.at)) {
-            return Err(no_such_table());
-        }
-        let view = self.inner.tree.view_full();
-        let scan = tree::scan(&view, range, self.at)?;
-        Ok(Box::new(DbCursor { scan, _view: view }))
-    }
-}
-
-impl Drop for DbSnapshot {
-    fn drop(&mut self) {
-        self.inner.tree.snapshots.release(self.at);
-    }
-}
-
-/// A scan, and the View that keeps its files from being deleted.
-struct DbCursor {
-    scan: Scan,
-    _view: Arc<View>,
-}
-
-impl RowCursor for DbCursor {
-    fn next(&mut self) -> Result<bool> {
-        self.scan.next()
-    }
-
-    fn prev(&mut self) -> Result<bool> {
-        self.scan.prev()
-    }
-
-    fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.scan.seek(key)
-    }
-
-    fn key(&self) -> &[u8] {
-        self.scan.key()
-    }
-
-    fn ts(&self) -> CommitTs {
-        self.scan.ts()
-    }
-
-    fn value(&mut self) -> Result<Bytes> {
-        self.scan.value()
+        Ok(Box::new(self.cursor(range)?))
     }
 }
 

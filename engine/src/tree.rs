@@ -23,6 +23,7 @@ use crate::view::{Sealed, View};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Memtables and files of one database.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(crate) struct Tree {
     pub(crate) tables: ArcSwap<Tables>,
     pub(crate) counters: Counters,
     view: ArcSwap<View>,
+    views_made: AtomicU64,
     // Lock order: flushing or compacting, then set. `set` is held over one manifest edit.
     flushing: Mutex<()>,
     compacting: Mutex<Turns>,
@@ -54,6 +56,7 @@ impl Tree {
             tables: ArcSwap::from_pointee(Tables::new()),
             counters: Counters::default(),
             view: ArcSwap::from_pointee(view),
+            views_made: AtomicU64::new(0),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
             set: Mutex::new(set),
@@ -63,6 +66,16 @@ impl Tree {
     /// What exists now. Take it before the timestamp to read at.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
+    }
+
+    /// How many Views there have been: whoever keeps one for long sees by it that there is another.
+    pub(crate) fn views_made(&self) -> u64 {
+        self.views_made.load(Relaxed)
+    }
+
+    fn change_view(&self, change: impl FnMut(&Arc<View>) -> View) {
+        self.view.rcu(change);
+        self.views_made.fetch_add(1, Relaxed);
     }
 
     /// The same, to be kept for long.
@@ -86,7 +99,7 @@ impl Tree {
     /// applied, and every later one goes to a log segment at or after `log_floor`.
     pub(crate) fn seal(&self, last_ts: CommitTs, log_floor: SegmentId) {
         let active = new_memtable();
-        self.view.rcu(|view| {
+        self.change_view(|view| {
             if view.active.is_empty() {
                 return View::clone(view);
             }
@@ -181,7 +194,7 @@ impl Tree {
         // are: the next open decides.
         let version = set.apply(edit)?;
         debug_assert!(added.iter().all(|no| version.files().any(|(_, f)| f.meta.no == *no)));
-        self.view.rcu(|view| {
+        self.change_view(|view| {
             let mut next = View::clone(view);
             next.version = Arc::clone(&version);
             also(&mut next);

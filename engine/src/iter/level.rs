@@ -1,6 +1,6 @@
 //! One sorted level as a cursor; files are opened as the cursor reaches them.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::sstable::iter::TableCursor;
@@ -128,6 +128,25 @@ impl Cursor for LevelCursor {
         match self.cursor.as_mut() {
             Some(cursor) => cursor.value(),
             None => Ok(Bytes::new()),
+        }
+    }
+
+    fn value_ref(&self) -> Result<&[u8]> {
+        self.on_row().map_or(Ok(&[]), TableCursor::value_ref)
+    }
+
+    // No key has versions in two files of a sorted level.
+    fn ends_key(&self, direction: Direction) -> bool {
+        self.on_row().is_some_and(|cursor| cursor.ends_key(direction))
+    }
+
+    fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
+        self.on_row().map_or(0, |cursor| cursor.plain_moves(direction, at, fence))
+    }
+
+    fn move_plainly(&mut self, direction: Direction) {
+        if let Some(cursor) = &mut self.cursor {
+            cursor.move_plainly(direction);
         }
     }
 }

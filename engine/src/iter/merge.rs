@@ -1,12 +1,12 @@
 //! Many cursors as one, in the order of [`Cursor`].
 //!
-//! The winner of the last move is kept together with the runner-up: while the winner's next version
-//! still comes before the runner-up's, one comparison decides a move, however many sources there
-//! are. Sources are few (memtables, L0 files, one per deeper level), so a new winner is found by a
-//! plain pass over all of them.
+//! The sources that stand on something are kept in the order in which they come. A move of the
+//! first one costs one comparison, with the second, for as long as it stays the first; where it does
+//! not, it is sorted in again by halving. Where the first source knows that the rest of its block
+//! lies before the second, no comparison is left ([`Cursor::plain_moves`]).
 
-use crate::cursor::Cursor;
-use crate::error::Result;
+use crate::cursor::{Cursor, Direction};
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -14,68 +14,80 @@ use std::cmp::Ordering;
 /// A key above every key: no table has this number.
 pub(crate) const KEY_ABOVE_ALL: &[u8] = &[0xff; 5];
 
+/// Moves that a source must lead before its block is searched for the place where it stops
+/// leading. The search costs as much as ten comparisons; sources that alternate never pay it.
+const MOVES_BEFORE_SEARCH: u32 = 8;
+
 /// A merge of sources that each hold different versions.
 pub(crate) struct MergeCursor<C> {
     sources: Vec<C>,
-    winner: Option<usize>,
-    runner_up: Option<usize>,
+    /// The sources that stand on a version, in the order of travel. Empty: the merge stands on
+    /// nothing.
+    order: Vec<usize>,
     direction: Direction,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Up,
-    Down,
+    /// Moves since another source came first.
+    stays: u32,
+    error: Option<Error>,
 }
 
 impl<C: Cursor> MergeCursor<C> {
     /// A merge of `sources`, not yet positioned.
     pub(crate) fn new(sources: Vec<C>) -> MergeCursor<C> {
-        MergeCursor { sources, winner: None, runner_up: None, direction: Direction::Up }
+        let order = Vec::with_capacity(sources.len());
+        MergeCursor { sources, order, direction: Direction::Up, stays: 0, error: None }
     }
 
-    /// Whether source `a` stands on a version that comes first in the direction of travel.
+    fn first(&self) -> Option<&C> {
+        self.order.first().map(|first| &self.sources[*first])
+    }
+
+    fn second(&self) -> Option<&C> {
+        self.order.get(1).map(|second| &self.sources[*second])
+    }
+
+    /// Whether source `a` comes before source `b` in the direction of travel. Both stand on a
+    /// version, and never on the same.
     fn leads(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (&self.sources[a], &self.sources[b]);
-        let order = a.key().cmp(b.key()).then_with(|| b.ts().cmp(&a.ts()));
-        match self.direction {
-            Direction::Up => order == Ordering::Less,
-            Direction::Down => order == Ordering::Greater,
-        }
+        leads(&self.sources, self.direction, a, b)
     }
 
-    /// Finds winner and runner-up among the sources that stand on something.
+    /// Sorts the sources that stand on something.
     fn elect(&mut self) {
-        let (mut first, mut second) = (None, None);
-        for i in 0..self.sources.len() {
-            if !self.sources[i].valid() {
-                continue;
-            }
-            if first.is_none_or(|f| self.leads(i, f)) {
-                second = first;
-                first = Some(i);
-            } else if second.is_none_or(|s| self.leads(i, s)) {
-                second = Some(i);
-            }
+        let MergeCursor { sources, order, direction, .. } = self;
+        order.clear();
+        order.extend((0..sources.len()).filter(|source| sources[*source].valid()));
+        if order.len() > 1 {
+            order.sort_unstable_by(|a, b| match leads(sources, *direction, *a, *b) {
+                true => Ordering::Less,
+                false => Ordering::Greater,
+            });
         }
-        (self.winner, self.runner_up) = (first, second);
+        self.stays = 0;
     }
 
-    /// After the winner moved: keeps it if it still leads, else elects anew.
-    fn settle(&mut self, winner: usize) {
-        let stays = self.sources[winner].valid()
-            && self.runner_up.is_none_or(|runner_up| self.leads(winner, runner_up));
-        if !stays {
-            self.elect();
+    /// After the first source moved: puts it where it now belongs.
+    fn settle(&mut self, first: usize) {
+        if !self.sources[first].valid() {
+            self.order.remove(0);
+            self.stays = 0;
+            return;
         }
+        let Some(second) = self.order.get(1).copied() else { return };
+        if self.leads(first, second) {
+            self.stays = self.stays.saturating_add(1);
+            return;
+        }
+        let before = 1 + self.order[2..].partition_point(|other| self.leads(*other, first));
+        self.order[..=before].rotate_left(1);
+        self.stays = 0;
     }
 
-    /// Puts every source but the winner on the first version past the winner's, in the new
+    /// Puts every source but the first on the first version past the first's, in the new
     /// direction.
-    fn turn(&mut self, winner: usize, direction: Direction) -> Result<()> {
-        let (key, ts) = (self.sources[winner].key().to_vec(), self.sources[winner].ts());
+    fn turn(&mut self, first: usize, direction: Direction) -> Result<()> {
+        let (key, ts) = (self.sources[first].key().to_vec(), self.sources[first].ts());
         for (i, source) in self.sources.iter_mut().enumerate() {
-            if i == winner {
+            if i == first {
                 continue;
             }
             source.seek(&key, ts)?;
@@ -90,76 +102,124 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
-    fn advance(&mut self, direction: Direction) -> Result<()> {
-        let Some(winner) = self.winner else { return Ok(()) };
-        // A failed move leaves the merge on nothing, never on what would come next.
-        self.winner = None;
+    fn try_advance(&mut self, direction: Direction) -> Result<()> {
+        let Some(first) = self.order.first().copied() else { return Ok(()) };
         let turned = self.direction != direction;
         if turned {
-            self.turn(winner, direction)?;
+            self.turn(first, direction)?;
         }
         match direction {
-            Direction::Up => self.sources[winner].next()?,
-            Direction::Down => self.sources[winner].prev()?,
+            Direction::Up => self.sources[first].next()?,
+            Direction::Down => self.sources[first].prev()?,
         }
-        self.winner = Some(winner);
         match turned {
             true => self.elect(),
-            false => self.settle(winner),
+            false => self.settle(first),
         }
         Ok(())
+    }
+
+    fn try_seek(
+        &mut self,
+        direction: Direction,
+        seek: impl Fn(&mut C) -> Result<()>,
+    ) -> Result<()> {
+        self.sources.iter_mut().try_for_each(seek)?;
+        self.direction = direction;
+        self.elect();
+        Ok(())
+    }
+
+    /// Makes a move unless an earlier one failed. A failed one leaves the merge on nothing, never
+    /// on what would come next.
+    fn guard(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        if let Some(error) = &self.error {
+            return Err(error.duplicate());
+        }
+        step(self).inspect_err(|error| {
+            self.order.clear();
+            self.error = Some(error.duplicate());
+        })
+    }
+}
+
+fn leads<C: Cursor>(sources: &[C], direction: Direction, a: usize, b: usize) -> bool {
+    let (a, b) = (&sources[a], &sources[b]);
+    let order = a.key().cmp(b.key()).then_with(|| b.ts().cmp(&a.ts()));
+    match direction {
+        Direction::Up => order.is_lt(),
+        Direction::Down => order.is_gt(),
     }
 }
 
 impl<C: Cursor> Cursor for MergeCursor<C> {
     fn seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {
-        self.winner = None;
-        for source in &mut self.sources {
-            source.seek(key, ts)?;
-        }
-        self.direction = Direction::Up;
-        self.elect();
-        Ok(())
+        self.guard(|merge| merge.try_seek(Direction::Up, |source| source.seek(key, ts)))
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        self.winner = None;
-        for source in &mut self.sources {
-            source.seek_before(key)?;
-        }
-        self.direction = Direction::Down;
-        self.elect();
-        Ok(())
+        self.guard(|merge| merge.try_seek(Direction::Down, |source| source.seek_before(key)))
     }
 
     fn next(&mut self) -> Result<()> {
-        self.advance(Direction::Up)
+        self.guard(|merge| merge.try_advance(Direction::Up))
     }
 
     fn prev(&mut self) -> Result<()> {
-        self.advance(Direction::Down)
+        self.guard(|merge| merge.try_advance(Direction::Down))
     }
 
     fn valid(&self) -> bool {
-        self.winner.is_some()
+        !self.order.is_empty()
     }
 
     fn key(&self) -> &[u8] {
-        self.winner.map_or(&[], |w| self.sources[w].key())
+        self.first().map_or(&[], C::key)
     }
 
     fn ts(&self) -> CommitTs {
-        self.winner.map_or(CommitTs::ZERO, |w| self.sources[w].ts())
+        self.first().map_or(CommitTs::ZERO, C::ts)
     }
 
     fn kind(&self) -> RowKind {
-        self.winner.map_or(RowKind::Delete, |w| self.sources[w].kind())
+        self.first().map_or(RowKind::Delete, C::kind)
     }
 
     fn value(&mut self) -> Result<Bytes> {
-        match self.winner {
-            Some(winner) => self.sources[winner].value(),
+        match self.order.first() {
+            Some(first) => self.sources[*first].value(),
             None => Ok(Bytes::new()),
+        }
+    }
+
+    fn value_ref(&self) -> Result<&[u8]> {
+        self.first().map_or(Ok(&[]), C::value_ref)
+    }
+
+    fn ends_key(&self, direction: Direction) -> bool {
+        direction == self.direction
+            && self.first().is_some_and(|first| {
+                first.ends_key(direction)
+                    && self.second().is_none_or(|second| second.key() != first.key())
+            })
+    }
+
+    fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
+        let Some(first) = self.first().filter(|_| direction == self.direction) else { return 0 };
+        let Some(second) = self.second() else { return first.plain_moves(direction, at, fence) };
+        if self.stays < MOVES_BEFORE_SEARCH {
+            return 0;
+        }
+        let nearer = match direction {
+            Direction::Up => fence.min(second.key()),
+            Direction::Down => fence.max(second.key()),
+        };
+        first.plain_moves(direction, at, nearer)
+    }
+
+    fn move_plainly(&mut self, direction: Direction) {
+        if let Some(first) = self.order.first() {
+            self.sources[*first].move_plainly(direction);
         }
     }
 }
@@ -200,6 +260,12 @@ mod tests {
         }
         fn value(&mut self) -> Result<Bytes> {
             (**self).value()
+        }
+        fn value_ref(&self) -> Result<&[u8]> {
+            (**self).value_ref()
+        }
+        fn ends_key(&self, direction: Direction) -> bool {
+            (**self).ends_key(direction)
         }
     }
 

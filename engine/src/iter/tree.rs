@@ -1,7 +1,7 @@
 //! A View as one cursor: its memtables, its L0 files and its deeper levels, merged; sources that
 //! cannot hold a row of the range are left out.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::level::{LevelCursor, Purpose, over_file};
@@ -29,12 +29,18 @@ pub(crate) type Scan = VisibleCursor<MergeCursor<Source>>;
 /// Opens a scan. Cost: opens the L0 files that overlap, and two files at most of a deeper level;
 /// reads nothing else yet.
 pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
+    let merge = merge(view, &range)?;
+    Ok(VisibleCursor::new(merge, at, range))
+}
+
+/// Everything in `view` that may hold versions of rows of `range`.
+pub(crate) fn merge(view: &View, range: &KeyRange) -> Result<MergeCursor<Source>> {
     let mut sources = Vec::new();
     for table in view.memtables().filter(|table| !table.is_empty()) {
         sources.push(Source::Memory(Arc::clone(table).cursor()));
     }
     let largest = range.end.as_slice(); // Excluded: one file too many at most.
-    let partition = one_partition(&range);
+    let partition = one_partition(range);
     for level in 0..LEVELS {
         let mut files = view.version.overlapping(level, &range.start, largest);
         // Where more files of a sorted level overlap, the partition fills those in the middle.
@@ -50,7 +56,7 @@ pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
             _ => sources.extend(over_level(files, Purpose::Scan)),
         }
     }
-    Ok(VisibleCursor::new(MergeCursor::new(sources), at, range))
+    Ok(MergeCursor::new(sources))
 }
 
 /// The hash of the partition that the whole range lies in, if it lies in one.
@@ -120,5 +126,21 @@ impl Cursor for Source {
 
     fn value(&mut self) -> Result<Bytes> {
         each!(self, cursor => cursor.value())
+    }
+
+    fn value_ref(&self) -> Result<&[u8]> {
+        each!(self, cursor => cursor.value_ref())
+    }
+
+    fn ends_key(&self, direction: Direction) -> bool {
+        each!(self, cursor => cursor.ends_key(direction))
+    }
+
+    fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
+        each!(self, cursor => cursor.plain_moves(direction, at, fence))
+    }
+
+    fn move_plainly(&mut self, direction: Direction) {
+        each!(self, cursor => cursor.move_plainly(direction));
     }
 }

@@ -1,7 +1,13 @@
 //! What a reader at one timestamp sees of a merge: per key the newest version not newer than it,
 //! and no row where that version is a delete.
+//!
+//! Both directions cost the same: a key with one version, which is nearly every key, is settled
+//! where the merge stands, with no copy. Going down, only a key with several versions is carried
+//! along until the merge has passed the newest. Where the merge knows of a plain stretch (one
+//! source, puts of different keys), its rows are handed out one after the other with no check at
+//! all.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::range::KeyRange;
@@ -13,9 +19,13 @@ pub(crate) struct VisibleCursor<C> {
     at: CommitTs,
     range: KeyRange,
     state: State,
+    /// Where `state` is `On`: the direction in which the row was reached.
+    direction: Direction,
+    /// Moves in `direction` that lead to rows without further checks.
+    plain: usize,
     key: Vec<u8>,
-    ts: CommitTs,
-    value: Bytes, // Going down only: the merge has left the row when the row is known.
+    /// The row that the merge has passed.
+    passed: (CommitTs, Bytes),
 }
 
 /// Where the cursor stands, and so where the merge below it stands.
@@ -24,9 +34,11 @@ enum State {
     /// Not yet on any row.
     Fresh,
     /// On a row, and so is the merge.
-    OnRow,
-    /// On a row; the merge is on some version of a smaller key, or on nothing.
-    BelowRow,
+    On,
+    /// On a row with `key`; the merge is on some version of a smaller key, or on nothing.
+    Passed,
+    /// On a row with `key`; the merge is anywhere.
+    Apart,
     /// The last move up found no row.
     Above,
     /// The last move down found no row.
@@ -36,72 +48,149 @@ enum State {
 impl<C: Cursor> VisibleCursor<C> {
     /// The rows of `range` that a reader at `at` sees.
     pub(crate) fn new(merge: C, at: CommitTs, range: KeyRange) -> VisibleCursor<C> {
-        let state = State::Fresh;
         VisibleCursor {
             merge,
             at,
             range,
-            state,
-            key: vec![],
-            ts: CommitTs::ZERO,
-            value: Bytes::new(),
+            state: State::Fresh,
+            direction: Direction::Up,
+            plain: 0,
+            key: Vec::new(),
+            passed: (CommitTs::ZERO, Bytes::new()),
         }
     }
 
     /// Goes to the next row; false past the last.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
-        match self.state {
-            State::Fresh | State::Below => {
-                let start = std::mem::take(&mut self.range.start);
-                let sought = self.merge.seek(&start, self.at);
-                self.range.start = start;
-                sought?;
-            }
-            State::OnRow => self.leave_key_upwards()?,
-            State::BelowRow => {
+        if self.moves_plainly(Direction::Up) { Ok(true) } else { self.seek_next() }
+    }
+
+    /// Goes to the row before; false before the first.
+    #[inline]
+    pub(crate) fn prev(&mut self) -> Result<bool> {
+        if self.moves_plainly(Direction::Down) { Ok(true) } else { self.seek_prev() }
+    }
+
+    /// Goes to the first row at or after `key`; false where there is none in the range.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.plain = 0;
+        self.merge.seek(key.max(&self.range.start), self.at)?;
+        self.settle_upwards()
+    }
+
+    pub(crate) fn key(&self) -> &[u8] {
+        if self.state == State::On { self.merge.key() } else { &self.key }
+    }
+
+    pub(crate) fn ts(&self) -> CommitTs {
+        if self.state == State::On { self.merge.ts() } else { self.passed.0 }
+    }
+
+    pub(crate) fn value(&mut self) -> Result<Bytes> {
+        if self.state == State::On { self.merge.value() } else { Ok(self.passed.1.clone()) }
+    }
+
+    /// The value, borrowed. Cost: the first of a block decompresses the block's values.
+    pub(crate) fn value_ref(&self) -> Result<&[u8]> {
+        if self.state == State::On { self.merge.value_ref() } else { Ok(&self.passed.1) }
+    }
+
+    /// Whether the next move in the direction of the last one may lead to another block or source:
+    /// the time to ask whether the sources are still the ones to read.
+    pub(crate) fn is_at_edge(&self) -> bool {
+        self.plain == 0
+    }
+
+    /// The range.
+    pub(crate) fn range(&self) -> &KeyRange {
+        &self.range
+    }
+
+    /// Goes on with another merge that shows the same rows.
+    pub(crate) fn go_on_with(&mut self, merge: C) {
+        self.plain = 0;
+        self.leave_merge();
+        if self.state == State::Passed {
+            self.state = State::Apart;
+        }
+        self.merge = merge;
+    }
+
+    #[inline]
+    fn moves_plainly(&mut self, direction: Direction) -> bool {
+        let plain = self.plain > 0 && self.direction == direction;
+        if plain {
+            self.plain -= 1;
+            self.merge.move_plainly(direction);
+        }
+        plain
+    }
+
+    /// Begins a plain stretch and makes its first move, where the merge knows of one.
+    fn enters_stretch(&mut self, direction: Direction) -> bool {
+        let fence = match direction {
+            Direction::Up => &self.range.end,
+            Direction::Down => &self.range.start,
+        };
+        self.plain = self.merge.plain_moves(direction, self.at, fence);
+        self.moves_plainly(direction)
+    }
+
+    fn seek_next(&mut self) -> Result<bool> {
+        if self.state == State::On && self.direction == Direction::Down {
+            self.leave_merge();
+        }
+        let state = self.state;
+        match state {
+            State::Fresh | State::Below => self.merge.seek(&self.range.start, self.at)?,
+            State::On if self.enters_stretch(Direction::Up) => return Ok(true),
+            State::On => self.leave_key_upwards()?,
+            State::Passed | State::Apart => {
                 self.merge.seek(&self.key, CommitTs::ZERO)?;
-                self.leave_key_upwards()?;
+                while self.merge.valid() && self.merge.key() == self.key.as_slice() {
+                    self.merge.next()?;
+                }
             }
             State::Above => return Ok(false),
         }
         self.settle_upwards()
     }
 
-    /// Goes to the row before; false before the first.
-    pub(crate) fn prev(&mut self) -> Result<bool> {
-        match self.state {
+    fn seek_prev(&mut self) -> Result<bool> {
+        if self.state == State::On && self.direction == Direction::Up {
+            self.leave_merge();
+        }
+        let state = self.state;
+        match state {
             State::Fresh | State::Above => self.merge.seek_before(&self.range.end)?,
-            State::OnRow => self.merge.seek_before(&self.key)?,
-            State::BelowRow => {}
+            State::On if self.enters_stretch(Direction::Down) => return Ok(true),
+            State::On => self.merge.prev()?, // Going down stands on a key's only version.
+            State::Apart => self.merge.seek_before(&self.key)?,
+            State::Passed => {}
             State::Below => return Ok(false),
         }
         self.settle_downwards()
     }
 
-    /// Goes to the first row at or after `key`; false where there is none in the range.
-    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        let from = key.max(&self.range.start).to_vec();
-        self.merge.seek(&from, self.at)?;
-        self.settle_upwards()
-    }
-
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    pub(crate) fn ts(&self) -> CommitTs {
-        self.ts
-    }
-
-    pub(crate) fn value(&mut self) -> Result<Bytes> {
-        match self.state {
-            State::OnRow => self.merge.value(),
-            _ => Ok(self.value.clone()),
+    /// Keeps the key of the row here, so that the merge may go anywhere.
+    fn leave_merge(&mut self) {
+        self.plain = 0;
+        if self.state == State::On {
+            self.key.clear();
+            self.key.extend_from_slice(self.merge.key());
+            self.state = State::Apart;
         }
     }
 
-    /// Moves the merge past every version of `self.key`.
+    /// Moves the merge past every version of the key it stands on.
     fn leave_key_upwards(&mut self) -> Result<()> {
+        if self.merge.ends_key(Direction::Up) {
+            return self.merge.next();
+        }
+        self.key.clear();
+        self.key.extend_from_slice(self.merge.key());
+        self.merge.next()?;
         while self.merge.valid() && self.merge.key() == self.key.as_slice() {
             self.merge.next()?;
         }
@@ -110,47 +199,58 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// From the merge's place upwards, stands on the first row that is visible.
     fn settle_upwards(&mut self) -> Result<bool> {
+        self.direction = Direction::Up;
         while self.merge.valid() && self.merge.key() < self.range.end.as_slice() {
             if self.merge.ts() > self.at {
                 self.merge.next()?;
-                continue;
-            }
-            self.key.clear();
-            self.key.extend_from_slice(self.merge.key());
-            if self.merge.kind() == RowKind::Put {
-                self.ts = self.merge.ts();
-                self.state = State::OnRow;
+            } else if self.merge.kind() == RowKind::Put {
+                self.state = State::On;
                 return Ok(true);
+            } else {
+                self.leave_key_upwards()?;
             }
-            self.leave_key_upwards()?;
         }
         self.state = State::Above;
         Ok(false)
     }
 
-    /// From the merge's place downwards, stands on the first row that is visible.
+    /// From the merge's place downwards, stands on the first row that is visible. The merge is on
+    /// the oldest version of a key.
     fn settle_downwards(&mut self) -> Result<bool> {
+        self.direction = Direction::Down;
         while self.merge.valid() && self.merge.key() >= self.range.start.as_slice() {
-            self.key.clear();
-            self.key.extend_from_slice(self.merge.key());
-            let mut newest = None;
-            while self.merge.valid() && self.merge.key() == self.key.as_slice() {
-                if self.merge.ts() <= self.at {
-                    newest = match self.merge.kind() {
-                        RowKind::Put => Some((self.merge.ts(), self.merge.value()?)),
-                        RowKind::Delete => None,
-                    };
+            if !self.merge.ends_key(Direction::Down) {
+                if self.pass_key()? {
+                    self.state = State::Passed;
+                    return Ok(true);
                 }
-                self.merge.prev()?;
-            }
-            if let Some((ts, value)) = newest {
-                (self.ts, self.value) = (ts, value);
-                self.state = State::BelowRow;
+            } else if self.merge.ts() <= self.at && self.merge.kind() == RowKind::Put {
+                self.state = State::On;
                 return Ok(true);
+            } else {
+                self.merge.prev()?;
             }
         }
         self.state = State::Below;
         Ok(false)
+    }
+
+    /// Moves the merge down past every version of its key; whether a reader sees a row there, which
+    /// is then kept.
+    fn pass_key(&mut self) -> Result<bool> {
+        self.key.clear();
+        self.key.extend_from_slice(self.merge.key());
+        let mut seen = false;
+        while self.merge.valid() && self.merge.key() == self.key.as_slice() {
+            if self.merge.ts() <= self.at {
+                seen = self.merge.kind() == RowKind::Put;
+                if seen {
+                    self.passed = (self.merge.ts(), self.merge.value()?);
+                }
+            }
+            self.merge.prev()?;
+        }
+        Ok(seen)
     }
 }
 

@@ -4,7 +4,7 @@
 //! insert, one lookup or one chunk of a scan; a cursor copies chunks out, so it never holds the
 //! lock between calls.
 
-use crate::cursor::{Cursor, Found};
+use crate::cursor::{Cursor, Direction, Found};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::memtable::api::Memtable;
@@ -239,6 +239,20 @@ impl Cursor for MemCursor {
 
     fn value(&mut self) -> Result<Bytes> {
         Ok(self.entries.get(self.at).map(|e| e.version.value.clone()).unwrap_or_default())
+    }
+
+    fn value_ref(&self) -> Result<&[u8]> {
+        Ok(self.entries.get(self.at).map(|e| &*e.version.value).unwrap_or_default())
+    }
+
+    fn ends_key(&self, direction: Direction) -> bool {
+        // A chunk holds whole keys.
+        let neighbour = match direction {
+            Direction::Up => self.entries.get(self.at + 1),
+            Direction::Down => self.at.checked_sub(1).and_then(|before| self.entries.get(before)),
+        };
+        let here = self.entries.get(self.at);
+        neighbour.map(|entry| entry.key_end) != here.map(|entry| entry.key_end)
     }
 }
 

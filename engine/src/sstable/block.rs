@@ -4,7 +4,7 @@
 //! Promise: no search and no walk touches a value; a row is reached in the same time from either
 //! side. Absent: the file. What is wrong with the bytes is a [`Damage`]; the reader adds the place.
 
-use super::check;
+use super::check::{self, Facts};
 use super::format::Damage;
 use super::layout::{Columns, Layout, Run, Suffix};
 use crate::compress;
@@ -21,6 +21,7 @@ const OVERHEAD_BYTES: usize = 320;
 pub(crate) struct Block {
     keys: Bytes,
     layout: Layout,
+    facts: Facts,
     values: OnceLock<Bytes>,
     // The values as stored, until they are decompressed; the lock lets one thread do it.
     stored: Mutex<Bytes>,
@@ -40,17 +41,18 @@ impl Block {
     pub(crate) fn parse(bytes: Bytes) -> Result<Block, Damage> {
         let layout = Layout::read(&bytes)?;
         let keys_len = layout.keys_len();
-        check::check(&Columns { bytes: &bytes[..keys_len], layout: &layout })?;
+        let facts = check::check(&Columns { bytes: &bytes[..keys_len], layout: &layout })?;
         if !layout.lz4 {
             let values = OnceLock::from(bytes.slice(keys_len..));
             let keys = bytes.slice(..keys_len);
             let (stored, run_heads) = (Mutex::default(), Box::default());
-            return Ok(Block { keys, layout, values, stored, run_heads });
+            return Ok(Block { keys, layout, facts, values, stored, run_heads });
         }
         // Copied, so that the stored values can be let go once they are decompressed.
         let keys = Bytes::copy_from_slice(&bytes[..keys_len]);
         let stored = Mutex::new(bytes.slice(keys_len..));
-        Ok(Block { keys, layout, values: OnceLock::new(), stored, run_heads: Box::default() })
+        let (values, run_heads) = (OnceLock::new(), Box::default());
+        Ok(Block { keys, layout, facts, values, stored, run_heads })
     }
 
     /// Proves `bytes` to be a block of an index, and prepares it for many searches.
@@ -162,6 +164,37 @@ impl Block {
         rest.is_some_and(|rest| columns.suffix(row).cmp(&Suffix::of(rest)).is_eq())
     }
 
+    /// How the row's key lies to `key`.
+    pub(crate) fn cmp_key(&self, row: usize, key: &[u8]) -> Ordering {
+        let columns = self.columns();
+        let run = columns.run(columns.run_of(row));
+        let mut rest = key;
+        for part in [columns.common(), run.prefix, run.share] {
+            let (start, end) = rest.split_at_checked(part.len()).unwrap_or((rest, &[]));
+            match part.cmp(start) {
+                Ordering::Equal => rest = end,
+                order => return order,
+            }
+        }
+        columns.suffix(row).cmp(&Suffix::of(rest))
+    }
+
+    /// Whether the row and the one after it are versions of one key.
+    pub(crate) fn continues(&self, row: usize) -> bool {
+        if self.facts.distinct || row + 1 >= self.rows() {
+            return false;
+        }
+        let columns = self.columns();
+        columns.run_of(row) == columns.run_of(row + 1)
+            && columns.suffix(row).cmp(&columns.suffix(row + 1)).is_eq()
+    }
+
+    /// Whether a reader at `at` sees every row of the block that no other block or file hides: all
+    /// are puts of different keys, none newer.
+    pub(crate) fn is_plain(&self, at: CommitTs) -> bool {
+        self.facts.all_puts && self.facts.distinct && self.facts.max_ts <= at
+    }
+
     /// The row's timestamp.
     pub(crate) fn ts(&self, row: usize) -> CommitTs {
         self.columns().ts(row)
@@ -179,6 +212,15 @@ impl Block {
             return Ok(Bytes::new());
         }
         Ok(self.values()?.slice(range))
+    }
+
+    /// The same, borrowed.
+    pub(crate) fn value_ref(&self, row: usize) -> Result<&[u8], Damage> {
+        let range = self.columns().value_range(row);
+        if range.is_empty() {
+            return Ok(&[]);
+        }
+        Ok(self.values()?.get(range).unwrap_or_default())
     }
 
     /// All values, one after another.

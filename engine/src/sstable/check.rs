@@ -5,13 +5,27 @@
 
 use super::format::Damage;
 use super::layout::{Columns, HEAD_LEN};
+use crate::ids::{CommitTs, RowKind};
 use std::cmp::Ordering;
 
-/// Whether every column of the block holds what the format says.
-pub(crate) fn check(columns: &Columns<'_>) -> Result<(), Damage> {
+/// What the proof of a block finds out beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Every row is a put that holds its value itself, for good.
+    pub(crate) all_puts: bool,
+    /// No key has two versions in the block.
+    pub(crate) distinct: bool,
+    /// The newest timestamp.
+    pub(crate) max_ts: CommitTs,
+}
+
+/// Proves that every column of the block holds what the format says.
+pub(crate) fn check(columns: &Columns<'_>) -> Result<Facts, Damage> {
+    let mut facts = Facts { all_puts: true, distinct: true, max_ts: CommitTs::ZERO };
     check_runs(columns)?;
-    check_row_bounds(columns)?;
-    (0..columns.layout.runs).try_for_each(|run| check_order(columns, run))
+    check_row_bounds(columns, &mut facts)?;
+    (0..columns.layout.runs).try_for_each(|run| check_order(columns, run, &mut facts))?;
+    Ok(facts)
 }
 
 /// Runs begin at row 0, are not empty, rise, and none is a prefix of the next, which is what lets
@@ -42,8 +56,8 @@ fn check_runs(columns: &Columns<'_>) -> Result<(), Damage> {
 }
 
 /// Each row's pieces lie in their columns, and what a row does not have is zero.
-fn check_row_bounds(columns: &Columns<'_>) -> Result<(), Damage> {
-    let (mut tail_end, mut value_end) = (0, 0);
+fn check_row_bounds(columns: &Columns<'_>, facts: &mut Facts) -> Result<(), Damage> {
+    let (mut tail_end, mut value_end, mut max_stamp) = (0, 0, 0);
     for row in 0..columns.layout.rows {
         let (meta, value) = (columns.meta(row), columns.value_range(row));
         let head_len = usize::from(meta >> 4);
@@ -64,7 +78,10 @@ fn check_row_bounds(columns: &Columns<'_>) -> Result<(), Damage> {
             return Err(Damage("row's timestamp overflows"));
         }
         (tail_end, value_end) = (next_tail_end, value.end);
+        facts.all_puts &= columns.kind(row) == RowKind::Put;
+        max_stamp = max_stamp.max(columns.stamp(row));
     }
+    facts.max_ts = CommitTs(columns.layout.base_ts + max_stamp);
     if tail_end != columns.layout.tail_len || value_end != columns.layout.values_len {
         return Err(Damage("block's rows do not fill their columns"));
     }
@@ -72,7 +89,7 @@ fn check_row_bounds(columns: &Columns<'_>) -> Result<(), Damage> {
 }
 
 /// Rows of a run rise by key and, within a key, fall by timestamp.
-fn check_order(columns: &Columns<'_>, run: usize) -> Result<(), Damage> {
+fn check_order(columns: &Columns<'_>, run: usize, facts: &mut Facts) -> Result<(), Damage> {
     let rows = columns.run(run).rows;
     for row in rows.start + 1..rows.end {
         let keys = match columns.head(row - 1).cmp(&columns.head(row)) {
@@ -83,6 +100,7 @@ fn check_order(columns: &Columns<'_>, run: usize) -> Result<(), Damage> {
         if !(keys.is_lt() || keys.is_eq() && newer_first()) {
             return Err(Damage("block's rows are out of order"));
         }
+        facts.distinct &= keys.is_lt();
     }
     Ok(())
 }

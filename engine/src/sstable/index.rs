@@ -233,6 +233,11 @@ impl Index {
         (key, part.block.ts(at.row))
     }
 
+    /// Whether versions of one key lie on both sides of the end of the block.
+    pub(crate) fn splits_key_after(&self, at: EntryAt) -> bool {
+        self.parts.get(at.part).is_some_and(|part| part.block.ts(at.row) != CommitTs::ZERO)
+    }
+
     /// Bytes of memory it takes, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes

@@ -7,7 +7,7 @@ use super::block::Block;
 use super::format::Stretch;
 use super::index::{EntryAt, Handle};
 use super::reader::TableFile;
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::options::Reach;
@@ -156,6 +156,12 @@ impl TableCursor {
         at.block.put_suffix(at.row, &mut self.key);
     }
 
+    /// Whether the block at `at` begins between two versions of one key.
+    fn begins_within_key(&self, at: &Position) -> bool {
+        let index = self.file.index();
+        index.prev(at.entry).is_some_and(|before| index.splits_key_after(before))
+    }
+
     fn load(&mut self, entry: EntryAt) -> Result<Arc<Block>> {
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
             return Ok(Arc::clone(&at.block));
@@ -235,5 +241,46 @@ impl Cursor for TableCursor {
             self.at = None;
             error
         })
+    }
+
+    fn value_ref(&self) -> Result<&[u8]> {
+        let Some(at) = &self.at else { return Ok(&[]) };
+        let offset = || self.file.index().handle(at.entry).offset;
+        at.block.value_ref(at.row).map_err(|damage| damage.at(self.file.path(), offset()))
+    }
+
+    fn ends_key(&self, direction: Direction) -> bool {
+        let Some(at) = &self.at else { return false };
+        match direction {
+            Direction::Up if at.row + 1 < at.block.rows() => !at.block.continues(at.row),
+            Direction::Up => !self.file.index().splits_key_after(at.entry),
+            Direction::Down if at.row > 0 => !at.block.continues(at.row - 1),
+            Direction::Down => !self.begins_within_key(at),
+        }
+    }
+
+    fn plain_moves(&self, direction: Direction, seen_at: CommitTs, fence: &[u8]) -> usize {
+        let Some(at) = self.at.as_ref().filter(|at| at.block.is_plain(seen_at)) else { return 0 };
+        let (block, row, last) = (&at.block, at.row, at.block.rows() - 1);
+        match direction {
+            Direction::Up if row == last => 0,
+            Direction::Up if block.cmp_key(last, fence).is_lt() => last - row,
+            Direction::Up => block.lower_bound(fence, CommitTs::MAX).saturating_sub(row + 1),
+            Direction::Down if row == 0 => 0,
+            Direction::Down if block.cmp_key(0, fence).is_gt() => {
+                // A newer version of the first row's key may lie in the block before.
+                row - usize::from(self.begins_within_key(at))
+            }
+            Direction::Down => row.saturating_sub(block.lower_bound(fence, CommitTs::ZERO).max(1)),
+        }
+    }
+
+    fn move_plainly(&mut self, direction: Direction) {
+        let Some(at) = &mut self.at else { return };
+        match direction {
+            Direction::Up => at.row += 1,
+            Direction::Down => at.row -= 1,
+        }
+        self.show();
     }
 }

@@ -231,6 +231,10 @@ impl RowCursor for MemoryCursor {
     fn value(&mut self) -> Result<Bytes> {
         Ok(self.row().1.value.clone())
     }
+
+    fn value_ref(&self) -> Result<&[u8]> {
+        Ok(&self.row().1.value)
+    }
 }
 
 impl Catalog for MemoryStore {

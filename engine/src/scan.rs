@@ -1,0 +1,113 @@
+//! A scan of a database as of a pinned moment: a cursor that holds on to files only as long as they
+//! are current.
+//!
+//! A cursor reads the View that was current when it was opened. Once flush or compaction has made
+//! another, its next move, at a block's edge at the latest, seeks in that one and lets the old one
+//! go, with its memtables and files. The pin keeps what the cursor's moment shows from being
+//! dropped, so both Views show the same rows. So a scan that goes on for a day holds at most one
+//! block of a file that is gone; one that nobody moves holds its View.
+//!
+//! Absent: which tables there are. `storage` asks before it opens a scan.
+
+use crate::db::Inner;
+use crate::error::Result;
+use crate::ids::CommitTs;
+use crate::iter::tree::{self, Scan};
+use crate::key::range::KeyRange;
+use crate::rows::RowCursor;
+use crate::view::View;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// A moment that stays readable while this lives.
+pub(crate) struct Pin {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) at: CommitTs,
+}
+
+impl Pin {
+    /// Pins what is visible now.
+    pub(crate) fn now(inner: &Arc<Inner>) -> Arc<Pin> {
+        let at = inner.tree.snapshots.acquire(|| inner.visible());
+        Arc::new(Pin { inner: Arc::clone(inner), at })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.inner.tree.snapshots.release(self.at);
+    }
+}
+
+/// A position among the rows of a range, as of a pin.
+pub(crate) struct DbCursor {
+    scan: Scan,
+    // Dropped after the scan, which reads its files.
+    view: Arc<View>,
+    views_made: u64,
+    pin: Arc<Pin>,
+}
+
+impl DbCursor {
+    /// A cursor over `range`, not yet on any row. Cost: as [`tree::scan`].
+    pub(crate) fn open(pin: &Arc<Pin>, range: KeyRange) -> Result<DbCursor> {
+        let tree = &pin.inner.tree;
+        // The count first: a View that comes between the two is looked at once more than needed.
+        let views_made = tree.views_made();
+        let view = tree.view_full();
+        let scan = tree::scan(&view, range, pin.at)?;
+        Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin) })
+    }
+
+    /// Moves on to the current View where there is another than the one being read.
+    #[inline]
+    fn refresh(&mut self) -> Result<()> {
+        let tree = &self.pin.inner.tree;
+        if !self.scan.is_at_edge() || tree.views_made() == self.views_made {
+            return Ok(());
+        }
+        let views_made = tree.views_made();
+        let view = tree.view_full();
+        let merge = tree::merge(&view, self.scan.range())?;
+        self.scan.go_on_with(merge);
+        (self.view, self.views_made) = (view, views_made);
+        // What the old View alone still held can be deleted; not by whoever reads.
+        if let Some(writer) = &self.pin.inner.writer {
+            writer.work.poke();
+        }
+        Ok(())
+    }
+}
+
+impl RowCursor for DbCursor {
+    fn next(&mut self) -> Result<bool> {
+        self.refresh()?;
+        self.scan.next()
+    }
+
+    fn prev(&mut self) -> Result<bool> {
+        self.refresh()?;
+        self.scan.prev()
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<bool> {
+        self.refresh()?;
+        self.scan.seek(key)
+    }
+
+    fn key(&self) -> &[u8] {
+        self.scan.key()
+    }
+
+    fn ts(&self) -> CommitTs {
+        self.scan.ts()
+    }
+
+    fn value(&mut self) -> Result<Bytes> {
+        self.scan.value()
+    }
+
+    fn value_ref(&self) -> Result<&[u8]> {
+        self.scan.value_ref()
+    }
+}
