@@ -67,7 +67,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tables {
     by_name: BTreeMap<String, TableInfo>,
-    live: HashMap<TableId, CommitTs>,
+    live: BTreeMap<TableId, CommitTs>, // Asked by every read, so no hash of the slow, safe kind.
     dropped: HashMap<TableId, (TableInfo, CommitTs)>,
     changed: CommitTs, // The last change.
     next_id: u32,

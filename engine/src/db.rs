@@ -393,13 +393,12 @@ impl Inner {
         &self,
         at: Option<CommitTs>,
         key: &[u8],
-        prefix_len: usize,
         reach: Reach,
     ) -> Result<Option<Row>> {
-        let hash = hash::of(key, prefix_len);
+        let row_hash = hash::of_row(key);
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
-        let found = view.get(key, hash, at, reach)?;
+        let found = view.get(key, row_hash, at, reach)?;
         let row = found.filter(|found| found.kind == RowKind::Put);
         Ok(row.map(|found| Row { ts: found.ts, value: found.value }))
     }

@@ -35,6 +35,7 @@ pub mod error;
 pub(crate) mod codec;
 pub(crate) mod checksum;
 pub(crate) mod compress;
+pub(crate) mod prefetch;
 pub mod options;
 pub mod stats;
 

@@ -11,6 +11,7 @@ use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore};
 use crate::scan::{DbCursor, Pin};
 use crate::update::{Update, check_key_part};
+use std::cell::Cell;
 use std::sync::Arc;
 
 impl RowStore for Db {
@@ -19,8 +20,7 @@ impl RowStore for Db {
         if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
             return Err(no_such_table());
         }
-        let (key, prefix_len) = encode(table, pk, rk);
-        self.inner.get(None, &key, prefix_len, reach)
+        with_key(table, pk, rk, |key| self.inner.get(None, key, reach))
     }
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
@@ -55,12 +55,22 @@ impl RowStore for Db {
     }
 }
 
-fn encode(table: TableId, pk: &[u8], rk: &[u8]) -> (Vec<u8>, usize) {
-    let mut key = Vec::with_capacity(pk.len() + rk.len() + 8);
-    order::put_partition(&mut key, table, pk);
-    let prefix_len = key.len();
-    key.extend_from_slice(rk);
-    (key, prefix_len)
+thread_local! {
+    static KEY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Runs `work` with the encoded key, which is built in memory that the thread keeps: a get allocates
+/// nothing but what it returns.
+fn with_key<T>(table: TableId, pk: &[u8], rk: &[u8], work: impl FnOnce(&[u8]) -> T) -> T {
+    KEY.with(|kept| {
+        let mut key = kept.take();
+        key.clear();
+        order::put_partition(&mut key, table, pk);
+        key.extend_from_slice(rk);
+        let result = work(&key);
+        kept.set(key);
+        result
+    })
 }
 
 /// What was visible at one moment.
@@ -96,8 +106,7 @@ impl RowSnapshot for DbSnapshot {
         if !inner.tree.tables.load().is_readable_at(table, *at) {
             return Err(no_such_table());
         }
-        let (key, prefix_len) = encode(table, pk, rk);
-        inner.get(Some(*at), &key, prefix_len, Reach::Disk)
+        with_key(table, pk, rk, |key| inner.get(Some(*at), key, Reach::Disk))
     }
 
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {

@@ -163,7 +163,7 @@ impl<'a> Update<'a> {
         self.key.truncate(self.prefix_len);
         self.key.extend_from_slice(rk);
         // Above every timestamp: all that is applied, durable yet or not.
-        self.inner.get(Some(CommitTs::MAX), &self.key, self.prefix_len, Reach::Disk)
+        self.inner.get(Some(CommitTs::MAX), &self.key, Reach::Disk)
     }
 }
 

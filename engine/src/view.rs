@@ -7,7 +7,6 @@
 use crate::cursor::Found;
 use crate::error::Result;
 use crate::ids::{CommitTs, SegmentId};
-use crate::key::hash::KeyHash;
 use crate::memtable::api::Memtable;
 use crate::options::Reach;
 use crate::version::files::Version;
@@ -33,23 +32,23 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// The newest version of `key` not newer than `at`.
+    /// The newest version of `key`, whose hash is `row_hash`, not newer than `at`.
     pub(crate) fn get(
         &self,
         key: &[u8],
-        hash: KeyHash,
+        row_hash: u64,
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        if let Some(found) = self.active.get(key, hash.row, at) {
+        if let Some(found) = self.active.get(key, row_hash, at) {
             return Ok(Some(found));
         }
         for sealed in &self.sealed {
-            if let Some(found) = sealed.table.get(key, hash.row, at) {
+            if let Some(found) = sealed.table.get(key, row_hash, at) {
                 return Ok(Some(found));
             }
         }
-        self.version.get(key, hash, at, reach)
+        self.version.get(key, row_hash, at, reach)
     }
 
     /// The memtables, newest first.

@@ -3,3 +3,4 @@
 pub mod order;
 pub mod hash;
 pub mod range;
+pub(crate) mod fences;

@@ -44,6 +44,10 @@ pub fn row_key(table: TableId, pk: &[u8], rk: &[u8]) -> Vec<u8> {
 }
 
 fn put_escaped(out: &mut Vec<u8>, pk: &[u8]) {
+    if !pk.contains(&ZERO) {
+        out.extend_from_slice(pk);
+        return;
+    }
     for (i, run) in pk.split(|b| *b == ZERO).enumerate() {
         if i > 0 {
             out.extend_from_slice(&[ZERO, ESCAPED_ZERO]);

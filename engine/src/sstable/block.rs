@@ -130,7 +130,7 @@ impl Block {
             high = low + self.run_heads[low..].partition_point(|head| *head <= wanted);
         }
         partition_point(low, high, |run| {
-            let prefix = columns.run(run).prefix;
+            let prefix = columns.run_prefix(run);
             *prefix < *rest.get(..prefix.len()).unwrap_or(rest)
         })
     }
@@ -157,11 +157,17 @@ impl Block {
     /// Whether the row's key is `key`.
     pub(crate) fn is_key(&self, row: usize, key: &[u8]) -> bool {
         let columns = self.columns();
+        let suffix = columns.suffix(row);
+        // What tells rows apart stands at the end of a key, so most wrong rows fail at the first look.
+        let start_len = key.len().wrapping_sub(suffix.head_len + suffix.tail.len());
+        let Some((start, end)) = key.split_at_checked(start_len) else { return false };
+        if suffix.head != Suffix::of(end).head || !end.ends_with(suffix.tail) {
+            return false;
+        }
         let run = columns.run(columns.run_of(row));
-        let rest = [columns.common(), run.prefix, run.share]
-            .iter()
-            .try_fold(key, |rest, part| rest.strip_prefix(*part));
-        rest.is_some_and(|rest| columns.suffix(row).cmp(&Suffix::of(rest)).is_eq())
+        let parts = [columns.common(), run.prefix, run.share];
+        let rest = parts.iter().try_fold(start, |rest, part| rest.strip_prefix(*part));
+        rest.is_some_and(<[u8]>::is_empty)
     }
 
     /// How the row's key lies to `key`.

@@ -11,6 +11,7 @@
 //! ```
 
 use super::format::Damage;
+use crate::prefetch;
 
 /// 7 positions of 9 bits are what one 64-bit hash holds; more bits per key than 10 still gain from
 /// the lower load.
@@ -54,6 +55,11 @@ impl Filter {
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
         let line = &self.lines[self.line_of(hash)].0;
         positions(hash, self.probes).all(|bit| line[bit / 64] >> (bit % 64) & 1 == 1)
+    }
+
+    /// Starts fetching what a probe of `hash` will read.
+    pub(crate) fn prefetch(&self, hash: u64) {
+        prefetch::read(&self.lines[self.line_of(hash)]);
     }
 
     /// Bytes of memory it takes.

@@ -17,11 +17,10 @@
 use super::block::Block;
 use super::block_builder::{BlockBuilder, NewRow, common_len};
 use super::format::Damage;
-use super::layout::Suffix;
 use crate::codec::Reader;
 use crate::ids::{CommitTs, RowKind};
+use crate::key::fences::Fences;
 use bytes::Bytes;
-use std::ops::Range;
 
 /// Raw bytes of one index block: some 400 entries, so that the upper level of a 32 MiB file has
 /// about 40.
@@ -103,15 +102,8 @@ impl IndexBuilder {
 pub(crate) struct Index {
     // Invariant: not empty.
     parts: Box<[Part]>,
-    upper: Upper,
+    upper: Fences, // The last separators of the parts.
     bytes: usize,
-}
-
-/// The last separators of the parts, prepared for search: what they all start with, and of each
-/// the next 8 bytes.
-struct Upper {
-    common: Box<[u8]>,
-    heads: Box<[u64]>,
 }
 
 struct Part {
@@ -147,7 +139,7 @@ impl Index {
         if at != bytes.len() || parts.is_empty() {
             return Err(Damage("index blocks do not fill the index"));
         }
-        let upper = Upper::of(&parts);
+        let upper = Fences::of(parts.iter().map(|part| &*part.last_key));
         let index = Index { parts: parts.into_boxed_slice(), upper, bytes: bytes.len() };
         index.check_handles(data_len)?;
         index.check_order()?;
@@ -241,31 +233,6 @@ impl Index {
     /// Bytes of memory it takes, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
-    }
-}
-
-impl Upper {
-    fn of(parts: &[Part]) -> Upper {
-        let Some(first) = parts.first() else {
-            return Upper { common: Box::default(), heads: Box::default() };
-        };
-        let alike = parts.iter().map(|part| common_len(&first.last_key, &part.last_key)).min();
-        let alike = alike.unwrap_or(0);
-        let head = |part: &Part| Suffix::of(&part.last_key[alike..]).head;
-        Upper { common: first.last_key[..alike].into(), heads: parts.iter().map(head).collect() }
-    }
-
-    /// The parts that may be the first whose last separator is not before `key`; the end of the
-    /// range may be it too.
-    fn narrow(&self, key: &[u8]) -> Range<usize> {
-        let Some(rest) = key.strip_prefix(&*self.common) else {
-            let end = if *key < *self.common { 0 } else { self.heads.len() };
-            return end..end;
-        };
-        let wanted = Suffix::of(rest).head;
-        let low = self.heads.partition_point(|head| *head < wanted);
-        let alike = self.heads[low..].partition_point(|head| *head == wanted);
-        low..low + alike
     }
 }
 

@@ -287,14 +287,25 @@ impl<'a> Columns<'a> {
     }
 
     pub(crate) fn run(&self, run: usize) -> Run<'a> {
+        let (start, middle, end) = self.run_text(run);
         let texts = self.layout.at.texts;
-        let start = if run == 0 { 0 } else { self.run_field(run - 1, 2) };
-        let (middle, end) = (self.run_field(run, 1), self.run_field(run, 2));
         Run {
             rows: self.first_row(run)..self.first_row(run + 1),
             prefix: self.slice(texts, start, middle),
             share: self.slice(texts, middle, end),
         }
+    }
+
+    /// The partition prefix of a run after the block's common bytes.
+    pub(crate) fn run_prefix(&self, run: usize) -> &'a [u8] {
+        let (start, middle, _) = self.run_text(run);
+        self.slice(self.layout.at.texts, start, middle)
+    }
+
+    /// Where the texts of a run begin, change and end.
+    fn run_text(&self, run: usize) -> (usize, usize, usize) {
+        let start = if run == 0 { 0 } else { self.run_field(run - 1, 2) };
+        (start, self.run_field(run, 1), self.run_field(run, 2))
     }
 
     /// The first row of a run; for the run after the last, the number of rows.
@@ -385,6 +396,7 @@ impl<'a> Columns<'a> {
         self.u16_at(self.layout.at.runs + run * RUN_LEN + field * 2)
     }
 
+    #[inline]
     fn slice(&self, at: usize, start: usize, end: usize) -> &'a [u8] {
         self.bytes.get(at + start..at + end).unwrap_or_default()
     }

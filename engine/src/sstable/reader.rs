@@ -14,7 +14,6 @@ use crate::cache::{BlockPlace, Cache};
 use crate::cursor::Found;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
-use crate::key::hash::KeyHash;
 use crate::options::Reach;
 use crate::vfs::api::File;
 use bytes::Bytes;
@@ -79,25 +78,32 @@ impl TableFile {
         })
     }
 
-    /// The newest version of `key` that is not newer than `at`. `hash` is the key's.
+    /// The newest version of `key` that is not newer than `at`. `row_hash` is the key's.
     ///
     /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the block is not in the cache.
     pub(crate) fn get(
         &self,
         key: &[u8],
-        hash: KeyHash,
+        row_hash: u64,
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        if !self.may_hold_row(hash.row) {
+        if !self.may_hold_row(row_hash) {
             return Ok(None);
         }
         let Some(entry) = self.index.seek(key, at) else { return Ok(None) };
         let handle = self.index.handle(entry);
         let block = self.block(handle, reach)?;
-        let Some(row) = block.find(key, fingerprint(hash.row), at) else { return Ok(None) };
+        let Some(row) = block.find(key, fingerprint(row_hash), at) else { return Ok(None) };
         let value = block.value(row).map_err(|damage| damage.at(self.path(), handle.offset))?;
         Ok(Some(Found { ts: block.ts(row), kind: block.kind(row), value }))
+    }
+
+    /// Starts fetching what [`TableFile::may_hold_row`] will read.
+    pub(crate) fn prefetch_row(&self, row_hash: u64) {
+        if let Some(filter) = &self.row_filter {
+            filter.prefetch(row_hash);
+        }
     }
 
     /// False only where no version of a key of this hash is in the file.

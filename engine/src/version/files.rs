@@ -5,9 +5,9 @@
 //! are sorted by key.
 
 use crate::cursor::Found;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
-use crate::key::hash::KeyHash;
+use crate::key::fences::Fences;
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::names::{self, FileKind};
@@ -77,20 +77,29 @@ impl LiveFile {
         Ok(self.table.get_or_init(|| Arc::new(table)))
     }
 
-    /// Whether using the file would have to read it first.
-    pub(crate) fn is_open(&self) -> bool {
-        self.table.get().is_some()
-    }
-
     fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.meta.smallest.as_slice() <= largest && smallest <= self.meta.largest.as_slice()
     }
 
-    fn get(&self, key: &[u8], hash: KeyHash, at: CommitTs, reach: Reach) -> Result<Option<Found>> {
-        if reach == Reach::Memory && !self.is_open() {
-            return Err(Error::new(crate::error::Kind::WouldBlock, "the file is not open yet"));
+    /// Starts fetching what [`LiveFile::get`] will ask first.
+    fn prefetch(&self, row_hash: u64) {
+        if let Some(table) = self.table.get() {
+            table.prefetch_row(row_hash);
         }
-        self.table()?.get(key, hash, at, reach)
+    }
+
+    fn get(&self, key: &[u8], row_hash: u64, at: CommitTs, reach: Reach) -> Result<Option<Found>> {
+        // An open file is asked through its filter, which costs less than a look at its bounds.
+        if let Some(table) = self.table.get() {
+            return table.get(key, row_hash, at, reach);
+        }
+        if !self.overlaps(key, key) {
+            return Ok(None);
+        }
+        if reach == Reach::Memory {
+            return Err(Error::new(Kind::WouldBlock, "the file is not open yet"));
+        }
+        self.table()?.get(key, row_hash, at, reach)
     }
 }
 
@@ -112,16 +121,14 @@ impl fmt::Debug for LiveFile {
 #[derive(Debug, Default)]
 pub(crate) struct Version {
     pub(crate) levels: [Vec<Arc<LiveFile>>; LEVELS],
+    fences: [Fences; LEVELS], // Of each file's last key; empty for L0.
 }
 
 impl Version {
     /// The Version that the manifest describes.
     pub(crate) fn of(levels: &[Vec<Arc<FileMeta>>; LEVELS], shelf: &Arc<Shelf>) -> Version {
         let live = |meta: &Arc<FileMeta>| LiveFile::new(Arc::clone(meta), Arc::clone(shelf));
-        let mut version =
-            Version { levels: levels.each_ref().map(|l| l.iter().map(live).collect()) };
-        version.sort();
-        version
+        Version::sorted(levels.each_ref().map(|level| level.iter().map(live).collect()))
     }
 
     /// The Version after `edit`. Files that stay keep their open handles, also across levels.
@@ -143,16 +150,17 @@ impl Version {
         for file in removed {
             file.dropped.store(true, Ordering::Relaxed);
         }
-        let mut version = Version { levels };
-        version.sort();
-        version
+        Version::sorted(levels)
     }
 
-    fn sort(&mut self) {
-        self.levels[0].sort_by_key(|file| std::cmp::Reverse((file.meta.max_ts, file.meta.no)));
-        for level in &mut self.levels[1..] {
+    fn sorted(mut levels: [Vec<Arc<LiveFile>>; LEVELS]) -> Version {
+        let mut fences: [Fences; LEVELS] = Default::default();
+        levels[0].sort_by_key(|file| std::cmp::Reverse((file.meta.max_ts, file.meta.no)));
+        for (level, fences) in levels.iter_mut().zip(&mut fences).skip(1) {
             level.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+            *fences = Fences::of(level.iter().map(|file| file.meta.largest.as_slice()));
         }
+        Version { levels, fences }
     }
 
     /// The newest version of `key` not newer than `at` in any file. Newer levels hold newer
@@ -160,29 +168,37 @@ impl Version {
     pub(crate) fn get(
         &self,
         key: &[u8],
-        hash: KeyHash,
+        row_hash: u64,
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        for file in self.levels[0].iter().filter(|file| file.overlaps(key, key)) {
-            if let Some(found) = file.get(key, hash, at, reach)? {
-                return Ok(Some(found));
-            }
-        }
-        for level in 1..LEVELS {
-            let Some(file) = self.file_holding(level, key) else { continue };
-            if let Some(found) = file.get(key, hash, at, reach)? {
+        // One miss per filter, all of them under way before the first is waited for.
+        let sorted = std::array::from_fn::<_, LEVELS, _>(|level| {
+            let file = self.file_up_to(level, key)?;
+            file.prefetch(row_hash);
+            Some(file)
+        });
+        self.levels[0].iter().for_each(|file| file.prefetch(row_hash));
+        for file in self.levels[0].iter().chain(sorted.into_iter().flatten()) {
+            if let Some(found) = file.get(key, row_hash, at, reach)? {
                 return Ok(Some(found));
             }
         }
         Ok(None)
     }
 
-    /// The file of a sorted level whose range holds `key`.
-    pub(crate) fn file_holding(&self, level: usize, key: &[u8]) -> Option<&Arc<LiveFile>> {
-        let files = &self.levels[level];
-        let at = files.partition_point(|file| file.meta.largest.as_slice() < key);
-        files.get(at).filter(|file| file.meta.smallest.as_slice() <= key)
+    /// The first file of a sorted level that does not end before `key`; nothing for L0.
+    fn file_up_to(&self, level: usize, key: &[u8]) -> Option<&Arc<LiveFile>> {
+        let (files, fences) = (&self.levels[level], &self.fences[level]);
+        if level == 0 || files.is_empty() {
+            return None;
+        }
+        let mut at = fences.narrow(key);
+        // Mostly empty: the fences alone know.
+        while !at.is_empty() && files[at.start].meta.largest.as_slice() < key {
+            at.start += 1;
+        }
+        files.get(at.start)
     }
 
     /// The files of a level that overlap `smallest..=largest`, in the level's order.

@@ -62,7 +62,7 @@ fn read_all(
     let mut failed = false;
     for ((key, Reverse(ts)), (_, value)) in model {
         let hash = hash::of(key, order::prefix_len(key).unwrap());
-        match file.get(key, hash, *ts, Reach::Disk) {
+        match file.get(key, hash.row, *ts, Reach::Disk) {
             Ok(found) if answers_must_be_right => {
                 let found = found.expect("a row that is there");
                 assert!(found.ts == *ts && found.value == value[..]);
@@ -232,7 +232,7 @@ fn a_damaged_block_fails_only_the_reads_that_need_it() {
     let (mut fine, mut failed) = (0, 0);
     for ((key, Reverse(ts)), (_, value)) in &model {
         let hash = hash::of(key, order::prefix_len(key).unwrap());
-        match opened.get(key, hash, *ts, Reach::Disk) {
+        match opened.get(key, hash.row, *ts, Reach::Disk) {
             Ok(found) => {
                 assert_eq!(found.unwrap().value, value[..]);
                 fine += 1;

@@ -59,7 +59,7 @@ fn check_gets(rng: &mut Rng, model: &Model, file: &TableFile, count: usize) {
     for _ in 0..count {
         let (key, at) = (some_key(rng, model), some_ts(rng));
         let hash = hash::of(&key, order::prefix_len(&key).unwrap_or(0));
-        let found = file.get(&key, hash, at, Reach::Disk).unwrap();
+        let found = file.get(&key, hash.row, at, Reach::Disk).unwrap();
         let found = found.map(|f| (key.clone(), f.ts, f.kind, f.value.to_vec()));
         let wanted = model_seek(model, &key, at).filter(|row| row.0 == key);
         assert_eq!(found, wanted, "get {key:?} at {at}");
@@ -230,7 +230,7 @@ fn versions_beyond_one_block_are_told_apart_by_the_index() {
     let key = order::row_key(TableId(1), b"p", b"hot");
     let hash = hash::of(&key, order::prefix_len(&key).unwrap());
     for at in (0..210_100).step_by(101).map(CommitTs) {
-        let found = file.get(&key, hash, at, Reach::Disk).unwrap().unwrap();
+        let found = file.get(&key, hash.row, at, Reach::Disk).unwrap().unwrap();
         assert_eq!(found.ts, CommitTs((at.0 / 3).min(69_999) * 3));
     }
     check_walks(&model, file.cursor());
@@ -253,7 +253,7 @@ fn the_largest_values_have_a_block_of_their_own() {
         let file = open(&bytes, &meta, 1 << 20).unwrap();
         assert_eq!(file.props().blocks, 3);
         let hash = hash::of(&key(b"b"), 7);
-        let found = file.get(&key(b"b"), hash, CommitTs::MAX, Reach::Disk).unwrap().unwrap();
+        let found = file.get(&key(b"b"), hash.row, CommitTs::MAX, Reach::Disk).unwrap().unwrap();
         assert!(found.value == big);
         assert_eq!(compression, bytes.bytes().len() < big.len());
     }
@@ -311,7 +311,7 @@ fn memory_only_reads_answer_from_filter_and_cache_or_say_so() {
     let reads_at_open = bytes.reads();
     for ((key, Reverse(ts)), (_, value)) in &model {
         let hash = hash::of(key, order::prefix_len(key).unwrap());
-        let get = |reach| file.get(key, hash, *ts, reach);
+        let get = |reach| file.get(key, hash.row, *ts, reach);
         if let Err(error) = get(Reach::Memory) {
             assert_eq!(error.kind(), Kind::WouldBlock);
             get(Reach::Disk).unwrap();
@@ -326,7 +326,7 @@ fn memory_only_reads_answer_from_filter_and_cache_or_say_so() {
         let key = [&absent[..], &i.to_be_bytes()].concat();
         let hash = hash::of(&key, 8);
         passed += usize::from(file.may_hold_row(hash.row));
-        assert!(file.get(&key, hash, CommitTs::MAX, Reach::Memory).unwrap().is_none());
+        assert!(file.get(&key, hash.row, CommitTs::MAX, Reach::Memory).unwrap().is_none());
     }
     assert!(passed < 40, "{passed} of 1000 absent keys pass the filter");
 }
