@@ -50,12 +50,20 @@ pub(crate) fn is_plausible(stored_len: usize, raw_len: usize) -> bool {
 
 /// The `raw_len` bytes that `stored` was made from; `None` where it was not made from that many.
 pub(crate) fn decompress(stored: &[u8], raw_len: usize) -> Option<Vec<u8>> {
+    let mut raw = Vec::new();
+    decompress_to(stored, raw_len, &mut raw)?;
+    Some(raw)
+}
+
+/// As [`decompress`], into a buffer that is used again: `raw` holds exactly the bytes, or after
+/// `None` nothing of use.
+pub(crate) fn decompress_to(stored: &[u8], raw_len: usize, raw: &mut Vec<u8>) -> Option<()> {
     if !is_plausible(stored.len(), raw_len) {
         return None;
     }
-    let mut raw = vec![0; raw_len];
-    let len = decompress_into(stored, &mut raw).ok()?;
-    (len == raw_len).then_some(raw)
+    raw.resize(raw_len, 0);
+    let len = decompress_into(stored, raw).ok()?;
+    (len == raw_len).then_some(())
 }
 
 #[cfg(test)]

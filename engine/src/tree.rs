@@ -23,7 +23,7 @@ use crate::view::{Sealed, View};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Memtables and files of one database.
 #[derive(Debug)]
@@ -38,6 +38,7 @@ pub(crate) struct Tree {
     // Lock order: flushing or compacting, then set. `set` is held over one manifest edit.
     flushing: Mutex<()>,
     compacting: Mutex<Turns>,
+    closing: AtomicBool,            // Long work gives up.
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
 }
 
@@ -59,8 +60,14 @@ impl Tree {
             views_made: AtomicU64::new(0),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
+            closing: AtomicBool::new(false),
             set: Mutex::new(set),
         }
+    }
+
+    /// Makes a merge that is under way end early. It leaves nothing behind.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Relaxed);
     }
 
     /// What exists now. Take it before the timestamp to read at.
@@ -171,8 +178,9 @@ impl Tree {
                     boundaries: &boundaries,
                     readable: &readable,
                     next_file: &next_file,
+                    closing: &self.closing,
                 };
-                let (edit, _) = executor::merge(merge, &env)?;
+                let edit = executor::merge(merge, &env)?;
                 let read = merge.upper.iter().chain(&merge.lower).map(|f| f.meta.bytes).sum();
                 let written = edit.added.iter().map(|(_, meta)| meta.bytes).sum();
                 self.install(edit, |_| {})?;

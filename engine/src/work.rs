@@ -106,6 +106,7 @@ impl Work {
 
     /// Ends the workers and returns once they have.
     pub(crate) fn stop(&self) {
+        self.tree.close();
         let mut state = self.state.lock();
         state.closing = true;
         self.changed.notify_all();

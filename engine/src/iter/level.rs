@@ -8,27 +8,8 @@ use crate::version::files::LiveFile;
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// What a file is read for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// A reader's scan, through the block cache.
-    Scan,
-    /// One pass upwards, as compaction makes: reads ahead and leaves the cache alone.
-    Pass,
-}
-
-/// Opens a cursor over one file.
-pub(crate) fn over_file(file: &LiveFile, purpose: Purpose) -> Result<TableCursor> {
-    let table = file.table()?;
-    Ok(match purpose {
-        Purpose::Scan => table.cursor(),
-        Purpose::Pass => table.pass(),
-    })
-}
-
 /// A cursor over files that are sorted and do not overlap.
 pub(crate) struct LevelCursor {
-    purpose: Purpose,
     files: Vec<Arc<LiveFile>>,
     at: usize, // The file that `cursor` is over.
     cursor: Option<TableCursor>,
@@ -36,8 +17,8 @@ pub(crate) struct LevelCursor {
 
 impl LevelCursor {
     /// A cursor over `files`, in key order.
-    pub(crate) fn new(files: Vec<Arc<LiveFile>>, purpose: Purpose) -> LevelCursor {
-        LevelCursor { purpose, files, at: 0, cursor: None }
+    pub(crate) fn new(files: Vec<Arc<LiveFile>>) -> LevelCursor {
+        LevelCursor { files, at: 0, cursor: None }
     }
 
     /// Opens file `at`; stands on nothing where there is no such file.
@@ -48,7 +29,7 @@ impl LevelCursor {
         };
         if self.cursor.is_none() || self.at != at {
             self.cursor = None;
-            self.cursor = Some(over_file(file, self.purpose)?);
+            self.cursor = Some(file.table()?.cursor());
             self.at = at;
         }
         Ok(self.cursor.as_mut())

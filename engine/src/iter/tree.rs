@@ -4,7 +4,7 @@
 use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
-use crate::iter::level::{LevelCursor, Purpose, over_file};
+use crate::iter::level::LevelCursor;
 use crate::iter::merge::MergeCursor;
 use crate::iter::visible::VisibleCursor;
 use crate::key::range::KeyRange;
@@ -50,10 +50,10 @@ pub(crate) fn merge(view: &View, range: &KeyRange) -> Result<MergeCursor<Source>
         match level {
             0 => {
                 for file in files {
-                    sources.push(Source::File(over_file(&file, Purpose::Scan)?));
+                    sources.push(Source::File(file.table()?.cursor()));
                 }
             }
-            _ => sources.extend(over_level(files, Purpose::Scan)),
+            _ => sources.extend(over_level(files)),
         }
     }
     Ok(MergeCursor::new(sources))
@@ -77,8 +77,8 @@ fn holding(files: Vec<Arc<LiveFile>>, partition: u64) -> Result<Vec<Arc<LiveFile
 }
 
 /// A cursor over files of one sorted level.
-pub(crate) fn over_level(files: Vec<Arc<LiveFile>>, purpose: Purpose) -> Option<Source> {
-    (!files.is_empty()).then(|| Source::Level(LevelCursor::new(files, purpose)))
+fn over_level(files: Vec<Arc<LiveFile>>) -> Option<Source> {
+    (!files.is_empty()).then(|| Source::Level(LevelCursor::new(files)))
 }
 
 macro_rules! each {

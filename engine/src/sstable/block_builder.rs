@@ -26,6 +26,17 @@ pub(crate) struct BlockBuilder {
     runs: Vec<RunStart>,
     prefixes: Vec<u8>,
     values: Vec<u8>,
+    suffixes: Suffixes,
+}
+
+/// What is left of the RowKeys once the runs are known, as the columns want it. Scratch of one
+/// `encode`.
+#[derive(Default)]
+struct Suffixes {
+    heads: Vec<[u8; HEAD_LEN]>,
+    head_lens: Vec<u8>,
+    tail_ends: Vec<u16>,
+    tails: Vec<u8>,
 }
 
 struct Row {
@@ -47,6 +58,9 @@ struct RunStart {
 pub(crate) struct NewRow<'a> {
     pub(crate) prefix: &'a [u8],
     pub(crate) row_key: &'a [u8],
+    /// How many bytes the RowKey begins with that the one before begins with too; `None` where
+    /// that one is of another partition. Counts within a block only.
+    pub(crate) shared: Option<usize>,
     pub(crate) ts: CommitTs,
     pub(crate) kind: RowKind,
     pub(crate) print: u8,
@@ -69,22 +83,25 @@ impl BlockBuilder {
 
     /// Whether a block of `bytes_max` raw bytes has room for the row. An empty one always has.
     pub(crate) fn fits(&self, row: &NewRow<'_>, bytes_max: usize) -> bool {
-        let run = if self.last_prefix() == row.prefix { 0 } else { row.prefix.len() + RUN_LEN };
+        let run = if row.shared.is_some() { 0 } else { row.prefix.len() + RUN_LEN };
         let bytes = self.raw_bytes() + run + row.row_key.len() + row.value.len() + ROW_BYTES;
         self.is_empty() || bytes <= bytes_max.min(BLOCK_BYTES_MAX)
     }
 
     /// Adds a row. It must fit and come after the row before.
     pub(crate) fn push(&mut self, row: &NewRow<'_>) {
-        if self.is_empty() || self.last_prefix() != row.prefix {
-            self.prefixes.extend_from_slice(row.prefix);
-            self.runs.push(RunStart {
-                row: self.rows.len(),
-                prefix_end: self.prefixes.len(),
-                share_len: row.row_key.len(),
-            });
+        match (row.shared, self.runs.last_mut()) {
+            // Keys rise, so what neighbours share bounds what all of a run share.
+            (Some(shared), Some(run)) => run.share_len = run.share_len.min(shared),
+            _ => {
+                self.prefixes.extend_from_slice(row.prefix);
+                self.runs.push(RunStart {
+                    row: self.rows.len(),
+                    prefix_end: self.prefixes.len(),
+                    share_len: row.row_key.len(),
+                });
+            }
         }
-        self.narrow_share(row.row_key);
         self.row_keys.extend_from_slice(row.row_key);
         self.values.extend_from_slice(row.value);
         self.rows.push(Row {
@@ -96,22 +113,15 @@ impl BlockBuilder {
         });
     }
 
-    /// The run shares what its first RowKey and every later one start with.
-    fn narrow_share(&mut self, row_key: &[u8]) {
-        let Some(run) = self.runs.last() else { return };
-        if run.row == self.rows.len() {
-            return;
-        }
-        let first = self.row_key(run.row);
-        let share_len = common_len(&first[..run.share_len], row_key);
-        if let Some(run) = self.runs.last_mut() {
-            run.share_len = share_len;
-        }
+    /// The partition prefix of the last row; empty where there is none.
+    fn last_prefix(&self) -> &[u8] {
+        self.runs.len().checked_sub(1).map_or(&[], |run| self.prefix(run))
     }
 
-    /// The partition prefix of the last row; empty where there is none.
-    pub(crate) fn last_prefix(&self) -> &[u8] {
-        self.runs.len().checked_sub(1).map_or(&[], |run| self.prefix(run))
+    /// [`NewRow::shared`] of a row, for those who do not know it.
+    pub(crate) fn shared_with_last(&self, prefix: &[u8], row_key: &[u8]) -> Option<usize> {
+        let last = self.rows.len().checked_sub(1).map(|row| self.row_key(row))?;
+        (self.last_prefix() == prefix).then(|| common_len(last, row_key))
     }
 
     /// Forgets all rows and keeps the memory.
@@ -128,12 +138,13 @@ impl BlockBuilder {
 
     /// Appends the block; it must hold a row. Without a `compressor` values stay as they are.
     pub(crate) fn encode(
-        &self,
+        &mut self,
         fingerprints: bool,
         compressor: Option<&mut Compressor>,
         out: &mut Vec<u8>,
     ) {
         debug_assert!(!self.is_empty(), "a block holds a row");
+        self.split_suffixes();
         let compressed = compressor.and_then(|c| c.compress(&self.values));
         let stored = compressed.unwrap_or(&self.values);
         let layout = self.layout(fingerprints, compressed.is_some(), stored.len());
@@ -150,7 +161,6 @@ impl BlockBuilder {
         // Prefixes rise, so what the first and the last share all of them share.
         let common_len = common_len(self.prefix(0), self.last_prefix());
         let shares: usize = self.runs.iter().map(|run| run.share_len).sum();
-        let tail_len: usize = (0..self.rows.len()).map(|row| self.suffix(row).tail.len()).sum();
         let stamps = self.rows.iter().map(|row| row.ts.0);
         let base_ts = stamps.clone().min().unwrap_or(0);
         Layout::new(&Counts {
@@ -158,7 +168,7 @@ impl BlockBuilder {
             runs: self.runs.len() as u16,
             common_len: common_len as u16,
             text_len: (self.prefixes.len() - common_len * self.runs.len() + shares) as u16,
-            tail_len: tail_len as u16,
+            tail_len: self.suffixes.tails.len() as u16,
             fingerprints,
             lz4,
             ts_span: stamps.max().unwrap_or(0) - base_ts,
@@ -184,27 +194,47 @@ impl BlockBuilder {
     }
 
     fn put_columns(&self, layout: &Layout, out: &mut Vec<u8>) {
-        let suffixes = || (0..self.rows.len()).map(|row| self.suffix(row));
+        let suffixes = &self.suffixes;
         if layout.fingerprints {
             out.extend(self.rows.iter().map(|row| row.print));
         }
-        out.extend(suffixes().flat_map(|suffix| suffix.head.to_be_bytes()));
-        let metas = self.rows.iter().zip(suffixes());
-        out.extend(metas.map(|(row, suffix)| row.kind as u8 | (suffix.head_len as u8) << 4));
+        out.extend_from_slice(suffixes.heads.as_flattened());
+        let metas = self.rows.iter().zip(&suffixes.head_lens);
+        out.extend(metas.map(|(row, head_len)| row.kind as u8 | head_len << 4));
         for row in &self.rows {
             let stamp = (row.ts.0 - layout.base_ts).to_le_bytes();
             out.extend_from_slice(&stamp[..layout.ts_width]);
         }
-        let mut tail_end = 0;
-        for suffix in suffixes() {
-            tail_end += suffix.tail.len();
-            out.extend_from_slice(&(tail_end as u16).to_le_bytes());
+        out.extend(suffixes.tail_ends.iter().flat_map(|end| end.to_le_bytes()));
+        match layout.wide_ends {
+            true => out.extend(self.rows.iter().flat_map(|row| row.value_end.to_le_bytes())),
+            false => {
+                out.extend(self.rows.iter().flat_map(|row| (row.value_end as u16).to_le_bytes()));
+            }
         }
-        let width = if layout.wide_ends { 4 } else { 2 };
-        for row in &self.rows {
-            out.extend_from_slice(&row.value_end.to_le_bytes()[..width]);
+        out.extend_from_slice(&suffixes.tails);
+    }
+
+    /// Splits every RowKey behind its run's share.
+    fn split_suffixes(&mut self) {
+        let Suffixes { heads, head_lens, tail_ends, tails } = &mut self.suffixes;
+        heads.clear();
+        head_lens.clear();
+        tail_ends.clear();
+        tails.clear();
+        let (mut row, mut start) = (0, 0);
+        for (i, run) in self.runs.iter().enumerate() {
+            let end = self.runs.get(i + 1).map_or(self.rows.len(), |next| next.row);
+            for Row { key_end, .. } in &self.rows[row..end] {
+                let suffix = Suffix::of(&self.row_keys[start + run.share_len..*key_end as usize]);
+                heads.push(suffix.head.to_be_bytes());
+                head_lens.push(suffix.head_len as u8);
+                tails.extend_from_slice(suffix.tail);
+                tail_ends.push(tails.len() as u16);
+                start = *key_end as usize;
+            }
+            row = end;
         }
-        suffixes().for_each(|suffix| out.extend_from_slice(suffix.tail));
     }
 
     fn prefix(&self, run: usize) -> &[u8] {
@@ -216,16 +246,19 @@ impl BlockBuilder {
         let start = if row == 0 { 0 } else { self.rows[row - 1].key_end };
         &self.row_keys[start as usize..self.rows[row].key_end as usize]
     }
-
-    fn suffix(&self, row: usize) -> Suffix<'_> {
-        let run = self.runs.partition_point(|run| run.row <= row) - 1;
-        Suffix::of(&self.row_key(row)[self.runs[run].share_len..])
-    }
 }
 
 /// How many bytes `a` and `b` begin with alike.
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(x, y)| x == y).count()
+    let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (i, (x, y)) in words_a.iter().zip(words_b).enumerate() {
+        let differs = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differs != 0 {
+            return i * 8 + differs.trailing_zeros() as usize / 8;
+        }
+    }
+    let from = words_a.len().min(words_b.len()) * 8;
+    from + a[from..].iter().zip(&b[from..]).take_while(|(x, y)| x == y).count()
 }
 
 const _: () = assert!(HEAD_LEN <= 15, "a head's length fits 4 bits");

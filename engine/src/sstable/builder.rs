@@ -5,7 +5,7 @@
 //! Absent: removing the file after a failure; whoever made it removes it.
 
 use super::block::fingerprint;
-use super::block_builder::{BlockBuilder, NewRow};
+use super::block_builder::{BlockBuilder, NewRow, common_len};
 use super::filter::Filter;
 use super::format::{FileMeta, Footer, Props, TableOptions, seal};
 use super::index::{Handle, IndexBuilder, separator};
@@ -45,6 +45,19 @@ struct LastRow {
     hash: u64,
 }
 
+/// What a row is to the one before it.
+#[derive(Clone, Copy)]
+enum Step {
+    /// There is none before.
+    First,
+    /// Another partition begins.
+    Partition,
+    /// Another row of the partition, whose RowKey begins with as many of the last one's bytes.
+    Row { shared: usize },
+    /// An older version of the same row.
+    Version,
+}
+
 impl TableBuilder {
     /// Writes file `no` into `file`, which is new and empty; `path` is for errors.
     pub(crate) fn new(
@@ -78,13 +91,19 @@ impl TableBuilder {
         kind: RowKind,
         value: &[u8],
     ) -> Result<()> {
-        let same_key = self.check(key, prefix_len, ts, kind, value)?;
+        let step = self.step(key, prefix_len, ts, kind, value)?;
+        let same_key = matches!(step, Step::Version);
         if !same_key {
-            self.note_key(key, prefix_len);
+            self.note_key(key, prefix_len, step);
         }
         let (prefix, row_key) = key.split_at(prefix_len);
         let print = fingerprint(self.last.hash);
-        let row = NewRow { prefix, row_key, ts, kind, print, value };
+        let shared = match step {
+            Step::First | Step::Partition => None,
+            Step::Row { shared } => Some(shared),
+            Step::Version => Some(row_key.len()),
+        };
+        let row = NewRow { prefix, row_key, shared, ts, kind, print, value };
         // Versions of a key stay together until their block is of the largest size.
         let bytes_max = if same_key { usize::MAX } else { self.options.block_bytes };
         if !self.block.fits(&row, bytes_max) {
@@ -104,15 +123,15 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Whether the row is another version of the last key; an error where it may not follow.
-    fn check(
+    /// What the row is to the one before; an error where it may not follow.
+    fn step(
         &self,
         key: &[u8],
         prefix_len: usize,
         ts: CommitTs,
         kind: RowKind,
         value: &[u8],
-    ) -> Result<bool> {
+    ) -> Result<Step> {
         if prefix_len > key.len() || key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
             return Err(Error::invalid("a row's key or value has an impossible length"));
         }
@@ -120,28 +139,31 @@ impl TableBuilder {
             return Err(Error::invalid("a delete has no value"));
         }
         if self.is_empty() {
-            return Ok(false);
+            return Ok(Step::First);
         }
+        // One look at the two keys answers all: their order, and what they share.
         let last = &self.last;
-        match key.cmp(&last.key) {
-            std::cmp::Ordering::Greater => {}
-            std::cmp::Ordering::Equal if ts < last.ts && prefix_len == last.prefix_len => {
-                return Ok(true);
+        let alike = common_len(&last.key, key);
+        match (last.key.get(alike), key.get(alike)) {
+            (None, None) if ts < last.ts && prefix_len == last.prefix_len => {
+                return Ok(Step::Version);
             }
+            (None, Some(_)) => {}
+            (Some(old), Some(new)) if old < new => {}
             _ => return Err(Error::invalid("rows must ascend by key, then descend by timestamp")),
         }
-        let last_prefix = &last.key[..last.prefix_len];
-        let prefix = &key[..prefix_len];
-        if prefix != last_prefix && prefix.starts_with(last_prefix) {
+        if prefix_len == last.prefix_len && alike >= prefix_len {
+            return Ok(Step::Row { shared: alike - prefix_len });
+        }
+        if alike >= last.prefix_len && prefix_len > last.prefix_len {
             return Err(Error::invalid("a partition's prefix starts with another's"));
         }
-        Ok(false)
+        Ok(Step::Partition)
     }
 
     /// Takes note of a key that was not there before: hashes, and the first of all.
-    fn note_key(&mut self, key: &[u8], prefix_len: usize) {
-        let first = self.is_empty();
-        let new_partition = first || self.last.key[..self.last.prefix_len] != key[..prefix_len];
+    fn note_key(&mut self, key: &[u8], prefix_len: usize, step: Step) {
+        let new_partition = matches!(step, Step::First | Step::Partition);
         let row_hash = hash::of_row(key);
         self.last.hash = row_hash;
         if new_partition {
@@ -153,10 +175,15 @@ impl TableBuilder {
                 self.partition_hashes.push(hash::of_partition(&key[..prefix_len]));
             }
         }
-        if first {
+        if matches!(step, Step::First) {
             self.props.smallest = key.to_vec();
             self.props.min_ts = CommitTs::MAX;
         }
+    }
+
+    /// Whether `key`, which comes next, is not of the last row's partition.
+    pub(crate) fn ends_partition(&self, key: &[u8]) -> bool {
+        !key.starts_with(&self.last.key[..self.last.prefix_len])
     }
 
     fn count(&mut self, ts: CommitTs, kind: RowKind, value: &[u8]) {
@@ -203,7 +230,7 @@ impl TableBuilder {
     }
 
     fn end_block(&mut self) -> Result<()> {
-        let (block, compressor) = (&self.block, self.compressor.as_mut());
+        let (block, compressor) = (&mut self.block, self.compressor.as_mut());
         let offset = self.out.offset();
         let len = self.out.section(|out| block.encode(true, compressor, out))?;
         // A block holds at most one value above 64 KiB, so its length is far below 4 GiB.

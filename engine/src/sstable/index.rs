@@ -65,7 +65,9 @@ impl IndexBuilder {
     pub(crate) fn add(&mut self, separator: &[u8], prefix_len: usize, ts: CommitTs, block: Handle) {
         let (prefix, row_key) = separator.split_at(prefix_len);
         let value = block.encode();
-        let row = NewRow { prefix, row_key, ts, kind: RowKind::Put, print: 0, value: &value };
+        let shared = self.block.shared_with_last(prefix, row_key);
+        let kind = RowKind::Put;
+        let row = NewRow { prefix, row_key, shared, ts, kind, print: 0, value: &value };
         if !self.block.fits(&row, INDEX_BLOCK_BYTES) {
             self.end_block();
         }

@@ -4,8 +4,7 @@
 //! first error stays.
 
 use super::block::Block;
-use super::format::Stretch;
-use super::index::{EntryAt, Handle};
+use super::index::EntryAt;
 use super::reader::TableFile;
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
@@ -15,13 +14,9 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that a pass over a whole file reads at a time.
-const AHEAD_BYTES: u64 = 256 << 10;
-
 /// A cursor over a table file's versions.
 pub(crate) struct TableCursor {
     file: Arc<TableFile>,
-    source: Source,
     at: Option<Position>,
     error: Option<Error>,
     // The key at `at`; its first `share_len` bytes are those of the whole run.
@@ -38,29 +33,16 @@ struct Position {
     prefix_len: usize,
 }
 
-/// Where blocks come from.
-enum Source {
-    /// The cache, which also takes what is read.
-    Cache,
-    /// The file, many blocks at a time, past the cache: `bytes` begin at `offset`.
-    Ahead { offset: u64, bytes: Bytes },
-}
-
 impl TableFile {
     /// A cursor for reads, through the cache.
     pub(crate) fn cursor(self: &Arc<Self>) -> TableCursor {
-        TableCursor::new(Arc::clone(self), Source::Cache)
-    }
-
-    /// A cursor for one pass forward, as compaction makes: reads ahead and leaves the cache alone.
-    pub(crate) fn pass(self: &Arc<Self>) -> TableCursor {
-        TableCursor::new(Arc::clone(self), Source::Ahead { offset: 0, bytes: Bytes::new() })
+        TableCursor::new(Arc::clone(self))
     }
 }
 
 impl TableCursor {
-    fn new(file: Arc<TableFile>, source: Source) -> TableCursor {
-        TableCursor { file, source, at: None, error: None, key: Vec::new(), share_len: 0 }
+    fn new(file: Arc<TableFile>) -> TableCursor {
+        TableCursor { file, at: None, error: None, key: Vec::new(), share_len: 0 }
     }
 
     /// Does `step` unless an earlier one failed, and remembers its failure.
@@ -167,32 +149,8 @@ impl TableCursor {
             return Ok(Arc::clone(&at.block));
         }
         let handle = self.file.index().handle(entry);
-        match &mut self.source {
-            Source::Cache => self.file.block(handle, Reach::Disk),
-            Source::Ahead { offset, bytes } => read_ahead(&self.file, handle, offset, bytes),
-        }
+        self.file.block(handle, Reach::Disk)
     }
-}
-
-/// The block at `handle` from `bytes`, which lie at `offset`; reads further where it is not there.
-fn read_ahead(
-    file: &TableFile,
-    handle: Handle,
-    offset: &mut u64,
-    bytes: &mut Bytes,
-) -> Result<Arc<Block>> {
-    let len = u64::from(handle.len);
-    let held = *offset..*offset + bytes.len() as u64;
-    if handle.offset < held.start || handle.offset + len > held.end {
-        let left = file.footer().data_len - handle.offset;
-        let stretch = Stretch { offset: handle.offset, len: len.max(AHEAD_BYTES).min(left) };
-        *bytes = Bytes::from(file.raw().read(stretch)?);
-        *offset = handle.offset;
-    }
-    let start = (handle.offset - *offset) as usize;
-    // Copied, so that a value that is kept does not keep the whole stretch.
-    let sealed = Bytes::copy_from_slice(&bytes[start..start + handle.len as usize]);
-    Ok(Arc::new(file.raw().parse_block(handle, sealed)?))
 }
 
 impl Cursor for TableCursor {

@@ -14,6 +14,7 @@ pub(crate) mod index;
 pub(crate) mod builder;
 pub(crate) mod reader;
 pub(crate) mod iter;
+pub(crate) mod pass;
 pub(crate) mod verify;
 pub(crate) mod dump;
 

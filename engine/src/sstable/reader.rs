@@ -231,9 +231,16 @@ impl RawFile {
 
     /// The bytes of a stretch, which must lie in the file as its footer or length says.
     pub(super) fn read(&self, stretch: Stretch) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; stretch.len as usize];
-        match self.file.read_exact_at(&mut bytes, stretch.offset) {
-            Ok(()) => Ok(bytes),
+        let mut bytes = Vec::new();
+        self.read_into(stretch, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// As [`RawFile::read`], into a buffer that is used again.
+    pub(super) fn read_into(&self, stretch: Stretch, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.resize(stretch.len as usize, 0);
+        match self.file.read_exact_at(bytes, stretch.offset) {
+            Ok(()) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(Error::corrupt(&self.path, stretch.offset, "table file ends early"))
             }

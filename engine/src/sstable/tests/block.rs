@@ -9,12 +9,15 @@ use bytes::Bytes;
 
 fn row<'a>(prefix: &'a [u8], row_key: &'a [u8], ts: u64, value: &'a [u8]) -> NewRow<'a> {
     let kind = if value.is_empty() { RowKind::Delete } else { RowKind::Put };
-    NewRow { prefix, row_key, ts: CommitTs(ts), kind, print: 0, value }
+    NewRow { prefix, row_key, ts: CommitTs(ts), shared: None, kind, print: 0, value }
 }
 
 fn encode(rows: &[NewRow<'_>]) -> Vec<u8> {
     let (mut builder, mut out) = (BlockBuilder::default(), Vec::new());
-    rows.iter().for_each(|row| builder.push(row));
+    for row in rows {
+        let shared = builder.shared_with_last(row.prefix, row.row_key);
+        builder.push(&NewRow { shared, ..*row });
+    }
     builder.encode(true, Some(&mut Compressor::new()), &mut out);
     out
 }
