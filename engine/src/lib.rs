@@ -93,6 +93,7 @@ pub use db::{Builder, Db};
 pub use embedded::entities::Entities;
 pub use embedded::rows::{Batch, If, Partition, Snapshot, Table};
 pub use embedded::scan::{Scan, ScanRow};
+pub use embedded::ticket::Ticket;
 pub use error::{Error, Kind, Result};
 pub use ids::CommitTs;
 pub use options::{Advanced, Durability, Options};

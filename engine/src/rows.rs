@@ -66,6 +66,10 @@ pub trait CommitTicket: Send {
     /// caller's thread may do the disk's work for all who wait.
     fn wait(self: Box<Self>) -> Result<()>;
 
+    /// Has the commit made safe soon though nobody waits for it; returns at once. For many commits
+    /// under way from one thread: they share syncs that run while the thread goes on.
+    fn urge(&self);
+
     /// Calls `done` with what [`CommitTicket::wait`] would return, from another thread or from
     /// this one where it is done already. `done` must not block.
     fn notify(self: Box<Self>, done: Box<dyn FnOnce(Result<()>) + Send>);

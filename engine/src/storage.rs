@@ -1,7 +1,7 @@
 //! [`Db`] as the row storage that the table layer asks for: point reads, updates of one partition
 //! under its latch, snapshots and scans.
 
-use crate::commit::pipeline::Ticket;
+use crate::commit::ticket::Ticket;
 use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};

@@ -4,6 +4,7 @@ use crate::case::{Case, Plan};
 use crate::rows::{self, PARTITION_ROWS, Values};
 use crate::sample::{Loop, Meter, Sample, histogram};
 use anyhow::Result;
+use std::collections::VecDeque;
 use std::time::Instant;
 use tabulith::db::Db;
 use tabulith::embedded::rows::Table;
@@ -28,6 +29,33 @@ pub fn durable(plan: &Plan) -> Result<Vec<Case>> {
                 move || {
                     let (pk, rk) = rows::keys(rng.below(rows));
                     table.upsert(pk, rk, values.value())?;
+                    Ok(1)
+                }
+            });
+            db.settle()?;
+            sample
+        }));
+    }
+    for depth in [8, 32] {
+        let (db, table) = open(plan, &format!("tickets-{depth}"), Durability::Synced)?;
+        let name = format!("durable commits of one row, 1 writer, tickets outstanding: {depth}");
+        cases.push(Case::new(name, "commits/s", move |plan| {
+            let rows = plan.rows(500_000);
+            let run = Loop { threads: 1, span: plan.span, timed_every: 1 };
+            let sample = run.run(|_| {
+                let mut rng = Rng::seeded(plan.seed);
+                let mut values = Values::new(plan.seed);
+                let mut tickets = VecDeque::with_capacity(depth);
+                let table = &table;
+                move || {
+                    let (pk, rk) = rows::keys(rng.below(rows));
+                    let batch = table.partition(pk).batch().upsert(rk, values.value());
+                    tickets.push_back(batch.commit_async());
+                    if tickets.len() == depth
+                        && let Some(oldest) = tickets.pop_front()
+                    {
+                        oldest.wait()?;
+                    }
                     Ok(1)
                 }
             });

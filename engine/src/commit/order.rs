@@ -5,12 +5,15 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::options::Durability;
 use crate::wal::segment::SYNC_LANES;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Syncs under way at once. The disk would take more, but each then covers a smaller group and
 /// wakes fewer: on two cores 8 writers made 30 thousand commits a second with one, 24 with two, 20
 /// with four (decision 0009).
 const SYNCS_MAX: usize = 1;
+/// Clients that do not come back at once are waited for at one group in this many at least.
+const HOPE_PENALTY_MAX: u32 = 255;
+
 const _: () = assert!(SYNCS_MAX < SYNC_LANES, "a sync that begins finds a free lane");
 
 /// Told once when a commit is settled.
@@ -24,18 +27,23 @@ pub(crate) struct Order {
     pub(crate) recycled: Vec<u8>, // An empty buffer for the next group.
     pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
     pub(crate) group_no: u64,
+    pub(crate) group_commits: usize, // Of the gathered group,
+    pub(crate) group_waiters: usize, // and how many threads wait for one of them.
+    pub(crate) hope: Hope,
     pub(crate) taken: VecDeque<Taken>, // Groups that have left and are not wholly visible, in order.
     pub(crate) written: CommitTs,
     pub(crate) synced: CommitTs,
     pub(crate) syncing: CommitTs, // The newest commit that a sync, ended or not, covers.
     pub(crate) sync_wanted: CommitTs, // The newest commit that asked for a sync.
     pub(crate) syncs: usize,      // Under way.
+    pub(crate) urged: CommitTs,   // The newest commit that the background leader is to see through.
+    pub(crate) resting: bool,     // The background leader sleeps until a sync ends.
     pub(crate) sealed: bool,
     pub(crate) full: bool, // The log had no room for the gathered group at the last try.
     pub(crate) leading: bool,
     pub(crate) closing: bool,
     pub(crate) failed: Option<Error>,
-    pub(crate) callbacks: BTreeMap<CommitTs, Vec<Callback>>,
+    callbacks: VecDeque<(CommitTs, Callback)>, // By timestamp.
 }
 
 /// A group that a leader took.
@@ -43,6 +51,53 @@ pub(crate) struct Taken {
     pub(crate) no: u64,
     pub(crate) first: CommitTs,
     pub(crate) last: CommitTs,
+    pub(crate) waiters: usize,
+}
+
+/// Whether a group should wait for those who were just woken: they tend to come back at once with
+/// their next commit, and a sync of one commit takes as long as a sync of thirty.
+#[derive(Debug, Default)]
+pub(crate) struct Hope {
+    expected: usize, // Commits that the next group may have; 0 once it was given up.
+    kept: bool,      // Somebody sleeps and will look again.
+    skip: u32,       // Groups that are not waited for,
+    penalty: u32,    // as many as this after the next disappointment.
+}
+
+impl Hope {
+    /// A group was settled; `threads` are awake or wait already.
+    pub(crate) fn expect(&mut self, threads: usize) {
+        self.expected = if self.skip == 0 { threads } else { 0 };
+        self.skip = self.skip.saturating_sub(1);
+    }
+
+    /// Whether more are to come to a group of `commits`.
+    pub(crate) fn is_worth_it(&self, commits: usize) -> bool {
+        commits < self.expected
+    }
+
+    /// Whether the caller is the one to look again after a pause.
+    pub(crate) fn may_keep(&mut self) -> bool {
+        !std::mem::replace(&mut self.kept, true)
+    }
+
+    /// After a pause in which `came` commits came: where none did, nothing more is hoped for.
+    pub(crate) fn pause_ended(&mut self, came: usize) {
+        self.kept = false;
+        if came == 0 && self.expected > 0 {
+            self.expected = 0;
+            self.skip = self.penalty;
+            self.penalty = (2 * self.penalty + 1).min(HOPE_PENALTY_MAX);
+        }
+    }
+
+    /// A group of `commits` leaves.
+    fn group_left(&mut self, commits: usize) {
+        if self.expected > 1 && commits >= self.expected {
+            self.penalty = 0;
+        }
+        self.expected = 0;
+    }
 }
 
 impl std::fmt::Debug for Order {
@@ -73,18 +128,23 @@ impl Order {
             recycled: Vec::new(),
             waiting: VecDeque::new(),
             group_no: 0,
+            group_commits: 0,
+            group_waiters: 0,
+            hope: Hope::default(),
             taken: VecDeque::new(),
             written: last_ts,
             synced: last_ts,
             syncing: last_ts,
             sync_wanted: last_ts,
             syncs: 0,
+            urged: last_ts,
+            resting: false,
             sealed: true,
             full: false,
             leading: false,
             closing: false,
             failed: None,
-            callbacks: BTreeMap::new(),
+            callbacks: VecDeque::new(),
         }
     }
 
@@ -96,7 +156,9 @@ impl Order {
 
     /// Takes note that the gathered group leaves.
     pub(crate) fn take_group(&mut self, first: CommitTs, last: CommitTs) {
-        self.taken.push_back(Taken { no: self.group_no, first, last });
+        let waiters = std::mem::take(&mut self.group_waiters);
+        self.taken.push_back(Taken { no: self.group_no, first, last, waiters });
+        self.hope.group_left(std::mem::take(&mut self.group_commits));
         self.group_no += 1;
     }
 
@@ -104,6 +166,21 @@ impl Order {
     pub(crate) fn group_of(&self, ts: CommitTs) -> u64 {
         let taken = self.taken.iter().find(|taken| ts <= taken.last);
         taken.map_or(self.group_no, |taken| taken.no)
+    }
+
+    /// Takes note that a thread waits for the commit of `ts`.
+    pub(crate) fn count_waiter(&mut self, ts: CommitTs) {
+        match self.taken.iter_mut().find(|taken| ts <= taken.last) {
+            Some(taken) => taken.waiters += 1,
+            None => self.group_waiters += 1,
+        }
+    }
+
+    /// Has `done` called once the commit of `ts` is settled.
+    pub(crate) fn add_callback(&mut self, ts: CommitTs, done: Callback) {
+        // They come nearly in order: a commit's callback follows it closely.
+        let later = self.callbacks.iter().rev().take_while(|(other, _)| *other > ts).count();
+        self.callbacks.insert(self.callbacks.len() - later, (ts, done));
     }
 
     /// The first failure stays.
@@ -122,7 +199,9 @@ impl Order {
     /// Puts a group that the log could not take before what was gathered since.
     pub(crate) fn put_back(&mut self, first: CommitTs, mut group: Vec<u8>) {
         self.full = true;
-        self.taken.pop_back(); // It was the last to leave.
+        if let Some(taken) = self.taken.pop_back() {
+            self.group_waiters += taken.waiters; // It was the last to leave.
+        }
         group.extend_from_slice(&self.group);
         self.recycled = std::mem::replace(&mut self.group, group);
         self.recycled.clear();
@@ -142,9 +221,8 @@ impl Order {
 
     /// Takes the callbacks whose commits are visible, and all of them after a failure.
     pub(crate) fn take_settled(&mut self, visible: CommitTs) -> Settled {
-        let later = self.callbacks.split_off(&CommitTs(visible.0 + 1));
-        let done = std::mem::replace(&mut self.callbacks, later);
-        let mut settled: Vec<_> = done.into_values().flatten().map(|c| (c, Ok(()))).collect();
+        let done = self.callbacks.partition_point(|(ts, _)| *ts <= visible);
+        let mut settled: Vec<_> = self.callbacks.drain(..done).map(|(_, c)| (c, Ok(()))).collect();
         if let Err(error) = self.check() {
             settled.extend(self.take_callbacks(&error).0);
         }
@@ -153,7 +231,7 @@ impl Order {
 
     /// Takes all callbacks, to be told of `error`.
     pub(crate) fn take_callbacks(&mut self, error: &Error) -> Settled {
-        let callbacks = std::mem::take(&mut self.callbacks).into_values().flatten();
-        Settled(callbacks.map(|callback| (callback, Err(error.duplicate()))).collect())
+        let callbacks = self.callbacks.drain(..);
+        Settled(callbacks.map(|(_, callback)| (callback, Err(error.duplicate()))).collect())
     }
 }

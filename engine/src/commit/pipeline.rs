@@ -3,10 +3,14 @@
 //!
 //! A commit is *applied* under the order lock, in the order of its timestamp. Whoever then waits
 //! and finds no leader becomes one: it takes all that was applied so far as one group, writes it
-//! with no lock held and leaves the lead; then it syncs, while the next group gathers, is written
-//! and begins a sync of its own. Whoever ends a sync wakes those whose commits are covered, and one
-//! of the group that gathers. A commit is *visible* once it and all before it are as safe as each
-//! asked for. Conditions of later commits look at what is applied, reads at what is visible.
+//! with no lock held and leaves the lead; then it syncs, while the next group gathers. Whoever ends
+//! a sync wakes those whose commits are covered, all by one call. A commit is *visible* once it and
+//! all before it are as safe as each asked for. Conditions of later commits look at what is
+//! applied, reads at what is visible.
+//!
+//! Those who were just woken tend to come back with their next commit. So a group is led by the
+//! last of them to arrive rather than by the first, which would sync alone while the others wait
+//! for it; the first sleeps for a moment and leads if they do not come ([`Hope`]).
 //!
 //! Groups are written one after the other, and a sync covers all that was written before it began:
 //! the order in which syncs end does not matter.
@@ -15,48 +19,45 @@
 //! take away. A failed write or sync of the log is final: every later commit fails.
 
 use crate::batch::Batch;
-use crate::commit::order::{Callback, Order, Settled};
+use crate::commit::order::{Callback, Order};
+use crate::commit::seat::Seat;
 use crate::env::clock::Clock;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::Durability;
-use crate::rows::CommitTicket;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long after the last group the log is sealed: a frame that says how far it was synced, so
-/// that damage to the last group is told from a torn write.
-const IDLE_SEAL_AFTER: Duration = Duration::from_millis(10);
-
 /// A group that holds this much takes no further commit before it is written: bounds what is in
 /// memory only, and what one frame holds together with the largest commit.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-
-/// How long a log without room waits before it tries again by itself.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// Places to wait at. Each group has one, so that nobody is woken for another group; two groups
 /// share one only where this many are written and wait for a sync of an earlier one.
 const SEATS: usize = 16;
 
+/// How long the first of a group sleeps for others to come before it looks again: about what a
+/// group of the size of the last one takes to come back on two cores.
+const HOPE_PAUSE: Duration = Duration::from_micros(50);
+
 /// One database's commit order.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     clock: Arc<dyn Clock>,
-    buffered_flush: Duration,
+    pub(crate) buffered_flush: Duration,
     visible: AtomicU64,
     segment: AtomicU64,
-    spare_due: AtomicBool,
+    pub(crate) spare_due: AtomicBool,
     // Lock order: order before log; the leader takes log alone.
-    order: Mutex<Order>,
-    log: Mutex<LogWriter>,
-    seats: [Condvar; SEATS], // Per group: its commits are visible, or one of it may lead.
-    moved: Condvar,          // `visible` rose, the leader left, a sync ended, or the log failed.
-    called: Condvar,         // The background leader has something to do.
+    pub(crate) order: Mutex<Order>,
+    pub(crate) log: Mutex<LogWriter>,
+    seats: [Seat; SEATS], // Per group: its commits are visible, or one of it may lead.
+    pub(crate) moved: Condvar, // `visible` rose, the leader left, a sync ended, or the log failed.
+    pub(crate) called: Condvar, // The background leader has something to do.
 }
 
 impl Pipeline {
@@ -104,14 +105,14 @@ impl Pipeline {
         durability: Durability,
         apply: impl FnOnce(CommitTs, Batch),
     ) -> Result<CommitTs> {
-        let mut order = self.order.lock();
-        self.make_room(&mut order)?;
+        let mut order = self.make_room(self.order.lock())?;
         let ts = CommitTs(now(&*self.clock).0.max(order.last_ts.0 + 1));
         order.last_ts = ts;
         if order.group.is_empty() {
             order.group_first = ts;
         }
         batch.put_commit(ts, &mut order.group);
+        order.group_commits += 1;
         order.waiting.push_back((ts, durability));
         if durability == Durability::Synced {
             order.sync_wanted = ts;
@@ -125,18 +126,18 @@ impl Pipeline {
     }
 
     /// Waits until the gathered group takes one commit more, writing it out where nobody does.
-    fn make_room(&self, order: &mut MutexGuard<'_, Order>) -> Result<()> {
+    fn make_room<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> Result<MutexGuard<'a, Order>> {
         order.check_open()?;
         while order.group.len() >= GROUP_BYTES_MAX {
             if order.may_lead() {
-                let settled = self.lead(order)?;
-                MutexGuard::unlocked(order, || settled.run());
+                self.lead(order)?;
+                order = self.order.lock();
             } else {
-                self.moved.wait(order);
+                self.moved.wait(&mut order);
             }
             order.check_open()?;
         }
-        Ok(())
+        Ok(order)
     }
 
     /// Runs `work` while no commit can be applied; it gets the newest applied timestamp.
@@ -147,61 +148,99 @@ impl Pipeline {
 
     /// Returns once the commit of `ts` is visible.
     pub(crate) fn wait(&self, ts: CommitTs) -> Result<()> {
-        let mut order = self.order.lock();
-        loop {
+        let mut counted = false;
+        while self.visible() < ts {
+            let mut order = self.order.lock();
             if self.visible() >= ts {
-                return Ok(());
+                break;
             }
             order.check()?;
-            if order.may_lead() {
-                let settled = self.lead(&mut order)?;
-                MutexGuard::unlocked(&mut order, || settled.run());
-            } else {
-                self.seat(order.group_of(ts)).wait(&mut order);
+            if !std::mem::replace(&mut counted, true) {
+                order.count_waiter(ts);
+            }
+            let may_lead = order.may_lead();
+            if may_lead && !order.hope.is_worth_it(order.group_commits) {
+                self.lead(order)?;
+                continue;
+            }
+            let pause = (may_lead && order.hope.may_keep()).then_some(HOPE_PAUSE);
+            let seat = self.seat(order.group_of(ts));
+            let seen = seat.calls();
+            let commits = order.group_commits;
+            drop(order);
+            seat.sleep(seen, pause);
+            if pause.is_some() {
+                let mut order = self.order.lock();
+                let came = order.group_commits.saturating_sub(commits);
+                order.hope.pause_ended(came);
             }
         }
+        Ok(())
     }
 
-    fn seat(&self, group_no: u64) -> &Condvar {
+    fn seat(&self, group_no: u64) -> &Seat {
         &self.seats[group_no as usize % SEATS]
     }
 
-    /// Wakes those whose commits are visible, and one who may lead. To be called whenever
+    /// Whom to wake: those whose commits are visible, and one who may lead. To be asked whenever
     /// `visible` rose, the leader left or a sync ended.
-    fn wake(&self, order: &mut Order) {
-        let visible = self.visible();
+    fn calls(&self, order: &mut Order) -> Calls {
+        let (visible, mut calls, mut released) = (self.visible(), Calls::default(), 0);
         while let Some(taken) = order.taken.front().filter(|taken| taken.first <= visible) {
-            self.seat(taken.no).notify_all();
+            calls.all |= 1 << (taken.no as usize % SEATS);
             if visible < taken.last {
                 break;
             }
+            released += taken.waiters;
             order.taken.pop_front();
         }
-        let seat = self.seat(order.group_no);
+        if released > 0 {
+            order.hope.expect(released + order.group_waiters);
+        }
         if !order.group.is_empty() && order.group_first <= visible {
-            seat.notify_all();
-        } else if order.may_lead() {
-            seat.notify_one();
+            calls.all |= 1 << (order.group_no as usize % SEATS);
+        } else if order.may_lead() && order.group_waiters > 0 {
+            calls.one = Some(order.group_no);
+        }
+        calls
+    }
+
+    /// Wakes; the order lock is free by then.
+    fn call(&self, calls: Calls) {
+        for (i, seat) in self.seats.iter().enumerate() {
+            if calls.all & (1 << i) != 0 {
+                seat.call_all();
+            }
+        }
+        if let Some(group_no) = calls.one {
+            self.seat(group_no).call_one();
         }
         self.moved.notify_all();
     }
 
     /// Wakes everybody: a failure concerns all who wait.
-    fn wake_all(&self) {
-        for seat in &self.seats {
-            seat.notify_all();
+    pub(crate) fn call_everyone(&self) {
+        self.call(Calls { all: u32::MAX, one: None });
+    }
+
+    /// Has the commit of `ts` made safe though nobody waits for it.
+    pub(crate) fn urge(&self, ts: CommitTs) {
+        if self.visible() < ts {
+            let mut order = self.order.lock();
+            order.urged = order.urged.max(ts);
+            self.called.notify_one();
         }
-        self.moved.notify_all();
     }
 
     /// Calls `done` once the commit of `ts` is visible or cannot become so.
-    fn notify(&self, ts: CommitTs, done: Callback) {
+    pub(crate) fn notify(&self, ts: CommitTs, done: Callback) {
         let mut order = self.order.lock();
         let settled = match (self.visible() >= ts, order.check()) {
             (true, _) => Ok(()),
             (false, Err(error)) => Err(error),
             (false, Ok(())) => {
-                order.callbacks.entry(ts).or_default().push(done);
+                order.add_callback(ts, done);
+                order.urged = order.urged.max(ts);
                 self.called.notify_one();
                 return;
             }
@@ -211,18 +250,18 @@ impl Pipeline {
     }
 
     /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free
-    /// meanwhile, and the lead is free during the sync.
+    /// meanwhile, and the lead is free during the sync. Whom that concerns is told.
     ///
     /// Errors: where the log could not take the group but stays usable (no room for a segment), the
     /// group is back where it was. A log that failed is told in `failed`.
-    fn lead(&self, order: &mut MutexGuard<'_, Order>) -> Result<Settled> {
+    pub(crate) fn lead(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
         order.leading = true;
         let recycled = std::mem::take(&mut order.recycled);
         let mut group = std::mem::replace(&mut order.group, recycled);
         let (first, last) = (order.group_first, order.last_ts);
         let sync = order.sync_wanted > order.syncing;
         order.take_group(first, last);
-        let result = MutexGuard::unlocked(order, || self.write(first, last, &group, sync));
+        let result = MutexGuard::unlocked(&mut order, || self.write(first, last, &group, sync));
         order.leading = false;
         match result {
             Ok(job) => {
@@ -230,29 +269,41 @@ impl Pipeline {
                 order.recycled = group;
                 order.full = false;
                 order.written = last;
-                if std::mem::replace(&mut order.sealed, false) {
-                    self.called.notify_one();
-                }
+                order.sealed = false;
                 if sync {
                     order.syncing = last;
-                    self.sync(order, job, last);
+                    self.sync(&mut order, job, last);
                 }
             }
             Err(Lost { error, log_is_usable: true }) => {
                 order.put_back(first, group);
                 let refused = order.take_callbacks(&error);
-                self.wake_all();
-                MutexGuard::unlocked(order, || refused.run());
+                drop(order);
+                self.call_everyone();
+                refused.run();
                 return Err(error);
             }
             Err(Lost { error, .. }) => order.fail(error),
         }
-        self.publish(order);
-        match order.failed.is_some() {
-            true => self.wake_all(),
-            false => self.wake(order),
+        self.tell(order);
+        Ok(())
+    }
+
+    /// Publishes what is safe by now, and tells those whom that concerns.
+    pub(crate) fn tell(&self, mut order: MutexGuard<'_, Order>) {
+        self.publish(&mut order);
+        let calls = self.calls(&mut order);
+        let settled = order.take_settled(self.visible());
+        let failed = order.failed.is_some();
+        if order.resting && !order.sealed && order.synced >= order.written {
+            self.called.notify_one(); // There is something to seal.
         }
-        Ok(order.take_settled(self.visible()))
+        drop(order);
+        match failed {
+            true => self.call_everyone(),
+            false => self.call(calls),
+        }
+        settled.run();
     }
 
     /// Writes a group; returns the sync that is to be run, `None` where all is durable or where
@@ -288,8 +339,9 @@ impl Pipeline {
         if let Some(job) = job {
             order.syncs += 1;
             self.publish(order);
-            self.wake(order);
+            let calls = self.calls(order);
             let synced = MutexGuard::unlocked(order, || {
+                self.call(calls);
                 let outcome = job.run();
                 self.log.lock().finish_sync(job, outcome)
             });
@@ -319,150 +371,13 @@ impl Pipeline {
             order.waiting.pop_front();
         }
     }
+}
 
-    /// Does what waits for nobody in particular: commits with callbacks, buffered commits, the
-    /// seal. Returns whether there was anything.
-    pub(crate) fn step(&self) -> Result<bool> {
-        let mut order = self.order.lock();
-        order.check()?;
-        if order.may_lead() {
-            let settled = self.lead(&mut order)?;
-            drop(order);
-            settled.run();
-            return Ok(true);
-        }
-        match order.leading {
-            true => Ok(false),
-            false => self.seal(&mut order),
-        }
-    }
-
-    fn seal(&self, order: &mut MutexGuard<'_, Order>) -> Result<bool> {
-        if order.sealed || order.synced < order.written {
-            return Ok(false);
-        }
-        order.leading = true;
-        let result = MutexGuard::unlocked(order, || self.log.lock().seal());
-        order.leading = false;
-        order.sealed = true;
-        if let Err(error) = result {
-            order.fail(error.duplicate());
-            let settled = order.take_settled(self.visible());
-            self.wake_all();
-            MutexGuard::unlocked(order, || settled.run());
-            return Err(error);
-        }
-        self.wake(order);
-        Ok(true)
-    }
-
-    /// The background leader: runs until [`Pipeline::close`].
-    pub(crate) fn run(&self) {
-        let mut order = self.order.lock();
-        while !order.closing {
-            if order.failed.is_some() {
-                self.called.wait(&mut order);
-            } else if !order.callbacks.is_empty() {
-                match order.may_lead() {
-                    true => self.step_unlocked(&mut order),
-                    false => self.moved.wait(&mut order),
-                }
-            } else if !order.group.is_empty() {
-                // Buffered commits, or a writer that is about to lead.
-                let first = order.group_first;
-                let pause = if order.full { RETRY_AFTER } else { self.buffered_flush };
-                self.called.wait_for(&mut order, pause);
-                if !order.group.is_empty() && order.group_first == first {
-                    self.step_unlocked(&mut order);
-                }
-            } else if !order.sealed {
-                let newest = order.last_ts;
-                self.called.wait_for(&mut order, IDLE_SEAL_AFTER);
-                if order.last_ts == newest {
-                    self.step_unlocked(&mut order);
-                }
-            } else {
-                self.called.wait(&mut order);
-            }
-        }
-    }
-
-    fn step_unlocked(&self, order: &mut MutexGuard<'_, Order>) {
-        if !order.closing {
-            // A failure is kept in `failed`, where every commit meets it.
-            let _ = MutexGuard::unlocked(order, || self.step());
-        }
-    }
-
-    /// Whether [`Pipeline::prepare_log`] has something to do; true once for each time.
-    pub(crate) fn take_spare_due(&self) -> bool {
-        self.spare_due.load(Ordering::Relaxed) && self.spare_due.swap(false, Ordering::Relaxed)
-    }
-
-    /// Makes the spare segment that the log wants, if any; slow, and holds no lock while it writes.
-    pub(crate) fn prepare_log(&self) -> Result<bool> {
-        let Some(job) = self.log.lock().wants_spare() else { return Ok(false) };
-        let spare = job.run();
-        let mut log = self.log.lock();
-        match spare {
-            Ok(spare) => log.add_spare(spare),
-            Err(error) => {
-                log.spare_failed();
-                return Err(error);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Gives up the segments below `floor`, which a durable manifest no longer needs.
-    pub(crate) fn release_log(&self, floor: SegmentId) -> Result<()> {
-        let surplus = self.log.lock().release(floor);
-        surplus.remove()
-    }
-
-    /// Writes, syncs and seals all that is applied, and refuses every later commit.
-    pub(crate) fn close(&self) -> Result<()> {
-        let mut order = self.order.lock();
-        let already = std::mem::replace(&mut order.closing, true);
-        self.called.notify_all();
-        while already && order.failed.is_none() {
-            self.moved.wait(&mut order); // Another thread is closing.
-        }
-        if already {
-            return Ok(());
-        }
-        order.check()?;
-        order.sync_wanted = order.last_ts;
-        let outcome = self.drain(&mut order).and_then(|()| self.seal(&mut order).map(|_| ()));
-        order.fail(Error::new(Kind::Closed, "the database is closed"));
-        let rest = order.take_settled(self.visible());
-        self.wake_all();
-        drop(order);
-        rest.run();
-        outcome
-    }
-
-    /// Leads until nothing that is applied waits for the log, nobody leads and no sync is under
-    /// way. No commit comes meanwhile.
-    fn drain(&self, order: &mut MutexGuard<'_, Order>) -> Result<()> {
-        loop {
-            order.check()?;
-            if order.may_lead() {
-                let settled = self.lead(order)?;
-                MutexGuard::unlocked(order, || settled.run());
-            } else if order.leading || order.syncs > 0 {
-                self.moved.wait(order);
-            } else {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Refuses a commit while the log has no room for what is applied already; tries again first.
-    pub(crate) fn check_room(&self) -> Result<()> {
-        let full = self.order.lock().full;
-        if full { self.step().map(|_| ()) } else { Ok(()) }
-    }
+/// Whom to wake.
+#[derive(Debug, Default)]
+struct Calls {
+    all: u32,         // Seats where everyone is concerned, as bits.
+    one: Option<u64>, // A group of which one may lead.
 }
 
 /// A group that could not be made safe.
@@ -475,29 +390,4 @@ struct Lost {
 /// timestamps.
 pub(crate) fn now(clock: &dyn Clock) -> CommitTs {
     CommitTs(clock.wall_ticks().min(NUMBER_MAX / 2))
-}
-
-/// A commit on its way to being visible.
-#[derive(Debug)]
-pub(crate) struct Ticket {
-    pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) ts: CommitTs,
-}
-
-impl CommitTicket for Ticket {
-    fn ts(&self) -> CommitTs {
-        self.ts
-    }
-
-    fn is_done(&self) -> bool {
-        self.pipeline.visible() >= self.ts
-    }
-
-    fn wait(self: Box<Self>) -> Result<()> {
-        self.pipeline.wait(self.ts)
-    }
-
-    fn notify(self: Box<Self>, done: Callback) {
-        self.pipeline.notify(self.ts, done);
-    }
 }

@@ -2,5 +2,6 @@
 //! clone and send between threads.
 
 pub mod scan;
+pub mod ticket;
 pub mod rows;
 pub mod entities;

@@ -3,11 +3,12 @@
 
 use crate::db::Db;
 use crate::embedded::scan::{self, Scan};
+use crate::embedded::ticket::Ticket;
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
 use crate::options::{Durability, Reach};
-use crate::rows::{Catalog, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo};
+use crate::rows::{Catalog, CommitTicket, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo};
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
@@ -254,23 +255,59 @@ impl Batch {
     /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`; `Closed`;
     /// after `Io` and `NoSpace` the outcome is known only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
+        match self.decide() {
+            Ok((ts, ticket)) => ticket.wait().map(|()| ts),
+            Err((error, None)) => Err(error),
+            Err((error, Some(read))) => read.wait().and(Err(error)),
+        }
+    }
+
+    /// Decides and applies the changes and returns at once: they are safe and visible when the
+    /// ticket is done, and fail there as [`Batch::commit`] does. Many tickets of one thread share
+    /// syncs, which run while the thread goes on.
+    ///
+    /// Batches that follow see these changes in their conditions, in whichever partition they are.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// let log = db.table("log")?;
+    /// let tickets: Vec<_> = (0..100u32)
+    ///     .map(|n| log.partition("day 1").batch().insert(n.to_be_bytes(), "line").commit_async())
+    ///     .collect();
+    /// for ticket in tickets {
+    ///     ticket.wait()?; // Or `.await`, or `notify(callback)`.
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn commit_async(self) -> Ticket {
+        match self.decide() {
+            Ok((ts, ticket)) => Ticket::new(Ok(ts), Some(ticket)),
+            Err((error, read)) => Ticket::new(Err(error), read),
+        }
+    }
+
+    /// Applies the changes. An error comes with what is to be waited for before it is told: the row
+    /// that refused may not be durable yet, and what a crash can still take away is not told.
+    fn decide(self) -> Result<(CommitTs, Box<dyn CommitTicket>), Refused> {
         let Partition { table, pk } = &self.partition;
         let (db, id) = (&table.db, table.info.id);
         match db.update(id, pk, self.durability, &mut |rows| self.apply(rows)) {
-            Ok(ticket) => {
-                let ts = ticket.ts();
-                ticket.wait().map(|()| ts)
-            }
-            Err(error) if is_condition(&error) => {
-                // The row that refused may not be durable yet; what a crash can still take away is
-                // not told. An update that writes nothing waits for all that it could read.
-                db.update(id, pk, None, &mut |_| Ok(()))?.wait()?;
-                Err(error)
-            }
-            Err(error) => Err(error),
+            Ok(ticket) => Ok((ticket.ts(), ticket)),
+            // An update that writes nothing waits for all that it could read.
+            Err(error) if is_condition(&error) => match db.update(id, pk, None, &mut |_| Ok(())) {
+                Ok(read) => Err((error, Some(read))),
+                Err(closed) => Err((closed, None)),
+            },
+            Err(error) => Err((error, None)),
         }
     }
 }
+
+/// Why nothing was applied, and what is to be waited for before that is told.
+type Refused = (Error, Option<Box<dyn CommitTicket>>);
 
 fn is_condition(error: &Error) -> bool {
     matches!(error.kind(), Kind::Exists | Kind::NotFound | Kind::Changed)

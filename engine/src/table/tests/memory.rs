@@ -140,6 +140,8 @@ impl CommitTicket for MemoryTicket {
         if self.fails { Err(Error::new(Kind::Closed, "an earlier sync failed")) } else { Ok(()) }
     }
 
+    fn urge(&self) {}
+
     fn notify(self: Box<Self>, done: Box<dyn FnOnce(Result<()>) + Send>) {
         done(self.wait());
     }

@@ -1,0 +1,162 @@
+//! The pipeline's own thread: leads for commits that nobody waits for, writes buffered ones out,
+//! seals a log that fell idle; and the end of the pipeline.
+
+use crate::commit::order::Order;
+use crate::commit::pipeline::Pipeline;
+use crate::error::{Error, Kind, Result};
+use crate::ids::SegmentId;
+use parking_lot::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long after the last group the log is sealed: a frame that says how far it was synced, so
+/// that damage to the last group is told from a torn write.
+const IDLE_SEAL_AFTER: Duration = Duration::from_millis(10);
+
+/// How long a log without room waits before it tries again by itself.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+impl Pipeline {
+    /// Does what waits for nobody in particular: commits with callbacks, buffered commits, the
+    /// seal. Returns whether there was anything.
+    pub(crate) fn step(&self) -> Result<bool> {
+        let order = self.order.lock();
+        order.check()?;
+        if order.may_lead() {
+            return self.lead(order).map(|()| true);
+        }
+        match order.leading {
+            true => Ok(false),
+            false => self.seal(order),
+        }
+    }
+
+    /// Says in the log that all of it is synced, where it is.
+    fn seal(&self, mut order: MutexGuard<'_, Order>) -> Result<bool> {
+        if order.sealed || order.synced < order.written {
+            return Ok(false);
+        }
+        order.leading = true;
+        let result = MutexGuard::unlocked(&mut order, || self.log.lock().seal());
+        order.leading = false;
+        order.sealed = true;
+        let outcome = result.map(|()| true);
+        if let Err(error) = &outcome {
+            order.fail(error.duplicate());
+        }
+        self.tell(order);
+        outcome
+    }
+
+    /// The background leader: runs until [`Pipeline::close`].
+    pub(crate) fn run(&self) {
+        let mut order = self.order.lock();
+        while !order.closing {
+            if order.failed.is_some() {
+                self.called.wait(&mut order);
+            } else if order.urged > self.visible() && !order.full {
+                match order.may_lead() {
+                    true => self.step_unlocked(&mut order),
+                    false => self.moved.wait(&mut order),
+                }
+            } else if !order.group.is_empty() {
+                // Buffered commits, or a writer that is about to lead.
+                let first = order.group_first;
+                let pause = if order.full { RETRY_AFTER } else { self.buffered_flush };
+                self.called.wait_for(&mut order, pause);
+                if !order.group.is_empty() && order.group_first == first {
+                    self.step_unlocked(&mut order);
+                }
+            } else if !order.sealed && order.synced >= order.written {
+                let newest = order.last_ts;
+                self.called.wait_for(&mut order, IDLE_SEAL_AFTER);
+                if order.last_ts == newest {
+                    self.step_unlocked(&mut order);
+                }
+            } else {
+                // Nothing to seal, or nothing that was synced: commits that ask for no sync cause
+                // none, and so no seal.
+                order.resting = true;
+                self.called.wait(&mut order);
+                order.resting = false;
+            }
+        }
+    }
+
+    fn step_unlocked(&self, order: &mut MutexGuard<'_, Order>) {
+        if !order.closing {
+            // A failure is kept in `failed`, where every commit meets it.
+            let _ = MutexGuard::unlocked(order, || self.step());
+        }
+    }
+
+    /// Whether [`Pipeline::prepare_log`] has something to do; true once for each time.
+    pub(crate) fn take_spare_due(&self) -> bool {
+        self.spare_due.load(Ordering::Relaxed) && self.spare_due.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes the spare segment that the log wants, if any; slow, and holds no lock while it writes.
+    pub(crate) fn prepare_log(&self) -> Result<bool> {
+        let Some(job) = self.log.lock().wants_spare() else { return Ok(false) };
+        let spare = job.run();
+        let mut log = self.log.lock();
+        match spare {
+            Ok(spare) => log.add_spare(spare),
+            Err(error) => {
+                log.spare_failed();
+                return Err(error);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives up the segments below `floor`, which a durable manifest no longer needs.
+    pub(crate) fn release_log(&self, floor: SegmentId) -> Result<()> {
+        let surplus = self.log.lock().release(floor);
+        surplus.remove()
+    }
+
+    /// Writes, syncs and seals all that is applied, and refuses every later commit.
+    pub(crate) fn close(&self) -> Result<()> {
+        let mut order = self.order.lock();
+        let already = std::mem::replace(&mut order.closing, true);
+        self.called.notify_all();
+        while already && order.failed.is_none() {
+            self.moved.wait(&mut order); // Another thread is closing.
+        }
+        if already {
+            return Ok(());
+        }
+        order.check()?;
+        order.sync_wanted = order.last_ts;
+        drop(order);
+        let outcome = self.drain().and_then(|()| self.seal(self.order.lock()).map(|_| ()));
+        let mut order = self.order.lock();
+        order.fail(Error::new(Kind::Closed, "the database is closed"));
+        self.tell(order);
+        outcome
+    }
+
+    /// Leads until nothing that is applied waits for the log, nobody leads and no sync is under
+    /// way. No commit comes meanwhile.
+    fn drain(&self) -> Result<()> {
+        let mut order = self.order.lock();
+        loop {
+            order.check()?;
+            if order.may_lead() {
+                self.lead(order)?;
+                order = self.order.lock();
+            } else if order.leading || order.syncs > 0 {
+                self.moved.wait(&mut order);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Refuses a commit while the log has no room for what is applied already; tries again first.
+    pub(crate) fn check_room(&self) -> Result<()> {
+        let full = self.order.lock().full;
+        if full { self.step().map(|_| ()) } else { Ok(()) }
+    }
+}

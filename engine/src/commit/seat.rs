@@ -1,0 +1,100 @@
+//! A place where threads sleep until they are called: all of them by one system call, or one.
+//!
+//! Whoever is to sleep reads the count of calls while it holds the lock that guards what it waits
+//! for, lets go of that lock and sleeps only as long as the count stays. So no call is lost, whoever
+//! is woken takes no lock of the pipeline's, and a caller holds none while it calls. A condition
+//! variable bound to the pipeline's lock would wake its waiters one by one, each to queue for it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// One place to sleep at.
+#[derive(Debug, Default)]
+pub(crate) struct Seat {
+    calls: AtomicU32,
+    sleepers: Mutex<()>, // Guards nothing but the step from looking at `calls` to sleeping.
+    called: Condvar,
+}
+
+impl Seat {
+    /// How many calls there were, for [`Seat::sleep`]. To be read under the lock of what is waited
+    /// for.
+    pub(crate) fn calls(&self) -> u32 {
+        self.calls.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until a call after `seen`, for at most `time`, or for no reason. A call of one may
+    /// wake another sleeper instead.
+    pub(crate) fn sleep(&self, seen: u32, time: Option<Duration>) {
+        let mut guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.calls.load(Ordering::Acquire) != seen {
+            return;
+        }
+        guard = match time {
+            None => self.called.wait(guard).unwrap_or_else(PoisonError::into_inner),
+            Some(time) => {
+                let woken = self.called.wait_timeout(guard, time);
+                woken.unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
+        drop(guard);
+    }
+
+    /// Wakes everyone.
+    pub(crate) fn call_all(&self) {
+        self.count();
+        self.called.notify_all();
+    }
+
+    /// Wakes one of those who sleep.
+    pub(crate) fn call_one(&self) {
+        self.count();
+        self.called.notify_one();
+    }
+
+    fn count(&self) {
+        let _guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.calls.fetch_add(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Seat;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::time::Duration;
+
+    #[test]
+    fn no_call_is_lost_between_the_look_and_the_sleep() {
+        let (seat, turn) = (Seat::default(), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for me in 0..2 {
+                let (seat, turn) = (&seat, &turn);
+                scope.spawn(move || {
+                    for round in 0..2000 {
+                        let mine = 2 * round + me;
+                        loop {
+                            let seen = seat.calls();
+                            if turn.load(Ordering::Acquire) == mine {
+                                break;
+                            }
+                            seat.sleep(seen, None);
+                        }
+                        turn.store(mine + 1, Ordering::Release);
+                        seat.call_all();
+                    }
+                });
+            }
+        });
+        assert_eq!(turn.into_inner(), 4000);
+    }
+
+    #[test]
+    fn a_sleep_with_a_time_ends_uncalled() {
+        let seat = Seat::default();
+        seat.sleep(seat.calls(), Some(Duration::from_micros(50)));
+        seat.call_one();
+        seat.sleep(0, None);
+    }
+}

@@ -1,0 +1,111 @@
+//! The write path as a user of the embedded engine meets it: tickets.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Db, If, Kind, Options};
+
+const DIR: &str = "/db";
+
+fn by_hand(disk: &SimFs, options: Options) -> Db {
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options);
+    builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open(DIR).unwrap()
+}
+
+#[test]
+fn tickets_of_one_thread_share_one_sync() {
+    let disk = SimFs::new();
+    let db = by_hand(&disk, Options::default());
+    let rows = db.table("rows").unwrap();
+    let before = disk.syncs();
+    let tickets: Vec<_> = (0..1000u32)
+        .map(|n| {
+            let partition = rows.partition((n % 7).to_string());
+            partition.batch().insert(n.to_be_bytes(), "x").commit_async()
+        })
+        .collect();
+    assert!(rows.get("3", 3u32.to_be_bytes()).unwrap().is_none(), "not safe, so not visible");
+    let mut last = None;
+    for ticket in tickets.into_iter().rev() {
+        let ts = ticket.wait().unwrap();
+        assert!(last.is_none_or(|last| ts < last), "timestamps are those of the order");
+        last = Some(ts);
+    }
+    assert_eq!(disk.syncs() - before, 1);
+    assert!(rows.get("3", 3u32.to_be_bytes()).unwrap().is_some());
+}
+
+#[test]
+fn a_refused_batch_is_told_once_what_refused_it_is_safe() {
+    let disk = SimFs::new();
+    let db = by_hand(&disk, Options::default());
+    let partition = db.table("rows").unwrap().partition("p");
+    let first = partition.batch().insert("r", "1").commit_async();
+    let second = partition.batch().insert("r", "2").commit_async();
+    assert!(!second.is_done() && second.ts().is_none(), "{second:?}");
+    assert_eq!(second.wait().unwrap_err().kind(), Kind::Exists);
+    assert!(first.is_done(), "the row that refused is safe by then");
+    let long = "k".repeat(5000);
+    let invalid = partition.batch().upsert(long, "").commit_async();
+    assert!(invalid.is_done());
+    assert_eq!(invalid.wait().unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn nobody_has_to_wait_for_a_commit_to_be_made_safe() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let partition = db.table("rows").unwrap().partition("p");
+    drop(partition.batch().insert("dropped", "").commit_async());
+    let (tell, told) = mpsc::channel();
+    let ticket = partition.batch().insert("told", "").commit_async();
+    let ts = ticket.ts().unwrap();
+    ticket.notify(move |outcome| tell.send(outcome.unwrap()).unwrap());
+    assert_eq!(told.recv().unwrap(), ts);
+    assert!(partition.get("dropped").unwrap().is_some(), "it came before");
+}
+
+struct Woken(std::thread::Thread, AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        self.0.unpark();
+    }
+}
+
+#[test]
+fn a_ticket_is_a_future_of_any_runtime() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let partition = db.table("rows").unwrap().partition("p");
+    let waker = Arc::new(Woken(std::thread::current(), AtomicU32::new(0)));
+    let context = &mut Context::from_waker(Waker::noop());
+    for n in 0..50u32 {
+        let ticket = partition.batch().insert(n.to_be_bytes(), "").commit_async();
+        let ts = ticket.ts();
+        let mut ticket = pin!(ticket);
+        let _ = ticket.as_mut().poll(context).is_pending(); // The waker of the last poll counts.
+        let waker = Waker::from(Arc::clone(&waker));
+        let outcome = loop {
+            match ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(outcome) => break outcome,
+                Poll::Pending => std::thread::park(),
+            }
+        };
+        assert_eq!(outcome.ok(), ts);
+    }
+    let mut seen = partition.batch().put_if("none", "", If::Present).commit_async();
+    while pin!(&mut seen).poll(context).is_pending() {
+        std::thread::yield_now();
+    }
+    assert_eq!(partition.scan::<&str>(..).unwrap().count(), 50);
+}
