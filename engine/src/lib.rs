@@ -90,6 +90,7 @@ pub mod embedded;
 pub mod internals;
 
 pub use db::{Builder, Db};
+pub use embedded::cursor::{Cursor, RowRef};
 pub use embedded::entities::Entities;
 pub use embedded::rows::{Batch, If, Partition, Snapshot, Table};
 pub use embedded::scan::{Scan, ScanRow};

@@ -59,6 +59,11 @@ impl DbCursor {
         Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin) })
     }
 
+    /// The range.
+    pub(crate) fn range(&self) -> &KeyRange {
+        self.scan.range()
+    }
+
     /// Moves on to the current View where there is another than the one being read.
     #[inline]
     fn refresh(&mut self) -> Result<()> {

@@ -2,8 +2,9 @@
 
 use crate::case::{Case, Plan};
 use crate::rows::{self, PARTITION_ROWS, Values};
-use crate::sample::{Loop, Meter, histogram};
+use crate::sample::{Loop, Meter, Sample, histogram};
 use anyhow::{Result, ensure};
+use tabulith::Cursor;
 use tabulith::db::Db;
 use tabulith::embedded::rows::Table;
 use tabulith::env::rng::Rng;
@@ -34,22 +35,19 @@ pub fn cases(plan: &Plan) -> Result<Vec<Case>> {
         };
         gets(plan, 1, &absent, key, false)
     }));
-    let scanned = table.clone();
-    cases.push(Case::new("scan of 50 rows from a random key", "scans/s", move |plan| {
-        short_scans(plan, &scanned)
-    }));
-    for (name, forward) in [("full scan", true), ("full scan, reverse", false)] {
-        let table = table.clone();
-        cases.push(Case::new(name, "rows/s", move |plan| {
-            let meter = Meter::start(None);
-            let scan = table.scan::<&str, &str>(..)?;
-            let count = match forward {
-                true => count_rows(scan)?,
-                false => count_rows(scan.rev())?,
-            };
-            ensure!(count == plan.rows(ROWS), "the scan gave {count} rows");
-            Ok(meter.stop(count, histogram()?))
-        }));
+    for how in [Way::Iterator, Way::Cursor] {
+        let scanned = table.clone();
+        let name = format!("{how}: 50 rows from a random key");
+        cases.push(Case::new(name, "scans/s", move |plan| short_scans(plan, &scanned, how)));
+        let scanned = table.clone();
+        let name = format!("{how}: a partition of 1,000 rows");
+        cases.push(Case::new(name, "scans/s", move |plan| partition_scans(plan, &scanned, how)));
+        for (direction, forward) in [("forward", true), ("reverse", false)] {
+            let table = table.clone();
+            let name = format!("{how}: full scan, {direction}");
+            cases
+                .push(Case::new(name, "rows/s", move |plan| full_scan(plan, &table, how, forward)));
+        }
     }
     Ok(cases)
 }
@@ -77,7 +75,7 @@ fn gets(
     table: &Table,
     key: impl Fn(u64) -> (String, String) + Sync,
     present: bool,
-) -> Result<crate::sample::Sample> {
+) -> Result<Sample> {
     let all = plan.rows(ROWS);
     // Keys are made before the clock runs: printing one takes a good part of what a get takes.
     let keys: Vec<Vec<_>> = (0..threads)
@@ -97,7 +95,25 @@ fn gets(
     })
 }
 
-fn short_scans(plan: &Plan, table: &Table) -> Result<crate::sample::Sample> {
+/// Which of the two ways a scan takes.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Rows to keep.
+    Iterator,
+    /// Rows borrowed until the next move.
+    Cursor,
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Way::Iterator => "scan",
+            Way::Cursor => "cursor",
+        })
+    }
+}
+
+fn short_scans(plan: &Plan, table: &Table, how: Way) -> Result<Sample> {
     let partitions = plan.rows(ROWS) / PARTITION_ROWS;
     let run = Loop { threads: 1, span: plan.span, timed_every: 1 };
     run.run(|thread| {
@@ -105,11 +121,62 @@ fn short_scans(plan: &Plan, table: &Table) -> Result<crate::sample::Sample> {
         move || {
             let partition = table.partition(rows::partition(rng.below(partitions)));
             let first = rows::row(rng.below(PARTITION_ROWS - SCAN_ROWS as u64));
-            let count = count_rows(partition.scan(first..)?.take(SCAN_ROWS))?;
+            let count = match how {
+                Way::Iterator => count_rows(partition.scan(first..)?.take(SCAN_ROWS))?,
+                Way::Cursor => lend_rows(&mut partition.cursor(first..)?, SCAN_ROWS as u64)?,
+            };
             ensure!(count == SCAN_ROWS as u64, "the scan gave {count} rows");
             Ok(1)
         }
     })
+}
+
+fn partition_scans(plan: &Plan, table: &Table, how: Way) -> Result<Sample> {
+    let partitions = plan.rows(ROWS) / PARTITION_ROWS;
+    let run = Loop { threads: 1, span: plan.span, timed_every: 1 };
+    run.run(|thread| {
+        let mut rng = Rng::seeded(plan.seed + thread as u64);
+        move || {
+            let partition = table.partition(rows::partition(rng.below(partitions)));
+            let count = match how {
+                Way::Iterator => count_rows(partition.scan::<&str>(..)?)?,
+                Way::Cursor => lend_rows(&mut partition.cursor::<&str>(..)?, u64::MAX)?,
+            };
+            ensure!(count == PARTITION_ROWS, "the scan gave {count} rows");
+            Ok(1)
+        }
+    })
+}
+
+fn full_scan(plan: &Plan, table: &Table, how: Way, forward: bool) -> Result<Sample> {
+    let meter = Meter::start(None);
+    let count = match (how, forward) {
+        (Way::Iterator, true) => count_rows(table.scan::<&str, &str>(..)?)?,
+        (Way::Iterator, false) => count_rows(table.scan::<&str, &str>(..)?.rev())?,
+        (Way::Cursor, true) => lend_rows(&mut table.cursor::<&str, &str>(..)?, u64::MAX)?,
+        (Way::Cursor, false) => {
+            let mut cursor = table.cursor::<&str, &str>(..)?;
+            let mut count = 0;
+            while let Some(row) = cursor.prev()? {
+                std::hint::black_box((row.row_key, row.value()?));
+                count += 1;
+            }
+            count
+        }
+    };
+    ensure!(count == plan.rows(ROWS), "the scan gave {count} rows");
+    Ok(meter.stop(count, histogram()?))
+}
+
+fn lend_rows(cursor: &mut Cursor, max: u64) -> Result<u64> {
+    let mut count = 0;
+    while count < max
+        && let Some(row) = cursor.next()?
+    {
+        std::hint::black_box((row.row_key, row.value()?));
+        count += 1;
+    }
+    Ok(count)
 }
 
 fn count_rows(

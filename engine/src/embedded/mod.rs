@@ -1,6 +1,7 @@
 //! The embedded API: tables of byte rows and tables of typed entities, as values that are cheap to
 //! clone and send between threads.
 
+pub mod cursor;
 pub mod scan;
 pub mod ticket;
 pub mod rows;

@@ -2,6 +2,7 @@
 //! snapshots.
 
 use crate::db::Db;
+use crate::embedded::cursor::Cursor;
 use crate::embedded::scan::{self, Scan};
 use crate::embedded::ticket::Ticket;
 use crate::error::{Error, Kind, Result};
@@ -9,7 +10,8 @@ use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
 use crate::options::{Durability, Reach};
 use crate::rows::{Catalog, CommitTicket, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo};
-use std::ops::{Bound, RangeBounds};
+use crate::storage::DbSnapshot;
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 /// What a row must be like for a change to happen.
@@ -61,7 +63,7 @@ impl Db {
 
     /// All that is visible now, across tables, for as long as the snapshot lives.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot { rows: RowStore::snapshot(self)?.into() })
+        Ok(Snapshot { rows: DbSnapshot::now(self) })
     }
 }
 
@@ -136,6 +138,20 @@ impl Table {
     ) -> Result<Scan> {
         self.db.snapshot()?.scan(self, range)
     }
+
+    /// The same as a cursor that lends its rows: the cheapest way to read many.
+    pub fn cursor<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<(P, R)>,
+    ) -> Result<Cursor> {
+        self.db.snapshot()?.cursor(self, range)
+    }
+
+    fn range<P: AsRef<[u8]>, R: AsRef<[u8]>>(&self, range: &impl RangeBounds<(P, R)>) -> KeyRange {
+        let from = range.start_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
+        let to = range.end_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
+        KeyRange::between(self.info.id, from, to)
+    }
 }
 
 /// A handle on one partition: what changes together.
@@ -159,6 +175,16 @@ impl Partition {
     /// Its rows between two RowKeys, as of now, from either end.
     pub fn scan<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Scan> {
         self.table.db.snapshot()?.scan_partition(self, range)
+    }
+
+    /// The same as a cursor that lends its rows: the cheapest way to read many.
+    pub fn cursor<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Cursor> {
+        self.table.db.snapshot()?.cursor_partition(self, range)
+    }
+
+    fn range<R: AsRef<[u8]>>(&self, range: &impl RangeBounds<R>) -> KeyRange {
+        let (from, to) = (range.start_bound(), range.end_bound());
+        KeyRange::rows(self.table.info.id, &self.pk, from.map(R::as_ref), to.map(R::as_ref))
     }
 
     /// Changes of this partition that happen together or not at all. A batch cannot name another
@@ -316,7 +342,7 @@ fn is_condition(error: &Error) -> bool {
 /// All that was visible at one moment. Keeps outdated rows from being reclaimed while it lives.
 #[derive(Clone)]
 pub struct Snapshot {
-    rows: Arc<dyn RowSnapshot>,
+    rows: DbSnapshot,
 }
 
 impl Snapshot {
@@ -341,9 +367,7 @@ impl Snapshot {
         table: &Table,
         range: impl RangeBounds<(P, R)>,
     ) -> Result<Scan> {
-        let from = range.start_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
-        let to = range.end_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
-        scan::open(&self.rows, KeyRange::between(table.info.id, from, to))
+        scan::open(self.rows.clone(), table.range(&range))
     }
 
     /// The rows of `partition` between two RowKeys, from either end.
@@ -352,16 +376,26 @@ impl Snapshot {
         partition: &Partition,
         range: impl RangeBounds<R>,
     ) -> Result<Scan> {
-        let (table, pk) = (partition.table.info.id, partition.pk.as_slice());
-        let bound = |bound: Bound<&R>| bound.map(|rk| rk.as_ref().to_vec());
-        let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
-        let range = KeyRange::rows(table, pk, as_slice(&from), as_slice(&to));
-        scan::open(&self.rows, range)
+        scan::open(self.rows.clone(), partition.range(&range))
     }
-}
 
-fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
-    bound.as_ref().map(Vec::as_slice)
+    /// A cursor over the rows of `table` between two pairs of (PartitionKey, RowKey).
+    pub fn cursor<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        table: &Table,
+        range: impl RangeBounds<(P, R)>,
+    ) -> Result<Cursor> {
+        self.rows.cursor(table.range(&range)).map(Cursor::new)
+    }
+
+    /// A cursor over the rows of `partition` between two RowKeys.
+    pub fn cursor_partition<R: AsRef<[u8]>>(
+        &self,
+        partition: &Partition,
+        range: impl RangeBounds<R>,
+    ) -> Result<Cursor> {
+        self.rows.cursor(partition.range(&range)).map(Cursor::new)
+    }
 }
 
 impl std::fmt::Debug for Snapshot {

@@ -4,11 +4,13 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::key::order;
 use crate::key::range::KeyRange;
-use crate::rows::{RowCursor, RowSnapshot};
+use crate::rows::RowCursor;
+use crate::scan::DbCursor;
+use crate::storage::DbSnapshot;
 use bytes::Bytes;
-use std::sync::Arc;
 
-/// One row of a scan, with its keys.
+/// One row of a scan, with its keys. Its value may hold on to the block of values that it lies in:
+/// whoever keeps few rows of many for long copies them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRow {
     /// PartitionKey.
@@ -21,17 +23,25 @@ pub struct ScanRow {
     pub value: Bytes,
 }
 
-/// Rows of a range as of one moment, in the order of their keys; `rev()` for the other way. After
-/// an error it ends.
+/// Rows of a range as of one moment, in the order of their keys; `rev()` for the other way, at the
+/// same cost. After an error it ends. Like a [`Cursor`](crate::embedded::cursor::Cursor), which
+/// lends its rows and costs less, it holds on to no replaced file.
 pub struct Scan {
-    rows: Arc<dyn RowSnapshot>,
-    range: KeyRange,
-    front: Option<Box<dyn RowCursor>>,
-    back: Option<Box<dyn RowCursor>>,
-    front_gave: bool, // The front cursor stands on the last row that it gave.
-    back_gave: bool,
+    snapshot: DbSnapshot,
+    /// The first key that a row from either end may have; [`Scan::seek`] raises it.
+    start: Vec<u8>,
+    front: End,
+    /// Opened by the first row from there.
+    back: Option<Box<End>>,
     ended: bool,
     partition: PartitionHere,
+}
+
+/// One end of a scan.
+struct End {
+    cursor: DbCursor,
+    gave: bool,   // It stands on the last row that it gave.
+    sought: bool, // The next row is the first from `start` on.
 }
 
 /// The partition of the row given last. Most rows lie in the partition of the row before, and then
@@ -43,15 +53,13 @@ struct PartitionHere {
 }
 
 /// Opens a scan; reads nothing yet.
-pub(crate) fn open(rows: &Arc<dyn RowSnapshot>, range: KeyRange) -> Result<Scan> {
-    let front = rows.scan(range.clone())?;
+pub(crate) fn open(snapshot: DbSnapshot, range: KeyRange) -> Result<Scan> {
+    let front = End { cursor: snapshot.cursor(range)?, gave: false, sought: false };
     Ok(Scan {
-        rows: Arc::clone(rows),
-        range,
-        front: Some(front),
+        snapshot,
+        start: Vec::new(),
+        front,
         back: None,
-        front_gave: false,
-        back_gave: false,
         ended: false,
         partition: PartitionHere::default(),
     })
@@ -61,38 +69,44 @@ impl Scan {
     /// Goes on from (`pk`, `rk`): later rows come from there, or from the next one above it. For
     /// the front end only.
     pub fn seek(&mut self, pk: impl AsRef<[u8]>, rk: impl AsRef<[u8]>) -> Result<()> {
-        let table = order::table_of(&self.range.start)
+        let start = &self.front.cursor.range().start;
+        let table = order::table_of(start)
             .ok_or_else(|| Error::new(Kind::Invalid, "a scan without a table"))?;
         let key = order::row_key(table, pk.as_ref(), rk.as_ref());
-        if key > self.range.start {
-            self.range.start = key;
-            self.front = None;
-            self.front_gave = false;
+        if key > *start && key > self.start {
+            self.start = key;
+            (self.front.sought, self.front.gave) = (true, false);
         }
         Ok(())
     }
 
     fn step_front(&mut self) -> Result<Option<ScanRow>> {
-        let cursor = open_end(&mut self.front, &self.rows, &self.range)?;
-        self.front_gave = cursor.next()?;
-        let other = self.back.as_ref().filter(|_| self.back_gave);
-        if !self.front_gave || other.is_some_and(|back| cursor.key() >= back.key()) {
+        let End { cursor, gave, sought } = &mut self.front;
+        *gave = match std::mem::take(sought) {
+            true => cursor.seek(&self.start)?,
+            false => cursor.next()?,
+        };
+        let other = self.back.as_ref().filter(|back| back.gave);
+        if !*gave || other.is_some_and(|back| cursor.key() >= back.cursor.key()) {
             return Ok(None);
         }
         row_here(cursor, &mut self.partition).map(Some)
     }
 
     fn step_back(&mut self) -> Result<Option<ScanRow>> {
-        let cursor = open_end(&mut self.back, &self.rows, &self.range)?;
-        self.back_gave = cursor.prev()?;
-        let other = self.front.as_ref().filter(|_| self.front_gave);
-        if !self.back_gave
-            || other.is_some_and(|front| cursor.key() <= front.key())
-            || cursor.key() < self.range.start.as_slice()
-        {
+        let back = match &mut self.back {
+            Some(back) => back,
+            None => {
+                let cursor = self.snapshot.cursor(self.front.cursor.range().clone())?;
+                self.back.insert(Box::new(End { cursor, gave: false, sought: false }))
+            }
+        };
+        back.gave = back.cursor.prev()?;
+        let (front, key) = (&self.front, back.cursor.key());
+        if !back.gave || (front.gave && key <= front.cursor.key()) || key < self.start.as_slice() {
             return Ok(None);
         }
-        row_here(cursor, &mut self.partition).map(Some)
+        row_here(&mut back.cursor, &mut self.partition).map(Some)
     }
 
     fn settle(&mut self, step: Result<Option<ScanRow>>) -> Option<Result<ScanRow>> {
@@ -101,19 +115,7 @@ impl Scan {
     }
 }
 
-fn open_end<'a>(
-    end: &'a mut Option<Box<dyn RowCursor>>,
-    rows: &Arc<dyn RowSnapshot>,
-    range: &KeyRange,
-) -> Result<&'a mut dyn RowCursor> {
-    let cursor = match end.take() {
-        Some(cursor) => cursor,
-        None => rows.scan(range.clone())?,
-    };
-    Ok(&mut **end.insert(cursor))
-}
-
-fn row_here(cursor: &mut dyn RowCursor, partition: &mut PartitionHere) -> Result<ScanRow> {
+fn row_here(cursor: &mut DbCursor, partition: &mut PartitionHere) -> Result<ScanRow> {
     let value = cursor.value()?;
     let (key, ts) = (cursor.key(), cursor.ts());
     let rk = match key.strip_prefix(partition.prefix.as_slice()) {
@@ -161,6 +163,7 @@ impl DoubleEndedIterator for Scan {
 
 impl std::fmt::Debug for Scan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scan").field("range", &self.range).finish_non_exhaustive()
+        let range = self.front.cursor.range();
+        f.debug_struct("Scan").field("range", range).finish_non_exhaustive()
     }
 }

@@ -111,9 +111,14 @@ pub fn split(key: &[u8]) -> Option<KeyParts<'_>> {
     Some((table, partition_key(key.get(..prefix)?), key.get(prefix..)?))
 }
 
+/// The PartitionKey of a partition prefix as it stands there: each 00 followed by ff.
+pub(crate) fn escaped_partition_key(prefix: &[u8]) -> &[u8] {
+    prefix.get(TABLE_LEN..prefix.len().saturating_sub(2)).unwrap_or_default()
+}
+
 /// The PartitionKey of a partition prefix.
 pub fn partition_key(prefix: &[u8]) -> Cow<'_, [u8]> {
-    let escaped = prefix.get(TABLE_LEN..prefix.len().saturating_sub(2)).unwrap_or_default();
+    let escaped = escaped_partition_key(prefix);
     if !escaped.contains(&ZERO) {
         return Cow::Borrowed(escaped);
     }

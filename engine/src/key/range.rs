@@ -21,16 +21,15 @@ impl KeyRange {
 
     /// The rows of one partition whose RowKey lies between the bounds.
     pub fn rows(table: TableId, pk: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> KeyRange {
-        let prefix = order::partition_prefix(table, pk);
         let start = match from {
-            Bound::Unbounded => prefix.clone(),
-            Bound::Included(rk) => [&prefix, rk].concat(),
-            Bound::Excluded(rk) => [&prefix, rk, &[0]].concat(),
+            Bound::Unbounded => order::partition_prefix(table, pk),
+            Bound::Included(rk) => order::row_key(table, pk, rk),
+            Bound::Excluded(rk) => after(order::row_key(table, pk, rk)),
         };
         let end = match to {
-            Bound::Unbounded => order::partition_end(&prefix),
-            Bound::Included(rk) => [&prefix, rk, &[0]].concat(),
-            Bound::Excluded(rk) => [&prefix, rk].concat(),
+            Bound::Unbounded => order::partition_end(&order::partition_prefix(table, pk)),
+            Bound::Included(rk) => after(order::row_key(table, pk, rk)),
+            Bound::Excluded(rk) => order::row_key(table, pk, rk),
         };
         KeyRange { start, end }
     }
