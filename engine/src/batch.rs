@@ -5,14 +5,32 @@
 //! part    field
 //! commit  ts u64 | prefix_len varint, prefix | operations varint | operation…
 //! operation  kind u8 (0 delete, 1 put) | rk_len varint, rk | put only: value_len varint, value
+//!            kind u8 = 5 (erase) | scope u8 | by scope:
+//!              0 RowKeys from..to:  from_len varint, from | to_len varint, to
+//!              1 RowKeys from..:    from_len varint, from
+//!              2 a whole table:     table id u32
 //! ```
+//!
+//! An erase hides what is older than its commit, so its place among the commit's operations says
+//! nothing: whoever builds a batch deletes what it has put before where a later erase covers it.
 
 use crate::codec::{self, Reader};
-use crate::ids::{CommitTs, RowKind};
+use crate::erasure::set::Erasure;
+use crate::ids::{CommitTs, RowKind, TableId};
 use crate::key::order;
+use crate::key::range::KeyRange;
 use crate::limits::{COMMIT_ROWS_MAX, KEY_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
 use bytes::Bytes;
 use std::ops::Range;
+
+/// The kind byte of an erase; those below are of [`RowKind`].
+const ERASE: u8 = 5;
+const SCOPE_ROWS: u8 = 0;
+const SCOPE_ROWS_FROM: u8 = 1;
+const SCOPE_TABLE: u8 = 2;
+
+/// A bound is a RowKey, or the first string of bytes above one.
+const BOUND_BYTES_MAX: usize = KEY_PART_BYTES_MAX + 1;
 
 /// One commit's operations, encoded outside of every lock.
 #[derive(Clone, Debug)]
@@ -20,19 +38,21 @@ pub(crate) struct Batch {
     prefix: Vec<u8>,
     operations: Vec<u8>,
     count: usize,
+    erases: usize,
 }
 
 /// A place between two operations of a batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Mark {
     at: usize,
     count: usize,
+    erases: usize,
 }
 
 impl Batch {
     /// An empty batch for the partition of `prefix`.
     pub(crate) fn new(prefix: Vec<u8>) -> Batch {
-        Batch { prefix, operations: Vec::new(), count: 0 }
+        Batch { prefix, operations: Vec::new(), count: 0, erases: 0 }
     }
 
     pub(crate) fn put(&mut self, rk: &[u8], value: &[u8]) {
@@ -48,8 +68,35 @@ impl Batch {
         codec::put_slice(&mut self.operations, rk);
     }
 
+    /// Removes the rows of the partition from `from` to before `to`, or from `from` on. The range
+    /// holds a key.
+    pub(crate) fn erase_rows(&mut self, from: &[u8], to: Option<&[u8]>) {
+        debug_assert!(to.is_none_or(|to| from < to), "an erase has a range");
+        self.count += 1;
+        self.erases += 1;
+        self.operations.push(ERASE);
+        self.operations.push(if to.is_some() { SCOPE_ROWS } else { SCOPE_ROWS_FROM });
+        codec::put_slice(&mut self.operations, from);
+        if let Some(to) = to {
+            codec::put_slice(&mut self.operations, to);
+        }
+    }
+
+    /// Removes all rows of a table, which need not be the partition's.
+    pub(crate) fn erase_table(&mut self, table: TableId) {
+        self.count += 1;
+        self.erases += 1;
+        self.operations.extend_from_slice(&[ERASE, SCOPE_TABLE]);
+        self.operations.extend_from_slice(&table.0.to_le_bytes());
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    /// Whether it erases anything.
+    pub(crate) fn erases(&self) -> bool {
+        self.erases > 0
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -58,7 +105,7 @@ impl Batch {
 
     /// Where the batch ends now.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { at: self.operations.len(), count: self.count }
+        Mark { at: self.operations.len(), count: self.count, erases: self.erases }
     }
 
     #[allow(dead_code, reason = "transactions")]
@@ -66,10 +113,10 @@ impl Batch {
     pub(crate) fn back_to(&mut self, mark: Mark) {
         debug_assert!(mark.at <= self.operations.len() && mark.count <= self.count);
         self.operations.truncate(mark.at);
-        self.count = mark.count;
+        (self.count, self.erases) = (mark.count, mark.erases);
     }
 
-    /// Calls `row` with each operation since `from`, in order: RowKey, kind, and where the value
+    /// Calls `row` with each operation on a row since `from`, in order: RowKey, kind, and where the value
     /// stands ([`Batch::slice`]). Returns the end.
     pub(crate) fn each_since(
         &self,
@@ -77,7 +124,8 @@ impl Batch {
         mut row: impl FnMut(&[u8], RowKind, Range<usize>),
     ) -> Mark {
         let mut reader = Reader::new(self.operations.get(from.at..).unwrap_or_default());
-        while let Some((kind, rk, value)) = read_operation(&mut reader) {
+        while let Some(operation) = read_operation(&mut reader) {
+            let Operation::Row(kind, rk, value) = operation else { continue };
             let end = self.operations.len() - reader.rest().len();
             row(rk, kind, end - value.len()..end);
         }
@@ -104,7 +152,8 @@ impl Batch {
 
     /// The batch as what a memtable takes; values share one buffer.
     pub(crate) fn into_commit(self, ts: CommitTs) -> Commit {
-        Commit { ts, prefix: self.prefix, operations: self.operations.into(), count: self.count }
+        let Batch { prefix, operations, count, erases } = self;
+        Commit { ts, prefix, operations: operations.into(), count, erases }
     }
 }
 
@@ -115,17 +164,22 @@ pub(crate) struct Commit {
     prefix: Vec<u8>,
     operations: Bytes,
     count: usize,
+    erases: usize,
 }
 
 impl Commit {
-    /// Calls `row` with each operation: encoded key, kind, value. False where the bytes are not
-    /// what [`Batch`] writes, which only a damaged log can cause.
+    /// Calls `row` with each operation on a row: encoded key, kind, value. False where the bytes
+    /// are not what [`Batch`] writes, which only a damaged log can cause.
     #[must_use]
     pub(crate) fn each(&self, mut row: impl FnMut(&[u8], RowKind, Bytes)) -> bool {
         let mut key = self.prefix.clone();
         let mut reader = Reader::new(&self.operations);
         for _ in 0..self.count {
-            let Some((kind, rk, value)) = read_operation(&mut reader) else { return false };
+            let (kind, rk, value) = match read_operation(&mut reader) {
+                Some(Operation::Row(kind, rk, value)) => (kind, rk, value),
+                Some(Operation::Erase(_)) => continue,
+                None => return false,
+            };
             key.truncate(self.prefix.len());
             key.extend_from_slice(rk);
             let value =
@@ -133,6 +187,22 @@ impl Commit {
             row(&key, kind, value);
         }
         reader.is_empty()
+    }
+
+    /// What the commit erases. Cost: nothing but a branch for a commit without erases.
+    pub(crate) fn erasures(&self) -> Vec<Erasure> {
+        let mut erasures = Vec::new();
+        let mut reader = Reader::new(&self.operations);
+        while erasures.len() < self.erases {
+            match read_operation(&mut reader) {
+                Some(Operation::Erase(scope)) => {
+                    erasures.push(Erasure::new(&scope.range(&self.prefix), self.ts));
+                }
+                Some(Operation::Row(..)) => {}
+                None => break,
+            }
+        }
+        erasures
     }
 
     /// The commits of a group, in order; `None` where the bytes are not what [`Batch`] writes.
@@ -147,24 +217,67 @@ impl Commit {
             }
             let count = reader.varint_max(COMMIT_ROWS_MAX)?;
             let start = reader.rest();
+            let mut erases = 0;
             for _ in 0..count {
-                read_operation(&mut reader)?;
+                let operation = read_operation(&mut reader)?;
+                erases += usize::from(matches!(operation, Operation::Erase(_)));
             }
             let operations = group.slice_ref(start.get(..start.len() - reader.rest().len())?);
-            commits.push(Commit { ts, prefix, operations, count });
+            commits.push(Commit { ts, prefix, operations, count, erases });
         }
         Some(commits)
     }
 }
 
-fn read_operation<'a>(reader: &mut Reader<'a>) -> Option<(RowKind, &'a [u8], &'a [u8])> {
-    let kind = RowKind::from_byte(reader.u8()?)?;
+/// One operation as it is stored.
+enum Operation<'a> {
+    Row(RowKind, &'a [u8], &'a [u8]),
+    Erase(Scope<'a>),
+}
+
+/// What an erase removes.
+enum Scope<'a> {
+    Rows(&'a [u8], Option<&'a [u8]>),
+    Table(TableId),
+}
+
+impl Scope<'_> {
+    fn range(&self, prefix: &[u8]) -> KeyRange {
+        match self {
+            Scope::Rows(from, to) => {
+                let end = to.map(|to| [prefix, to].concat());
+                let end = end.unwrap_or_else(|| order::partition_end(prefix));
+                KeyRange { start: [prefix, from].concat(), end }
+            }
+            Scope::Table(table) => KeyRange::table(*table),
+        }
+    }
+}
+
+fn read_operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
+    let kind = reader.u8()?;
+    if kind == ERASE {
+        return read_erase(reader).map(Operation::Erase);
+    }
+    let kind = RowKind::from_byte(kind)?;
     let rk = reader.slice(KEY_PART_BYTES_MAX)?;
     let value = match kind {
         RowKind::Put => reader.slice(VALUE_BYTES_MAX)?,
         RowKind::Delete => &[],
     };
-    Some((kind, rk, value))
+    Some(Operation::Row(kind, rk, value))
+}
+
+fn read_erase<'a>(reader: &mut Reader<'a>) -> Option<Scope<'a>> {
+    match reader.u8()? {
+        SCOPE_ROWS => {
+            let (from, to) = (reader.slice(BOUND_BYTES_MAX)?, reader.slice(BOUND_BYTES_MAX)?);
+            (from < to).then_some(Scope::Rows(from, Some(to)))
+        }
+        SCOPE_ROWS_FROM => Some(Scope::Rows(reader.slice(BOUND_BYTES_MAX)?, None)),
+        SCOPE_TABLE => Some(Scope::Table(TableId(reader.u32()?))),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +297,9 @@ mod tests {
             batch.put(b"", b"empty row key");
             batch.delete(b"x");
             batch.put(b"y", b"");
+            batch.erase_rows(b"a", Some(b"c"));
+            batch.erase_rows(b"x", None);
+            batch.erase_table(TableId(9));
             batch.put_commit(CommitTs(ts), &mut bytes);
             let key = |rk| order::row_key(TableId(7), pk, rk);
             rows.push((ts, key(b""), RowKind::Put, b"empty row key".to_vec()));
@@ -205,6 +321,23 @@ mod tests {
     }
 
     #[test]
+    fn erases_come_back_as_ranges_of_keys() {
+        let (bytes, _) = group();
+        let commits = Commit::read_group(&bytes.into()).unwrap();
+        let key = |rk| order::row_key(TableId(7), b"a", rk);
+        let end = order::partition_end(&order::partition_prefix(TableId(7), b"a"));
+        let ranges = [
+            KeyRange { start: key(b"a"), end: key(b"c") },
+            KeyRange { start: key(b"x"), end },
+            KeyRange::table(TableId(9)),
+        ];
+        let want: Vec<_> = ranges.iter().map(|range| Erasure::new(range, CommitTs(5))).collect();
+        assert_eq!(commits[0].erasures(), want);
+        let batch = Batch::new(order::partition_prefix(TableId(7), b"a"));
+        assert_eq!(batch.into_commit(CommitTs(1)).erasures(), []);
+    }
+
+    #[test]
     fn a_damaged_group_is_refused_or_read_but_never_panics() {
         let (bytes, _) = group();
         for cut in 0..bytes.len() {
@@ -217,6 +350,7 @@ mod tests {
                 bytes[at] ^= flip;
                 for commit in Commit::read_group(&bytes.into()).into_iter().flatten() {
                     assert!(commit.each(|_, _, _| {}));
+                    assert!(commit.erasures().iter().all(|erasure| erasure.start < erasure.end));
                 }
             }
         }

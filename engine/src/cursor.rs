@@ -64,6 +64,13 @@ pub(crate) trait Cursor {
         0
     }
 
+    /// Passes over versions older than `before` in `direction`, up to `fence` (to the first version
+    /// at or after it on the way up, to the last one of a key below it on the way down), where that
+    /// is known to skip nothing else. Whether it moved; the whole way or a part of it.
+    fn skip(&mut self, _direction: Direction, _fence: &[u8], _before: CommitTs) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Makes one of the moves that [`Cursor::plain_moves`] counted, with no look left or right.
     fn move_plainly(&mut self, _direction: Direction) {}
 }

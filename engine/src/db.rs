@@ -227,10 +227,15 @@ impl Db {
         Ok(())
     }
 
-    /// Returns once no flush and no compaction is due.
+    /// Returns once no flush and no compaction is due. What was erased by then is on disk, and so
+    /// its space is free.
     pub fn settle(&self) -> Result<()> {
         let Writer { pipeline, .. } = self.inner.writer()?;
         let tree = &self.inner.tree;
+        if tree.has_unflushed_erasures() {
+            pipeline.wait(pipeline.applied())?;
+            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+        }
         while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
             pipeline.release_log(floor)?;
         }

@@ -131,6 +131,7 @@ pub fn read_group(group: &[u8]) -> Option<usize> {
             operations += 1;
         });
         assert!(whole, "operations that were counted can be read");
+        operations += commit.erasures().len();
     }
     Some(operations)
 }
@@ -348,6 +349,8 @@ fn meta_of(table: &[u8]) -> FileMeta {
         max_ts: props.max_ts,
         rows: props.rows,
         deletes: props.deletes,
+        oldest_delete: props.oldest_delete,
+        erased_to: CommitTs::ZERO,
         checksum: xxh3_64(table),
     }
 }

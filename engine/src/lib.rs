@@ -46,8 +46,9 @@ pub mod vfs;
 // Floor 2: keys.
 pub(crate) mod names;
 pub mod key;
-pub(crate) mod batch;
 pub(crate) mod cursor;
+pub(crate) mod erasure;
+pub(crate) mod batch;
 pub mod rows;
 
 // Floor 3: files.
@@ -68,6 +69,7 @@ pub(crate) mod stall;
 pub(crate) mod catalog;
 pub(crate) mod latch;
 pub(crate) mod commit;
+pub(crate) mod fate;
 pub(crate) mod flush;
 pub(crate) mod compaction;
 pub(crate) mod tree;

@@ -37,14 +37,16 @@ impl Catalog for Db {
         let writer = self.inner.writer()?;
         let _one_at_a_time = self.inner.catalog.lock();
         let tables = self.inner.tree.tables.load_full();
-        if tables.find(name).is_none() {
+        let Some(id) = tables.find(name).map(|table| table.id) else {
             writer.pipeline.wait(tables.changed())?;
             return Ok(false);
-        }
+        };
         let mut batch = Batch::new(catalog::partition());
         batch.delete(&catalog::row_key(name));
+        // Readers stop at the catalogue; the erasure is what gives back the space.
+        batch.erase_table(id);
         self.inner.change_catalog(writer, batch, |tables, ts| tables.remove(name, ts))?;
-        writer.work.poke();
+        self.inner.after_erasing(writer);
         Ok(true)
     }
 

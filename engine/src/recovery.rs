@@ -8,6 +8,8 @@
 use crate::batch::Commit;
 use crate::catalog::{self, Tables};
 use crate::env::rng::Rng;
+use crate::erasure::live::ErasureList;
+use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::flush;
 use crate::ids::{CommitTs, FileNo, SegmentId};
@@ -98,11 +100,17 @@ pub(crate) fn load_tables(view: &View, at: CommitTs) -> Result<Tables> {
     Ok(tables)
 }
 
+/// Commits of the log, as a memtable would have them.
+struct Replayed {
+    table: Arc<dyn Memtable>,
+    erased: Arc<ErasureList>,
+}
+
 /// What the log holds beyond the files.
 struct Found {
     replay: Replay,
     /// Oldest first.
-    memtables: Vec<Arc<dyn Memtable>>,
+    memtables: Vec<Replayed>,
     last_ts: CommitTs,
 }
 
@@ -115,7 +123,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, seed: u64) -> Result<(State, Found)> {
 }
 
 fn read_log(vfs: &dyn Vfs, dir: &Path, options: &Options, state: &State) -> Result<Found> {
-    let mut memtables: Vec<Arc<dyn Memtable>> = Vec::new();
+    let mut memtables: Vec<Replayed> = Vec::new();
     let mut last_ts = state.last_ts;
     let replay = replay::replay(vfs, dir, state.log_floor, &mut |_, group_last, payload| {
         if group_last <= state.last_ts {
@@ -130,12 +138,19 @@ fn read_log(vfs: &dyn Vfs, dir: &Path, options: &Options, state: &State) -> Resu
                 return Err(damaged_group());
             }
             last_ts = commit.ts;
-            if memtables.last().is_none_or(|table| table.bytes() >= options.advanced.memtable_bytes)
-            {
-                memtables.push(new_memtable());
+            let full = |last: &Replayed| {
+                last.table.bytes() + last.erased.bytes() >= options.advanced.memtable_bytes
+            };
+            if memtables.last().is_none_or(full) {
+                let (table, erased) = (new_memtable(), Arc::default());
+                memtables.push(Replayed { table, erased });
             }
-            let Some(active) = memtables.last() else { continue };
-            if !commit.each(|key, kind, value| active.insert(key, commit.ts, kind, value)) {
+            let Some(last) = memtables.last() else { continue };
+            let erasures = commit.erasures();
+            if !erasures.is_empty() {
+                last.erased.add(erasures);
+            }
+            if !commit.each(|key, kind, value| last.table.insert(key, commit.ts, kind, value)) {
                 return Err(damaged_group());
             }
         }
@@ -151,13 +166,14 @@ fn damaged_group() -> Error {
 
 /// Read-only: what the log holds is shown from memory and nothing is written.
 fn show(shelf: Arc<Shelf>, state: &State, found: Found) -> Opened {
-    let sealed = |table: Arc<dyn Memtable>| {
-        Arc::new(Sealed { table, last_ts: found.last_ts, log_floor: state.log_floor })
+    let sealed = |Replayed { table, erased }| {
+        Arc::new(Sealed { table, erased, last_ts: found.last_ts, log_floor: state.log_floor })
     };
     let view = View {
         active: new_memtable(),
+        erased: Arc::default(),
         sealed: found.memtables.into_iter().rev().map(sealed).collect(),
-        version: Arc::new(Version::of(&state.levels, &shelf)),
+        version: Arc::new(Version::of(state, &shelf)),
     };
     Opened { shelf, view, last_ts: found.last_ts, report: Recovery::default(), writer: None }
 }
@@ -187,9 +203,10 @@ fn start(
     state.log_floor = log.current();
     let manifest = Manifest::start(vfs, &dir, &state)?;
     log.release(log.current()).remove()?;
-    let version = Arc::new(Version::of(&state.levels, &shelf));
+    let version = Arc::new(Version::of(&state, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
-    let view = View { active: new_memtable(), sealed: Vec::new(), version };
+    let (active, erased) = (new_memtable(), Arc::default());
+    let view = View { active, erased, sealed: Vec::new(), version };
     let report = Recovery::default();
     Ok(Opened { shelf, view, last_ts, report, writer: Some((set, log)) })
 }
@@ -203,11 +220,17 @@ fn write_files(
 ) -> Result<()> {
     let options = TableOptions::from(options);
     let boundaries = Snapshots::default().boundaries(|| found.last_ts);
-    for memtable in &found.memtables {
+    for Replayed { table, erased } in &found.memtables {
         let no = state.next_file;
         state.next_file = FileNo(no.0 + 1);
-        let meta = flush::write_memtable(memtable, no, &options, &boundaries, shelf)?;
+        let erased = erased.get();
+        let meta = flush::write_memtable(table, &erased, no, &options, &boundaries, shelf)?;
         state.levels[0].extend(meta.map(Arc::new));
+        if !erased.is_empty() {
+            let mut erasures = Erasures::clone(&state.erasures);
+            erased.iter().for_each(|erasure| erasures.insert(erasure.clone()));
+            state.erasures = Arc::new(erasures);
+        }
     }
     Ok(())
 }

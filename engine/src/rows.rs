@@ -7,6 +7,7 @@ use crate::ids::{CommitTs, TableId};
 use crate::key::range::KeyRange;
 use crate::options::{Durability, Reach};
 use bytes::Bytes;
+use std::ops::Bound;
 
 /// One stored row, without its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,17 @@ pub trait RowStore: Send + Sync + 'static {
         durability: Option<Durability>,
         work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
     ) -> Result<Box<dyn CommitTicket>>;
+
+    /// Removes all rows of a table by one record, as one commit; the table stays. `durability` and
+    /// the ticket are those of [`RowStore::update`].
+    ///
+    /// Cost: waits for the updates under way, of whatever table, and holds up others meanwhile;
+    /// nothing depends on how many rows there are.
+    fn truncate(
+        &self,
+        table: TableId,
+        durability: Option<Durability>,
+    ) -> Result<Box<dyn CommitTicket>>;
 }
 
 /// One partition during [`RowStore::update`].
@@ -52,6 +64,12 @@ pub trait PartitionUpdate {
 
     /// Removes a row; nothing where there is none.
     fn delete(&mut self, rk: &[u8]) -> Result<()>;
+
+    /// Removes the rows whose RowKey lies between the bounds, this update's own writes so far
+    /// included; what it writes later stays.
+    ///
+    /// Cost: looks for up to 64 rows; where there are more, one record whatever their number.
+    fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()>;
 }
 
 /// A commit that has its place in the order and waits to become as safe as it asked for.

@@ -54,6 +54,11 @@ impl Boundaries {
         self.0.first().copied().unwrap_or(CommitTs::ZERO)
     }
 
+    /// Whether some reader, of now or to come, may be at a moment from `ts` to before `to`.
+    pub(crate) fn may_read_between(&self, ts: CommitTs, to: CommitTs) -> bool {
+        self.reader_of(ts).and_then(|at| self.0.get(at)).is_none_or(|reader| *reader < to)
+    }
+
     /// The boundary at which a version of `ts` is read if it is the newest up to there; `None` for
     /// one newer than all boundaries, which a reader to come may stop at.
     fn reader_of(&self, ts: CommitTs) -> Option<usize> {

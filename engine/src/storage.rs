@@ -1,10 +1,12 @@
 //! [`Db`] as the row storage that the table layer asks for: point reads, updates of one partition
 //! under its latch, snapshots and scans.
 
+use crate::batch::Batch;
 use crate::commit::ticket::Ticket;
 use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
+use crate::iter::tree;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
 use crate::options::{Durability, Reach};
@@ -44,13 +46,40 @@ impl RowStore for Db {
         let mut partition = Update::new(inner, prefix);
         work(&mut partition)?;
         let batch = partition.into_batch()?;
-        let bytes = batch.bytes();
+        let (bytes, erases) = (batch.bytes(), batch.erases());
         let ts = match batch.is_empty() {
             true => writer.pipeline.applied(),
             false => inner.commit(writer, batch, inner.durability(durability))?,
         };
         drop(latch);
+        if erases {
+            inner.after_erasing(writer);
+        }
         inner.slow_down(bytes);
+        Ok(Box::new(Ticket { pipeline: Arc::clone(&writer.pipeline), ts }))
+    }
+
+    fn truncate(
+        &self,
+        table: TableId,
+        durability: Option<Durability>,
+    ) -> Result<Box<dyn CommitTicket>> {
+        let inner = &*self.inner;
+        let writer = inner.writer()?;
+        inner.admit(writer)?;
+        let latches = inner.latches.lock_all();
+        inner.check_writable(writer, table)?;
+        let ts = match inner.has_rows(table)? {
+            false => writer.pipeline.applied(),
+            true => {
+                // A commit names a partition, if only that of the empty PartitionKey.
+                let mut batch = Batch::new(order::partition_prefix(table, b""));
+                batch.erase_table(table);
+                inner.commit(writer, batch, inner.durability(durability))?
+            }
+        };
+        drop(latches);
+        inner.after_erasing(writer);
         Ok(Box::new(Ticket { pipeline: Arc::clone(&writer.pipeline), ts }))
     }
 }
@@ -115,6 +144,23 @@ impl RowSnapshot for DbSnapshot {
 }
 
 impl Inner {
+    /// Whether a table has rows that are applied.
+    fn has_rows(&self, table: TableId) -> Result<bool> {
+        let view = self.tree.view_full();
+        tree::scan(&view, KeyRange::table(table), CommitTs::MAX)?.next()
+    }
+
+    /// Sees to it that the space of what was erased comes back soon where it is much: files go once
+    /// the erasure is on disk, so the memtable that has it is sealed at once.
+    pub(crate) fn after_erasing(&self, writer: &Writer) {
+        if self.tree.erasures_free_files() {
+            let tree = &self.tree;
+            let pipeline = &writer.pipeline;
+            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+        }
+        writer.work.poke();
+    }
+
     fn check_writable(&self, writer: &Writer, table: TableId) -> Result<()> {
         let tables = self.tree.tables.load();
         if table != TableId::CATALOG && tables.is_live(table) {

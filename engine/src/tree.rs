@@ -7,6 +7,7 @@ use crate::catalog::Tables;
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::Job;
 use crate::compaction::picker::{self, Turns};
+use crate::erasure::live::ErasureList;
 use crate::error::Result;
 use crate::flush;
 use crate::ids::{CommitTs, SegmentId};
@@ -14,7 +15,7 @@ use crate::manifest::edit::Edit;
 use crate::memtable::ordered::new_memtable;
 use crate::options::Options;
 use crate::snapshot::Snapshots;
-use crate::sstable::format::TableOptions;
+use crate::sstable::format::{FileMeta, TableOptions};
 use crate::stall::Debt;
 use crate::stats::Counters;
 use crate::version::files::Shelf;
@@ -24,6 +25,9 @@ use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// A memtable with as many erasures is full: each one costs as much as there are.
+const MEMTABLE_ERASURES_MAX: usize = 1 << 10;
 
 /// Memtables and files of one database.
 #[derive(Debug)]
@@ -93,28 +97,61 @@ impl Tree {
     /// Applies one commit to the active memtable. The caller holds the commit order.
     pub(crate) fn insert(&self, commit: &Commit) {
         let view = self.view.load();
+        let erasures = commit.erasures();
+        if !erasures.is_empty() {
+            view.erased.add(erasures);
+        }
         let whole = commit.each(|key, kind, value| view.active.insert(key, commit.ts, kind, value));
         debug_assert!(whole, "a batch reads as it was written");
     }
 
     /// Whether the active memtable is full.
     pub(crate) fn wants_seal(&self) -> bool {
-        self.view.load().active.bytes() >= self.options.advanced.memtable_bytes
+        let view = self.view.load();
+        view.active.bytes() >= self.options.advanced.memtable_bytes
+            || view.erased.len() >= MEMTABLE_ERASURES_MAX
     }
 
     /// Starts a new memtable. The caller holds the commit order; `last_ts` is the newest commit
     /// applied, and every later one goes to a log segment at or after `log_floor`.
     pub(crate) fn seal(&self, last_ts: CommitTs, log_floor: SegmentId) {
-        let active = new_memtable();
+        let (active, erased) = (new_memtable(), Arc::new(ErasureList::default()));
         self.change_view(|view| {
-            if view.active.is_empty() {
+            if view.active.is_empty() && view.erased.is_empty() {
                 return View::clone(view);
             }
-            let sealed = Sealed { table: Arc::clone(&view.active), last_ts, log_floor };
+            let (table, list) = (Arc::clone(&view.active), Arc::clone(&view.erased));
+            let sealed = Sealed { table, erased: list, last_ts, log_floor };
             let mut all = vec![Arc::new(sealed)];
             all.extend(view.sealed.iter().cloned());
-            View { active: Arc::clone(&active), sealed: all, version: Arc::clone(&view.version) }
+            View {
+                active: Arc::clone(&active),
+                erased: Arc::clone(&erased),
+                sealed: all,
+                version: Arc::clone(&view.version),
+            }
         });
+    }
+
+    /// Whether what the active memtable erased covers files of at least one full file's bytes
+    /// between them, and no memtable waits for its flush.
+    pub(crate) fn erasures_free_files(&self) -> bool {
+        let view = self.view.load();
+        if view.erased.is_empty() || !view.sealed.is_empty() {
+            return false;
+        }
+        let erased = view.erased.get();
+        let covered = view.version.files().filter(|(_, file)| {
+            let FileMeta { smallest, largest, max_ts, .. } = &*file.meta;
+            erased.all_covered_from(smallest, largest, *max_ts).is_some()
+        });
+        let bytes: u64 = covered.map(|(_, file)| file.meta.bytes).sum();
+        bytes >= self.options.advanced.file_bytes as u64
+    }
+
+    /// Whether the active memtable erased anything.
+    pub(crate) fn has_unflushed_erasures(&self) -> bool {
+        !self.view.load().erased.is_empty()
     }
 
     pub(crate) fn debt(&self) -> Debt {
@@ -130,12 +167,14 @@ impl Tree {
         let Some(no) = self.next_file() else { return Ok(None) };
         let options = TableOptions::from(&self.options);
         let boundaries = self.snapshots.boundaries(visible);
-        let meta = flush::write_memtable(&sealed.table, no, &options, &boundaries, &self.shelf)?;
+        let (table, erased) = (&sealed.table, sealed.erased.get());
+        let meta = flush::write_memtable(table, &erased, no, &options, &boundaries, &self.shelf)?;
         let bytes = meta.as_ref().map_or(0, |meta| meta.bytes);
         let edit = Edit {
             added: meta.into_iter().map(|meta| (0, Arc::new(meta))).collect(),
             log_floor: Some(sealed.log_floor),
             last_ts: Some(sealed.last_ts),
+            erased: erased.iter().cloned().collect(),
             ..Edit::default()
         };
         self.install(edit, |view| view.sealed.retain(|s| !Arc::ptr_eq(s, &sealed)))?;

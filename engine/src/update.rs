@@ -9,12 +9,19 @@ use crate::batch::{Batch, Mark};
 use crate::db::Inner;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
+use crate::iter::tree;
+use crate::key::order;
+use crate::key::range::KeyRange;
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::options::Reach;
 use crate::rows::{PartitionUpdate, Row};
 use bytes::Bytes;
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Bound, Range};
+
+/// So many rows of a range are deleted one by one: that costs later reads and compactions less than
+/// an erasure, which all of them look at as long as it lives.
+const ERASED_SINGLY_MAX: usize = 64;
 
 /// Refuses a key part that is too long.
 pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
@@ -38,6 +45,38 @@ pub(crate) struct Writes {
     /// removed. Covers the batch up to `indexed`.
     last: BTreeMap<Vec<u8>, Option<Range<usize>>>,
     indexed: Mark,
+    /// The ranges of RowKeys erased, each with the place in the batch after it. What was put in one
+    /// before is deleted one by one, so only keys that no operation names are looked up here.
+    erased: Vec<(Mark, RowKeys)>,
+}
+
+/// RowKeys from the first to before the second, or on.
+#[derive(Clone, Debug)]
+struct RowKeys(Vec<u8>, Option<Vec<u8>>);
+
+impl RowKeys {
+    fn between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> RowKeys {
+        let after = |rk: &[u8]| [rk, &[0]].concat();
+        let from = match from {
+            Bound::Unbounded => Vec::new(),
+            Bound::Included(rk) => rk.to_vec(),
+            Bound::Excluded(rk) => after(rk),
+        };
+        let to = match to {
+            Bound::Unbounded => None,
+            Bound::Included(rk) => Some(after(rk)),
+            Bound::Excluded(rk) => Some(rk.to_vec()),
+        };
+        RowKeys(from, to)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.1.as_ref().is_some_and(|to| *to <= self.0)
+    }
+
+    fn hold(&self, rk: &[u8]) -> bool {
+        self.0.as_slice() <= rk && self.1.as_ref().is_none_or(|to| rk < to.as_slice())
+    }
 }
 
 /// A row as these writes leave it: `None` removed.
@@ -51,6 +90,7 @@ impl Writes {
             ascending: Some(Vec::new()),
             last: BTreeMap::new(),
             indexed: Mark::default(),
+            erased: Vec::new(),
         }
     }
 
@@ -74,6 +114,24 @@ impl Writes {
         Ok(())
     }
 
+    /// Removes all rows of a range. `range` is not empty.
+    fn erase(&mut self, range: RowKeys) {
+        for rk in self.own_rows(&range) {
+            self.note(&rk);
+            self.batch.delete(&rk);
+        }
+        self.batch.erase_rows(&range.0, range.1.as_deref());
+        self.erased.push((self.batch.mark(), range));
+    }
+
+    /// The RowKeys of a range under which these writes left a row.
+    fn own_rows(&mut self, range: &RowKeys) -> Vec<Vec<u8>> {
+        self.index();
+        let from = self.last.range::<[u8], _>((Bound::Included(&*range.0), Bound::Unbounded));
+        let within = from.take_while(|(rk, _)| range.hold(rk));
+        within.filter(|(_, value)| value.is_some()).map(|(rk, _)| rk.clone()).collect()
+    }
+
     fn note(&mut self, rk: &[u8]) {
         if let Some(greatest) = &mut self.ascending {
             match self.batch.is_empty() || rk > greatest.as_slice() {
@@ -88,13 +146,22 @@ impl Writes {
 
     /// The row under `rk`, where one of these writes made or removed it.
     pub(crate) fn get(&mut self, rk: &[u8]) -> Option<Written<'_>> {
-        if self.batch.is_empty() || self.ascending.as_ref().is_some_and(|last| rk > last.as_slice())
-        {
+        if self.batch.is_empty() {
             return None;
         }
-        self.index();
-        let place = self.last.get(rk)?;
-        Some(place.clone().map(|place| self.batch.slice(place)))
+        let is_new = self.ascending.as_ref().is_some_and(|last| rk > last.as_slice());
+        if !is_new {
+            self.index();
+        }
+        match self.last.get(rk).filter(|_| !is_new) {
+            Some(place) => Some(place.clone().map(|place| self.batch.slice(place))),
+            None => self.erases(rk).then_some(None),
+        }
+    }
+
+    /// Whether these writes erased the row under `rk`, unless one of them made it anew.
+    fn erases(&self, rk: &[u8]) -> bool {
+        self.erased.iter().any(|(_, range)| range.hold(rk))
     }
 
     #[allow(dead_code, reason = "transactions")]
@@ -123,6 +190,7 @@ impl Writes {
     /// Forgets every write since `mark`.
     pub(crate) fn back_to(&mut self, mark: Mark) {
         self.batch.back_to(mark);
+        self.erased.retain(|(after, _)| *after <= mark);
         self.last.clear();
         self.indexed = Mark::default();
         self.ascending = None;
@@ -159,6 +227,20 @@ impl<'a> Update<'a> {
         self.writes.into_batch()
     }
 
+    /// The RowKeys of applied rows of a range, `max` at most, in order.
+    fn stored_keys(&self, range: &RowKeys, max: usize) -> Result<Vec<Vec<u8>>> {
+        let prefix = &self.key[..self.prefix_len];
+        let (start, end) = ([prefix, &range.0].concat(), range.1.as_ref());
+        let end = end.map_or_else(|| order::partition_end(prefix), |to| [prefix, to].concat());
+        let view = self.inner.tree.view_full();
+        let mut scan = tree::scan(&view, KeyRange { start, end }, CommitTs::MAX)?;
+        let mut found = Vec::new();
+        while found.len() < max && scan.next()? {
+            found.push(scan.key().get(self.prefix_len..).unwrap_or_default().to_vec());
+        }
+        Ok(found)
+    }
+
     fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
         self.key.truncate(self.prefix_len);
         self.key.extend_from_slice(rk);
@@ -190,6 +272,26 @@ impl PartitionUpdate for Update<'_> {
         };
         if there { self.writes.delete(rk) } else { Ok(()) }
     }
+
+    fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
+        for bound in [from, to] {
+            if let Bound::Included(rk) | Bound::Excluded(rk) = bound {
+                check_key_part("RowKey", rk)?;
+            }
+        }
+        let range = RowKeys::between(from, to);
+        if range.is_empty() {
+            return Ok(());
+        }
+        let stored = self.stored_keys(&range, ERASED_SINGLY_MAX + 1)?;
+        if stored.len() > ERASED_SINGLY_MAX {
+            self.writes.erase(range);
+            return Ok(());
+        }
+        let mut rows = self.writes.own_rows(&range);
+        rows.extend(stored.into_iter().filter(|rk| self.writes.get(rk).is_none()));
+        rows.iter().try_for_each(|rk| self.writes.delete(rk))
+    }
 }
 
 #[cfg(test)]
@@ -208,7 +310,19 @@ mod tests {
             let random_order = rng.one_in(2);
             for step in 0..40u8 {
                 let rk = vec![if random_order { rng.below(12) as u8 } else { step }];
-                match rng.below(8) {
+                match rng.below(9) {
+                    8 => {
+                        let from = vec![rng.below(12) as u8];
+                        let to = rng.one_in(2).then(|| vec![from[0] + 1 + rng.below(5) as u8]);
+                        let range = RowKeys(from, to);
+                        // No row is stored, so a range is what is known of it.
+                        for rk in 0..=u8::MAX {
+                            if range.hold(&[rk]) {
+                                model.insert(vec![rk], None);
+                            }
+                        }
+                        writes.erase(range);
+                    }
                     0..4 => {
                         let value = vec![step; rng.below(3) as usize];
                         writes.put(&rk, &value).unwrap();
@@ -231,9 +345,14 @@ mod tests {
                     }
                 }
             }
-            let all: Vec<_> =
-                writes.all().map(|(rk, v)| (rk.to_vec(), v.map(<[u8]>::to_vec))).collect();
-            assert_eq!(all, model.into_iter().collect::<Vec<_>>());
+            for rk in (0..=u8::MAX).map(|rk| vec![rk]) {
+                let own = writes.get(&rk).map(|own| own.map(<[u8]>::to_vec));
+                assert_eq!(own.as_ref(), model.get(&rk));
+            }
+            let rows = |row: &(Vec<u8>, Option<Vec<u8>>)| row.1.is_some();
+            let all = writes.all().map(|(rk, v)| (rk.to_vec(), v.map(<[u8]>::to_vec)));
+            let all: Vec<_> = all.filter(rows).collect();
+            assert_eq!(all, model.into_iter().filter(rows).collect::<Vec<_>>());
         }
     }
 }

@@ -5,6 +5,7 @@
 //! dropped what its timestamp needs, as every compaction in it began before.
 
 use crate::cursor::Found;
+use crate::erasure::live::{Cover, ErasureList};
 use crate::error::Result;
 use crate::ids::{CommitTs, SegmentId};
 use crate::memtable::api::Memtable;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Sealed {
     pub(crate) table: Arc<dyn Memtable>,
+    /// What its commits erased.
+    pub(crate) erased: Arc<ErasureList>,
     /// The newest commit in it.
     pub(crate) last_ts: CommitTs,
     /// The first log segment that later commits need.
@@ -26,13 +29,16 @@ pub(crate) struct Sealed {
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) active: Arc<dyn Memtable>,
+    /// What the commits in `active` erased.
+    pub(crate) erased: Arc<ErasureList>,
     /// Newest first.
     pub(crate) sealed: Vec<Arc<Sealed>>,
     pub(crate) version: Arc<Version>,
 }
 
 impl View {
-    /// The newest version of `key`, whose hash is `row_hash`, not newer than `at`.
+    /// The newest version of `key`, whose hash is `row_hash`, not newer than `at`, unless it is
+    /// erased.
     pub(crate) fn get(
         &self,
         key: &[u8],
@@ -40,6 +46,11 @@ impl View {
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
+        let found = self.find(key, row_hash, at, reach)?;
+        Ok(found.filter(|found| !self.erases(key, found.ts, at)))
+    }
+
+    fn find(&self, key: &[u8], row_hash: u64, at: CommitTs, reach: Reach) -> Result<Option<Found>> {
         if let Some(found) = self.active.get(key, row_hash, at) {
             return Ok(Some(found));
         }
@@ -49,6 +60,23 @@ impl View {
             }
         }
         self.version.get(key, row_hash, at, reach)
+    }
+
+    /// Whether a reader at `at` finds the version `ts` of `key` erased. Cost: one branch per
+    /// memtable, and one, where nothing is.
+    pub(crate) fn erases(&self, key: &[u8], ts: CommitTs, at: CommitTs) -> bool {
+        let listed = |list: &ErasureList| ts < list.newest_at(key, at);
+        let files = &self.version.erasures;
+        listed(&self.erased)
+            || self.sealed.iter().any(|sealed| listed(&sealed.erased))
+            || (!files.is_empty() && ts < files.newest_at(key, at))
+    }
+
+    /// What is erased for a scan at `at`.
+    pub(crate) fn cover(&self, at: CommitTs) -> Cover {
+        let lists = std::iter::once(&self.erased).chain(self.sealed.iter().map(|s| &s.erased));
+        let sets = lists.filter(|list| !list.is_empty()).map(|list| list.get());
+        Cover::new(sets.chain(std::iter::once(Arc::clone(&self.version.erasures))), at)
     }
 
     /// The memtables, newest first.

@@ -5,12 +5,12 @@
 //! dropped, or nothing is installed.
 
 use crate::catalog::Readable;
-use crate::compaction::fate::{Fate, Judge};
 use crate::compaction::input::{Input, inputs};
 use crate::compaction::job::Merge;
 use crate::compaction::outputs::Outputs;
 use crate::compaction::tournament::{Run as _, Tournament};
 use crate::error::{Error, Kind, Result};
+use crate::fate::{Fate, Judge};
 use crate::flush::sync_names;
 use crate::ids::FileNo;
 use crate::manifest::edit::Edit;
@@ -51,8 +51,8 @@ pub(crate) struct Tally {
 pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
     let options = TableOptions::from(env.options);
     let file_bytes = env.options.advanced.file_bytes as u64;
-    let below = &job.grandparents;
-    let mut outputs = Outputs::new(env.shelf, env.next_file, options, file_bytes, below);
+    let (below, erasures) = (&job.grandparents, &env.version.erasures);
+    let mut outputs = Outputs::new(env.shelf, env.next_file, options, file_bytes, below, erasures);
     let merged = merge_into(job, env, &mut outputs).and_then(|tally| {
         check(job, &tally, outputs.finish()?)?;
         sync_names(env.shelf)
@@ -90,7 +90,7 @@ fn check(job: &Merge, tally: &Tally, outputs: &[FileMeta]) -> Result<()> {
 
 fn merge_into(job: &Merge, env: &MergeEnv<'_>, outputs: &mut Outputs<'_>) -> Result<Tally> {
     let mut merge: Tournament<Input> = Tournament::start(inputs(job))?;
-    let mut judge = Judge::new(job.level + 1, env.version, env.boundaries, env.readable);
+    let mut judge = Judge::of_merge(job.level + 1, env.version, env.boundaries, env.readable);
     let mut tally = Tally::default();
     loop {
         let new_key = merge.is_new_key();
@@ -101,9 +101,10 @@ fn merge_into(job: &Merge, env: &MergeEnv<'_>, outputs: &mut Outputs<'_>) -> Res
         }
         tally.read += 1;
         let (ts, kind, prefix_len) = (row.ts(), row.kind(), row.prefix_len());
-        if judge.of(row.key(), ts, kind) == Fate::Keep {
+        if let Fate::Keep { erased_at } = judge.of(row.key(), ts, kind) {
             let (key, value) = row.key_and_value()?;
             outputs.add(key, prefix_len, ts, kind, value)?;
+            outputs.keep_erased(erased_at);
             tally.written += 1;
         } else {
             tally.dropped += 1;

@@ -4,6 +4,5 @@ pub(crate) mod job;
 pub(crate) mod picker;
 pub(crate) mod tournament;
 pub(crate) mod input;
-pub(crate) mod fate;
 pub(crate) mod outputs;
 pub(crate) mod executor;

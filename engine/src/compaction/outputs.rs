@@ -1,6 +1,8 @@
 //! The files that a merge writes, and where one ends and the next begins.
 
+use crate::erasure::set::Erasures;
 use crate::error::Result;
+use crate::fate::ErasedTo;
 use crate::flush::create_table;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::sstable::builder::TableBuilder;
@@ -22,16 +24,20 @@ pub(crate) struct Outputs<'a> {
     numbers: Vec<FileNo>,
     grandparents: std::slice::Iter<'a, Arc<LiveFile>>,
     overlapped_bytes: u64,
+    erasures: &'a Erasures,
+    erased_to: ErasedTo,
 }
 
 impl<'a> Outputs<'a> {
     /// `grandparents`: the files of the level below the outputs' that the merge overlaps.
+    /// `erasures`: those that the merge knows.
     pub(crate) fn new(
         shelf: &'a Shelf,
         next_file: &'a dyn Fn() -> FileNo,
         options: TableOptions,
         file_bytes: u64,
         grandparents: &'a [Arc<LiveFile>],
+        erasures: &'a Erasures,
     ) -> Outputs<'a> {
         Outputs {
             shelf,
@@ -43,6 +49,8 @@ impl<'a> Outputs<'a> {
             numbers: Vec::new(),
             grandparents: grandparents.iter(),
             overlapped_bytes: 0,
+            erasures,
+            erased_to: ErasedTo::all_of(erasures),
         }
     }
 
@@ -86,6 +94,11 @@ impl<'a> Outputs<'a> {
         builder.add(key, prefix_len, ts, kind, value)
     }
 
+    /// Notes that the version added last stays although an erasure hides it from some reader.
+    pub(crate) fn keep_erased(&mut self, erased_at: Option<CommitTs>) {
+        self.erased_to.keep(erased_at);
+    }
+
     /// Ends the last file; the bytes of all of them are durable then, their names not yet.
     pub(crate) fn finish(&mut self) -> Result<&[FileMeta]> {
         self.end_file()?;
@@ -118,7 +131,9 @@ impl<'a> Outputs<'a> {
     fn end_file(&mut self) -> Result<()> {
         self.overlapped_bytes = 0;
         if let Some(builder) = self.open.take() {
-            self.done.push(builder.finish()?);
+            let erased_to = self.erased_to.ts();
+            self.done.push(FileMeta { erased_to, ..builder.finish()? });
+            self.erased_to = ErasedTo::all_of(self.erasures);
         }
         Ok(())
     }

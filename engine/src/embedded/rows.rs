@@ -126,6 +126,22 @@ impl Table {
         self.partition(pk).batch().delete_if(rk, condition).commit()
     }
 
+    /// Removes all rows of the table in one record; the table stays. Snapshots taken before still
+    /// read them.
+    ///
+    /// Cost: nothing depends on how many rows there are; other writers wait for a moment. The space
+    /// comes back with compaction, that of whole files without reading them.
+    pub fn truncate(&self) -> Result<CommitTs> {
+        let ticket = self.db.truncate(self.info.id, None)?;
+        let ts = ticket.ts();
+        ticket.wait().map(|()| ts)
+    }
+
+    /// Removes all rows of a partition in one record: [`Partition::drop_rows`].
+    pub fn drop_partition(&self, pk: impl AsRef<[u8]>) -> Result<CommitTs> {
+        self.partition(pk).drop_rows()
+    }
+
     /// One partition of the table.
     pub fn partition(&self, pk: impl AsRef<[u8]>) -> Partition {
         Partition { table: self.clone(), pk: pk.as_ref().to_vec() }
@@ -182,6 +198,14 @@ impl Partition {
         self.table.db.snapshot()?.cursor_partition(self, range)
     }
 
+    /// Removes all its rows in one record. Snapshots taken before still read them.
+    ///
+    /// Cost: nothing depends on how many rows there are. The space comes back with compaction, that
+    /// of whole files without reading them.
+    pub fn drop_rows(&self) -> Result<CommitTs> {
+        self.batch().delete_range::<&[u8]>(..).commit()
+    }
+
     fn range<R: AsRef<[u8]>>(&self, range: &impl RangeBounds<R>) -> KeyRange {
         let (from, to) = (range.start_bound(), range.end_bound());
         KeyRange::rows(self.table.info.id, &self.pk, from.map(R::as_ref), to.map(R::as_ref))
@@ -212,8 +236,16 @@ pub struct Batch {
 #[derive(Clone, Copy, Debug)]
 struct Operation {
     rk_bytes: usize,
-    value_bytes: Option<usize>, // None: delete.
-    condition: If,
+    value_bytes: usize,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Put(If),
+    Delete(If),
+    /// RowKey and value are the bounds, as far as they are there.
+    DeleteRange(Bound<()>, Bound<()>),
 }
 
 impl Batch {
@@ -229,7 +261,7 @@ impl Batch {
 
     /// Writes a row if the one there is as `condition` says.
     pub fn put_if(mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>, condition: If) -> Batch {
-        self.push(rk.as_ref(), Some(value.as_ref()), condition);
+        self.push(rk.as_ref(), value.as_ref(), What::Put(condition));
         self
     }
 
@@ -240,29 +272,48 @@ impl Batch {
 
     /// Removes a row if it is as `condition` says.
     pub fn delete_if(mut self, rk: impl AsRef<[u8]>, condition: If) -> Batch {
-        self.push(rk.as_ref(), None, condition);
+        self.push(rk.as_ref(), &[], What::Delete(condition));
         self
     }
 
-    fn push(&mut self, rk: &[u8], value: Option<&[u8]>, condition: If) {
+    /// Removes the rows between two RowKeys, those included that this batch has written so far; what
+    /// it writes later stays.
+    ///
+    /// Cost: one record, however many rows there are; their space comes back with compaction.
+    pub fn delete_range<R: AsRef<[u8]>>(mut self, range: impl RangeBounds<R>) -> Batch {
+        let (from, to) = (range.start_bound(), range.end_bound());
+        let key = |bound: Bound<&R>| match bound {
+            Bound::Included(rk) | Bound::Excluded(rk) => rk.as_ref().to_vec(),
+            Bound::Unbounded => Vec::new(),
+        };
+        let what = What::DeleteRange(from.map(|_| ()), to.map(|_| ()));
+        self.push(&key(from), &key(to), what);
+        self
+    }
+
+    fn push(&mut self, rk: &[u8], value: &[u8], what: What) {
         self.bytes.extend_from_slice(rk);
-        self.bytes.extend_from_slice(value.unwrap_or_default());
-        let (rk_bytes, value_bytes) = (rk.len(), value.map(<[u8]>::len));
-        self.operations.push(Operation { rk_bytes, value_bytes, condition });
+        self.bytes.extend_from_slice(value);
+        self.operations.push(Operation { rk_bytes: rk.len(), value_bytes: value.len(), what });
     }
 
     fn apply(&self, rows: &mut dyn PartitionUpdate) -> Result<()> {
         let mut rest = self.bytes.as_slice();
-        for Operation { rk_bytes, value_bytes, condition } in &self.operations {
+        for Operation { rk_bytes, value_bytes, what } in &self.operations {
             let (rk, behind) = rest.split_at(*rk_bytes);
-            let (value, behind) = behind.split_at(value_bytes.unwrap_or(0));
+            let (value, behind) = behind.split_at(*value_bytes);
             rest = behind;
-            if *condition != If::Any {
+            if let What::Put(condition) | What::Delete(condition) = what
+                && *condition != If::Any
+            {
                 condition.check(rows.get(rk)?.as_ref())?;
             }
-            match value_bytes {
-                Some(_) => rows.put(rk, value)?,
-                None => rows.delete(rk)?,
+            match what {
+                What::Put(_) => rows.put(rk, value)?,
+                What::Delete(_) => rows.delete(rk)?,
+                What::DeleteRange(from, to) => {
+                    rows.delete_range(from.map(|()| rk), to.map(|()| value))?;
+                }
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
+use crate::iter::merge::KEY_ABOVE_ALL;
 use crate::sstable::iter::TableCursor;
 use crate::version::files::LiveFile;
 use bytes::Bytes;
@@ -123,6 +124,38 @@ impl Cursor for LevelCursor {
 
     fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
         self.on_row().map_or(0, |cursor| cursor.plain_moves(direction, at, fence))
+    }
+
+    fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
+        let from = self.at;
+        let (mut at, older) = (Some(from), |at: usize| {
+            self.files.get(at).is_some_and(|file| file.meta.max_ts < before)
+        });
+        while let Some(file) = at.filter(|at| older(*at)).and_then(|at| self.files.get(at)) {
+            let reaches_fence = match direction {
+                Direction::Up => file.meta.largest.as_slice() >= fence,
+                Direction::Down => file.meta.smallest.as_slice() < fence,
+            };
+            if reaches_fence {
+                break;
+            }
+            at = match direction {
+                Direction::Up => at.map(|at| at + 1),
+                Direction::Down => at.and_then(|at| at.checked_sub(1)),
+            };
+        }
+        let is_older = at.is_some_and(older);
+        if !is_older && at == Some(from) {
+            return Ok(false);
+        }
+        let Some(cursor) = self.open(at)? else { return Ok(true) };
+        match (direction, is_older) {
+            (Direction::Up, true) => cursor.seek(fence, CommitTs::MAX)?,
+            (Direction::Up, false) => cursor.seek(&[], CommitTs::MAX)?,
+            (Direction::Down, true) => cursor.seek_before(fence)?,
+            (Direction::Down, false) => cursor.seek_before(KEY_ABOVE_ALL)?,
+        }
+        Ok(true)
     }
 
     fn move_plainly(&mut self, direction: Direction) {

@@ -130,9 +130,25 @@ impl<C: Cursor> MergeCursor<C> {
         Ok(())
     }
 
+    fn try_skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
+        let mut moved = false;
+        for at in &self.order {
+            let source = &mut self.sources[*at];
+            let stands_before = match direction {
+                Direction::Up => source.key() < fence,
+                Direction::Down => source.key() >= fence,
+            };
+            moved |= stands_before && source.skip(direction, fence, before)?;
+        }
+        if moved {
+            self.elect();
+        }
+        Ok(moved)
+    }
+
     /// Makes a move unless an earlier one failed. A failed one leaves the merge on nothing, never
     /// on what would come next.
-    fn guard(&mut self, step: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    fn guard<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if let Some(error) = &self.error {
             return Err(error.duplicate());
         }
@@ -215,6 +231,13 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
             Direction::Down => fence.max(second.key()),
         };
         first.plain_moves(direction, at, nearer)
+    }
+
+    fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
+        match direction == self.direction {
+            true => self.guard(|merge| merge.try_skip(direction, fence, before)),
+            false => Ok(false),
+        }
     }
 
     fn move_plainly(&mut self, direction: Direction) {

@@ -18,7 +18,8 @@ use std::sync::Arc;
 
 /// One source of a merge.
 pub(crate) enum Source {
-    Memory(Box<dyn Cursor + Send>),
+    /// A memtable, and above which timestamp it has no version.
+    Memory(Box<dyn Cursor + Send>, CommitTs),
     File(TableCursor),
     Level(LevelCursor),
 }
@@ -30,14 +31,17 @@ pub(crate) type Scan = VisibleCursor<MergeCursor<Source>>;
 /// reads nothing else yet.
 pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
     let merge = merge(view, &range)?;
-    Ok(VisibleCursor::new(merge, at, range))
+    Ok(VisibleCursor::new(merge, view.cover(at), at, range))
 }
 
 /// Everything in `view` that may hold versions of rows of `range`.
 pub(crate) fn merge(view: &View, range: &KeyRange) -> Result<MergeCursor<Source>> {
     let mut sources = Vec::new();
-    for table in view.memtables().filter(|table| !table.is_empty()) {
-        sources.push(Source::Memory(Arc::clone(table).cursor()));
+    let sealed = view.sealed.iter().map(|sealed| (&sealed.table, sealed.last_ts));
+    for (table, last_ts) in std::iter::once((&view.active, CommitTs::MAX)).chain(sealed) {
+        if !table.is_empty() {
+            sources.push(Source::Memory(Arc::clone(table).cursor(), last_ts));
+        }
     }
     let largest = range.end.as_slice(); // Excluded: one file too many at most.
     let partition = one_partition(range);
@@ -81,10 +85,23 @@ fn over_level(files: Vec<Arc<LiveFile>>) -> Option<Source> {
     (!files.is_empty()).then(|| Source::Level(LevelCursor::new(files)))
 }
 
+/// Moves past everything up to `fence`.
+fn pass_over(
+    cursor: &mut (impl Cursor + ?Sized),
+    direction: Direction,
+    fence: &[u8],
+) -> Result<bool> {
+    match direction {
+        Direction::Up => cursor.seek(fence, CommitTs::MAX)?,
+        Direction::Down => cursor.seek_before(fence)?,
+    }
+    Ok(true)
+}
+
 macro_rules! each {
     ($source:expr, $cursor:ident => $call:expr) => {
         match $source {
-            Source::Memory($cursor) => $call,
+            Source::Memory($cursor, _) => $call,
             Source::File($cursor) => $call,
             Source::Level($cursor) => $call,
         }
@@ -138,6 +155,16 @@ impl Cursor for Source {
 
     fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
         each!(self, cursor => cursor.plain_moves(direction, at, fence))
+    }
+
+    fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
+        match self {
+            Source::Memory(_, last_ts) if *last_ts >= before => Ok(false),
+            Source::Memory(cursor, _) => pass_over(cursor.as_mut(), direction, fence),
+            Source::File(cursor) if cursor.newest() >= before => Ok(false),
+            Source::File(cursor) => pass_over(cursor, direction, fence),
+            Source::Level(cursor) => cursor.skip(direction, fence, before),
+        }
     }
 
     fn move_plainly(&mut self, direction: Direction) {

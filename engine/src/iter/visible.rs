@@ -5,9 +5,13 @@
 //! where the merge stands, with no copy. Going down, only a key with several versions is carried
 //! along until the merge has passed the newest. Where the merge knows of a plain stretch (one
 //! source, puts of different keys), its rows are handed out one after the other with no check at
-//! all.
+//! all; where something is erased, such a stretch ends with it.
+//!
+//! Rows that an erasure hides are not walked one by one where a source knows that all of them are
+//! older than it: it is sought past them.
 
 use crate::cursor::{Cursor, Direction};
+use crate::erasure::live::Cover;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::range::KeyRange;
@@ -16,6 +20,7 @@ use bytes::Bytes;
 /// The rows of a range as of a timestamp. Starts before the first row and after the last.
 pub(crate) struct VisibleCursor<C> {
     merge: C,
+    cover: Cover,
     at: CommitTs,
     range: KeyRange,
     state: State,
@@ -46,10 +51,11 @@ enum State {
 }
 
 impl<C: Cursor> VisibleCursor<C> {
-    /// The rows of `range` that a reader at `at` sees.
-    pub(crate) fn new(merge: C, at: CommitTs, range: KeyRange) -> VisibleCursor<C> {
+    /// The rows of `range` that a reader at `at` sees; `cover` is what is erased for it.
+    pub(crate) fn new(merge: C, cover: Cover, at: CommitTs, range: KeyRange) -> VisibleCursor<C> {
         VisibleCursor {
             merge,
+            cover,
             at,
             range,
             state: State::Fresh,
@@ -107,7 +113,8 @@ impl<C: Cursor> VisibleCursor<C> {
         &self.range
     }
 
-    /// Goes on with another merge that shows the same rows.
+    /// Goes on with another merge that shows the same rows. What is erased stays as it was: it is so
+    /// whether the other still holds such rows or not.
     pub(crate) fn go_on_with(&mut self, merge: C) {
         self.plain = 0;
         self.leave_merge();
@@ -133,7 +140,11 @@ impl<C: Cursor> VisibleCursor<C> {
             Direction::Up => &self.range.end,
             Direction::Down => &self.range.start,
         };
-        self.plain = self.merge.plain_moves(direction, self.at, fence);
+        let fence = match self.cover.is_empty() {
+            true => Some(fence.as_slice()),
+            false => self.cover.clear_to(direction, self.merge.key(), fence),
+        };
+        self.plain = fence.map_or(0, |fence| self.merge.plain_moves(direction, self.at, fence));
         self.moves_plainly(direction)
     }
 
@@ -197,12 +208,27 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
+    /// Moves past versions that the erasure hides which hides the one here, as far as sources know of
+    /// them without reading; whether any did.
+    fn skip_hidden(&mut self) -> Result<bool> {
+        let hidden = self.cover.hidden();
+        let fence = match self.direction {
+            Direction::Up => &hidden.end,
+            Direction::Down => &hidden.start,
+        };
+        self.merge.skip(self.direction, fence, hidden.before)
+    }
+
     /// From the merge's place upwards, stands on the first row that is visible.
     fn settle_upwards(&mut self) -> Result<bool> {
         self.direction = Direction::Up;
         while self.merge.valid() && self.merge.key() < self.range.end.as_slice() {
             if self.merge.ts() > self.at {
                 self.merge.next()?;
+            } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
+                if !self.skip_hidden()? {
+                    self.leave_key_upwards()?;
+                }
             } else if self.merge.kind() == RowKind::Put {
                 self.state = State::On;
                 return Ok(true);
@@ -219,11 +245,16 @@ impl<C: Cursor> VisibleCursor<C> {
     fn settle_downwards(&mut self) -> Result<bool> {
         self.direction = Direction::Down;
         while self.merge.valid() && self.merge.key() >= self.range.start.as_slice() {
+            if self.cover.hides(self.merge.key(), self.merge.ts()) && self.skip_hidden()? {
+                continue;
+            }
             if !self.merge.ends_key(Direction::Down) {
                 if self.pass_key()? {
                     self.state = State::Passed;
                     return Ok(true);
                 }
+            } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
+                self.merge.prev()?;
             } else if self.merge.ts() <= self.at && self.merge.kind() == RowKind::Put {
                 self.state = State::On;
                 return Ok(true);
@@ -243,7 +274,8 @@ impl<C: Cursor> VisibleCursor<C> {
         let mut seen = false;
         while self.merge.valid() && self.merge.key() == self.key.as_slice() {
             if self.merge.ts() <= self.at {
-                seen = self.merge.kind() == RowKind::Put;
+                let hidden = self.cover.hides(&self.key, self.merge.ts());
+                seen = self.merge.kind() == RowKind::Put && !hidden;
                 if seen {
                     self.passed = (self.merge.ts(), self.merge.value()?);
                 }
@@ -259,9 +291,11 @@ impl<C: Cursor> VisibleCursor<C> {
 mod tests {
     use super::*;
     use crate::env::rng::Rng;
+    use crate::erasure::set::{Erasure, Erasures};
     use crate::iter::merge::MergeCursor;
     use crate::memtable::ordered::new_memtable;
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     #[test]
     fn any_walk_sees_the_model_at_that_time() {
@@ -269,8 +303,19 @@ mod tests {
             let mut rng = Rng::seeded(seed);
             let tables: Vec<_> = (0..3).map(|_| new_memtable()).collect();
             let at = rng.below(400);
-            let mut model = BTreeMap::new();
+            let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+            let mut erased = [Vec::new(), Vec::new()];
             for ts in 1..400u64 {
+                if seed % 2 == 0 && rng.one_in(20) {
+                    let start = vec![b'a' + rng.below(26) as u8];
+                    let end = vec![start[0] + 1 + rng.below(5) as u8];
+                    let range = KeyRange { start, end };
+                    erased[rng.below(2) as usize].push(Erasure::new(&range, CommitTs(ts)));
+                    if ts <= at {
+                        model.retain(|key, _| !range.contains(key));
+                    }
+                    continue;
+                }
                 let key = vec![b'a' + rng.below(26) as u8];
                 let put = !rng.one_in(3);
                 let kind = if put { RowKind::Put } else { RowKind::Delete };
@@ -288,7 +333,9 @@ mod tests {
             model.retain(|key, _| range.contains(key));
             let rows: Vec<_> = model.into_iter().collect();
             let merge = MergeCursor::new(tables.iter().map(|t| t.clone().cursor()).collect());
-            let mut cursor = VisibleCursor::new(merge, CommitTs(at), range);
+            let sets = erased.map(|erased| Arc::new(Erasures::of(erased))).into_iter();
+            let cover = Cover::new(sets, CommitTs(at));
+            let mut cursor = VisibleCursor::new(merge, cover, CommitTs(at), range);
             // A fresh cursor stands at both ends: the first move says which.
             let mut place = match rng.one_in(2) {
                 true => cursor.next().map(|_| 0).unwrap(),

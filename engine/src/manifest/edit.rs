@@ -2,17 +2,21 @@
 //!
 //! ```text
 //! edit: every integer a varint unless a line says otherwise; one encoding per edit
-//! flags      1 byte: 1 log floor, 2 next file, 4 last commit are present; other bits are 0
+//! flags      1 byte: 1 log floor, 2 next file, 4 last commit, 8 erasures are present; other bits 0
 //! log floor  if flagged: the first log segment still needed
 //! next file  if flagged: the number of the next file
 //! last ts    if flagged: the last commit that is in files
 //! removed    how many, then for each: level (1 byte), file number
 //! added      how many, then for each: level (1 byte), file:
 //!            number, bytes, smallest key, largest key (each length and bytes),
-//!            min ts, max ts, rows, deletes, checksum (8 bytes, little-endian)
+//!            min ts, max ts, rows, deletes, oldest delete, erased to,
+//!            checksum (8 bytes, little-endian)
+//! erasures   if flagged: how many are removed, each; how many are added, each; not both none:
+//!            start, end (each length and bytes), ts
 //! ```
 
 use crate::codec::{Reader, put_slice, put_varint};
+use crate::erasure::set::Erasure;
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::limits::{KEY_BYTES_MAX, LEVELS, NUMBER_MAX};
 use crate::sstable::format::FileMeta;
@@ -22,6 +26,10 @@ use std::sync::Arc;
 const HAS_LOG_FLOOR: u8 = 1;
 const HAS_NEXT_FILE: u8 = 2;
 const HAS_LAST_TS: u8 = 4;
+const HAS_ERASURES: u8 = 8;
+
+/// A bound of an erasure may be the first string of bytes above the longest key.
+const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
 
 /// One change. What is `None` stays as it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,6 +44,10 @@ pub(crate) struct Edit {
     pub(crate) next_file: Option<FileNo>,
     /// The last commit that is in table files.
     pub(crate) last_ts: Option<CommitTs>,
+    /// Erasures that hide rows of files from now on.
+    pub(crate) erased: Vec<Erasure>,
+    /// Erasures that have nothing left to hide.
+    pub(crate) retired: Vec<Erasure>,
 }
 
 impl Edit {
@@ -47,7 +59,9 @@ impl Edit {
             (HAS_LAST_TS, self.last_ts.map(|ts| ts.0)),
         ];
         let present = numbers.iter().filter(|(_, number)| number.is_some());
-        let mut out = vec![present.map(|(flag, _)| flag).sum()];
+        let has_erasures = !self.erased.is_empty() || !self.retired.is_empty();
+        let erasures = if has_erasures { HAS_ERASURES } else { 0 };
+        let mut out = vec![present.map(|(flag, _)| flag).sum::<u8>() | erasures];
         for number in numbers.iter().filter_map(|(_, number)| *number) {
             put_varint(&mut out, number);
         }
@@ -61,6 +75,10 @@ impl Edit {
             out.push(*level);
             put_file(&mut out, file);
         }
+        if has_erasures {
+            put_erasures(&mut out, &self.retired);
+            put_erasures(&mut out, &self.erased);
+        }
         out
     }
 
@@ -68,7 +86,7 @@ impl Edit {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
-        if flags & !(HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS) != 0 {
+        if flags & !(HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS | HAS_ERASURES) != 0 {
             return None;
         }
         let mut number =
@@ -85,10 +103,17 @@ impl Edit {
         for _ in 0..reader.varint()? {
             edit.added.push((level(&mut reader)?, Arc::new(file(&mut reader)?)));
         }
+        if flags & HAS_ERASURES != 0 {
+            (edit.retired, edit.erased) = (erasures(&mut reader)?, erasures(&mut reader)?);
+            if edit.retired.is_empty() && edit.erased.is_empty() {
+                return None;
+            }
+        }
         let numbers = edit.log_floor.map(|id| id.0).into_iter();
         let numbers =
             numbers.chain(edit.next_file.map(|no| no.0)).chain(edit.last_ts.map(|ts| ts.0));
-        let mut numbers = numbers.chain(edit.added.iter().map(|(_, file)| file.no.0));
+        let numbers = numbers.chain(edit.added.iter().map(|(_, file)| file.no.0));
+        let mut numbers = numbers.chain(edit.erased.iter().map(|erasure| erasure.ts.0));
         let can_be_counted_on = numbers.all(|number| number <= NUMBER_MAX);
         (reader.is_empty() && can_be_counted_on).then_some(edit)
     }
@@ -115,6 +140,12 @@ impl Edit {
         for (level, file) in &self.added {
             line(format!("L{level} + {}", dump_file(file)));
         }
+        for (sign, erasures) in [('-', &self.retired), ('+', &self.erased)] {
+            for Erasure { start, end, ts } in erasures {
+                let (start, end) = (start.escape_ascii(), end.escape_ascii());
+                line(format!("erased {sign} keys {start}..{end}  before commit {ts}"));
+            }
+        }
         out
     }
 }
@@ -127,7 +158,30 @@ fn put_file(out: &mut Vec<u8>, file: &FileMeta) {
     for number in [file.min_ts.0, file.max_ts.0, file.rows, file.deletes] {
         put_varint(out, number);
     }
+    put_varint(out, file.oldest_delete.0);
+    put_varint(out, file.erased_to.0);
     out.extend_from_slice(&file.checksum.to_le_bytes());
+}
+
+fn put_erasures(out: &mut Vec<u8>, erasures: &[Erasure]) {
+    put_varint(out, erasures.len() as u64);
+    for erasure in erasures {
+        put_slice(out, &erasure.start);
+        put_slice(out, &erasure.end);
+        put_varint(out, erasure.ts.0);
+    }
+}
+
+fn erasures(reader: &mut Reader<'_>) -> Option<Vec<Erasure>> {
+    let mut erasures = Vec::new();
+    for _ in 0..reader.varint()? {
+        erasures.push(Erasure {
+            start: reader.slice(BOUND_BYTES_MAX)?.into(),
+            end: reader.slice(BOUND_BYTES_MAX)?.into(),
+            ts: CommitTs(reader.varint()?),
+        });
+    }
+    Some(erasures)
 }
 
 fn level(reader: &mut Reader<'_>) -> Option<u8> {
@@ -144,6 +198,8 @@ fn file(reader: &mut Reader<'_>) -> Option<FileMeta> {
         max_ts: CommitTs(reader.varint()?),
         rows: reader.varint()?,
         deletes: reader.varint()?,
+        oldest_delete: CommitTs(reader.varint()?),
+        erased_to: CommitTs(reader.varint()?),
         checksum: reader.u64()?,
     })
 }
@@ -167,6 +223,11 @@ fn dump_file(file: &FileMeta) -> String {
 mod tests {
     use super::*;
 
+    fn erasure(start: &str, end: &str, ts: u64) -> Erasure {
+        let (start, end) = (start.as_bytes().into(), end.as_bytes().into());
+        Erasure { start, end, ts: CommitTs(ts) }
+    }
+
     fn edit() -> Edit {
         let file = FileMeta {
             no: FileNo(7),
@@ -177,6 +238,8 @@ mod tests {
             max_ts: CommitTs(400),
             rows: 12,
             deletes: 2,
+            oldest_delete: CommitTs(310),
+            erased_to: CommitTs(350),
             checksum: 0x1122_3344_5566_7788,
         };
         Edit {
@@ -185,6 +248,8 @@ mod tests {
             log_floor: Some(SegmentId(2)),
             next_file: None,
             last_ts: Some(CommitTs(400)),
+            erased: vec![erasure("c", "d", 390)],
+            retired: vec![erasure("a", "b", 200), erasure("a", "b", 210)],
         }
     }
 
@@ -221,7 +286,8 @@ mod tests {
             edit().dump("  "),
             "  log from segment 2\n  commits to 400 are in files\n  L0 - 000003\n  L1 - 000004\n  \
              L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
-             xxh3 1122334455667788\n"
+             xxh3 1122334455667788\n  erased - keys a..b  before commit 200\n  \
+             erased - keys a..b  before commit 210\n  erased + keys c..d  before commit 390\n"
         );
     }
 }

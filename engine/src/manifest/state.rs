@@ -3,6 +3,7 @@
 //! Promise: an edit that breaks a rule changes nothing. The rules hold for edits from the disk and
 //! for our own alike: what is refused here never reaches the manifest.
 
+use crate::erasure::set::{Erasure, Erasures};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::limits::LEVELS;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 pub(crate) struct State {
     /// L0 by file number, oldest first; the others by key, no two overlapping.
     pub(crate) levels: [Vec<Arc<FileMeta>>; LEVELS],
+    /// What hides rows of files.
+    pub(crate) erasures: Arc<Erasures>,
     /// The first segment of the log that is needed; 0 before there is a log.
     pub(crate) log_floor: SegmentId,
     /// The number that the next new file gets; above that of every file.
@@ -35,7 +38,7 @@ impl State {
     /// Makes the change, all of it or none.
     ///
     /// Errors: `Invalid` for a number that goes back, a file that is removed where it is not or
-    /// added twice, bounds in the wrong order, an overlap below L0.
+    /// added twice, bounds in the wrong order, an overlap below L0; the same for erasures.
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<()> {
         let mut next = self.clone();
         next.raise(edit)?;
@@ -61,6 +64,9 @@ impl State {
         {
             order(level, files)?;
         }
+        if !edit.erased.is_empty() || !edit.retired.is_empty() {
+            next.erasures = Arc::new(erase(&next.erasures, edit)?);
+        }
         *self = next;
         Ok(())
     }
@@ -81,6 +87,8 @@ impl State {
             log_floor: Some(self.log_floor),
             next_file: Some(self.next_file),
             last_ts: Some(self.last_ts),
+            erased: self.erasures.iter().cloned().collect(),
+            retired: Vec::new(),
         }
     }
 
@@ -118,6 +126,11 @@ fn check_file(file: &FileMeta, next_file: FileNo) -> Result<()> {
         "its commits are in the wrong order"
     } else if file.rows == 0 || file.deletes > file.rows {
         "its counts cannot be"
+    } else if match file.deletes {
+        0 => file.oldest_delete != CommitTs::ZERO,
+        _ => !(file.min_ts..=file.max_ts).contains(&file.oldest_delete),
+    } {
+        "its oldest delete cannot be"
     } else {
         return Ok(());
     };
@@ -139,6 +152,28 @@ fn order(level: usize, files: &mut [Arc<FileMeta>]) -> Result<()> {
     }
 }
 
+/// The erasures after `edit`.
+fn erase(erasures: &Erasures, edit: &Edit) -> Result<Erasures> {
+    let place = |e: &Erasure| format!("{}..{}", e.start.escape_ascii(), e.end.escape_ascii());
+    if let Some(missing) = edit.retired.iter().find(|erasure| !erasures.contains(erasure)) {
+        return Err(broken(format!("the erasure of {} is not there to retire", place(missing))));
+    }
+    let mut next = match edit.retired.is_empty() {
+        true => erasures.clone(),
+        false => erasures.without(&edit.retired),
+    };
+    for erasure in &edit.erased {
+        if erasure.start >= erasure.end {
+            return Err(broken(format!("the erasure of {} has no key", place(erasure))));
+        }
+        if next.contains(erasure) {
+            return Err(broken(format!("the erasure of {} is added twice", place(erasure))));
+        }
+        next.insert(erasure.clone());
+    }
+    Ok(next)
+}
+
 fn broken(rule: String) -> Error {
     Error::invalid(format!("an edit of the manifest: {rule}"))
 }
@@ -158,6 +193,8 @@ mod tests {
             max_ts: CommitTs(2),
             rows: 3,
             deletes: 1,
+            oldest_delete: CommitTs(2),
+            erased_to: CommitTs::ZERO,
             checksum: no,
         })
     }
@@ -178,6 +215,39 @@ mod tests {
         assert_eq!(error.kind(), Kind::Invalid);
         assert!(error.message().contains(why), "{error}");
         assert_eq!(state, before, "nothing is half done");
+    }
+
+    fn erased(start: &str, end: &str) -> Vec<Erasure> {
+        let (start, end) = (start.as_bytes().into(), end.as_bytes().into());
+        vec![Erasure { start, end, ts: CommitTs(2) }]
+    }
+
+    #[test]
+    fn erasures_come_and_go() {
+        let mut state = state();
+        let edit = Edit { erased: erased("a", "c"), ..Edit::default() };
+        state.apply(&edit).expect("a sound edit");
+        assert_eq!(state.erasures.len(), 1);
+        let mut again = State::empty(state.db_id);
+        again.apply(&state.as_edit()).expect("a state is an edit");
+        assert_eq!(again, state);
+        let twice = state.apply(&edit).expect_err("an erasure twice");
+        assert!(twice.message().contains("added twice"), "{twice}");
+        state.apply(&Edit { retired: erased("a", "c"), ..Edit::default() }).expect("it is there");
+        assert!(state.erasures.is_empty());
+        refused(Edit { retired: erased("a", "c"), ..Edit::default() }, "not there to retire");
+        refused(Edit { erased: erased("c", "c"), ..Edit::default() }, "has no key");
+    }
+
+    #[test]
+    fn the_oldest_delete_is_one_of_the_file() {
+        let with = |deletes, oldest| {
+            let oldest_delete = CommitTs(oldest);
+            Arc::new(FileMeta { deletes, oldest_delete, ..FileMeta::clone(&file(4, "a", "c")) })
+        };
+        refused(add(0, with(0, 1)), "oldest delete");
+        refused(add(0, with(1, 0)), "oldest delete");
+        refused(add(0, with(1, 3)), "oldest delete");
     }
 
     fn add(level: u8, file: Arc<FileMeta>) -> Edit {

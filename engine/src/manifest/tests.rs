@@ -1,5 +1,6 @@
 //! Manifest and roots against damage and crashes: one copy is enough, none is refused.
 
+use crate::erasure::set::Erasure;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::manifest::edit::Edit;
@@ -35,7 +36,7 @@ fn loaded(fs: &dyn Vfs) -> Loaded {
     load(fs).expect("a sound manifest").expect("a database")
 }
 
-/// Adds the file `no` to L0 and drops the one two before it.
+/// Adds the file `no` to L0 and drops the one two before it; erasures likewise.
 fn edit(no: u64) -> Edit {
     let file = FileMeta {
         no: FileNo(no),
@@ -46,6 +47,8 @@ fn edit(no: u64) -> Edit {
         max_ts: CommitTs(no + 1),
         rows: 5,
         deletes: 1,
+        oldest_delete: CommitTs(no),
+        erased_to: CommitTs::ZERO,
         checksum: no,
     };
     Edit {
@@ -54,7 +57,13 @@ fn edit(no: u64) -> Edit {
         log_floor: Some(SegmentId(no)),
         next_file: Some(FileNo(no + 1)),
         last_ts: Some(CommitTs(no + 1)),
+        erased: vec![erasure(no)],
+        retired: if no > 3 { vec![erasure(no - 3)] } else { Vec::new() },
     }
+}
+
+fn erasure(no: u64) -> Erasure {
+    Erasure { start: no.to_be_bytes().into(), end: [0xff].into(), ts: CommitTs(no) }
 }
 
 /// A database after the edits 1 to `n`, and its state.

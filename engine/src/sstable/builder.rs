@@ -113,7 +113,7 @@ impl TableBuilder {
             self.add_separator(block, Some((key, same_key)));
         }
         self.block.push(&row);
-        self.count(ts, kind, value);
+        self.props.count(ts, kind, value.len());
         self.last.ts = ts;
         if !same_key {
             self.last.key.clear();
@@ -177,21 +177,12 @@ impl TableBuilder {
         }
         if matches!(step, Step::First) {
             self.props.smallest = key.to_vec();
-            self.props.min_ts = CommitTs::MAX;
         }
     }
 
     /// Whether `key`, which comes next, is not of the last row's partition.
     pub(crate) fn ends_partition(&self, key: &[u8]) -> bool {
         !key.starts_with(&self.last.key[..self.last.prefix_len])
-    }
-
-    fn count(&mut self, ts: CommitTs, kind: RowKind, value: &[u8]) {
-        self.props.rows += 1;
-        self.props.deletes += u64::from(kind == RowKind::Delete);
-        self.props.values_len += value.len() as u64;
-        self.props.min_ts = self.props.min_ts.min(ts);
-        self.props.max_ts = self.props.max_ts.max(ts);
     }
 
     /// Whether no row was added.
@@ -313,6 +304,8 @@ impl Output {
             max_ts: props.max_ts,
             rows: props.rows,
             deletes: props.deletes,
+            oldest_delete: props.oldest_delete,
+            erased_to: CommitTs::ZERO,
             checksum: self.digest.digest(),
         })
     }

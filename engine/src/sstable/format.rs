@@ -26,7 +26,7 @@
 use crate::checksum;
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::error::{Error, Result};
-use crate::ids::{CommitTs, FileNo};
+use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::limits::KEY_BYTES_MAX;
 use crate::options::Options;
 use std::path::Path;
@@ -50,6 +50,11 @@ pub(crate) struct FileMeta {
     pub(crate) rows: u64,
     /// Deletes in it.
     pub(crate) deletes: u64,
+    /// The oldest delete in it; zero where there is none.
+    pub(crate) oldest_delete: CommitTs,
+    /// It holds no version that an erasure of this moment or before hides. The manifest's word
+    /// alone: the file does not know.
+    pub(crate) erased_to: CommitTs,
     /// XXH3-64 of the whole file.
     pub(crate) checksum: u64,
 }
@@ -196,14 +201,33 @@ pub(crate) struct Props {
     pub(crate) values_len: u64,
     pub(crate) min_ts: CommitTs,
     pub(crate) max_ts: CommitTs,
+    /// Zero where there is none.
+    pub(crate) oldest_delete: CommitTs,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
 }
 
 impl Props {
+    /// Counts one version.
+    pub(crate) fn count(&mut self, ts: CommitTs, kind: RowKind, value_len: usize) {
+        if self.rows == 0 {
+            (self.min_ts, self.max_ts) = (ts, ts);
+        }
+        if kind == RowKind::Delete {
+            self.oldest_delete = if self.deletes == 0 { ts } else { self.oldest_delete.min(ts) };
+            self.deletes += 1;
+        }
+        self.rows += 1;
+        self.values_len += value_len as u64;
+        self.min_ts = self.min_ts.min(ts);
+        self.max_ts = self.max_ts.max(ts);
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let counts = [self.rows, self.deletes, self.partitions, self.blocks, self.values_len];
-        for number in counts.into_iter().chain([self.min_ts.0, self.max_ts.0]) {
+        for number in
+            counts.into_iter().chain([self.min_ts, self.max_ts, self.oldest_delete].map(|ts| ts.0))
+        {
             put_varint(out, number);
         }
         put_slice(out, &self.smallest);
@@ -221,6 +245,7 @@ impl Props {
         self.rows == meta.rows
             && self.deletes == meta.deletes
             && (self.min_ts, self.max_ts) == (meta.min_ts, meta.max_ts)
+            && self.oldest_delete == meta.oldest_delete
             && self.smallest == meta.smallest
             && self.largest == meta.largest
     }
@@ -235,6 +260,7 @@ fn read_props(reader: &mut Reader<'_>) -> Option<Props> {
         values_len: reader.varint()?,
         min_ts: CommitTs(reader.varint()?),
         max_ts: CommitTs(reader.varint()?),
+        oldest_delete: CommitTs(reader.varint()?),
         smallest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
         largest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
     })

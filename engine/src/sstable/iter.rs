@@ -45,6 +45,11 @@ impl TableCursor {
         TableCursor { file, at: None, error: None, key: Vec::new(), share_len: 0 }
     }
 
+    /// Above which timestamp the file has no version.
+    pub(crate) fn newest(&self) -> CommitTs {
+        self.file.props().max_ts
+    }
+
     /// Does `step` unless an earlier one failed, and remembers its failure.
     fn guard(&mut self, step: impl FnOnce(&mut TableCursor) -> Result<()>) -> Result<()> {
         if let Some(error) = &self.error {

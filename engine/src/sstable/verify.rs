@@ -5,7 +5,7 @@ use super::format::{Damage, FileMeta, Props, Stretch};
 use super::index::EntryAt;
 use super::reader::TableFile;
 use crate::error::{Error, Result};
-use crate::ids::{CommitTs, RowKind};
+use crate::ids::CommitTs;
 use crate::key::hash;
 use std::cmp::Ordering;
 use std::mem::take;
@@ -85,16 +85,12 @@ impl TableFile {
             return Err(Damage("rows are out of order"));
         }
         if first {
-            (counts.smallest, counts.min_ts) = (key.to_vec(), ts);
+            counts.smallest = key.to_vec();
         }
         if first || pass.key[..pass.prefix_len] != key[..prefix_len] {
             counts.partitions += 1;
         }
-        counts.rows += 1;
-        counts.deletes += u64::from(kind == RowKind::Delete);
-        counts.values_len += block.value(row)?.len() as u64;
-        counts.min_ts = counts.min_ts.min(ts);
-        counts.max_ts = counts.max_ts.max(ts);
+        counts.count(ts, kind, block.value(row)?.len());
         let hash = hash::of(key, prefix_len);
         if !self.may_hold_row(hash.row) || !self.may_hold_partition(hash.partition) {
             return Err(Damage("filter denies a row of its file"));

@@ -5,11 +5,13 @@
 //! are sorted by key.
 
 use crate::cursor::Found;
+use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::key::fences::Fences;
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
+use crate::manifest::state::State;
 use crate::names::{self, FileKind};
 use crate::options::Reach;
 use crate::sstable::format::FileMeta;
@@ -117,22 +119,26 @@ impl fmt::Debug for LiveFile {
     }
 }
 
-/// The files of every level.
+/// The files of every level, and what hides rows of them.
 #[derive(Debug, Default)]
 pub(crate) struct Version {
     pub(crate) levels: [Vec<Arc<LiveFile>>; LEVELS],
+    /// Durable, each of them: a crash takes none of them back.
+    pub(crate) erasures: Arc<Erasures>,
     fences: [Fences; LEVELS], // Of each file's last key; empty for L0.
 }
 
 impl Version {
     /// The Version that the manifest describes.
-    pub(crate) fn of(levels: &[Vec<Arc<FileMeta>>; LEVELS], shelf: &Arc<Shelf>) -> Version {
+    pub(crate) fn of(state: &State, shelf: &Arc<Shelf>) -> Version {
         let live = |meta: &Arc<FileMeta>| LiveFile::new(Arc::clone(meta), Arc::clone(shelf));
-        Version::sorted(levels.each_ref().map(|level| level.iter().map(live).collect()))
+        let levels = state.levels.each_ref().map(|level| level.iter().map(live).collect());
+        Version::sorted(levels, Arc::clone(&state.erasures))
     }
 
-    /// The Version after `edit`. Files that stay keep their open handles, also across levels.
-    pub(crate) fn after(&self, edit: &Edit, shelf: &Arc<Shelf>) -> Version {
+    /// The Version after `edit`, which led to `state`. Files that stay keep their open handles, also
+    /// across levels.
+    pub(crate) fn after(&self, edit: &Edit, state: &State, shelf: &Arc<Shelf>) -> Version {
         let mut levels = self.levels.clone();
         let mut removed = Vec::new();
         for (level, no) in &edit.removed {
@@ -150,17 +156,17 @@ impl Version {
         for file in removed {
             file.dropped.store(true, Ordering::Relaxed);
         }
-        Version::sorted(levels)
+        Version::sorted(levels, Arc::clone(&state.erasures))
     }
 
-    fn sorted(mut levels: [Vec<Arc<LiveFile>>; LEVELS]) -> Version {
+    fn sorted(mut levels: [Vec<Arc<LiveFile>>; LEVELS], erasures: Arc<Erasures>) -> Version {
         let mut fences: [Fences; LEVELS] = Default::default();
         levels[0].sort_by_key(|file| std::cmp::Reverse((file.meta.max_ts, file.meta.no)));
         for (level, fences) in levels.iter_mut().zip(&mut fences).skip(1) {
             level.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             *fences = Fences::of(level.iter().map(|file| file.meta.largest.as_slice()));
         }
-        Version { levels, fences }
+        Version { levels, erasures, fences }
     }
 
     /// The newest version of `key` not newer than `at` in any file. Newer levels hold newer

@@ -40,7 +40,7 @@ impl VersionSet {
         let mut state = self.state.clone();
         state.apply(&edit)?;
         self.manifest.append(&edit)?;
-        self.current = Arc::new(self.current.after(&edit, &self.shelf));
+        self.current = Arc::new(self.current.after(&edit, &state, &self.shelf));
         self.state = state;
         Ok(Arc::clone(&self.current))
     }

@@ -2,7 +2,7 @@
 //! nothing shared with the engine.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 /// Where a row is: table, PartitionKey, RowKey, compared in that order as bytes.
@@ -39,6 +39,8 @@ pub enum Change {
     Put(Vec<u8>, Vec<u8>),
     /// Removes it; nothing where there is none.
     Delete(Vec<u8>),
+    /// Removes the rows between two RowKeys, those that the batch wrote before included.
+    DeleteRange(Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
 /// The model. A clone is a snapshot: it costs nothing until the original changes.
@@ -74,8 +76,24 @@ impl Oracle {
                 Change::Delete(rk) => {
                     rows.remove(&Place::new(table, pk, rk));
                 }
+                Change::DeleteRange(from, to) => {
+                    let range = (from.as_ref(), to.as_ref());
+                    rows.retain(|place, _| {
+                        (place.table, place.pk.as_slice()) != (table, pk)
+                            || !RangeBounds::<Vec<u8>>::contains(&range, &place.rk)
+                    });
+                }
             }
         }
+    }
+
+    /// Every row of a table goes, by one commit.
+    ///
+    /// Panics where `ts` does not rise.
+    pub fn truncate(&mut self, table: u32, ts: u64) {
+        assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
+        self.last_ts = ts;
+        self.drop_table(table);
     }
 
     /// Every row of a table goes.
@@ -159,6 +177,18 @@ mod tests {
         assert_eq!(row_keys(oracle.table(1)), "a c");
         assert_eq!(before.get(1, b"p", b"a"), Some(&Stored { ts: 5, value: b"1".into() }));
         assert_eq!(oracle.get(1, b"p", b"a"), Some(&Stored { ts: 6, value: b"3".into() }));
+    }
+
+    #[test]
+    fn a_range_goes_with_what_its_batch_wrote_before_and_without_what_it_writes_later() {
+        let mut oracle = Oracle::new();
+        oracle.commit(1, b"p", 1, &[put("a", ""), put("b", ""), put("c", "")]);
+        oracle.commit(1, b"q", 2, &[put("b", "")]);
+        let range = Change::DeleteRange(Bound::Excluded(b"a".to_vec()), Bound::Unbounded);
+        oracle.commit(1, b"p", 3, &[put("d", ""), range, put("e", "")]);
+        assert_eq!(row_keys(oracle.table(1)), "a e b");
+        oracle.truncate(1, 4);
+        assert!(oracle.is_empty() && oracle.last_ts() == 4);
     }
 
     #[test]

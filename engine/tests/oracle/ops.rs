@@ -34,6 +34,8 @@ pub(crate) enum Op {
     Step,
     /// Takes a snapshot, or lets go of the one in the slot.
     Hold { snapshot: usize },
+    /// Removes all rows of a table.
+    Truncate { table: usize },
     /// Makes a table, or drops the one in the slot.
     Toggle { table: usize },
     /// Asks the catalogue for everything it has.
@@ -42,6 +44,8 @@ pub(crate) enum Op {
     Flush,
     /// Rewrites everything into the lowest level.
     Compact,
+    /// Does all background work that is due.
+    Settle,
     /// Closes and opens, with another set of options.
     Reopen { options: usize },
     /// Ends without closing, as a killed process does, and opens.
@@ -66,7 +70,9 @@ pub(crate) enum Step {
 
 /// How often each kind of operation comes; kinds left out make other paths hot.
 pub(crate) struct Mix {
-    weights: [(Kind, usize); 14],
+    weights: [(Kind, usize); 16],
+    /// Changes of a batch that remove a range, in a hundred.
+    ranges: usize,
     partitions: usize,
     rows: usize,
 }
@@ -81,10 +87,12 @@ enum Kind {
     ScanAt,
     Step,
     Hold,
+    Truncate,
     Toggle,
     ListTables,
     Flush,
     Compact,
+    Settle,
     Reopen,
     Kill,
 }
@@ -102,10 +110,12 @@ impl Mix {
             (Kind::ScanAt, 450),
             (Kind::Step, 300),
             (Kind::Hold, 60),
+            (Kind::Truncate, 4),
             (Kind::Toggle, 4),
             (Kind::ListTables, 20),
             (Kind::Flush, 40),
             (Kind::Compact, 6),
+            (Kind::Settle, 8),
             (Kind::Reopen, 12),
             (Kind::Kill, 12),
         ];
@@ -114,7 +124,12 @@ impl Mix {
                 *weight = 0;
             }
         }
-        Mix { weights, partitions: *rng.pick(&[1, 4, 12]), rows: *rng.pick(&[8, 60, 800]) }
+        Mix {
+            weights,
+            ranges: *rng.pick(&[0, 1, 6]),
+            partitions: *rng.pick(&[1, 4, 12]),
+            rows: *rng.pick(&[8, 60, 800]),
+        }
     }
 
     fn kind(&self, rng: &mut Rng) -> Kind {
@@ -158,10 +173,12 @@ impl Mix {
             }
             Kind::Step => Op::Step,
             Kind::Hold => Op::Hold { snapshot },
+            Kind::Truncate => Op::Truncate { table },
             Kind::Toggle => Op::Toggle { table },
             Kind::ListTables => Op::ListTables,
             Kind::Flush => Op::Flush,
             Kind::Compact => Op::Compact,
+            Kind::Settle => Op::Settle,
             Kind::Reopen => Op::Reopen { options },
             Kind::Kill => Op::Kill { options },
         }
@@ -171,6 +188,12 @@ impl Mix {
         let count = if rng.chance(60) { 1 } else { rng.between(0, 12) };
         (0..count)
             .map(|_| {
+                if rng.chance(self.ranges) {
+                    return Change::DeleteRange(
+                        bound(rng, |rng| self.rk(rng)),
+                        bound(rng, |rng| self.rk(rng)),
+                    );
+                }
                 let rk = self.rk(rng);
                 if rng.chance(25) { Change::Delete(rk) } else { Change::Put(rk, value(rng)) }
             })

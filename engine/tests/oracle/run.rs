@@ -81,10 +81,12 @@ impl Run {
             }
             Op::Step => self.step(),
             Op::Hold { snapshot } => self.hold(*snapshot),
+            Op::Truncate { table } => self.truncate(*table),
             Op::Toggle { table } => self.toggle(*table),
             Op::ListTables => self.list_tables(),
             Op::Flush => self.store.db().flush().map_err(said),
             Op::Compact => self.store.db().compact().map_err(said),
+            Op::Settle => self.store.db().settle().map_err(said),
             Op::Reopen { options } => self.reopen(*options, Ending::Close),
             Op::Kill { options } => self.reopen(*options, Ending::Kill),
         }
@@ -172,6 +174,16 @@ impl Run {
         Ok(())
     }
 
+    fn truncate(&mut self, slot: usize) -> Result<(), Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(()) };
+        let ticket = self.store.rows().truncate(id, None).map_err(said)?;
+        if self.model.table(id.0).next().is_some() {
+            self.model.truncate(id.0, ticket.ts().0);
+        }
+        self.pending.push(ticket);
+        Ok(())
+    }
+
     fn toggle(&mut self, slot: usize) -> Result<(), Difference> {
         let name = name(slot);
         match self.tables[slot].take() {
@@ -240,9 +252,16 @@ fn changes_something(model: &Oracle, table: TableId, pk: &[u8], changes: &[Chang
     let mut last = BTreeMap::new();
     for change in changes {
         match change {
-            Change::Put(rk, _) => last.insert(rk, true),
-            Change::Delete(rk) => last.insert(rk, false),
-        };
+            Change::Put(rk, _) => drop(last.insert(rk, true)),
+            Change::Delete(rk) => drop(last.insert(rk, false)),
+            Change::DeleteRange(from, to) => {
+                let range = (from.as_ref(), to.as_ref());
+                let held = |rk: &Vec<u8>| RangeBounds::<Vec<u8>>::contains(&range, rk);
+                let stored = model.table(table.0).filter(|(place, _)| place.pk == pk);
+                last.extend(stored.map(|(place, _)| (&place.rk, false)).filter(|(rk, _)| held(rk)));
+                last.iter_mut().filter(|(rk, _)| held(rk)).for_each(|(_, is_put)| *is_put = false);
+            }
+        }
     }
     last.into_iter().any(|(rk, is_put)| is_put || model.get(table.0, pk, rk).is_some())
 }
@@ -260,31 +279,46 @@ fn rehearse(
     pk: &[u8],
     changes: &[Change],
 ) -> Result<Option<Difference>, Error> {
-    let mut staged: Vec<(&[u8], Option<&[u8]>)> = Vec::new();
+    let mut staged: Vec<&Change> = Vec::new();
     for change in changes {
-        let (rk, value) = match change {
-            Change::Put(rk, value) => (rk, Some(value.as_slice())),
-            Change::Delete(rk) => (rk, None),
+        let rk = match change {
+            Change::Put(rk, _) | Change::Delete(rk) => rk,
+            Change::DeleteRange(from, to) => {
+                partition.delete_range(slice(from), slice(to))?;
+                staged.push(change);
+                continue;
+            }
         };
         let before = partition.get(rk)?;
-        let own = staged.iter().rev().find(|(other, _)| other == rk);
-        let difference = match own {
+        let difference = match staged.iter().rev().find_map(|own| left_by(own, rk)) {
             None => same(before.as_ref(), model.get(table.0, pk, rk)).err(),
-            Some((_, own)) => {
+            Some(own) => {
                 let found = before.as_ref().map(|row| &row.value[..]);
-                (found != *own).then(|| format!("own write reads as {found:?}"))
+                (found != own).then(|| format!("own write reads as {found:?}"))
             }
         };
         if difference.is_some() {
             return Ok(difference);
         }
-        match value {
-            Some(value) => partition.put(rk, value)?,
-            None => partition.delete(rk)?,
+        match change {
+            Change::Put(_, value) => partition.put(rk, value)?,
+            _ => partition.delete(rk)?,
         }
-        staged.push((rk, value));
+        staged.push(change);
     }
     Ok(None)
+}
+
+/// The row that a change leaves under `rk`, if it says.
+fn left_by<'a>(change: &'a Change, rk: &[u8]) -> Option<Option<&'a [u8]>> {
+    match change {
+        Change::Put(own, value) => (own == rk).then_some(Some(value)),
+        Change::Delete(own) => (own == rk).then_some(None),
+        Change::DeleteRange(from, to) => {
+            let range = (slice(from), slice(to));
+            RangeBounds::<[u8]>::contains(&range, rk).then_some(None)
+        }
+    }
 }
 
 /// Walks a cursor and a list of the model's rows side by side.

@@ -97,7 +97,9 @@ impl Run {
             180..=189 => self.take_snapshot(input),
             190..=204 => self.read_snapshot(input),
             205..=214 => self.db().flush().expect("a sound disk"),
-            215..=219 => self.db().compact().expect("a sound disk"),
+            215..=217 => self.db().compact().expect("a sound disk"),
+            218 => self.db().settle().expect("a sound disk"),
+            219 => self.truncate(),
             220..=234 => drop(self.db().step().expect("a sound disk")),
             235..=239 => self.clock.advance(Duration::from_secs(u64::from(input.byte()))),
             240..=247 => self.reopen(false),
@@ -112,7 +114,9 @@ impl Run {
         for _ in 0..=input.below(4) {
             let (rk, size) = (key(input), input.byte());
             changes.push(match size {
-                0..=63 => Change::Delete(rk),
+                0..=59 => Change::Delete(rk),
+                60 | 61 => Change::DeleteRange(Bound::Included(rk), Bound::Unbounded),
+                62 | 63 => Change::DeleteRange(Bound::Excluded(rk), Bound::Included(key(input))),
                 _ => Change::Put(rk, vec![size; usize::from(size) * usize::from(size) / 64]),
             });
         }
@@ -122,6 +126,8 @@ impl Run {
             changes.iter().try_for_each(|change| match change {
                 Change::Put(rk, value) => partition.put(rk, value),
                 Change::Delete(rk) => partition.delete(rk),
+                Change::DeleteRange(from, to) => partition
+                    .delete_range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)),
             })
         };
         let ticket = self.db().update(self.table, &pk, None, work).expect("a sound change");
@@ -136,6 +142,15 @@ impl Run {
             let nothing = self.model.table(self.table.0).eq(before.table(self.table.0));
             self.model = before;
             assert!(nothing, "a commit has a new timestamp");
+        }
+    }
+
+    fn truncate(&mut self) {
+        let ticket = self.db().truncate(self.table, None).expect("a table");
+        let ts = ticket.ts().0;
+        ticket.wait().expect("a sound disk");
+        if self.model.table(self.table.0).next().is_some() {
+            self.model.truncate(self.table.0, ts);
         }
     }
 

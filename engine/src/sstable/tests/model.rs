@@ -121,7 +121,8 @@ fn check_seeks(rng: &mut Rng, model: &Model, file: &Arc<TableFile>, count: usize
 
 fn check_meta(model: &Model, meta: &FileMeta, file: &MemoryFile) {
     let stamps = || model.keys().map(|(_, Reverse(ts))| *ts);
-    let deletes = model.values().filter(|(kind, _)| *kind == RowKind::Delete).count();
+    let deletes = model.iter().filter(|(_, (kind, _))| *kind == RowKind::Delete);
+    let deletes: Vec<_> = deletes.map(|((_, Reverse(ts)), _)| *ts).collect();
     let expected = FileMeta {
         no: NO,
         bytes: file.bytes().len() as u64,
@@ -130,7 +131,9 @@ fn check_meta(model: &Model, meta: &FileMeta, file: &MemoryFile) {
         min_ts: stamps().min().unwrap(),
         max_ts: stamps().max().unwrap(),
         rows: model.len() as u64,
-        deletes: deletes as u64,
+        deletes: deletes.len() as u64,
+        oldest_delete: deletes.iter().copied().min().unwrap_or_default(),
+        erased_to: CommitTs::ZERO,
         checksum: xxhash_rust::xxh3::xxh3_64(&file.bytes()),
     };
     assert_eq!(*meta, expected);

@@ -13,7 +13,7 @@ use crate::rows::{
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -87,6 +87,16 @@ impl RowStore for MemoryStore {
         *rows = changed;
         Ok(self.ticket(ts))
     }
+
+    fn truncate(
+        &self,
+        table: TableId,
+        _durability: Option<Durability>,
+    ) -> Result<Box<dyn CommitTicket>> {
+        let range = KeyRange::table(table);
+        Arc::make_mut(&mut self.rows.lock()).retain(|key, _| !range.contains(key));
+        Ok(self.ticket(self.next_ts()))
+    }
 }
 
 struct MemoryUpdate {
@@ -118,6 +128,17 @@ impl PartitionUpdate for MemoryUpdate {
         let key = self.key(rk);
         Arc::make_mut(&mut self.rows).remove(&key);
         self.written.push(key);
+        Ok(())
+    }
+
+    fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
+        let (prefix, bounds) = (self.prefix.clone(), (from, to));
+        let within = |key: &[u8]| {
+            key.strip_prefix(&*prefix).is_some_and(|rk| RangeBounds::<[u8]>::contains(&bounds, rk))
+        };
+        let gone: Vec<_> = self.rows.keys().filter(|key| within(key)).cloned().collect();
+        Arc::make_mut(&mut self.rows).retain(|key, _| !within(key));
+        self.written.extend(gone);
         Ok(())
     }
 }

@@ -1,0 +1,226 @@
+//! Erasures as readers meet them: the growing list beside a memtable, and all lists of a View as
+//! one.
+//!
+//! Where nothing is erased, a reader pays one branch per memtable and file set.
+
+use crate::cursor::Direction;
+use crate::erasure::set::{Erasure, Erasures};
+use crate::ids::CommitTs;
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Bytes that one erasure of a memtable counts for beside its keys.
+const ERASURE_OVERHEAD_BYTES: usize = 256;
+
+/// The erasures of one memtable. One thread adds at a time; any number read meanwhile, and a reader
+/// at a timestamp finds every erasure up to it that was added before the reader began.
+#[derive(Debug, Default)]
+pub(crate) struct ErasureList {
+    any: AtomicBool,
+    set: ArcSwap<Erasures>,
+}
+
+impl ErasureList {
+    /// Adds the erasures of one commit.
+    pub(crate) fn add(&self, erasures: Vec<Erasure>) {
+        let mut set = Erasures::clone(&self.set.load());
+        erasures.into_iter().for_each(|erasure| set.insert(erasure));
+        self.set.store(Arc::new(set));
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// What was added so far.
+    pub(crate) fn get(&self) -> Arc<Erasures> {
+        self.set.load_full()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        if self.is_empty() { 0 } else { self.set.load().len() }
+    }
+
+    /// Bytes of memory that they take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        let one = |e: &Erasure| ERASURE_OVERHEAD_BYTES + e.start.len() + e.end.len();
+        self.set.load().iter().map(one).sum()
+    }
+
+    /// The newest erasure of `key` not newer than `at`; zero where there is none.
+    pub(crate) fn newest_at(&self, key: &[u8], at: CommitTs) -> CommitTs {
+        if self.is_empty() { CommitTs::ZERO } else { self.set.load().newest_at(key, at) }
+    }
+}
+
+/// What is erased for one scan: its timestamp, and the sets that are not empty.
+#[derive(Debug)]
+pub(crate) struct Cover {
+    sets: Vec<Arc<Erasures>>,
+    at: CommitTs,
+    here: Stretch,
+}
+
+/// Keys whose versions before a moment are hidden.
+#[derive(Clone, Debug)]
+pub(crate) struct Hidden {
+    pub(crate) before: CommitTs,
+    pub(crate) start: Arc<[u8]>,
+    pub(crate) end: Arc<[u8]>,
+}
+
+/// Keys around the one last asked for that have the same answer. A missing bound has no key beyond.
+#[derive(Debug, Default)]
+struct Stretch {
+    start: Option<Arc<[u8]>>,
+    end: Option<Arc<[u8]>>,
+    newest: CommitTs,
+    known: bool,
+}
+
+impl Stretch {
+    fn holds(&self, key: &[u8]) -> bool {
+        self.known
+            && self.end.as_ref().is_none_or(|end| key < &**end)
+            && self.start.as_ref().is_none_or(|start| &**start <= key)
+    }
+}
+
+impl Cover {
+    /// What `sets` hide from a reader at `at`.
+    pub(crate) fn new(sets: impl Iterator<Item = Arc<Erasures>>, at: CommitTs) -> Cover {
+        let sets = sets.filter(|set| !set.is_empty()).collect();
+        Cover { sets, at, here: Stretch::default() }
+    }
+
+    /// Whether nothing is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// How far in `direction` from `key` on nothing is hidden, `fence` at most: below the answer on
+    /// the way up, above it on the way down. `None` where something may be hidden at `key`.
+    pub(crate) fn clear_to<'a>(
+        &'a mut self,
+        direction: Direction,
+        key: &[u8],
+        fence: &'a [u8],
+    ) -> Option<&'a [u8]> {
+        if self.newest(key) > CommitTs::ZERO {
+            return None;
+        }
+        let bound = match direction {
+            Direction::Up => self.here.end.as_deref().map(|end| end.min(fence)),
+            Direction::Down => self.here.start.as_deref().map(|start| start.max(fence)),
+        };
+        Some(bound.unwrap_or(fence))
+    }
+
+    /// Whether the version of `ts` is hidden. Cost: a branch where nothing is erased; two
+    /// comparisons while the keys asked for stay between the same bounds.
+    pub(crate) fn hides(&mut self, key: &[u8], ts: CommitTs) -> bool {
+        !self.sets.is_empty() && ts < self.newest(key)
+    }
+
+    fn newest(&mut self, key: &[u8]) -> CommitTs {
+        if !self.here.holds(key) {
+            self.find(key);
+        }
+        self.here.newest
+    }
+
+    /// After [`Cover::hides`] said yes: the moment of the erasure, and the keys around that it
+    /// covers, from and to before.
+    pub(crate) fn hidden(&self) -> Hidden {
+        // An erasure has both bounds, and no stretch reaches beyond those of one that covers it.
+        let bound = |bound: &Option<Arc<[u8]>>| bound.clone().unwrap_or_default();
+        Hidden {
+            before: self.here.newest,
+            start: bound(&self.here.start),
+            end: bound(&self.here.end),
+        }
+    }
+
+    fn find(&mut self, key: &[u8]) {
+        let mut here = Stretch { known: true, ..Stretch::default() };
+        let raise = |start: &mut Option<Arc<[u8]>>, to: &Arc<[u8]>| {
+            if start.as_ref().is_none_or(|start| start < to) {
+                *start = Some(Arc::clone(to));
+            }
+        };
+        let lower = |end: &mut Option<Arc<[u8]>>, to: &Arc<[u8]>| {
+            if end.as_ref().is_none_or(|end| to < end) {
+                *end = Some(Arc::clone(to));
+            }
+        };
+        for set in &self.sets {
+            let at = set.fragment_from(key);
+            if let Some(before) = at.checked_sub(1).and_then(|at| set.fragments().get(at)) {
+                raise(&mut here.start, &before.end);
+            }
+            let Some(fragment) = set.fragments().get(at) else { continue };
+            if *fragment.start <= *key {
+                raise(&mut here.start, &fragment.start);
+                lower(&mut here.end, &fragment.end);
+                here.newest = here.newest.max(fragment.newest_at(self.at));
+            } else {
+                lower(&mut here.end, &fragment.start);
+            }
+        }
+        self.here = here;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::rng::Rng;
+
+    #[test]
+    fn a_walk_in_any_order_is_answered_as_by_the_sets() {
+        for seed in 0..200 {
+            let mut rng = Rng::seeded(seed);
+            let set = |rng: &mut Rng| {
+                let one = |rng: &mut Rng| {
+                    let start = rng.below(20) as u8;
+                    let end = start + 1 + rng.below(6) as u8;
+                    let ts = CommitTs(rng.below(9) + 1);
+                    Erasure { start: [start].into(), end: [end].into(), ts }
+                };
+                let all: Vec<_> = (0..rng.below(5)).map(|_| one(rng)).collect();
+                Arc::new(Erasures::of(all))
+            };
+            let sets: Vec<_> = (0..3).map(|_| set(&mut rng)).collect();
+            let at = CommitTs(rng.below(10));
+            let mut cover = Cover::new(sets.iter().cloned(), at);
+            for _ in 0..200 {
+                let (key, ts) = ([rng.below(27) as u8], CommitTs(rng.below(10)));
+                let want = sets.iter().any(|set| ts < set.newest_at(&key, at));
+                assert_eq!(cover.hides(&key, ts), want, "seed {seed} {key:?}");
+                if want {
+                    let hidden = cover.hidden();
+                    assert!(
+                        *hidden.start <= key[..] && key[..] < *hidden.end && ts < hidden.before
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reader_finds_what_was_added_before() {
+        let list = ErasureList::default();
+        assert!(list.is_empty() && list.len() == 0 && list.bytes() == 0);
+        let erasure =
+            Erasure { start: b"b".as_slice().into(), end: b"d".as_slice().into(), ts: CommitTs(5) };
+        list.add(vec![erasure.clone(), erasure]);
+        assert_eq!((list.len(), list.is_empty()), (1, false));
+        let found = |key: &[u8], at| list.newest_at(key, CommitTs(at)).0;
+        assert_eq!([found(b"a", 9), found(b"b", 4), found(b"b", 5), found(b"d", 9)], [0, 0, 5, 0]);
+    }
+}

@@ -1,0 +1,4 @@
+//! Erasures: ranges of rows removed by one record each, kept beside the rows they hide.
+
+pub(crate) mod set;
+pub(crate) mod live;
