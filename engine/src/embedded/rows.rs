@@ -11,7 +11,7 @@ use crate::key::range::KeyRange;
 use crate::options::{Durability, Reach};
 use crate::rows::{Catalog, CommitTicket, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo};
 use crate::storage::DbSnapshot;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 /// What a row must be like for a change to happen.
