@@ -58,6 +58,7 @@ pub(crate) struct Inner {
 pub(crate) struct Writer {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) work: Arc<Work>,
+    pub(crate) jobs: Arc<dyn Jobs>,
 }
 
 /// Settings and parts of a database that is about to be opened.
@@ -164,7 +165,7 @@ impl Db {
                 let pipeline = Pipeline::new(log, last_ts, Arc::clone(&clock), buffered_flush);
                 let pipeline = Arc::new(pipeline);
                 let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline));
-                Some(Writer { pipeline, work })
+                Some(Writer { pipeline, work, jobs: Arc::clone(&jobs) })
             }
         };
         let inner = Inner {
@@ -207,7 +208,7 @@ impl Db {
 
     /// Writes all memtables to files, so that the next open replays nothing.
     pub fn flush(&self) -> Result<()> {
-        let Writer { pipeline, work } = self.inner.writer()?;
+        let Writer { pipeline, work, .. } = self.inner.writer()?;
         pipeline.wait(pipeline.applied())?;
         let tree = &self.inner.tree;
         pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
@@ -279,6 +280,8 @@ impl Db {
             compaction_bytes_read: counters.compaction_bytes_read.get(),
             compaction_bytes_written: counters.compaction_bytes_written.get(),
             dropped_files: counters.dropped_files.get(),
+            ingested_files: counters.ingested_files.get(),
+            ingested_bytes: counters.ingested_bytes.get(),
             stall_us: counters.stall_us.get(),
             background_errors: counters.background_errors.get(),
             last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
@@ -331,7 +334,7 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
-        let Some(Writer { pipeline, work }) = &self.writer else { return Ok(()) };
+        let Some(Writer { pipeline, work, .. }) = &self.writer else { return Ok(()) };
         let closed = pipeline.close();
         work.stop();
         self.tree.delete_trash();

@@ -81,6 +81,7 @@ pub mod db;
 pub(crate) mod update;
 pub(crate) mod scan;
 pub(crate) mod storage;
+pub mod ingest;
 pub(crate) mod naming;
 
 // Floor 6: tables.

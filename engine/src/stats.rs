@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) compaction_bytes_read: Counter,
     pub(crate) compaction_bytes_written: Counter,
     pub(crate) dropped_files: Counter,
+    pub(crate) ingested_files: Counter,
+    pub(crate) ingested_bytes: Counter,
     pub(crate) stall_us: Counter,
     pub(crate) background_errors: Counter,
 }
@@ -58,6 +60,10 @@ pub struct Stats {
     pub compaction_bytes_written: u64,
     /// Files dropped whole, as all their tables were.
     pub dropped_files: u64,
+    /// Files that ingests added.
+    pub ingested_files: u64,
+    /// Their bytes.
+    pub ingested_bytes: u64,
     /// Time that commits waited for background work, in microseconds, over all threads.
     pub stall_us: u64,
     /// Background jobs that failed; they are tried again.

@@ -161,7 +161,7 @@ impl Inner {
         writer.work.poke();
     }
 
-    fn check_writable(&self, writer: &Writer, table: TableId) -> Result<()> {
+    pub(crate) fn check_writable(&self, writer: &Writer, table: TableId) -> Result<()> {
         let tables = self.tree.tables.load();
         if table != TableId::CATALOG && tables.is_live(table) {
             return Ok(());
@@ -173,6 +173,6 @@ impl Inner {
     }
 }
 
-fn no_such_table() -> Error {
+pub(crate) fn no_such_table() -> Error {
     Error::new(Kind::NotFound, "the table does not exist")
 }

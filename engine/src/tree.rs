@@ -3,7 +3,7 @@
 //! Absent: threads, the log, latches. `db` owns those and calls in.
 
 use crate::batch::Commit;
-use crate::catalog::Tables;
+use crate::catalog::{Readable, Tables};
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::Job;
 use crate::compaction::picker::{self, Turns};
@@ -11,14 +11,15 @@ use crate::erasure::live::ErasureList;
 use crate::error::Result;
 use crate::flush;
 use crate::ids::{CommitTs, SegmentId};
+use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::memtable::ordered::new_memtable;
 use crate::options::Options;
-use crate::snapshot::Snapshots;
+use crate::snapshot::{Boundaries, Snapshots};
 use crate::sstable::format::{FileMeta, TableOptions};
 use crate::stall::Debt;
 use crate::stats::Counters;
-use crate::version::files::Shelf;
+use crate::version::files::{Shelf, Version};
 use crate::version::set::VersionSet;
 use crate::view::{Sealed, View};
 use arc_swap::{ArcSwap, Guard};
@@ -39,11 +40,47 @@ pub(crate) struct Tree {
     pub(crate) counters: Counters,
     view: ArcSwap<View>,
     views_made: AtomicU64,
-    // Lock order: flushing or compacting, then set. `set` is held over one manifest edit.
+    // Lock order: flushing or compacting, then set, then merging. `set` is held over one manifest edit.
     flushing: Mutex<()>,
     compacting: Mutex<Turns>,
+    merging: Mutex<Option<Merging>>,
     closing: AtomicBool,            // Long work gives up.
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
+}
+
+/// Where the result of a merge under way will lie.
+#[derive(Debug)]
+struct Merging {
+    level: usize,
+    smallest: Vec<u8>,
+    largest: Vec<u8>,
+}
+
+impl Merging {
+    fn of(job: &Job) -> Option<Merging> {
+        let Job::Merge(merge) = job else { return None };
+        let (smallest, largest) = picker::span(merge.upper.iter().chain(&merge.lower));
+        Some(Merging { level: merge.level + 1, smallest, largest })
+    }
+
+    /// Whether the level must not get the file: it may lie in a gap that the result will span.
+    fn is_in_the_way(&self, level: usize, file: &FileMeta) -> bool {
+        level == self.level && file.smallest <= self.largest && self.smallest <= file.largest
+    }
+}
+
+/// The deepest level that may take a file whose rows are newer than all others of their keys.
+fn level_for(version: &Version, merging: Option<&Merging>, file: &FileMeta) -> usize {
+    let mut deepest = 0;
+    for level in 0..LEVELS {
+        if !version.overlapping(level, &file.smallest, &file.largest).is_empty() {
+            break;
+        }
+        if !merging.is_some_and(|merging| merging.is_in_the_way(level, file)) {
+            deepest = level;
+        }
+    }
+    deepest
 }
 
 impl Tree {
@@ -64,6 +101,7 @@ impl Tree {
             views_made: AtomicU64::new(0),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
+            merging: Mutex::default(),
             closing: AtomicBool::new(false),
             set: Mutex::new(set),
         }
@@ -189,13 +227,31 @@ impl Tree {
         let mut turns = self.compacting.lock();
         let boundaries = self.snapshots.boundaries(visible);
         let readable = self.tables.load().readable_from(boundaries.oldest());
-        let version = Arc::clone(&self.view.load().version);
-        let picked = match full {
-            true => picker::pick_full(&version, &self.options, &readable),
-            false => picker::pick(&version, &self.options, &readable, &turns),
-        };
-        let Some(job) = picked else { return Ok(false) };
-        match &job {
+        let picked = self.with_set(|set| {
+            let version = set.current();
+            let job = match full {
+                true => picker::pick_full(version, &self.options, &readable),
+                false => picker::pick(version, &self.options, &readable, &turns),
+            }?;
+            // Noted before anything can be added to the Version that the job was made for.
+            *self.merging.lock() = Merging::of(&job);
+            Some((job, Arc::clone(version)))
+        });
+        let Some((job, version)) = picked.flatten() else { return Ok(false) };
+        let done = self.run_job(&job, &version, &boundaries, &readable, &mut turns);
+        *self.merging.lock() = None;
+        done.map(|()| true)
+    }
+
+    fn run_job(
+        &self,
+        job: &Job,
+        version: &Version,
+        boundaries: &Boundaries,
+        readable: &Readable,
+        turns: &mut Turns,
+    ) -> Result<()> {
+        match job {
             Job::Drop { files } => {
                 let removed = files.iter().map(|(level, no)| (*level as u8, *no)).collect();
                 self.install(Edit { removed, ..Edit::default() }, |_| {})?;
@@ -213,9 +269,9 @@ impl Tree {
                 let env = MergeEnv {
                     shelf: &self.shelf,
                     options: &self.options,
-                    version: &version,
-                    boundaries: &boundaries,
-                    readable: &readable,
+                    version,
+                    boundaries,
+                    readable,
                     next_file: &next_file,
                     closing: &self.closing,
                 };
@@ -229,13 +285,23 @@ impl Tree {
                 turns.done(merge.level, &picker::span(&merge.upper).1);
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Records an edit and shows it to readers, together with what `also` changes in their view.
     fn install(&self, edit: Edit, also: impl Fn(&mut View)) -> Result<()> {
+        self.install_made(|_| edit, also)
+    }
+
+    /// The same with an edit that depends on the Version that it changes.
+    fn install_made(
+        &self,
+        made: impl FnOnce(&Version) -> Edit,
+        also: impl Fn(&mut View),
+    ) -> Result<()> {
         let mut set = self.set.lock();
         let Some(set) = set.as_mut() else { return Ok(()) };
+        let edit = made(set.current());
         let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
         // After an error it is unknown whether the edit is on disk, so its files stay where they
         // are: the next open decides.
@@ -250,7 +316,26 @@ impl Tree {
         Ok(())
     }
 
-    fn next_file(&self) -> Option<crate::ids::FileNo> {
+    /// Adds ingested files, all of whose rows are of commit `ts`: each to the deepest level above
+    /// which nothing overlaps it. Every earlier commit is in files.
+    pub(crate) fn add_files(&self, files: &[FileMeta], ts: CommitTs) -> Result<()> {
+        let bytes = files.iter().map(|file| file.bytes).sum();
+        let made = |version: &Version| {
+            let merging = self.merging.lock();
+            let place = |file: &FileMeta| {
+                let level = level_for(version, merging.as_ref(), file);
+                (level as u8, Arc::new(FileMeta { min_ts: ts, max_ts: ts, ..file.clone() }))
+            };
+            let added = files.iter().map(place).collect();
+            Edit { added, last_ts: Some(ts), ..Edit::default() }
+        };
+        self.install_made(made, |_| {})?;
+        self.counters.ingested_files.add(files.len() as u64);
+        self.counters.ingested_bytes.add(bytes);
+        Ok(())
+    }
+
+    pub(crate) fn next_file(&self) -> Option<crate::ids::FileNo> {
         self.set.lock().as_mut().map(VersionSet::next_file)
     }
 

@@ -26,6 +26,7 @@ pub(crate) struct Order {
     pub(crate) group_first: CommitTs,
     pub(crate) recycled: Vec<u8>, // An empty buffer for the next group.
     pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
+    pub(crate) reserved: Option<CommitTs>, // Holds back what is visible, until it is released.
     pub(crate) group_no: u64,
     pub(crate) group_commits: usize, // Of the gathered group,
     pub(crate) group_waiters: usize, // and how many threads wait for one of them.
@@ -127,6 +128,7 @@ impl Order {
             group_first: last_ts,
             recycled: Vec::new(),
             waiting: VecDeque::new(),
+            reserved: None,
             group_no: 0,
             group_commits: 0,
             group_waiters: 0,

@@ -146,6 +146,27 @@ impl Pipeline {
         work(order.last_ts)
     }
 
+    /// Takes a place in the order for what goes past log and memtable: runs `between` with the newest
+    /// applied timestamp, then gives the next one. Nothing from there on becomes visible before
+    /// [`Pipeline::release`]; one place at a time, which the caller sees to.
+    pub(crate) fn reserve(&self, between: impl FnOnce(CommitTs)) -> Result<CommitTs> {
+        let mut order = self.order.lock();
+        order.check_open()?;
+        between(order.last_ts);
+        let ts = CommitTs(now(&*self.clock).0.max(order.last_ts.0 + 1));
+        order.last_ts = ts;
+        order.reserved = Some(ts);
+        order.waiting.push_back((ts, Durability::Buffered));
+        Ok(ts)
+    }
+
+    /// What was reserved is in its place, or will never be.
+    pub(crate) fn release(&self) {
+        let mut order = self.order.lock();
+        order.reserved = None;
+        self.tell(order);
+    }
+
     /// Returns once the commit of `ts` is visible.
     pub(crate) fn wait(&self, ts: CommitTs) -> Result<()> {
         let mut counted = false;
@@ -360,6 +381,7 @@ impl Pipeline {
         }
         while let Some((ts, durability)) = order.waiting.front() {
             let safe = match durability {
+                _ if order.reserved == Some(*ts) => false,
                 Durability::Buffered => true,
                 Durability::Flushed => *ts <= order.written,
                 Durability::Synced => *ts <= order.synced,

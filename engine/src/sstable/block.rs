@@ -71,6 +71,12 @@ impl Block {
         if marked { Ok(block) } else { Err(Damage("data block without fingerprints")) }
     }
 
+    /// Adds `ts_base` to every timestamp: see [`Layout::date`].
+    pub(crate) fn dated(mut self, ts_base: u64) -> Block {
+        self.layout.date(ts_base);
+        self
+    }
+
     /// Rows in it; at least 1.
     pub(crate) fn rows(&self) -> usize {
         self.layout.rows

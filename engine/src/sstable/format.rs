@@ -240,11 +240,20 @@ impl Props {
         props.ok_or(Damage("properties do not read as such"))
     }
 
+    /// Whether the rows were ingested: they bear no timestamp of their own, and the manifest says
+    /// which one all of them have.
+    pub(crate) fn is_undated(&self) -> bool {
+        self.max_ts == CommitTs::ZERO
+    }
+
     /// Whether the manifest means the file with these properties.
     pub(crate) fn agree_with(&self, meta: &FileMeta) -> bool {
         self.rows == meta.rows
             && self.deletes == meta.deletes
-            && (self.min_ts, self.max_ts) == (meta.min_ts, meta.max_ts)
+            && match self.is_undated() {
+                true => meta.min_ts == meta.max_ts,
+                false => (self.min_ts, self.max_ts) == (meta.min_ts, meta.max_ts),
+            }
             && self.oldest_delete == meta.oldest_delete
             && self.smallest == meta.smallest
             && self.largest == meta.largest

@@ -166,6 +166,11 @@ impl Layout {
         Ok(layout)
     }
 
+    /// Adds `ts_base` to every timestamp of the block.
+    pub(crate) fn date(&mut self, ts_base: u64) {
+        self.base_ts = self.base_ts.saturating_add(ts_base);
+    }
+
     fn check_values_len(&self) -> Result<(), Damage> {
         let bounded = self.values_len <= VALUE_BYTES_MAX.max(BLOCK_BYTES_MAX);
         let fits = match self.lz4 {

@@ -205,7 +205,8 @@ impl Pass {
 /// Proves a block to be one of data; the same questions as a reader's block answers.
 fn open(file: &TableFile, handle: Handle, sealed: &[u8]) -> std::result::Result<Layout, Damage> {
     let body = unseal(file.no(), handle.offset, sealed)?;
-    let layout = Layout::read(body)?;
+    let mut layout = Layout::read(body)?;
     check::check(&Columns { bytes: &body[..layout.keys_len()], layout: &layout })?;
+    layout.date(file.raw().ts_base);
     if layout.fingerprints { Ok(layout) } else { Err(Damage("data block without fingerprints")) }
 }

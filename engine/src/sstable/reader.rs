@@ -44,16 +44,20 @@ impl TableFile {
         meta: &FileMeta,
         cache: Arc<BlockCache>,
     ) -> Result<TableFile> {
-        let raw = RawFile { file, path, no: meta.no };
+        let mut raw = RawFile { file, path, no: meta.no, ts_base: 0 };
         let len = raw.len()?;
         if len != meta.bytes {
             let what = format!("table file has {len} bytes; the manifest says {}", meta.bytes);
             return Err(Error::corrupt(&raw.path, len.min(meta.bytes), what));
         }
-        let (footer, props) = raw.read_ends(len)?;
+        let (footer, mut props) = raw.read_ends(len)?;
         if !props.agree_with(meta) {
             let at = footer.props().offset;
             return Err(Error::corrupt(&raw.path, at, "the manifest means another table file"));
+        }
+        if props.is_undated() {
+            raw.ts_base = meta.min_ts.0;
+            (props.min_ts, props.max_ts) = (meta.min_ts, meta.max_ts);
         }
         let index = raw.read_index(&footer)?;
         let mut filters_ignored = 0;
@@ -174,6 +178,8 @@ pub(super) struct RawFile {
     pub(super) file: Arc<dyn File>,
     pub(super) path: PathBuf,
     pub(super) no: FileNo,
+    /// Added to every timestamp in the file: that of the ingest whose rows these are, else 0.
+    pub(super) ts_base: u64,
 }
 
 impl RawFile {
@@ -219,7 +225,9 @@ impl RawFile {
     pub(super) fn parse_block(&self, handle: Handle, sealed: Bytes) -> Result<Block> {
         let body_len = unseal(self.no, handle.offset, &sealed).map(<[u8]>::len);
         let block = body_len.and_then(|len| Block::parse_data(sealed.slice(..len)));
-        block.map_err(|damage| damage.at(&self.path, handle.offset))
+        block
+            .map(|block| block.dated(self.ts_base))
+            .map_err(|damage| damage.at(&self.path, handle.offset))
     }
 
     fn read_section(&self, stretch: Stretch) -> Result<Bytes> {

@@ -1,0 +1,325 @@
+//! Ingest: rows that come in key order become table files directly, and are seen all at once.
+//!
+//! Nothing goes through log and memtable. The rows are gathered in chunks of a file's size; a
+//! second thread makes one chunk a file while the caller fills the next, and where it has not
+//! finished the caller makes the next file itself, so that two cores compress. The files' rows bear
+//! no timestamp: at the end the whole takes one place in the order of commits, and the manifest
+//! says for each file which. One edit of the manifest adds them all.
+//!
+//! Promises: before `finish` returned nothing is seen; after a crash all of it is there or nothing;
+//! commits that came before are in files by then, so what is there stays a prefix of the order.
+
+use crate::db::{Db, Inner};
+use crate::env::jobs::Jobs;
+use crate::error::{Error, Kind, Result};
+use crate::flush::{create_table, sync_names};
+use crate::ids::{CommitTs, FileNo, RowKind, TableId};
+use crate::key::order;
+use crate::limits::VALUE_BYTES_MAX;
+use crate::sstable::format::{FileMeta, TableOptions};
+use crate::storage::no_such_table;
+use crate::update::check_key_part;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// Rows in key order on their way into table files.
+///
+/// Dropping it without [`Ingest::finish`] leaves nothing.
+#[derive(Debug)]
+#[must_use = "nothing is seen before `finish`"]
+pub struct Ingest {
+    db: Db,
+    table: TableId,
+    chunk: Chunk,
+    chunk_bytes: usize,
+    partition: Vec<u8>, // PartitionKey of the last row.
+    key: Vec<u8>,       // The last row's key; empty before the first.
+    next_key: Vec<u8>,
+    prefix_len: usize,
+    desk: Arc<Desk>,
+    helper: Helper,
+}
+
+/// Whether a second thread makes files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Helper {
+    NotAsked,
+    Runs,
+    Absent,
+}
+
+/// Rows as one string of bytes: each key, then its value.
+#[derive(Debug, Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    rows: Vec<RowEnds>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RowEnds {
+    key: usize,
+    value: usize,
+    prefix_len: usize,
+}
+
+/// Where the two threads meet.
+#[derive(Debug)]
+struct Desk {
+    db: Db,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: Option<Chunk>,
+    busy: bool,
+    ended: bool,
+    done: Vec<FileMeta>,
+    failed: Option<Error>,
+}
+
+impl Ingest {
+    pub(crate) fn new(db: &Db, table: TableId) -> Result<Ingest> {
+        let inner = &db.inner;
+        inner.check_writable(inner.writer()?, table)?;
+        let desk = Desk { db: db.clone(), state: Mutex::default(), changed: Condvar::new() };
+        // Values compress to about half: a file's worth of stored bytes.
+        let chunk_bytes = inner.tree.options.advanced.file_bytes.saturating_mul(2);
+        Ok(Ingest {
+            db: db.clone(),
+            table,
+            chunk: Chunk::default(),
+            chunk_bytes,
+            partition: Vec::new(),
+            key: Vec::new(),
+            next_key: Vec::new(),
+            prefix_len: 0,
+            desk: Arc::new(desk),
+            helper: Helper::NotAsked,
+        })
+    }
+
+    /// Adds a row, which replaces what is under its keys. Rows come in the order of (PartitionKey,
+    /// RowKey), each once.
+    ///
+    /// Cost: a copy of the row, and once per chunk the making of a file where the second thread is
+    /// still at work. Memory: two chunks of twice a table file.
+    ///
+    /// Errors: `Invalid` for a row that is not after the one before, or that is too long; `Io` and
+    /// `NoSpace` of an earlier chunk. The ingest cannot go on after an error.
+    pub fn add(
+        &mut self,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (pk, rk, value) = (pk.as_ref(), rk.as_ref(), value.as_ref());
+        check_key_part("RowKey", rk)?;
+        if value.len() > VALUE_BYTES_MAX {
+            let len = value.len();
+            return Err(Error::invalid(format!(
+                "a value has {len} bytes; at most {VALUE_BYTES_MAX} are allowed"
+            )));
+        }
+        if self.key.is_empty() || pk != self.partition {
+            check_key_part("PartitionKey", pk)?;
+            self.partition.clear();
+            self.partition.extend_from_slice(pk);
+            self.next_key.clear();
+            order::put_partition(&mut self.next_key, self.table, pk);
+            self.prefix_len = self.next_key.len();
+        }
+        self.next_key.truncate(self.prefix_len);
+        self.next_key.extend_from_slice(rk);
+        if self.next_key <= self.key {
+            let (pk, rk) = (pk.escape_ascii(), rk.escape_ascii());
+            return Err(Error::invalid(format!(
+                "row ({pk}, {rk}) does not come after the row before it"
+            )));
+        }
+        self.chunk.push(&self.next_key, self.prefix_len, value);
+        self.key.clone_from(&self.next_key);
+        if self.chunk.bytes.len() >= self.chunk_bytes {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the files and adds all rows at once, as one commit; returns its timestamp. They are
+    /// durable then. Commits of other threads wait meanwhile: for the flush of what came before and
+    /// for one edit of the manifest.
+    ///
+    /// Errors: `NotFound` where the table was dropped; `Io`, `NoSpace`. Nothing is seen then; after
+    /// the last two the next open may find the rows all the same.
+    pub fn finish(mut self) -> Result<CommitTs> {
+        if !self.chunk.rows.is_empty() {
+            let chunk = std::mem::take(&mut self.chunk);
+            self.desk.make(&chunk);
+        }
+        let files = self.desk.end()?;
+        sync_names(&self.db.inner.tree.shelf)?;
+        // Once the manifest was asked to name them they are the tree's, whatever it answers.
+        let given = || self.desk.state.lock().done.clear();
+        self.db.inner.add_files(self.table, &files, given)
+    }
+
+    /// Gives the chunk to the second thread; makes the file here where that one is at work.
+    fn hand_over(&mut self) -> Result<()> {
+        if self.helper == Helper::NotAsked {
+            self.helper = self.start_helper()?;
+        }
+        let empty = self.chunk.emptied();
+        let chunk = std::mem::replace(&mut self.chunk, empty);
+        let mut state = self.desk.state.lock();
+        if self.helper == Helper::Runs && !state.busy && state.waiting.is_none() {
+            state.waiting = Some(chunk);
+            self.desk.changed.notify_all();
+        } else {
+            drop(state);
+            self.desk.make(&chunk);
+            state = self.desk.state.lock();
+        }
+        state.failed.as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
+    }
+
+    fn start_helper(&self) -> Result<Helper> {
+        let desk = Arc::clone(&self.desk);
+        let jobs: &dyn Jobs = &*self.db.inner.writer()?.jobs;
+        let started = jobs.start("tabulith-ingest", Box::new(move || desk.help()));
+        match started {
+            Ok(true) => Ok(Helper::Runs),
+            Ok(false) | Err(_) => Ok(Helper::Absent),
+        }
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        // An error was reported by whoever met it first.
+        let _ = self.desk.end();
+        let shelf = &self.db.inner.tree.shelf;
+        for file in self.desk.state.lock().done.drain(..) {
+            shelf.put_trash(file.no);
+        }
+    }
+}
+
+impl Chunk {
+    /// Adds a row that comes after every other one.
+    fn push(&mut self, key: &[u8], prefix_len: usize, value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.rows.push(RowEnds { key: key_end, value: self.bytes.len(), prefix_len });
+    }
+
+    /// An empty one with as much room as this one took.
+    fn emptied(&self) -> Chunk {
+        let bytes = Vec::with_capacity(self.bytes.len() + (self.bytes.len() >> 4));
+        let rows = Vec::with_capacity(self.rows.len() + (self.rows.len() >> 4));
+        Chunk { bytes, rows }
+    }
+
+    /// Writes the rows to table file `no`; its bytes are durable then.
+    fn write(&self, db: &Db, no: FileNo) -> Result<FileMeta> {
+        let tree = &db.inner.tree;
+        let mut builder = create_table(&tree.shelf, no, &TableOptions::from(&tree.options))?;
+        let mut start = 0;
+        for RowEnds { key, value, prefix_len } in &self.rows {
+            let (row_key, row_value) = (&self.bytes[start..*key], &self.bytes[*key..*value]);
+            builder.add(row_key, *prefix_len, CommitTs::ZERO, RowKind::Put, row_value)?;
+            start = *value;
+        }
+        builder.finish()
+    }
+}
+
+impl Desk {
+    /// Makes a file of `chunk`.
+    fn make(&self, chunk: &Chunk) {
+        let tree = &self.db.inner.tree;
+        let made = match tree.next_file() {
+            Some(no) => chunk.write(&self.db, no).inspect_err(|_| tree.shelf.put_trash(no)),
+            None => Err(Error::new(Kind::ReadOnly, "the database was opened read-only")),
+        };
+        let mut state = self.state.lock();
+        match made {
+            Ok(meta) => state.done.push(meta),
+            Err(error) => drop(state.failed.get_or_insert(error)),
+        }
+    }
+
+    /// The second thread's life.
+    fn help(&self) {
+        let mut state = self.state.lock();
+        while !state.ended {
+            match state.waiting.take() {
+                Some(chunk) => {
+                    state.busy = true;
+                    drop(state);
+                    self.make(&chunk);
+                    drop(chunk);
+                    state = self.state.lock();
+                    state.busy = false;
+                    self.changed.notify_all();
+                }
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Ends the second thread once it has made what it was given; the files in key order.
+    fn end(&self) -> Result<Vec<FileMeta>> {
+        let mut state = self.state.lock();
+        while state.busy || state.waiting.is_some() {
+            self.changed.wait(&mut state);
+        }
+        state.ended = true;
+        self.changed.notify_all();
+        if let Some(error) = &state.failed {
+            return Err(error.duplicate());
+        }
+        state.done.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        Ok(state.done.clone())
+    }
+}
+
+impl Inner {
+    /// Adds finished files as one commit; calls `given` when they are out of the caller's hands.
+    fn add_files(
+        &self,
+        table: TableId,
+        files: &[FileMeta],
+        given: impl FnOnce(),
+    ) -> Result<CommitTs> {
+        let writer = self.writer()?;
+        if files.is_empty() {
+            return Ok(writer.pipeline.applied());
+        }
+        let visible = || writer.pipeline.visible();
+        let flush = || -> Result<()> {
+            while let Some(floor) = self.tree.flush_oldest(&visible)? {
+                writer.pipeline.release_log(floor)?;
+            }
+            Ok(())
+        };
+        // Most of the memtable goes while commits go on, what came since while they wait.
+        writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.segment()));
+        flush()?;
+        let _nobody_writes = self.latches.lock_all();
+        if !self.tree.tables.load().is_live(table) {
+            return Err(no_such_table());
+        }
+        let seal = |ts| self.tree.seal(ts, writer.pipeline.segment());
+        let ts = writer.pipeline.reserve(seal)?;
+        // Older versions of these rows in a memtable would be found before the files: none stay.
+        let added = flush().and_then(|()| {
+            given();
+            self.tree.add_files(files, ts)
+        });
+        writer.pipeline.release();
+        writer.work.poke();
+        added.map(|()| ts)
+    }
+}
