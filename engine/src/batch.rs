@@ -264,6 +264,7 @@ fn read_operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
     let value = match kind {
         RowKind::Put => reader.slice(VALUE_BYTES_MAX)?,
         RowKind::Delete => &[],
+        RowKind::Link => return None,
     };
     Some(Operation::Row(kind, rk, value))
 }

@@ -17,6 +17,44 @@ const EXPANSION_MAX: usize = 255;
 /// A scratch buffer above this is given back after use, so that one large value does not pin it.
 const SCRATCH_BYTES_KEPT: usize = 1 << 20;
 
+/// How bytes are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub(crate) enum Codec {
+    /// As they are.
+    #[default]
+    None = 0,
+    Lz4 = 1,
+}
+
+impl Codec {
+    /// The codec stored as `byte`, if there is one.
+    pub(crate) fn from_byte(byte: u8) -> Option<Codec> {
+        [Codec::None, Codec::Lz4].into_iter().find(|codec| *codec as u8 == byte)
+    }
+
+    /// Whether `stored_len` bytes can stand for `raw_len` bytes.
+    pub(crate) fn is_plausible(self, stored_len: usize, raw_len: usize) -> bool {
+        match self {
+            Codec::None => stored_len == raw_len,
+            Codec::Lz4 => is_plausible(stored_len, raw_len),
+        }
+    }
+
+    /// The `raw_len` bytes that `stored` was made from; otherwise what is wrong.
+    pub(crate) fn decompress(
+        self,
+        stored: Vec<u8>,
+        raw_len: usize,
+    ) -> Result<Vec<u8>, &'static str> {
+        let raw = match self {
+            Codec::None => Some(stored).filter(|stored| stored.len() == raw_len),
+            Codec::Lz4 => decompress(&stored, raw_len),
+        };
+        raw.ok_or("value does not decompress")
+    }
+}
+
 /// Compresses one buffer after another, reusing its table and its output.
 pub(crate) struct Compressor {
     table: CompressTable,

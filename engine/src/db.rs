@@ -2,6 +2,7 @@
 //! ends in order. Nothing below this file holds a [`Db`].
 
 use crate::batch::Batch;
+use crate::blob::reader::ValueCache;
 use crate::commit::pipeline::{self, Pipeline};
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{Jobs, Threads};
@@ -28,6 +29,9 @@ use std::time::Duration;
 
 /// The block cache where little memory is to be had, or where nobody says how much there is.
 const CACHE_BYTES_MIN: usize = 64 << 20;
+
+/// One part in this many of the cache is for values of blob files.
+const VALUE_CACHE_SHARE: usize = 4;
 
 /// How long a commit waits for background work before it is refused as [`Kind::Busy`].
 const STALL_MAX: Duration = Duration::from_secs(30);
@@ -150,10 +154,15 @@ impl Db {
             false => Some(take_lock(&vfs, dir, &options)?),
         };
         let cache_bytes = options.advanced.block_cache_bytes.unwrap_or_else(default_cache_bytes);
-        let cache = Arc::new(BlockCache::new(cache_bytes));
+        let values_bytes = match options.advanced.blob_bytes_min {
+            0 => 0,
+            _ => cache_bytes / VALUE_CACHE_SHARE,
+        };
+        let cache = Arc::new(BlockCache::new(cache_bytes - values_bytes));
+        let values = ValueCache::new(values_bytes);
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
-        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
+        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, values, seed, now)?;
         let Opened { shelf, view, last_ts, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
@@ -267,9 +276,13 @@ impl Db {
         let tree = &self.inner.tree;
         let (view, counters) = (tree.view(), &tree.counters);
         let levels = view.version.levels.iter().enumerate();
-        let cache = tree.shelf.cache.counts();
+        let (cache, values) = (tree.shelf.cache.counts(), tree.shelf.values.counts());
+        let blobs = || view.version.blobs.iter();
         Stats {
             levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
+            blob_files: blobs().count(),
+            blob_bytes: blobs().map(|(blob, _)| blob.meta.bytes).sum(),
+            blob_live_bytes: blobs().map(|(_, used)| used.bytes).sum(),
             memtable_bytes: view.memtables().map(|table| table.bytes()).sum(),
             sealed_memtables: view.sealed.len(),
             snapshots: tree.snapshots.len(),
@@ -285,8 +298,8 @@ impl Db {
             stall_us: counters.stall_us.get(),
             background_errors: counters.background_errors.get(),
             last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
-            cache_hits: cache.hits,
-            cache_misses: cache.misses,
+            cache_hits: cache.hits + values.hits,
+            cache_misses: cache.misses + values.misses,
         }
     }
 
@@ -407,8 +420,11 @@ impl Inner {
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
         let found = view.get(key, row_hash, at, reach)?;
-        let row = found.filter(|found| found.kind == RowKind::Put);
-        Ok(row.map(|found| Row { ts: found.ts, value: found.value }))
+        let Some(row) = found.filter(|found| found.kind != RowKind::Delete) else {
+            return Ok(None);
+        };
+        let row = view.resolve(row, reach)?;
+        Ok(Some(Row { ts: row.ts, value: row.value }))
     }
 }
 

@@ -1,37 +1,70 @@
-//! Flush: a sealed memtable becomes an L0 file.
+//! Flush: a sealed memtable becomes an L0 file, and its large values blob files.
 
+use crate::blob::format::BlobMeta;
+use crate::blob::sink::Sink;
 use crate::cursor::Cursor;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
 use crate::fate::{ErasedTo, Fate, Judge};
-use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::ids::{CommitTs, FileNo};
 use crate::key::order;
 use crate::memtable::api::Memtable;
+use crate::names::FileKind;
+use crate::options::Options;
 use crate::snapshot::Boundaries;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::format::{FileMeta, TableOptions};
-use crate::version::files::Shelf;
+use crate::version::shelf::Shelf;
 use std::sync::Arc;
 
-/// Writes the memtable to the table file `no`, without the versions that no reader can ask for.
-/// File and name are durable on return. `None` where nothing is left to write. `erased`: what the
-/// memtable's own commits erased, which the caller records with the file.
+/// What a flush may know of the world.
+pub(crate) struct FlushEnv<'a> {
+    pub(crate) shelf: &'a Shelf,
+    pub(crate) options: &'a Options,
+    pub(crate) boundaries: &'a Boundaries,
+    pub(crate) next_file: &'a dyn Fn() -> FileNo,
+}
+
+/// The files that rows became: a memtable's, or some that were ingested.
+#[derive(Clone, Debug)]
+pub(crate) struct Flushed {
+    pub(crate) table: FileMeta,
+    pub(crate) blobs: Vec<BlobMeta>,
+}
+
+impl Flushed {
+    /// Gives them up.
+    pub(crate) fn discard(&self, shelf: &Shelf) {
+        shelf.put_trash(FileKind::Table, self.table.no);
+        self.blobs.iter().for_each(|blob| shelf.put_trash(FileKind::Blob, blob.no));
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.table.bytes + self.blobs.iter().map(|blob| blob.bytes).sum::<u64>()
+    }
+}
+
+/// Writes the memtable to a table file and its large values to blob files, without the versions
+/// that no reader can ask for. Files and names are durable on return. `None` where nothing is left
+/// to write. `erased`: what the memtable's own commits erased, which the caller records with the
+/// files.
 pub(crate) fn write_memtable(
     memtable: &Arc<dyn Memtable>,
     erased: &Erasures,
-    no: FileNo,
-    options: &TableOptions,
-    boundaries: &Boundaries,
-    shelf: &Shelf,
-) -> Result<Option<FileMeta>> {
+    env: &FlushEnv<'_>,
+) -> Result<Option<Flushed>> {
     let mut cursor = Arc::clone(memtable).cursor();
     cursor.seek(&[], CommitTs::MAX)?;
     if !cursor.valid() {
         return Ok(None);
     }
-    let written = write_from(&mut *cursor, erased, no, options, boundaries, shelf);
+    let (no, shelf) = ((env.next_file)(), env.shelf);
+    let mut sink = Sink::new(&*shelf.vfs, &shelf.dir, env.next_file, env.options.into());
+    let written = write_from(&mut *cursor, erased, no, &mut sink, env);
     if written.is_err() {
-        shelf.put_trash(no);
+        shelf.put_trash(FileKind::Table, no);
+        sink.numbers().iter().for_each(|no| shelf.put_trash(FileKind::Blob, *no));
     }
     written
 }
@@ -40,12 +73,12 @@ fn write_from(
     cursor: &mut dyn Cursor,
     erased: &Erasures,
     no: FileNo,
-    options: &TableOptions,
-    boundaries: &Boundaries,
-    shelf: &Shelf,
-) -> Result<Option<FileMeta>> {
+    sink: &mut Sink<'_>,
+    env: &FlushEnv<'_>,
+) -> Result<Option<Flushed>> {
+    let options = TableOptions::from(env.options);
     let mut builder = None;
-    let mut judge = Judge::of_flush(boundaries, erased);
+    let mut judge = Judge::of_flush(env.boundaries, erased);
     let mut erased_to = ErasedTo::all_of(erased);
     let (mut key, mut prefix_len) = (Vec::new(), 0);
     while cursor.valid() {
@@ -58,20 +91,21 @@ fn write_from(
         }
         if let Fate::Keep { erased_at } = judge.of(&key, cursor.ts(), cursor.kind()) {
             let value = cursor.value()?;
-            debug_assert!(cursor.kind() == RowKind::Put || value.is_empty(), "deletes are bare");
             let builder = match &mut builder {
                 Some(builder) => builder,
-                none => none.insert(create_table(shelf, no, options)?),
+                none => none.insert(create_table(env.shelf, no, &options)?),
             };
-            builder.add(&key, prefix_len, cursor.ts(), cursor.kind(), &value)?;
+            let (kind, value) = sink.place(&key, cursor.kind(), &value)?;
+            builder.add(&key, prefix_len, cursor.ts(), kind, value)?;
             erased_to.keep(erased_at);
         }
         cursor.next()?;
     }
     let Some(builder) = builder else { return Ok(None) };
-    let meta = FileMeta { erased_to: erased_to.ts(), ..builder.finish()? };
-    sync_names(shelf)?;
-    Ok(Some(meta))
+    let blobs = sink.finish()?;
+    let table = FileMeta { erased_to: erased_to.ts(), ..builder.finish()? };
+    sync_names(env.shelf)?;
+    Ok(Some(Flushed { table, blobs }))
 }
 
 /// Makes an empty table file.

@@ -53,6 +53,9 @@ pub enum RowKind {
     Delete = 0,
     /// The row holds a value.
     Put = 1,
+    /// The row holds a value that lies in a blob file; what is stored is a reference to it. Only
+    /// table files have such rows.
+    Link = 2,
 }
 
 impl RowKind {
@@ -61,6 +64,7 @@ impl RowKind {
         match byte {
             0 => Some(RowKind::Delete),
             1 => Some(RowKind::Put),
+            2 => Some(RowKind::Link),
             _ => None,
         }
     }

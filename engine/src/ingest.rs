@@ -9,14 +9,16 @@
 //! Promises: before `finish` returned nothing is seen; after a crash all of it is there or nothing;
 //! commits that came before are in files by then, so what is there stays a prefix of the order.
 
+use crate::blob::sink::Sink;
 use crate::db::{Db, Inner};
 use crate::env::jobs::Jobs;
 use crate::error::{Error, Kind, Result};
-use crate::flush::{create_table, sync_names};
+use crate::flush::{Flushed, create_table, sync_names};
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
 use crate::limits::VALUE_BYTES_MAX;
-use crate::sstable::format::{FileMeta, TableOptions};
+use crate::names::FileKind;
+use crate::sstable::builder::TableBuilder;
 use crate::storage::no_such_table;
 use crate::update::check_key_part;
 use parking_lot::{Condvar, Mutex};
@@ -75,7 +77,7 @@ struct State {
     waiting: Option<Chunk>,
     busy: bool,
     ended: bool,
-    done: Vec<FileMeta>,
+    done: Vec<Flushed>,
     failed: Option<Error>,
 }
 
@@ -200,7 +202,7 @@ impl Drop for Ingest {
         let _ = self.desk.end();
         let shelf = &self.db.inner.tree.shelf;
         for file in self.desk.state.lock().done.drain(..) {
-            shelf.put_trash(file.no);
+            file.discard(shelf);
         }
     }
 }
@@ -221,17 +223,28 @@ impl Chunk {
         Chunk { bytes, rows }
     }
 
-    /// Writes the rows to table file `no`; its bytes are durable then.
-    fn write(&self, db: &Db, no: FileNo) -> Result<FileMeta> {
+    /// Writes the rows to table file `no`, large values to blob files; their bytes are durable then.
+    fn write(&self, db: &Db, no: FileNo) -> Result<Flushed> {
         let tree = &db.inner.tree;
-        let mut builder = create_table(&tree.shelf, no, &TableOptions::from(&tree.options))?;
+        let (shelf, options) = (&tree.shelf, &tree.options);
+        let next_file = || tree.next_file().unwrap_or_default();
+        let mut sink = Sink::new(&*shelf.vfs, &shelf.dir, &next_file, options.into());
+        let written = self.write_to(&mut sink, create_table(shelf, no, &options.into())?);
+        if written.is_err() {
+            sink.numbers().iter().for_each(|no| shelf.put_trash(FileKind::Blob, *no));
+        }
+        written
+    }
+
+    fn write_to(&self, sink: &mut Sink<'_>, mut builder: TableBuilder) -> Result<Flushed> {
         let mut start = 0;
         for RowEnds { key, value, prefix_len } in &self.rows {
             let (row_key, row_value) = (&self.bytes[start..*key], &self.bytes[*key..*value]);
-            builder.add(row_key, *prefix_len, CommitTs::ZERO, RowKind::Put, row_value)?;
+            let (kind, row_value) = sink.place(row_key, RowKind::Put, row_value)?;
+            builder.add(row_key, *prefix_len, CommitTs::ZERO, kind, row_value)?;
             start = *value;
         }
-        builder.finish()
+        Ok(Flushed { blobs: sink.finish()?, table: builder.finish()? })
     }
 }
 
@@ -240,7 +253,9 @@ impl Desk {
     fn make(&self, chunk: &Chunk) {
         let tree = &self.db.inner.tree;
         let made = match tree.next_file() {
-            Some(no) => chunk.write(&self.db, no).inspect_err(|_| tree.shelf.put_trash(no)),
+            Some(no) => {
+                chunk.write(&self.db, no).inspect_err(|_| tree.shelf.put_trash(FileKind::Table, no))
+            }
             None => Err(Error::new(Kind::ReadOnly, "the database was opened read-only")),
         };
         let mut state = self.state.lock();
@@ -270,7 +285,7 @@ impl Desk {
     }
 
     /// Ends the second thread once it has made what it was given; the files in key order.
-    fn end(&self) -> Result<Vec<FileMeta>> {
+    fn end(&self) -> Result<Vec<Flushed>> {
         let mut state = self.state.lock();
         while state.busy || state.waiting.is_some() {
             self.changed.wait(&mut state);
@@ -280,7 +295,7 @@ impl Desk {
         if let Some(error) = &state.failed {
             return Err(error.duplicate());
         }
-        state.done.sort_by(|a, b| a.smallest.cmp(&b.smallest));
+        state.done.sort_by(|a, b| a.table.smallest.cmp(&b.table.smallest));
         Ok(state.done.clone())
     }
 }
@@ -290,7 +305,7 @@ impl Inner {
     fn add_files(
         &self,
         table: TableId,
-        files: &[FileMeta],
+        files: &[Flushed],
         given: impl FnOnce(),
     ) -> Result<CommitTs> {
         let writer = self.writer()?;

@@ -351,6 +351,7 @@ fn meta_of(table: &[u8]) -> FileMeta {
         deletes: props.deletes,
         oldest_delete: props.oldest_delete,
         erased_to: CommitTs::ZERO,
+        blobs: props.blobs,
         checksum: xxh3_64(table),
     }
 }

@@ -28,6 +28,8 @@ pub(crate) enum FileKind {
     Spare,
     /// A sorted table file.
     Table,
+    /// A file of large values.
+    Blob,
     /// One copy of the manifest; the number is its generation.
     Manifest(Copy),
     /// One copy of the root. Has no number.
@@ -38,10 +40,11 @@ pub(crate) enum FileKind {
     Temp,
 }
 
-const NUMBERED: [(FileKind, &str); 6] = [
+const NUMBERED: [(FileKind, &str); 7] = [
     (FileKind::Wal, "wal"),
     (FileKind::Spare, "spare"),
     (FileKind::Table, "sst"),
+    (FileKind::Blob, "blob"),
     (FileKind::Manifest(Copy::A), "manifest-a"),
     (FileKind::Manifest(Copy::B), "manifest-b"),
     (FileKind::Temp, "tmp"),

@@ -1,6 +1,7 @@
 //! Settings of a database: plain values with units, defaults and ranges.
 
 use crate::error::{Error, Result};
+use crate::limits::VALUE_BYTES_MAX;
 
 /// How safe a commit is when it is acknowledged, and from when a reader may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +102,20 @@ pub struct Advanced {
 
     /// Whether values are compressed with LZ4. Default true.
     pub compression: bool,
+
+    /// Bytes of a value from which it is kept in a blob file instead of beside its key: written once
+    /// or twice instead of once per level, and read past in scans that do not ask for it. 0 keeps
+    /// all values beside their keys. Default 4 KiB; 0 to 64 MiB.
+    pub blob_bytes_min: usize,
+
+    /// Bytes at which a blob file ends and the next begins. Default 64 MiB; 4 KiB to 1 GiB.
+    pub blob_file_bytes: usize,
+
+    /// Share of a blob file that nothing refers to any more, in percent, from which what is left of
+    /// it is written anew. Settled blob files take less than `1 / (1 - share)` of their live values.
+    ///
+    /// Less: less space, more writing. Default 50; 5 to 95.
+    pub blob_dead_percent: u32,
 }
 
 impl Default for Options {
@@ -131,6 +146,9 @@ impl Default for Advanced {
             block_cache_bytes: None,
             filter_bits: 10,
             compression: true,
+            blob_bytes_min: 4 << 10,
+            blob_file_bytes: 64 << 20,
+            blob_dead_percent: 50,
         }
     }
 }
@@ -162,6 +180,9 @@ impl Advanced {
         check("l0_stop_files", self.l0_stop_files as u64, self.l0_slow_files as u64 + 1, 1 << 10)?;
         check("sealed_memtables_max", self.sealed_memtables_max as u64, 1, 16)?;
         check("filter_bits", u64::from(self.filter_bits), 0, 20)?;
+        check("blob_bytes_min", self.blob_bytes_min as u64, 0, VALUE_BYTES_MAX as u64)?;
+        check("blob_file_bytes", self.blob_file_bytes as u64, 4 << 10, 1 << 30)?;
+        check("blob_dead_percent", self.blob_dead_percent.into(), 5, 95)?;
         Ok(())
     }
 }

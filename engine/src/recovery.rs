@@ -6,12 +6,13 @@
 //! served that sits only in the page cache of a log the last process could not sync.
 
 use crate::batch::Commit;
+use crate::blob::reader::ValueCache;
 use crate::catalog::{self, Tables};
 use crate::env::rng::Rng;
 use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
-use crate::flush;
+use crate::flush::{self, FlushEnv};
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::iter::tree;
 use crate::key::order;
@@ -24,16 +25,17 @@ use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::rows::Row;
 use crate::snapshot::Snapshots;
-use crate::sstable::format::TableOptions;
 use crate::sstable::reader::BlockCache;
 use crate::stats::Recovery;
-use crate::version::files::{Shelf, Version};
+use crate::version::files::Version;
 use crate::version::set::VersionSet;
+use crate::version::shelf::Shelf;
 use crate::vfs::api::Vfs;
 use crate::view::{Sealed, View};
 use crate::wal::replay::{self, Replay};
 use crate::wal::writer::LogWriter;
 use bytes::Bytes;
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -58,10 +60,11 @@ pub(crate) fn open(
     dir: &Path,
     options: &Options,
     cache: Arc<BlockCache>,
+    values: ValueCache,
     seed: u64,
     now: CommitTs,
 ) -> Result<Opened> {
-    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache);
+    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache, values);
     let mut report = Recovery::default();
     let (state, found) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
@@ -218,24 +221,27 @@ fn write_files(
     state: &mut State,
     found: &Found,
 ) -> Result<()> {
-    let options = TableOptions::from(options);
     let boundaries = Snapshots::default().boundaries(|| found.last_ts);
+    let number = Cell::new(state.next_file);
+    let next_file = || number.replace(FileNo(number.get().0 + 1));
+    let env = FlushEnv { shelf, options, boundaries: &boundaries, next_file: &next_file };
     for Replayed { table, erased } in &found.memtables {
-        let no = state.next_file;
-        state.next_file = FileNo(no.0 + 1);
         let erased = erased.get();
-        let meta = flush::write_memtable(table, &erased, no, &options, &boundaries, shelf)?;
-        state.levels[0].extend(meta.map(Arc::new));
+        if let Some(flushed) = flush::write_memtable(table, &erased, &env)? {
+            state.levels[0].push(Arc::new(flushed.table));
+            state.blobs.extend(flushed.blobs.into_iter().map(|blob| (blob.no, Arc::new(blob))));
+        }
         if !erased.is_empty() {
             let mut erasures = Erasures::clone(&state.erasures);
             erased.iter().for_each(|erasure| erasures.insert(erasure.clone()));
             state.erasures = Arc::new(erasures);
         }
     }
+    state.next_file = number.get();
     Ok(())
 }
 
-/// Deletes table files that the manifest does not name: a crash came between their making and
+/// Deletes table files and blob files that the manifest does not name: a crash came between their making and
 /// their edit.
 fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
     let dir = &shelf.dir;
@@ -243,6 +249,7 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
     for name in names {
         let orphan = match names::parse(&name) {
             Some((FileKind::Table, no)) => !state.files().any(|(_, file)| file.no == no),
+            Some((FileKind::Blob, no)) => !state.blobs.contains_key(&no),
             Some((FileKind::Temp, _)) => true,
             _ => false,
         };
@@ -267,8 +274,10 @@ pub(crate) fn copy_by_links(
     if !vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?.is_empty() {
         return Err(Error::invalid(format!("{} is not empty", dir.display())));
     }
-    for (_, file) in version.files() {
-        let name = names::file_name(FileKind::Table, file.meta.no);
+    let tables = version.files().map(|(_, file)| (FileKind::Table, file.meta.no));
+    let blobs = version.blobs.iter().map(|(blob, _)| (FileKind::Blob, blob.meta.no));
+    for (kind, no) in tables.chain(blobs) {
+        let name = names::file_name(kind, no);
         let (from, to) = (shelf.dir.join(&name), dir.join(&name));
         vfs.hard_link(&from, &to).map_err(|e| Error::io("link file", &to, e))?;
     }

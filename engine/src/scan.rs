@@ -11,12 +11,14 @@
 
 use crate::db::Inner;
 use crate::error::Result;
-use crate::ids::CommitTs;
+use crate::ids::{CommitTs, RowKind};
 use crate::iter::tree::{self, Scan};
 use crate::key::range::KeyRange;
+use crate::options::Reach;
 use crate::rows::RowCursor;
 use crate::view::View;
 use bytes::Bytes;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// A moment that stays readable while this lives.
@@ -46,6 +48,8 @@ pub(crate) struct DbCursor {
     view: Arc<View>,
     views_made: u64,
     pin: Arc<Pin>,
+    // The row's value where a blob file has it and it was asked for.
+    fetched: OnceCell<Bytes>,
 }
 
 impl DbCursor {
@@ -56,7 +60,18 @@ impl DbCursor {
         let views_made = tree.views_made();
         let view = tree.view_full();
         let scan = tree::scan(&view, range, pin.at)?;
-        Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin) })
+        let fetched = OnceCell::new();
+        Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin), fetched })
+    }
+
+    /// The row's value from its blob file. The View being read has it: the reference comes from one
+    /// of its files.
+    fn fetch(&self) -> Result<&Bytes> {
+        if let Some(value) = self.fetched.get() {
+            return Ok(value);
+        }
+        let value = self.view.version.blobs.value(self.scan.value_ref()?, Reach::Disk)?;
+        Ok(self.fetched.get_or_init(|| value))
     }
 
     /// The range.
@@ -67,6 +82,7 @@ impl DbCursor {
     /// Moves on to the current View where there is another than the one being read.
     #[inline]
     fn refresh(&mut self) -> Result<()> {
+        self.fetched.take();
         let tree = &self.pin.inner.tree;
         if !self.scan.is_at_edge() || tree.views_made() == self.views_made {
             return Ok(());
@@ -109,10 +125,16 @@ impl RowCursor for DbCursor {
     }
 
     fn value(&mut self) -> Result<Bytes> {
+        if self.scan.kind() == RowKind::Link {
+            return self.fetch().cloned();
+        }
         self.scan.value()
     }
 
     fn value_ref(&self) -> Result<&[u8]> {
-        self.scan.value_ref()
+        match self.scan.kind() {
+            RowKind::Link => self.fetch().map(|value| &value[..]),
+            _ => self.scan.value_ref(),
+        }
     }
 }

@@ -40,6 +40,12 @@ pub(crate) struct Counters {
 pub struct Stats {
     /// Files and their bytes, by level, L0 first.
     pub levels: Vec<(usize, u64)>,
+    /// Blob files, which hold large values.
+    pub blob_files: usize,
+    /// Their bytes.
+    pub blob_bytes: u64,
+    /// Bytes of them that rows refer to; the rest is reclaimed by compaction.
+    pub blob_live_bytes: u64,
     /// Bytes in memtables, sealed ones included.
     pub memtable_bytes: usize,
     /// Memtables that wait for their flush.
@@ -70,9 +76,9 @@ pub struct Stats {
     pub background_errors: u64,
     /// What the last failed job said, until one of its kind succeeds.
     pub last_background_error: Option<String>,
-    /// Reads of blocks that were in the cache.
+    /// Reads of blocks, or of values of blob files, that were in the cache.
     pub cache_hits: u64,
-    /// Reads of blocks that were not.
+    /// Reads of those that were not.
     pub cache_misses: u64,
 }
 

@@ -9,18 +9,20 @@ use crate::compaction::job::Job;
 use crate::compaction::picker::{self, Turns};
 use crate::erasure::live::ErasureList;
 use crate::error::Result;
-use crate::flush;
+use crate::flush::{self, FlushEnv, Flushed};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::memtable::ordered::new_memtable;
+use crate::names;
 use crate::options::Options;
 use crate::snapshot::{Boundaries, Snapshots};
-use crate::sstable::format::{FileMeta, TableOptions};
+use crate::sstable::format::FileMeta;
 use crate::stall::Debt;
 use crate::stats::Counters;
-use crate::version::files::{Shelf, Version};
+use crate::version::files::Version;
 use crate::version::set::VersionSet;
+use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
 use arc_swap::{ArcSwap, Guard};
 use parking_lot::Mutex;
@@ -202,19 +204,27 @@ impl Tree {
     pub(crate) fn flush_oldest(&self, visible: &dyn Fn() -> CommitTs) -> Result<Option<SegmentId>> {
         let _one_at_a_time = self.flushing.lock();
         let Some(sealed) = self.view.load().sealed.last().cloned() else { return Ok(None) };
-        let Some(no) = self.next_file() else { return Ok(None) };
-        let options = TableOptions::from(&self.options);
         let boundaries = self.snapshots.boundaries(visible);
-        let (table, erased) = (&sealed.table, sealed.erased.get());
-        let meta = flush::write_memtable(table, &erased, no, &options, &boundaries, &self.shelf)?;
-        let bytes = meta.as_ref().map_or(0, |meta| meta.bytes);
-        let edit = Edit {
-            added: meta.into_iter().map(|meta| (0, Arc::new(meta))).collect(),
+        let next_file = || self.next_file().unwrap_or_default();
+        let env = FlushEnv {
+            shelf: &self.shelf,
+            options: &self.options,
+            boundaries: &boundaries,
+            next_file: &next_file,
+        };
+        let erased = sealed.erased.get();
+        let flushed = flush::write_memtable(&sealed.table, &erased, &env)?;
+        let bytes = flushed.iter().map(Flushed::bytes).sum();
+        let mut edit = Edit {
             log_floor: Some(sealed.log_floor),
             last_ts: Some(sealed.last_ts),
             erased: erased.iter().cloned().collect(),
             ..Edit::default()
         };
+        if let Some(Flushed { table, blobs }) = flushed {
+            edit.added.push((0, Arc::new(table)));
+            edit.blobs = blobs.into_iter().map(Arc::new).collect();
+        }
         self.install(edit, |view| view.sealed.retain(|s| !Arc::ptr_eq(s, &sealed)))?;
         self.counters.flushes.add(1);
         self.counters.flushed_bytes.add(bytes);
@@ -277,7 +287,8 @@ impl Tree {
                 };
                 let edit = executor::merge(merge, &env)?;
                 let read = merge.upper.iter().chain(&merge.lower).map(|f| f.meta.bytes).sum();
-                let written = edit.added.iter().map(|(_, meta)| meta.bytes).sum();
+                let tables = edit.added.iter().map(|(_, meta)| meta.bytes);
+                let written = tables.chain(edit.blobs.iter().map(|blob| blob.bytes)).sum();
                 self.install(edit, |_| {})?;
                 self.counters.compactions.add(1);
                 self.counters.compaction_bytes_read.add(read);
@@ -318,16 +329,17 @@ impl Tree {
 
     /// Adds ingested files, all of whose rows are of commit `ts`: each to the deepest level above
     /// which nothing overlaps it. Every earlier commit is in files.
-    pub(crate) fn add_files(&self, files: &[FileMeta], ts: CommitTs) -> Result<()> {
-        let bytes = files.iter().map(|file| file.bytes).sum();
+    pub(crate) fn add_files(&self, files: &[Flushed], ts: CommitTs) -> Result<()> {
+        let bytes = files.iter().map(Flushed::bytes).sum();
         let made = |version: &Version| {
             let merging = self.merging.lock();
             let place = |file: &FileMeta| {
                 let level = level_for(version, merging.as_ref(), file);
                 (level as u8, Arc::new(FileMeta { min_ts: ts, max_ts: ts, ..file.clone() }))
             };
-            let added = files.iter().map(place).collect();
-            Edit { added, last_ts: Some(ts), ..Edit::default() }
+            let added = files.iter().map(|file| place(&file.table)).collect();
+            let blobs = files.iter().flat_map(|file| &file.blobs).cloned().map(Arc::new).collect();
+            Edit { added, blobs, last_ts: Some(ts), ..Edit::default() }
         };
         self.install_made(made, |_| {})?;
         self.counters.ingested_files.add(files.len() as u64);
@@ -347,13 +359,13 @@ impl Tree {
     /// Deletes the files that nobody can reach any more. One that cannot be deleted now is tried
     /// again later; the next open deletes what is left.
     pub(crate) fn delete_trash(&self) {
-        for no in self.shelf.take_trash() {
-            let path = self.shelf.table_path(no);
+        for (kind, no) in self.shelf.take_trash() {
+            let path = names::path(&self.shelf.dir, kind, no);
             match self.shelf.vfs.remove(&path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(_) => {
-                    self.shelf.put_trash(no);
+                    self.shelf.put_trash(kind, no);
                     return;
                 }
             }

@@ -2,8 +2,10 @@
 //! file and offset. Reads only; does not stop at the first damage.
 
 use crate::batch::Commit;
+use crate::blob::format::BlobMeta;
+use crate::blob::reader::{BlobFile, ValueCache};
 use crate::error::{Error, Kind, Result};
-use crate::ids::CommitTs;
+use crate::ids::{CommitTs, FileNo};
 use crate::manifest::load;
 use crate::manifest::state::State;
 use crate::names::{self, FileKind};
@@ -15,6 +17,7 @@ use crate::vfs::api::{Access, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::wal::replay;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,7 +25,7 @@ use std::sync::Arc;
 #[non_exhaustive]
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Table files read.
+    /// Table files and blob files read.
     pub files: u64,
     /// Their bytes.
     pub file_bytes: u64,
@@ -72,9 +75,13 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
         }
         return Ok(report);
     };
+    let mut links = BTreeSet::new();
     for (_, meta) in state.files() {
         report.last_ts = report.last_ts.max(meta.max_ts);
-        check_file(&vfs, dir, meta, &mut report);
+        check_file(&vfs, dir, meta, &mut links, &mut report);
+    }
+    for meta in state.blobs.values() {
+        check_blob(&vfs, dir, meta, &links, &mut report);
     }
     check_log(&*vfs, dir, &state, &mut report)?;
     if report.is_clean() {
@@ -86,19 +93,63 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
     Ok(report)
 }
 
-fn check_file(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &FileMeta, report: &mut Report) {
+/// What rows refer to: blob file, offset, checksum.
+type Links = BTreeSet<(FileNo, u64, u32)>;
+
+fn check_file(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    meta: &FileMeta,
+    links: &mut Links,
+    report: &mut Report,
+) {
     let path = names::path(dir, FileKind::Table, meta.no);
     let checked = vfs
         .open(&path, Access::Read)
         .map_err(|e| Error::io("open table file", &path, e))
         .and_then(|file| TableFile::open(file, path, meta, Arc::new(BlockCache::new(0))))
-        .and_then(|table| table.verify(meta));
+        .and_then(|table| {
+            table.verify_with(meta, &mut |l| _ = links.insert((l.file, l.offset, l.checksum)))
+        });
     report.files += 1;
     report.file_bytes += meta.bytes;
     report.versions += meta.rows;
     if let Err(error) = checked {
         report.damage.push(error);
     }
+}
+
+/// Proves the blob file, and that every reference to it found its value. That the references add up
+/// to what the manifest says is proved where the table files are.
+fn check_blob(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &BlobMeta, links: &Links, report: &mut Report) {
+    report.files += 1;
+    report.file_bytes += meta.bytes;
+    let path = names::path(dir, FileKind::Blob, meta.no);
+    let mut wanted = links.range((meta.no, 0, 0)..=(meta.no, u64::MAX, u32::MAX)).peekable();
+    let checked = vfs
+        .open(&path, Access::Read)
+        .map_err(|e| Error::io("open blob file", &path, e))
+        .and_then(|file| BlobFile::open(file, path, meta))
+        .and_then(|blob| {
+            blob.walk(&mut |link| {
+                let here = (link.file, link.offset, link.checksum);
+                match wanted.peek() {
+                    Some(first) if **first < here => {
+                        Err(blob.corrupt(first.1, "a row refers to what is no value"))
+                    }
+                    first => {
+                        if first == Some(&&here) {
+                            wanted.next();
+                        }
+                        Ok(())
+                    }
+                }
+            })?;
+            wanted.next().map_or(Ok(()), |(_, offset, _)| {
+                Err(blob.corrupt(*offset, "a row refers to what is no value"))
+            })
+        });
+    report.damage.extend(checked.err());
 }
 
 fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> Result<()> {
@@ -124,8 +175,8 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
 /// Reads the catalogue as an open would; what is damaged otherwise would only be told twice.
 fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
     let options = Options { read_only: true, ..Options::default() };
-    let (cache, unused) = (Arc::new(BlockCache::new(0)), CommitTs::ZERO);
-    let opened = recovery::open(Arc::clone(vfs), dir, &options, cache, 0, unused);
+    let (cache, values) = (Arc::new(BlockCache::new(0)), ValueCache::new(0));
+    let opened = recovery::open(Arc::clone(vfs), dir, &options, cache, values, 0, CommitTs::ZERO);
     let read = opened.and_then(|opened| recovery::load_tables(&opened.view, opened.last_ts));
     report.damage.extend(read.err());
 }
@@ -135,6 +186,9 @@ fn note_stranger(name: &str, state: &State, report: &mut Report) {
         None => "is not a file of ours",
         Some((FileKind::Table, no)) if !state.files().any(|(_, file)| file.no == no) => {
             "belongs to no level; the next open deletes it"
+        }
+        Some((FileKind::Blob, no)) if !state.blobs.contains_key(&no) => {
+            "holds no row's value; the next open deletes it"
         }
         Some((FileKind::Temp | FileKind::Spare, _)) => "is unfinished; the next open deletes it",
         Some(_) => return,

@@ -7,7 +7,7 @@
 use crate::cursor::Found;
 use crate::erasure::live::{Cover, ErasureList};
 use crate::error::Result;
-use crate::ids::{CommitTs, SegmentId};
+use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::memtable::api::Memtable;
 use crate::options::Reach;
 use crate::version::files::Version;
@@ -77,6 +77,15 @@ impl View {
         let lists = std::iter::once(&self.erased).chain(self.sealed.iter().map(|s| &s.erased));
         let sets = lists.filter(|list| !list.is_empty()).map(|list| list.get());
         Cover::new(sets.chain(std::iter::once(Arc::clone(&self.version.erasures))), at)
+    }
+
+    /// A row that [`View::get`] or a scan found, with its value in place of a reference to it.
+    pub(crate) fn resolve(&self, found: Found, reach: Reach) -> Result<Found> {
+        if found.kind != RowKind::Link {
+            return Ok(found);
+        }
+        let value = self.version.blobs.value(&found.value, reach)?;
+        Ok(Found { kind: RowKind::Put, value, ..found })
     }
 
     /// The memtables, newest first.

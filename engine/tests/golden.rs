@@ -40,11 +40,19 @@ fn write(dir: &Path) {
     for i in 0..40u8 {
         rows.upsert([b'p', i / 20], [i], format!("value {i}").repeat(i as usize)).unwrap();
     }
+    rows.upsert([b'q'], [0], large(5000)).unwrap();
+    rows.upsert([b'q'], [1], "9".repeat(6000)).unwrap();
     db.flush().unwrap();
     rows.delete([b'p', 0], [3], tabulith::If::Present).unwrap();
     let entities = db.entities("People").unwrap();
     entities.insert(Entity::new("p", "ä𝄞").with("Age", 7).with("Name", "Ada")).unwrap();
     db.close().unwrap();
+}
+
+/// A value that goes to a blob file, and does not compress.
+fn large(bytes: u64) -> Vec<u8> {
+    let mix = |i: u64| (i ^ (i >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..bytes).map(|i| (mix(mix(i)) >> 56) as u8).collect()
 }
 
 #[test]
@@ -79,10 +87,12 @@ fn version_1_reads_as_it_was_written() {
 
     let db = Db::open(copy.path()).unwrap();
     let rows = db.table("rows").unwrap();
-    assert_eq!(rows.scan::<&str, &str>(..).unwrap().map(Result::unwrap).count(), 39);
+    assert_eq!(rows.scan::<&str, &str>(..).unwrap().map(Result::unwrap).count(), 41);
     assert_eq!(rows.get([b'p', 0], [3]).unwrap(), None);
     let value = rows.get([b'p', 1], [39]).unwrap().unwrap().value;
     assert_eq!(value, "value 39".repeat(39));
+    assert!(rows.get([b'q'], [0]).unwrap().unwrap().value == large(5000));
+    assert!(rows.get([b'q'], [1]).unwrap().unwrap().value == "9".repeat(6000));
     let ada = db.entities("people").unwrap().get("p", "ä𝄞").unwrap().unwrap();
     assert_eq!(ada.property("Age"), Some(&7.into()));
 }

@@ -4,11 +4,13 @@
 //! What is dropped is decided by `fate` alone. Versions read must equal versions written and
 //! dropped, or nothing is installed.
 
+use crate::blob::format::BlobMeta;
 use crate::catalog::Readable;
 use crate::compaction::input::{Input, inputs};
 use crate::compaction::job::Merge;
 use crate::compaction::outputs::Outputs;
 use crate::compaction::tournament::{Run as _, Tournament};
+use crate::compaction::values::Values;
 use crate::error::{Error, Kind, Result};
 use crate::fate::{Fate, Judge};
 use crate::flush::sync_names;
@@ -17,7 +19,8 @@ use crate::manifest::edit::Edit;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
 use crate::sstable::format::{FileMeta, TableOptions};
-use crate::version::files::{Shelf, Version};
+use crate::version::files::Version;
+use crate::version::shelf::Shelf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -52,7 +55,9 @@ pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
     let options = TableOptions::from(env.options);
     let file_bytes = env.options.advanced.file_bytes as u64;
     let (below, erasures) = (&job.grandparents, &env.version.erasures);
-    let mut outputs = Outputs::new(env.shelf, env.next_file, options, file_bytes, below, erasures);
+    let values = Values::new(env.shelf, env.next_file, env.options, &env.version.blobs);
+    let mut outputs =
+        Outputs::new(env.shelf, env.next_file, options, file_bytes, below, erasures, values);
     let merged = merge_into(job, env, &mut outputs).and_then(|tally| {
         check(job, &tally, outputs.finish()?)?;
         sync_names(env.shelf)
@@ -66,13 +71,14 @@ pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
     }
 }
 
-fn edit(job: &Merge, outputs: Vec<FileMeta>) -> Edit {
+fn edit(job: &Merge, (outputs, blobs): (Vec<FileMeta>, Vec<BlobMeta>)) -> Edit {
     let out_level = (job.level + 1) as u8;
     let from_upper = job.upper.iter().map(|file| (job.level as u8, file.meta.no));
     let from_lower = job.lower.iter().map(|file| (out_level, file.meta.no));
     Edit {
         added: outputs.into_iter().map(|meta| (out_level, Arc::new(meta))).collect(),
         removed: from_upper.chain(from_lower).collect(),
+        blobs: blobs.into_iter().map(Arc::new).collect(),
         ..Edit::default()
     }
 }

@@ -4,5 +4,6 @@ pub(crate) mod job;
 pub(crate) mod picker;
 pub(crate) mod tournament;
 pub(crate) mod input;
+pub(crate) mod values;
 pub(crate) mod outputs;
 pub(crate) mod executor;

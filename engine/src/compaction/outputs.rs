@@ -1,13 +1,17 @@
 //! The files that a merge writes, and where one ends and the next begins.
 
+use crate::blob::format::BlobMeta;
+use crate::compaction::values::Values;
 use crate::erasure::set::Erasures;
 use crate::error::Result;
 use crate::fate::ErasedTo;
 use crate::flush::create_table;
 use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::names::FileKind;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::format::{FileMeta, TableOptions};
-use crate::version::files::{LiveFile, Shelf};
+use crate::version::files::LiveFile;
+use crate::version::shelf::Shelf;
 use std::sync::Arc;
 
 /// An output file ends before it overlaps more than this many files' worth of the level below it.
@@ -19,6 +23,7 @@ pub(crate) struct Outputs<'a> {
     next_file: &'a dyn Fn() -> FileNo,
     options: TableOptions,
     file_bytes: u64,
+    values: Values<'a>,
     open: Option<TableBuilder>,
     done: Vec<FileMeta>,
     numbers: Vec<FileNo>,
@@ -38,12 +43,14 @@ impl<'a> Outputs<'a> {
         file_bytes: u64,
         grandparents: &'a [Arc<LiveFile>],
         erasures: &'a Erasures,
+        values: Values<'a>,
     ) -> Outputs<'a> {
         Outputs {
             shelf,
             next_file,
             options,
             file_bytes,
+            values,
             open: None,
             done: Vec::new(),
             numbers: Vec::new(),
@@ -91,6 +98,7 @@ impl<'a> Outputs<'a> {
                 self.open.insert(create_table(self.shelf, no, &self.options)?)
             }
         };
+        let (kind, value) = self.values.place(key, kind, value)?;
         builder.add(key, prefix_len, ts, kind, value)
     }
 
@@ -102,18 +110,20 @@ impl<'a> Outputs<'a> {
     /// Ends the last file; the bytes of all of them are durable then, their names not yet.
     pub(crate) fn finish(&mut self) -> Result<&[FileMeta]> {
         self.end_file()?;
+        self.values.finish()?;
         Ok(&self.done)
     }
 
     /// The files, once they are finished.
-    pub(crate) fn into_files(self) -> Vec<FileMeta> {
-        self.done
+    pub(crate) fn into_files(self) -> (Vec<FileMeta>, Vec<BlobMeta>) {
+        (self.done, self.values.into_files())
     }
 
     /// Gives up what was written.
     pub(crate) fn discard(self) {
         drop(self.open);
-        self.numbers.into_iter().for_each(|no| self.shelf.put_trash(no));
+        self.values.discard();
+        self.numbers.into_iter().for_each(|no| self.shelf.put_trash(FileKind::Table, no));
     }
 
     /// Whether a file below ended between the last key and this one.

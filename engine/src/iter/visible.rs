@@ -30,7 +30,7 @@ pub(crate) struct VisibleCursor<C> {
     plain: usize,
     key: Vec<u8>,
     /// The row that the merge has passed.
-    passed: (CommitTs, Bytes),
+    passed: (CommitTs, RowKind, Bytes),
 }
 
 /// Where the cursor stands, and so where the merge below it stands.
@@ -62,7 +62,7 @@ impl<C: Cursor> VisibleCursor<C> {
             direction: Direction::Up,
             plain: 0,
             key: Vec::new(),
-            passed: (CommitTs::ZERO, Bytes::new()),
+            passed: (CommitTs::ZERO, RowKind::Delete, Bytes::new()),
         }
     }
 
@@ -93,13 +93,19 @@ impl<C: Cursor> VisibleCursor<C> {
         if self.state == State::On { self.merge.ts() } else { self.passed.0 }
     }
 
-    pub(crate) fn value(&mut self) -> Result<Bytes> {
-        if self.state == State::On { self.merge.value() } else { Ok(self.passed.1.clone()) }
+    /// How the value is stored: as it is, or as a reference to it.
+    pub(crate) fn kind(&self) -> RowKind {
+        if self.state == State::On { self.merge.kind() } else { self.passed.1 }
     }
 
-    /// The value, borrowed. Cost: the first of a block decompresses the block's values.
+    /// The value as stored.
+    pub(crate) fn value(&mut self) -> Result<Bytes> {
+        if self.state == State::On { self.merge.value() } else { Ok(self.passed.2.clone()) }
+    }
+
+    /// The value as stored, borrowed. Cost: the first of a block decompresses the block's values.
     pub(crate) fn value_ref(&self) -> Result<&[u8]> {
-        if self.state == State::On { self.merge.value_ref() } else { Ok(&self.passed.1) }
+        if self.state == State::On { self.merge.value_ref() } else { Ok(&self.passed.2) }
     }
 
     /// Whether the next move in the direction of the last one may lead to another block or source:
@@ -229,7 +235,7 @@ impl<C: Cursor> VisibleCursor<C> {
                 if !self.skip_hidden()? {
                     self.leave_key_upwards()?;
                 }
-            } else if self.merge.kind() == RowKind::Put {
+            } else if self.merge.kind() != RowKind::Delete {
                 self.state = State::On;
                 return Ok(true);
             } else {
@@ -255,7 +261,7 @@ impl<C: Cursor> VisibleCursor<C> {
                 }
             } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
                 self.merge.prev()?;
-            } else if self.merge.ts() <= self.at && self.merge.kind() == RowKind::Put {
+            } else if self.merge.ts() <= self.at && self.merge.kind() != RowKind::Delete {
                 self.state = State::On;
                 return Ok(true);
             } else {
@@ -275,9 +281,9 @@ impl<C: Cursor> VisibleCursor<C> {
         while self.merge.valid() && self.merge.key() == self.key.as_slice() {
             if self.merge.ts() <= self.at {
                 let hidden = self.cover.hides(&self.key, self.merge.ts());
-                seen = self.merge.kind() == RowKind::Put && !hidden;
+                seen = self.merge.kind() != RowKind::Delete && !hidden;
                 if seen {
-                    self.passed = (self.merge.ts(), self.merge.value()?);
+                    self.passed = (self.merge.ts(), self.merge.kind(), self.merge.value()?);
                 }
             }
             self.merge.prev()?;

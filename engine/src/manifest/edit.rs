@@ -10,11 +10,14 @@
 //! added      how many, then for each: level (1 byte), file:
 //!            number, bytes, smallest key, largest key (each length and bytes),
 //!            min ts, max ts, rows, deletes, oldest delete, erased to,
-//!            checksum (8 bytes, little-endian)
+//!            checksum (8 bytes, little-endian),
+//!            blob files it refers to: how many, then of each: number, values, bytes
+//! blobs      blob files added: how many, then for each: number, bytes, values
 //! erasures   if flagged: how many are removed, each; how many are added, each; not both none:
 //!            start, end (each length and bytes), ts
 //! ```
 
+use crate::blob::format::{BlobMeta, Use, put_uses, read_uses};
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::erasure::set::Erasure;
 use crate::ids::{CommitTs, FileNo, SegmentId};
@@ -38,6 +41,9 @@ pub(crate) struct Edit {
     pub(crate) added: Vec<(u8, Arc<FileMeta>)>,
     /// Level and number.
     pub(crate) removed: Vec<(u8, FileNo)>,
+    /// New blob files, each of which an added file refers to. They are removed by no edit: a blob
+    /// file is there for as long as a table file refers to it.
+    pub(crate) blobs: Vec<Arc<BlobMeta>>,
     /// The first segment of the log that is still needed.
     pub(crate) log_floor: Option<SegmentId>,
     /// The number that the next new file gets.
@@ -75,6 +81,12 @@ impl Edit {
             out.push(*level);
             put_file(&mut out, file);
         }
+        put_varint(&mut out, self.blobs.len() as u64);
+        for blob in &self.blobs {
+            for number in [blob.no.0, blob.bytes, blob.values] {
+                put_varint(&mut out, number);
+            }
+        }
         if has_erasures {
             put_erasures(&mut out, &self.retired);
             put_erasures(&mut out, &self.erased);
@@ -103,6 +115,10 @@ impl Edit {
         for _ in 0..reader.varint()? {
             edit.added.push((level(&mut reader)?, Arc::new(file(&mut reader)?)));
         }
+        for _ in 0..reader.varint()? {
+            let (no, bytes, values) = (reader.varint()?, reader.varint()?, reader.varint()?);
+            edit.blobs.push(Arc::new(BlobMeta { no: FileNo(no), bytes, values }));
+        }
         if flags & HAS_ERASURES != 0 {
             (edit.retired, edit.erased) = (erasures(&mut reader)?, erasures(&mut reader)?);
             if edit.retired.is_empty() && edit.erased.is_empty() {
@@ -113,6 +129,7 @@ impl Edit {
         let numbers =
             numbers.chain(edit.next_file.map(|no| no.0)).chain(edit.last_ts.map(|ts| ts.0));
         let numbers = numbers.chain(edit.added.iter().map(|(_, file)| file.no.0));
+        let numbers = numbers.chain(edit.blobs.iter().map(|blob| blob.no.0));
         let mut numbers = numbers.chain(edit.erased.iter().map(|erasure| erasure.ts.0));
         let can_be_counted_on = numbers.all(|number| number <= NUMBER_MAX);
         (reader.is_empty() && can_be_counted_on).then_some(edit)
@@ -139,6 +156,12 @@ impl Edit {
         }
         for (level, file) in &self.added {
             line(format!("L{level} + {}", dump_file(file)));
+            for (no, Use { values, bytes }) in &file.blobs {
+                line(format!("     refers to {values} values, {bytes} bytes, of blob file {no}"));
+            }
+        }
+        for BlobMeta { no, bytes, values } in self.blobs.iter().map(|blob| &**blob) {
+            line(format!("blob file + {no}  {bytes} bytes  {values} values"));
         }
         for (sign, erasures) in [('-', &self.retired), ('+', &self.erased)] {
             for Erasure { start, end, ts } in erasures {
@@ -161,6 +184,7 @@ fn put_file(out: &mut Vec<u8>, file: &FileMeta) {
     put_varint(out, file.oldest_delete.0);
     put_varint(out, file.erased_to.0);
     out.extend_from_slice(&file.checksum.to_le_bytes());
+    put_uses(&file.blobs, out);
 }
 
 fn put_erasures(out: &mut Vec<u8>, erasures: &[Erasure]) {
@@ -201,6 +225,7 @@ fn file(reader: &mut Reader<'_>) -> Option<FileMeta> {
         oldest_delete: CommitTs(reader.varint()?),
         erased_to: CommitTs(reader.varint()?),
         checksum: reader.u64()?,
+        blobs: read_uses(reader)?,
     })
 }
 
@@ -222,6 +247,7 @@ fn dump_file(file: &FileMeta) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blob::format::Uses;
 
     fn erasure(start: &str, end: &str, ts: u64) -> Erasure {
         let (start, end) = (start.as_bytes().into(), end.as_bytes().into());
@@ -240,10 +266,13 @@ mod tests {
             deletes: 2,
             oldest_delete: CommitTs(310),
             erased_to: CommitTs(350),
+            blobs: Uses::from([(FileNo(6), Use { values: 3, bytes: 500 })]),
             checksum: 0x1122_3344_5566_7788,
         };
+        let blob = BlobMeta { no: FileNo(6), bytes: 600, values: 3 };
         Edit {
             added: vec![(1, Arc::new(file))],
+            blobs: vec![Arc::new(blob)],
             removed: vec![(0, FileNo(3)), (1, FileNo(4))],
             log_floor: Some(SegmentId(2)),
             next_file: None,
@@ -286,7 +315,8 @@ mod tests {
             edit().dump("  "),
             "  log from segment 2\n  commits to 400 are in files\n  L0 - 000003\n  L1 - 000004\n  \
              L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
-             xxh3 1122334455667788\n  erased - keys a..b  before commit 200\n  \
+             xxh3 1122334455667788\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
+             blob file + 000006  600 bytes  3 values\n  erased - keys a..b  before commit 200\n  \
              erased - keys a..b  before commit 210\n  erased + keys c..d  before commit 390\n"
         );
     }

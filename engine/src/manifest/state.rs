@@ -3,13 +3,14 @@
 //! Promise: an edit that breaks a rule changes nothing. The rules hold for edits from the disk and
 //! for our own alike: what is refused here never reaches the manifest.
 
+use crate::blob::format::{BlobMeta, Uses};
 use crate::erasure::set::{Erasure, Erasures};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::sstable::format::FileMeta;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// What exists.
@@ -19,6 +20,8 @@ pub(crate) struct State {
     pub(crate) levels: [Vec<Arc<FileMeta>>; LEVELS],
     /// What hides rows of files.
     pub(crate) erasures: Arc<Erasures>,
+    /// The blob files that files refer to.
+    pub(crate) blobs: BTreeMap<FileNo, Arc<BlobMeta>>,
     /// The first segment of the log that is needed; 0 before there is a log.
     pub(crate) log_floor: SegmentId,
     /// The number that the next new file gets; above that of every file.
@@ -38,7 +41,8 @@ impl State {
     /// Makes the change, all of it or none.
     ///
     /// Errors: `Invalid` for a number that goes back, a file that is removed where it is not or
-    /// added twice, bounds in the wrong order, an overlap below L0; the same for erasures.
+    /// added twice, bounds in the wrong order, an overlap below L0; the same for erasures; a
+    /// reference to more than a blob file has, or a new blob file that nothing refers to.
     pub(crate) fn apply(&mut self, edit: &Edit) -> Result<()> {
         let mut next = self.clone();
         next.raise(edit)?;
@@ -67,6 +71,7 @@ impl State {
         if !edit.erased.is_empty() || !edit.retired.is_empty() {
             next.erasures = Arc::new(erase(&next.erasures, edit)?);
         }
+        next.settle_blobs(edit)?;
         *self = next;
         Ok(())
     }
@@ -84,12 +89,48 @@ impl State {
         Edit {
             added: self.files().map(|(level, file)| (level, file.clone())).collect(),
             removed: Vec::new(),
+            blobs: self.blobs.values().cloned().collect(),
             log_floor: Some(self.log_floor),
             next_file: Some(self.next_file),
             last_ts: Some(self.last_ts),
             erased: self.erasures.iter().cloned().collect(),
             retired: Vec::new(),
         }
+    }
+
+    /// Every blob file with what files refer to of it.
+    pub(crate) fn uses(&self) -> Result<Uses> {
+        let mut uses = Uses::new();
+        for (no, used) in self.files().flat_map(|(_, file)| &file.blobs) {
+            let sum = uses.entry(*no).or_default();
+            *sum = sum.plus(*used).ok_or_else(|| broken(format!("blob file {no}: too much")))?;
+        }
+        Ok(uses)
+    }
+
+    /// Adds the edit's blob files and forgets those that no file refers to any more.
+    fn settle_blobs(&mut self, edit: &Edit) -> Result<()> {
+        for blob in &edit.blobs {
+            let taken = self.files().any(|(_, file)| file.no == blob.no);
+            if blob.no >= self.next_file || taken {
+                return Err(broken(format!("blob file {}: its number is not its own", blob.no)));
+            }
+            if self.blobs.insert(blob.no, Arc::clone(blob)).is_some() {
+                return Err(broken(format!("blob file {} is added twice", blob.no)));
+            }
+        }
+        let uses = self.uses()?;
+        for (no, used) in &uses {
+            let blob = self.blobs.get(no);
+            if blob.is_none_or(|b| b.values < used.values || b.value_bytes() < used.bytes) {
+                return Err(broken(format!("blob file {no} has not what files refer to")));
+            }
+        }
+        if let Some(idle) = edit.blobs.iter().find(|blob| !uses.contains_key(&blob.no)) {
+            return Err(broken(format!("nothing refers to blob file {}", idle.no)));
+        }
+        self.blobs.retain(|no, _| uses.contains_key(no));
+        Ok(())
     }
 
     fn raise(&mut self, edit: &Edit) -> Result<()> {
@@ -195,6 +236,7 @@ mod tests {
             deletes: 1,
             oldest_delete: CommitTs(2),
             erased_to: CommitTs::ZERO,
+            blobs: Uses::new(),
             checksum: no,
         })
     }

@@ -49,10 +49,12 @@ fn edit(no: u64) -> Edit {
         deletes: 1,
         oldest_delete: CommitTs(no),
         erased_to: CommitTs::ZERO,
+        blobs: Default::default(),
         checksum: no,
     };
     Edit {
         added: vec![(0, Arc::new(file))],
+        blobs: Vec::new(),
         removed: if no > 2 { vec![(0, FileNo(no - 2))] } else { Vec::new() },
         log_floor: Some(SegmentId(no)),
         next_file: Some(FileNo(no + 1)),

@@ -114,6 +114,9 @@ impl TableBuilder {
         }
         self.block.push(&row);
         self.props.count(ts, kind, value.len());
+        if kind == RowKind::Link {
+            self.props.count_link(value).map_err(|damage| Error::invalid(damage.0))?;
+        }
         self.last.ts = ts;
         if !same_key {
             self.last.key.clear();
@@ -306,6 +309,7 @@ impl Output {
             deletes: props.deletes,
             oldest_delete: props.oldest_delete,
             erased_to: CommitTs::ZERO,
+            blobs: props.blobs,
             checksum: self.digest.digest(),
         })
     }

@@ -4,7 +4,7 @@
 //! Cost: one pass over the columns, about 5 ns per row; values are not touched.
 
 use super::format::Damage;
-use super::layout::{Columns, HEAD_LEN};
+use super::layout::{Columns, HEAD_LEN, KIND_BITS};
 use crate::ids::{CommitTs, RowKind};
 use std::cmp::Ordering;
 
@@ -62,8 +62,9 @@ fn check_row_bounds(columns: &Columns<'_>, facts: &mut Facts) -> Result<(), Dama
         let (meta, value) = (columns.meta(row), columns.value_range(row));
         let head_len = usize::from(meta >> 4);
         let next_tail_end = columns.tail_end(row);
-        if meta & 0x0e != 0 || head_len > HEAD_LEN {
-            return Err(Damage("row has an impossible kind"));
+        let kind = RowKind::from_byte(meta & KIND_BITS).ok_or(Damage("row has an unknown kind"))?;
+        if head_len > HEAD_LEN {
+            return Err(Damage("row's head has an impossible length"));
         }
         if next_tail_end < tail_end || (next_tail_end > tail_end && head_len < HEAD_LEN) {
             return Err(Damage("row's key has an impossible length"));
@@ -71,14 +72,14 @@ fn check_row_bounds(columns: &Columns<'_>, facts: &mut Facts) -> Result<(), Dama
         if head_len < HEAD_LEN && columns.head(row) << (8 * head_len) != 0 {
             return Err(Damage("row's key goes on after its end"));
         }
-        if value.end < value_end || (meta & 1 == 0 && value.end != value_end) {
+        if value.end < value_end || (kind == RowKind::Delete && value.end != value_end) {
             return Err(Damage("row's value has an impossible length"));
         }
         if columns.layout.base_ts.checked_add(columns.stamp(row)).is_none() {
             return Err(Damage("row's timestamp overflows"));
         }
         (tail_end, value_end) = (next_tail_end, value.end);
-        facts.all_puts &= columns.kind(row) == RowKind::Put;
+        facts.all_puts &= kind == RowKind::Put;
         max_stamp = max_stamp.max(columns.stamp(row));
     }
     facts.max_ts = CommitTs(columns.layout.base_ts + max_stamp);

@@ -6,6 +6,7 @@
 use super::block::Block;
 use super::index::{EntryAt, Handle};
 use super::reader::TableFile;
+use crate::blob::format::{Link, Use};
 use crate::error::Result;
 use crate::ids::RowKind;
 use crate::key::order;
@@ -68,6 +69,10 @@ impl TableFile {
         line(&format!("partitions        {:>12}", props.partitions))?;
         line(&format!("rows              {:>12}  deletes {}", props.rows, props.deletes))?;
         line(&format!("value bytes       {:>12}", props.values_len))?;
+        for (no, used) in &props.blobs {
+            let Use { values, bytes } = used;
+            line(&format!("blob file {no}  {values:>10} values  {bytes} bytes"))?;
+        }
         line(&format!("timestamps        {} to {}", props.min_ts, props.max_ts))?;
         line(&format!("first key         {}", key_text(&props.smallest)))?;
         line(&format!("last key          {}", key_text(&props.largest)))
@@ -99,12 +104,22 @@ fn row_line(block: &Block, row: usize) -> String {
         return format!("{place} delete");
     }
     match block.value(row) {
+        Ok(value) if block.kind(row) == RowKind::Link => format!("{place} {}", link_text(&value)),
         Ok(value) => {
             let shown = value.get(..VALUE_BYTES_SHOWN).unwrap_or(&value);
             let more = if shown.len() < value.len() { "…" } else { "" };
             format!("{place} put {} bytes {}{more}", value.len(), shown.escape_ascii())
         }
         Err(damage) => format!("{place} put, {}", damage.0),
+    }
+}
+
+fn link_text(value: &[u8]) -> String {
+    match Link::read(value) {
+        Some(Link { file, offset, stored_len, raw_len, codec, .. }) => {
+            format!("link {raw_len} bytes in blob file {file} at {offset}: {stored_len} {codec:?}")
+        }
+        None => format!("link that is none: {}", value.escape_ascii()),
     }
 }
 

@@ -23,6 +23,7 @@
 //! A checksum is CRC-32 over the file's number, the offset, and the bytes before it, so that
 //! blocks in the wrong place or of another file do not verify.
 
+use crate::blob::format::{Link, Uses, put_uses, read_uses};
 use crate::checksum;
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::error::{Error, Result};
@@ -55,6 +56,8 @@ pub(crate) struct FileMeta {
     /// It holds no version that an erasure of this moment or before hides. The manifest's word
     /// alone: the file does not know.
     pub(crate) erased_to: CommitTs,
+    /// What its rows refer to in blob files.
+    pub(crate) blobs: Uses,
     /// XXH3-64 of the whole file.
     pub(crate) checksum: u64,
 }
@@ -197,7 +200,7 @@ pub(crate) struct Props {
     pub(crate) deletes: u64,
     pub(crate) partitions: u64,
     pub(crate) blocks: u64,
-    /// Bytes of all values before compression.
+    /// Bytes of all values before compression, references in place of those in blob files.
     pub(crate) values_len: u64,
     pub(crate) min_ts: CommitTs,
     pub(crate) max_ts: CommitTs,
@@ -205,6 +208,7 @@ pub(crate) struct Props {
     pub(crate) oldest_delete: CommitTs,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
+    pub(crate) blobs: Uses,
 }
 
 impl Props {
@@ -232,6 +236,7 @@ impl Props {
         }
         put_slice(out, &self.smallest);
         put_slice(out, &self.largest);
+        put_uses(&self.blobs, out);
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Result<Props, Damage> {
@@ -246,6 +251,14 @@ impl Props {
         self.max_ts == CommitTs::ZERO
     }
 
+    /// Counts the reference that a row keeps in place of its value.
+    pub(crate) fn count_link(&mut self, value: &[u8]) -> Result<Link, Damage> {
+        let link = Link::read(value).ok_or(Damage("row's reference to a blob file is none"))?;
+        let used = self.blobs.entry(link.file).or_default();
+        *used = used.plus(link.uses()).ok_or(Damage("references add up to too much"))?;
+        Ok(link)
+    }
+
     /// Whether the manifest means the file with these properties.
     pub(crate) fn agree_with(&self, meta: &FileMeta) -> bool {
         self.rows == meta.rows
@@ -257,6 +270,7 @@ impl Props {
             && self.oldest_delete == meta.oldest_delete
             && self.smallest == meta.smallest
             && self.largest == meta.largest
+            && self.blobs == meta.blobs
     }
 }
 
@@ -272,6 +286,7 @@ fn read_props(reader: &mut Reader<'_>) -> Option<Props> {
         oldest_delete: CommitTs(reader.varint()?),
         smallest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
         largest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
+        blobs: read_uses(reader)?,
     })
 }
 

@@ -17,7 +17,7 @@
 //!              texts          per run: rest of the partition prefix, then what its RowKeys share
 //!              fingerprints   per row: u8 of the key's hash; absent without the flag
 //!              heads          per row: the next 8 bytes of the RowKey, zeros where it is shorter
-//!              metas          per row: u8, bit 0 a put, bits 4 to 7 the length of the head
+//!              metas          per row: u8, bits 0 to 3 the kind, bits 4 to 7 the length of the head
 //!              stamps         per row: timestamp above base_ts, ts_width bytes
 //!              tail ends      per row: u16
 //!              value ends     per row: u16 or u32
@@ -48,6 +48,9 @@ pub(crate) const HEAD_LEN: usize = 8;
 
 /// Raw bytes at which a block ends even within one key's versions.
 pub(crate) const BLOCK_BYTES_MAX: usize = 64 << 10;
+
+/// The bits of a row's meta byte that are its kind; the others are the length of its head.
+pub(crate) const KIND_BITS: u8 = 0x0f;
 
 const HAS_FINGERPRINTS: u8 = 1;
 const HAS_LZ4: u8 = 2;
@@ -347,7 +350,7 @@ impl<'a> Columns<'a> {
     }
 
     pub(crate) fn kind(&self, row: usize) -> RowKind {
-        if self.meta(row) & 1 == 1 { RowKind::Put } else { RowKind::Delete }
+        RowKind::from_byte(self.meta(row) & KIND_BITS).unwrap_or(RowKind::Delete)
     }
 
     pub(crate) fn suffix(&self, row: usize) -> Suffix<'a> {

@@ -4,8 +4,9 @@ use super::block::{Block, fingerprint};
 use super::format::{Damage, FileMeta, Props, Stretch};
 use super::index::EntryAt;
 use super::reader::TableFile;
+use crate::blob::format::Link;
 use crate::error::{Error, Result};
-use crate::ids::CommitTs;
+use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
 use std::cmp::Ordering;
 use std::mem::take;
@@ -29,6 +30,11 @@ impl TableFile {
     ///
     /// Cost: reads the file twice, past the cache.
     pub(crate) fn verify(&self, meta: &FileMeta) -> Result<Props> {
+        self.verify_with(meta, &mut |_| {})
+    }
+
+    /// The same, and gives every reference to a blob file to `link`.
+    pub(crate) fn verify_with(&self, meta: &FileMeta, link: &mut dyn FnMut(Link)) -> Result<Props> {
         if self.filters_ignored() > 0 {
             return Err(
                 Damage("filter is damaged").at(self.path(), self.footer().row_filter().offset)
@@ -39,7 +45,7 @@ impl TableFile {
         while let Some(at) = entry {
             let handle = self.index().handle(at);
             let block = self.raw().read_block(handle)?;
-            self.verify_block(&mut pass, at, &block)
+            self.verify_block(&mut pass, at, &block, link)
                 .map_err(|damage| damage.at(self.path(), handle.offset))?;
             entry = self.index().next(at);
         }
@@ -52,7 +58,13 @@ impl TableFile {
         Ok(pass.counts)
     }
 
-    fn verify_block(&self, pass: &mut Pass, at: EntryAt, block: &Block) -> Result<(), Damage> {
+    fn verify_block(
+        &self,
+        pass: &mut Pass,
+        at: EntryAt,
+        block: &Block,
+        link: &mut dyn FnMut(Link),
+    ) -> Result<(), Damage> {
         block.values()?;
         let mut key = Vec::new();
         block.put_key(0, &mut key);
@@ -63,6 +75,9 @@ impl TableFile {
             block.put_key(row, &mut key);
             let prefix_len = block.prefix_len(block.run_of(row));
             self.verify_row(pass, &key, prefix_len, block, row)?;
+            if block.kind(row) == RowKind::Link {
+                link(pass.counts.count_link(&block.value(row)?)?);
+            }
         }
         pass.counts.blocks += 1;
         let (separator, ts) = self.index().separator(at);

@@ -7,50 +7,21 @@
 use crate::cursor::Found;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
-use crate::ids::{CommitTs, FileNo};
+use crate::ids::CommitTs;
 use crate::key::fences::Fences;
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
-use crate::names::{self, FileKind};
+use crate::names::FileKind;
 use crate::options::Reach;
 use crate::sstable::format::FileMeta;
-use crate::sstable::reader::{BlockCache, TableFile};
-use crate::vfs::api::{Access, Vfs};
-use parking_lot::Mutex;
+use crate::sstable::reader::TableFile;
+use crate::version::blobs::Blobs;
+use crate::version::shelf::Shelf;
+use crate::vfs::api::Access;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// What opening a table file takes, and where the numbers of files to delete go.
-#[derive(Debug)]
-pub(crate) struct Shelf {
-    pub(crate) vfs: Arc<dyn Vfs>,
-    pub(crate) dir: PathBuf,
-    pub(crate) cache: Arc<BlockCache>,
-    trash: Mutex<Vec<FileNo>>,
-}
-
-impl Shelf {
-    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, cache: Arc<BlockCache>) -> Arc<Shelf> {
-        Arc::new(Shelf { vfs, dir, cache, trash: Mutex::default() })
-    }
-
-    pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {
-        self.dir.join(names::file_name(FileKind::Table, no))
-    }
-
-    /// The files that no Version holds any more, each given out once.
-    pub(crate) fn take_trash(&self) -> Vec<FileNo> {
-        std::mem::take(&mut self.trash.lock())
-    }
-
-    /// Puts a file back that could not be deleted, or one that never entered a Version.
-    pub(crate) fn put_trash(&self, no: FileNo) {
-        self.trash.lock().push(no);
-    }
-}
 
 /// A table file of some Version. Opened at its first use; thrown away when the manifest has dropped
 /// it and the last reader is gone.
@@ -108,7 +79,7 @@ impl LiveFile {
 impl Drop for LiveFile {
     fn drop(&mut self) {
         if *self.dropped.get_mut() {
-            self.shelf.put_trash(self.meta.no);
+            self.shelf.put_trash(FileKind::Table, self.meta.no);
         }
     }
 }
@@ -125,6 +96,8 @@ pub(crate) struct Version {
     pub(crate) levels: [Vec<Arc<LiveFile>>; LEVELS],
     /// Durable, each of them: a crash takes none of them back.
     pub(crate) erasures: Arc<Erasures>,
+    /// What their rows refer to.
+    pub(crate) blobs: Blobs,
     fences: [Fences; LEVELS], // Of each file's last key; empty for L0.
 }
 
@@ -132,8 +105,11 @@ impl Version {
     /// The Version that the manifest describes.
     pub(crate) fn of(state: &State, shelf: &Arc<Shelf>) -> Version {
         let live = |meta: &Arc<FileMeta>| LiveFile::new(Arc::clone(meta), Arc::clone(shelf));
+        let files = state.files().map(|(_, file)| &**file);
+        let added: Vec<_> = state.blobs.values().cloned().collect();
+        let blobs = Blobs::of(&Blobs::default(), &added, files, shelf);
         let levels = state.levels.each_ref().map(|level| level.iter().map(live).collect());
-        Version::sorted(levels, Arc::clone(&state.erasures))
+        Version::sorted(levels, Arc::clone(&state.erasures), blobs)
     }
 
     /// The Version after `edit`, which led to `state`. Files that stay keep their open handles, also
@@ -156,17 +132,23 @@ impl Version {
         for file in removed {
             file.dropped.store(true, Ordering::Relaxed);
         }
-        Version::sorted(levels, Arc::clone(&state.erasures))
+        let files = levels.iter().flatten().map(|file| &*file.meta);
+        let blobs = Blobs::of(&self.blobs, &edit.blobs, files, shelf);
+        Version::sorted(levels, Arc::clone(&state.erasures), blobs)
     }
 
-    fn sorted(mut levels: [Vec<Arc<LiveFile>>; LEVELS], erasures: Arc<Erasures>) -> Version {
+    fn sorted(
+        mut levels: [Vec<Arc<LiveFile>>; LEVELS],
+        erasures: Arc<Erasures>,
+        blobs: Blobs,
+    ) -> Version {
         let mut fences: [Fences; LEVELS] = Default::default();
         levels[0].sort_by_key(|file| std::cmp::Reverse((file.meta.max_ts, file.meta.no)));
         for (level, fences) in levels.iter_mut().zip(&mut fences).skip(1) {
             level.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             *fences = Fences::of(level.iter().map(|file| file.meta.largest.as_slice()));
         }
-        Version { levels, erasures, fences }
+        Version { levels, erasures, blobs, fences }
     }
 
     /// The newest version of `key` not newer than `at` in any file. Newer levels hold newer

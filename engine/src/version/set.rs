@@ -5,7 +5,8 @@ use crate::ids::FileNo;
 use crate::manifest::edit::Edit;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
-use crate::version::files::{Shelf, Version};
+use crate::version::files::Version;
+use crate::version::shelf::Shelf;
 use std::sync::Arc;
 
 /// The one owner of the manifest. Behind a lock held only for an edit.

@@ -122,6 +122,8 @@ pub(crate) fn small() -> Options {
             level_fanout: 2,
             l0_compact_files: 2,
             block_cache_bytes: Some(1 << 20),
+            blob_bytes_min: 500,
+            blob_file_bytes: 4 << 10,
             ..Advanced::default()
         },
         ..Options::default()
@@ -132,6 +134,7 @@ fn varied(rng: &mut Rng) -> Options {
     let advanced = Advanced {
         l0_compact_files: rng.between(1, 3),
         filter_bits: *rng.pick(&[0, 10]),
+        blob_bytes_min: *rng.pick(&[0, 50, 500]),
         compression: rng.chance(50),
         block_cache_bytes: Some(*rng.pick(&[0, 1 << 20])),
         memtable_bytes: *rng.pick(&[4 << 10, 6 << 10]),

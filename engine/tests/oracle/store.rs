@@ -34,6 +34,8 @@ pub(crate) struct Reached {
     pub(crate) compactions: u64,
     pub(crate) moves: u64,
     pub(crate) dropped_files: u64,
+    /// The most blob files that there were at a closing.
+    pub(crate) blob_files: usize,
     /// The deepest level that ever held a file.
     pub(crate) level: usize,
 }
@@ -45,6 +47,7 @@ impl Reached {
         self.compactions += other.compactions;
         self.moves += other.moves;
         self.dropped_files += other.dropped_files;
+        self.blob_files = self.blob_files.max(other.blob_files);
         self.level = self.level.max(other.level);
     }
 }
@@ -86,6 +89,7 @@ impl Store {
             compactions: stats.compactions,
             moves: stats.moves,
             dropped_files: stats.dropped_files,
+            blob_files: stats.blob_files,
             level,
         });
     }
@@ -143,15 +147,23 @@ fn options(set: usize) -> Result<Options> {
         ..Advanced::default()
     };
     let durability = if set == 4 { Durability::Flushed } else { Durability::Synced };
+    // Every set but the last keeps some values in blob files, which are small as well.
+    let small = Advanced { blob_bytes_min: 100, blob_file_bytes: 8 << 10, ..small };
     let advanced = match set {
         0 => small,
         1 => Advanced { compression: false, filter_bits: 0, block_cache_bytes: Some(0), ..small },
         2 => {
             let (memtable_bytes, file_bytes) = (4 << 10, 4 << 10);
+            let blob_file_bytes = 4 << 10;
+            let small = Advanced { blob_bytes_min: 1, blob_file_bytes, ..small };
             Advanced { block_bytes: 64 << 10, memtable_bytes, file_bytes, ..small }
         }
-        3 => Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small },
-        4 => Advanced { memtable_bytes: 1 << 20, ..small },
+        3 => {
+            let (blob_bytes_min, blob_dead_percent) = (1000, 20);
+            let small = Advanced { blob_bytes_min, blob_dead_percent, ..small };
+            Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small }
+        }
+        4 => Advanced { memtable_bytes: 1 << 20, blob_bytes_min: 0, ..small },
         _ => Advanced::default(),
     };
     Options { durability, advanced, ..Options::default() }.validated()

@@ -67,8 +67,8 @@ fn each_rule_refuses_what_breaks_it() {
     refused(44, b"c", "block's partitions are out of order");
     refused(61, &[1], "row's key goes on after its end");
     refused(60, b"3", "block's rows are out of order");
-    refused(92, &[0x13], "row has an impossible kind");
-    refused(92, &[0x91], "row has an impossible kind");
+    refused(92, &[0x1f], "row has an unknown kind");
+    refused(92, &[0x91], "row's head has an impossible length");
     refused(96, &[0], "block's rows are out of order");
     refused(100, &[1, 0, 1, 0], "row's key has an impossible length");
     refused(104, &[0, 0], "row's key has an impossible length");

@@ -1,0 +1,120 @@
+//! Reads values of a blob file: one by its reference, or all of them to prove the file.
+//!
+//! Promise: a value is given only if its checksum agrees with the reference that asked for it. Cost
+//! of a value: one read of exactly its bytes into the buffer that is given out, unless the cache
+//! has it; the file is not looked at otherwise.
+
+use super::format::{BlobMeta, FOOTER_LEN, HEAD_LEN, HEADER_LEN, Link, footer, header};
+use crate::cache::{BlockPlace, Cache};
+use crate::error::{Error, Kind, Result};
+use crate::options::Reach;
+use crate::vfs::api::File;
+use bytes::Bytes;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The values of blob files that were read lately.
+pub(crate) type ValueCache = Cache<Bytes>;
+
+/// Bytes of bookkeeping per value, charged to the cache.
+const OVERHEAD_BYTES: usize = 160;
+
+/// An open blob file.
+pub(crate) struct BlobFile {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    meta: BlobMeta,
+}
+
+impl BlobFile {
+    /// Opens the file that the manifest means by `meta`; reads nothing of it yet.
+    pub(crate) fn open(file: Arc<dyn File>, path: PathBuf, meta: &BlobMeta) -> Result<BlobFile> {
+        let len = file.len().map_err(|e| Error::io("asking a blob file's length", &path, e))?;
+        if len != meta.bytes {
+            let what = format!("blob file has {len} bytes; the manifest says {}", meta.bytes);
+            return Err(Error::corrupt(&path, len.min(meta.bytes), what));
+        }
+        Ok(BlobFile { file, path, meta: meta.clone() })
+    }
+
+    /// The value that `link`, which names this file, stands for.
+    ///
+    /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the cache does not have it.
+    pub(crate) fn value(&self, link: &Link, cache: &ValueCache, reach: Reach) -> Result<Bytes> {
+        let place = BlockPlace { file: link.file, offset: link.offset };
+        if let Some(value) = cache.get(place) {
+            return Ok(Bytes::clone(&value));
+        }
+        if reach == Reach::Memory {
+            return Err(Error::new(Kind::WouldBlock, "the value is not in the cache"));
+        }
+        let value = self.read(link)?;
+        let weight = value.len() + OVERHEAD_BYTES;
+        Ok(Bytes::clone(&cache.insert(place, Arc::new(value), weight)))
+    }
+
+    /// The same past the cache.
+    pub(crate) fn read(&self, link: &Link) -> Result<Bytes> {
+        let stored = self.stored(link)?;
+        let raw = link.codec.decompress(stored, link.raw_len as usize);
+        raw.map(Bytes::from).map_err(|what| self.corrupt(link.offset, what))
+    }
+
+    /// The bytes of the value as they are stored, checked.
+    pub(crate) fn stored(&self, link: &Link) -> Result<Vec<u8>> {
+        if link.offset < HEADER_LEN || link.end() > self.meta.bytes - FOOTER_LEN {
+            return Err(self.corrupt(link.offset, "reference beyond the values of the blob file"));
+        }
+        let stored = self.bytes(link.offset + HEAD_LEN, u64::from(link.stored_len))?;
+        if link.checksum_of(&stored) != link.checksum {
+            return Err(self.corrupt(link.offset, "value's checksum does not agree"));
+        }
+        Ok(stored)
+    }
+
+    /// Reads the whole file and gives `each` value's reference in the order of the file.
+    ///
+    /// Errors: the first damage, or what `each` returned.
+    pub(crate) fn walk(&self, each: &mut dyn FnMut(&Link) -> Result<()>) -> Result<()> {
+        if self.bytes(0, HEADER_LEN)? != header(self.meta.no) {
+            return Err(self.corrupt(0, "header is not that of this blob file"));
+        }
+        let end = HEADER_LEN + self.meta.value_bytes();
+        let (mut offset, mut values) = (HEADER_LEN, 0);
+        while offset < end {
+            let head = self.bytes(offset, HEAD_LEN.min(end - offset))?;
+            let link = Link::of_head(self.meta.no, offset, &head);
+            let link = link.ok_or_else(|| self.corrupt(offset, "value without a head"))?;
+            self.read(&link)?;
+            each(&link)?;
+            (offset, values) = (link.end(), values + 1);
+        }
+        if values != self.meta.values || self.bytes(end, FOOTER_LEN)? != footer(&self.meta) {
+            return Err(self.corrupt(end, "footer does not agree with the values"));
+        }
+        Ok(())
+    }
+
+    /// An error at `offset` of this file.
+    pub(crate) fn corrupt(&self, offset: u64, what: &str) -> Error {
+        Error::corrupt(&self.path, offset, what)
+    }
+
+    /// The file's path, for errors.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The bytes at `offset`, which must lie in the file as its length says.
+    fn bytes(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len as usize];
+        match self.file.read_exact_at(&mut bytes, offset) {
+            Ok(()) => Ok(bytes),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.corrupt(offset, "blob file ends early"))
+            }
+            Err(e) => Err(Error::io("reading a blob file", &self.path, e)),
+        }
+    }
+}

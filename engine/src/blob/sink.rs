@@ -1,0 +1,165 @@
+//! Where the values of a table file being written go: small ones stay in it, large ones go to blob
+//! files, in the order of their keys.
+//!
+//! Promise: what [`Sink::finish`] returns survives power loss once the folder is synced. A sink that
+//! is dropped before leaves files behind; [`Sink::numbers`] names them.
+
+use super::format::{BlobMeta, Link};
+use super::writer::BlobWriter;
+use crate::compress::{Codec, Compressor};
+use crate::error::{Error, Result};
+use crate::ids::{FileNo, RowKind, TableId};
+use crate::key::order;
+use crate::names::{self, FileKind};
+use crate::options::Options;
+use crate::vfs::api::Vfs;
+use std::path::Path;
+
+/// A value from here on is compressed only if a piece of it shrinks.
+const PROBED_BYTES_MIN: usize = 16 << 10;
+
+/// The piece that is tried.
+const PROBE_BYTES: usize = 4 << 10;
+
+/// How values are written.
+#[derive(Clone, Debug)]
+pub(crate) struct SinkOptions {
+    /// Bytes from which a value goes to a blob file; 0 for never.
+    pub(crate) min_bytes: usize,
+    /// Bytes at which a blob file ends.
+    pub(crate) file_bytes: u64,
+    /// Whether values are compressed where it pays.
+    pub(crate) compression: bool,
+}
+
+impl From<&Options> for SinkOptions {
+    fn from(options: &Options) -> SinkOptions {
+        SinkOptions {
+            min_bytes: options.advanced.blob_bytes_min,
+            file_bytes: options.advanced.blob_file_bytes as u64,
+            compression: options.advanced.compression,
+        }
+    }
+}
+
+/// The blob files beside one table file, or beside several written one after the other.
+pub(crate) struct Sink<'a> {
+    vfs: &'a dyn Vfs,
+    dir: &'a Path,
+    next_file: &'a dyn Fn() -> FileNo,
+    options: SinkOptions,
+    compressor: Compressor,
+    open: Option<BlobWriter>,
+    done: Vec<BlobMeta>,
+    numbers: Vec<FileNo>,
+    link: Vec<u8>,
+}
+
+impl<'a> Sink<'a> {
+    /// A sink that makes its files in `dir`, under numbers from `next_file`.
+    pub(crate) fn new(
+        vfs: &'a dyn Vfs,
+        dir: &'a Path,
+        next_file: &'a dyn Fn() -> FileNo,
+        options: SinkOptions,
+    ) -> Sink<'a> {
+        Sink {
+            vfs,
+            dir,
+            next_file,
+            options,
+            compressor: Compressor::new(),
+            open: None,
+            done: Vec::new(),
+            numbers: Vec::new(),
+            link: Vec::new(),
+        }
+    }
+
+    /// What the table file is to keep of the row: its value, or a reference to where this put it.
+    ///
+    /// Rows of the catalogue stay as they are, so that an open reads no blob file.
+    pub(crate) fn place<'v>(
+        &'v mut self,
+        key: &[u8],
+        kind: RowKind,
+        value: &'v [u8],
+    ) -> Result<(RowKind, &'v [u8])> {
+        let min = self.options.min_bytes;
+        let large = kind == RowKind::Put && min > 0 && value.len() >= min;
+        if !large || order::table_of(key) == Some(TableId::CATALOG) {
+            return Ok((kind, value));
+        }
+        let packed = match self.options.compression && is_compressible(&mut self.compressor, value)
+        {
+            true => self.compressor.compress(value),
+            false => None,
+        };
+        let (codec, stored) = packed.map_or((Codec::None, value), |packed| (Codec::Lz4, packed));
+        let file = writer(&mut self.open, &mut self.numbers, self.vfs, self.dir, self.next_file)?;
+        let link = file.add(codec, value.len(), stored)?;
+        self.link_to(&link)
+    }
+
+    /// The same for a value that was in another blob file, as it was stored there.
+    pub(crate) fn place_stored(&mut self, old: &Link, stored: &[u8]) -> Result<(RowKind, &[u8])> {
+        let file = writer(&mut self.open, &mut self.numbers, self.vfs, self.dir, self.next_file)?;
+        let link = file.add(old.codec, old.raw_len as usize, stored)?;
+        self.link_to(&link)
+    }
+
+    /// The blob files that were written. Each holds a value, and is durable but for its name.
+    pub(crate) fn finish(&mut self) -> Result<Vec<BlobMeta>> {
+        self.end_file()?;
+        Ok(std::mem::take(&mut self.done))
+    }
+
+    /// The numbers of all files that it made.
+    pub(crate) fn numbers(&self) -> &[FileNo] {
+        &self.numbers
+    }
+
+    fn link_to(&mut self, link: &Link) -> Result<(RowKind, &[u8])> {
+        if self.open.as_ref().is_some_and(|file| file.bytes_so_far() >= self.options.file_bytes) {
+            self.end_file()?;
+        }
+        self.link.clear();
+        link.put(&mut self.link);
+        Ok((RowKind::Link, &self.link))
+    }
+
+    fn end_file(&mut self) -> Result<()> {
+        if let Some(file) = self.open.take() {
+            self.done.push(file.finish()?);
+        }
+        Ok(())
+    }
+}
+
+/// The open blob file, made where there is none.
+fn writer<'w>(
+    open: &'w mut Option<BlobWriter>,
+    numbers: &mut Vec<FileNo>,
+    vfs: &dyn Vfs,
+    dir: &Path,
+    next_file: &dyn Fn() -> FileNo,
+) -> Result<&'w mut BlobWriter> {
+    if let Some(file) = open {
+        return Ok(file);
+    }
+    let no = next_file();
+    numbers.push(no);
+    let path = names::path(dir, FileKind::Blob, no);
+    let file = vfs.create(&path).map_err(|e| Error::io("create blob file", &path, e))?;
+    Ok(open.insert(BlobWriter::new(file, &path, no)))
+}
+
+/// Whether compressing `value` is worth trying: random bytes of many KiB would cost as much to try
+/// as to write.
+fn is_compressible(compressor: &mut Compressor, value: &[u8]) -> bool {
+    if value.len() < PROBED_BYTES_MIN {
+        return true;
+    }
+    let middle = value.len() / 2;
+    compressor.compress(&value[middle..middle + PROBE_BYTES]).is_some()
+}

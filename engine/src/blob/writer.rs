@@ -1,0 +1,86 @@
+//! Writes one blob file, value after value.
+//!
+//! Promise: when `finish` returns, the file's bytes survive power loss; its name does so after the
+//! caller has synced the folder. Memory: one buffer of 256 KiB; a large value goes to the file from
+//! where it lies.
+
+use super::format::{BlobMeta, FOOTER_LEN, Link, footer, header};
+use crate::compress::Codec;
+use crate::error::{Error, Result};
+use crate::ids::FileNo;
+use crate::vfs::api::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Bytes gathered before they are written.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// A value from here on is written by a call of its own: that costs less than copying it.
+const OWN_WRITE_BYTES: usize = 32 << 10;
+
+/// A blob file being written.
+pub(crate) struct BlobWriter {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    no: FileNo,
+    buffer: Vec<u8>,
+    written: u64,
+    values: u64,
+}
+
+impl BlobWriter {
+    /// Writes file `no` into `file`, which is new and empty; `path` is for errors.
+    pub(crate) fn new(file: Arc<dyn File>, path: &Path, no: FileNo) -> BlobWriter {
+        BlobWriter { file, path: path.to_owned(), no, buffer: header(no), written: 0, values: 0 }
+    }
+
+    /// Appends a value of `raw_len` bytes, stored as `stored`.
+    pub(crate) fn add(&mut self, codec: Codec, raw_len: usize, stored: &[u8]) -> Result<Link> {
+        let link = Link::new(self.no, self.bytes_so_far(), codec, raw_len, stored);
+        self.buffer.extend_from_slice(&link.head());
+        self.values += 1;
+        if stored.len() < OWN_WRITE_BYTES {
+            self.buffer.extend_from_slice(stored);
+            if self.buffer.len() >= WRITE_BYTES {
+                self.write()?;
+            }
+            return Ok(link);
+        }
+        self.write()?;
+        self.write_at_end(stored)?;
+        self.written += stored.len() as u64;
+        Ok(link)
+    }
+
+    /// Length of the file if nothing but its footer followed.
+    pub(crate) fn bytes_so_far(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Writes the footer and syncs the file.
+    pub(crate) fn finish(mut self) -> Result<BlobMeta> {
+        let bytes = self.bytes_so_far() + FOOTER_LEN;
+        let meta = BlobMeta { no: self.no, bytes, values: self.values };
+        self.buffer.extend_from_slice(&footer(&meta));
+        self.write()?;
+        // Planted: the manifest names the file before its bytes are safe.
+        if cfg!(not(bug = "B08")) {
+            self.file.sync().map_err(|e| Error::io("syncing a blob file", &self.path, e))?;
+        }
+        Ok(meta)
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.write_at_end(&buffer)?;
+        self.written += buffer.len() as u64;
+        self.buffer = buffer;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn write_at_end(&self, bytes: &[u8]) -> Result<()> {
+        let written = self.file.write_all_at(bytes, self.written);
+        written.map_err(|e| Error::io("writing a blob file", &self.path, e))
+    }
+}

@@ -1,0 +1,125 @@
+//! The blob files of a Version: which there are, how much of each is live, and their values.
+
+use crate::blob::format::{BlobMeta, Link, Use, Uses};
+use crate::blob::gc;
+use crate::blob::reader::BlobFile;
+use crate::error::{Error, Kind, Result};
+use crate::ids::FileNo;
+use crate::names::FileKind;
+use crate::options::Reach;
+use crate::sstable::format::FileMeta;
+use crate::version::shelf::Shelf;
+use crate::vfs::api::Access;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// A blob file of some Version. Opened at its first use; thrown away when no table file refers to it
+/// and the last reader is gone.
+pub(crate) struct LiveBlob {
+    pub(crate) meta: Arc<BlobMeta>,
+    shelf: Arc<Shelf>,
+    file: OnceLock<BlobFile>,
+    dropped: AtomicBool,
+}
+
+impl LiveBlob {
+    fn new(meta: &Arc<BlobMeta>, shelf: &Arc<Shelf>) -> Arc<LiveBlob> {
+        let (meta, shelf) = (Arc::clone(meta), Arc::clone(shelf));
+        Arc::new(LiveBlob { meta, shelf, file: OnceLock::new(), dropped: AtomicBool::new(false) })
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> Result<&BlobFile> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let path = self.shelf.blob_path(self.meta.no);
+        let file = self.shelf.vfs.open(&path, Access::Read);
+        let file = file.map_err(|e| Error::io("open blob file", &path, e))?;
+        let file = BlobFile::open(file, path, &self.meta)?;
+        Ok(self.file.get_or_init(|| file))
+    }
+}
+
+impl Drop for LiveBlob {
+    fn drop(&mut self) {
+        if *self.dropped.get_mut() {
+            self.shelf.put_trash(FileKind::Blob, self.meta.no);
+        }
+    }
+}
+
+impl fmt::Debug for LiveBlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "blob {}({} bytes)", self.meta.no, self.meta.bytes)
+    }
+}
+
+/// The blob files that the table files of one Version refer to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Blobs(BTreeMap<FileNo, (Arc<LiveBlob>, Use)>);
+
+impl Blobs {
+    /// Those of `known` and `added` that `files` refer to. Files that stay keep their open handles;
+    /// those of `known` that nothing refers to any more are thrown away when their last reader goes.
+    pub(crate) fn of<'a>(
+        known: &Blobs,
+        added: &[Arc<BlobMeta>],
+        files: impl Iterator<Item = &'a FileMeta>,
+        shelf: &Arc<Shelf>,
+    ) -> Blobs {
+        let mut uses = Uses::new();
+        for (no, used) in files.flat_map(|file| &file.blobs) {
+            let sum = uses.entry(*no).or_default();
+            // The manifest's state has proved that they add up.
+            *sum = sum.plus(*used).unwrap_or(*sum);
+        }
+        let added = added.iter().map(|meta| (meta.no, LiveBlob::new(meta, shelf)));
+        let kept = known.0.iter().map(|(no, (blob, _))| (*no, Arc::clone(blob)));
+        let mut blobs = BTreeMap::new();
+        for (no, blob) in kept.chain(added) {
+            match uses.get(&no) {
+                Some(used) => {
+                    blobs.insert(no, (blob, *used));
+                }
+                None => blob.dropped.store(true, Ordering::Relaxed),
+            }
+        }
+        Blobs(blobs)
+    }
+
+    /// The value that a reference in a row of one of the Version's files stands for.
+    pub(crate) fn value(&self, link: &[u8], reach: Reach) -> Result<Bytes> {
+        let (link, blob) = self.find(link)?;
+        if reach == Reach::Memory && blob.file.get().is_none() {
+            return Err(Error::new(Kind::WouldBlock, "the blob file is not open yet"));
+        }
+        blob.file()?.value(&link, &blob.shelf.values, reach)
+    }
+
+    /// A reference, read, and the blob file that it names.
+    pub(crate) fn find(&self, link: &[u8]) -> Result<(Link, &LiveBlob)> {
+        let link = Link::read(link).ok_or_else(no_such_blob)?;
+        let (blob, _) = self.0.get(&link.file).ok_or_else(no_such_blob)?;
+        Ok((link, blob))
+    }
+
+    /// Every blob file with what is live of it, by number.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Arc<LiveBlob>, Use)> {
+        self.0.values().map(|(blob, used)| (blob, *used))
+    }
+
+    /// The numbers of those whose live values are to be written anew.
+    pub(crate) fn worn(&self, dead_percent: u32) -> Vec<FileNo> {
+        let worn = self.iter().filter(|(blob, used)| gc::is_worn(&blob.meta, *used, dead_percent));
+        worn.map(|(blob, _)| blob.meta.no).collect()
+    }
+}
+
+/// The block's checksum held and the manifest vouched for the file, so this is not bad luck.
+fn no_such_blob() -> Error {
+    Error::new(Kind::Corrupt, "a row refers to a blob file that is not there")
+}

@@ -1,0 +1,49 @@
+//! Where the files of one database lie: what opening one takes, and which ones to delete.
+
+use crate::blob::reader::ValueCache;
+use crate::ids::FileNo;
+use crate::names::{self, FileKind};
+use crate::sstable::reader::BlockCache;
+use crate::vfs::api::Vfs;
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What opening a table file or a blob file takes, and where the names of files to delete go.
+#[derive(Debug)]
+pub(crate) struct Shelf {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) dir: PathBuf,
+    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) values: ValueCache,
+    trash: Mutex<Vec<(FileKind, FileNo)>>,
+}
+
+impl Shelf {
+    pub(crate) fn new(
+        vfs: Arc<dyn Vfs>,
+        dir: PathBuf,
+        cache: Arc<BlockCache>,
+        values: ValueCache,
+    ) -> Arc<Shelf> {
+        Arc::new(Shelf { vfs, dir, cache, values, trash: Mutex::default() })
+    }
+
+    pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {
+        names::path(&self.dir, FileKind::Table, no)
+    }
+
+    pub(crate) fn blob_path(&self, no: FileNo) -> PathBuf {
+        names::path(&self.dir, FileKind::Blob, no)
+    }
+
+    /// The files that no Version holds any more, each given out once.
+    pub(crate) fn take_trash(&self) -> Vec<(FileKind, FileNo)> {
+        std::mem::take(&mut self.trash.lock())
+    }
+
+    /// Puts a file back that could not be deleted, or one that never entered a Version.
+    pub(crate) fn put_trash(&self, kind: FileKind, no: FileNo) {
+        self.trash.lock().push((kind, no));
+    }
+}
