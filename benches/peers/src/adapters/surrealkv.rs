@@ -1,0 +1,158 @@
+//! SurrealKV, an LSM engine with an asynchronous commit pipeline, driven by blocking threads.
+
+use crate::engine::{
+    self, Change, Direction, Engine, Key, OnRow, Pending, Promise, Revise, Seen, Span,
+};
+use crate::quiet;
+use crate::settings::{BLOCK_BYTES, LARGE_VALUE_BYTES, Settings};
+use anyhow::{Context as _, Result};
+use std::ops::Bound;
+use std::path::Path;
+use std::time::Duration;
+use surrealkv::{
+    CompactRangeOptions, CompressionType, Durability, Error, LSMIterator, Mode, Options,
+    ReadOptions, Transaction, Tree, TreeBuilder,
+};
+use tokio::runtime::Runtime;
+
+struct Surreal {
+    tree: Tree,
+    durability: Durability,
+    runtime: Runtime,
+}
+
+/// Opens or makes the database in `dir`.
+pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let options = Options::new()
+        .with_path(dir.to_owned())
+        .with_block_size(BLOCK_BYTES)
+        .with_max_memtable_size(settings.memtable_bytes)
+        .with_block_cache_capacity(settings.cache_bytes as u64)
+        .with_compression_per_level(vec![CompressionType::SnappyCompression])
+        .with_wal_preallocation(true);
+    let mut builder = TreeBuilder::with_options(options);
+    if settings.large_values {
+        builder = builder.with_enable_vlog(true).with_vlog_value_threshold(LARGE_VALUE_BYTES);
+    }
+    let tree = {
+        let _inside = runtime.enter(); // It starts tasks.
+        builder.build()?
+    };
+    let durability = match settings.promise {
+        Promise::Durable => Durability::Immediate,
+        Promise::Unsynced => Durability::Eventual,
+    };
+    Ok(Box::new(Surreal { tree, durability, runtime }))
+}
+
+impl Surreal {
+    fn transaction(&self, changes: &[Change<'_>]) -> Result<Transaction> {
+        let mut txn = self.tree.begin_with_mode(Mode::WriteOnly)?.with_durability(self.durability);
+        for change in changes {
+            match change {
+                Change::Put(key, value) => txn.set(key.whole, *value)?,
+                Change::Delete(key) => txn.delete(key.whole)?,
+            }
+        }
+        Ok(txn)
+    }
+
+    fn spawn(&self, change: Change<'_>) -> Result<Pending> {
+        let mut txn = self.transaction(&[change])?;
+        let task = self.runtime.spawn(async move { txn.commit().await });
+        let runtime = self.runtime.handle().clone();
+        Ok(Box::new(move || Ok(runtime.block_on(task)??)))
+    }
+}
+
+impl Engine for Surreal {
+    fn write(&self, changes: &[Change<'_>]) -> Result<()> {
+        let mut txn = self.transaction(changes)?;
+        Ok(self.runtime.block_on(txn.commit())?)
+    }
+
+    fn begin(&self, change: Change<'_>) -> Option<Result<Pending>> {
+        Some(self.spawn(change))
+    }
+
+    fn get(&self, key: Key<'_>, found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let txn = self.tree.begin_with_mode(Mode::ReadOnly)?;
+        let value = txn.get(key.whole)?;
+        Ok(value.map(|value| found(&value)).is_some())
+    }
+
+    fn scan(&self, span: Span<'_>, direction: Direction, row: &mut OnRow<'_>) -> Result<()> {
+        let ends = span.ends(direction);
+        let mut read = ReadOptions::new();
+        if let Bound::Included(start) = ends.start() {
+            read.set_iterate_lower_bound(Some(start.to_vec()));
+        }
+        match ends.end() {
+            Bound::Excluded(end) => read.set_iterate_upper_bound(Some(end.to_vec())),
+            // The bound is exclusive: the next string above the last key.
+            Bound::Included(last) => read.set_iterate_upper_bound(Some([last, &[0]].concat())),
+            Bound::Unbounded => {}
+        }
+        let txn = self.tree.begin_with_mode(Mode::ReadOnly)?;
+        let mut rows = txn.range_with_options(&read)?;
+        match direction {
+            Direction::Forward => rows.seek_first()?,
+            Direction::Reverse => rows.seek_last()?,
+        };
+        while rows.valid() {
+            let value = rows.value_ref()?;
+            let seen = Seen { partition: b"", key: rows.key().user_key(), value: &value };
+            if row(seen).is_break() {
+                break;
+            }
+            match direction {
+                Direction::Forward => rows.next()?,
+                Direction::Reverse => rows.prev()?,
+            };
+        }
+        Ok(())
+    }
+
+    fn revise(&self, key: Key<'_>, revise: &mut Revise<'_>) -> Result<bool> {
+        let mut txn = self.tree.begin()?.with_durability(self.durability);
+        let mut value = Vec::new();
+        revise(&txn.get_for_update(key.whole)?.context("no row")?, &mut value);
+        txn.set(key.whole, value)?;
+        match self.runtime.block_on(txn.commit()) {
+            Ok(()) => Ok(true),
+            Err(Error::TransactionWriteConflict | Error::TransactionRetry) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn settle(&self) -> Result<Duration> {
+        // There is no flush besides this one; target level 0 merges nothing.
+        let flush = CompactRangeOptions {
+            flush_memtable: true,
+            target_level: Some(0),
+            rewrite_bottommost: false,
+        };
+        self.tree.compact_range(None, None, &flush)?;
+        quiet::wait()
+    }
+
+    fn drop_partition(&self, partition: &[u8]) -> Result<&'static str> {
+        let (start, end) = engine::partition_ends(partition);
+        let mut txn = self.tree.begin()?.with_durability(self.durability);
+        txn.delete_range(start, end)?;
+        self.runtime.block_on(txn.commit())?;
+        Ok("delete_range")
+    }
+
+    fn drop_table(&self) -> Result<&'static str> {
+        let mut txn = self.tree.begin()?.with_durability(self.durability);
+        txn.delete_range(vec![0], vec![0xff; 64])?;
+        self.runtime.block_on(txn.commit())?;
+        Ok("delete_range of everything")
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(self.runtime.block_on(self.tree.close())?)
+    }
+}

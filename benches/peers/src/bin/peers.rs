@@ -1,0 +1,246 @@
+//! `cargo run --release --manifest-path benches/peers/Cargo.toml`: measures Tabulith beside other
+//! engines and prints one report in Markdown. README.md says how to read it.
+
+#![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::{Args, Parser, Subcommand};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tabulith_benches::machine;
+use tabulith_peers::cells::list::{self, Cell};
+use tabulith_peers::parent::{self, Plan};
+use tabulith_peers::report;
+use tabulith_peers::settings::{CACHE_BYTES, engines};
+use tabulith_peers::work::Context;
+
+/// Measures Tabulith beside other embedded engines, each measurement in a process of its own.
+#[derive(Debug, Parser)]
+struct Program {
+    #[command(flatten)]
+    whole: Whole,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// What a whole run is asked for.
+#[derive(Debug, Args)]
+struct Whole {
+    /// Prints the cells and the engines.
+    #[arg(long)]
+    list: bool,
+    /// Cells to measure: a workload such as W6, or one cell such as W6-1k.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Engines to measure, also where the cell is not for them by default.
+    #[arg(long, value_delimiter = ',')]
+    engines: Vec<String>,
+    /// How often each cell is measured, in turns.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Folder on the disk to be measured; what is made there is removed again. By default `target`.
+    #[arg(long)]
+    work_dir: Option<PathBuf>,
+    /// Where the report goes; by default the standard output.
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Also write one line of JSON per process to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    size: Size,
+}
+
+/// How large and how long everything is.
+#[derive(Clone, Debug, Args)]
+struct Size {
+    /// Factor on rows, caches and memtables.
+    #[arg(long, default_value_t = 1.0, global = true)]
+    scale: f64,
+    /// Length of a line that is measured for a time, in seconds.
+    #[arg(long, default_value_t = 1.0, global = true)]
+    seconds: f64,
+    /// After so many seconds a line that is measured by count ends where it is.
+    #[arg(long, default_value_t = 12.0, global = true)]
+    longest: f64,
+    /// Every engine's cache at scale 1, in MiB.
+    #[arg(long, default_value_t = CACHE_BYTES >> 20, global = true)]
+    cache_mib: usize,
+    /// Where random choices start from.
+    #[arg(long, default_value_t = 1, global = true)]
+    seed: u64,
+}
+
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// Measures one cell of one engine and prints its lines, for the program itself.
+    #[command(hide = true, name = parent::MEASURE)]
+    Measure(One),
+}
+
+#[derive(Debug, Args)]
+struct One {
+    #[arg(long)]
+    cell: String,
+    #[arg(long)]
+    engine: String,
+    #[arg(long)]
+    dir: PathBuf,
+    #[arg(long)]
+    prepared: PathBuf,
+    #[arg(long, default_value_t = 0)]
+    value_bytes: usize,
+}
+
+fn main() -> Result<()> {
+    let Program { whole, part } = Program::parse();
+    match part {
+        Some(Part::Measure(one)) => measure(one, &whole.size),
+        None if whole.list => print_list(),
+        None => run(&whole),
+    }
+}
+
+fn measure(one: One, size: &Size) -> Result<()> {
+    let context = Context {
+        engine: one.engine,
+        dir: one.dir,
+        prepared: one.prepared,
+        scale: size.scale,
+        span: Duration::from_secs_f64(size.seconds),
+        longest: Duration::from_secs_f64(size.longest),
+        cache_bytes: size.cache_mib << 20,
+        seed: size.seed,
+    };
+    if one.cell == parent::PREPARE {
+        list::prepare(&context, one.value_bytes)?;
+        return parent::say(&[]);
+    }
+    let cell = list::cells().into_iter().find(|cell| cell.name == one.cell);
+    let cell = cell.with_context(|| format!("there is no cell called {}", one.cell))?;
+    parent::say(&(cell.run)(&context)?)
+}
+
+fn print_list() -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    for cell in list::cells() {
+        let engines: Vec<_> = engines().into_iter().filter(|engine| cell.is_for(engine)).collect();
+        let rare = if cell.by_default { "" } else { " (only when asked for)" };
+        writeln!(out, "{:12} {}{rare}: {}", cell.name, cell.about, engines.join(", "))?;
+    }
+    Ok(())
+}
+
+fn run(whole: &Whole) -> Result<()> {
+    for engine in &whole.engines {
+        ensure!(engines().contains(&engine.as_str()), "there is no engine called {engine}");
+    }
+    let cells = chosen(&whole.only)?;
+    let dir = whole.work_dir.clone().unwrap_or_else(|| PathBuf::from("target"));
+    std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+    let temporary = tempfile::Builder::new().prefix("peers-").tempdir_in(&dir)?;
+    let size = &whole.size;
+    let plan = Plan {
+        dir: temporary.path().to_owned(),
+        engines: whole.engines.clone(),
+        known: engines().into_iter().map(str::to_owned).collect(),
+        runs: whole.runs,
+        patience: Duration::from_secs_f64(120.0 + 180.0 * size.scale + 40.0 * size.seconds),
+        arguments: arguments(size),
+    };
+    let facts = facts(whole, machine::facts(&dir));
+    let start = Instant::now();
+    let outcomes = parent::run(&plan, &cells, |run, outcome| {
+        let took = outcome.took.as_secs_f64();
+        let so_far = start.elapsed().as_secs() / 60;
+        let failed = outcome.lines.as_ref().err().map_or(String::new(), |e| format!(": {e}"));
+        let (cell, engine) = (outcome.cell, &outcome.engine);
+        let mut err = std::io::stderr();
+        let _ = writeln!(err, "{so_far} min, run {run}: {cell} {engine} {took:.1} s{failed}");
+    })?;
+    let mut facts = facts;
+    facts.push((
+        "whole run".to_owned(),
+        format!("{:.1} minutes", start.elapsed().as_secs_f64() / 60.0),
+    ));
+    let text = report::markdown(&outcomes, &plan.known, &facts);
+    match &whole.out {
+        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
+        None => writeln!(std::io::stdout(), "{text}")?,
+    }
+    if let Some(path) = &whole.json {
+        let text = report::json_lines(&outcomes);
+        std::fs::write(path, text).with_context(|| path.display().to_string())?;
+    }
+    let failed = outcomes.iter().filter(|outcome| outcome.lines.is_err()).count();
+    ensure!(failed == 0, "{failed} of {} measurements failed", outcomes.len());
+    Ok(())
+}
+
+/// The cells that `only` names, or all.
+fn chosen(only: &[String]) -> Result<Vec<Cell>> {
+    let cells = list::cells();
+    let known =
+        |name: &String| cells.iter().any(|cell| cell.name == name || workload(cell) == name);
+    if let Some(unknown) = only.iter().find(|name| !known(name)) {
+        bail!("there is no cell called {unknown}; --list shows them");
+    }
+    let wanted = |cell: &Cell| match only.is_empty() {
+        true => cell.by_default,
+        false => {
+            only.iter().any(|name| name == cell.name || (name == workload(cell) && cell.by_default))
+        }
+    };
+    Ok(cells.iter().filter(|cell| wanted(cell)).copied().collect())
+}
+
+/// `W6` of `W6-1k`. W4 is measured together with W3.
+fn workload(cell: &Cell) -> &'static str {
+    cell.name.split('-').next().unwrap_or(cell.name)
+}
+
+fn arguments(size: &Size) -> Vec<String> {
+    let Size { scale, seconds, longest, cache_mib, seed } = size;
+    [
+        format!("--scale={scale}"),
+        format!("--seconds={seconds}"),
+        format!("--longest={longest}"),
+        format!("--cache-mib={cache_mib}"),
+        format!("--seed={seed}"),
+    ]
+    .into()
+}
+
+fn facts(whole: &Whole, machine: Vec<(&'static str, String)>) -> Vec<(String, String)> {
+    let Size { scale, seconds, longest, cache_mib, seed } = &whole.size;
+    let runs = whole.runs;
+    let machine = machine.into_iter().map(|(name, value)| (name.to_owned(), value));
+    let how = format!(
+        "medians of {runs} runs, scale {scale}, lines of {seconds} s, counts for at most {longest} s, seed {seed}"
+    );
+    let same = format!(
+        "cache {cache_mib} MiB, memtable 64 MiB, each times the scale; blocks 4 KiB, filters 10 bits per row, 2 background threads"
+    );
+    let versions = include_str!("../../Cargo.lock");
+    let version = |name: &str| {
+        let package = format!("name = \"{name}\"\nversion = \"");
+        let rest = versions.split_once(&package).map_or("", |(_, rest)| rest);
+        format!("{name} {}", rest.split('"').next().unwrap_or_default())
+    };
+    let peers = [
+        "rocksdb",
+        "librocksdb-sys",
+        "fjall",
+        "surrealkv",
+        "redb",
+        "heed",
+        "sled",
+        "crossbeam-skiplist",
+    ];
+    let mut facts: Vec<_> = machine.collect();
+    facts.push(("how".to_owned(), how));
+    facts.push(("same for all that have it".to_owned(), same));
+    facts.push(("versions".to_owned(), peers.map(version).join(", ")));
+    facts
+}

@@ -1,0 +1,158 @@
+//! W1 and W2: filling a database in the order of the keys and in none.
+
+use crate::engine::{Change, Direction, Engine, Promise};
+use crate::probe::{Kind, Line, Probe, quantiles};
+use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
+use crate::work::{self, Cap, Context, InOrder, Shuffle, bytes_of};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+use tabulith_benches::sample::histogram;
+
+/// Bytes that W1 loads at scale 1.
+const SEQUENTIAL_BYTES: u64 = 460 << 20;
+
+/// Bytes that W2 fills at scale 1: more than ten memtables.
+const RANDOM_BYTES: u64 = 660 << 20;
+
+fn rows_of(context: &Context, bytes: u64, value_bytes: usize) -> u64 {
+    context.rows(bytes / bytes_of(1, value_bytes))
+}
+
+/// Rows in the order of their keys, by commits of 1,000 and by what the engine has for it.
+pub fn sequential(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let rows = rows_of(context, SEQUENTIAL_BYTES, value_bytes);
+    let size = size_of(value_bytes);
+    let engine = context.fresh("commits", &context.settings(Promise::Unsynced))?;
+    let (mut values, mut latency_ns) = (Values::new(value_bytes, context.seed), histogram()?);
+    let (cap, probe, mut written) = (Cap::new(context), Probe::start()?, 0);
+    while written < rows && !cap.is_over() {
+        let before = Instant::now();
+        let batch = written..written + PARTITION_ROWS;
+        written += work::write_rows(&*engine, &mut values, batch, 0)?;
+        latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
+    }
+    let name = format!("W1 sequential load, commits of 1,000{size}, settled");
+    let line = settled(&probe, &*engine, name, (written, value_bytes))?;
+    let line = line.disk(&context.dir, bytes_of(written, value_bytes))?;
+    let line = Line { latency_us: quantiles(&latency_ns), ..line };
+    check(&*engine, written, value_bytes)?;
+    engine.close()?;
+    let mut lines = vec![Line { note: crc_of_rocksdb(context), ..line }];
+    lines.extend(ingested(context, rows, value_bytes)?);
+    Ok(lines)
+}
+
+/// What RocksDB's own log says of its checksums: software is many times slower, and whether it is
+/// used was decided when RocksDB was compiled.
+fn crc_of_rocksdb(context: &Context) -> Option<String> {
+    let log = std::fs::read_to_string(context.dir.join("commits/LOG")).ok()?;
+    let line = log.lines().find(|line| line.contains("Fast CRC32 supported"))?;
+    Some(line.split_once("Fast")?.1.trim().to_owned()).map(|what| format!("Fast {what}"))
+}
+
+fn ingested(context: &Context, rows: u64, value_bytes: usize) -> Result<Option<Line>> {
+    let engine = context.fresh("ingested", &context.settings(Promise::Unsynced))?;
+    let values = Values::new(value_bytes, context.seed);
+    let mut in_order = InOrder { next: 0, end: rows, values };
+    let probe = Probe::start()?;
+    let Some(ingested) = engine.ingest(&mut in_order) else { return Ok(None) };
+    ingested?;
+    let name = format!("W1 sequential load, ingest{}, settled", size_of(value_bytes));
+    let line = settled(&probe, &*engine, name, (rows, value_bytes))?;
+    check(&*engine, rows, value_bytes)?;
+    engine.close()?;
+    Ok(Some(line))
+}
+
+/// Rows in random order, one commit each, by one thread.
+pub fn random(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let rows = rows_of(context, RANDOM_BYTES, value_bytes);
+    let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
+    let (mut values, mut latency_ns) = (Values::new(value_bytes, context.seed), histogram()?);
+    let (mut key, mut sum) = (KeyBuf::default(), Sum::default());
+    let (cap, probe) = (Cap::new(context), Probe::start()?);
+    for i in Shuffle::new(rows, context.seed) {
+        let value = values.value(i, 0);
+        sum.add(value);
+        if sum.rows.is_multiple_of(8) {
+            let before = Instant::now();
+            engine.write(&[Change::Put(key.row(i), value)])?;
+            latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
+        } else {
+            engine.write(&[Change::Put(key.row(i), value)])?;
+        }
+        if sum.rows.is_multiple_of(256) && cap.is_over() {
+            break;
+        }
+    }
+    let filled = probe.elapsed().as_secs_f64();
+    let name = format!("W2 random fill, commits of 1{}, settled", size_of(value_bytes));
+    let line = settled(&probe, &*engine, name, (sum.rows, value_bytes))?;
+    let line = line.disk(&context.dir, bytes_of(sum.rows, value_bytes))?;
+    let line = Line { latency_us: quantiles(&latency_ns), ..line };
+    let before = sum.rows as f64 / filled;
+    let share = sum.rows as f64 / rows as f64 * 100.0;
+    let line = line.note(format!("{before:.0}/s before settling; {share:.0} % of the rows"));
+    work::sum(&*engine, Direction::Forward)?.check(sum)?;
+    engine.close()?;
+    Ok(vec![line])
+}
+
+/// As [`random`], first as fast as it goes for a tenth of the time, then at 80 % of that rate for
+/// five minutes; the latencies are what counts.
+pub fn paced(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    const PACED: Duration = Duration::from_secs(300);
+    let paced = PACED.mul_f64(context.scale.min(1.0));
+    let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
+    let mut values = Values::new(value_bytes, context.seed);
+    let (mut key, mut latency_ns) = (KeyBuf::default(), histogram()?);
+    let mut rows = Shuffle::new(1 << 30, context.seed);
+    let mut put = |i: u64| engine.write(&[Change::Put(key.row(i), values.value(i, 0))]);
+    let (start, mut count) = (Instant::now(), 0u32);
+    for i in rows.by_ref() {
+        put(i)?;
+        count += 1;
+        if start.elapsed() > paced / 10 {
+            break;
+        }
+    }
+    // Behind its plan a commit is late, and that counts: the clock starts when it was due.
+    let each = (start.elapsed() / count.max(1)).mul_f64(1.25);
+    let (probe, start) = (Probe::start()?, Instant::now());
+    let (mut due, mut count) = (Duration::ZERO, 0);
+    for i in rows {
+        while start.elapsed() < due {
+            std::hint::spin_loop();
+        }
+        put(i)?;
+        latency_ns.saturating_record((start.elapsed() - due).as_nanos() as u64);
+        due += each;
+        count += 1;
+        if due > paced {
+            break;
+        }
+    }
+    let name = "W2 random fill at 80 % of its peak";
+    let line = probe.rate(Kind::Unsynced, name, "rows/s", count, Duration::ZERO)?;
+    let worst = latency_ns.max() as f64 / 1e6;
+    let line = line.note(format!("longest {worst:.1} ms"));
+    engine.settle()?;
+    engine.close()?;
+    Ok(vec![Line { latency_us: quantiles(&latency_ns), ..line }])
+}
+
+/// Settles, and ends the measurement with that.
+fn settled(
+    probe: &Probe,
+    engine: &dyn Engine,
+    name: String,
+    (rows, value_bytes): (u64, usize),
+) -> Result<Line> {
+    let rest = engine.settle()?;
+    let given = bytes_of(rows, value_bytes);
+    probe.rate_written(Kind::Unsynced, name, "rows/s", (rows, given), rest)
+}
+
+fn check(engine: &dyn Engine, rows: u64, value_bytes: usize) -> Result<()> {
+    work::sum(engine, Direction::Forward)?.check(Sum::of(0, rows, value_bytes))
+}

@@ -1,0 +1,101 @@
+//! W11 and W12: what deletes and overwrites leave behind.
+
+use crate::engine::{Change, Direction, Promise};
+use crate::probe::{Kind, Line, Probe, disk_bytes, quantiles};
+use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values};
+use crate::work::{self, Cap, Context, Shuffle, bytes_of};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+use tabulith::env::rng::Rng;
+use tabulith_benches::sample::histogram;
+
+const DELETE_ROWS: u64 = 500_000;
+
+const OVERWRITE_ROWS: u64 = 250_000;
+
+const OVERWRITES: u64 = 8;
+
+const BATCH_ROWS: u64 = 100;
+
+const VALUE_BYTES: usize = 200;
+
+/// Deletes nine rows of ten, then reads what is left, before and after settling.
+pub fn delete(context: &Context) -> Result<Vec<Line>> {
+    let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
+    let rows = context.rows(DELETE_ROWS);
+    work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
+    let (mut live, mut deleted) = (Sum::of(0, rows, VALUE_BYTES), 0);
+    let (mut latency_ns, cap, probe) = (histogram()?, Cap::new(context), Probe::start()?);
+    for batch in Shuffle::new(rows / BATCH_ROWS, context.seed) {
+        let mut keys = Vec::new();
+        for i in batch * BATCH_ROWS..(batch + 1) * BATCH_ROWS {
+            if !i.is_multiple_of(10) {
+                let mut key = KeyBuf::default();
+                key.row(i);
+                keys.push(key);
+                live.rows -= 1;
+                live.numbers = live.numbers.wrapping_sub(i);
+                live.bytes -= VALUE_BYTES as u64;
+            }
+        }
+        let changes: Vec<_> = keys.iter().map(|key| Change::Delete(key.key())).collect();
+        let before = Instant::now();
+        engine.write(&changes)?;
+        latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
+        deleted += changes.len() as u64;
+        if cap.is_over() {
+            break;
+        }
+    }
+    let given = bytes_of(deleted, 0);
+    let name = "W11 delete 90 %, commits of 90";
+    let counts = (deleted, given);
+    let line = probe.rate_written(Kind::Unsynced, name, "rows/s", counts, Duration::ZERO)?;
+    let mut lines = vec![Line { latency_us: quantiles(&latency_ns), ..line }];
+    let scan = |name: &str| -> Result<Line> {
+        let probe = Probe::start()?;
+        work::sum(&*engine, Direction::Forward)?.check(live)?;
+        probe.rate(Kind::Read, name, "live rows/s", live.rows, Duration::ZERO)
+    };
+    lines.push(scan("W11 scan after the deletes")?);
+    let start = Instant::now();
+    let rest = engine.settle()?;
+    let took = start.elapsed().saturating_sub(rest).as_secs_f64();
+    let line = scan("W11 scan after settling")?.note(format!("settled in {took:.2} s"));
+    lines.push(line.disk(&context.dir, bytes_of(live.rows, VALUE_BYTES))?);
+    engine.close()?;
+    Ok(lines)
+}
+
+/// Writes every row eight times over, in random order.
+pub fn overwrite(context: &Context) -> Result<Vec<Line>> {
+    let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
+    let rows = context.rows(OVERWRITE_ROWS);
+    work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
+    let (mut rng, mut values) = (Rng::seeded(context.seed), Values::new(VALUE_BYTES, 2));
+    let (mut latency_ns, cap, probe) = (histogram()?, Cap::new(context), Probe::start()?);
+    let (mut written, mut most_bytes) = (0, 0);
+    while written < rows * OVERWRITES && !cap.is_over() {
+        let partition = rng.below(rows / PARTITION_ROWS) * PARTITION_ROWS;
+        let first = partition + rng.below(PARTITION_ROWS / BATCH_ROWS) * BATCH_ROWS;
+        let before = Instant::now();
+        let batch = first..first + BATCH_ROWS;
+        written += work::write_rows(&*engine, &mut values, batch, written)?;
+        latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
+        if written.is_multiple_of(100 * BATCH_ROWS) {
+            most_bytes = disk_bytes(&context.dir)?.max(most_bytes);
+        }
+    }
+    let rest = engine.settle()?;
+    let counts = (written, bytes_of(written, VALUE_BYTES));
+    let name = "W12 overwrite 8 times, commits of 100, settled";
+    let line = probe.rate_written(Kind::Unsynced, name, "rows/s", counts, rest)?;
+    let live = bytes_of(rows, VALUE_BYTES);
+    let line = line.disk(&context.dir, live)?;
+    let peak = most_bytes as f64 / live as f64;
+    let share = written as f64 / (rows * OVERWRITES) as f64 * 100.0;
+    let line = line.note(format!("disk at most {peak:.2} per byte; {share:.0} % of the writes"));
+    work::sum(&*engine, Direction::Forward)?.check(Sum::of(0, rows, VALUE_BYTES))?;
+    engine.close()?;
+    Ok(vec![Line { latency_us: quantiles(&latency_ns), ..line }])
+}

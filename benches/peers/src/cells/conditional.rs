@@ -1,0 +1,70 @@
+//! W17: read a row, compare, write: on the rows of one hot partition, by 1 to 8 threads.
+
+use crate::engine::{Direction, Engine, Promise, Span};
+use crate::probe::{Kind, Line};
+use crate::rows::{self, KeyBuf, PARTITION_ROWS, Values};
+use crate::work::{self, Context, bytes_of};
+use anyhow::{Result, ensure};
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tabulith::env::rng::Rng;
+
+const VALUE_BYTES: usize = 200;
+
+/// As fast as the engine goes.
+pub fn unsynced(context: &Context) -> Result<Vec<Line>> {
+    measure(context, Promise::Unsynced, Kind::Unsynced, &[1, 2, 4, 8])
+}
+
+/// Each on the disk when it returns.
+pub fn durable(context: &Context) -> Result<Vec<Line>> {
+    measure(context, Promise::Durable, Kind::Durable, &[1, 8])
+}
+
+fn measure(
+    context: &Context,
+    promise: Promise,
+    kind: Kind,
+    threads: &[usize],
+) -> Result<Vec<Line>> {
+    let mut settings = context.settings(promise);
+    settings.conditional = true;
+    let engine = context.fresh("rows", &settings)?;
+    let mut values = Values::new(VALUE_BYTES, context.seed);
+    work::write_rows(&*engine, &mut values, 0..PARTITION_ROWS, 0)?;
+    let (won, lost) = (AtomicU64::new(0), AtomicU64::new(0));
+    let mut lines = Vec::new();
+    for &threads in threads {
+        let how = if kind == Kind::Durable { "durable " } else { "" };
+        let name = format!("W17 {how}conditional updates, threads: {threads}");
+        let named = (kind, name.as_str(), "updates/s");
+        let (engine, won, lost): (&dyn Engine, _, _) = (&*engine, &won, &lost);
+        let lost_before = lost.load(Ordering::Relaxed);
+        let every = if kind == Kind::Durable { 1 } else { 4 };
+        let line = work::run(context, named, threads, every, bytes_of(1, VALUE_BYTES), |thread| {
+            let mut rng = Rng::seeded(context.seed ^ (thread as u64 + 1) << 32);
+            let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES, 3));
+            move || {
+                let i = rng.below(PARTITION_ROWS);
+                let mut revise = |old: &[u8], new: &mut Vec<u8>| {
+                    new.extend_from_slice(values.value(i, rows::revision_of(old) + 1));
+                };
+                while !engine.revise(key.row(i), &mut revise)? {
+                    lost.fetch_add(1, Ordering::Relaxed);
+                }
+                won.fetch_add(1, Ordering::Relaxed);
+                Ok(1)
+            }
+        })?;
+        let lost = lost.load(Ordering::Relaxed) - lost_before;
+        lines.push(line.note(format!("{lost} tries lost")));
+    }
+    let mut revisions = 0;
+    engine.scan(Span::All, Direction::Forward, &mut |seen| {
+        revisions += rows::revision_of(seen.value);
+        ControlFlow::Continue(())
+    })?;
+    ensure!(revisions == won.into_inner(), "updates were lost: {revisions} are there");
+    engine.close()?;
+    Ok(lines)
+}

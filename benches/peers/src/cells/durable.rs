@@ -1,0 +1,129 @@
+//! W3, W4 and W5: commits that have reached the disk when they return.
+
+use crate::engine::{Change, Direction, Engine, Pending, Promise};
+use crate::probe::{Kind, Line};
+use crate::rows::{KeyBuf, PARTITION_ROWS, Values, size_of};
+use crate::work::{self, Context, bytes_of};
+use anyhow::{Context as _, Result, ensure};
+use std::collections::VecDeque;
+use std::os::unix::fs::FileExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tabulith::env::rng::Rng;
+
+/// Rows that are chosen from at scale 1.
+const ROWS: u64 = 500_000;
+
+const BATCH_ROWS: u64 = 100;
+
+const VALUE_BYTES: usize = 200;
+
+/// One row a commit, by 1, 8 and 32 writers.
+pub fn single(context: &Context) -> Result<Vec<Line>> {
+    let engine = context.fresh("rows", &context.settings(Promise::Durable))?;
+    let rows = context.rows(ROWS);
+    let mut lines = vec![disk_alone(context)?];
+    for (workload, writers) in [("W3", 1), ("W4", 8), ("W4", 32)] {
+        let name = format!("{workload} durable commits of 1, writers: {writers}");
+        let named = (Kind::Durable, name.as_str(), "commits/s");
+        let engine = &*engine;
+        lines.push(work::run(context, named, writers, 1, bytes_of(1, VALUE_BYTES), |thread| {
+            let seed = context.seed + (writers * 100 + thread) as u64;
+            let (mut rng, mut values) = (Rng::seeded(seed), Values::new(VALUE_BYTES, seed));
+            let mut key = KeyBuf::default();
+            move || {
+                let i = rng.below(rows);
+                engine.write(&[Change::Put(key.row(i), values.value(i, 0))])?;
+                Ok(1)
+            }
+        })?);
+    }
+    lines.extend(in_flight(context, &*engine, rows)?);
+    ensure!(work::sum(&*engine, Direction::Forward)?.rows > 0, "nothing was written");
+    engine.close()?;
+    Ok(lines)
+}
+
+/// The floor under every durable commit: 4 KiB over space that was written before, then a sync.
+fn disk_alone(context: &Context) -> Result<Line> {
+    const BLOCK: usize = 4 << 10;
+    const FILE_BLOCKS: u64 = 4 << 10;
+    let path = context.dir.join("disk");
+    std::fs::write(&path, vec![0; BLOCK * FILE_BLOCKS as usize]).context("making a file")?;
+    let file = std::fs::File::options().write(true).open(&path).context("opening it")?;
+    file.sync_all()?;
+    let named = (Kind::Machine, "W3 the disk alone: 4 KiB overwritten and synced", "syncs/s");
+    let line = work::run(context, named, 1, 1, 0, |_| {
+        let (file, mut block) = (&file, 0);
+        move || {
+            block = (block + 1) % FILE_BLOCKS;
+            file.write_all_at(&[7; BLOCK], block * BLOCK as u64)?;
+            file.sync_data()?;
+            Ok(1)
+        }
+    });
+    std::fs::remove_file(&path)?;
+    line
+}
+
+/// One thread that begins a commit as soon as the oldest of 32 is durable, where the engine can
+/// begin one without waiting for it.
+fn in_flight(context: &Context, engine: &dyn Engine, rows: u64) -> Result<Option<Line>> {
+    const IN_FLIGHT: usize = 32;
+    let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES, context.seed));
+    let Some(first) = engine.begin(Change::Put(key.row(0), values.value(0, 0))) else {
+        return Ok(None);
+    };
+    first?()?;
+    let named =
+        (Kind::Durable, "W4 durable commits of 1, in flight from one thread: 32", "commits/s");
+    let line = work::run(context, named, 1, 1, bytes_of(1, VALUE_BYTES), |_| {
+        let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES, context.seed));
+        let (mut rng, mut pending) = (Rng::seeded(context.seed), VecDeque::new());
+        move || {
+            let i = rng.below(rows);
+            if let Some(begun) = engine.begin(Change::Put(key.row(i), values.value(i, 0))) {
+                pending.push_back(begun?);
+            }
+            if pending.len() < IN_FLIGHT {
+                return Ok(0);
+            }
+            pending.pop_front().map_or(Ok(0), |oldest: Pending| oldest().map(|()| 1))
+        }
+    })?;
+    // A call begins one commit and waits for another: its time is not a commit's.
+    Ok(Some(Line { latency_us: None, ..line }))
+}
+
+/// 100 neighbouring rows a commit, by 1 and 8 writers.
+pub fn batches(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let engine = context.fresh("rows", &context.settings(Promise::Durable))?;
+    let partitions = context.rows(ROWS) / PARTITION_ROWS;
+    let mut lines = Vec::new();
+    let committed = AtomicU64::new(0);
+    for writers in [1, 8] {
+        let size = size_of(value_bytes);
+        let name = format!("W5 durable commits of 100{size}, writers: {writers}");
+        let named = (Kind::Durable, name.as_str(), "commits/s");
+        let (engine, committed): (&dyn Engine, _) = (&*engine, &committed);
+        let given = bytes_of(BATCH_ROWS, value_bytes);
+        lines.push(work::run(context, named, writers, 1, given, |thread| {
+            let seed = context.seed + (writers * 100 + thread) as u64;
+            let (mut rng, mut values) = (Rng::seeded(seed), Values::new(value_bytes, seed));
+            move || {
+                let batch = rng.below(PARTITION_ROWS / BATCH_ROWS) * BATCH_ROWS;
+                let first = rng.below(partitions) * PARTITION_ROWS + batch;
+                work::write_rows(engine, &mut values, first..first + BATCH_ROWS, 0)?;
+                committed.fetch_add(1, Ordering::Relaxed);
+                Ok(1)
+            }
+        })?);
+    }
+    let rows = work::sum(&*engine, Direction::Forward)?.rows;
+    let most = committed.into_inner() * BATCH_ROWS;
+    ensure!(
+        rows > 0 && rows.is_multiple_of(BATCH_ROWS) && rows <= most,
+        "{rows} rows of at most {most} are there"
+    );
+    engine.close()?;
+    Ok(lines)
+}

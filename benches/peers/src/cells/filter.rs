@@ -1,0 +1,161 @@
+//! W15: a scan that wants one row of a hundred, by a property of it.
+//!
+//! Ours stores entities and is given the filter; its zone maps may skip blocks. A peer has no
+//! properties: it scans, and its callback reads a number at a fixed place of the value, which is
+//! less work than any real encoding would be.
+
+use crate::adapters::ours;
+use crate::engine::{Direction, Promise, Span};
+use crate::probe::{Kind, Line, Probe};
+use crate::rows::{KeyBuf, PARTITION_ROWS, Values, row_of, tag_of};
+use crate::work::{self, Context};
+use anyhow::{Result, anyhow, ensure};
+use std::ops::ControlFlow;
+use std::time::Duration;
+use tabulith::env::rng::Rng;
+use tabulith::table::write::Write;
+use tabulith::{CommitTs, Entities, Entity, Filter, Op, Value};
+
+/// Rows at scale 1: 115 MB, all in the cache.
+const ROWS: u64 = 500_000;
+
+const VALUE_BYTES: usize = 200;
+
+/// Entities of one transaction.
+const GROUP_ROWS: u64 = 100;
+
+/// The tag that is looked for, one of a hundred.
+const WANTED: u64 = 42;
+
+/// How the rows that match lie: in one place of each partition, as days do where RowKeys rise with
+/// time, or anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tags {
+    Together,
+    Anywhere,
+}
+
+impl Tags {
+    fn of(self, i: u64) -> u64 {
+        match self {
+            Tags::Together => i % PARTITION_ROWS / (PARTITION_ROWS / 100),
+            Tags::Anywhere => Rng::seeded(i).below(100),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Tags::Together => "W15 filter 1 % of rows, together in each partition",
+            Tags::Anywhere => "W15 filter 1 % of rows, anywhere",
+        }
+    }
+}
+
+/// What was found: how many rows, and the sum of their numbers.
+type Found = (u64, u64);
+
+/// Both ways in which the rows may lie.
+pub fn all(context: &Context) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for tags in [Tags::Together, Tags::Anywhere] {
+        let rows = context.rows(ROWS);
+        let matching = (0..rows).filter(|i| tags.of(*i) == WANTED);
+        let expected = matching.fold((0, 0), |(count, sum), i| (count + 1, sum + i));
+        lines.push(match context.engine.starts_with("ours") {
+            true => entities(context, tags, rows, expected)?,
+            false => bytes(context, tags, rows, expected)?,
+        });
+    }
+    Ok(lines)
+}
+
+/// Scans until the span is over; a scan looks at `rows` rows.
+fn measure(
+    context: &Context,
+    tags: Tags,
+    rows: u64,
+    expected: Found,
+    mut scan: impl FnMut() -> Result<Found>,
+) -> Result<Line> {
+    ensure!(scan()? == expected, "the first scan found something else");
+    let (probe, mut scans) = (Probe::start()?, 0);
+    while scans == 0 || probe.elapsed() < context.span {
+        let found = scan()?;
+        ensure!(found == expected, "found {found:?}, should be {expected:?}");
+        scans += 1;
+    }
+    probe.rate(Kind::Read, tags.name(), "rows looked at/s", scans * rows, Duration::ZERO)
+}
+
+fn bytes(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result<Line> {
+    let settings = context.settings(Promise::Unsynced);
+    let engine = context.fresh(&format!("{tags:?}"), &settings)?;
+    let mut values = Values::new(VALUE_BYTES, context.seed);
+    for first in (0..rows).step_by(PARTITION_ROWS as usize) {
+        let batch = first..first + PARTITION_ROWS;
+        work::write_tagged(&*engine, &mut values, batch, |i| tags.of(i))?;
+    }
+    engine.settle()?;
+    let line = measure(context, tags, rows, expected, || {
+        let mut found = (0, 0);
+        engine.scan(Span::All, Direction::Forward, &mut |seen| {
+            if tag_of(seen.value) == WANTED {
+                found = (found.0 + 1, found.1 + row_of(seen.value));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(found)
+    })?;
+    engine.close()?;
+    Ok(line)
+}
+
+fn entities(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result<Line> {
+    let settings = context.settings(Promise::Unsynced);
+    let mode = ours::mode_of(&context.engine);
+    let db = ours::open_db(&context.dir.join(format!("{tags:?}")), &settings, mode)?;
+    let table = db.entities("rows")?;
+    fill(&table, tags, rows, context.seed)?;
+    db.flush()?;
+    db.settle()?;
+    let filter = Filter::Compare {
+        property: "Tag".to_owned(),
+        op: Op::Eq,
+        literal: Value::Int64(WANTED as i64),
+    };
+    let line = measure(context, tags, rows, expected, || {
+        let mut found = (0, 0);
+        for entity in table.query(Some(filter.clone())) {
+            let number = entity?.properties.into_iter().find(|(name, _)| name == "Number");
+            let Some((_, Value::Int64(number))) = number else { return Ok((0, 0)) };
+            found = (found.0 + 1, found.1 + number as u64);
+        }
+        Ok(found)
+    })?;
+    db.close()?;
+    Ok(line)
+}
+
+/// Entities with as many bytes of payload as the values of the peers.
+fn fill(table: &Entities, tags: Tags, rows: u64, seed: u64) -> Result<()> {
+    let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES - 24, seed));
+    for first in (0..rows).step_by(GROUP_ROWS as usize) {
+        let mut group = Vec::new();
+        for i in first..first + GROUP_ROWS {
+            let key = key.row(i);
+            let properties = vec![
+                ("Number".to_owned(), Value::Int64(i as i64)),
+                ("Tag".to_owned(), Value::Int64(tags.of(i) as i64)),
+                ("Payload".to_owned(), Value::Binary(values.value(i, 0).to_vec())),
+            ];
+            group.push(Write::InsertOrReplace(Entity {
+                partition_key: String::from_utf8(key.partition().to_vec())?,
+                row_key: String::from_utf8(key.row().to_vec())?,
+                ts: CommitTs::ZERO,
+                properties: properties.into_iter().collect(),
+            }));
+        }
+        table.transact(group).map_err(|error| anyhow!("{error:?}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! W6: point reads of data that is in the cache and of data four times as large.
+
+use crate::adapters::open::open;
+use crate::engine::{Direction, Engine, Promise};
+use crate::probe::{Kind, Line};
+use crate::rows::{self, KeyBuf, Sum, size_of};
+use crate::work::{self, Context, bytes_of};
+use anyhow::{Result, ensure};
+use std::path::Path;
+use std::time::Instant;
+use tabulith::env::rng::Rng;
+
+/// Rows of 200 bytes that are in the cache, at scale 1: 115 MB of a cache of 256 MiB.
+const CACHED_ROWS: u64 = 500_000;
+
+/// Bytes of keys and values that are 4.3 times the cache at scale 1.
+const LARGER_BYTES: u64 = 1_155_000_000;
+
+/// Draws before a Zipfian sequence begins again.
+const ZIPFIAN_DRAWS: usize = 1 << 20;
+
+/// Rows of the database that reads share.
+pub fn prepared_rows(context: &Context, value_bytes: usize) -> u64 {
+    context.rows(LARGER_BYTES / bytes_of(1, value_bytes))
+}
+
+/// Fills that database.
+pub fn prepare(context: &Context, value_bytes: usize) -> Result<()> {
+    let engine = open(&context.engine, &context.prepared, &context.settings(Promise::Unsynced))?;
+    let rows = prepared_rows(context, value_bytes);
+    work::load(&*engine, rows, value_bytes, context.seed)?;
+    work::sum(&*engine, Direction::Forward)?.check(Sum::of(0, rows, value_bytes))?;
+    engine.close()
+}
+
+/// Opens it.
+pub fn open_prepared(context: &Context) -> Result<Box<dyn Engine>> {
+    let settings = context.settings(Promise::Unsynced);
+    let exists = Path::new(&context.prepared).is_dir();
+    ensure!(exists, "{} has not been prepared", context.prepared.display());
+    open(&context.engine, &context.prepared, &settings)
+}
+
+/// All rows in the cache, and read once before.
+pub fn cached(context: &Context) -> Result<Vec<Line>> {
+    const VALUE_BYTES: usize = 200;
+    let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
+    let rows = context.rows(CACHED_ROWS);
+    work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
+    let all = work::sum(&*engine, Direction::Forward)?;
+    all.check(Sum::of(0, rows, VALUE_BYTES))?;
+    let lines = gets(context, &*engine, rows, "in cache")?;
+    engine.close()?;
+    Ok(lines)
+}
+
+/// The database that reads share.
+pub fn larger(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let engine = open_prepared(context)?;
+    let what = format!("4.3x the cache{}", size_of(value_bytes));
+    let lines = gets(context, &*engine, prepared_rows(context, value_bytes), &what)?;
+    engine.close()?;
+    Ok(lines)
+}
+
+fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result<Vec<Line>> {
+    let zipfian = rows::zipfian(rows, ZIPFIAN_DRAWS, context.seed);
+    warm(context, engine, rows)?;
+    let mut lines = Vec::new();
+    for (choice, threads) in [
+        (Choice::Uniform, 1),
+        (Choice::Uniform, 2),
+        (Choice::Zipfian(&zipfian), 1),
+        (Choice::Zipfian(&zipfian), 2),
+        (Choice::Absent, 1),
+    ] {
+        let name = format!("W6 get, {what}{}, threads: {threads}", choice.name());
+        let named = (Kind::Read, name.as_str(), "gets/s");
+        lines.push(work::run(context, named, threads, 8, 0, |thread| {
+            let mut rng = Rng::seeded(context.seed ^ (thread as u64 + 1) << 32);
+            let mut key = KeyBuf::default();
+            let mut drawn = thread * ZIPFIAN_DRAWS / 2;
+            move || {
+                let (i, present) = match choice {
+                    Choice::Uniform => (rng.below(rows), true),
+                    Choice::Absent => (rng.below(rows), false),
+                    Choice::Zipfian(draws) => {
+                        drawn = (drawn + 1) % draws.len();
+                        (u64::from(draws[drawn]), true)
+                    }
+                };
+                let key = if present { key.row(i) } else { key.absent(i) };
+                let mut read = None;
+                engine.get(key, &mut |value| read = Some(rows::row_of(value)))?;
+                ensure!(read == present.then_some(i), "row {i} is {read:?}");
+                Ok(1)
+            }
+        })?);
+    }
+    Ok(lines)
+}
+
+/// Reads at random for half a line's time, or until each row has been read once on average.
+fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
+    let (mut rng, mut key) = (Rng::seeded(context.seed + 77), KeyBuf::default());
+    let start = Instant::now();
+    for _ in 0..rows {
+        let i = rng.below(rows);
+        ensure!(engine.get(key.row(i), &mut |_| ())?, "row {i} is not there");
+        if start.elapsed() > context.span / 2 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+enum Choice<'a> {
+    Uniform,
+    Zipfian(&'a [u32]),
+    Absent,
+}
+
+impl Choice<'_> {
+    fn name(self) -> &'static str {
+        match self {
+            Choice::Uniform => "",
+            Choice::Zipfian(_) => ", zipfian",
+            Choice::Absent => ", absent",
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! W7, W8 and W9: short scans from a random key, full scans, and scans of one partition.
+
+use crate::cells::point::{open_prepared, prepared_rows};
+use crate::engine::{Direction, Engine, Seen, Span};
+use crate::probe::{Kind, Line, Probe};
+use crate::rows::{self, KeyBuf, PARTITION_ROWS, Sum, size_of};
+use crate::work::{self, Context};
+use anyhow::Result;
+use std::ops::ControlFlow;
+use std::time::Duration;
+use tabulith::env::rng::Rng;
+
+const SHORT_ROWS: u64 = 50;
+
+/// 50 rows from a random one on, in both directions.
+pub fn short(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let engine = open_prepared(context)?;
+    let rows = prepared_rows(context, value_bytes);
+    let size = size_of(value_bytes);
+    let mut lines = Vec::new();
+    for (way, direction, threads) in [
+        ("", Direction::Forward, 1),
+        ("", Direction::Forward, 2),
+        (" backwards", Direction::Reverse, 1),
+    ] {
+        let name = format!("W7 seek and 50 rows{way}{size}, threads: {threads}");
+        let named = (Kind::Read, name.as_str(), "scans/s");
+        let engine = &*engine;
+        lines.push(work::run(context, named, threads, 1, 0, |thread| {
+            let mut rng = Rng::seeded(context.seed ^ (thread as u64 + 1) << 32);
+            let mut key = KeyBuf::default();
+            move || {
+                let first = rng.below(rows - 2 * SHORT_ROWS) + SHORT_ROWS;
+                let expected = match direction {
+                    Direction::Forward => Sum::of(first, first + SHORT_ROWS, value_bytes),
+                    Direction::Reverse => Sum::of(first + 1 - SHORT_ROWS, first + 1, value_bytes),
+                };
+                let span = Span::From(key.row(first));
+                take(engine, span, direction, SHORT_ROWS)?.check(expected)?;
+                Ok(1)
+            }
+        })?);
+    }
+    engine.close()?;
+    Ok(lines)
+}
+
+/// Adds up the first `most` rows of a span.
+pub fn take(engine: &dyn Engine, span: Span<'_>, direction: Direction, most: u64) -> Result<Sum> {
+    let mut sum = Sum::default();
+    engine.scan(span, direction, &mut |seen: Seen<'_>| {
+        sum.add(seen.value);
+        match sum.rows < most {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    })?;
+    Ok(sum)
+}
+
+/// Every row once, in both directions.
+pub fn full(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let engine = open_prepared(context)?;
+    let rows = prepared_rows(context, value_bytes);
+    let size = size_of(value_bytes);
+    let mut lines = Vec::new();
+    for (way, direction) in [("", Direction::Forward), (" backwards", Direction::Reverse)] {
+        let probe = Probe::start()?;
+        work::sum(&*engine, direction)?.check(Sum::of(0, rows, value_bytes))?;
+        let name = format!("W8 full scan{way}{size}");
+        lines.push(probe.rate(Kind::Read, name, "rows/s", rows, Duration::ZERO)?);
+    }
+    engine.close()?;
+    Ok(lines)
+}
+
+/// The 1,000 rows of a random partition, in both directions.
+pub fn partition(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let engine = open_prepared(context)?;
+    let partitions = prepared_rows(context, value_bytes) / PARTITION_ROWS;
+    let mut lines = Vec::new();
+    for (way, direction) in [("", Direction::Forward), (" backwards", Direction::Reverse)] {
+        let name = format!("W9 scan of a partition of 1,000{way}");
+        let named = (Kind::Read, name.as_str(), "scans/s");
+        let engine = &*engine;
+        lines.push(work::run(context, named, 1, 1, 0, |_| {
+            let mut rng = Rng::seeded(context.seed);
+            move || {
+                let partition = rng.below(partitions);
+                let first = partition * PARTITION_ROWS;
+                let key = rows::partition(partition);
+                let sum = take(engine, Span::Partition(&key), direction, u64::MAX)?;
+                sum.check(Sum::of(first, first + PARTITION_ROWS, value_bytes))?;
+                Ok(1)
+            }
+        })?);
+    }
+    engine.close()?;
+    Ok(lines)
+}

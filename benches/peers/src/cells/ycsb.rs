@@ -1,0 +1,168 @@
+//! W10: YCSB A to F, by 1, 2 and 4 threads, on 10^6 rows that nearly fill the cache.
+//!
+//! Source: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010.
+
+use crate::cells::scan::take;
+use crate::engine::{Change, Direction, Engine, Promise, Span};
+use crate::probe::{Kind, Line};
+use crate::rows::{self, KeyBuf, Values};
+use crate::work::{self, Context, bytes_of};
+use anyhow::{Result, ensure};
+use std::sync::atomic::{AtomicU64, Ordering};
+use tabulith::env::rng::Rng;
+
+const ROWS: u64 = 1_000_000;
+
+const VALUE_BYTES: usize = 200;
+
+const DRAWS: usize = 1 << 19;
+
+/// Longest scan of E; the shortest is of one row.
+const SCAN_ROWS: u64 = 100;
+
+/// What a workload does in 100 operations; the rest are reads.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    name: &'static str,
+    updates: u64,
+    inserts: u64,
+    scans: u64,
+    revisions: u64,
+}
+
+const READS: Mix = Mix { name: "C", updates: 0, inserts: 0, scans: 0, revisions: 0 };
+
+/// In YCSB's own order: those that insert come last.
+const MIXES: [Mix; 6] = [
+    Mix { name: "A", updates: 50, ..READS },
+    Mix { name: "B", updates: 5, ..READS },
+    READS,
+    Mix { name: "F", revisions: 50, ..READS },
+    Mix { name: "D", inserts: 5, ..READS },
+    Mix { name: "E", inserts: 5, scans: 95, ..READS },
+];
+
+struct Table<'a> {
+    engine: &'a dyn Engine,
+    begun: AtomicU64, // Rows below this have been written or are being written.
+    zipfian: Vec<u32>,
+    latest: Vec<u32>,
+}
+
+/// All mixes with all numbers of threads, on one database.
+pub fn all(context: &Context) -> Result<Vec<Line>> {
+    let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
+    let rows = context.rows(ROWS);
+    work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
+    let table = Table {
+        engine: &*engine,
+        begun: AtomicU64::new(rows),
+        zipfian: rows::zipfian(rows, DRAWS, context.seed),
+        latest: rows::zipfian_ranks(rows, DRAWS, context.seed),
+    };
+    let mut lines = Vec::new();
+    for mix in MIXES {
+        for threads in [1, 2, 4] {
+            lines.push(measure(context, &table, mix, threads)?);
+        }
+    }
+    let there = work::sum(&*engine, Direction::Forward)?.rows;
+    let begun = table.begun.load(Ordering::Relaxed);
+    ensure!(there == begun, "{there} rows are there of {begun}");
+    engine.close()?;
+    Ok(lines)
+}
+
+fn measure(context: &Context, table: &Table<'_>, mix: Mix, threads: usize) -> Result<Line> {
+    let kind = match mix.name {
+        "C" => Kind::Read,
+        _ => Kind::Unsynced,
+    };
+    let name = format!("W10 YCSB {}, threads: {threads}", mix.name);
+    let written = mix.updates + mix.inserts + mix.revisions;
+    let given = bytes_of(1, VALUE_BYTES) * written / 100;
+    let span = context.span.mul_f64(0.6);
+    let context = Context { span, ..context.clone() };
+    work::run(&context, (kind, &name, "ops/s"), threads, 4, given, |thread| {
+        let mut one = Thread {
+            table,
+            mix,
+            rng: Rng::seeded(context.seed ^ ((thread + 10 * threads) as u64) << 32),
+            values: Values::new(VALUE_BYTES, thread as u64),
+            key: KeyBuf::default(),
+            value: Vec::new(),
+            drawn: thread * DRAWS / 4,
+        };
+        move || one.step().map(|()| 1)
+    })
+}
+
+struct Thread<'a> {
+    table: &'a Table<'a>,
+    mix: Mix,
+    rng: Rng,
+    values: Values,
+    key: KeyBuf,
+    value: Vec<u8>,
+    drawn: usize,
+}
+
+impl Thread<'_> {
+    fn step(&mut self) -> Result<()> {
+        let Mix { updates, inserts, scans, revisions, .. } = self.mix;
+        match self.rng.below(100) {
+            n if n < updates => self.update(),
+            n if n < updates + inserts => self.insert(),
+            n if n < updates + inserts + scans => self.scan(),
+            n if n < updates + inserts + scans + revisions => {
+                let i = self.read()?;
+                self.put(i)
+            }
+            _ => self.read().map(drop),
+        }
+    }
+
+    fn draw(&mut self) -> u64 {
+        self.drawn = (self.drawn + 1) % DRAWS;
+        if self.mix.inserts > 0 && self.mix.scans == 0 {
+            // The newest rows most often; not those that others are about to write.
+            const BEING_WRITTEN: u64 = 64;
+            let newest = self.table.begun.load(Ordering::Relaxed) - BEING_WRITTEN;
+            return newest.saturating_sub(u64::from(self.table.latest[self.drawn]) + 1);
+        }
+        u64::from(self.table.zipfian[self.drawn])
+    }
+
+    fn read(&mut self) -> Result<u64> {
+        let i = self.draw();
+        self.value.clear();
+        let value = &mut self.value;
+        self.table.engine.get(self.key.row(i), &mut |bytes| value.extend_from_slice(bytes))?;
+        ensure!(rows::row_of(&self.value) == i, "row {i} is {} bytes", self.value.len());
+        Ok(i)
+    }
+
+    fn update(&mut self) -> Result<()> {
+        let i = self.draw();
+        self.put(i)
+    }
+
+    fn put(&mut self, i: u64) -> Result<()> {
+        let value = self.values.value(i, 1);
+        self.table.engine.write(&[Change::Put(self.key.row(i), value)])
+    }
+
+    fn insert(&mut self) -> Result<()> {
+        let i = self.table.begun.fetch_add(1, Ordering::Relaxed);
+        self.put(i)
+    }
+
+    fn scan(&mut self) -> Result<()> {
+        let most = self.rng.below(SCAN_ROWS) + 1;
+        let first = self.draw();
+        let span = Span::From(self.key.row(first));
+        let sum = take(self.table.engine, span, Direction::Forward, most)?;
+        ensure!((1..=most).contains(&sum.rows), "a scan of {most} gave {sum:?}");
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! What this project wants to reach: how many times as fast as which peers, line by line.
+
+/// Peers that ours is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// All of them.
+    Best,
+    /// RocksDB, fjall and SurrealKV, which are log-structured as ours is.
+    LogStructured,
+    /// One.
+    One(&'static str),
+}
+
+impl Against {
+    /// Whether `engine`, which is a peer, is one of them.
+    pub fn holds(self, engine: &str) -> bool {
+        match self {
+            Against::Best => true,
+            Against::LogStructured => matches!(engine, "rocksdb" | "fjall" | "surrealkv"),
+            Against::One(name) => engine == name,
+        }
+    }
+
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Against::Best => "the best peer",
+            Against::LogStructured => "the best LSM peer",
+            Against::One(name) => name,
+        }
+    }
+}
+
+/// A line, the least ratio, and against whom.
+pub type Goal = (&'static str, f64, Against);
+
+const BEST: Against = Against::Best;
+const LSM: Against = Against::LogStructured;
+const LMDB: Against = Against::One("lmdb");
+
+/// All goals, in the order of the report.
+pub const GOALS: &[Goal] = &[
+    ("W1 sequential load, ingest, settled", 2.0, BEST),
+    ("W1 sequential load, commits of 1,000, settled", 1.3, BEST),
+    ("W2 random fill, commits of 1, settled", 2.0, LMDB),
+    ("W2 random fill, commits of 1, settled", 3.0, Against::One("rocksdb")),
+    ("W3 durable commits of 1, writers: 1", 1.3, BEST),
+    ("W4 durable commits of 1, writers: 8", 1.6, BEST),
+    ("W4 durable commits of 1, writers: 32", 2.0, BEST),
+    ("W5 durable commits of 100, writers: 1", 2.2, BEST),
+    ("W5 durable commits of 100, writers: 8", 2.5, BEST),
+    ("W6 get, in cache, threads: 1", 1.3, LMDB),
+    ("W6 get, 4.3x the cache, threads: 1", 3.0, LSM),
+    ("W6 get, 4.3x the cache, zipfian, threads: 1", 1.5, LMDB),
+    ("W6 get, 4.3x the cache, absent, threads: 1", 3.0, BEST),
+    ("W7 seek and 50 rows, threads: 1", 5.0, LSM),
+    ("W8 full scan", 2.0, LSM),
+    ("W9 scan of a partition of 1,000", 3.0, LSM),
+    ("W10 YCSB A, threads: 2", 2.0, LMDB),
+    ("W10 YCSB A, threads: 2", 1.0, Against::One("sled")),
+    ("W10 YCSB B, threads: 2", 1.5, LMDB),
+    ("W10 YCSB C, threads: 2", 1.3, LMDB),
+    ("W10 YCSB D, threads: 2", 1.5, LMDB),
+    ("W10 YCSB F, threads: 2", 2.0, LMDB),
+    ("W10 YCSB E, threads: 2", 5.0, LSM),
+    ("W11 delete 90 %, commits of 90", 1.5, BEST),
+    ("W11 scan after the deletes", 30.0, LSM),
+    ("W12 overwrite 8 times, commits of 100, settled", 1.2, LMDB),
+    ("W12 overwrite 8 times, commits of 100, settled", 2.5, LSM),
+    ("W13 put 64 KiB, settled", 1.4, BEST),
+    ("W13 put 512 KiB, settled", 0.9, BEST),
+    ("W13 get 64 KiB", 0.9, LMDB),
+    ("W13 get 512 KiB", 0.9, LMDB),
+    ("W14 open after kill -9, and one get", 2.0, Against::One("surrealkv")),
+    ("W15 filter 1 % of rows, together in each partition", 5.0, BEST),
+    ("W17 conditional updates, threads: 1", 3.0, BEST),
+    ("W17 conditional updates, threads: 8", 3.0, BEST),
+];

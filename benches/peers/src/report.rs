@@ -1,0 +1,323 @@
+//! The report: one table of all lines with the ratio of ours to the best peer, then what belongs to
+//! each line.
+
+use crate::goals::GOALS;
+use crate::parent::Outcome;
+use crate::probe::{Kind, Line};
+use crate::settings::{compression_of, describe, is_ceiling, is_variant, promise_of};
+use std::fmt::Write as _;
+
+/// All runs of one line of one engine.
+#[derive(Debug)]
+struct Measured {
+    engine: String,
+    lines: Vec<Line>,
+}
+
+/// One row of the tables.
+#[derive(Debug)]
+struct Row {
+    name: String,
+    cells: Vec<Measured>,
+}
+
+/// The whole report in Markdown. `facts` are about the machine and the run.
+pub fn markdown(outcomes: &[Outcome], engines: &[String], facts: &[(String, String)]) -> String {
+    let rows = rows(outcomes);
+    let shown: Vec<&str> = engines
+        .iter()
+        .map(String::as_str)
+        .filter(|engine| rows.iter().any(|row| row.cell(engine).is_some()))
+        .collect();
+    let mut text = String::new();
+    for (name, value) in facts {
+        let _ = writeln!(text, "- {name}: {value}");
+    }
+    text.push_str(&settings(&shown));
+    let kinds = [
+        (
+            Kind::Durable,
+            "Durable commits",
+            "Every commit is on the disk when it returns, for every engine.",
+        ),
+        (
+            Kind::Unsynced,
+            "Unsynced writes",
+            "The engines do not promise the same here: see the settings.",
+        ),
+        (Kind::Read, "Reads", ""),
+    ];
+    for (kind, title, about) in kinds {
+        let rows: Vec<_> = rows.iter().filter(|row| row.kind() == Some(kind)).collect();
+        if !rows.is_empty() {
+            let _ = write!(text, "\n### {title}\n\n{about}\n\n{}", main_table(&rows, &shown));
+        }
+    }
+    let disk: Vec<_> = rows.iter().filter(|row| row.kind() == Some(Kind::Machine)).collect();
+    if !disk.is_empty() {
+        let about = "What the disk did by itself in each engine's turn, just before its commits.";
+        let _ = write!(text, "\n### The disk\n\n{about}\n\n{}", main_table(&disk, &shown));
+    }
+    text.push_str(&goals(&rows));
+    for (title, figure) in FIGURES {
+        text.push_str(&figure_table(title, &rows, &shown, *figure));
+    }
+    text.push_str(&notes(&rows));
+    text.push_str(&failures(outcomes));
+    text
+}
+
+/// One line of JSON for each line of each process.
+pub fn json_lines(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        let said = match &outcome.lines {
+            Ok(lines) => serde_json::json!({ "lines": lines }),
+            Err(error) => serde_json::json!({ "error": error }),
+        };
+        let line = serde_json::json!({
+            "cell": outcome.cell,
+            "engine": outcome.engine,
+            "seconds": outcome.took.as_secs_f64(),
+            "said": said,
+        });
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+fn rows(outcomes: &[Outcome]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for outcome in outcomes {
+        for line in outcome.lines.iter().flatten() {
+            let at = rows.iter().position(|row| row.name == line.name).unwrap_or_else(|| {
+                rows.push(Row { name: line.name.clone(), cells: Vec::new() });
+                rows.len() - 1
+            });
+            let cells = &mut rows[at].cells;
+            match cells.iter_mut().find(|cell| cell.engine == outcome.engine) {
+                Some(cell) => cell.lines.push(line.clone()),
+                None => {
+                    let engine = outcome.engine.clone();
+                    cells.push(Measured { engine, lines: vec![line.clone()] });
+                }
+            }
+        }
+    }
+    // W6 of data larger than the cache is measured last, but stands beside its sisters.
+    rows.sort_by_key(|row| workload_number(&row.name));
+    rows
+}
+
+fn workload_number(name: &str) -> u32 {
+    let digits = name.trim_start_matches('W').split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).unwrap_or(u32::MAX)
+}
+
+impl Row {
+    fn cell(&self, engine: &str) -> Option<&Measured> {
+        self.cells.iter().find(|cell| cell.engine == engine)
+    }
+
+    fn first(&self) -> Option<&Line> {
+        self.cells.first()?.lines.first()
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        Some(self.first()?.kind)
+    }
+
+    /// The best engine of those that `wanted` says, and its value.
+    fn best(&self, wanted: impl Fn(&str) -> bool) -> Option<(&str, f64)> {
+        let less = self.first()?.less_is_better;
+        let values = self.cells.iter().filter(|cell| wanted(&cell.engine));
+        let values = values.filter_map(|cell| Some((cell.engine.as_str(), cell.value()?)));
+        match less {
+            true => values.min_by(|a, b| a.1.total_cmp(&b.1)),
+            false => values.max_by(|a, b| a.1.total_cmp(&b.1)),
+        }
+    }
+
+    /// How many times better `ours` is than `theirs`.
+    fn ratio(&self, ours: f64, theirs: f64) -> f64 {
+        match self.first().is_some_and(|line| line.less_is_better) {
+            true => theirs / ours,
+            false => ours / theirs,
+        }
+    }
+}
+
+impl Measured {
+    fn value(&self) -> Option<f64> {
+        self.median(|line| Some(line.value))
+    }
+
+    fn median(&self, figure: impl Fn(&Line) -> Option<f64>) -> Option<f64> {
+        let mut values: Vec<_> = self.lines.iter().filter_map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied()
+    }
+
+    /// How far the runs lie apart, in percent of their middle.
+    fn spread(&self) -> Option<f64> {
+        let values = || self.lines.iter().map(|line| line.value);
+        let (least, most) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
+        Some((most - least) / self.value()? * 100.0)
+    }
+}
+
+fn is_peer(engine: &str) -> bool {
+    !engine.starts_with("ours") && !is_ceiling(engine) && !is_variant(engine)
+}
+
+fn main_table(rows: &[&Row], engines: &[&str]) -> String {
+    let mut text = String::from("| workload | unit | ours / best peer | best peer |");
+    for engine in engines {
+        let _ = write!(text, " {engine} |");
+    }
+    text.push_str("\n|---|---|--:|---|");
+    text.push_str(&"--:|".repeat(engines.len()));
+    text.push('\n');
+    for row in rows {
+        let unit = row.first().map_or("", |line| line.unit.as_str());
+        let best = row.best(is_peer);
+        let ours = row.best(|engine| engine == "ours");
+        let ratio = match (ours, best) {
+            _ if row.kind() == Some(Kind::Machine) => "–".to_owned(),
+            (Some((_, ours)), Some((_, best))) => match row.ratio(ours, best) {
+                ratio if ratio < 1.0 => format!("**{ratio:.2}, behind**"),
+                ratio => format!("{ratio:.2}"),
+            },
+            _ => "–".to_owned(),
+        };
+        let best = best.map_or("–", |(engine, _)| engine);
+        let _ = write!(text, "| {} | {unit} | {ratio} | {best} |", row.name);
+        for engine in engines {
+            let value = row.cell(engine).and_then(Measured::value);
+            let _ = write!(text, " {} |", value.map_or(String::new(), short));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Every goal of which both sides were measured.
+fn goals(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for (name, goal, against) in GOALS {
+        let Some(row) = rows.iter().find(|row| row.name == *name) else { continue };
+        let peers = row.best(|engine| is_peer(engine) && against.holds(engine));
+        let ours = row.best(|engine| engine == "ours");
+        if let (Some((_, ours)), Some((_, theirs))) = (ours, peers) {
+            let reached = row.ratio(ours, theirs);
+            let verdict = if reached >= *goal { "met" } else { "**not met**" };
+            let whom = against.words();
+            let _ = writeln!(text, "| {name} | {goal} x {whom} | {reached:.2} | {verdict} |");
+        }
+    }
+    match text.is_empty() {
+        true => text,
+        false => {
+            format!("\n### Goals\n\n| workload | goal | reached | |\n|---|---|--:|---|\n{text}")
+        }
+    }
+}
+
+type Figure = fn(&Measured) -> Option<f64>;
+
+/// What belongs to each line, a table each.
+const FIGURES: &[(&str, Figure)] = &[
+    ("Spread of the runs, % of the median", |cell| cell.spread()),
+    ("p50, us", |cell| cell.median(|line| Some(line.latency_us?[0]))),
+    ("p99, us", |cell| cell.median(|line| Some(line.latency_us?[1]))),
+    ("p99.9, us", |cell| cell.median(|line| Some(line.latency_us?[2]))),
+    ("CPU us per operation, all threads", |cell| {
+        cell.median(|line| (line.cpu_us > 0.0).then_some(line.cpu_us))
+    }),
+    ("Bytes given to write(2) per byte given to the engine", |cell| {
+        cell.median(|line| line.written_per_byte)
+    }),
+    (
+        "Bytes of pages made dirty per byte given (wrong for small writes: whole folios are charged)",
+        |cell| {
+            let maps = cell.engine == "lmdb";
+            cell.median(|line| line.dirtied_per_byte.filter(|_| maps))
+        },
+    ),
+    ("Bytes on the disk per byte of live keys and values", |cell| {
+        cell.median(|line| line.disk_per_byte)
+    }),
+    ("Peak memory, MB, mapped files included", |cell| {
+        cell.median(|line| Some(line.peak_bytes as f64 / 1e6))
+    }),
+    ("Cores that other processes used meanwhile", |cell| {
+        cell.median(|line| Some(line.others_cores))
+    }),
+];
+
+fn figure_table(title: &str, rows: &[Row], engines: &[&str], figure: Figure) -> String {
+    let value = |row: &Row, engine: &&str| row.cell(engine).and_then(figure);
+    let rows = rows.iter().filter(|row| engines.iter().any(|engine| value(row, engine).is_some()));
+    let rows: Vec<&Row> = rows.collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n### {title}\n\n| workload | {} |\n", engines.join(" | "));
+    let _ = writeln!(text, "|---|{}", "--:|".repeat(engines.len()));
+    for row in rows {
+        let _ = write!(text, "| {} |", row.name);
+        for engine in engines {
+            let _ = write!(text, " {} |", value(row, engine).map_or(String::new(), short));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn settings(engines: &[&str]) -> String {
+    let mut text = String::from(
+        "\n### Settings\n\n| engine | compression | unsynced commits | besides what is the same for all |\n|---|---|---|---|\n",
+    );
+    for engine in engines {
+        let (compression, promise) = (compression_of(engine), promise_of(engine));
+        let _ = writeln!(text, "| {engine} | {compression} | {promise} | {} |", describe(engine));
+    }
+    text
+}
+
+fn notes(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        for cell in &row.cells {
+            let note = cell.lines.iter().filter_map(|line| line.note.as_deref()).next_back();
+            if let Some(note) = note {
+                let _ = writeln!(text, "- {}, {}: {note}", row.name, cell.engine);
+            }
+        }
+    }
+    if text.is_empty() { text } else { format!("\n### Remarks, of the last run\n\n{text}") }
+}
+
+fn failures(outcomes: &[Outcome]) -> String {
+    let mut text = String::new();
+    for outcome in outcomes {
+        if let Err(error) = &outcome.lines {
+            let _ = writeln!(text, "- {} of {}: {error}", outcome.cell, outcome.engine);
+        }
+    }
+    if text.is_empty() { text } else { format!("\n### What failed\n\n{text}") }
+}
+
+/// Three digits that mean something, and thousands as k and M.
+fn short(value: f64) -> String {
+    let (value, unit) = match value {
+        v if v >= 1e6 => (v / 1e6, "M"),
+        v if v >= 1e4 => (v / 1e3, "k"),
+        v => (v, ""),
+    };
+    match value {
+        v if v >= 100.0 => format!("{v:.0}{unit}"),
+        v if v >= 10.0 => format!("{v:.1}{unit}"),
+        v => format!("{v:.2}{unit}"),
+    }
+}

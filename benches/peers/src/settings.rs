@@ -1,0 +1,163 @@
+//! All settings of all engines in one place, and what each of them promises, in words that the
+//! report prints.
+//!
+//! Where an engine has the setting it is the same for all: one budget for its cache, memtables of
+//! one size, blocks of 4 KiB, filters of 10 bits per row, two background threads. The rest is as
+//! the engine's own documentation advises; `describe` says which advice.
+
+use crate::engine::Promise;
+
+/// Cache of every engine that has one, unless `--cache-mib` says otherwise.
+pub const CACHE_BYTES: usize = 256 << 20;
+
+/// Memtable of every engine that has one.
+pub const MEMTABLE_BYTES: usize = 64 << 20;
+
+/// Data block of every engine that has one.
+pub const BLOCK_BYTES: usize = 4 << 10;
+
+/// Bits per row of every filter.
+pub const FILTER_BITS: u32 = 10;
+
+/// Flush and compaction threads where an engine lets them be counted.
+pub const BACKGROUND_THREADS: usize = 2;
+
+/// Values from here on are kept apart from their keys where an engine can do that and is told to
+/// ([`Settings::large_values`]).
+pub const LARGE_VALUE_BYTES: usize = 4 << 10;
+
+/// Address space of LMDB's map; the file takes only what is used.
+pub const LMDB_MAP_BYTES: usize = 64 << 30;
+
+/// Unsynced commits of redb after which one is synced: without that it never reuses a page.
+pub const REDB_SYNC_EVERY: u64 = 1000;
+
+/// zstd level of sled, which has no other compression; its fastest.
+pub const SLED_ZSTD_LEVEL: i32 = 1;
+
+/// How one database is opened.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What its commits promise.
+    pub promise: Promise,
+    /// Bytes of its cache.
+    pub cache_bytes: usize,
+    /// Bytes of a memtable.
+    pub memtable_bytes: usize,
+    /// Whether values are of [`LARGE_VALUE_BYTES`] and more.
+    pub large_values: bool,
+    /// Whether rows are revised under a condition: some engines must be opened differently for it.
+    pub conditional: bool,
+    /// Whether the table will be dropped: RocksDB needs a column family for it.
+    pub droppable: bool,
+}
+
+impl Settings {
+    /// For commits of `promise`; everything else as usual.
+    pub fn new(promise: Promise, cache_bytes: usize) -> Settings {
+        Settings {
+            promise,
+            cache_bytes,
+            memtable_bytes: MEMTABLE_BYTES,
+            large_values: false,
+            conditional: false,
+            droppable: false,
+        }
+    }
+}
+
+/// All engines in the order of the report's columns. Those that begin with `ours` are Tabulith.
+const ENGINES: [&str; 12] = [
+    "ours",
+    "ours-raw",
+    "rocksdb",
+    "rocksdb-raw",
+    "fjall",
+    "fjall-raw",
+    "surrealkv",
+    "redb",
+    "lmdb",
+    "sled",
+    "skiplist",
+    "btreemap",
+];
+
+/// The engines that this program was built with.
+pub fn engines() -> Vec<&'static str> {
+    let built = |name: &&str| cfg!(feature = "rocksdb") || !name.starts_with("rocksdb");
+    ENGINES.into_iter().filter(built).collect()
+}
+
+/// Engines that keep nothing: ceilings, no peers.
+pub fn is_ceiling(engine: &str) -> bool {
+    matches!(engine, "skiplist" | "btreemap")
+}
+
+/// Engines that are compared with the others only where their difference shows.
+pub fn is_variant(engine: &str) -> bool {
+    engine.ends_with("-raw")
+}
+
+/// What compresses an engine's values.
+pub fn compression_of(engine: &str) -> &'static str {
+    match engine {
+        "ours" | "rocksdb" | "fjall" => "LZ4",
+        "surrealkv" => "Snappy",
+        "sled" => "zstd -1",
+        _ => "none",
+    }
+}
+
+/// What an engine's unsynced commits survive. Its durable ones survive the loss of power.
+pub fn promise_of(engine: &str) -> &'static str {
+    match engine {
+        "ours" | "ours-raw" => "`Flushed`: handed to the kernel, in order; survive kill -9",
+        "rocksdb" | "rocksdb-raw" => {
+            "`sync = false`: handed to the kernel, in order; survive kill -9"
+        }
+        "fjall" | "fjall-raw" => {
+            "`PersistMode::Buffer`: handed to the kernel, in order; survive kill -9"
+        }
+        "surrealkv" => "`Durability::Eventual`: handed to the kernel, in order; survive kill -9",
+        "redb" => "`Durability::None`, every 1000th commit synced: the others are lost at kill -9",
+        "lmdb" => {
+            "`WRITE_MAP | NO_SYNC`: survive kill -9; a crash of the system can ruin the whole file"
+        }
+        "sled" => "flushed every 200 ms: up to that much is lost at kill -9",
+        _ => "nothing is kept",
+    }
+}
+
+/// What an engine is set to beyond what is the same for all.
+pub fn describe(engine: &str) -> &'static str {
+    match engine {
+        "ours" => "defaults of `Options`; `block_cache_bytes` is the budget of all",
+        "ours-raw" => "as `ours`, uncompressed",
+        "rocksdb" | "rocksdb-raw" => {
+            "wiki, Setup Options and Basic Tuning: dynamic level bytes, bytes_per_sync 1 MiB, index and \
+             filters in the cache with those of L0 pinned, format_version 6, HyperClockCache, filters \
+             optimized for memory; LZ4 on all levels (`-raw`: none); BlobDB for large values; \
+             OptimisticTransactionDB for W17"
+        }
+        "fjall" | "fjall-raw" => {
+            "defaults (4 KiB blocks, LZ4 from L2 on unless set: here on all levels; `-raw`: none), 2 workers; \
+             KV separation for large values; OptimisticTxDatabase for W17"
+        }
+        "surrealkv" => {
+            "4 KiB blocks, WAL preallocation on, Snappy on all levels (it has no LZ4); value log for large \
+             values; `block_on(commit)` per operation, so an async caller may do better; settled = no CPU time \
+             used for 100 ms"
+        }
+        "redb" => "cache_size as the budget; no compression",
+        "lmdb" => {
+            "NO_READ_AHEAD off, NO_TLS readers; its cache is the page cache, outside the budget; MDB_APPEND for \
+             ingest; no compression"
+        }
+        "sled" => {
+            "leaf fanout 1024 (default), cache as the budget, zstd level 1; settled as surrealkv"
+        }
+        "skiplist" => "crossbeam-skiplist in memory; one lock for batches of more than one change",
+        "btreemap" => "`BTreeMap` in memory behind an `RwLock`",
+        _ => "",
+    }
+}

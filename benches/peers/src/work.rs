@@ -1,0 +1,230 @@
+//! Pieces of work that several workloads are made of: loads, shuffles, loops of many threads.
+
+use crate::adapters::open::open;
+use crate::engine::{Change, Direction, Engine, Key, Promise, Rows, Span};
+use crate::probe::{Kind, Line, Probe, quantiles};
+use crate::rows::{KEY_BYTES, KeyBuf, PARTITION_ROWS, Sum, Values};
+use crate::settings::{self, Settings};
+use anyhow::{Context as _, Result};
+use std::ops::{ControlFlow, Range};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tabulith::env::rng::Rng;
+use tabulith_benches::sample::Loop;
+
+/// What one process is to measure with.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The engine.
+    pub engine: String,
+    /// An empty folder of its own.
+    pub dir: PathBuf,
+    /// The database that reads share, where the cell asks for one.
+    pub prepared: PathBuf,
+    /// Factor on rows, cache and memtable.
+    pub scale: f64,
+    /// Length of a line that is measured for a time.
+    pub span: Duration,
+    /// After this long a line that is measured by count ends where it is.
+    pub longest: Duration,
+    /// Bytes of every cache at scale 1.
+    pub cache_bytes: usize,
+    /// Where random choices start from.
+    pub seed: u64,
+}
+
+impl Context {
+    /// `count` rows at scale 1, in whole partitions, at least ten of them.
+    pub fn rows(&self, count: u64) -> u64 {
+        let partitions = (count as f64 * self.scale) as u64 / PARTITION_ROWS;
+        partitions.max(10) * PARTITION_ROWS
+    }
+
+    /// `count` of anything else at scale 1, at least `least`.
+    pub fn scaled(&self, count: u64, least: u64) -> u64 {
+        ((count as f64 * self.scale) as u64).max(least)
+    }
+
+    /// Settings at this scale.
+    pub fn settings(&self, promise: Promise) -> Settings {
+        let cache_bytes = (self.cache_bytes as f64 * self.scale) as usize;
+        let mut settings = Settings::new(promise, cache_bytes.max(4 << 20));
+        let memtable_bytes = settings::MEMTABLE_BYTES as f64 * self.scale.min(1.0);
+        settings.memtable_bytes = (memtable_bytes as usize).max(1 << 20);
+        settings
+    }
+
+    /// An empty database in the folder `name`.
+    pub fn fresh(&self, name: &str, settings: &Settings) -> Result<Box<dyn Engine>> {
+        open(&self.engine, &self.dir.join(name), settings)
+    }
+}
+
+/// Bytes of keys and values of `rows` rows.
+pub fn bytes_of(rows: u64, value_bytes: usize) -> u64 {
+    rows * (KEY_BYTES + value_bytes) as u64
+}
+
+/// Commits rows of one partition together; returns how many.
+pub fn write_rows(
+    engine: &dyn Engine,
+    values: &mut Values,
+    rows: Range<u64>,
+    revision: u64,
+) -> Result<u64> {
+    write_all(engine, rows, |i| values.value(i, revision).to_vec())
+}
+
+/// The same with tags.
+pub fn write_tagged(
+    engine: &dyn Engine,
+    values: &mut Values,
+    rows: Range<u64>,
+    tag: impl Fn(u64) -> u64,
+) -> Result<u64> {
+    write_all(engine, rows, |i| values.tagged(i, tag(i)).to_vec())
+}
+
+fn write_all(
+    engine: &dyn Engine,
+    rows: Range<u64>,
+    mut value: impl FnMut(u64) -> Vec<u8>,
+) -> Result<u64> {
+    let pair = |i| {
+        let mut key = KeyBuf::default();
+        key.row(i);
+        (key, value(i))
+    };
+    let pairs: Vec<(KeyBuf, Vec<u8>)> = rows.map(pair).collect();
+    let changes: Vec<_> =
+        pairs.iter().map(|(key, value)| Change::Put(key.key(), value.as_slice())).collect();
+    engine.write(&changes)?;
+    Ok(changes.len() as u64)
+}
+
+/// Fills a database with rows 0 to `rows`: whole partitions, one commit each, the partitions in
+/// random order. Returns once it has settled.
+pub fn load(engine: &dyn Engine, rows: u64, value_bytes: usize, seed: u64) -> Result<()> {
+    let mut values = Values::new(value_bytes, seed);
+    for partition in Shuffle::new(rows / PARTITION_ROWS, seed) {
+        let first = partition * PARTITION_ROWS;
+        write_rows(engine, &mut values, first..first + PARTITION_ROWS, 0)?;
+    }
+    engine.settle()?;
+    Ok(())
+}
+
+/// Adds up all rows.
+pub fn sum(engine: &dyn Engine, direction: Direction) -> Result<Sum> {
+    let mut sum = Sum::default();
+    engine.scan(Span::All, direction, &mut |seen| {
+        sum.add(seen.value);
+        ControlFlow::Continue(())
+    })?;
+    Ok(sum)
+}
+
+/// Runs what `worker` makes for each of `threads` threads for the cell's span; one call in
+/// `timed_every` is timed.
+pub fn run<C: FnMut() -> Result<u64>>(
+    context: &Context,
+    (kind, name, unit): (Kind, &str, &str),
+    threads: usize,
+    timed_every: u32,
+    given_per_op: u64,
+    worker: impl Fn(usize) -> C + Sync,
+) -> Result<Line> {
+    let probe = Probe::start()?;
+    let sample = Loop { threads, span: context.span, timed_every }.run(worker);
+    let sample = sample.with_context(|| name.to_owned())?;
+    let given = sample.ops * given_per_op;
+    let mut line = match given {
+        0 => probe.rate(kind, name, unit, sample.ops, Duration::ZERO)?,
+        _ => probe.rate_written(kind, name, unit, (sample.ops, given), Duration::ZERO)?,
+    };
+    // The sample's own clock does not hold the start of the threads.
+    line.value = sample.rate();
+    line.latency_us = quantiles(&sample.latency_ns);
+    Ok(line)
+}
+
+/// The numbers below `count` in an order that looks random, each once.
+#[derive(Clone, Debug)]
+pub struct Shuffle {
+    count: u64,
+    half_bits: u32,
+    keys: [u64; 4],
+    at: u64,
+}
+
+impl Shuffle {
+    /// For `count` numbers.
+    pub fn new(count: u64, seed: u64) -> Shuffle {
+        let bits = u64::BITS - count.max(4).leading_zeros();
+        let mut rng = Rng::seeded(seed);
+        let keys = [(); 4].map(|()| rng.next_u64());
+        Shuffle { count, half_bits: bits.div_ceil(2), keys, at: 0 }
+    }
+
+    /// A Feistel network: a permutation of the numbers of `2 * half_bits` bits.
+    fn permute(&self, number: u64) -> u64 {
+        let mask = (1 << self.half_bits) - 1;
+        let (mut left, mut right) = (number >> self.half_bits, number & mask);
+        for key in self.keys {
+            let mixed = (right ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            (left, right) = (right, left ^ (mixed & mask));
+        }
+        left << self.half_bits | right
+    }
+}
+
+impl Iterator for Shuffle {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let all = 1 << (2 * self.half_bits);
+        while self.at < all {
+            let number = self.permute(self.at);
+            self.at += 1;
+            if number < self.count {
+                return Some(number);
+            }
+        }
+        None
+    }
+}
+
+/// Rows 0 to `end` in the order of their keys.
+#[derive(Debug)]
+pub struct InOrder {
+    /// The next one.
+    pub next: u64,
+    /// The first one that is not given.
+    pub end: u64,
+    /// Makes their values.
+    pub values: Values,
+}
+
+impl Rows for InOrder {
+    fn next(&mut self, give: &mut dyn FnMut(Key<'_>, &[u8]) -> Result<()>) -> Result<bool> {
+        give(KeyBuf::default().row(self.next), self.values.value(self.next, 0))?;
+        self.next += 1;
+        Ok(self.next < self.end)
+    }
+}
+
+/// Ends a loop that counts after a time: for engines that would take minutes.
+#[derive(Clone, Copy, Debug)]
+pub struct Cap(Instant);
+
+impl Cap {
+    /// From now on, as long as the cell allows.
+    pub fn new(context: &Context) -> Cap {
+        Cap(Instant::now() + context.longest)
+    }
+
+    /// Whether the time is over.
+    pub fn is_over(self) -> bool {
+        Instant::now() >= self.0
+    }
+}
