@@ -108,7 +108,6 @@ impl Batch {
         Mark { at: self.operations.len(), count: self.count, erases: self.erases }
     }
 
-    #[allow(dead_code, reason = "transactions")]
     /// Forgets every operation since `mark`, which this batch gave.
     pub(crate) fn back_to(&mut self, mark: Mark) {
         debug_assert!(mark.at <= self.operations.len() && mark.count <= self.count);

@@ -346,6 +346,11 @@ impl Inner {
         self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.visible())
     }
 
+    /// The newest commit that is applied, visible yet or not.
+    pub(crate) fn applied(&self) -> CommitTs {
+        self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.applied())
+    }
+
     fn close(&self) -> Result<()> {
         let Some(Writer { pipeline, work, .. }) = &self.writer else { return Ok(()) };
         let closed = pipeline.close();
@@ -392,12 +397,12 @@ impl Inner {
         let tree = &self.tree;
         let mut sealed = false;
         let ts = writer.pipeline.commit(batch, durability, |ts, batch| {
+            tree.insert(&batch.into_commit(ts));
+            // Full with this commit: one that is larger than a memtable goes at once.
             if tree.wants_seal() {
-                let before = CommitTs(ts.0 - 1);
-                tree.seal(before, writer.pipeline.segment());
+                tree.seal(ts, writer.pipeline.segment());
                 sealed = true;
             }
-            tree.insert(&batch.into_commit(ts));
         })?;
         if sealed || writer.pipeline.take_spare_due() {
             writer.work.poke();

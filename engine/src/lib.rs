@@ -83,6 +83,7 @@ pub(crate) mod update;
 pub(crate) mod scan;
 pub(crate) mod storage;
 pub mod ingest;
+pub mod transaction;
 pub(crate) mod naming;
 
 // Floor 6: tables.
@@ -106,3 +107,4 @@ pub use rows::Row;
 pub use table::entity::Entity;
 pub use table::filter::ast::{Filter, Op};
 pub use table::value::Value;
+pub use transaction::{Savepoint, Transaction};

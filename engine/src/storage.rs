@@ -37,26 +37,14 @@ impl RowStore for Db {
         work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
     ) -> Result<Box<dyn CommitTicket>> {
         let inner = &*self.inner;
-        let writer = inner.writer()?;
         check_key_part("PartitionKey", pk)?;
-        inner.admit(writer)?;
         let prefix = order::partition_prefix(table, pk);
-        let latch = inner.latches.lock(hash::of_partition(&prefix));
-        inner.check_writable(writer, table)?;
-        let mut partition = Update::new(inner, prefix);
-        work(&mut partition)?;
-        let batch = partition.into_batch()?;
-        let (bytes, erases) = (batch.bytes(), batch.erases());
-        let ts = match batch.is_empty() {
-            true => writer.pipeline.applied(),
-            false => inner.commit(writer, batch, inner.durability(durability))?,
-        };
-        drop(latch);
-        if erases {
-            inner.after_erasing(writer);
-        }
-        inner.slow_down(bytes);
-        Ok(Box::new(Ticket { pipeline: Arc::clone(&writer.pipeline), ts }))
+        let ts = inner.update(table, &prefix, durability, |_| {
+            let mut partition = Update::new(inner, prefix.clone());
+            work(&mut partition)?;
+            partition.into_batch()
+        })?;
+        Ok(Box::new(Ticket { pipeline: Arc::clone(&inner.writer()?.pipeline), ts }))
     }
 
     fn truncate(
@@ -144,6 +132,37 @@ impl RowSnapshot for DbSnapshot {
 }
 
 impl Inner {
+    /// Commits what `work` makes, alone on the partition of `prefix`. `work` gets a timestamp not
+    /// below that of the partition's last commit since the database was opened. Gives the commit,
+    /// or for an empty batch the newest that is applied.
+    pub(crate) fn update(
+        &self,
+        table: TableId,
+        prefix: &[u8],
+        durability: Option<Durability>,
+        work: impl FnOnce(CommitTs) -> Result<Batch>,
+    ) -> Result<CommitTs> {
+        let writer = self.writer()?;
+        self.admit(writer)?;
+        let mut last_commit = self.latches.lock(hash::of_partition(prefix));
+        self.check_writable(writer, table)?;
+        let batch = work(*last_commit)?;
+        let (bytes, erases) = (batch.bytes(), batch.erases());
+        let ts = match batch.is_empty() {
+            true => writer.pipeline.applied(),
+            false => {
+                *last_commit = self.commit(writer, batch, self.durability(durability))?;
+                *last_commit
+            }
+        };
+        drop(last_commit);
+        if erases {
+            self.after_erasing(writer);
+        }
+        self.slow_down(bytes);
+        Ok(ts)
+    }
+
     /// Whether a table has rows that are applied.
     fn has_rows(&self, table: TableId) -> Result<bool> {
         let view = self.tree.view_full();

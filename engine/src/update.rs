@@ -83,6 +83,11 @@ impl RowKeys {
 pub(crate) type Written<'a> = Option<&'a [u8]>;
 
 impl Writes {
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+
     /// None yet, for the partition of `prefix`.
     pub(crate) fn new(prefix: Vec<u8>) -> Writes {
         Writes {
@@ -164,7 +169,6 @@ impl Writes {
         self.erased.iter().any(|(_, range)| range.hold(rk))
     }
 
-    #[allow(dead_code, reason = "transactions")]
     /// The rows that these writes made or removed, by RowKey.
     pub(crate) fn all(&mut self) -> impl DoubleEndedIterator<Item = (&[u8], Written<'_>)> {
         self.index();
@@ -180,13 +184,11 @@ impl Writes {
         });
     }
 
-    #[allow(dead_code, reason = "transactions")]
     /// Where these writes stand now, for [`Writes::back_to`].
     pub(crate) fn mark(&self) -> Mark {
         self.batch.mark()
     }
 
-    #[allow(dead_code, reason = "transactions")]
     /// Forgets every write since `mark`.
     pub(crate) fn back_to(&mut self, mark: Mark) {
         self.batch.back_to(mark);

@@ -4,6 +4,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::options::Durability;
+use crate::wal::buffer::FrameBuffer;
 use crate::wal::segment::SYNC_LANES;
 use std::collections::VecDeque;
 
@@ -22,9 +23,9 @@ pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 /// How far the commits of one database are, behind one lock.
 pub(crate) struct Order {
     pub(crate) last_ts: CommitTs,
-    pub(crate) group: Vec<u8>, // Applied, not yet in the log.
+    pub(crate) group: FrameBuffer, // Applied, not yet in the log.
     pub(crate) group_first: CommitTs,
-    pub(crate) recycled: Vec<u8>, // An empty buffer for the next group.
+    pub(crate) recycled: FrameBuffer, // An empty buffer for the next group.
     pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
     pub(crate) reserved: Option<CommitTs>, // Holds back what is visible, until it is released.
     pub(crate) group_no: u64,
@@ -124,9 +125,9 @@ impl Order {
     pub(crate) fn new(last_ts: CommitTs) -> Order {
         Order {
             last_ts,
-            group: Vec::new(),
+            group: FrameBuffer::default(),
             group_first: last_ts,
-            recycled: Vec::new(),
+            recycled: FrameBuffer::default(),
             waiting: VecDeque::new(),
             reserved: None,
             group_no: 0,
@@ -199,12 +200,12 @@ impl Order {
     }
 
     /// Puts a group that the log could not take before what was gathered since.
-    pub(crate) fn put_back(&mut self, first: CommitTs, mut group: Vec<u8>) {
+    pub(crate) fn put_back(&mut self, first: CommitTs, mut group: FrameBuffer) {
         self.full = true;
         if let Some(taken) = self.taken.pop_back() {
             self.group_waiters += taken.waiters; // It was the last to leave.
         }
-        group.extend_from_slice(&self.group);
+        group.room(self.group.len()).extend_from_slice(self.group.payload());
         self.recycled = std::mem::replace(&mut self.group, group);
         self.recycled.clear();
         self.group_first = first;

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::Durability;
+use crate::wal::buffer::FrameBuffer;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
@@ -111,7 +112,7 @@ impl Pipeline {
         if order.group.is_empty() {
             order.group_first = ts;
         }
-        batch.put_commit(ts, &mut order.group);
+        batch.put_commit(ts, order.group.room(batch.bytes()));
         order.group_commits += 1;
         order.waiting.push_back((ts, durability));
         if durability == Durability::Synced {
@@ -282,7 +283,7 @@ impl Pipeline {
         let (first, last) = (order.group_first, order.last_ts);
         let sync = order.sync_wanted > order.syncing;
         order.take_group(first, last);
-        let result = MutexGuard::unlocked(&mut order, || self.write(first, last, &group, sync));
+        let result = MutexGuard::unlocked(&mut order, || self.write(first, last, &mut group, sync));
         order.leading = false;
         match result {
             Ok(job) => {
@@ -333,18 +334,19 @@ impl Pipeline {
         &self,
         first_ts: CommitTs,
         last_ts: CommitTs,
-        group: &[u8],
+        group: &mut FrameBuffer,
         sync: bool,
     ) -> Result<Option<SyncJob>, Lost> {
+        // Planted: acknowledged before the sync.
+        let sync = sync && cfg!(not(bug = "B01"));
         let mut log = self.log.lock();
         let mut written = Ok(());
         if !group.is_empty() {
-            written = log.append(Group { first_ts, last_ts, payload: group });
+            let group = Group { first_ts, last_ts, frame: group, sync };
+            written = log.append(group).map(|_| ());
             self.segment.store(log.current().0, Ordering::Release);
             self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
         }
-        // Planted: acknowledged before the sync.
-        let sync = sync && cfg!(not(bug = "B01"));
         let job = written.and_then(|()| match sync {
             true => match log.begin_sync()? {
                 Some(job) => Ok(Some(job)),

@@ -1,7 +1,7 @@
 //! Tables of byte rows: get, insert, replace, upsert, delete, batches within one partition,
 //! snapshots.
 
-use crate::db::Db;
+use crate::db::{Db, Inner};
 use crate::embedded::cursor::Cursor;
 use crate::embedded::scan::{self, Scan};
 use crate::embedded::ticket::Ticket;
@@ -12,8 +12,13 @@ use crate::key::range::KeyRange;
 use crate::options::{Durability, Reach};
 use crate::rows::{Catalog, CommitTicket, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo};
 use crate::storage::DbSnapshot;
+use crate::transaction::Transaction;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+
+/// Attempts of [`Partition::transact`]. One of those who meet always commits, so this many
+/// failures in a row need a thousand other commits.
+const ATTEMPTS_MAX: usize = 1000;
 
 /// What a row must be like for a change to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,6 +226,83 @@ impl Partition {
     fn range<R: AsRef<[u8]>>(&self, range: &impl RangeBounds<R>) -> KeyRange {
         let (from, to) = (range.start_bound(), range.end_bound());
         KeyRange::rows(self.table.info.id, &self.pk, from.map(R::as_ref), to.map(R::as_ref))
+    }
+
+    /// Begins a transaction that reads what is visible now. Other transactions and batches go on
+    /// meanwhile; where one of them changes what this one read, its commit fails with
+    /// [`Kind::Changed`], and so it does where such a change was under way already. For many
+    /// threads on one partition use [`Partition::transact`].
+    pub fn begin(&self) -> Result<Transaction> {
+        let table = &self.table;
+        Transaction::begin(&table.db, table.info.id, &self.pk, |inner| inner.visible())
+    }
+
+    /// Runs `work` in a transaction and commits it, again and again until nothing that it read has
+    /// changed meanwhile; returns once the commit is safe. Where `work` fails, so does this, once
+    /// what it read is safe, and nothing is written.
+    ///
+    /// It reads what is applied, safe or not, so that transactions of one partition need not wait
+    /// for the disk one after the other. What `work` sees counts only once this has returned: it
+    /// should change nothing outside.
+    ///
+    /// Errors: those of `work`; `Changed` after a thousand attempts; otherwise as
+    /// [`Batch::commit`].
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// # let accounts = db.table("accounts")?;
+    /// # accounts.upsert("bank", "ann", 70u64.to_be_bytes())?;
+    /// # accounts.upsert("bank", "bob", 5u64.to_be_bytes())?;
+    /// let amount = 30;
+    /// let moved = accounts.partition("bank").transact(|tx| {
+    ///     let balance = |row: Option<tabulith::Row>| {
+    ///         row.and_then(|row| row.value.as_ref().try_into().ok()).map_or(0, u64::from_be_bytes)
+    ///     };
+    ///     let (ann, bob) = (balance(tx.get("ann")?), balance(tx.get("bob")?));
+    ///     if ann < amount {
+    ///         return Ok(false);
+    ///     }
+    ///     tx.put("ann", (ann - amount).to_be_bytes())?;
+    ///     tx.put("bob", (bob + amount).to_be_bytes())?;
+    ///     Ok(true)
+    /// })?;
+    /// assert!(moved);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn transact<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        let table = &self.table;
+        for _ in 1..ATTEMPTS_MAX {
+            if let Some(done) = self.attempt(table, &mut work)? {
+                return Ok(done);
+            }
+            std::thread::yield_now();
+        }
+        Err(Error::new(Kind::Changed, format!("others were faster {ATTEMPTS_MAX} times")))
+    }
+
+    /// `None`: what `work` read has changed.
+    fn attempt<T>(
+        &self,
+        table: &Table,
+        work: &mut impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let applied = |inner: &Inner| inner.applied();
+        let mut transaction = Transaction::begin(&table.db, table.info.id, &self.pk, applied)?;
+        let outcome = match work(&mut transaction) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                transaction.ticket(transaction.at())?.wait()?;
+                return Err(error);
+            }
+        };
+        match transaction.decide(None) {
+            Ok((_, ticket)) => ticket.wait().map(|()| Some(outcome)),
+            Err(error) if error.kind() == Kind::Changed => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Changes of this partition that happen together or not at all. A batch cannot name another

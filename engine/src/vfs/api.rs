@@ -20,6 +20,15 @@ pub trait Vfs: Debug + Send + Sync {
     /// Opens a file that exists.
     fn open(&self, file: &Path, access: Access) -> io::Result<Arc<dyn File>>;
 
+    /// Opens a file that exists for [`File::write_synced_at`] alone, with writes that go past the
+    /// system's cache: whole blocks of 4 KiB (or of the disk's own, where smaller) from an address
+    /// that is a multiple of the block. `None` where that is not to be had; one that was opened
+    /// may still refuse with `InvalidInput`.
+    fn open_direct(&self, file: &Path) -> io::Result<Option<Arc<dyn File>>> {
+        let _ = file;
+        Ok(None)
+    }
+
     /// Removes a file's name; open handles stay usable.
     fn remove(&self, file: &Path) -> io::Result<()>;
 
@@ -65,6 +74,13 @@ pub trait File: Debug + Send + Sync {
     /// Returns once all bytes written so far, and the length, survive power loss. After an error
     /// nothing may be assumed about them, now or after a later success.
     fn sync(&self) -> io::Result<()>;
+
+    /// Writes all of `bytes` at `offset` and returns once they survive power loss, as the bytes
+    /// written before through other handles may not. After an error as after one of either.
+    fn write_synced_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)?;
+        self.sync()
+    }
 
     /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;

@@ -125,6 +125,11 @@ impl Vfs for FaultFs {
         Ok(self.wrap(file, opened))
     }
 
+    fn open_direct(&self, file: &Path) -> io::Result<Option<Arc<dyn File>>> {
+        let opened = self.run(Call::Open, &[file], || self.inner.open_direct(file))?;
+        Ok(opened.map(|opened| self.wrap(file, opened)))
+    }
+
     fn remove(&self, file: &Path) -> io::Result<()> {
         self.run(Call::Remove, &[file], || self.inner.remove(file))
     }

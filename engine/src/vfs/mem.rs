@@ -54,12 +54,18 @@ struct State {
     /// The number of the sync that is to fail, and how.
     sync_failure: Option<(u64, SyncFailure)>,
     shut_down: bool,
+    direct: bool,
 }
 
 impl SimFs {
     /// An empty disk with the folders `/` and "" (where relative paths start).
     pub fn new() -> SimFs {
         SimFs::with(Disk::new())
+    }
+
+    /// Opens no file for direct writes from now on.
+    pub fn refuse_direct(&self) {
+        self.0.lock().direct = false;
     }
 
     /// Kills the process that uses the disk: its handles are dead, its locks free. What it wrote is
@@ -123,6 +129,7 @@ impl SimFs {
             syncs: 0,
             sync_failure: None,
             shut_down: false,
+            direct: true,
         })))
     }
 
@@ -212,6 +219,14 @@ impl Vfs for SimFs {
         state.check_up()?;
         let ino = state.disk.ino(file)?;
         Ok(self.handle(&mut state, file, ino, access))
+    }
+
+    fn open_direct(&self, file: &Path) -> io::Result<Option<Arc<dyn File>>> {
+        let direct = self.0.lock().direct;
+        match direct {
+            true => self.open(file, Access::ReadWrite).map(Some),
+            false => Ok(None),
+        }
     }
 
     fn remove(&self, file: &Path) -> io::Result<()> {

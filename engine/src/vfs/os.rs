@@ -46,6 +46,19 @@ impl Vfs for OsVfs {
         Ok(Arc::new(OsFile(opened)))
     }
 
+    #[cfg(target_os = "linux")]
+    fn open_direct(&self, file: &Path) -> io::Result<Option<Arc<dyn File>>> {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt;
+        let flags = OFlags::NOFOLLOW | OFlags::DIRECT | OFlags::DSYNC;
+        let mut options = OpenOptions::new();
+        match options.write(true).custom_flags(flags.bits().cast_signed()).open(file) {
+            Ok(opened) => Ok(Some(Arc::new(DirectFile(OsFile(opened))))),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn remove(&self, file: &Path) -> io::Result<()> {
         fs::remove_file(file)
     }
@@ -109,6 +122,38 @@ impl File for OsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+}
+
+/// A file whose writes are on the device when they return.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct DirectFile(OsFile);
+
+#[cfg(target_os = "linux")]
+impl File for DirectFile {
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buf, offset)
+    }
+
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn write_synced_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset) // O_DSYNC: the flush is part of the write.
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -283,6 +328,24 @@ mod tests {
         OsVfs.open(&dir.join("b"), Access::Read)?.read_exact_at(&mut byte, 0)?;
         assert_eq!(byte, *b"2", "a link shares the bytes");
         assert!(OsVfs.bytes_available(&dir)? > 0);
+        Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_direct_write_is_what_other_handles_read() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("a");
+        let file = OsVfs.create(&path)?;
+        file.write_all_at(&[1; 3 * 4096], 0)?;
+        let Some(direct) = OsVfs.open_direct(&path)? else { return Ok(()) };
+        let buffer = vec![2; 2 * 4096];
+        let start = buffer.as_ptr().align_offset(4096);
+        direct.write_synced_at(&buffer[start..start + 4096], 4096)?;
+        let mut read = [0; 3 * 4096];
+        file.read_exact_at(&mut read, 0)?;
+        assert!(read[..4096] == [1; 4096] && read[4096..8192] == [2; 4096]);
+        assert!(read[8192..] == [1; 4096]);
         Ok(())
     }
 

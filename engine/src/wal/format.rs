@@ -16,7 +16,7 @@
 //!     32    8  bytes     length of the file; a shorter file is damaged
 //!
 //! frame, on a block boundary
-//!      0    4  magic     "TLF1"
+//!      0    4  magic     "TLF1"; "TLN1": the log goes on in another segment
 //!      4    4  crc       of bytes 8..56+len, placed at (segment, offset of the frame)
 //!      8    4  len       payload bytes; 0 is a seal, which only carries the watermark
 //!     12    4  prev_crc  crc of the frame before, in whichever segment; 0 before the first
@@ -25,7 +25,7 @@
 //!     32    8  durable   every frame up to this number was synced before this one was written
 //!     40    8  first_ts  of the group's commits; in a seal the log's last
 //!     48    8  last_ts
-//!     56  len  payload   the group's commits, opaque here
+//!     56  len  payload   the group's commits, opaque here; of "TLN1" the next segment's id, u64
 //!          ..  zeros     to the next block boundary, not under the crc
 //! ```
 //!
@@ -47,6 +47,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 2 * COMMIT_BYTES_MAX;
 
 const SEGMENT_MAGIC: [u8; 4] = *b"TLS1";
 const FRAME_MAGIC: [u8; 4] = *b"TLF1";
+const NEXT_MAGIC: [u8; 4] = *b"TLN1";
 
 /// Where the bytes under a checksum begin, in both headers.
 const SUMMED_FROM: usize = 8;
@@ -136,25 +137,37 @@ pub(crate) fn frame_bytes(payload_bytes: usize, block_bytes: usize) -> usize {
     (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(block_bytes)
 }
 
-/// Fills the front of `out` with the frame, zeros included, and returns its checksum. `out` must
-/// be exactly [`frame_bytes`] long.
-pub(crate) fn encode_frame(
+/// What the payload of a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameKind {
+    /// Commits; none in a seal.
+    Group,
+    /// The id of the segment that the log goes on in. The last frame of its segment.
+    Next,
+}
+
+/// Completes the frame in `out`, whose payload of `payload_bytes` stands in its place already with
+/// zeros behind it, and returns its checksum. `out` must be exactly [`frame_bytes`] long.
+pub(crate) fn seal_frame(
     header: &FrameHeader,
+    kind: FrameKind,
     offset: u64,
-    payload: &[u8],
+    payload_bytes: usize,
     out: &mut [u8],
 ) -> u32 {
-    let end = FRAME_HEADER_BYTES + payload.len();
-    out[0..4].copy_from_slice(&FRAME_MAGIC);
-    out[8..12].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    let end = FRAME_HEADER_BYTES + payload_bytes;
+    out[0..4].copy_from_slice(match kind {
+        FrameKind::Group => &FRAME_MAGIC,
+        FrameKind::Next => &NEXT_MAGIC,
+    });
+    out[8..12].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
     out[12..16].copy_from_slice(&header.prev_crc.to_le_bytes());
     out[16..24].copy_from_slice(&header.segment.0.to_le_bytes());
     out[24..32].copy_from_slice(&header.number.to_le_bytes());
     out[32..40].copy_from_slice(&header.durable.to_le_bytes());
     out[40..48].copy_from_slice(&header.first_ts.0.to_le_bytes());
     out[48..56].copy_from_slice(&header.last_ts.0.to_le_bytes());
-    out[FRAME_HEADER_BYTES..end].copy_from_slice(payload);
-    out[end..].fill(0);
+    debug_assert!(out[end..].iter().all(|byte| *byte == 0), "padding is zeros");
     let crc = placed(header.segment.0, offset, &[&out[SUMMED_FROM..end]]);
     out[4..SUMMED_FROM].copy_from_slice(&crc.to_le_bytes());
     crc
@@ -166,7 +179,8 @@ pub(crate) fn claimed_payload_bytes(segment: SegmentId, bytes: &[u8]) -> Option<
     let mut reader = Reader::new(bytes);
     let magic = reader.array::<4>()?;
     let (_crc, len, _prev) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    let claims = magic == FRAME_MAGIC && reader.u64()? == segment.0;
+    let ours = magic == FRAME_MAGIC || magic == NEXT_MAGIC;
+    let claims = ours && reader.u64()? == segment.0;
     (claims && len as usize <= PAYLOAD_BYTES_MAX).then_some(len as usize)
 }
 
@@ -175,7 +189,12 @@ pub(crate) fn claimed_payload_bytes(segment: SegmentId, bytes: &[u8]) -> Option<
 pub(crate) struct Frame<'a> {
     pub(crate) header: FrameHeader,
     pub(crate) crc: u32,
+    /// The commits; empty in all but groups.
     pub(crate) payload: &'a [u8],
+    /// Bytes of the payload as it stands in the file.
+    pub(crate) payload_bytes: usize,
+    /// The segment that the log goes on in, where this frame says so.
+    pub(crate) next: Option<SegmentId>,
 }
 
 /// The frame of `segment` that begins at `offset` of the file; `bytes` begin there. `None` where
@@ -201,7 +220,15 @@ pub(crate) fn decode_frame(segment: SegmentId, offset: u64, bytes: &[u8]) -> Opt
         && header.number <= NUMBER_MAX
         && header.last_ts.0 <= NUMBER_MAX
         && header.first_ts <= header.last_ts;
-    sound.then_some(Frame { header, crc, payload: reader.rest() })
+    let payload = reader.rest();
+    let frame = Frame { header, crc, payload, payload_bytes: len, next: None };
+    if bytes.starts_with(&FRAME_MAGIC) {
+        return sound.then_some(frame);
+    }
+    let next = SegmentId(reader.u64()?);
+    let sound = sound && reader.is_empty() && (segment.0..=NUMBER_MAX).contains(&next.0);
+    let next = (next > segment).then_some(next)?;
+    sound.then_some(Frame { payload: &[], next: Some(next), ..frame })
 }
 
 /// The header as one line.
@@ -217,6 +244,10 @@ pub(crate) fn dump_segment(header: &SegmentHeader) -> String {
 pub(crate) fn dump_frame(offset: u64, frame: &Frame<'_>) -> String {
     let FrameHeader { number, durable, first_ts, last_ts, .. } = frame.header;
     let what = match frame.payload.len() {
+        _ if frame.next.is_some() => {
+            let next = frame.next.unwrap_or_default();
+            format!("next   after commit {last_ts} the log goes on in segment {}", next.0)
+        }
         0 => format!("seal   after commit {last_ts}"),
         len => format!("group  {len} bytes, commits {first_ts} to {last_ts}"),
     };
@@ -237,8 +268,9 @@ mod tests {
     };
 
     fn frame() -> Vec<u8> {
-        let mut out = vec![0xee; frame_bytes(2, 512)];
-        encode_frame(&HEADER, 1024, b"a1", &mut out);
+        let mut out = vec![0; frame_bytes(2, 512)];
+        out[FRAME_HEADER_BYTES..][..2].copy_from_slice(b"a1");
+        seal_frame(&HEADER, FrameKind::Group, 1024, 2, &mut out);
         out
     }
 
@@ -270,6 +302,20 @@ mod tests {
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(decode_frame(SegmentId(1), 1024, &bad), None, "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_frame_that_names_the_next_segment_names_a_later_one() {
+        let named = |next: u64| {
+            let mut out = vec![0; frame_bytes(8, 512)];
+            out[FRAME_HEADER_BYTES..][..8].copy_from_slice(&next.to_le_bytes());
+            seal_frame(&HEADER, FrameKind::Next, 512, 8, &mut out);
+            let frame = decode_frame(SegmentId(1), 512, &out)?;
+            assert!(frame.payload.is_empty() && dump_frame(512, &frame).contains("segment 7"));
+            frame.next
+        };
+        assert_eq!(named(7), Some(SegmentId(7)));
+        assert_eq!([named(0), named(1), named(NUMBER_MAX + 1)], [None; 3]);
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl SegmentReader {
         while at < self.file_bytes {
             at += match self.look(at)? {
                 Seen::Frame(frame) => {
-                    let len = frame_bytes(frame.payload.len(), block_bytes);
+                    let len = frame_bytes(frame.payload_bytes, block_bytes);
                     see(&path, at, Seen::Frame(frame))?;
                     len as u64
                 }

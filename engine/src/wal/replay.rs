@@ -8,6 +8,9 @@
 //! - nothing, stale bytes, or frames that promise nothing of the kind: a torn tail. They were
 //!   never acknowledged and are cut off.
 //!
+//! The last frame of a full segment names the next one, whose file had its name by then: where that
+//! is missing, damage.
+//!
 //! A segment's frames prove that all segments before it were synced whole; its header was synced
 //! before the file had its name. So a bad header, a file shorter than its header says, a floor
 //! segment that is missing or does not begin with a frame are damage without further proof.
@@ -112,6 +115,14 @@ fn walk(
             outcome => outcome?,
         }
     }
+    if let Some(named) = chain.next.take().filter(|named| !held.contains(&named.segment)) {
+        let what = format!(
+            "a segment of the log is missing; the frame at offset {} of {} names it",
+            named.at,
+            named.path.display()
+        );
+        damaged(Error::corrupt(&names::segment_path(dir, named.segment), 0, what))?;
+    }
     let last = below.iter().chain(&held).max().map_or(0, |id| id.0);
     let is_itself =
         |id| SegmentReader::open(vfs, dir, id).and_then(|mut file| file.header()).is_ok();
@@ -162,7 +173,7 @@ fn walk_segment(
     let mut zeros = SegmentReader::open(vfs, dir, id)?;
     reader.scan(block_bytes, &mut |path, at, seen| match seen {
         Seen::Frame(frame) => {
-            let end = at + frame_bytes(frame.payload.len(), block_bytes) as u64;
+            let end = at + frame_bytes(frame.payload_bytes, block_bytes) as u64;
             let place = Place { path, at, end, opens_segment: at == first_at };
             chain.frame(&place, &frame, show, damaged)
         }
@@ -194,6 +205,8 @@ struct Chain {
     /// Whether the manifest knows of this log; if not, no commit can be in it.
     begun: bool,
     last: Option<Last>,
+    /// What the last frame says about where the log goes on.
+    next: Option<Next>,
     /// Where the chain stopped, until a segment turns up that carries it on.
     cut: Option<Cut>,
     seen_ts: CommitTs,
@@ -208,6 +221,12 @@ struct Last {
     ts: CommitTs,
     #[cfg(bug = "B04")]
     any_may_follow: bool,
+}
+
+struct Next {
+    segment: SegmentId,
+    path: PathBuf,
+    at: u64,
 }
 
 struct Cut {
@@ -258,6 +277,8 @@ impl Chain {
     fn accept(&mut self, place: &Place<'_>, frame: &Frame<'_>, show: &mut Show<'_>) -> Result<()> {
         let FrameHeader { number, first_ts, last_ts, .. } = frame.header;
         self.cut = None;
+        let path = || place.path.to_owned();
+        self.next = frame.next.map(|segment| Next { segment, path: path(), at: place.at });
         self.last = Some(Last {
             number,
             crc: frame.crc,

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::ids::{FileNo, SegmentId};
 use crate::names::{self, FileKind};
 use crate::vfs::api::{Access, File, Vfs};
+use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::SegmentHeader;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +44,9 @@ pub(crate) struct Spare {
     pub(crate) header: SegmentHeader,
     pub(crate) path: PathBuf,
     pub(crate) file: Arc<dyn File>,
+    /// For frames that are synced as they are written, where the disk takes such writes: one call
+    /// of 75 us instead of two of 92, and no copy through the system's cache.
+    pub(crate) direct: Option<Arc<dyn File>>,
     pub(crate) lanes: Vec<Arc<dyn File>>,
 }
 
@@ -74,14 +78,15 @@ impl SpareJob {
         .map_err(failed)?;
         let mut header = self.header;
         header.file_bytes = self.fit(&*file).map_err(failed)?;
-        file.write_all_at(&header.encode(), 0).map_err(failed)?;
+        let direct = self.vfs.open_direct(under).map_err(failed)?;
+        let direct = write_header(&*file, direct, &header).map_err(failed)?;
         file.sync().map_err(failed)?;
         let path = names::segment_path(&self.dir, header.segment);
         self.vfs.rename(under, &path).map_err(failed)?;
         self.vfs.sync_dir(&self.dir).map_err(failed)?;
         let lanes = (0..SYNC_LANES).map(|_| self.vfs.open(&path, Access::ReadWrite));
         let lanes = lanes.collect::<io::Result<_>>().map_err(failed)?;
-        Ok(Spare { header, path, file, lanes })
+        Ok(Spare { header, path, file, direct, lanes })
     }
 
     /// Brings the file to a length within bounds, all of it written, and returns that length.
@@ -96,6 +101,27 @@ impl SpareJob {
             file.set_len(wanted)?;
         }
         Ok(wanted)
+    }
+}
+
+/// Writes the header, and returns the direct handle if that took it: not every file system that
+/// opens a file for direct writes takes blocks of this size.
+fn write_header(
+    file: &dyn File,
+    direct: Option<Arc<dyn File>>,
+    header: &SegmentHeader,
+) -> io::Result<Option<Arc<dyn File>>> {
+    let block = header.encode();
+    let Some(direct) = direct else { return file.write_all_at(&block, 0).map(|()| None) };
+    let mut buffer = FrameBuffer::default();
+    let aligned = buffer.padded(block.len());
+    aligned.copy_from_slice(&block);
+    match direct.write_synced_at(aligned, 0) {
+        Ok(()) => Ok(Some(direct)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            file.write_all_at(&block, 0).map(|()| None)
+        }
+        Err(error) => Err(error),
     }
 }
 

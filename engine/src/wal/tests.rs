@@ -8,6 +8,7 @@ use crate::vfs::api::{Access, Vfs};
 use crate::vfs::mem::{SimFs, SyncFailure};
 use crate::vfs::os::OsVfs;
 use crate::vfs::sim::element::Profile;
+use crate::wal::buffer::FrameBuffer;
 use crate::wal::reader::dump;
 use crate::wal::replay::{Replay, check, replay};
 use crate::wal::writer::{Group, LogWriter};
@@ -15,7 +16,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 const DIR: &str = "/db";
-const SMALL: usize = 4096;
+/// Nine blocks: a header, a first frame, five groups, a seal or none, the name of the next segment.
+const SMALL: usize = 9 * 512;
 const FIRST: SegmentId = SegmentId(1);
 
 fn disk() -> SimFs {
@@ -34,12 +36,17 @@ fn new_log(fs: &SimFs) -> LogWriter {
 
 /// Commits 10n to 10n+3, with a payload that tells which and fills `bytes`.
 fn append(log: &mut LogWriter, n: u64, bytes: usize) -> Result<()> {
-    let payload = payload(n, bytes);
-    log.append(Group {
-        first_ts: CommitTs(10 * n),
-        last_ts: CommitTs(10 * n + 3),
-        payload: &payload,
-    })
+    append_with(log, n, bytes, false).map(|_| ())
+}
+
+/// The same; `sync`: durable at once where the disk does that. Whether it is comes back.
+fn append_with(log: &mut LogWriter, n: u64, bytes: usize, sync: bool) -> Result<bool> {
+    let mut frame = FrameBuffer::default();
+    frame.room(bytes).extend_from_slice(&payload(n, bytes));
+    let (first_ts, last_ts) = (CommitTs(10 * n), CommitTs(10 * n + 3));
+    let appended = log.append(Group { first_ts, last_ts, frame: &mut frame, sync });
+    assert_eq!(frame.payload(), payload(n, bytes), "a group stays as it was, refused or not");
+    appended
 }
 
 fn payload(n: u64, bytes: usize) -> Vec<u8> {
@@ -247,6 +254,56 @@ fn a_segment_lost_from_the_middle_is_named() {
 }
 
 #[test]
+fn a_segment_lost_from_the_end_is_named_unless_it_was_never_begun() {
+    for (sealed, direct) in [(false, true), (true, true), (false, false)] {
+        let fs = disk();
+        if !direct {
+            fs.refuse_direct();
+        }
+        let mut log = new_log(&fs);
+        let mut n = 0;
+        while log.current() < SegmentId(3) {
+            n += 1;
+            append_with(&mut log, n, 100, true).expect("room");
+            if sealed && n == 5 {
+                log.seal().expect("a sync"); // Takes one of the two blocks that are kept free.
+            }
+        }
+        assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=n).collect::<Vec<_>>());
+        fs.remove(&names::segment_path(Path::new(DIR), SegmentId(3))).expect("a name");
+        let error = read(&fs, FIRST).expect_err("commits are missing");
+        assert_placed(&error);
+        assert!(error.to_string().contains("000003.wal"), "{error}");
+        let report = check(&fs, Path::new(DIR), FIRST, &mut |_, _, _| Ok(())).expect("a walk");
+        assert_eq!(report.damage.len(), 1, "{report:?}");
+    }
+    // A spare that was never begun may go: nothing names it.
+    let fs = disk();
+    let mut log = new_log(&fs);
+    (1..=4).for_each(|n| append(&mut log, n, 100).expect("room"));
+    log.sync().expect("a sync");
+    let job = log.wants_spare().expect("half full");
+    log.add_spare(job.run().expect("a spare"));
+    fs.remove(&names::segment_path(Path::new(DIR), SegmentId(2))).expect("a name");
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, [1, 2, 3, 4]);
+}
+
+#[test]
+fn a_direct_write_is_durable_only_behind_durable_frames() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    let syncs = fs.syncs();
+    assert!(append_with(&mut log, 1, 100, true).expect("room"));
+    assert_eq!((log.frames(), fs.syncs()), ((2, 2), syncs + 1), "one call");
+    assert!(!append_with(&mut log, 2, 100, false).expect("room"));
+    assert!(!append_with(&mut log, 3, 100, true).expect("room"), "group 2 is not durable");
+    assert_eq!((log.frames(), fs.syncs()), ((4, 2), syncs + 1));
+    log.sync().expect("a sync");
+    assert!(append_with(&mut log, 4, 100, true).expect("room"));
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, [1, 2, 3, 4]);
+}
+
+#[test]
 fn reused_files_never_bring_back_old_groups() {
     let fs = disk();
     let mut log = new_log(&fs);
@@ -352,7 +409,8 @@ fn groups_out_of_order_or_empty_are_refused_and_harmless() {
     append(&mut log, 5, 100).expect("room");
     assert_eq!(append(&mut log, 5, 100).expect_err("again").kind(), Kind::Invalid);
     assert_eq!(append(&mut log, 4, 100).expect_err("older").kind(), Kind::Invalid);
-    let empty = Group { first_ts: CommitTs(90), last_ts: CommitTs(90), payload: &[] };
+    let frame = &mut FrameBuffer::default();
+    let empty = Group { first_ts: CommitTs(90), last_ts: CommitTs(90), frame, sync: true };
     assert_eq!(log.append(empty).expect_err("a seal in disguise").kind(), Kind::Invalid);
     append(&mut log, 6, 100).expect("room");
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, [5, 6]);
@@ -364,9 +422,10 @@ fn a_spare_that_comes_too_late_does_no_harm() {
     let mut log = new_log(&fs);
     append(&mut log, 1, 100).expect("room");
     append(&mut log, 2, 100).expect("room");
+    append(&mut log, 3, 100).expect("room");
     let job = log.wants_spare().expect("half full");
     assert!(log.wants_spare().is_none(), "one at a time");
-    for n in 3..=9 {
+    for n in 4..=9 {
         append(&mut log, n, 100).expect("room");
     }
     let current = log.current();
@@ -384,7 +443,7 @@ fn a_dump_tells_every_frame() {
     let mut lines = Vec::new();
     dump(&fs, Path::new(DIR), FIRST, &mut |line| lines.push(line)).expect("a whole segment");
     assert_eq!(lines.len(), 1 + 1 + 5 + 1);
-    assert!(lines[0].ends_with("segment 1 of the log from 1  4096 bytes in blocks of 512"));
+    assert!(lines[0].ends_with("segment 1 of the log from 1  4608 bytes in blocks of 512"));
     assert!(
         lines[3].contains("frame 3  durable 2")
             && lines[3].ends_with("100 bytes, commits 20 to 23")
@@ -398,8 +457,11 @@ fn workload(log: &mut LogWriter, mark: &dyn Fn(u64)) -> Vec<SegmentId> {
     let mut segment_of = Vec::new();
     let mut floor = FIRST;
     for n in 1..=40 {
-        append(log, n, 100 + 90 * (n as usize % 7)).expect("room");
+        let durable = append_with(log, n, 100 + 90 * (n as usize % 7), n % 5 < 2);
         segment_of.push(log.current());
+        if durable.expect("room") {
+            mark(floor.0 << 32 | n);
+        }
         if n % 4 == 0 {
             log.sync().expect("a sync");
             mark(floor.0 << 32 | n);

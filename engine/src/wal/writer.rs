@@ -10,8 +10,9 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
 use crate::vfs::api::{File, Vfs};
+use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::{
-    self, BLOCK_BYTES, FrameHeader, PAYLOAD_BYTES_MAX, SegmentHeader, encode_frame, frame_bytes,
+    self, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, SegmentHeader, frame_bytes, seal_frame,
 };
 use crate::wal::replay::Replay;
 use crate::wal::segment::{Spare, SpareJob};
@@ -26,16 +27,15 @@ const FIRST_SEGMENT_BYTES: usize = 1 << 20;
 /// being released.
 const FREE_SEGMENTS_MAX: usize = 2;
 
-/// A frame buffer above this is given back after its frame.
-const BUFFER_KEPT_BYTES: usize = 4 << 20;
-
 /// Commits that share one frame, and so live or die together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Group<'a> {
     pub(crate) first_ts: CommitTs,
     pub(crate) last_ts: CommitTs,
-    /// The commits one after the other, opaque to the log; not empty.
-    pub(crate) payload: &'a [u8],
+    /// The commits one after the other, opaque to the log; not empty. Left as it was.
+    pub(crate) frame: &'a mut FrameBuffer,
+    /// Whether it is to be durable; [`LogWriter::append`] says whether it is.
+    pub(crate) sync: bool,
 }
 
 /// The open log.
@@ -65,7 +65,8 @@ pub(crate) struct LogWriter {
     /// Files that may still be needed, or whose names recovery would still look at.
     held: Vec<SegmentId>,
     closed: Option<Error>,
-    buffer: Buffer,
+    /// For the frames that carry no commits.
+    buffer: FrameBuffer,
 }
 
 /// A sync that runs without the writer; its outcome goes to [`LogWriter::finish_sync`].
@@ -116,7 +117,7 @@ impl LogWriter {
     ) -> Result<LogWriter> {
         remove_leftovers(&*vfs, dir, found)?;
         let block_bytes = format::block_bytes(segment_bytes);
-        let segment_bytes = segment_bytes.max(4 * block_bytes).next_multiple_of(block_bytes);
+        let segment_bytes = segment_bytes.max(5 * block_bytes).next_multiple_of(block_bytes);
         let origin = found.next_segment;
         let mut free = found.free.clone();
         let header = SegmentHeader {
@@ -151,39 +152,46 @@ impl LogWriter {
             free,
             held: found.held.clone(),
             closed: None,
-            buffer: Buffer::default(),
+            buffer: FrameBuffer::default(),
         };
-        writer.write_frame(CommitTs::ZERO, CommitTs::ZERO, &[])?;
+        writer.write_own(FrameKind::Group, &[])?;
         writer.sync()?;
         writer.sealed = true;
         Ok(writer)
     }
 
-    /// Writes the group behind all others, in one write; it is durable after a sync. Opens the
-    /// next segment when this one is full, which takes two syncs and, without a spare, writing
-    /// zeros.
+    /// Writes the group behind all others, in one write. Returns whether it is durable: where
+    /// that was asked for, all before it is durable and the disk takes direct writes. Otherwise it
+    /// is after a sync. Opens the next segment when this one is full, which takes two syncs and,
+    /// without a spare, writing zeros.
     ///
     /// Errors: `Invalid` for a group that is empty, too large or not after the last one, and
     /// whatever making a segment gives; both leave the log usable. Any other failure closes it.
-    pub(crate) fn append(&mut self, group: Group<'_>) -> Result<()> {
+    pub(crate) fn append(&mut self, group: Group<'_>) -> Result<bool> {
         self.check_open()?;
-        if group.payload.is_empty() || group.payload.len() > PAYLOAD_BYTES_MAX {
-            return Err(Error::invalid(format!("a group of {} bytes", group.payload.len())));
+        let Group { first_ts, last_ts, frame, sync } = group;
+        let payload_bytes = frame.len();
+        if payload_bytes == 0 || payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(Error::invalid(format!("a group of {payload_bytes} bytes")));
         }
-        if group.first_ts <= self.last_ts || group.last_ts < group.first_ts {
+        if first_ts <= self.last_ts || last_ts < first_ts {
             return Err(Error::invalid(format!(
-                "commits {} to {} cannot follow commit {}",
-                group.first_ts, group.last_ts, self.last_ts
+                "commits {first_ts} to {last_ts} cannot follow commit {}",
+                self.last_ts
             )));
         }
-        // A block stays free at the end of every segment, so that a seal never needs a new one.
-        let needed = frame_bytes(group.payload.len(), self.block_bytes) + self.block_bytes;
-        if self.at + needed as u64 <= self.segment.header.file_bytes {
-            return self.write_frame(group.first_ts, group.last_ts, group.payload);
+        // Two blocks stay free at the end of every segment, for a seal and for the name of the
+        // next one.
+        let needed = frame_bytes(payload_bytes, self.block_bytes) + 2 * self.block_bytes;
+        let fits = self.at + needed as u64 <= self.segment.header.file_bytes;
+        if !fits {
+            self.change_segment(needed)?;
         }
-        self.change_segment(needed)?;
-        self.write_frame(group.first_ts, group.last_ts, group.payload)?;
-        self.sync()
+        self.write_frame(FrameKind::Group, (first_ts, last_ts), frame, sync)?;
+        if !fits {
+            self.sync()?; // A segment counts from its first frame on, which `current` promises.
+        }
+        Ok(self.durable == self.number)
     }
 
     /// Returns once every frame so far survives power loss.
@@ -234,7 +242,7 @@ impl LogWriter {
             return Ok(());
         }
         self.sync()?;
-        self.write_frame(self.last_ts, self.last_ts, &[])?;
+        self.write_own(FrameKind::Group, &[])?;
         self.sync()?;
         self.sealed = true;
         Ok(())
@@ -320,7 +328,24 @@ impl LogWriter {
         error
     }
 
-    fn write_frame(&mut self, first_ts: CommitTs, last_ts: CommitTs, payload: &[u8]) -> Result<()> {
+    /// Writes a frame without commits, where a block is kept free for it.
+    fn write_own(&mut self, kind: FrameKind, payload: &[u8]) -> Result<()> {
+        let mut frame = std::mem::take(&mut self.buffer);
+        frame.clear();
+        frame.room(payload.len()).extend_from_slice(payload);
+        let written = self.write_frame(kind, (self.last_ts, self.last_ts), &mut frame, true);
+        self.buffer = frame;
+        written
+    }
+
+    /// `sync`: makes the frame durable where one call does that and all before it is.
+    fn write_frame(
+        &mut self,
+        kind: FrameKind,
+        (first_ts, last_ts): (CommitTs, CommitTs),
+        frame: &mut FrameBuffer,
+        sync: bool,
+    ) -> Result<()> {
         let header = FrameHeader {
             prev_crc: self.crc,
             segment: self.segment.header.segment,
@@ -329,24 +354,37 @@ impl LogWriter {
             first_ts,
             last_ts,
         };
-        let frame = self.buffer.front(frame_bytes(payload.len(), self.block_bytes));
-        let crc = encode_frame(&header, self.at, payload, frame);
-        if let Err(error) = self.segment.file.write_all_at(frame, self.at) {
+        let payload_bytes = frame.len();
+        let bytes = frame.padded(frame_bytes(payload_bytes, self.block_bytes));
+        let crc = seal_frame(&header, kind, self.at, payload_bytes, bytes);
+        let direct = match sync && self.durable == self.number {
+            true => self.segment.direct.as_deref(),
+            false => None,
+        };
+        let written = match direct {
+            Some(file) => file.write_synced_at(bytes, self.at),
+            None => self.segment.file.write_all_at(bytes, self.at),
+        };
+        let (len, synced) = (bytes.len() as u64, direct.is_some());
+        frame.unpad(payload_bytes);
+        if let Err(error) = written {
             return Err(self.close("write of the log", error));
         }
-        self.at += frame.len() as u64;
+        self.at += len;
         self.crc = crc;
         self.number = header.number;
+        if synced {
+            self.durable = header.number;
+        }
         self.last_ts = last_ts;
         self.sealed = false;
-        self.buffer.trim();
         Ok(())
     }
 
-    /// Goes on in a segment with room for `needed` bytes. The old one is synced first: a frame in
-    /// a segment proves that all before it are whole.
+    /// Goes on in a segment with room for `needed` bytes. The old one names it and is synced
+    /// first: a frame in a segment proves that all before it are whole, and a segment that is lost
+    /// before its first frame was followed by another is missed.
     fn change_segment(&mut self, needed: usize) -> Result<()> {
-        self.sync()?;
         let needed = needed + self.block_bytes;
         let spare = match self.spare.take() {
             Some(spare) if spare.header.file_bytes >= needed as u64 => spare,
@@ -355,6 +393,8 @@ impl LogWriter {
                 self.spare_job(needed).run()?
             }
         };
+        self.write_own(FrameKind::Next, &spare.header.segment.0.to_le_bytes())?;
+        self.sync()?;
         let full = std::mem::replace(&mut self.segment, spare);
         self.held.push(full.header.segment);
         self.at = self.block_bytes as u64;
@@ -394,28 +434,4 @@ fn remove_leftovers(vfs: &dyn Vfs, dir: &Path, found: &Replay) -> Result<()> {
             .map_err(|error| Error::io("removing what a crash left of the log", &file, error))?;
     }
     Ok(())
-}
-
-/// One frame's bytes, at an address that is a multiple of the block, reused from frame to frame.
-#[derive(Debug, Default)]
-struct Buffer {
-    bytes: Vec<u8>,
-}
-
-impl Buffer {
-    fn front(&mut self, len: usize) -> &mut [u8] {
-        if self.bytes.len() < len + BLOCK_BYTES {
-            self.bytes.resize(len.next_power_of_two() + BLOCK_BYTES, 0);
-        }
-        // Alignment is for speed only, so an address that cannot be aligned is used as it is.
-        let start = self.bytes.as_ptr().align_offset(BLOCK_BYTES);
-        let start = if start < BLOCK_BYTES { start } else { 0 };
-        &mut self.bytes[start..start + len]
-    }
-
-    fn trim(&mut self) {
-        if self.bytes.len() > BUFFER_KEPT_BYTES + BLOCK_BYTES {
-            self.bytes = Vec::new();
-        }
-    }
 }

@@ -47,8 +47,11 @@ fn value(writer: u8, n: u8, row: u8) -> Bytes {
 }
 
 /// Every mark is a timestamp that was acknowledged or visible.
-fn run() -> Finished {
+fn run(direct: bool) -> Finished {
     let sim = SimFs::new();
+    if !direct {
+        sim.refuse_direct();
+    }
     let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
     let options = small();
     let builder = Db::builder().options(options.clone());
@@ -93,7 +96,7 @@ fn run() -> Finished {
 fn a_crash_under_several_writers_keeps_what_each_was_told() {
     let mut all = Tally::default();
     for round in 0..4 {
-        let run = run();
+        let run = run(round % 2 == 0);
         for profile in [Profile::Ordered, Profile::Hostile] {
             let depth = Depth {
                 profile,

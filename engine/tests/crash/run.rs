@@ -119,6 +119,9 @@ impl Run {
     /// Runs `ops` on an empty disk.
     pub(crate) fn of(ops: &[Op], options: &Options) -> Result<Finished, Stop> {
         let sim = SimFs::new();
+        if !options.advanced.compression {
+            sim.refuse_direct(); // Half of the long workloads write the log in two calls.
+        }
         let mut run =
             Run::new(&sim, Arc::new(sim.clone()), options, History::new(), Need::default());
         run.open(|need| need.power)?;

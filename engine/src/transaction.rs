@@ -1,0 +1,292 @@
+//! Transactions over one partition: reads of one moment with the transaction's own writes over
+//! them, savepoints, and a commit that happens only if what was read is still so.
+//!
+//! Optimistic: nothing is locked while it runs. It keeps what it read: rows with the commit that
+//! wrote them, rows that were absent, and ranges with how many rows they held. The commit compares
+//! that with the applied state under the partition's latch, so two transactions that each read what
+//! the other writes cannot both commit. Where no commit came to the partition since the
+//! transaction began, which the latch knows, nothing is compared.
+
+use crate::batch::Mark;
+use crate::commit::ticket::Ticket;
+use crate::db::{Db, Inner};
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, TableId};
+use crate::iter::tree;
+use crate::key::order;
+use crate::key::range::KeyRange;
+use crate::options::{Durability, Reach};
+use crate::rows::{CommitTicket, Row};
+use crate::storage::no_such_table;
+use crate::update::{Writes, check_key_part};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// Reads and writes of one partition that take effect together, if nothing they read has changed
+/// by then. Made by [`Partition::begin`](crate::Partition::begin) and
+/// [`Partition::transact`](crate::Partition::transact); dropping it changes nothing.
+///
+/// Cost: a key and a timestamp of memory for each row read, so it is for work of milliseconds on
+/// some rows. While it lives, outdated versions of rows that it could read are kept.
+#[must_use = "nothing happens before `commit`"]
+pub struct Transaction {
+    inner: Arc<Inner>,
+    table: TableId,
+    key: Vec<u8>, // The partition's prefix, then the RowKey asked for last.
+    prefix_len: usize,
+    at: CommitTs,
+    writes: Writes,
+    rows_read: BTreeMap<Vec<u8>, Option<CommitTs>>, // None: absent.
+    ranges_read: Vec<(KeyRange, usize)>,            // With how many rows were there.
+    savepoints: Vec<(u64, Mark)>,
+    last_savepoint: u64,
+}
+
+/// A place in a transaction to come back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint(u64);
+
+impl Transaction {
+    /// `at`: the moment to read.
+    pub(crate) fn begin(
+        db: &Db,
+        table: TableId,
+        pk: &[u8],
+        at: impl FnOnce(&Inner) -> CommitTs,
+    ) -> Result<Transaction> {
+        check_key_part("PartitionKey", pk)?;
+        let inner = Arc::clone(&db.inner);
+        inner.writer()?;
+        let prefix = order::partition_prefix(table, pk);
+        let at = inner.tree.snapshots.acquire(|| at(&inner));
+        // From here on dropping it gives the moment up.
+        let transaction = Transaction {
+            table,
+            key: prefix.clone(),
+            prefix_len: prefix.len(),
+            at,
+            writes: Writes::new(prefix),
+            rows_read: BTreeMap::new(),
+            ranges_read: Vec::new(),
+            savepoints: Vec::new(),
+            last_savepoint: 0,
+            inner,
+        };
+        transaction.check_table()?;
+        Ok(transaction)
+    }
+
+    fn check_table(&self) -> Result<()> {
+        match self.inner.tree.tables.load().is_readable_at(self.table, self.at) {
+            true => Ok(()),
+            false => Err(no_such_table()),
+        }
+    }
+
+    /// The newest commit that its reads see.
+    pub fn at(&self) -> CommitTs {
+        self.at
+    }
+
+    /// The row under `rk`, as of when the transaction began, its own writes over that; those have
+    /// the timestamp 0.
+    pub fn get(&mut self, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
+        let rk = rk.as_ref();
+        if let Some(own) = self.writes.get(rk) {
+            return Ok(own.map(own_row));
+        }
+        let row = stored(&self.inner, &mut self.key, self.prefix_len, rk, self.at)?;
+        if !self.rows_read.contains_key(rk) {
+            self.rows_read.insert(rk.to_vec(), row.as_ref().map(|row| row.ts));
+        }
+        Ok(row)
+    }
+
+    /// The rows between two RowKeys with their RowKeys, ascending, as [`Transaction::get`] sees
+    /// them. All of the range counts as read, rows that are not there included.
+    ///
+    /// Cost: holds all rows of the range.
+    pub fn scan<R: AsRef<[u8]>>(
+        &mut self,
+        range: impl RangeBounds<R>,
+    ) -> Result<Vec<(Bytes, Row)>> {
+        let bound = |bound: Bound<&R>| bound.map(|rk| self.prefixed(rk.as_ref()));
+        let prefix = &self.key[..self.prefix_len];
+        let start = match bound(range.start_bound()) {
+            Bound::Unbounded => prefix.to_vec(),
+            Bound::Included(key) => key,
+            Bound::Excluded(key) => [&key[..], &[0]].concat(),
+        };
+        let end = match bound(range.end_bound()) {
+            Bound::Unbounded => order::partition_end(prefix),
+            Bound::Included(key) => [&key[..], &[0]].concat(),
+            Bound::Excluded(key) => key,
+        };
+        let range = KeyRange { start, end };
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut rows = BTreeMap::new();
+        let prefix_len = self.prefix_len;
+        each_row(&self.inner, &range, self.at, |key, ts, value| {
+            rows.insert(Bytes::copy_from_slice(&key[prefix_len..]), Row { ts, value: value()? });
+            Ok(())
+        })?;
+        let stored = rows.len();
+        let prefix = self.key[..prefix_len].to_vec();
+        for (rk, own) in self.writes.all() {
+            if range.contains(&[&prefix, rk].concat()) {
+                match own {
+                    Some(value) => rows.insert(Bytes::copy_from_slice(rk), own_row(value)),
+                    None => rows.remove(rk),
+                };
+            }
+        }
+        self.ranges_read.push((range, stored));
+        Ok(rows.into_iter().collect())
+    }
+
+    fn prefixed(&self, rk: &[u8]) -> Vec<u8> {
+        [&self.key[..self.prefix_len], rk].concat()
+    }
+
+    /// Writes a row.
+    pub fn put(&mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.writes.put(rk.as_ref(), value.as_ref())
+    }
+
+    /// Removes a row, whether there is one or not.
+    pub fn delete(&mut self, rk: impl AsRef<[u8]>) -> Result<()> {
+        self.writes.delete(rk.as_ref())
+    }
+
+    /// Remembers the writes so far.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.last_savepoint += 1;
+        self.savepoints.push((self.last_savepoint, self.writes.mark()));
+        Savepoint(self.last_savepoint)
+    }
+
+    /// Forgets the writes since `savepoint`, which may be used again; what was read since stays
+    /// read. `Invalid` for one of another transaction, or one made after another that was returned
+    /// to since.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let place = self.savepoints.iter().position(|(id, _)| *id == savepoint.0);
+        let Some(place) = place else {
+            return Err(Error::invalid("a savepoint that is not one of this transaction's"));
+        };
+        self.writes.back_to(self.savepoints[place].1);
+        self.savepoints.truncate(place + 1);
+        Ok(())
+    }
+
+    /// Commits the writes and returns once they are as safe as the database promises. One that
+    /// wrote nothing commits as of the moment it read.
+    ///
+    /// Errors: `Changed` where something that it read is not so any more, and then nothing has
+    /// changed: begin again. Otherwise as [`Batch::commit`](crate::Batch::commit).
+    pub fn commit(self) -> Result<CommitTs> {
+        let (ts, ticket) = self.decide(None)?;
+        ticket.wait().map(|()| ts)
+    }
+
+    /// Checks and applies; what is left is to wait.
+    pub(crate) fn decide(
+        mut self,
+        durability: Option<Durability>,
+    ) -> Result<(CommitTs, Box<dyn CommitTicket>)> {
+        let inner = Arc::clone(&self.inner);
+        if self.writes.is_empty() {
+            return Ok((self.at, self.ticket(self.at)?));
+        }
+        let prefix = self.key[..self.prefix_len].to_vec();
+        let empty = Writes::new(Vec::new());
+        let ts = inner.update(self.table, &prefix, durability, |last_commit| {
+            if last_commit > self.at {
+                self.check()?;
+            }
+            std::mem::replace(&mut self.writes, empty).into_batch()
+        })?;
+        Ok((ts, self.ticket(ts)?))
+    }
+
+    /// A ticket for what it read: done once that is safe.
+    pub(crate) fn ticket(&self, ts: CommitTs) -> Result<Box<dyn CommitTicket>> {
+        let pipeline = Arc::clone(&self.inner.writer()?.pipeline);
+        Ok(Box::new(Ticket { pipeline, ts }))
+    }
+
+    /// Compares what was read with what is applied. The partition's latch is held.
+    fn check(&mut self) -> Result<()> {
+        for (rk, ts) in &self.rows_read {
+            let row = stored(&self.inner, &mut self.key, self.prefix_len, rk, CommitTs::MAX)?;
+            if row.map(|row| row.ts) != *ts {
+                return Err(changed());
+            }
+        }
+        for (range, rows) in &self.ranges_read {
+            // A row that came or was replaced is newer than what was read; one that went makes
+            // them fewer.
+            let mut left = *rows;
+            each_row(&self.inner, range, CommitTs::MAX, |_, ts, _| {
+                left = left.checked_sub(1).filter(|_| ts <= self.at).ok_or_else(changed)?;
+                Ok(())
+            })?;
+            if left > 0 {
+                return Err(changed());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.inner.tree.snapshots.release(self.at);
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (rows, ranges) = (self.rows_read.len(), self.ranges_read.len());
+        write!(f, "Transaction(at {}, read {rows} rows and {ranges} ranges)", self.at)
+    }
+}
+
+fn changed() -> Error {
+    Error::new(Kind::Changed, "what the transaction read has changed")
+}
+
+fn own_row(value: &[u8]) -> Row {
+    Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) }
+}
+
+fn stored(
+    inner: &Inner,
+    key: &mut Vec<u8>,
+    prefix_len: usize,
+    rk: &[u8],
+    at: CommitTs,
+) -> Result<Option<Row>> {
+    key.truncate(prefix_len);
+    key.extend_from_slice(rk);
+    inner.get(Some(at), key, Reach::Disk)
+}
+
+/// Shows key, commit and, where it is asked for, the value of every row of `range` as of `at`.
+fn each_row(
+    inner: &Inner,
+    range: &KeyRange,
+    at: CommitTs,
+    mut show: impl FnMut(&[u8], CommitTs, &mut dyn FnMut() -> Result<Bytes>) -> Result<()>,
+) -> Result<()> {
+    let view = inner.tree.view_full();
+    let mut scan = tree::scan(&view, range.clone(), at)?;
+    while scan.next()? {
+        let (key, ts) = (scan.key().to_vec(), scan.ts());
+        show(&key, ts, &mut || scan.value())?;
+    }
+    Ok(())
+}
