@@ -170,7 +170,7 @@ impl Commit {
     /// Calls `row` with each operation on a row: encoded key, kind, value. False where the bytes
     /// are not what [`Batch`] writes, which only a damaged log can cause.
     #[must_use]
-    pub(crate) fn each(&self, mut row: impl FnMut(&[u8], RowKind, Bytes)) -> bool {
+    pub(crate) fn each(&self, mut row: impl FnMut(&[u8], RowKind, &[u8])) -> bool {
         let mut key = self.prefix.clone();
         let mut reader = Reader::new(&self.operations);
         for _ in 0..self.count {
@@ -181,8 +181,6 @@ impl Commit {
             };
             key.truncate(self.prefix.len());
             key.extend_from_slice(rk);
-            let value =
-                if value.is_empty() { Bytes::new() } else { self.operations.slice_ref(value) };
             row(&key, kind, value);
         }
         reader.is_empty()
@@ -202,6 +200,11 @@ impl Commit {
             }
         }
         erasures
+    }
+
+    /// A value that [`Commit::each`] gave, as a share of the commit's buffer, which lives as long.
+    pub(crate) fn share(&self, value: &[u8]) -> Bytes {
+        self.operations.slice_ref(value)
     }
 
     /// The commits of a group, in order; `None` where the bytes are not what [`Batch`] writes.

@@ -20,7 +20,7 @@ use crate::key::range::KeyRange;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
 use crate::memtable::api::Memtable;
-use crate::memtable::ordered::new_memtable;
+use crate::memtable::table::new_memtable;
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::rows::Row;
@@ -153,7 +153,7 @@ fn read_log(vfs: &dyn Vfs, dir: &Path, options: &Options, state: &State) -> Resu
             if !erasures.is_empty() {
                 last.erased.add(erasures);
             }
-            if !commit.each(|key, kind, value| last.table.insert(key, commit.ts, kind, value)) {
+            if !last.table.apply(&commit) {
                 return Err(damaged_group());
             }
         }

@@ -13,7 +13,7 @@ use crate::flush::{self, FlushEnv, Flushed};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
-use crate::memtable::ordered::new_memtable;
+use crate::memtable::table::new_memtable;
 use crate::names;
 use crate::options::Options;
 use crate::snapshot::{Boundaries, Snapshots};
@@ -141,7 +141,7 @@ impl Tree {
         if !erasures.is_empty() {
             view.erased.add(erasures);
         }
-        let whole = commit.each(|key, kind, value| view.active.insert(key, commit.ts, kind, value));
+        let whole = view.active.apply(commit);
         debug_assert!(whole, "a batch reads as it was written");
     }
 

@@ -252,7 +252,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 mod tests {
     use super::*;
     use crate::env::rng::Rng;
-    use crate::memtable::ordered::new_memtable;
+    use crate::memtable::table::new_memtable;
     use std::cmp::Reverse;
     use std::collections::BTreeSet;
 
@@ -301,7 +301,7 @@ mod tests {
             for ts in 1..300u64 {
                 let key = vec![b'a' + rng.below(20) as u8; rng.below(2) as usize + 1];
                 let table = &tables[rng.below(tables.len() as u64) as usize];
-                table.insert(&key, CommitTs(ts), RowKind::Put, Bytes::from(ts.to_string()));
+                table.insert(&key, CommitTs(ts), RowKind::Put, ts.to_string().as_bytes());
                 all.insert((key, Reverse(ts)));
             }
             let all: Vec<_> = all.into_iter().collect();

@@ -299,7 +299,7 @@ mod tests {
     use crate::env::rng::Rng;
     use crate::erasure::set::{Erasure, Erasures};
     use crate::iter::merge::MergeCursor;
-    use crate::memtable::ordered::new_memtable;
+    use crate::memtable::table::new_memtable;
     use std::collections::BTreeMap;
     use std::sync::Arc;
 
@@ -327,7 +327,7 @@ mod tests {
                 let kind = if put { RowKind::Put } else { RowKind::Delete };
                 // A newer table holds newer versions, as memtables and levels do.
                 let value = Bytes::from(ts.to_string());
-                tables[(ts / 134) as usize].insert(&key, CommitTs(ts), kind, value);
+                tables[(ts / 134) as usize].insert(&key, CommitTs(ts), kind, &value);
                 if ts <= at {
                     match put {
                         true => model.insert(key, ts),

@@ -1,0 +1,287 @@
+//! Memory of one memtable: grows, never moves, is freed at once; the engine's atomics over raw bytes.
+//!
+//! One writer allocates and fills, any number of threads read. What is allocated is either a *node*,
+//! a struct of atomics that may change for ever, or *bytes*, which are written once, before anybody
+//! can know of them. A [`Ref`] names an allocation; it reaches another thread only through an
+//! [`AtomicRef`] or one of its kin, stored with Release and loaded with Acquire, so whoever holds one
+//! sees what was written before it was published.
+//!
+//! Promise: a `Ref` stays good as long as its arena lives. Nothing is freed earlier, so readers pin
+//! nothing but the memtable.
+//! Absent: a check that a `Ref` or a `Bump` belongs to this arena. They never leave `memtable`, where
+//! every table has one arena.
+
+use std::alloc::{self, Layout};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Everything lies at a multiple of this; a `Ref` counts in it, so that 32 bits reach 32 GiB.
+const UNIT_BYTES: usize = 8;
+
+/// Chunk `k` holds the units `2^k..2^(k+1)`: the first is small, each further one doubles, and the
+/// chunk of a unit is the place of its highest bit.
+const CHUNK_FIRST: u32 = 12;
+const CHUNKS: usize = 32;
+
+/// A struct of atomics that lives in an arena.
+///
+/// # Safety
+///
+/// All-zero bytes are a value, every field is an atomic of this file or of `std` (so that shared
+/// references to it may be used while another thread changes it), and its alignment is 8 at most.
+pub(super) unsafe trait Node {}
+
+// SAFETY: an atomic of 8 bytes; zero is a value.
+unsafe impl<T> Node for AtomicTagged<T> {}
+
+/// Where something lies in an arena.
+#[derive(Debug)]
+pub(super) struct Ref<T>(u32, PhantomData<fn() -> T>);
+
+impl<T> Clone for Ref<T> {
+    fn clone(&self) -> Ref<T> {
+        *self
+    }
+}
+
+impl<T> Copy for Ref<T> {}
+
+impl<T> PartialEq for Ref<T> {
+    fn eq(&self, other: &Ref<T>) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<T> Ref<T> {
+    fn new(unit: u32) -> Ref<T> {
+        Ref(unit, PhantomData)
+    }
+
+    /// The same place as another type.
+    ///
+    /// # Safety
+    ///
+    /// A `U` must lie there: it was made as one, or as a struct of which `U` is the first field.
+    pub(super) unsafe fn cast<U>(self) -> Ref<U> {
+        Ref::new(self.0)
+    }
+}
+
+/// A `Ref` that changes, or nothing. Zero is nothing.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(super) struct AtomicRef<T>(AtomicU32, PhantomData<fn() -> T>);
+
+impl<T> Default for AtomicRef<T> {
+    fn default() -> AtomicRef<T> {
+        AtomicRef(AtomicU32::new(0), PhantomData)
+    }
+}
+
+impl<T> AtomicRef<T> {
+    #[inline]
+    pub(super) fn load(&self) -> Option<Ref<T>> {
+        let unit = self.0.load(Ordering::Acquire);
+        (unit != 0).then(|| Ref::new(unit))
+    }
+
+    #[inline]
+    pub(super) fn store(&self, to: Option<Ref<T>>) {
+        self.0.store(to.map_or(0, |to| to.0), Ordering::Release);
+    }
+}
+
+/// A `Ref` and a number beside it that change at once, or nothing. Zero is nothing.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(super) struct AtomicTagged<T>(AtomicU64, PhantomData<fn() -> T>);
+
+impl<T> AtomicTagged<T> {
+    pub(super) fn new() -> AtomicTagged<T> {
+        AtomicTagged(AtomicU64::new(0), PhantomData)
+    }
+
+    #[inline]
+    pub(super) fn load(&self) -> Option<(u32, Ref<T>)> {
+        let word = self.0.load(Ordering::Acquire);
+        (word != 0).then(|| ((word >> 32) as u32, Ref::new(word as u32)))
+    }
+
+    #[inline]
+    pub(super) fn store(&self, tag: u32, to: Ref<T>) {
+        self.0.store(u64::from(tag) << 32 | u64::from(to.0), Ordering::Release);
+    }
+}
+
+/// A row of nodes that changes as a whole, or none.
+#[derive(Debug)]
+pub(super) struct AtomicSpan<T>(AtomicTagged<T>);
+
+impl<T: Node> AtomicSpan<T> {
+    pub(super) fn new() -> AtomicSpan<T> {
+        AtomicSpan(AtomicTagged::new())
+    }
+
+    /// The nodes; empty where there are none.
+    #[inline]
+    pub(super) fn load<'a>(&self, arena: &'a Arena) -> &'a [T] {
+        let Some((count, at)) = self.0.load() else { return &[] };
+        // SAFETY: as `Arena::get`; `store` got a span that has so many nodes in one allocation,
+        // which lies in one chunk.
+        unsafe { std::slice::from_raw_parts(arena.address(at.0).cast::<T>(), count as usize) }
+    }
+
+    pub(super) fn store(&self, span: Span<T>) {
+        self.0.store(span.count, span.first);
+    }
+}
+
+/// A row of nodes not yet published.
+#[derive(Debug)]
+pub(super) struct Span<T> {
+    first: Ref<T>,
+    count: u32,
+}
+
+impl<T: Node> Span<T> {
+    pub(super) fn nodes<'a>(&self, arena: &'a Arena) -> &'a [T] {
+        // SAFETY: as `AtomicSpan::load`.
+        unsafe {
+            let first = arena.address(self.first.0).cast::<T>();
+            std::slice::from_raw_parts(first, self.count as usize)
+        }
+    }
+}
+
+/// The memory. Sync: all that is shared is atomic, or written before it is shared.
+#[derive(Debug)]
+pub(super) struct Arena {
+    /// By the place of a unit's highest bit: the chunk's address less that of its first unit, so
+    /// that the unit's bytes are added to it. Null where there is no such chunk.
+    chunks: [AtomicPtr<u8>; CHUNKS],
+}
+
+/// What its one writer knows of an arena: where it goes on.
+#[derive(Debug)]
+pub(super) struct Bump {
+    next: u32,
+    end: u32,
+    used_bytes: usize,
+}
+
+impl Bump {
+    /// Bytes handed out.
+    pub(super) fn used_bytes(&self) -> usize {
+        self.used_bytes
+    }
+}
+
+impl Arena {
+    /// An empty arena and the one right to allocate in it.
+    pub(super) fn new() -> (Arena, Bump) {
+        let start = 1 << CHUNK_FIRST;
+        let bump = Bump { next: start, end: start, used_bytes: 0 };
+        (Arena { chunks: std::array::from_fn(|_| AtomicPtr::default()) }, bump)
+    }
+
+    /// A node of zeros.
+    pub(super) fn node<T: Node>(&self, bump: &mut Bump) -> Ref<T> {
+        const { assert!(align_of::<T>() <= UNIT_BYTES) };
+        Ref::new(self.allocate(bump, size_of::<T>()))
+    }
+
+    /// `count` nodes of zeros, one behind the other.
+    pub(super) fn span<T: Node>(&self, bump: &mut Bump, count: u32) -> Span<T> {
+        const { assert!(align_of::<T>() <= UNIT_BYTES) };
+        let unit = self.allocate(bump, size_of::<T>() * count as usize);
+        Span { first: Ref::new(unit), count }
+    }
+
+    /// A node of zeros with `bytes` behind it.
+    pub(super) fn node_with<T: Node>(&self, bump: &mut Bump, bytes: &[u8]) -> Ref<T> {
+        const { assert!(align_of::<T>() <= UNIT_BYTES) };
+        let unit = self.allocate(bump, size_of::<T>() + bytes.len());
+        // SAFETY: the allocation has room for both, and as nobody has its `Ref` yet, nobody reads
+        // or writes it meanwhile. `bytes` is borrowed memory, which an unnamed allocation is not.
+        unsafe {
+            let to = self.address(unit).add(size_of::<T>());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        Ref::new(unit)
+    }
+
+    /// The node.
+    #[inline]
+    pub(super) fn get<T: Node>(&self, at: Ref<T>) -> &T {
+        // SAFETY: `at` was made by `node` or `node_with` of this arena, so there is a `T`, zeroed or
+        // written through its atomics; shared references are all that is ever made to it, and it
+        // is freed only with the arena, which is borrowed.
+        unsafe { &*self.address(at.0).cast::<T>() }
+    }
+
+    /// The first `len` bytes behind the node.
+    ///
+    /// # Safety
+    ///
+    /// `at` was made by [`Arena::node_with`] with at least so many bytes.
+    #[inline]
+    pub(super) unsafe fn bytes_behind<T: Node>(&self, at: Ref<T>, len: usize) -> &[u8] {
+        // SAFETY: `node_with` wrote them before `at` was published, and nothing writes them again.
+        unsafe {
+            let from = self.address(at.0).add(size_of::<T>());
+            std::slice::from_raw_parts(from, len)
+        }
+    }
+
+    #[inline]
+    fn address(&self, unit: u32) -> *mut u8 {
+        // Relaxed: whoever has a `Ref` got it by an Acquire that comes after the chunk's store.
+        let chunk = self.chunks[(unit | 1).ilog2() as usize].load(Ordering::Relaxed);
+        chunk.wrapping_add(unit as usize * UNIT_BYTES)
+    }
+
+    fn allocate(&self, bump: &mut Bump, bytes: usize) -> u32 {
+        let units = bytes.div_ceil(UNIT_BYTES);
+        while ((bump.end - bump.next) as usize) < units {
+            self.add_chunk(bump);
+        }
+        let unit = bump.next;
+        bump.next += units as u32;
+        bump.used_bytes += units * UNIT_BYTES;
+        unit
+    }
+
+    /// What is left of the last chunk stays unused: little, as chunks are much larger than nodes.
+    fn add_chunk(&self, bump: &mut Bump) {
+        let place = bump.end.ilog2();
+        assert!(place + 1 < CHUNKS as u32, "a memtable stays below 16 GiB");
+        let layout = chunk_layout(place);
+        // SAFETY: the layout's size is not zero.
+        let chunk = unsafe { alloc::alloc_zeroed(layout) };
+        if chunk.is_null() {
+            alloc::handle_alloc_error(layout);
+        }
+        let biased = chunk.wrapping_sub(UNIT_BYTES << place);
+        self.chunks[place as usize].store(biased, Ordering::Release);
+        (bump.next, bump.end) = (1 << place, 2 << place);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for (place, chunk) in (0..).zip(&mut self.chunks) {
+            let biased = *chunk.get_mut();
+            if !biased.is_null() {
+                let chunk = biased.wrapping_add(UNIT_BYTES << place);
+                // SAFETY: `add_chunk` allocated it with this layout; no reference into it outlives
+                // the arena. Nodes are atomics and bytes, which need no drop.
+                unsafe { alloc::dealloc(chunk, chunk_layout(place)) };
+            }
+        }
+    }
+}
+
+fn chunk_layout(place: u32) -> Layout {
+    Layout::array::<u64>(1 << place).unwrap_or(Layout::new::<u64>())
+}
