@@ -4,19 +4,22 @@
 use crate::batch::Batch;
 use crate::blob::reader::ValueCache;
 use crate::commit::pipeline::{self, Pipeline};
+use crate::compaction::picker::Aim;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{Jobs, Threads};
 use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
+use crate::key::range::KeyRange;
 use crate::latch::Latches;
+use crate::limits::LEVELS;
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
 use crate::recovery::{self, Opened};
 use crate::rows::Row;
 use crate::sstable::reader::BlockCache;
-use crate::stall::{Stall, stall};
+use crate::stall::{Bucket, Stall, stall};
 use crate::stats::{Recovery, Stats};
 use crate::tree::Tree;
 use crate::vfs::api::{LockGuard, Vfs};
@@ -50,6 +53,7 @@ pub(crate) struct Inner {
     clock: Arc<dyn Clock>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) latches: Latches,
+    pauses: Bucket,
     pub(crate) catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
     pub(crate) writer: Option<Writer>, // None where the database is read-only.
     read_only_at: CommitTs,
@@ -182,6 +186,7 @@ impl Db {
             clock,
             tree,
             latches: Latches::new(),
+            pauses: Bucket::default(),
             catalog: Mutex::default(),
             writer,
             read_only_at: last_ts,
@@ -232,12 +237,30 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         let Writer { pipeline, .. } = self.inner.writer()?;
-        while self.inner.tree.compact_once(true, &|| pipeline.visible())? {}
+        while self.inner.tree.compact_once(Aim::OneRun, &|| pipeline.visible())? {}
         self.inner.tree.delete_trash();
         Ok(())
     }
 
-    /// Returns once no flush and no compaction is due. What was erased by then is on disk, and so
+    /// Compacts a range of keys: flushes, then takes the range down level by level to the deepest
+    /// one that holds any of it. Other rows that share table files with it move along.
+    ///
+    /// Cost: rewrites the files that hold the range. `Closed` where the database closes meanwhile.
+    pub fn compact_range(&self, range: &KeyRange) -> Result<()> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        self.flush()?;
+        let Writer { pipeline, .. } = self.inner.writer()?;
+        for level in 0..LEVELS - 1 {
+            self.inner.tree.compact_once(Aim::Range(range, level), &|| pipeline.visible())?;
+        }
+        self.inner.tree.delete_trash();
+        Ok(())
+    }
+
+    /// Returns once no flush and no compaction is due, not even one that waits for a quiet moment.
+    /// What was erased by then is on disk, and so
     /// its space is free.
     pub fn settle(&self) -> Result<()> {
         let Writer { pipeline, .. } = self.inner.writer()?;
@@ -249,7 +272,7 @@ impl Db {
         while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
             pipeline.release_log(floor)?;
         }
-        while tree.compact_once(false, &|| pipeline.visible())? {}
+        while tree.compact_once(Aim::Rest, &|| pipeline.visible())? {}
         tree.delete_trash();
         Ok(())
     }
@@ -382,7 +405,9 @@ impl Inner {
 
     /// Pauses for what a commit of `bytes` costs at the present debt.
     pub(crate) fn slow_down(&self, bytes: usize) {
-        if let Stall::Delay(delay) = stall(self.tree.debt(), bytes, &self.tree.options) {
+        if let Stall::Delay(owed) = stall(self.tree.debt(), bytes, &self.tree.options)
+            && let Some(delay) = self.pauses.owe(owed)
+        {
             self.tree.counters.stall_us.add(delay.as_micros() as u64);
             self.clock.sleep(delay);
         }

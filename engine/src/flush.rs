@@ -83,10 +83,14 @@ fn write_from(
     let (mut key, mut prefix_len) = (Vec::new(), 0);
     while cursor.valid() {
         if cursor.key() != key.as_slice() {
+            // No other partition's key starts with a partition's prefix.
+            let same_partition = prefix_len > 0 && cursor.key().starts_with(&key[..prefix_len]);
             key.clear();
             key.extend_from_slice(cursor.key());
-            prefix_len = order::prefix_len(&key)
-                .ok_or_else(|| Error::invalid("a memtable holds what is not a row's key"))?;
+            if !same_partition {
+                prefix_len = order::prefix_len(&key)
+                    .ok_or_else(|| Error::invalid("a memtable holds what is not a row's key"))?;
+            }
             judge.next_key(&key);
         }
         if let Fate::Keep { erased_at } = judge.of(&key, cursor.ts(), cursor.kind()) {

@@ -1,6 +1,12 @@
-//! When a commit must wait for flush and compaction, and for how long. Pure.
+//! How much a commit must wait for flush and compaction. Pure but for the [`Bucket`].
+//!
+//! A commit owes a pause for every byte; what it owes per byte grows with the square of the debt,
+//! from nothing where the debt begins to matter, so a writer meets no step. The pauses are gathered
+//! until they are long enough for a clock, and paid before the next commit takes its place, with no
+//! lock held. Commits stop only for memory.
 
 use crate::options::Options;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// What the background work has not caught up with.
@@ -8,36 +14,90 @@ use std::time::Duration;
 pub(crate) struct Debt {
     pub(crate) l0_files: usize,
     pub(crate) sealed_memtables: usize,
+    /// Bytes in the memtable that takes commits now.
+    pub(crate) active_bytes: usize,
 }
 
-/// What a commit does before it takes its place.
+/// What a commit does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     None,
-    /// Pause this long, then go on.
+    /// Owes this long a pause.
     Delay(Duration),
-    /// Wait until the debt is smaller.
+    /// Waits until the debt is smaller.
     Stop,
 }
 
-/// Bytes per second that a writer keeps just below the stop. The delay grows with the square of
-/// the debt from nothing, so a writer meets no step: at a tenth of the way it loses 1 % of this.
+/// Bytes per second that writers keep with as many L0 files as [`Advanced::l0_stop_files`] says:
+/// far below what the slowest disk compacts, so the number falls from there.
+///
+/// [`Advanced::l0_stop_files`]: crate::options::Advanced::l0_stop_files
 const SLOWEST_BYTES_PER_SECOND: u64 = 1 << 20;
+
+/// Bytes per second that writers keep where memtables fill all they may: about what a flush writes,
+/// so that the two meet before commits stop.
+const FLUSHED_BYTES_PER_SECOND: u64 = 32 << 20;
+
+/// As many times the L0 files of the slowest pace stop commits: indexes and filters of L0 files are
+/// held in memory, too.
+const L0_STOPS: usize = 4;
+
+/// A part of a whole in this many parts.
+const PARTS: u64 = 1 << 10;
 
 /// What a commit of `bytes` does at `debt`.
 pub(crate) fn stall(debt: Debt, bytes: usize, options: &Options) -> Stall {
-    if debt.l0_files >= options.advanced.l0_stop_files
-        || debt.sealed_memtables > options.advanced.sealed_memtables_max
+    let advanced = &options.advanced;
+    if debt.sealed_memtables > advanced.sealed_memtables_max
+        || debt.l0_files >= L0_STOPS * advanced.l0_stop_files
     {
         return Stall::Stop;
     }
-    let over = debt.l0_files.saturating_sub(options.advanced.l0_slow_files) as u64;
-    let room = (options.advanced.l0_stop_files - options.advanced.l0_slow_files) as u64;
-    let ns = u128::from(over * over) * bytes as u128 * 1_000_000_000
-        / u128::from(room * room * SLOWEST_BYTES_PER_SECOND);
+    let over = debt.l0_files.saturating_sub(advanced.l0_slow_files) as u64;
+    let room = (advanced.l0_stop_files - advanced.l0_slow_files) as u64;
+    let files = (over * PARTS / room).min(2 * PARTS);
+    let filled = debt.sealed_memtables * advanced.memtable_bytes + debt.active_bytes;
+    let all = (advanced.sealed_memtables_max + 1) * advanced.memtable_bytes;
+    let memory = ((2 * filled).saturating_sub(all) as u64).saturating_mul(PARTS) / all as u64;
+    let ns = pause_ns(bytes, files, SLOWEST_BYTES_PER_SECOND)
+        + pause_ns(bytes, memory.min(PARTS), FLUSHED_BYTES_PER_SECOND);
     match u64::try_from(ns).unwrap_or(u64::MAX) {
         0 => Stall::None,
         ns => Stall::Delay(Duration::from_nanos(ns)),
+    }
+}
+
+fn pause_ns(bytes: usize, parts: u64, bytes_per_second: u64) -> u128 {
+    let squared = u128::from(parts) * u128::from(parts);
+    let whole = u128::from(PARTS) * u128::from(PARTS);
+    squared * bytes as u128 * 1_000_000_000 / (whole * u128::from(bytes_per_second))
+}
+
+/// Pauses that are owed: those of many small commits add up to one that a clock can measure.
+#[derive(Debug, Default)]
+pub(crate) struct Bucket {
+    owed_ns: AtomicU64,
+}
+
+impl Bucket {
+    /// A shorter pause is owed on: a thread that sleeps wakes some 60 us late.
+    const PAID_NS_MIN: u64 = 1_000_000;
+
+    /// A longer pause is paid in parts, by commits to come, so that no single one is held longer.
+    const PAID_NS_MAX: u64 = 20_000_000;
+
+    /// Adds what a commit owes; returns how long it is to pause now.
+    pub(crate) fn owe(&self, delay: Duration) -> Option<Duration> {
+        let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let owed = self.owed_ns.fetch_add(delay_ns.min(u64::from(u32::MAX)), Relaxed) + delay_ns;
+        if owed < Bucket::PAID_NS_MIN {
+            return None;
+        }
+        let taken = self.owed_ns.fetch_update(Relaxed, Relaxed, |owed| {
+            let paid = owed.min(Bucket::PAID_NS_MAX);
+            (owed >= Bucket::PAID_NS_MIN).then(|| owed - paid)
+        });
+        taken.ok().map(|owed| Duration::from_nanos(owed.min(Bucket::PAID_NS_MAX)))
     }
 }
 
@@ -45,19 +105,54 @@ pub(crate) fn stall(debt: Debt, bytes: usize, options: &Options) -> Stall {
 mod tests {
     use super::*;
 
-    #[test]
-    fn delay_grows_smoothly_from_nothing_to_the_stop() {
-        let options = Options::default();
-        let at = |l0_files| stall(Debt { l0_files, sealed_memtables: 0 }, 1000, &options);
-        assert_eq!(at(options.advanced.l0_slow_files), Stall::None);
-        let mut last = Duration::ZERO;
-        for l0_files in options.advanced.l0_slow_files + 1..options.advanced.l0_stop_files {
-            let Stall::Delay(delay) = at(l0_files) else { panic!("a delay at {l0_files}") };
-            assert!(delay > last && delay < Duration::from_millis(2));
-            last = delay;
+    fn at(options: &Options, debt: Debt) -> Duration {
+        match stall(debt, 1000, options) {
+            Stall::None => Duration::ZERO,
+            Stall::Delay(delay) => delay,
+            Stall::Stop => Duration::MAX,
         }
-        assert_eq!(at(options.advanced.l0_stop_files), Stall::Stop);
-        let sealed_memtables = options.advanced.sealed_memtables_max + 1;
-        assert_eq!(stall(Debt { l0_files: 0, sealed_memtables }, 1, &options), Stall::Stop);
+    }
+
+    #[test]
+    fn delay_grows_with_the_files_and_smoothly_from_nothing() {
+        let options = Options::default();
+        let files = |l0_files| at(&options, Debt { l0_files, ..Debt::default() });
+        let (slow, stop) = (options.advanced.l0_slow_files, options.advanced.l0_stop_files);
+        assert_eq!(files(slow), Duration::ZERO);
+        for l0_files in slow + 1..=stop {
+            assert!(files(l0_files - 1) < files(l0_files));
+        }
+        assert!(
+            files(stop) < Duration::from_millis(1) && files(2 * stop) < Duration::from_millis(4)
+        );
+        assert_eq!(files(4 * stop), Duration::MAX, "the files of L0 take memory");
+    }
+
+    #[test]
+    fn delay_grows_as_memtables_fill_what_they_may() {
+        let options = Options::default();
+        let advanced = &options.advanced;
+        let filled = |sixteenths: usize| {
+            let bytes = sixteenths * advanced.memtable_bytes / 16;
+            let sealed_memtables = bytes / advanced.memtable_bytes;
+            let active_bytes = bytes % advanced.memtable_bytes;
+            at(&options, Debt { l0_files: 0, sealed_memtables, active_bytes })
+        };
+        let all = 16 * (advanced.sealed_memtables_max + 1);
+        assert_eq!(filled(all / 2), Duration::ZERO);
+        for sixteenths in all / 2 + 2..all {
+            assert!(filled(sixteenths - 1) < filled(sixteenths), "{sixteenths}");
+        }
+        let sealed_memtables = advanced.sealed_memtables_max + 1;
+        assert_eq!(at(&options, Debt { sealed_memtables, ..Debt::default() }), Duration::MAX);
+    }
+
+    #[test]
+    fn small_pauses_are_paid_together_and_large_ones_in_parts() {
+        let bucket = Bucket::default();
+        let paid = |us| bucket.owe(Duration::from_micros(us)).unwrap_or_default().as_micros();
+        assert_eq!([paid(400), paid(400), paid(400)], [0, 0, 1200]);
+        assert_eq!(paid(50_000), 20_000);
+        assert_eq!([paid(0), paid(0), paid(0)], [20_000, 10_000, 0]);
     }
 }

@@ -6,7 +6,7 @@ use crate::batch::Commit;
 use crate::catalog::{Readable, Tables};
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::Job;
-use crate::compaction::picker::{self, Turns};
+use crate::compaction::picker::{self, Aim, Turns};
 use crate::erasure::live::ErasureList;
 use crate::error::Result;
 use crate::flush::{self, FlushEnv, Flushed};
@@ -196,7 +196,11 @@ impl Tree {
 
     pub(crate) fn debt(&self) -> Debt {
         let view = self.view.load();
-        Debt { l0_files: view.version.levels[0].len(), sealed_memtables: view.sealed.len() }
+        Debt {
+            l0_files: view.version.levels[0].len(),
+            sealed_memtables: view.sealed.len(),
+            active_bytes: view.active.bytes(),
+        }
     }
 
     /// Writes the oldest sealed memtable to L0. Returns the log segment below which nothing is
@@ -231,18 +235,18 @@ impl Tree {
         Ok(Some(sealed.log_floor))
     }
 
-    /// Does one piece of compaction; false where the tree needs none. `full`: go on until there is
-    /// one sorted run.
-    pub(crate) fn compact_once(&self, full: bool, visible: &dyn Fn() -> CommitTs) -> Result<bool> {
+    /// Does one piece of compaction; false where `aim` is reached.
+    pub(crate) fn compact_once(
+        &self,
+        aim: Aim<'_>,
+        visible: &dyn Fn() -> CommitTs,
+    ) -> Result<bool> {
         let mut turns = self.compacting.lock();
         let boundaries = self.snapshots.boundaries(visible);
         let readable = self.tables.load().readable_from(boundaries.oldest());
         let picked = self.with_set(|set| {
             let version = set.current();
-            let job = match full {
-                true => picker::pick_full(version, &self.options, &readable),
-                false => picker::pick(version, &self.options, &readable, &turns),
-            }?;
+            let job = picker::pick(aim, version, &self.options, &readable, &turns)?;
             // Noted before anything can be added to the Version that the job was made for.
             *self.merging.lock() = Merging::of(&job);
             Some((job, Arc::clone(version)))

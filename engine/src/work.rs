@@ -2,16 +2,20 @@
 //! here (log, flush, compaction); without threads the owner takes the same steps by hand.
 
 use crate::commit::pipeline::Pipeline;
+use crate::compaction::picker::Aim;
 use crate::env::jobs::Jobs;
 use crate::error::{Error, Result};
 use crate::tree::Tree;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a failed job waits before it is tried again. A full disk may have room by then.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
+
+/// How long nothing must have happened before work is done that could wait.
+const IDLE_AFTER: Duration = Duration::from_secs(2);
 
 /// The workers of one database.
 #[derive(Debug)]
@@ -49,8 +53,9 @@ impl Work {
     /// Starts the workers.
     pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs) -> Result<()> {
         self.start_one(jobs, "tabulith-log", |work| work.pipeline.run())?;
-        self.start_one(jobs, "tabulith-flush", |work| work.repeat(Work::flush_step))?;
-        self.start_one(jobs, "tabulith-compact", |work| work.repeat(Work::compact_step))
+        self.start_one(jobs, "tabulith-flush", |work| work.repeat(Work::flush_step, None))?;
+        let rest = Some(IDLE_AFTER);
+        self.start_one(jobs, "tabulith-compact", move |work| work.repeat(Work::compact_step, rest))
     }
 
     fn start_one(
@@ -101,7 +106,7 @@ impl Work {
 
     /// Does one piece of work by hand; false where there is none.
     pub(crate) fn step(&self) -> Result<bool> {
-        Ok(self.pipeline.step()? || self.flush_step()? || self.compact_step()?)
+        Ok(self.pipeline.step()? || self.flush_step(false)? || self.compact_step(false)?)
     }
 
     /// Ends the workers and returns once they have.
@@ -115,7 +120,7 @@ impl Work {
         }
     }
 
-    fn flush_step(&self) -> Result<bool> {
+    fn flush_step(&self, _at_rest: bool) -> Result<bool> {
         if let Some(floor) = self.tree.flush_oldest(&|| self.pipeline.visible())? {
             self.pipeline.release_log(floor)?;
             return Ok(true);
@@ -123,30 +128,55 @@ impl Work {
         self.pipeline.prepare_log()
     }
 
-    fn compact_step(&self) -> Result<bool> {
-        let worked = self.tree.compact_once(false, &|| self.pipeline.visible());
+    fn compact_step(&self, at_rest: bool) -> Result<bool> {
+        let aim = if at_rest { Aim::Rest } else { Aim::Balance };
+        let worked = self.tree.compact_once(aim, &|| self.pipeline.visible());
         self.tree.delete_trash();
         worked
     }
 
-    /// One worker's life: steps while there is work, waits for a poke otherwise.
-    fn repeat(&self, step: impl Fn(&Work) -> Result<bool>) {
-        let mut failed = false;
+    /// Waits for a poke after the one of number `poked`, or for the end; false where neither came.
+    fn is_poked_within(
+        &self,
+        pause: Duration,
+        poked: u64,
+        state: &mut MutexGuard<'_, State>,
+    ) -> bool {
+        while !state.closing && state.poked == poked {
+            if self.changed.wait_for(state, pause).timed_out() {
+                return state.closing || state.poked != poked;
+            }
+        }
+        true
+    }
+
+    /// One worker's life: steps while there is work, waits for a poke otherwise. Where none came for
+    /// as long as `rest_after`, it does what can wait for such a moment, until the next poke.
+    fn repeat(&self, step: impl Fn(&Work, bool) -> Result<bool>, rest_after: Option<Duration>) {
+        let (mut failed, mut at_rest) = (false, false);
         loop {
             let poked = self.state.lock().poked;
-            let done = step(self);
+            let done = step(self, at_rest);
             let mut state = self.state.lock();
             match done {
                 Ok(worked) => {
                     if std::mem::take(&mut failed) {
                         state.last_error = None;
                     }
+                    let poked_since = state.poked != poked;
                     if worked {
                         state.poked += 1; // A flush makes work for compaction.
                         self.changed.notify_all();
                     }
-                    while !worked && !state.closing && state.poked == poked {
-                        self.changed.wait(&mut state);
+                    match rest_after.filter(|_| !at_rest) {
+                        _ if worked => at_rest &= !poked_since,
+                        Some(pause) => at_rest = !self.is_poked_within(pause, poked, &mut state),
+                        None => {
+                            while !state.closing && state.poked == poked {
+                                self.changed.wait(&mut state);
+                            }
+                            at_rest = false;
+                        }
                     }
                 }
                 Err(error) => {

@@ -8,6 +8,7 @@ use crate::catalog::Readable;
 use crate::compaction::job::{Job, Merge};
 use crate::ids::FileNo;
 use crate::key::order;
+use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::options::Options;
 use crate::version::files::{LiveFile, Version};
@@ -20,6 +21,10 @@ const GRANDPARENT_FILES_MAX: u64 = 10;
 /// A file with more deletes than this share of its versions is worth rewriting by itself.
 const DELETES_PER_ROW: (u64, u64) = (1, 2);
 
+/// At rest, what lies above the deepest level may be this share of it: it is the most that outdated
+/// versions can take.
+const ABOVE_PER_DEEPEST: (u64, u64) = (1, 10);
+
 /// Where each level's next compaction begins, so that all parts of a level take turns.
 #[derive(Debug, Default)]
 pub(crate) struct Turns([Vec<u8>; LEVELS]);
@@ -31,28 +36,76 @@ impl Turns {
     }
 }
 
-/// The next job, if the tree needs any.
+/// What compaction is to reach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Aim<'a> {
+    /// No level above its size: what commits wait for.
+    Balance,
+    /// That, and little above the deepest level, so that little space is taken by what is outdated:
+    /// what is worth doing when nothing else happens.
+    Rest,
+    /// One sorted run.
+    OneRun,
+    /// Of a range, nothing in this level where a deeper one has any of it.
+    Range(&'a KeyRange, usize),
+}
+
+/// The next job towards `aim`, if any is needed.
 pub(crate) fn pick(
+    aim: Aim<'_>,
     version: &Version,
     options: &Options,
     readable: &Readable,
     turns: &Turns,
 ) -> Option<Job> {
-    drop_dead(version, readable)
-        .or_else(|| fullest(version, options, turns))
-        .or_else(|| mostly_deletes(version, options))
+    drop_dead(version, readable).or_else(|| match aim {
+        Aim::Balance => balance(version, options, turns),
+        Aim::Rest => balance(version, options, turns).or_else(|| sink(version, options, turns)),
+        Aim::OneRun => one_run(version, options),
+        Aim::Range(range, level) => sink_range(version, range, level, options),
+    })
 }
 
-/// A job that brings the tree one step closer to a single run, whatever its sizes; `None` when it
-/// is one. `below`: files with a number from here on were made by this very effort.
-pub(crate) fn pick_full(version: &Version, options: &Options, readable: &Readable) -> Option<Job> {
-    let deepest = (0..LEVELS).rev().find(|level| !version.levels[*level].is_empty())?;
+fn balance(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
+    fullest(version, options, turns).or_else(|| mostly_deletes(version, options))
+}
+
+/// A job that brings the tree one step closer to a single run, whatever its sizes.
+fn one_run(version: &Version, options: &Options) -> Option<Job> {
+    let deepest = deepest(version)?;
     let level = (0..deepest).find(|level| !version.levels[*level].is_empty());
-    drop_dead(version, readable).or_else(|| match level {
+    match level {
         Some(level) => Some(merge_all(version, level)),
         None if deepest == 0 => Some(merge_all(version, 0)),
         None => mostly_deletes(version, options),
-    })
+    }
+}
+
+/// Takes the shallowest level down one where the levels above the deepest hold much of its size.
+fn sink(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
+    let deepest = deepest(version)?;
+    let above: u64 = (0..deepest).map(|level| version.bytes(level)).sum();
+    let (part, whole) = ABOVE_PER_DEEPEST;
+    let much = above * whole > version.bytes(deepest) * part;
+    let shallowest = (0..deepest).find(|level| !version.levels[*level].is_empty())?;
+    much.then(|| from_level(version, shallowest, options, turns))
+}
+
+fn sink_range(version: &Version, range: &KeyRange, level: usize, options: &Options) -> Option<Job> {
+    // The end is excluded, so this may be a file too many; that does no harm.
+    let holding = |level| version.overlapping(level, &range.start, &range.end);
+    let mut upper = holding(level);
+    if upper.is_empty() || (level > 0 && (level + 1..LEVELS).all(|l| holding(l).is_empty())) {
+        return None;
+    }
+    if level == 0 {
+        upper = all_overlapping(&version.levels[0], upper);
+    }
+    Some(merge_or_move(version, level, upper, options))
+}
+
+fn deepest(version: &Version) -> Option<usize> {
+    (0..LEVELS).rev().find(|level| !version.levels[*level].is_empty())
 }
 
 fn drop_dead(version: &Version, readable: &Readable) -> Option<Job> {
@@ -125,7 +178,11 @@ fn merge_or_move(
 
 /// The oldest L0 file and every other one that overlaps what is taken so far; newest first.
 fn oldest_and_overlapping(files: &[Arc<LiveFile>]) -> Vec<Arc<LiveFile>> {
-    let mut taken: Vec<Arc<LiveFile>> = files.last().cloned().into_iter().collect();
+    all_overlapping(files, files.last().cloned().into_iter().collect())
+}
+
+/// `taken`, and of `files` every other one that overlaps what is taken so far.
+fn all_overlapping(files: &[Arc<LiveFile>], mut taken: Vec<Arc<LiveFile>>) -> Vec<Arc<LiveFile>> {
     loop {
         let (smallest, largest) = span(&taken);
         let overlapping: Vec<_> = files

@@ -153,6 +153,15 @@ impl Table {
         self.partition(pk).drop_rows()
     }
 
+    /// Rewrites the files that hold rows between two pairs of (PartitionKey, RowKey), without what
+    /// is outdated or deleted: [`Db::compact_range`].
+    pub fn compact<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<(P, R)>,
+    ) -> Result<()> {
+        self.db.compact_range(&self.range(&range))
+    }
+
     /// Rows in key order straight into table files, seen all at once at its end: several times
     /// as fast as batches. See [`Ingest`].
     pub fn ingest(&self) -> Result<Ingest> {

@@ -87,6 +87,18 @@ impl Oracle {
         }
     }
 
+    /// Rows of several partitions, by one commit.
+    ///
+    /// Panics where `ts` does not rise.
+    pub fn ingest(&mut self, table: u32, ts: u64, new: &[((Vec<u8>, Vec<u8>), Vec<u8>)]) {
+        assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
+        self.last_ts = ts;
+        let rows = Arc::make_mut(&mut self.rows);
+        for ((pk, rk), value) in new {
+            rows.insert(Place::new(table, pk, rk), Stored { ts, value: value.clone() });
+        }
+    }
+
     /// Every row of a table goes, by one commit.
     ///
     /// Panics where `ts` does not rise.

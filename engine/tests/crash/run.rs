@@ -149,6 +149,17 @@ impl Run {
                 self.write(&name_of(*table), *pk, rows, *level)?;
                 if *wait { self.wait_all() } else { Ok(()) }
             }
+            Op::Ingest { table, pk, rows } => self.ingest(&name_of(*table), *pk, rows),
+            Op::CompactPartition { table, pk } => {
+                let table = name_of(*table);
+                if self.db()?.find_table(&table)?.is_some() {
+                    let pk = key_of('p', *pk);
+                    let range = (pk.clone(), Vec::new())..=(pk, vec![0xff]);
+                    self.db()?.table(&table)?.compact(range)?;
+                    self.promise_all()?;
+                }
+                Ok(())
+            }
             Op::WaitAll => self.wait_all(),
             Op::Read => self.read(),
             Op::Create(table) => self.create(&name_of(*table)),
@@ -246,6 +257,25 @@ impl Run {
         }
         self.tickets.push(ticket);
         Ok(())
+    }
+
+    /// Ends durable, and with it all that came before.
+    fn ingest(&mut self, table: &str, pk: u8, rows: &[(u8, u16)]) -> Result<(), Stop> {
+        if rows.is_empty() || self.db()?.find_table(table)?.is_none() {
+            return Ok(());
+        }
+        let (pk, number) = (key_of('p', pk), self.history.len() as u64);
+        let rows = rows.iter().map(|(rk, len)| (key_of('r', *rk), value_of(number, *len)));
+        let rows: Vec<_> = rows.collect();
+        let mut ingest = self.db()?.table(table)?.ingest()?;
+        for (rk, value) in &rows {
+            ingest.add(&pk, rk, value)?;
+        }
+        let ts = ingest.finish()?.0;
+        let rows = rows.into_iter().map(|(rk, value)| (rk, Some(value))).collect();
+        let change = Change::Rows { table: table.to_owned(), pk, rows };
+        self.history.push(ts, Durability::Synced, change)?;
+        self.promise_all()
     }
 
     fn wait_all(&mut self) -> Result<(), Stop> {

@@ -18,6 +18,17 @@ pub(crate) enum Op {
         level: Durability,
         wait: bool,
     },
+    /// Adds rows of one partition past log and memtable: RowKey's number, bytes of the value.
+    Ingest {
+        table: u8,
+        pk: u8,
+        rows: Vec<(u8, u16)>,
+    },
+    /// Compacts one partition of a table.
+    CompactPartition {
+        table: u8,
+        pk: u8,
+    },
     /// Waits for the commits that did not wait, newest first.
     WaitAll,
     /// Reads all that is visible.
@@ -53,7 +64,7 @@ pub(crate) struct Name(pub Family, pub u64);
 /// Kinds of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// All sequences of three steps out of twelve, after a short beginning.
+    /// All sequences of three steps out of thirteen, after a short beginning.
     Triple,
     /// Long random lists, every commit durable.
     Random,
@@ -74,7 +85,7 @@ impl Family {
 
 /// How many sequences [`Family::Triple`] has.
 pub(crate) const TRIPLES: u64 = (STEPS as u64).pow(3);
-const STEPS: usize = 12;
+const STEPS: usize = 13;
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,6 +175,7 @@ fn triple(number: u64) -> Vec<Op> {
         // Fills the segment, so that the log changes to the next.
         |n| vec![put(0, 2, &[(n, Some(9000))], true)],
         |_| vec![Op::Drop(1), Op::Create(0), Op::Read],
+        |n| vec![Op::Ingest { table: 0, pk: 0, rows: vec![(0, 50), (1 + n, 700)] }],
     ];
     let mut ops = vec![Op::Create(0), put(0, 0, &[(0, Some(30)), (1, Some(30))], true)];
     let mut rest = number;
@@ -180,22 +192,30 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
         ops.push(match rng.below(100) {
-            0..50 => random_write(rng, table, levels),
-            50..56 => Op::WaitAll,
-            56..62 => Op::Read,
-            62..67 => Op::Create(table),
-            67..70 => Op::Drop(table),
-            70..76 => Op::Flush,
-            76..80 => Op::Settle,
-            80..83 => Op::Compact,
-            83..90 => Op::Step,
-            90..93 => Op::Idle,
-            93..96 => Op::Reopen,
-            96..98 => Op::Kill,
-            _ => Op::ClockBack,
+            0..48 => random_write(rng, table, levels),
+            48..54 => Op::WaitAll,
+            54..60 => Op::Read,
+            60..65 => Op::Create(table),
+            65..68 => Op::Drop(table),
+            68..74 => Op::Flush,
+            74..78 => Op::Settle,
+            78..81 => Op::Compact,
+            81..88 => Op::Step,
+            88..91 => Op::Idle,
+            91..94 => Op::Reopen,
+            94..96 => Op::Kill,
+            96 => Op::ClockBack,
+            _ if rng.chance(40) => Op::CompactPartition { table, pk: rng.below(3) as u8 },
+            _ => random_ingest(rng, table),
         });
     }
     ops
+}
+
+fn random_ingest(rng: &mut Rng, table: u8) -> Op {
+    let numbers = (0..8).filter(|_| rng.chance(40)).collect::<Vec<_>>();
+    let rows = numbers.into_iter().map(|rk| (rk, rng.between(0, 3000) as u16)).collect();
+    Op::Ingest { table, pk: rng.below(3) as u8, rows }
 }
 
 fn random_write(rng: &mut Rng, table: u8, levels: &[Durability]) -> Op {

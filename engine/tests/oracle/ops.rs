@@ -1,6 +1,7 @@
 //! What the metamorphic test does to a store: a list of operations that depends on the seed alone,
 //! so that a part of a failing list is a list too.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use tabulith_testkit::oracle::Change;
 use tabulith_testkit::seed::Rng;
@@ -38,6 +39,10 @@ pub(crate) enum Op {
     Truncate { table: usize },
     /// Makes a table, or drops the one in the slot.
     Toggle { table: usize },
+    /// Adds rows past log and memtable, as one commit.
+    Ingest { table: usize, rows: Vec<(Keys, Vec<u8>)> },
+    /// Takes a range down to the deepest level that has any of it.
+    CompactRange { table: usize, from: Bound<Keys>, to: Bound<Keys> },
     /// Asks the catalogue for everything it has.
     ListTables,
     /// Writes the memtable to a table file.
@@ -70,7 +75,7 @@ pub(crate) enum Step {
 
 /// How often each kind of operation comes; kinds left out make other paths hot.
 pub(crate) struct Mix {
-    weights: [(Kind, usize); 16],
+    weights: [(Kind, usize); 18],
     /// Changes of a batch that remove a range, in a hundred.
     ranges: usize,
     partitions: usize,
@@ -89,6 +94,8 @@ enum Kind {
     Hold,
     Truncate,
     Toggle,
+    Ingest,
+    CompactRange,
     ListTables,
     Flush,
     Compact,
@@ -112,6 +119,8 @@ impl Mix {
             (Kind::Hold, 60),
             (Kind::Truncate, 4),
             (Kind::Toggle, 4),
+            (Kind::Ingest, 12),
+            (Kind::CompactRange, 8),
             (Kind::ListTables, 20),
             (Kind::Flush, 40),
             (Kind::Compact, 6),
@@ -175,6 +184,11 @@ impl Mix {
             Kind::Hold => Op::Hold { snapshot },
             Kind::Truncate => Op::Truncate { table },
             Kind::Toggle => Op::Toggle { table },
+            Kind::Ingest => Op::Ingest { table, rows: self.sorted_rows(rng) },
+            Kind::CompactRange => {
+                let mut end = || bound(rng, |rng| self.keys(rng));
+                Op::CompactRange { table, from: end(), to: end() }
+            }
             Kind::ListTables => Op::ListTables,
             Kind::Flush => Op::Flush,
             Kind::Compact => Op::Compact,
@@ -198,6 +212,13 @@ impl Mix {
                 if rng.chance(25) { Change::Delete(rk) } else { Change::Put(rk, value(rng)) }
             })
             .collect()
+    }
+
+    /// Rows in key order, each once; mostly few, at times more than a small table file holds.
+    fn sorted_rows(&self, rng: &mut Rng) -> Vec<(Keys, Vec<u8>)> {
+        let count = *rng.pick(&[0, 1, 5, 40, 300]);
+        let rows = (0..count).map(|_| (self.keys(rng), value(rng)));
+        rows.collect::<BTreeMap<_, _>>().into_iter().collect()
     }
 
     fn keys(&self, rng: &mut Rng) -> Keys {

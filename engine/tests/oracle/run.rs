@@ -83,6 +83,14 @@ impl Run {
             Op::Hold { snapshot } => self.hold(*snapshot),
             Op::Truncate { table } => self.truncate(*table),
             Op::Toggle { table } => self.toggle(*table),
+            Op::Ingest { table, rows } => self.ingest(*table, rows),
+            Op::CompactRange { table, from, to } => {
+                if self.tables[*table].is_none() {
+                    return Ok(());
+                }
+                let table = self.store.db().table(&name(*table)).map_err(said)?;
+                table.compact((from.clone(), to.clone())).map_err(said)
+            }
             Op::ListTables => self.list_tables(),
             Op::Flush => self.store.db().flush().map_err(said),
             Op::Compact => self.store.db().compact().map_err(said),
@@ -181,6 +189,20 @@ impl Run {
             self.model.truncate(id.0, ticket.ts().0);
         }
         self.pending.push(ticket);
+        Ok(())
+    }
+
+    fn ingest(&mut self, slot: usize, rows: &[(Keys, Vec<u8>)]) -> Result<(), Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(()) };
+        let table = self.store.db().table(&name(slot)).map_err(said)?;
+        let mut ingest = table.ingest().map_err(said)?;
+        for ((pk, rk), value) in rows {
+            ingest.add(pk, rk, value).map_err(said)?;
+        }
+        let ts = ingest.finish().map_err(said)?;
+        if !rows.is_empty() {
+            self.model.ingest(id.0, ts.0, rows);
+        }
         Ok(())
     }
 
