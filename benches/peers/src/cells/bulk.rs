@@ -102,11 +102,13 @@ pub fn random(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
 /// five minutes; the latencies are what counts.
 pub fn paced(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     const PACED: Duration = Duration::from_secs(300);
+    // More than five minutes can hold; the keys have room for 10^9.
+    const MANY_ROWS: u64 = 1 << 29;
     let paced = PACED.mul_f64(context.scale.min(1.0));
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
     let mut values = Values::new(value_bytes, context.seed);
     let (mut key, mut latency_ns) = (KeyBuf::default(), histogram()?);
-    let mut rows = Shuffle::new(1 << 30, context.seed);
+    let mut rows = Shuffle::new(MANY_ROWS, context.seed);
     let mut put = |i: u64| engine.write(&[Change::Put(key.row(i), values.value(i, 0))]);
     let (start, mut count) = (Instant::now(), 0u32);
     for i in rows.by_ref() {

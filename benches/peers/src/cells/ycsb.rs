@@ -9,6 +9,7 @@ use crate::rows::{self, KeyBuf, Values};
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Result, ensure};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tabulith::env::rng::Rng;
 
 const ROWS: u64 = 1_000_000;
@@ -19,6 +20,9 @@ const DRAWS: usize = 1 << 19;
 
 /// Longest scan of E; the shortest is of one row.
 const SCAN_ROWS: u64 = 100;
+
+/// Longest time between the number of an inserted row and the row.
+const INSERT_MAX: Duration = Duration::from_secs(10);
 
 /// What a workload does in 100 operations; the rest are reads.
 #[derive(Clone, Copy, Debug)]
@@ -135,9 +139,18 @@ impl Thread<'_> {
 
     fn read(&mut self) -> Result<u64> {
         let i = self.draw();
-        self.value.clear();
         let value = &mut self.value;
-        self.table.engine.get(self.key.row(i), &mut |bytes| value.extend_from_slice(bytes))?;
+        let key = self.key.row(i);
+        let mut get = || {
+            value.clear();
+            self.table.engine.get(key, &mut |bytes| value.extend_from_slice(bytes))
+        };
+        // A thread that began to insert the row may have lost its core before it wrote.
+        let mut since = None;
+        while !get()? {
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            ensure!(self.mix.inserts > 0 && waited < INSERT_MAX, "row {i} is not there");
+        }
         ensure!(rows::row_of(&self.value) == i, "row {i} is {} bytes", self.value.len());
         Ok(i)
     }
