@@ -223,6 +223,11 @@ impl Cap {
         Cap(Instant::now() + context.longest)
     }
 
+    /// Twice as long, for what must grow large to mean anything.
+    pub fn twice(context: &Context) -> Cap {
+        Cap(Instant::now() + context.longest * 2)
+    }
+
     /// Whether the time is over.
     pub fn is_over(self) -> bool {
         Instant::now() >= self.0

@@ -8,6 +8,7 @@ use crate::settings::{BLOCK_BYTES, LARGE_VALUE_BYTES, Settings};
 use anyhow::{Context as _, Result};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use surrealkv::{
     CompactRangeOptions, CompressionType, Durability, Error, LSMIterator, Mode, Options,
@@ -16,7 +17,7 @@ use surrealkv::{
 use tokio::runtime::Runtime;
 
 struct Surreal {
-    tree: Tree,
+    tree: Arc<Tree>,
     durability: Durability,
     runtime: Runtime,
 }
@@ -37,7 +38,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     }
     let tree = {
         let _inside = runtime.enter(); // It starts tasks.
-        builder.build()?
+        Arc::new(builder.build()?)
     };
     let durability = match settings.promise {
         Promise::Durable => Durability::Immediate,
@@ -59,17 +60,44 @@ impl Surreal {
     }
 
     fn spawn(&self, change: Change<'_>) -> Result<Pending> {
-        let mut txn = self.transaction(&[change])?;
-        let task = self.runtime.spawn(async move { txn.commit().await });
+        let (key, value) = match change {
+            Change::Put(key, value) => (key.whole.to_vec(), Some(value.to_vec())),
+            Change::Delete(key) => (key.whole.to_vec(), None),
+        };
+        let (tree, durability) = (Arc::clone(&self.tree), self.durability);
+        let task = self.runtime.spawn(async move {
+            loop {
+                let mut txn = tree.begin_with_mode(Mode::WriteOnly)?.with_durability(durability);
+                match &value {
+                    Some(value) => txn.set(key.as_slice(), value.as_slice())?,
+                    None => txn.delete(key.as_slice())?,
+                }
+                match txn.commit().await {
+                    Err(error) if is_conflict(&error) => {}
+                    done => return done,
+                }
+            }
+        });
         let runtime = self.runtime.handle().clone();
         Ok(Box::new(move || Ok(runtime.block_on(task)??)))
     }
 }
 
+/// Whether a transaction only has to be tried again. It happens to blind writes too: of two
+/// transactions that write one row at a time, the second one fails.
+fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::TransactionWriteConflict | Error::TransactionRetry)
+}
+
 impl Engine for Surreal {
     fn write(&self, changes: &[Change<'_>]) -> Result<()> {
-        let mut txn = self.transaction(changes)?;
-        Ok(self.runtime.block_on(txn.commit())?)
+        loop {
+            let mut txn = self.transaction(changes)?;
+            match self.runtime.block_on(txn.commit()) {
+                Err(error) if is_conflict(&error) => {}
+                done => return Ok(done?),
+            }
+        }
     }
 
     fn begin(&self, change: Change<'_>) -> Option<Result<Pending>> {
@@ -121,7 +149,7 @@ impl Engine for Surreal {
         txn.set(key.whole, value)?;
         match self.runtime.block_on(txn.commit()) {
             Ok(()) => Ok(true),
-            Err(Error::TransactionWriteConflict | Error::TransactionRetry) => Ok(false),
+            Err(error) if is_conflict(&error) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

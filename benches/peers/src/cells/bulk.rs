@@ -70,7 +70,7 @@ pub fn random(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
     let (mut values, mut latency_ns) = (Values::new(value_bytes, context.seed), histogram()?);
     let (mut key, mut sum) = (KeyBuf::default(), Sum::default());
-    let (cap, probe) = (Cap::new(context), Probe::start()?);
+    let (cap, probe) = (Cap::twice(context), Probe::start()?);
     for i in Shuffle::new(rows, context.seed) {
         let value = values.value(i, 0);
         sum.add(value);

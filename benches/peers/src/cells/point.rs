@@ -67,11 +67,12 @@ fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result
     let zipfian = rows::zipfian(rows, ZIPFIAN_DRAWS, context.seed);
     warm(context, engine, rows)?;
     let mut lines = Vec::new();
+    let zipfian = Choice::Zipfian(&zipfian);
     for (choice, threads) in [
         (Choice::Uniform, 1),
         (Choice::Uniform, 2),
-        (Choice::Zipfian(&zipfian), 1),
-        (Choice::Zipfian(&zipfian), 2),
+        (zipfian, 1),
+        (zipfian, 2),
         (Choice::Absent, 1),
     ] {
         let name = format!("W6 get, {what}{}, threads: {threads}", choice.name());
