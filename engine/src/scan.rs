@@ -30,7 +30,12 @@ pub(crate) struct Pin {
 impl Pin {
     /// Pins what is visible now.
     pub(crate) fn now(inner: &Arc<Inner>) -> Arc<Pin> {
-        let at = inner.tree.snapshots.acquire(|| inner.visible());
+        Pin::at(inner, || inner.visible())
+    }
+
+    /// Pins the moment that `at` gives, which is not in the past.
+    pub(crate) fn at(inner: &Arc<Inner>, at: impl FnOnce() -> CommitTs) -> Arc<Pin> {
+        let at = inner.tree.snapshots.acquire(at);
         Arc::new(Pin { inner: Arc::clone(inner), at })
     }
 }

@@ -16,7 +16,8 @@ use crate::iter::tree;
 use crate::key::order;
 use crate::key::range::KeyRange;
 use crate::options::{Durability, Reach};
-use crate::rows::{CommitTicket, Row};
+use crate::rows::{CommitTicket, Row, RowCursor};
+use crate::scan::{DbCursor, Pin};
 use crate::storage::no_such_table;
 use crate::update::{Writes, check_key_part};
 use bytes::Bytes;
@@ -32,16 +33,23 @@ use std::sync::Arc;
 /// some rows. While it lives, outdated versions of rows that it could read are kept.
 #[must_use = "nothing happens before `commit`"]
 pub struct Transaction {
-    inner: Arc<Inner>,
+    pin: Arc<Pin>,
     table: TableId,
     key: Vec<u8>, // The partition's prefix, then the RowKey asked for last.
     prefix_len: usize,
-    at: CommitTs,
     writes: Writes,
     rows_read: BTreeMap<Vec<u8>, Option<CommitTs>>, // None: absent.
     ranges_read: Vec<(KeyRange, usize)>,            // With how many rows were there.
     savepoints: Vec<(u64, Mark)>,
     last_savepoint: u64,
+}
+
+impl Db {
+    /// Begins a transaction over the partition `pk` of a table that is known by its number; see
+    /// [`Partition::begin`](crate::Partition::begin).
+    pub fn transaction(&self, table: TableId, pk: &[u8]) -> Result<Transaction> {
+        Transaction::begin(self, table, pk, |inner| inner.visible())
+    }
 }
 
 /// A place in a transaction to come back to.
@@ -57,29 +65,25 @@ impl Transaction {
         at: impl FnOnce(&Inner) -> CommitTs,
     ) -> Result<Transaction> {
         check_key_part("PartitionKey", pk)?;
-        let inner = Arc::clone(&db.inner);
-        inner.writer()?;
+        db.inner.writer()?;
         let prefix = order::partition_prefix(table, pk);
-        let at = inner.tree.snapshots.acquire(|| at(&inner));
-        // From here on dropping it gives the moment up.
         let transaction = Transaction {
             table,
             key: prefix.clone(),
             prefix_len: prefix.len(),
-            at,
+            pin: Pin::at(&db.inner, || at(&db.inner)),
             writes: Writes::new(prefix),
             rows_read: BTreeMap::new(),
             ranges_read: Vec::new(),
             savepoints: Vec::new(),
             last_savepoint: 0,
-            inner,
         };
         transaction.check_table()?;
         Ok(transaction)
     }
 
     fn check_table(&self) -> Result<()> {
-        match self.inner.tree.tables.load().is_readable_at(self.table, self.at) {
+        match self.pin.inner.tree.tables.load().is_readable_at(self.table, self.pin.at) {
             true => Ok(()),
             false => Err(no_such_table()),
         }
@@ -87,7 +91,7 @@ impl Transaction {
 
     /// The newest commit that its reads see.
     pub fn at(&self) -> CommitTs {
-        self.at
+        self.pin.at
     }
 
     /// The row under `rk`, as of when the transaction began, its own writes over that; those have
@@ -97,7 +101,7 @@ impl Transaction {
         if let Some(own) = self.writes.get(rk) {
             return Ok(own.map(own_row));
         }
-        let row = stored(&self.inner, &mut self.key, self.prefix_len, rk, self.at)?;
+        let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, self.pin.at)?;
         if !self.rows_read.contains_key(rk) {
             self.rows_read.insert(rk.to_vec(), row.as_ref().map(|row| row.ts));
         }
@@ -130,10 +134,11 @@ impl Transaction {
         }
         let mut rows = BTreeMap::new();
         let prefix_len = self.prefix_len;
-        each_row(&self.inner, &range, self.at, |key, ts, value| {
-            rows.insert(Bytes::copy_from_slice(&key[prefix_len..]), Row { ts, value: value()? });
-            Ok(())
-        })?;
+        let mut cursor = DbCursor::open(&self.pin, range.clone())?;
+        while cursor.next()? {
+            let rk = Bytes::copy_from_slice(&cursor.key()[prefix_len..]);
+            rows.insert(rk, Row { ts: cursor.ts(), value: cursor.value()? });
+        }
         let stored = rows.len();
         let prefix = self.key[..prefix_len].to_vec();
         for (rk, own) in self.writes.all() {
@@ -197,14 +202,14 @@ impl Transaction {
         mut self,
         durability: Option<Durability>,
     ) -> Result<(CommitTs, Box<dyn CommitTicket>)> {
-        let inner = Arc::clone(&self.inner);
+        let inner = Arc::clone(&self.pin.inner);
         if self.writes.is_empty() {
-            return Ok((self.at, self.ticket(self.at)?));
+            return Ok((self.pin.at, self.ticket(self.pin.at)?));
         }
         let prefix = self.key[..self.prefix_len].to_vec();
         let empty = Writes::new(Vec::new());
         let ts = inner.update(self.table, &prefix, durability, |last_commit| {
-            if last_commit > self.at {
+            if last_commit > self.pin.at {
                 self.check()?;
             }
             std::mem::replace(&mut self.writes, empty).into_batch()
@@ -214,14 +219,14 @@ impl Transaction {
 
     /// A ticket for what it read: done once that is safe.
     pub(crate) fn ticket(&self, ts: CommitTs) -> Result<Box<dyn CommitTicket>> {
-        let pipeline = Arc::clone(&self.inner.writer()?.pipeline);
+        let pipeline = Arc::clone(&self.pin.inner.writer()?.pipeline);
         Ok(Box::new(Ticket { pipeline, ts }))
     }
 
     /// Compares what was read with what is applied. The partition's latch is held.
     fn check(&mut self) -> Result<()> {
         for (rk, ts) in &self.rows_read {
-            let row = stored(&self.inner, &mut self.key, self.prefix_len, rk, CommitTs::MAX)?;
+            let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, CommitTs::MAX)?;
             if row.map(|row| row.ts) != *ts {
                 return Err(changed());
             }
@@ -230,10 +235,12 @@ impl Transaction {
             // A row that came or was replaced is newer than what was read; one that went makes
             // them fewer.
             let mut left = *rows;
-            each_row(&self.inner, range, CommitTs::MAX, |_, ts, _| {
-                left = left.checked_sub(1).filter(|_| ts <= self.at).ok_or_else(changed)?;
-                Ok(())
-            })?;
+            let view = self.pin.inner.tree.view_full();
+            let mut scan = tree::scan(&view, range.clone(), CommitTs::MAX)?;
+            while scan.next()? {
+                let old = scan.ts() <= self.pin.at;
+                left = left.checked_sub(1).filter(|_| old).ok_or_else(changed)?;
+            }
             if left > 0 {
                 return Err(changed());
             }
@@ -242,16 +249,10 @@ impl Transaction {
     }
 }
 
-impl Drop for Transaction {
-    fn drop(&mut self) {
-        self.inner.tree.snapshots.release(self.at);
-    }
-}
-
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (rows, ranges) = (self.rows_read.len(), self.ranges_read.len());
-        write!(f, "Transaction(at {}, read {rows} rows and {ranges} ranges)", self.at)
+        write!(f, "Transaction(at {}, read {rows} rows and {ranges} ranges)", self.pin.at)
     }
 }
 
@@ -273,20 +274,4 @@ fn stored(
     key.truncate(prefix_len);
     key.extend_from_slice(rk);
     inner.get(Some(at), key, Reach::Disk)
-}
-
-/// Shows key, commit and, where it is asked for, the value of every row of `range` as of `at`.
-fn each_row(
-    inner: &Inner,
-    range: &KeyRange,
-    at: CommitTs,
-    mut show: impl FnMut(&[u8], CommitTs, &mut dyn FnMut() -> Result<Bytes>) -> Result<()>,
-) -> Result<()> {
-    let view = inner.tree.view_full();
-    let mut scan = tree::scan(&view, range.clone(), at)?;
-    while scan.next()? {
-        let (key, ts) = (scan.key().to_vec(), scan.ts());
-        show(&key, ts, &mut || scan.value())?;
-    }
-    Ok(())
 }

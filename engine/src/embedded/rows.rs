@@ -242,8 +242,7 @@ impl Partition {
     /// [`Kind::Changed`], and so it does where such a change was under way already. For many
     /// threads on one partition use [`Partition::transact`].
     pub fn begin(&self) -> Result<Transaction> {
-        let table = &self.table;
-        Transaction::begin(&table.db, table.info.id, &self.pk, |inner| inner.visible())
+        self.table.db.transaction(self.table.info.id, &self.pk)
     }
 
     /// Runs `work` in a transaction and commits it, again and again until nothing that it read has

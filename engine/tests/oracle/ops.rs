@@ -21,6 +21,16 @@ pub(crate) type Keys = (Vec<u8>, Vec<u8>);
 pub(crate) enum Op {
     /// Changes one partition. A refused update fails after it has written, and must leave nothing.
     Update { table: usize, pk: Vec<u8>, changes: Vec<Change>, refuse: bool, wait: bool },
+    /// Reads, writes and undoes writes of one partition in a transaction, beside which an update
+    /// may change the same partition.
+    Transact {
+        table: usize,
+        pk: Vec<u8>,
+        changes: Vec<Change>,
+        undone: Vec<Change>,
+        scan: bool,
+        meanwhile: Vec<Change>,
+    },
     /// Reads a row as of now.
     Get { table: usize, keys: Keys },
     /// Reads a row only if memory has it.
@@ -75,7 +85,7 @@ pub(crate) enum Step {
 
 /// How often each kind of operation comes; kinds left out make other paths hot.
 pub(crate) struct Mix {
-    weights: [(Kind, usize); 18],
+    weights: [(Kind, usize); 19],
     /// Changes of a batch that remove a range, in a hundred.
     ranges: usize,
     partitions: usize,
@@ -85,6 +95,7 @@ pub(crate) struct Mix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Update,
+    Transact,
     Get,
     GetFromMemory,
     GetAt,
@@ -110,6 +121,7 @@ impl Mix {
     pub(crate) fn choose(rng: &mut Rng) -> Mix {
         let mut weights = [
             (Kind::Update, 5_000),
+            (Kind::Transact, 400),
             (Kind::Get, 2_000),
             (Kind::GetFromMemory, 300),
             (Kind::GetAt, 800),
@@ -172,6 +184,14 @@ impl Mix {
                 changes: self.changes(rng),
                 refuse: rng.chance(5),
                 wait: rng.chance(70),
+            },
+            Kind::Transact => Op::Transact {
+                table,
+                pk: self.pk(rng),
+                changes: self.changes(rng),
+                undone: self.changes(rng),
+                scan: rng.chance(30),
+                meanwhile: if rng.chance(50) { self.changes(rng) } else { Vec::new() },
             },
             Kind::Get => Op::Get { table, keys: self.keys(rng) },
             Kind::GetFromMemory => Op::GetFromMemory { table, keys: self.keys(rng) },

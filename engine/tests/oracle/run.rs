@@ -10,6 +10,7 @@ use tabulith::key::order;
 use tabulith::key::range::KeyRange;
 use tabulith::options::Reach;
 use tabulith::rows::{CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot};
+use tabulith::transaction::Transaction;
 use tabulith_testkit::oracle::{Change, Oracle, Place, Stored};
 
 /// What differed, in words.
@@ -69,6 +70,24 @@ impl Run {
                 let Some(id) = self.tables[*table] else { return Ok(()) };
                 self.update(id, pk, changes, *refuse)?;
                 if *wait { self.settle() } else { Ok(()) }
+            }
+            Op::Transact { table, pk, changes, undone, scan, meanwhile } => {
+                let Some(id) = self.tables[*table] else { return Ok(()) };
+                let before = self.model.clone();
+                let mut open = Open::begin(&self.store, &before, id, pk)?;
+                open.write(changes)?;
+                let savepoint = open.transaction.savepoint();
+                let own = open.own.clone();
+                open.write(undone)?;
+                open.transaction.rollback_to(savepoint).map_err(said)?;
+                open.own = own;
+                if *scan {
+                    open.scan()?;
+                }
+                let Open { transaction, read, own, .. } = open;
+                self.update(id, pk, meanwhile, false)?;
+                self.settle()?;
+                self.end(id, pk, transaction, &before, &read, *scan, own)
             }
             Op::Get { table, keys } => self.get(*table, keys, Reach::Disk),
             Op::GetFromMemory { table, keys } => self.get(*table, keys, Reach::Memory),
@@ -141,6 +160,40 @@ impl Run {
         }
         self.pending.push(ticket);
         Ok(())
+    }
+
+    /// Commits a transaction that read `read`, and the whole partition if `scanned`, of `before`.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of one transaction")]
+    fn end(
+        &mut self,
+        table: TableId,
+        pk: &[u8],
+        transaction: Transaction,
+        before: &Oracle,
+        read: &[Vec<u8>],
+        scanned: bool,
+        own: Own,
+    ) -> Result<(), Difference> {
+        let now = &self.model;
+        let changed = read.iter().any(|rk| before.get(table.0, pk, rk) != now.get(table.0, pk, rk))
+            || scanned && rows_of(before, table, pk) != rows_of(now, table, pk);
+        let outcome = transaction.commit();
+        match outcome {
+            Err(error) if changed && error.kind() == Kind::Changed && !own.is_empty() => Ok(()),
+            Ok(_) if own.is_empty() => Ok(()),
+            Ok(ts) if !changed => {
+                let change = |(rk, value): (Vec<u8>, Option<Vec<u8>>)| match value {
+                    Some(value) => Change::Put(rk, value),
+                    None => Change::Delete(rk),
+                };
+                let changes: Vec<_> = own.into_iter().map(change).collect();
+                self.model.commit(table.0, pk, ts.0, &changes);
+                Ok(())
+            }
+            other => {
+                Err(format!("what was read has changed: {changed}; the commit gave {other:?}"))
+            }
+        }
     }
 
     fn get(&self, table: usize, (pk, rk): &Keys, reach: Reach) -> Result<(), Difference> {
@@ -329,6 +382,85 @@ fn rehearse(
         staged.push(change);
     }
     Ok(None)
+}
+
+/// The last write of each RowKey by a transaction.
+type Own = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// A transaction under way, beside what the model says that it sees.
+struct Open<'a> {
+    transaction: Transaction,
+    model: &'a Oracle,
+    table: TableId,
+    pk: &'a [u8],
+    own: Own,
+    read: Vec<Vec<u8>>,
+}
+
+impl<'a> Open<'a> {
+    fn begin(
+        store: &Store,
+        model: &'a Oracle,
+        table: TableId,
+        pk: &'a [u8],
+    ) -> Result<Open<'a>, Difference> {
+        let transaction = store.db().transaction(table, pk).map_err(said)?;
+        Ok(Open { transaction, model, table, pk, own: Own::new(), read: Vec::new() })
+    }
+
+    /// Reads the row of each change, then makes it. A transaction removes no ranges.
+    fn write(&mut self, changes: &[Change]) -> Result<(), Difference> {
+        for change in changes {
+            let (rk, value) = match change {
+                Change::Put(rk, value) => (rk, Some(value)),
+                Change::Delete(rk) => (rk, None),
+                Change::DeleteRange(..) => continue,
+            };
+            let found = self.transaction.get(rk).map_err(said)?;
+            match self.own.get(rk) {
+                None => {
+                    same(found.as_ref(), self.model.get(self.table.0, self.pk, rk))?;
+                    self.read.push(rk.clone());
+                }
+                Some(own) if found.as_ref().map(|row| row.value.to_vec()) == *own => {}
+                Some(_) => return Err(format!("own write reads as {found:?}")),
+            }
+            match value {
+                Some(value) => self.transaction.put(rk, value),
+                None => self.transaction.delete(rk),
+            }
+            .map_err(said)?;
+            self.own.insert(rk.clone(), value.cloned());
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self) -> Result<(), Difference> {
+        let found = self.transaction.scan::<&[u8]>(..).map_err(said)?;
+        let found: BTreeMap<_, _> =
+            found.into_iter().map(|(rk, row)| (rk.to_vec(), row.value.to_vec())).collect();
+        let mut wanted: BTreeMap<_, _> = rows_of(self.model, self.table, self.pk)
+            .into_iter()
+            .map(|(rk, stored)| (rk.to_vec(), stored.value.clone()))
+            .collect();
+        for (rk, value) in &self.own {
+            match value {
+                Some(value) => drop(wanted.insert(rk.clone(), value.clone())),
+                None => drop(wanted.remove(rk)),
+            }
+        }
+        match found == wanted {
+            true => Ok(()),
+            false => Err(format!("a scan found {} rows of {}", found.len(), wanted.len())),
+        }
+    }
+}
+
+/// The rows of one partition.
+fn rows_of<'a>(model: &'a Oracle, table: TableId, pk: &[u8]) -> Vec<(&'a [u8], &'a Stored)> {
+    let from = Bound::Included((pk, &b""[..]));
+    let rows = model.between(table.0, from, Bound::Unbounded);
+    rows.take_while(|(place, _)| place.pk == pk).map(|(p, s)| (p.rk.as_slice(), s)).collect()
 }
 
 /// The row that a change leaves under `rk`, if it says.
