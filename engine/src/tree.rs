@@ -7,6 +7,7 @@ use crate::catalog::{Readable, Tables};
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::Job;
 use crate::compaction::picker::{self, Aim, Turns};
+use crate::compaction::upkeep;
 use crate::erasure::live::ErasureList;
 use crate::error::Result;
 use crate::flush::{self, FlushEnv, Flushed};
@@ -246,7 +247,12 @@ impl Tree {
         let readable = self.tables.load().readable_from(boundaries.oldest());
         let picked = self.with_set(|set| {
             let version = set.current();
-            let job = picker::pick(aim, version, &self.options, &readable, &turns)?;
+            let job = picker::pick(aim, version, &self.options, &readable, &turns);
+            let job = job.or_else(|| match aim {
+                Aim::Balance | Aim::Rest => upkeep::pick(version, &self.options),
+                Aim::OneRun => upkeep::worn_blobs(version, &self.options),
+                Aim::Range(..) => None,
+            })?;
             // Noted before anything can be added to the Version that the job was made for.
             *self.merging.lock() = Merging::of(&job);
             Some((job, Arc::clone(version)))
@@ -297,7 +303,9 @@ impl Tree {
                 self.counters.compactions.add(1);
                 self.counters.compaction_bytes_read.add(read);
                 self.counters.compaction_bytes_written.add(written);
-                turns.done(merge.level, &picker::span(&merge.upper).1);
+                if !merge.upper.is_empty() {
+                    turns.done(merge.level, &picker::span(&merge.upper).1);
+                }
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 pub(crate) mod job;
 pub(crate) mod picker;
+pub(crate) mod upkeep;
 pub(crate) mod tournament;
 pub(crate) mod input;
 pub(crate) mod values;

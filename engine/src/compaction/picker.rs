@@ -141,6 +141,11 @@ fn level_bytes(level: usize, options: &Options) -> u64 {
         .saturating_mul(options.advanced.level_fanout.saturating_pow(deeper))
 }
 
+/// The merge that brings the oldest file of L0 down. There must be one.
+pub(crate) fn from_l0(version: &Version, options: &Options) -> Job {
+    merge_or_move(version, 0, oldest_and_overlapping(&version.levels[0]), options)
+}
+
 fn from_level(version: &Version, level: usize, options: &Options, turns: &Turns) -> Job {
     let files = &version.levels[level];
     let upper = match level {

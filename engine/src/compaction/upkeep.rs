@@ -1,0 +1,86 @@
+//! Merges that no level's size asks for, for times when nothing else is due: worn blob files, new
+//! files that are little but references, and runs of tiny files. Pure.
+//!
+//! With values in blob files a flush leaves a table file of some ten KiB for a memtable of many MiB.
+//! Merging it down at once costs next to nothing and finds the values that it overwrote, so that a
+//! settled tree has no garbage that is not counted; and without a rule against it a level would fill
+//! with such files.
+//!
+//! Every job makes what asked for it smaller: it leaves fewer references to worn files, fewer files
+//! in L0, or fewer files in a level. So upkeep ends.
+
+use crate::compaction::job::{Job, Merge};
+use crate::compaction::picker;
+use crate::options::Options;
+use crate::version::files::{LiveFile, Version};
+use std::sync::Arc;
+
+/// Files of L0 are merged down at once where what that writes is at most one part in this many of
+/// the values that they refer to.
+const VALUES_PER_WRITTEN: u64 = 8;
+
+/// So many neighbours that are tiny together become one: each row is then written again at most
+/// once per factor of this many in size.
+const TINY_FILES: usize = 8;
+
+/// The next job, if any upkeep is due.
+pub(crate) fn pick(version: &Version, options: &Options) -> Option<Job> {
+    worn_blobs(version, options)
+        .or_else(|| light_l0(version, options))
+        .or_else(|| tiny_files(version, options))
+}
+
+/// Brings references to worn blob files, whose values a merge writes anew, to an end: first those
+/// in L0 sink, then the file with most of them is written anew in its place.
+pub(crate) fn worn_blobs(version: &Version, options: &Options) -> Option<Job> {
+    let worn = version.blobs.worn(options.advanced.blob_dead_percent);
+    if worn.is_empty() {
+        return None;
+    }
+    let worn_bytes = |file: &LiveFile| -> u64 {
+        worn.iter().filter_map(|no| file.meta.blobs.get(no)).map(|used| used.bytes).sum()
+    };
+    if version.levels[0].iter().any(|file| worn_bytes(file) > 0) {
+        return Some(picker::from_l0(version, options));
+    }
+    let most = version.files().max_by_key(|(_, file)| worn_bytes(file));
+    let (level, file) = most.filter(|(_, file)| worn_bytes(file) > 0)?;
+    Some(anew(level, vec![Arc::clone(file)]))
+}
+
+fn light_l0(version: &Version, options: &Options) -> Option<Job> {
+    if version.levels[0].is_empty() {
+        return None;
+    }
+    let job = picker::from_l0(version, options);
+    let (files, written) = match &job {
+        Job::Merge(Merge { upper, lower, .. }) => {
+            (upper.as_slice(), upper.iter().chain(lower).map(|file| file.meta.bytes).sum())
+        }
+        Job::Move { file, .. } => (std::slice::from_ref(file), file.meta.bytes),
+        Job::Drop { .. } => return None,
+    };
+    let values: u64 =
+        files.iter().flat_map(|file| file.meta.blobs.values()).map(|used| used.bytes).sum();
+    (values > 0 && written * VALUES_PER_WRITTEN <= values).then_some(job)
+}
+
+fn tiny_files(version: &Version, options: &Options) -> Option<Job> {
+    let file_bytes = options.advanced.file_bytes as u64;
+    version.levels.iter().enumerate().skip(1).find_map(|(level, files)| {
+        let bytes = |files: &[Arc<LiveFile>]| files.iter().map(|f| f.meta.bytes).sum::<u64>();
+        let largest = |files: &[Arc<LiveFile>]| files.iter().map(|f| f.meta.bytes).max();
+        // Of like size, or a file that grew would be written again for every few that join it.
+        let tiny = |files: &&[Arc<LiveFile>]| {
+            let (sum, largest) = (bytes(files), largest(files).unwrap_or(0));
+            sum <= file_bytes && largest * 2 <= sum
+        };
+        files.windows(TINY_FILES).find(tiny).map(|files| anew(level, files.to_vec()))
+    })
+}
+
+/// A merge of neighbours of one level, from L1 down, into that level.
+fn anew(level: usize, files: Vec<Arc<LiveFile>>) -> Job {
+    let (level, upper, grandparents) = (level - 1, Vec::new(), Vec::new());
+    Job::Merge(Merge { level, upper, lower: files, grandparents })
+}
