@@ -94,12 +94,24 @@ impl<V> Cache<V> {
     /// Counts a miss and keeps what was read from `place`, which takes `weight` bytes; returns
     /// what the cache now has there. A value heavier than a shard is not kept.
     pub(crate) fn insert(&self, place: BlockPlace, value: Arc<V>, weight: usize) -> Arc<V> {
+        self.insert_at(place, value, weight, true)
+    }
+
+    /// The same, but pushes nothing out: where there is no room, the value is not kept.
+    pub(crate) fn insert_in_room(&self, place: BlockPlace, value: Arc<V>, weight: usize) -> Arc<V> {
+        self.insert_at(place, value, weight, false)
+    }
+
+    fn insert_at(&self, place: BlockPlace, value: Arc<V>, weight: usize, push: bool) -> Arc<V> {
         if weight > self.shard_bytes {
             self.shard(place).read().misses.fetch_add(1, Relaxed);
             return value;
         }
         let mut shard = self.shard(place).write();
         *shard.misses.get_mut() += 1;
+        if !push && shard.bytes + weight > self.shard_bytes {
+            return value;
+        }
         if let Some(earlier) = shard.entries.get(&place) {
             return Arc::clone(&earlier.value);
         }
@@ -216,6 +228,18 @@ mod tests {
             cache.insert(place(offset), Arc::new(offset), 100);
             assert!((0..5).all(|hot| cache.get(place(hot)).is_some()), "at {offset}");
         }
+    }
+
+    #[test]
+    fn a_guest_takes_free_room_and_no_other() {
+        let cache = Cache::new(1000);
+        fill(&cache, 0..8);
+        for offset in 100..110 {
+            cache.insert_in_room(place(offset), Arc::new(offset), 100);
+        }
+        assert!((0..8).all(|held| cache.get(place(held)).is_some()), "nothing was pushed out");
+        assert_eq!(cache.counts().bytes, 1000);
+        assert!(cache.get(place(101)).is_some() && cache.get(place(102)).is_none());
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::commit::ticket::Ticket;
 use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
+use crate::iter::split;
 use crate::iter::tree;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
@@ -110,6 +111,13 @@ impl DbSnapshot {
             return Err(no_such_table());
         }
         DbCursor::open(&self.pin, range)
+    }
+
+    /// Cursors over parts of `range`, at most `parts`, cut between partitions.
+    pub(crate) fn split(&self, range: KeyRange, parts: usize) -> Result<Vec<DbCursor>> {
+        let view = self.pin.inner.tree.view_full();
+        let ranges = split::split(&view, &range, parts)?;
+        ranges.into_iter().map(|range| self.cursor(range)).collect()
     }
 }
 

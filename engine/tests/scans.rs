@@ -1,12 +1,15 @@
-//! Scans through the public API: what they hold on to while they are open.
+//! Scans through the public API: every way to read a table shows the same rows; what a scan holds
+//! on to while it is open.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use tabulith::RowRef;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::error::{Error, Kind};
 use tabulith::options::{Advanced, Options};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::SimFs;
@@ -70,4 +73,134 @@ fn an_open_scan_lets_go_of_files_that_were_replaced() {
     assert!(live > 5, "one file would prove nothing: {live}");
     assert!(on_disk <= live + 1, "{on_disk} files on disk, {live} in use");
     assert_eq!(scan.count(), ROWS / 2 - 1, "the rest of the rows as they were");
+}
+
+/// A table of three partitions' worth of versions, deletes and rows in memory.
+fn mixed(db: &Db) {
+    let table = db.table("t").unwrap();
+    for round in 0..4 {
+        for partition in 0..12 {
+            let mut batch = table.partition(format!("p\0{partition:02}")).batch();
+            for row in 0..150 {
+                batch = match (row + round + partition) % 5 {
+                    0 => batch.delete(format!("{row:04}")),
+                    1 => batch,
+                    _ => batch.upsert(format!("{row:04}"), format!("{round}-{row}")),
+                };
+            }
+            batch.commit().unwrap();
+        }
+        match round {
+            0 => db.compact().unwrap(),
+            1 | 2 => db.flush().unwrap(),
+            _ => {}
+        }
+    }
+}
+
+type Kept = (Vec<u8>, Vec<u8>, u64, Vec<u8>);
+
+fn kept(row: &RowRef<'_>) -> Kept {
+    let value = row.value().unwrap().to_vec();
+    (row.partition_key.to_vec(), row.row_key.to_vec(), row.ts.0, value)
+}
+
+#[test]
+fn every_way_to_read_a_table_shows_the_same_rows() {
+    let db = open(&SimFs::new());
+    mixed(&db);
+    let table = db.table("t").unwrap();
+    let scan = table.scan::<&str, &str>(..).unwrap().map(Result::unwrap);
+    let rows: Vec<Kept> = scan
+        .map(|row| (row.partition_key.to_vec(), row.row_key.to_vec(), row.ts.0, row.value.to_vec()))
+        .collect();
+    assert!(rows.len() > 1000 && rows.is_sorted(), "{} rows", rows.len());
+
+    let (mut up, mut down) = (Vec::new(), Vec::new());
+    let mut cursor = table.cursor::<&str, &str>(..).unwrap();
+    while let Some(row) = cursor.next().unwrap() {
+        up.push(kept(&row));
+    }
+    while let Some(row) = cursor.prev().unwrap() {
+        down.push(kept(&row));
+    }
+    down.reverse();
+    assert!(up == rows && down == rows, "up, then down");
+    let reversed = table.scan::<&str, &str>(..).unwrap().rev().map(Result::unwrap);
+    let mut reversed: Vec<_> = reversed.map(|row| row.row_key.to_vec()).collect();
+    reversed.reverse();
+    let row_keys: Vec<_> = rows.iter().map(|row| row.1.clone()).collect();
+    assert!(reversed == row_keys, "rev");
+
+    for (i, row) in rows.iter().enumerate().step_by(97) {
+        let found = cursor.seek(&row.0, &row.1).unwrap().map(|row| kept(&row));
+        assert_eq!(found.as_ref(), Some(row));
+        // Turning back after a seek, over a key with newer versions and deletes around it.
+        assert_eq!(cursor.prev().unwrap().map(|row| kept(&row)).as_ref(), rows[..i].last());
+        assert_eq!(cursor.next().unwrap().map(|row| kept(&row)).as_ref(), Some(row));
+    }
+
+    for parts in [1, 2, 3, 5, 100] {
+        let mut cursors = db.snapshot().unwrap().split(&table, parts).unwrap();
+        let mut all = Vec::new();
+        let mut ends: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for cursor in &mut cursors {
+            let before = all.len();
+            while let Some(row) = cursor.next().unwrap() {
+                all.push(kept(&row));
+            }
+            if let (Some(first), Some(last)) = (all.get(before), all.last()) {
+                ends.push((first.0.clone(), last.0.clone()));
+            }
+        }
+        assert!(all == rows, "{parts} parts");
+        assert!(ends.windows(2).all(|pair| pair[0].1 < pair[1].0), "no partition in two parts");
+        assert!(cursors.len() <= parts && (parts > 12 || cursors.len() == parts), "{parts} parts");
+        let seen = Mutex::new(Vec::new());
+        table
+            .scan_parallel(parts, |row| {
+                seen.lock().unwrap().push(kept(&row));
+                Ok(())
+            })
+            .unwrap();
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort();
+        assert!(seen == rows, "{parts} threads");
+    }
+}
+
+#[test]
+fn parts_are_of_like_size() {
+    let db = open(&SimFs::new());
+    let table = db.table("t").unwrap();
+    for partition in 0..60 {
+        let mut batch = table.partition(format!("{partition:02}")).batch();
+        for row in 0..100 {
+            batch = batch.upsert(format!("{row:04}"), [b'v'; 40]);
+        }
+        batch.commit().unwrap();
+    }
+    db.compact().unwrap();
+    let mut counts = Vec::new();
+    for mut cursor in db.snapshot().unwrap().split(&table, 4).unwrap() {
+        let mut count = 0;
+        while cursor.next().unwrap().is_some() {
+            count += 1;
+        }
+        counts.push(count);
+    }
+    assert_eq!(counts.iter().sum::<usize>(), 6000);
+    assert!(counts.iter().all(|count| (1000..=2000).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn the_first_error_ends_a_parallel_scan() {
+    let db = open(&SimFs::new());
+    mixed(&db);
+    let stop = |row: RowRef<'_>| match row.row_key {
+        b"0070" => Err(Error::new(Kind::Busy, "enough")),
+        _ => Ok(()),
+    };
+    let error = db.table("t").unwrap().scan_parallel(3, stop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Busy);
 }

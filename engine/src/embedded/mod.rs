@@ -5,4 +5,5 @@ pub mod cursor;
 pub mod scan;
 pub mod ticket;
 pub mod rows;
+pub mod parallel;
 pub mod entities;

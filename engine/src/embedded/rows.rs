@@ -189,6 +189,15 @@ impl Table {
         self.db.snapshot()?.cursor(self, range)
     }
 
+    pub(super) fn snapshot(&self) -> Result<Snapshot> {
+        self.db.snapshot()
+    }
+
+    /// The keys of all its rows.
+    pub(super) fn all(&self) -> KeyRange {
+        KeyRange::table(self.info.id)
+    }
+
     fn range<P: AsRef<[u8]>, R: AsRef<[u8]>>(&self, range: &impl RangeBounds<(P, R)>) -> KeyRange {
         let from = range.start_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
         let to = range.end_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
@@ -495,7 +504,7 @@ fn is_condition(error: &Error) -> bool {
 /// All that was visible at one moment. Keeps outdated rows from being reclaimed while it lives.
 #[derive(Clone)]
 pub struct Snapshot {
-    rows: DbSnapshot,
+    pub(super) rows: DbSnapshot,
 }
 
 impl Snapshot {

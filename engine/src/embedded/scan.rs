@@ -7,7 +7,7 @@ use crate::key::range::KeyRange;
 use crate::rows::RowCursor;
 use crate::scan::DbCursor;
 use crate::storage::DbSnapshot;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// One row of a scan, with its keys. Its value may hold on to the block of values that it lies in:
 /// whoever keeps few rows of many for long copies them.
@@ -50,6 +50,31 @@ struct End {
 struct PartitionHere {
     prefix: Vec<u8>, // Empty before the first row; no other partition's keys start with it.
     key: Bytes,
+    row_keys: RowKeys,
+}
+
+/// RowKeys one after the other in shared pieces of memory: handing one out costs a count in place
+/// of an allocation. A RowKey that is kept keeps the few that lie in its piece.
+#[derive(Default)]
+struct RowKeys {
+    piece: BytesMut,
+    piece_len: usize,
+}
+
+/// Bytes of a piece: of the first, which a short scan fills, and at most.
+const PIECE_BYTES_MIN: usize = 256;
+const PIECE_BYTES_MAX: usize = 4 << 10;
+
+impl RowKeys {
+    #[inline]
+    fn put(&mut self, rk: &[u8]) -> Bytes {
+        if self.piece.capacity() < rk.len() {
+            self.piece_len = (self.piece_len * 2).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+            self.piece = BytesMut::with_capacity(self.piece_len.max(rk.len()));
+        }
+        self.piece.extend_from_slice(rk);
+        self.piece.split().freeze()
+    }
 }
 
 /// Opens a scan; reads nothing yet.
@@ -122,7 +147,7 @@ fn row_here(cursor: &mut DbCursor, partition: &mut PartitionHere) -> Result<Scan
         Some(rk) if !partition.prefix.is_empty() => rk,
         _ => partition.enter(key)?,
     };
-    let row_key = Bytes::copy_from_slice(rk);
+    let row_key = partition.row_keys.put(rk);
     Ok(ScanRow { partition_key: partition.key.clone(), row_key, ts, value })
 }
 

@@ -29,8 +29,8 @@ impl LevelCursor {
             return Ok(None);
         };
         if self.cursor.is_none() || self.at != at {
-            self.cursor = None;
-            self.cursor = Some(file.table()?.cursor());
+            let pace = self.cursor.take().map(|cursor| cursor.pace()).unwrap_or_default();
+            self.cursor = Some(file.table()?.cursor_at_pace(pace));
             self.at = at;
         }
         Ok(self.cursor.as_mut())

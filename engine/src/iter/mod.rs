@@ -4,3 +4,4 @@ pub(crate) mod merge;
 pub(crate) mod level;
 pub(crate) mod visible;
 pub(crate) mod tree;
+pub(crate) mod split;

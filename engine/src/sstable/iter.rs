@@ -3,13 +3,13 @@
 //! Promise: both directions cost the same; a value is decompressed only when it is asked for; the
 //! first error stays.
 
+use super::ahead::{Ahead, Pace};
 use super::block::Block;
 use super::index::EntryAt;
 use super::reader::TableFile;
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
-use crate::options::Reach;
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 /// A cursor over a table file's versions.
 pub(crate) struct TableCursor {
     file: Arc<TableFile>,
+    ahead: Ahead,
     at: Option<Position>,
     error: Option<Error>,
     // The key at `at`; its first `share_len` bytes are those of the whole run.
@@ -36,13 +37,26 @@ struct Position {
 impl TableFile {
     /// A cursor for reads, through the cache.
     pub(crate) fn cursor(self: &Arc<Self>) -> TableCursor {
-        TableCursor::new(Arc::clone(self))
+        self.cursor_at_pace(Pace::default())
+    }
+
+    /// The same for a walk that comes from another file.
+    pub(crate) fn cursor_at_pace(self: &Arc<Self>, pace: Pace) -> TableCursor {
+        TableCursor {
+            file: Arc::clone(self),
+            ahead: Ahead::at_pace(pace),
+            at: None,
+            error: None,
+            key: Vec::new(),
+            share_len: 0,
+        }
     }
 }
 
 impl TableCursor {
-    fn new(file: Arc<TableFile>) -> TableCursor {
-        TableCursor { file, at: None, error: None, key: Vec::new(), share_len: 0 }
+    /// How the walk has gone so far.
+    pub(crate) fn pace(&self) -> Pace {
+        self.ahead.pace()
     }
 
     /// Above which timestamp the file has no version.
@@ -154,7 +168,7 @@ impl TableCursor {
             return Ok(Arc::clone(&at.block));
         }
         let handle = self.file.index().handle(entry);
-        self.file.block(handle, Reach::Disk)
+        self.ahead.block(&self.file, handle)
     }
 }
 
@@ -196,9 +210,9 @@ impl Cursor for TableCursor {
             let error = self.error.as_ref().map(Error::duplicate);
             return Err(error.unwrap_or_else(|| Error::new(Kind::Invalid, "no row is here")));
         };
-        let value = at.block.value(at.row);
-        let offset = self.file.index().handle(at.entry).offset;
+        let (entry, value) = (at.entry, at.block.value(at.row));
         value.map_err(|damage| {
+            let offset = self.file.index().handle(entry).offset;
             let error = damage.at(self.file.path(), offset);
             self.error = Some(error.duplicate());
             self.at = None;

@@ -13,6 +13,7 @@ pub(crate) mod block_builder;
 pub(crate) mod index;
 pub(crate) mod builder;
 pub(crate) mod reader;
+pub(crate) mod ahead;
 pub(crate) mod iter;
 pub(crate) mod pass;
 pub(crate) mod verify;

@@ -146,6 +146,23 @@ impl TableFile {
         self.index.bytes() + filters.map(Filter::bytes).sum::<usize>()
     }
 
+    /// About `count` keys from all over the file, ascending, each with the bytes of data from the
+    /// one before up to it. Cost: a pass over the index, in memory.
+    pub(crate) fn samples(&self, count: usize) -> Vec<(Vec<u8>, u64)> {
+        let (step, mut start) = (self.footer.data_len / count.max(1) as u64, 0);
+        let (mut samples, mut entry) = (Vec::new(), Some(self.index.first()));
+        while let Some(at) = entry {
+            let Handle { offset, len } = self.index.handle(at);
+            let end = offset + u64::from(len);
+            entry = self.index.next(at);
+            if end - start >= step || entry.is_none() {
+                samples.push((self.index.separator(at).0, end - start));
+                start = end;
+            }
+        }
+        samples
+    }
+
     pub(super) fn index(&self) -> &Index {
         &self.index
     }
@@ -156,6 +173,22 @@ impl TableFile {
 
     pub(super) fn raw(&self) -> &RawFile {
         &self.raw
+    }
+
+    /// The block, if the cache holds it.
+    pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Block>> {
+        self.cache.get(BlockPlace { file: self.raw.no, offset: handle.offset })
+    }
+
+    /// Gives a block that was read to the cache; where it may `push` nothing out, only to a cache
+    /// with room. Returns what the cache now has, or else the block.
+    pub(super) fn keep(&self, handle: Handle, block: Arc<Block>, push: bool) -> Arc<Block> {
+        let place = BlockPlace { file: self.raw.no, offset: handle.offset };
+        let weight = block.weight();
+        match push {
+            true => self.cache.insert(place, block, weight),
+            false => self.cache.insert_in_room(place, block, weight),
+        }
     }
 
     /// The block from the cache or, as far as `reach` goes, from the file.

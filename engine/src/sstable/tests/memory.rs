@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 pub(super) struct MemoryFile {
     bytes: Mutex<Vec<u8>>,
     reads: AtomicUsize,
+    bytes_read: AtomicUsize,
     syncs: AtomicUsize,
 }
 
@@ -29,6 +30,10 @@ impl MemoryFile {
         self.reads.load(Relaxed)
     }
 
+    pub(super) fn bytes_read(&self) -> usize {
+        self.bytes_read.load(Relaxed)
+    }
+
     pub(super) fn syncs(&self) -> usize {
         self.syncs.load(Relaxed)
     }
@@ -37,6 +42,7 @@ impl MemoryFile {
 impl File for MemoryFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.reads.fetch_add(1, Relaxed);
+        self.bytes_read.fetch_add(buf.len(), Relaxed);
         let bytes = self.bytes.lock();
         let from = bytes.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
         buf.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(clippy::print_stdout, reason = "a failed test shows the line that replays it")]
 
+mod ahead;
 mod block;
 mod damage;
 mod golden;

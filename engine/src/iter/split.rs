@@ -1,0 +1,59 @@
+//! Where to cut a range so that its parts hold about as many bytes each and no partition is in two.
+//!
+//! The weights come from what is in memory of table files: of a file's index some 64 separators, or
+//! where there are many files only each file's first key. Rows in memtables have no weight, so the
+//! parts of a table that was never flushed are one.
+
+use crate::error::Result;
+use crate::key::order;
+use crate::key::range::KeyRange;
+use crate::view::View;
+
+/// Separators that are taken of one file's index.
+const SAMPLES_PER_FILE: usize = 64;
+
+/// Files for each part from which on a file's first key is enough, and none is opened for this.
+const FILES_PER_PART_MANY: usize = 16;
+
+/// At most `parts` ranges that do not overlap, in order, together `range`.
+pub(crate) fn split(view: &View, range: &KeyRange, parts: usize) -> Result<Vec<KeyRange>> {
+    let mut samples = samples(view, range, parts)?;
+    samples.sort_unstable();
+    let total: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
+    let (mut ranges, mut rest, mut passed) = (Vec::new(), range.clone(), 0);
+    for (key, bytes) in &samples {
+        // The part that the bytes so far fill; a sample stands for the bytes before it.
+        passed += bytes;
+        let due = u128::from(passed) * parts as u128 / u128::from(total.max(1));
+        let border = order::prefix_len(key).and_then(|len| key.get(..len));
+        let border = border.filter(|border| *border > rest.start.as_slice());
+        if let Some(border) =
+            border.filter(|_| due > ranges.len() as u128 && ranges.len() + 1 < parts)
+        {
+            let start = std::mem::replace(&mut rest.start, border.to_vec());
+            ranges.push(KeyRange { start, end: border.to_vec() });
+        }
+    }
+    ranges.push(rest);
+    Ok(ranges)
+}
+
+/// Keys of the range, with the bytes that each stands for.
+fn samples(view: &View, range: &KeyRange, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
+    let files: Vec<_> = view
+        .version
+        .files()
+        .map(|(_, file)| file)
+        .filter(|file| file.meta.largest >= range.start && file.meta.smallest < range.end)
+        .collect();
+    let many = files.len() > parts.saturating_mul(FILES_PER_PART_MANY);
+    let mut samples = Vec::new();
+    for file in files {
+        match many {
+            true => samples.push((file.meta.smallest.clone(), file.meta.bytes)),
+            false => samples.extend(file.table()?.samples(SAMPLES_PER_FILE)),
+        }
+    }
+    samples.retain(|(key, _)| range.contains(key));
+    Ok(samples)
+}
