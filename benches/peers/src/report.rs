@@ -170,9 +170,20 @@ fn is_peer(engine: &str) -> bool {
     !engine.starts_with("ours") && !is_ceiling(engine) && !is_variant(engine)
 }
 
+/// Those of `engines` that `has` says have something in one of `rows`.
+fn columns<'a>(
+    rows: &[&Row],
+    engines: &[&'a str],
+    has: impl Fn(&Measured) -> bool,
+) -> Vec<&'a str> {
+    let filled = |engine: &str| rows.iter().any(|row| row.cell(engine).is_some_and(&has));
+    engines.iter().copied().filter(|engine| filled(engine)).collect()
+}
+
 fn main_table(rows: &[&Row], engines: &[&str]) -> String {
+    let engines = columns(rows, engines, |_| true);
     let mut text = String::from("| workload | unit | ours / best peer | best peer |");
-    for engine in engines {
+    for engine in &engines {
         let _ = write!(text, " {engine} |");
     }
     text.push_str("\n|---|---|--:|---|");
@@ -192,7 +203,7 @@ fn main_table(rows: &[&Row], engines: &[&str]) -> String {
         };
         let best = best.map_or("–", |(engine, _)| engine);
         let _ = write!(text, "| {} | {unit} | {ratio} | {best} |", row.name);
-        for engine in engines {
+        for engine in &engines {
             let value = row.cell(engine).and_then(Measured::value);
             let _ = write!(text, " {} |", value.map_or(String::new(), short));
         }
@@ -262,11 +273,12 @@ fn figure_table(title: &str, rows: &[Row], engines: &[&str], figure: Figure) -> 
     if rows.is_empty() {
         return String::new();
     }
+    let engines = columns(&rows, engines, |cell| figure(cell).is_some());
     let mut text = format!("\n### {title}\n\n| workload | {} |\n", engines.join(" | "));
     let _ = writeln!(text, "|---|{}", "--:|".repeat(engines.len()));
     for row in rows {
         let _ = write!(text, "| {} |", row.name);
-        for engine in engines {
+        for engine in &engines {
             let _ = write!(text, " {} |", value(row, engine).map_or(String::new(), short));
         }
         text.push('\n');

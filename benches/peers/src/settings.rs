@@ -121,7 +121,7 @@ pub fn promise_of(engine: &str) -> &'static str {
         "surrealkv" => "`Durability::Eventual`: handed to the kernel, in order; survive kill -9",
         "redb" => "`Durability::None`, every 1000th commit synced: the others are lost at kill -9",
         "lmdb" => {
-            "`WRITE_MAP | NO_SYNC`: survive kill -9; a crash of the system can ruin the whole file"
+            "`WRITE_MAP` + `NO_SYNC`: survive kill -9; a crash of the system can ruin the whole file"
         }
         "sled" => "flushed every 200 ms: up to that much is lost at kill -9",
         _ => "nothing is kept",
@@ -150,13 +150,15 @@ pub fn describe(engine: &str) -> &'static str {
         }
         "redb" => "cache_size as the budget; no compression",
         "lmdb" => {
-            "NO_READ_AHEAD off, NO_TLS readers; its cache is the page cache, outside the budget; MDB_APPEND for \
+            "its cache is the page cache, outside the budget; MDB_APPEND for \
              ingest; no compression"
         }
         "sled" => {
             "leaf fanout 1024 (default), cache as the budget, zstd level 1; settled as surrealkv"
         }
-        "skiplist" => "crossbeam-skiplist in memory; one lock for batches of more than one change",
+        "skiplist" => {
+            "crossbeam-skiplist in memory, a lock around each value; batches are not atomic"
+        }
         "btreemap" => "`BTreeMap` in memory behind an `RwLock`",
         _ => "",
     }

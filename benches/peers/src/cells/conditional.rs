@@ -57,7 +57,8 @@ fn measure(
             }
         })?;
         let lost = lost.load(Ordering::Relaxed) - lost_before;
-        lines.push(line.note(format!("{lost} tries lost")));
+        let note = (lost > 0).then(|| format!("{lost} tries lost"));
+        lines.push(Line { note, ..line });
     }
     let mut revisions = 0;
     engine.scan(Span::All, Direction::Forward, &mut |seen| {
