@@ -17,6 +17,7 @@ use crate::limits::LEVELS;
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
 use crate::recovery::{self, Opened};
+use crate::row_cache::RowCache;
 use crate::rows::Row;
 use crate::sstable::reader::BlockCache;
 use crate::stall::{Bucket, Stall, stall};
@@ -35,6 +36,9 @@ const CACHE_BYTES_MIN: usize = 64 << 20;
 
 /// One part in this many of the cache is for values of blob files.
 const VALUE_CACHE_SHARE: usize = 4;
+/// The part of the cache's bytes that is for single rows rather than blocks: one in so many. A row
+/// held as such is found three times as fast, but serves no scan.
+const ROWS_SHARE: usize = 4;
 
 /// How long a commit waits for background work before it is refused as [`Kind::Busy`].
 const STALL_MAX: Duration = Duration::from_secs(30);
@@ -162,15 +166,17 @@ impl Db {
             0 => 0,
             _ => cache_bytes / VALUE_CACHE_SHARE,
         };
-        let cache = Arc::new(BlockCache::new(cache_bytes - values_bytes));
+        let rows_bytes = cache_bytes / ROWS_SHARE;
+        let cache = Arc::new(BlockCache::new(cache_bytes - values_bytes - rows_bytes));
         let values = ValueCache::new(values_bytes);
+        let rows = RowCache::new(rows_bytes);
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, values, seed, now)?;
         let Opened { shelf, view, last_ts, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
-        let tree = Arc::new(Tree::new(options, shelf, view, set));
+        let tree = Arc::new(Tree::new(options, shelf, rows, view, set));
         tree.tables.store(Arc::new(recovery::load_tables(&tree.view(), last_ts)?));
         let writer = match log {
             None => None,
@@ -301,6 +307,7 @@ impl Db {
         let levels = view.version.levels.iter().enumerate();
         let (cache, values) = (tree.shelf.cache.counts(), tree.shelf.values.counts());
         let blobs = || view.version.blobs.iter();
+        let (row_cache_hits, row_cache_misses, row_cache_bytes) = tree.rows.counts();
         Stats {
             levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
             blob_files: blobs().count(),
@@ -323,6 +330,9 @@ impl Db {
             last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
             cache_hits: cache.hits + values.hits,
             cache_misses: cache.misses + values.misses,
+            row_cache_hits,
+            row_cache_misses,
+            row_cache_bytes,
         }
     }
 
@@ -449,7 +459,7 @@ impl Inner {
         let row_hash = hash::of_row(key);
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
-        let found = view.get(key, row_hash, at, reach)?;
+        let found = view.get(&self.tree.rows, key, row_hash, at, reach)?;
         let Some(row) = found.filter(|found| found.kind != RowKind::Delete) else {
             return Ok(None);
         };

@@ -177,6 +177,7 @@ fn show(shelf: Arc<Shelf>, state: &State, found: Found) -> Opened {
         erased: Arc::default(),
         sealed: found.memtables.into_iter().rev().map(sealed).collect(),
         version: Arc::new(Version::of(state, &shelf)),
+        edition: 0,
     };
     Opened { shelf, view, last_ts: found.last_ts, report: Recovery::default(), writer: None }
 }
@@ -209,7 +210,7 @@ fn start(
     let version = Arc::new(Version::of(&state, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
     let (active, erased) = (new_memtable(), Arc::default());
-    let view = View { active, erased, sealed: Vec::new(), version };
+    let view = View { active, erased, sealed: Vec::new(), version, edition: 0 };
     let report = Recovery::default();
     Ok(Opened { shelf, view, last_ts, report, writer: Some((set, log)) })
 }

@@ -1,6 +1,6 @@
 //! Counters of what the engine did, and the picture of its shape that an operator asks for.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A number that only grows, counted from many threads.
 #[derive(Debug, Default)]
@@ -15,6 +15,34 @@ impl Counter {
     /// The sum so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A number that many threads raise so often that they must not share a cache line for it.
+#[derive(Debug, Default)]
+pub(crate) struct StripedCounter([Stripe; STRIPES]);
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Stripe(AtomicU64);
+
+const STRIPES: usize = 16;
+
+thread_local! {
+    static STRIPE: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
+    };
+}
+
+impl StripedCounter {
+    pub(crate) fn add(&self, n: u64) {
+        STRIPE.with(|stripe| self.0[*stripe].0.fetch_add(n, Ordering::Relaxed));
+    }
+
+    /// The sum so far.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.iter().map(|stripe| stripe.0.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -80,6 +108,12 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Reads of those that were not.
     pub cache_misses: u64,
+    /// Point reads answered by the cache of rows.
+    pub row_cache_hits: u64,
+    /// Point reads that had to go on from there to the files.
+    pub row_cache_misses: u64,
+    /// Bytes that the cache of rows takes now.
+    pub row_cache_bytes: usize,
 }
 
 /// What opening a database found.

@@ -9,14 +9,18 @@ use crate::compaction::job::Job;
 use crate::compaction::picker::{self, Aim, Turns};
 use crate::compaction::upkeep;
 use crate::erasure::live::ErasureList;
+use crate::erasure::set::Erasure;
 use crate::error::Result;
 use crate::flush::{self, FlushEnv, Flushed};
 use crate::ids::{CommitTs, SegmentId};
+use crate::key::hash;
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
+use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
 use crate::names;
 use crate::options::Options;
+use crate::row_cache::RowCache;
 use crate::snapshot::{Boundaries, Snapshots};
 use crate::sstable::format::FileMeta;
 use crate::stall::Debt;
@@ -33,6 +37,58 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 /// A memtable with as many erasures is full: each one costs as much as there are.
 const MEMTABLE_ERASURES_MAX: usize = 1 << 10;
 
+/// What an edit makes of the rows that the row cache holds: the newest versions in the files change
+/// where rows are added, not where files are merged or moved, which drops what newer versions hide.
+struct Outdated<'a> {
+    flushed: Option<&'a Arc<dyn Memtable>>,
+    /// Files that came from elsewhere: first and last key.
+    added: Vec<(Vec<u8>, Vec<u8>)>,
+    /// What these hid is in no file any more, and must not come back from the cache.
+    retired: Vec<Erasure>,
+}
+
+impl<'a> Outdated<'a> {
+    fn by(edit: &Edit, flushed: Option<&'a Arc<dyn Memtable>>) -> Outdated<'a> {
+        let from_elsewhere = flushed.is_none() && edit.removed.is_empty();
+        let added = edit.added.iter().filter(|_| from_elsewhere);
+        let added = added.map(|(_, meta)| (meta.smallest.clone(), meta.largest.clone())).collect();
+        Outdated { flushed, added, retired: edit.retired.clone() }
+    }
+
+    fn covers(&self, key: &[u8], ts: CommitTs) -> bool {
+        self.added.iter().any(|(first, last)| **first <= *key && *key <= **last)
+            || self.retired.iter().any(|e| *e.start <= *key && *key < *e.end && ts < e.ts)
+    }
+
+    /// Drops the rows; returns the edition of the View that shows the edit where that is a new one.
+    fn forget(&self, rows: &RowCache) -> Option<u64> {
+        let mut edition = None;
+        if !self.added.is_empty() || !self.retired.is_empty() {
+            edition = Some(rows.forget_where(|key, ts| self.covers(key, ts)));
+        }
+        if let Some(memtable) = self.flushed {
+            let hashes = if rows.is_used() { row_hashes(memtable).ok() } else { None };
+            edition = Some(match hashes {
+                Some(hashes) => rows.forget(&hashes),
+                None => rows.forget_where(|_, _| true),
+            });
+        }
+        edition
+    }
+}
+
+/// The hashes of a memtable's keys.
+fn row_hashes(memtable: &Arc<dyn Memtable>) -> Result<Vec<u64>> {
+    let (mut cursor, mut hashes) = (Arc::clone(memtable).cursor(), Vec::new());
+    cursor.seek(b"", CommitTs::MAX)?;
+    while cursor.valid() {
+        hashes.push(hash::of_row(cursor.key()));
+        cursor.next()?;
+    }
+    hashes.dedup(); // Versions of one key follow one another.
+    Ok(hashes)
+}
+
 /// Memtables and files of one database.
 #[derive(Debug)]
 pub(crate) struct Tree {
@@ -41,6 +97,7 @@ pub(crate) struct Tree {
     pub(crate) snapshots: Snapshots,
     pub(crate) tables: ArcSwap<Tables>,
     pub(crate) counters: Counters,
+    pub(crate) rows: RowCache,
     view: ArcSwap<View>,
     views_made: AtomicU64,
     // Lock order: flushing or compacting, then set, then merging. `set` is held over one manifest edit.
@@ -91,12 +148,14 @@ impl Tree {
     pub(crate) fn new(
         options: Options,
         shelf: Arc<Shelf>,
+        rows: RowCache,
         view: View,
         set: Option<VersionSet>,
     ) -> Tree {
         Tree {
             options,
             shelf,
+            rows,
             snapshots: Snapshots::default(),
             tables: ArcSwap::from_pointee(Tables::new()),
             counters: Counters::default(),
@@ -170,6 +229,7 @@ impl Tree {
                 erased: Arc::clone(&erased),
                 sealed: all,
                 version: Arc::clone(&view.version),
+                edition: view.edition,
             }
         });
     }
@@ -230,7 +290,9 @@ impl Tree {
             edit.added.push((0, Arc::new(table)));
             edit.blobs = blobs.into_iter().map(Arc::new).collect();
         }
-        self.install(edit, |view| view.sealed.retain(|s| !Arc::ptr_eq(s, &sealed)))?;
+        let flushed = Some(&sealed.table);
+        let also = |view: &mut View| view.sealed.retain(|s| !Arc::ptr_eq(s, &sealed));
+        self.install_made(|_| edit, flushed, also)?;
         self.counters.flushes.add(1);
         self.counters.flushed_bytes.add(bytes);
         Ok(Some(sealed.log_floor))
@@ -313,13 +375,15 @@ impl Tree {
 
     /// Records an edit and shows it to readers, together with what `also` changes in their view.
     fn install(&self, edit: Edit, also: impl Fn(&mut View)) -> Result<()> {
-        self.install_made(|_| edit, also)
+        self.install_made(|_| edit, None, also)
     }
 
-    /// The same with an edit that depends on the Version that it changes.
+    /// The same with an edit that depends on the Version that it changes, or that writes the rows of
+    /// the memtable `flushed`.
     fn install_made(
         &self,
         made: impl FnOnce(&Version) -> Edit,
+        flushed: Option<&Arc<dyn Memtable>>,
         also: impl Fn(&mut View),
     ) -> Result<()> {
         let mut set = self.set.lock();
@@ -328,11 +392,15 @@ impl Tree {
         let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
         // After an error it is unknown whether the edit is on disk, so its files stay where they
         // are: the next open decides.
+        let outdated = Outdated::by(&edit, flushed);
         let version = set.apply(edit)?;
         debug_assert!(added.iter().all(|no| version.files().any(|(_, f)| f.meta.no == *no)));
+        // Under the lock of the set, so that editions follow one another as the Views do.
+        let edition = outdated.forget(&self.rows);
         self.change_view(|view| {
             let mut next = View::clone(view);
             next.version = Arc::clone(&version);
+            next.edition = edition.unwrap_or(view.edition);
             also(&mut next);
             next
         });
@@ -353,7 +421,7 @@ impl Tree {
             let blobs = files.iter().flat_map(|file| &file.blobs).cloned().map(Arc::new).collect();
             Edit { added, blobs, last_ts: Some(ts), ..Edit::default() }
         };
-        self.install_made(made, |_| {})?;
+        self.install_made(made, None, |_| {})?;
         self.counters.ingested_files.add(files.len() as u64);
         self.counters.ingested_bytes.add(bytes);
         Ok(())

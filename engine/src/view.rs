@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::memtable::api::Memtable;
 use crate::options::Reach;
+use crate::row_cache::RowCache;
 use crate::version::files::Version;
 use std::sync::Arc;
 
@@ -34,23 +35,34 @@ pub(crate) struct View {
     /// Newest first.
     pub(crate) sealed: Vec<Arc<Sealed>>,
     pub(crate) version: Arc<Version>,
+    /// Of the row cache: which rows it may hold beside these files.
+    pub(crate) edition: u64,
 }
 
 impl View {
     /// The newest version of `key`, whose hash is `row_hash`, not newer than `at`, unless it is
-    /// erased.
+    /// erased. `rows` stands before the files.
     pub(crate) fn get(
         &self,
+        rows: &RowCache,
         key: &[u8],
         row_hash: u64,
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        let found = self.find(key, row_hash, at, reach)?;
+        let found = self.find(rows, key, row_hash, at, reach)?;
         Ok(found.filter(|found| !self.erases(key, found.ts, at)))
     }
 
-    fn find(&self, key: &[u8], row_hash: u64, at: CommitTs, reach: Reach) -> Result<Option<Found>> {
+    fn find(
+        &self,
+        rows: &RowCache,
+        key: &[u8],
+        row_hash: u64,
+        at: CommitTs,
+        reach: Reach,
+    ) -> Result<Option<Found>> {
+        rows.prefetch(row_hash);
         if let Some(found) = self.active.get(key, row_hash, at) {
             return Ok(Some(found));
         }
@@ -59,7 +71,16 @@ impl View {
                 return Ok(Some(found));
             }
         }
-        self.version.get(key, row_hash, at, reach)
+        let files = self.version.candidates(key, row_hash);
+        if let Some(found) = rows.get(key, row_hash, at) {
+            return Ok(Some(found));
+        }
+        let found = files.get(key, row_hash, at, reach)?;
+        // An earlier reader may have been shown an older version than the files hold.
+        if let Some(found) = found.as_ref().filter(|_| at >= self.version.max_ts) {
+            rows.add(key, row_hash, found, self.edition);
+        }
+        Ok(found)
     }
 
     /// Whether a reader at `at` finds the version `ts` of `key` erased. Cost: one branch per

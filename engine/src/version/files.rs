@@ -90,6 +90,31 @@ impl fmt::Debug for LiveFile {
     }
 }
 
+/// The files that may hold one key, newest first: all of L0, and of each sorted level at most one.
+pub(crate) struct Candidates<'a> {
+    newest: &'a [Arc<LiveFile>],
+    sorted: [Option<&'a Arc<LiveFile>>; LEVELS],
+}
+
+impl Candidates<'_> {
+    /// The newest version of `key` not newer than `at` in any file. Newer levels hold newer
+    /// versions of a key, so the first find is the answer.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        row_hash: u64,
+        at: CommitTs,
+        reach: Reach,
+    ) -> Result<Option<Found>> {
+        for file in self.newest.iter().chain(self.sorted.iter().copied().flatten()) {
+            if let Some(found) = file.get(key, row_hash, at, reach)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The files of every level, and what hides rows of them.
 #[derive(Debug, Default)]
 pub(crate) struct Version {
@@ -98,6 +123,8 @@ pub(crate) struct Version {
     pub(crate) erasures: Arc<Erasures>,
     /// What their rows refer to.
     pub(crate) blobs: Blobs,
+    /// The newest commit in any file.
+    pub(crate) max_ts: CommitTs,
     fences: [Fences; LEVELS], // Of each file's last key; empty for L0.
 }
 
@@ -148,31 +175,20 @@ impl Version {
             level.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
             *fences = Fences::of(level.iter().map(|file| file.meta.largest.as_slice()));
         }
-        Version { levels, erasures, blobs, fences }
+        let max_ts = levels.iter().flatten().map(|file| file.meta.max_ts).max().unwrap_or_default();
+        Version { levels, erasures, blobs, max_ts, fences }
     }
 
-    /// The newest version of `key` not newer than `at` in any file. Newer levels hold newer
-    /// versions of a key, so the first find is the answer.
-    pub(crate) fn get(
-        &self,
-        key: &[u8],
-        row_hash: u64,
-        at: CommitTs,
-        reach: Reach,
-    ) -> Result<Option<Found>> {
-        // One miss per filter, all of them under way before the first is waited for.
-        let sorted = std::array::from_fn::<_, LEVELS, _>(|level| {
+    /// The files that may hold `key`. Starts fetching what their filters will be asked for: one miss
+    /// per file, all of them under way before the first is waited for.
+    pub(crate) fn candidates(&self, key: &[u8], row_hash: u64) -> Candidates<'_> {
+        let sorted = std::array::from_fn(|level| {
             let file = self.file_up_to(level, key)?;
             file.prefetch(row_hash);
             Some(file)
         });
         self.levels[0].iter().for_each(|file| file.prefetch(row_hash));
-        for file in self.levels[0].iter().chain(sorted.into_iter().flatten()) {
-            if let Some(found) = file.get(key, row_hash, at, reach)? {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
+        Candidates { newest: &self.levels[0], sorted }
     }
 
     /// The first file of a sorted level that does not end before `key`; nothing for L0.

@@ -1,0 +1,490 @@
+//! Rows that were read from files, by their whole key. A hit touches three or four cache lines, where
+//! the way through filter, index and block touches a dozen.
+//!
+//! Holds of a key the newest version *that files hold*; memtables are asked before. So nothing here
+//! changes when a row is written, only when a flush brings newer versions into the files. Then,
+//! before any reader sees the new files, [`RowCache::forget`] begins a new *edition* and drops the
+//! flushed keys. A reader adds what it found only if the edition of its View is still the present
+//! one, which is asked under the lock of the row's bucket: a slow reader cannot put back what a flush
+//! has just dropped.
+//!
+//! Six rows share a bucket of two cache lines with their 16-bit tags and one small lock, so threads
+//! that read different rows touch no common line. While there is room every row is taken; then a row
+//! enters only if it was asked for twice within the time its tag survives, so that one pass over cold
+//! rows does not push out the warm ones (CLOCK over the buckets for the rest).
+//!
+//! Absent: rows that do not exist (the filters answer for those), deletes, and values above
+//! [`VALUE_BYTES_MAX`].
+
+use crate::cursor::Found;
+use crate::ids::{CommitTs, RowKind};
+use crate::prefetch;
+use crate::stats::StripedCounter;
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+
+/// A value larger than this gains little: reading it costs more than finding it.
+pub(crate) const VALUE_BYTES_MAX: usize = 4 << 10;
+
+/// Bytes of the cache per bucket: half filled by rows of 200 bytes, so few buckets overflow.
+const BYTES_PER_BUCKET: usize = 1 << 10;
+
+/// What the allocator keeps beside a row.
+const ROW_OVERHEAD_BYTES: usize = 16;
+
+/// Each table of buckets is this much larger than the one before, which it replaces.
+const GROWTH: usize = 8;
+const TABLES: usize = 3;
+
+/// Buckets looked at per row that is added to a full cache.
+const SWEEP_BUCKETS: usize = 16;
+
+const WAYS: usize = 6;
+
+/// The rows, bounded in bytes.
+pub(crate) struct RowCache {
+    buckets_max: usize,
+    rows_bytes_max: usize,
+    tables: [OnceLock<Box<[Bucket]>>; TABLES],
+    table: AtomicUsize,
+    growing: Mutex<()>,
+    edition: AtomicU64,
+    rows_bytes: AtomicUsize,
+    hand: AtomicUsize, // Where the search for rows to drop goes on.
+    hits: StripedCounter,
+    misses: StripedCounter,
+}
+
+/// Two cache lines, which the processor fetches together.
+#[derive(Default)]
+#[repr(align(128))]
+struct Bucket(Mutex<Ways>);
+
+const _: () = assert!(size_of::<Bucket>() == 128, "a bucket is two cache lines");
+
+#[derive(Default)]
+struct Ways {
+    used: u8,                        // Bit i: row i was asked for since the hand came by.
+    tags: [u16; WAYS],               // 0: none. A tag without a row was asked for and not taken.
+    rows: [Option<Box<[u8]>>; WAYS], // See `Row`.
+}
+
+/// A row as one stretch of bytes: timestamp u64, length of the key u32, key, value.
+struct Row<'a> {
+    ts: CommitTs,
+    key: &'a [u8],
+    value: &'a [u8],
+}
+
+impl<'a> Row<'a> {
+    fn read(bytes: &'a [u8]) -> Option<Row<'a>> {
+        let (ts, rest) = bytes.split_first_chunk()?;
+        let (key_len, rest) = rest.split_first_chunk()?;
+        let (key, value) = rest.split_at_checked(u32::from_le_bytes(*key_len) as usize)?;
+        Some(Row { ts: CommitTs(u64::from_le_bytes(*ts)), key, value })
+    }
+
+    fn write(&self) -> Box<[u8]> {
+        let mut bytes = Vec::with_capacity(12 + self.key.len() + self.value.len());
+        bytes.extend_from_slice(&self.ts.0.to_le_bytes());
+        bytes.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(self.key);
+        bytes.extend_from_slice(self.value);
+        bytes.into_boxed_slice()
+    }
+}
+
+fn tag(row_hash: u64) -> u16 {
+    (row_hash as u16).max(1)
+}
+
+fn weight(row: &Option<Box<[u8]>>) -> usize {
+    row.as_ref().map_or(0, |row| row.len() + ROW_OVERHEAD_BYTES)
+}
+
+impl RowCache {
+    /// A cache of at most `capacity` bytes, buckets included; 0 holds nothing. Memory is taken as
+    /// rows come.
+    pub(crate) fn new(capacity: usize) -> RowCache {
+        let buckets_max = capacity / BYTES_PER_BUCKET;
+        let tables_bytes = (0..TABLES).map(|i| table_len(buckets_max, i) * size_of::<Bucket>());
+        RowCache {
+            buckets_max,
+            rows_bytes_max: capacity.saturating_sub(tables_bytes.sum()),
+            tables: Default::default(),
+            table: AtomicUsize::new(0),
+            growing: Mutex::default(),
+            edition: AtomicU64::new(0),
+            rows_bytes: AtomicUsize::new(0),
+            hand: AtomicUsize::new(0),
+            hits: StripedCounter::default(),
+            misses: StripedCounter::default(),
+        }
+    }
+
+    /// Starts fetching what a lookup will read.
+    pub(crate) fn prefetch(&self, row_hash: u64) {
+        if let Some(bucket) = self.bucket(row_hash) {
+            prefetch::read(bucket);
+        }
+    }
+
+    /// The newest version of `key` in the files, if it is held and not newer than `at`.
+    pub(crate) fn get(&self, key: &[u8], row_hash: u64, at: CommitTs) -> Option<Found> {
+        let found = self.bucket(row_hash)?.0.lock().get(key, tag(row_hash), at);
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.add(1);
+        found
+    }
+
+    /// Keeps what a reader found in the files of a View of `edition`, or remembers that it was asked
+    /// for. `found` must be the newest version of `key` in those files.
+    pub(crate) fn add(&self, key: &[u8], row_hash: u64, found: &Found, edition: u64) {
+        let small = found.value.len() <= VALUE_BYTES_MAX;
+        if found.kind != RowKind::Put || !small || self.buckets_max == 0 {
+            return;
+        }
+        let row = Row { ts: found.ts, key, value: &found.value };
+        let bytes = row.key.len() + row.value.len() + 12 + ROW_OVERHEAD_BYTES;
+        let before = self.rows_bytes.load(Ordering::Relaxed);
+        // An eighth stays free for those who were asked for twice.
+        let room = before + bytes <= self.rows_bytes_max - self.rows_bytes_max / 8;
+        let Some(bucket) = self.bucket_made(row_hash) else { return };
+        // Either `forget` sees the table that was just made, or this sees its new edition.
+        fence(Ordering::SeqCst);
+        let mut ways = bucket.0.lock();
+        if self.edition.load(Ordering::Acquire) != edition {
+            return;
+        }
+        let Some(freed) = ways.add(&row, row_hash, room) else { return };
+        // Under the lock: nobody subtracts what is not yet added.
+        let held = self.rows_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        drop(ways);
+        self.rows_bytes.fetch_sub(freed, Ordering::Relaxed);
+        let held = held.saturating_sub(freed);
+        self.grow(held);
+        self.sweep(held);
+    }
+
+    /// Begins a new edition and drops the rows of `keys`, given by their hashes. To be called before
+    /// a View whose files hold newer versions of them is shown, by one caller at a time; that View's
+    /// edition is the number returned.
+    pub(crate) fn forget(&self, row_hashes: &[u64]) -> u64 {
+        let edition = self.next_edition();
+        for row_hash in row_hashes {
+            // By tag alone: now and then another row goes too, and no key has to be compared.
+            self.drop_rows(self.bucket(*row_hash), |ways, way| ways.tags[way] == tag(*row_hash));
+        }
+        edition
+    }
+
+    /// The same for the rows that `goes` says, by key and timestamp. Cost: a look at every row.
+    pub(crate) fn forget_where(&self, goes: impl Fn(&[u8], CommitTs) -> bool) -> u64 {
+        let edition = self.next_edition();
+        self.drop_rows(self.current().into_iter().flatten(), |ways, way| {
+            let row = ways.rows[way].as_deref().and_then(Row::read);
+            row.is_none_or(|row| goes(row.key, row.ts))
+        });
+        edition
+    }
+
+    /// Lookups that found their row, lookups that did not, and bytes held now.
+    pub(crate) fn counts(&self) -> (u64, u64, usize) {
+        let buckets: usize = self.tables.iter().filter_map(|t| t.get()).map(|t| t.len()).sum();
+        let bytes = self.rows_bytes.load(Ordering::Relaxed) + buckets * size_of::<Bucket>();
+        (self.hits.get(), self.misses.get(), bytes)
+    }
+
+    /// Whether any row was ever added.
+    pub(crate) fn is_used(&self) -> bool {
+        self.current().is_some()
+    }
+
+    fn next_edition(&self) -> u64 {
+        let edition = self.edition.fetch_add(1, Ordering::AcqRel) + 1;
+        fence(Ordering::SeqCst);
+        edition
+    }
+
+    fn current(&self) -> Option<&[Bucket]> {
+        self.tables[self.table.load(Ordering::Acquire)].get().map(|table| &**table)
+    }
+
+    fn bucket(&self, row_hash: u64) -> Option<&Bucket> {
+        place(self.current()?, row_hash)
+    }
+
+    fn bucket_made(&self, row_hash: u64) -> Option<&Bucket> {
+        let at = self.table.load(Ordering::Acquire);
+        place(self.tables[at].get_or_init(|| new_table(self.buckets_max, at)), row_hash)
+    }
+
+    /// Goes over to a larger table once this one is filled. The rows of the old one are dropped:
+    /// they come back as they are asked for, at most twice in a cache's life.
+    fn grow(&self, held: usize) {
+        let at = self.table.load(Ordering::Acquire);
+        if at + 1 == TABLES || held < table_len(self.buckets_max, at) * BYTES_PER_BUCKET / 2 {
+            return;
+        }
+        let Some(_one_at_a_time) = self.growing.try_lock() else { return };
+        if self.table.load(Ordering::Acquire) != at {
+            return;
+        }
+        self.tables[at + 1].get_or_init(|| new_table(self.buckets_max, at + 1));
+        self.table.store(at + 1, Ordering::Release);
+        self.drop_rows(self.tables[at].get().into_iter().flatten(), |_, _| true);
+    }
+
+    /// Drops rows that nobody asked for since the hand last came by, until the cache is within its
+    /// bounds; a few buckets at a time, so that no reader pays for many.
+    fn sweep(&self, held: usize) {
+        let Some(table) = self.current() else { return };
+        if held <= self.rows_bytes_max {
+            return;
+        }
+        for _ in 0..SWEEP_BUCKETS {
+            let at = self.hand.fetch_add(1, Ordering::Relaxed) % table.len();
+            self.drop_rows(Some(&table[at]), Ways::is_idle);
+            if self.rows_bytes.load(Ordering::Relaxed) <= self.rows_bytes_max {
+                return;
+            }
+        }
+    }
+
+    fn drop_rows<'a>(
+        &self,
+        buckets: impl IntoIterator<Item = &'a Bucket>,
+        mut goes: impl FnMut(&mut Ways, usize) -> bool,
+    ) {
+        for bucket in buckets {
+            let mut ways = bucket.0.lock();
+            let mut freed = 0;
+            for way in 0..WAYS {
+                if ways.rows[way].is_some() && goes(&mut ways, way) {
+                    freed += weight(&ways.rows[way]);
+                    ways.rows[way] = None;
+                }
+            }
+            drop(ways);
+            if freed > 0 {
+                self.rows_bytes.fetch_sub(freed, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Buckets of table `at` where the last has `buckets_max`.
+fn table_len(buckets_max: usize, at: usize) -> usize {
+    (buckets_max / GROWTH.pow((TABLES - 1 - at) as u32)).max(1)
+}
+
+fn new_table(buckets_max: usize, at: usize) -> Box<[Bucket]> {
+    (0..table_len(buckets_max, at)).map(|_| Bucket::default()).collect()
+}
+
+fn place(table: &[Bucket], row_hash: u64) -> Option<&Bucket> {
+    // The middle of the hash: its ends are the tag and the place in a filter.
+    let middle = row_hash >> 16 & 0xffff_ffff;
+    table.get((middle * table.len() as u64 >> 32) as usize)
+}
+
+impl Ways {
+    fn get(&mut self, key: &[u8], tag: u16, at: CommitTs) -> Option<Found> {
+        for way in 0..WAYS {
+            let Some(row) = self.rows[way].as_deref().filter(|_| self.tags[way] == tag) else {
+                continue;
+            };
+            let Some(row) = Row::read(row).filter(|row| row.key == key) else { continue };
+            if row.ts > at {
+                return None;
+            }
+            // Copied: a shared value would cost a count that all threads write to.
+            let value = Bytes::copy_from_slice(row.value);
+            self.used |= 1 << way;
+            return Some(Found { ts: row.ts, kind: RowKind::Put, value });
+        }
+        None
+    }
+
+    /// Takes the row where there is room or its tag is known; returns the bytes that it freed, or
+    /// `None` where it took nothing.
+    fn add(&mut self, row: &Row<'_>, row_hash: u64, room: bool) -> Option<usize> {
+        let tag = tag(row_hash);
+        let known = (0..WAYS).find(|way| self.tags[*way] == tag);
+        let known = known.filter(|way| self.rows[*way].is_none() || self.is_of(*way, row.key));
+        let way = match known {
+            Some(way) => way,
+            None if room => self.victim(row_hash),
+            None => {
+                let free = (0..WAYS).find(|way| self.rows[*way].is_none());
+                self.tags[free?] = tag;
+                return None;
+            }
+        };
+        let freed = weight(&self.rows[way]);
+        self.tags[way] = tag;
+        self.rows[way] = Some(row.write());
+        self.used &= !(1 << way);
+        Some(freed)
+    }
+
+    fn is_of(&self, way: usize, key: &[u8]) -> bool {
+        let row = self.rows[way].as_deref().and_then(Row::read);
+        row.is_some_and(|row| row.key == key)
+    }
+
+    /// Where a new row goes: a free way, or one not asked for lately, or any.
+    fn victim(&mut self, row_hash: u64) -> usize {
+        let free = (0..WAYS).find(|way| self.rows[*way].is_none());
+        free.or_else(|| (0..WAYS).find(|way| self.used >> way & 1 == 0)).unwrap_or_else(|| {
+            self.used = 0;
+            (row_hash >> 56) as usize % WAYS
+        })
+    }
+
+    /// Whether the row was not asked for since this was last asked; it counts as such from now on.
+    fn is_idle(&mut self, way: usize) -> bool {
+        let idle = self.used >> way & 1 == 0;
+        self.used &= !(1 << way);
+        idle
+    }
+}
+
+impl std::fmt::Debug for RowCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RowCache({} of {} bytes)", self.counts().2, self.rows_bytes_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::hash;
+
+    fn found(ts: u64, len: usize) -> Found {
+        Found { ts: CommitTs(ts), kind: RowKind::Put, value: Bytes::from(vec![ts as u8; len]) }
+    }
+
+    fn key(i: u64) -> Vec<u8> {
+        format!("key-{i}").into_bytes()
+    }
+
+    fn add(cache: &RowCache, i: u64, ts: u64, edition: u64) {
+        cache.add(&key(i), hash::of_row(&key(i)), &found(ts, 100), edition);
+    }
+
+    fn get(cache: &RowCache, i: u64, at: u64) -> Option<u64> {
+        let found = cache.get(&key(i), hash::of_row(&key(i)), CommitTs(at))?;
+        assert_eq!(found.value, vec![found.ts.0 as u8; 100], "the value of its version");
+        Some(found.ts.0)
+    }
+
+    #[test]
+    fn a_row_is_shown_to_readers_that_may_see_it() {
+        let cache = RowCache::new(1 << 20);
+        add(&cache, 1, 5, 0);
+        assert_eq!(get(&cache, 1, 5), Some(5));
+        assert_eq!(get(&cache, 1, 4), None, "a snapshot before it");
+        assert_eq!(get(&cache, 2, 9), None);
+        assert_eq!(cache.counts().0, 1);
+    }
+
+    #[test]
+    fn what_a_flush_drops_no_slow_reader_puts_back() {
+        let cache = RowCache::new(1 << 20);
+        add(&cache, 1, 5, 0);
+        add(&cache, 2, 6, 0);
+        let edition = cache.forget(&[hash::of_row(&key(1))]);
+        assert_eq!((get(&cache, 1, 9), get(&cache, 2, 9)), (None, Some(6)));
+        add(&cache, 1, 5, 0);
+        assert_eq!(get(&cache, 1, 9), None, "found in files of an edition that is over");
+        add(&cache, 1, 8, edition);
+        assert_eq!(get(&cache, 1, 9), Some(8));
+        let edition = cache.forget_where(|row, ts| row == key(1) && ts == CommitTs(8));
+        assert_eq!((get(&cache, 1, 9), get(&cache, 2, 9)), (None, Some(6)));
+        add(&cache, 1, 8, edition - 1);
+        assert_eq!(get(&cache, 1, 9), None);
+    }
+
+    #[test]
+    fn deletes_and_large_values_are_left_out() {
+        let cache = RowCache::new(1 << 20);
+        let delete = Found { kind: RowKind::Delete, value: Bytes::new(), ts: CommitTs(1) };
+        for found in [delete, found(1, VALUE_BYTES_MAX + 1)] {
+            cache.add(b"k", hash::of_row(b"k"), &found, 0);
+            assert_eq!(cache.get(b"k", hash::of_row(b"k"), CommitTs::MAX), None);
+        }
+    }
+
+    #[test]
+    fn it_stays_within_its_bytes_and_keeps_what_is_asked_for() {
+        let capacity = 256 << 10;
+        let cache = RowCache::new(capacity);
+        for i in 0..20_000 {
+            for _ in 0..2 {
+                add(&cache, i, 7, 0);
+            }
+            for hot in 0..100 {
+                if get(&cache, hot, 9).is_none() && hot <= i {
+                    add(&cache, hot, 7, 0);
+                }
+            }
+            assert!(cache.counts().2 <= capacity + capacity / 50, "{:?} at {i}", cache);
+        }
+        let kept = (0..100).filter(|hot| get(&cache, *hot, 9).is_some()).count();
+        assert!(kept >= 90, "{kept} of 100 rows in use are held");
+        let all = (0..20_000).filter(|i| get(&cache, *i, 9).is_some()).count();
+        assert!((700..2000).contains(&all), "{all} rows are held");
+    }
+
+    #[test]
+    fn one_pass_over_cold_rows_pushes_nothing_out() {
+        let cache = RowCache::new(256 << 10);
+        for i in 0..5000 {
+            add(&cache, i, 7, 0);
+        }
+        let held = |cache: &RowCache| {
+            (0..5000).filter(|i| get(cache, *i, 9).is_some()).collect::<Vec<_>>()
+        };
+        let before = held(&cache);
+        for i in 10_000..15_000 {
+            add(&cache, i, 7, 0);
+        }
+        let lost = before.len() - held(&cache).len();
+        assert!(before.len() > 500 && lost < before.len() / 20, "{lost} of {}", before.len());
+    }
+
+    #[test]
+    fn no_capacity_holds_nothing() {
+        let cache = RowCache::new(0);
+        add(&cache, 1, 5, 0);
+        assert_eq!((get(&cache, 1, 9), cache.counts().2), (None, 0));
+    }
+
+    #[test]
+    fn threads_read_rows_or_nothing_while_others_forget_them() {
+        let cache = RowCache::new(128 << 10);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for i in (0..20_000).map(|i| i * 7 % 300) {
+                        let edition = cache.edition.load(Ordering::Acquire);
+                        if get(&cache, i, 9).is_none() {
+                            add(&cache, i, i % 9, edition);
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for i in 0..2000 {
+                    let keys = (0..300).step_by(7).map(|j| hash::of_row(&key(i + j)));
+                    cache.forget(&keys.collect::<Vec<_>>());
+                }
+            });
+        });
+        cache.forget_where(|_, _| true);
+        assert_eq!(cache.rows_bytes.load(Ordering::Relaxed), 0, "every byte that came has gone");
+    }
+}
