@@ -5,12 +5,14 @@ use crate::batch::Batch;
 use crate::blob::reader::ValueCache;
 use crate::commit::pipeline::{self, Pipeline};
 use crate::compaction::picker::Aim;
+use crate::cursor::Found;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{Jobs, Threads};
 use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
+use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
 use crate::latch::Latches;
 use crate::limits::LEVELS;
@@ -25,6 +27,7 @@ use crate::stats::{Recovery, Stats};
 use crate::tree::Tree;
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
+use crate::view::View;
 use crate::work::Work;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -366,6 +369,15 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
     })
 }
 
+/// What a reader is given of what `view` found.
+fn row_of(view: &View, found: Found, reach: Reach) -> Result<Option<Row>> {
+    if found.kind == RowKind::Delete {
+        return Ok(None);
+    }
+    let Found { ts, value, .. } = view.resolve(found, reach)?;
+    Ok(Some(Row { ts, value }))
+}
+
 fn read_only() -> Error {
     Error::new(Kind::ReadOnly, "the database was opened read-only")
 }
@@ -460,11 +472,24 @@ impl Inner {
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
         let found = view.get(&self.tree.rows, key, row_hash, at, reach)?;
-        let Some(row) = found.filter(|found| found.kind != RowKind::Delete) else {
-            return Ok(None);
-        };
-        let row = view.resolve(row, reach)?;
-        Ok(Some(Row { ts: row.ts, value: row.value }))
+        found.map_or(Ok(None), |found| row_of(&view, found, reach))
+    }
+
+    /// The rows of `keys` in the order asked for, all as of one moment.
+    pub(crate) fn get_many(
+        &self,
+        at: Option<CommitTs>,
+        keys: &KeyList,
+        reach: Reach,
+    ) -> Result<Vec<Option<Row>>> {
+        let view = self.tree.view();
+        let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
+        let mut rows = vec![None; keys.len()];
+        view.get_many(&self.tree.rows, keys, at, reach, |asked, found| {
+            rows[asked] = row_of(&view, found, reach)?;
+            Ok(())
+        })?;
+        Ok(rows)
     }
 }
 

@@ -18,12 +18,27 @@ pub struct Row {
     pub value: Bytes,
 }
 
+/// PartitionKey and RowKey.
+pub type KeyPair<'a> = (&'a [u8], &'a [u8]);
+
 /// Rows in clustered order, changed atomically within a partition.
 pub trait RowStore: Send + Sync + 'static {
     /// The row as of now, if there is one.
     ///
     /// Cost: a lookup in memory; on a miss one filter probe per level and one block read.
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>>;
+
+    /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for.
+    ///
+    /// Cost: less than as many gets where the store can wait for several misses of memory at once.
+    fn get_many(
+        &self,
+        table: TableId,
+        keys: &[KeyPair<'_>],
+        reach: Reach,
+    ) -> Result<Vec<Option<Row>>> {
+        keys.iter().map(|(pk, rk)| self.get(table, pk, rk, reach)).collect()
+    }
 
     /// All that was visible at one moment, for as long as the snapshot lives.
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>>;
@@ -100,6 +115,11 @@ pub trait RowSnapshot: Send + Sync {
 
     /// The row, if there was one.
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>>;
+
+    /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for.
+    fn get_many(&self, table: TableId, keys: &[KeyPair<'_>]) -> Result<Vec<Option<Row>>> {
+        keys.iter().map(|(pk, rk)| self.get(table, pk, rk)).collect()
+    }
 
     /// A cursor over the rows of `range`, not yet on any. `range` lies in one table.
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>>;

@@ -8,10 +8,11 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::iter::split;
 use crate::iter::tree;
+use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
 use crate::options::{Durability, Reach};
-use crate::rows::{CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore};
+use crate::rows::{CommitTicket, KeyPair, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore};
 use crate::scan::{DbCursor, Pin};
 use crate::update::{Update, check_key_part};
 use std::cell::Cell;
@@ -24,6 +25,20 @@ impl RowStore for Db {
             return Err(no_such_table());
         }
         with_key(table, pk, rk, |key| self.inner.get(None, key, reach))
+    }
+
+    /// All rows are as of one moment.
+    fn get_many(
+        &self,
+        table: TableId,
+        keys: &[KeyPair<'_>],
+        reach: Reach,
+    ) -> Result<Vec<Option<Row>>> {
+        let tables = self.inner.tree.tables.load();
+        if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
+            return Err(no_such_table());
+        }
+        self.inner.get_many(None, &KeyList::new(table, keys), reach)
     }
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
@@ -132,6 +147,14 @@ impl RowSnapshot for DbSnapshot {
             return Err(no_such_table());
         }
         with_key(table, pk, rk, |key| inner.get(Some(*at), key, Reach::Disk))
+    }
+
+    fn get_many(&self, table: TableId, keys: &[KeyPair<'_>]) -> Result<Vec<Option<Row>>> {
+        let Pin { inner, at } = &*self.pin;
+        if !inner.tree.tables.load().is_readable_at(table, *at) {
+            return Err(no_such_table());
+        }
+        inner.get_many(Some(*at), &KeyList::new(table, keys), Reach::Disk)
     }
 
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {

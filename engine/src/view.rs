@@ -8,11 +8,16 @@ use crate::cursor::Found;
 use crate::erasure::live::{Cover, ErasureList};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind, SegmentId};
+use crate::key::list::{KeyList, ListedKey};
 use crate::memtable::api::Memtable;
 use crate::options::Reach;
 use crate::row_cache::RowCache;
-use crate::version::files::Version;
+use crate::version::files::{Candidates, Version};
 use std::sync::Arc;
+
+/// Keys of one call whose misses are waited for together: more than the processor has lines under
+/// way at a time, few enough that the lines are still there when they are read.
+const GROUP_KEYS: usize = 16;
 
 /// A memtable that takes no more writes and waits for its flush.
 #[derive(Debug)]
@@ -63,15 +68,61 @@ impl View {
         reach: Reach,
     ) -> Result<Option<Found>> {
         rows.prefetch(row_hash);
-        if let Some(found) = self.active.get(key, row_hash, at) {
+        if let Some(found) = self.find_in_memtables(key, row_hash, at) {
             return Ok(Some(found));
         }
-        for sealed in &self.sealed {
-            if let Some(found) = sealed.table.get(key, row_hash, at) {
-                return Ok(Some(found));
+        let files = self.version.candidates(key, row_hash);
+        self.find_in_files(&files, rows, key, row_hash, at, reach)
+    }
+
+    /// Gives `each` what is found of `keys`, with the place it was asked for at. Memory is fetched
+    /// for [`GROUP_KEYS`] keys at once: their places among the cached rows, then their filters.
+    pub(crate) fn get_many(
+        &self,
+        rows: &RowCache,
+        keys: &KeyList,
+        at: CommitTs,
+        reach: Reach,
+        mut each: impl FnMut(usize, Found) -> Result<()>,
+    ) -> Result<()> {
+        let mut keys = keys.iter().peekable();
+        let mut pending = Vec::with_capacity(GROUP_KEYS);
+        while keys.peek().is_some() {
+            pending.extend(keys.by_ref().take(GROUP_KEYS).map(|listed| (listed, None)));
+            for (listed, _) in &pending {
+                rows.prefetch(listed.row_hash);
+            }
+            for (ListedKey { key, row_hash, asked }, files) in &mut pending {
+                match self.find_in_memtables(key, *row_hash, at) {
+                    Some(found) if self.erases(key, found.ts, at) => {}
+                    Some(found) => each(*asked, found)?,
+                    None => *files = Some(self.version.candidates(key, *row_hash)),
+                }
+            }
+            for (ListedKey { key, row_hash, asked }, files) in pending.drain(..) {
+                let Some(files) = files else { continue };
+                let found = self.find_in_files(&files, rows, key, row_hash, at, reach)?;
+                if let Some(found) = found.filter(|found| !self.erases(key, found.ts, at)) {
+                    each(asked, found)?;
+                }
             }
         }
-        let files = self.version.candidates(key, row_hash);
+        Ok(())
+    }
+
+    fn find_in_memtables(&self, key: &[u8], row_hash: u64, at: CommitTs) -> Option<Found> {
+        self.memtables().find_map(|table| table.get(key, row_hash, at))
+    }
+
+    fn find_in_files(
+        &self,
+        files: &Candidates<'_>,
+        rows: &RowCache,
+        key: &[u8],
+        row_hash: u64,
+        at: CommitTs,
+        reach: Reach,
+    ) -> Result<Option<Found>> {
         if let Some(found) = rows.get(key, row_hash, at) {
             return Ok(Some(found));
         }

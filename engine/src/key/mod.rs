@@ -4,3 +4,4 @@ pub mod order;
 pub mod hash;
 pub mod range;
 pub(crate) mod fences;
+pub(crate) mod list;

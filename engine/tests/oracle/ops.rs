@@ -37,6 +37,8 @@ pub(crate) enum Op {
     GetFromMemory { table: usize, keys: Keys },
     /// Reads a row as of a held snapshot.
     GetAt { snapshot: usize, table: usize, keys: Keys },
+    /// Reads many rows together, as of now or of a held snapshot.
+    GetMany { snapshot: Option<usize>, table: usize, keys: Vec<Keys> },
     /// Walks a range as of now.
     Scan { table: usize, range: Range, steps: Vec<Step> },
     /// Walks a range as of a held snapshot.
@@ -85,7 +87,7 @@ pub(crate) enum Step {
 
 /// How often each kind of operation comes; kinds left out make other paths hot.
 pub(crate) struct Mix {
-    weights: [(Kind, usize); 19],
+    weights: [(Kind, usize); 20],
     /// Changes of a batch that remove a range, in a hundred.
     ranges: usize,
     partitions: usize,
@@ -99,6 +101,7 @@ enum Kind {
     Get,
     GetFromMemory,
     GetAt,
+    GetMany,
     Scan,
     ScanAt,
     Step,
@@ -125,6 +128,7 @@ impl Mix {
             (Kind::Get, 2_000),
             (Kind::GetFromMemory, 300),
             (Kind::GetAt, 800),
+            (Kind::GetMany, 300),
             (Kind::Scan, 450),
             (Kind::ScanAt, 450),
             (Kind::Step, 300),
@@ -196,6 +200,11 @@ impl Mix {
             Kind::Get => Op::Get { table, keys: self.keys(rng) },
             Kind::GetFromMemory => Op::GetFromMemory { table, keys: self.keys(rng) },
             Kind::GetAt => Op::GetAt { snapshot, table, keys: self.keys(rng) },
+            Kind::GetMany => Op::GetMany {
+                snapshot: rng.chance(50).then_some(snapshot),
+                table,
+                keys: (0..rng.below(40)).map(|_| self.keys(rng)).collect(),
+            },
             Kind::Scan => Op::Scan { table, range: self.range(rng), steps: self.steps(rng) },
             Kind::ScanAt => {
                 Op::ScanAt { snapshot, table, range: self.range(rng), steps: self.steps(rng) }

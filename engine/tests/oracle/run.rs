@@ -91,6 +91,7 @@ impl Run {
             }
             Op::Get { table, keys } => self.get(*table, keys, Reach::Disk),
             Op::GetFromMemory { table, keys } => self.get(*table, keys, Reach::Memory),
+            Op::GetMany { snapshot, table, keys } => self.get_many(*snapshot, *table, keys),
             Op::GetAt { snapshot, table, keys } => self.get_at(*snapshot, *table, keys),
             Op::Scan { table, range, steps } => self.scan(*table, range, steps),
             Op::ScanAt { snapshot, table, range, steps } => {
@@ -210,6 +211,32 @@ impl Run {
         let Some(id) = held.tables[table] else { return Ok(()) };
         let found = held.store.get(id, pk, rk).map_err(said)?;
         same(found.as_ref(), held.model.get(id.0, pk, rk))
+    }
+
+    fn get_many(
+        &self,
+        snapshot: Option<usize>,
+        table: usize,
+        keys: &[Keys],
+    ) -> Result<(), Difference> {
+        let pairs: Vec<_> = keys.iter().map(|(pk, rk)| (pk.as_slice(), rk.as_slice())).collect();
+        let (id, model, found) = match snapshot {
+            None => {
+                let Some(id) = self.tables[table] else { return Ok(()) };
+                (id, &self.model, self.store.rows().get_many(id, &pairs, Reach::Disk))
+            }
+            Some(snapshot) => {
+                let Some(held) = &self.snapshots[snapshot] else { return Ok(()) };
+                let Some(id) = held.tables[table] else { return Ok(()) };
+                (id, &held.model, held.store.get_many(id, &pairs))
+            }
+        };
+        let found = found.map_err(said)?;
+        if found.len() != keys.len() {
+            return Err(format!("{} rows for {} keys", found.len(), keys.len()));
+        }
+        let mut all = found.iter().zip(&pairs);
+        all.try_for_each(|(row, (pk, rk))| same(row.as_ref(), model.get(id.0, pk, rk)))
     }
 
     fn scan(&self, table: usize, range: &Range, steps: &[Step]) -> Result<(), Difference> {
