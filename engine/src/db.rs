@@ -22,12 +22,13 @@ use crate::recovery::{self, Opened};
 use crate::row_cache::RowCache;
 use crate::rows::Row;
 use crate::sstable::reader::BlockCache;
-use crate::stall::{Bucket, Stall, stall};
+use crate::stall::{Bucket, Cause, Stall, stall};
 use crate::stats::{Recovery, Stats};
 use crate::tree::Tree;
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::view::View;
+use crate::waits::Stalls;
 use crate::work::Work;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -328,7 +329,7 @@ impl Db {
             dropped_files: counters.dropped_files.get(),
             ingested_files: counters.ingested_files.get(),
             ingested_bytes: counters.ingested_bytes.get(),
-            stall_us: counters.stall_us.get(),
+            stalls: self.stalls(),
             background_errors: counters.background_errors.get(),
             last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
             cache_hits: cache.hits + values.hits,
@@ -336,6 +337,19 @@ impl Db {
             row_cache_hits,
             row_cache_misses,
             row_cache_bytes,
+        }
+    }
+
+    fn stalls(&self) -> Stalls {
+        let counters = &self.inner.tree.counters;
+        let log = self.inner.writer.as_ref().map(|writer| &writer.pipeline.waits);
+        Stalls {
+            slowed_by_l0: counters.slowed_by_l0.get(),
+            slowed_by_memtables: counters.slowed_by_memtables.get(),
+            stopped_by_l0: counters.stopped_by_l0.get(),
+            stopped_by_memtables: counters.stopped_by_memtables.get(),
+            group_full: log.map(|log| log.group_full.get()).unwrap_or_default(),
+            log_segment: log.map(|log| log.log_segment.get()).unwrap_or_default(),
         }
     }
 
@@ -408,12 +422,18 @@ impl Inner {
     /// Waits while background work is too far behind, and until the log has room.
     pub(crate) fn admit(&self, writer: &Writer) -> Result<()> {
         writer.pipeline.check_room()?;
-        if stall(self.tree.debt(), 0, &self.tree.options) != Stall::Stop {
-            return Ok(());
+        while let Stall::Stop(cause) = stall(self.tree.debt(), 0, &self.tree.options) {
+            self.await_background(writer, cause)?;
         }
+        Ok(())
+    }
+
+    /// Waits while background work is too far behind for `cause`.
+    #[cold]
+    fn await_background(&self, writer: &Writer, cause: Cause) -> Result<()> {
         let start = self.clock.steady();
         let over = || self.clock.steady().saturating_sub(start);
-        while stall(self.tree.debt(), 0, &self.tree.options) == Stall::Stop {
+        while stall(self.tree.debt(), 0, &self.tree.options) == Stall::Stop(cause) {
             if over() >= STALL_MAX {
                 let why = writer.work.last_error().unwrap_or_else(|| "it is still at work".into());
                 let what = format!("background work is too far behind: {why}");
@@ -421,16 +441,24 @@ impl Inner {
             }
             writer.work.await_progress(Duration::from_millis(100))?;
         }
-        self.tree.counters.stall_us.add(over().as_micros() as u64);
+        let counters = &self.tree.counters;
+        match cause {
+            Cause::L0Files => counters.stopped_by_l0.add(over()),
+            Cause::Memtables => counters.stopped_by_memtables.add(over()),
+        }
         Ok(())
     }
 
     /// Pauses for what a commit of `bytes` costs at the present debt.
     pub(crate) fn slow_down(&self, bytes: usize) {
-        if let Stall::Delay(owed) = stall(self.tree.debt(), bytes, &self.tree.options)
+        if let Stall::Delay(owed, cause) = stall(self.tree.debt(), bytes, &self.tree.options)
             && let Some(delay) = self.pauses.owe(owed)
         {
-            self.tree.counters.stall_us.add(delay.as_micros() as u64);
+            let counters = &self.tree.counters;
+            match cause {
+                Cause::L0Files => counters.slowed_by_l0.add(delay),
+                Cause::Memtables => counters.slowed_by_memtables.add(delay),
+            }
             self.clock.sleep(delay);
         }
     }

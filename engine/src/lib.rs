@@ -37,6 +37,7 @@ pub(crate) mod checksum;
 pub(crate) mod compress;
 pub(crate) mod prefetch;
 pub mod options;
+pub mod waits;
 pub mod stats;
 
 // Floor 1: world.

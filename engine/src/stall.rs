@@ -22,10 +22,17 @@ pub(crate) struct Debt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stall {
     None,
-    /// Owes this long a pause.
-    Delay(Duration),
+    /// Owes this long a pause, most of it for this cause.
+    Delay(Duration, Cause),
     /// Waits until the debt is smaller.
-    Stop,
+    Stop(Cause),
+}
+
+/// Which debt a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    L0Files,
+    Memtables,
 }
 
 /// Bytes per second that writers keep with as many L0 files as [`Advanced::l0_stop_files`] says:
@@ -48,10 +55,11 @@ const PARTS: u64 = 1 << 10;
 /// What a commit of `bytes` does at `debt`.
 pub(crate) fn stall(debt: Debt, bytes: usize, options: &Options) -> Stall {
     let advanced = &options.advanced;
-    if debt.sealed_memtables > advanced.sealed_memtables_max
-        || debt.l0_files >= L0_STOPS * advanced.l0_stop_files
-    {
-        return Stall::Stop;
+    if debt.sealed_memtables > advanced.sealed_memtables_max {
+        return Stall::Stop(Cause::Memtables);
+    }
+    if debt.l0_files >= L0_STOPS * advanced.l0_stop_files {
+        return Stall::Stop(Cause::L0Files);
     }
     let over = debt.l0_files.saturating_sub(advanced.l0_slow_files) as u64;
     let room = (advanced.l0_stop_files - advanced.l0_slow_files) as u64;
@@ -59,11 +67,12 @@ pub(crate) fn stall(debt: Debt, bytes: usize, options: &Options) -> Stall {
     let filled = debt.sealed_memtables * advanced.memtable_bytes + debt.active_bytes;
     let all = (advanced.sealed_memtables_max + 1) * advanced.memtable_bytes;
     let memory = ((2 * filled).saturating_sub(all) as u64).saturating_mul(PARTS) / all as u64;
-    let ns = pause_ns(bytes, files, SLOWEST_BYTES_PER_SECOND)
-        + pause_ns(bytes, memory.min(PARTS), FLUSHED_BYTES_PER_SECOND);
-    match u64::try_from(ns).unwrap_or(u64::MAX) {
+    let for_files = pause_ns(bytes, files, SLOWEST_BYTES_PER_SECOND);
+    let for_memory = pause_ns(bytes, memory.min(PARTS), FLUSHED_BYTES_PER_SECOND);
+    let cause = if for_files > for_memory { Cause::L0Files } else { Cause::Memtables };
+    match u64::try_from(for_files + for_memory).unwrap_or(u64::MAX) {
         0 => Stall::None,
-        ns => Stall::Delay(Duration::from_nanos(ns)),
+        ns => Stall::Delay(Duration::from_nanos(ns), cause),
     }
 }
 
@@ -108,8 +117,8 @@ mod tests {
     fn at(options: &Options, debt: Debt) -> Duration {
         match stall(debt, 1000, options) {
             Stall::None => Duration::ZERO,
-            Stall::Delay(delay) => delay,
-            Stall::Stop => Duration::MAX,
+            Stall::Delay(delay, _) => delay,
+            Stall::Stop(_) => Duration::MAX,
         }
     }
 
@@ -126,6 +135,18 @@ mod tests {
             files(stop) < Duration::from_millis(1) && files(2 * stop) < Duration::from_millis(4)
         );
         assert_eq!(files(4 * stop), Duration::MAX, "the files of L0 take memory");
+    }
+
+    #[test]
+    fn a_stall_names_the_debt_that_it_is_for() {
+        let options = Options::default();
+        let debt = |l0_files, sealed_memtables| {
+            stall(Debt { l0_files, sealed_memtables, active_bytes: 0 }, 1 << 20, &options)
+        };
+        assert!(matches!(debt(20, 0), Stall::Delay(_, Cause::L0Files)));
+        assert!(matches!(debt(0, 3), Stall::Delay(_, Cause::Memtables)));
+        assert_eq!(debt(1000, 0), Stall::Stop(Cause::L0Files));
+        assert_eq!(debt(1000, 17), Stall::Stop(Cause::Memtables));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Counters of what the engine did, and the picture of its shape that an operator asks for.
 
+use crate::waits::{Stalls, WaitCounter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A number that only grows, counted from many threads.
@@ -46,6 +47,13 @@ impl StripedCounter {
     }
 }
 
+/// What the commit pipeline waited for.
+#[derive(Debug, Default)]
+pub(crate) struct PipelineWaits {
+    pub(crate) group_full: WaitCounter,
+    pub(crate) log_segment: WaitCounter,
+}
+
 /// What the background work has done since the database was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -58,7 +66,10 @@ pub(crate) struct Counters {
     pub(crate) dropped_files: Counter,
     pub(crate) ingested_files: Counter,
     pub(crate) ingested_bytes: Counter,
-    pub(crate) stall_us: Counter,
+    pub(crate) slowed_by_l0: WaitCounter,
+    pub(crate) slowed_by_memtables: WaitCounter,
+    pub(crate) stopped_by_l0: WaitCounter,
+    pub(crate) stopped_by_memtables: WaitCounter,
     pub(crate) background_errors: Counter,
 }
 
@@ -98,8 +109,8 @@ pub struct Stats {
     pub ingested_files: u64,
     /// Their bytes.
     pub ingested_bytes: u64,
-    /// Time that commits waited for background work, in microseconds, over all threads.
-    pub stall_us: u64,
+    /// Why and for how long commits waited.
+    pub stalls: Stalls,
     /// Background jobs that failed; they are tried again.
     pub background_errors: u64,
     /// What the last failed job said, until one of its kind succeeds.

@@ -1,4 +1,4 @@
-//! The write path as a user of the embedded engine meets it: tickets.
+//! The write path as a user of the embedded engine meets it: tickets, and why a commit was slow.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::options::Advanced;
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, If, Kind, Options};
 
@@ -108,4 +109,27 @@ fn a_ticket_is_a_future_of_any_runtime() {
         std::thread::yield_now();
     }
     assert_eq!(partition.scan::<&str>(..).unwrap().count(), 50);
+}
+
+#[test]
+fn a_wait_is_counted_with_its_cause_and_what_helps() {
+    let advanced = Advanced {
+        memtable_bytes: 4 << 10,
+        wal_segment_bytes: 16 << 10,
+        sealed_memtables_max: 1,
+        ..Advanced::default()
+    };
+    let disk = SimFs::new();
+    let db = by_hand(&disk, Options { advanced, ..Options::default() });
+    let rows = db.table("rows").unwrap();
+    assert_eq!(db.stats().stalls.to_string(), "");
+    for n in 0..100u32 {
+        rows.upsert("p", n.to_be_bytes(), [7; 1000]).unwrap();
+    }
+    let stalls = db.stats().stalls;
+    assert!(stalls.stopped_by_memtables.times > 10, "{stalls:?}");
+    assert!(stalls.log_segment.times > 0, "nobody made a segment ahead: {stalls:?}");
+    let text = stalls.to_string();
+    assert!(text.contains("stops until a memtable was written"), "{text}");
+    assert!(!text.contains("L0"), "{text}");
 }

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::Durability;
+use crate::stats::PipelineWaits;
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -50,6 +51,7 @@ const HOPE_PAUSE: Duration = Duration::from_micros(50);
 pub(crate) struct Pipeline {
     clock: Arc<dyn Clock>,
     pub(crate) buffered_flush: Duration,
+    pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
     segment: AtomicU64,
     pub(crate) spare_due: AtomicBool,
@@ -73,6 +75,7 @@ impl Pipeline {
         Pipeline {
             clock,
             buffered_flush,
+            waits: PipelineWaits::default(),
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             spare_due: AtomicBool::new(false),
@@ -129,6 +132,10 @@ impl Pipeline {
     /// Waits until the gathered group takes one commit more, writing it out where nobody does.
     fn make_room<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> Result<MutexGuard<'a, Order>> {
         order.check_open()?;
+        if order.group.len() < GROUP_BYTES_MAX {
+            return Ok(order);
+        }
+        let start = self.clock.steady();
         while order.group.len() >= GROUP_BYTES_MAX {
             if order.may_lead() {
                 self.lead(order)?;
@@ -138,6 +145,7 @@ impl Pipeline {
             }
             order.check_open()?;
         }
+        self.waits.group_full.add(self.clock.steady().saturating_sub(start));
         Ok(order)
     }
 
@@ -342,8 +350,12 @@ impl Pipeline {
         let mut log = self.log.lock();
         let mut written = Ok(());
         if !group.is_empty() {
+            let start = (!log.has_room(group.len())).then(|| self.clock.steady());
             let group = Group { first_ts, last_ts, frame: group, sync };
             written = log.append(group).map(|_| ());
+            if let Some(start) = start {
+                self.waits.log_segment.add(self.clock.steady().saturating_sub(start));
+            }
             self.segment.store(log.current().0, Ordering::Release);
             self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
         }

@@ -194,6 +194,15 @@ impl LogWriter {
         Ok(self.durable == self.number)
     }
 
+    /// Whether a group of this many bytes is taken at once: by this segment, or by one that is
+    /// ready to follow.
+    pub(crate) fn has_room(&self, payload_bytes: usize) -> bool {
+        let needed = frame_bytes(payload_bytes, self.block_bytes) + 2 * self.block_bytes;
+        let follows = |spare: &Spare| (needed + self.block_bytes) as u64 <= spare.header.file_bytes;
+        self.at + needed as u64 <= self.segment.header.file_bytes
+            || self.spare.as_ref().is_some_and(follows)
+    }
+
     /// Returns once every frame so far survives power loss.
     pub(crate) fn sync(&mut self) -> Result<()> {
         self.check_open()?;
