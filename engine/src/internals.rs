@@ -6,6 +6,8 @@
 //! checksums that damaged bytes should have, so that what stands behind a checksum is reached.
 
 use crate::batch::Commit;
+use crate::blob::format::{self as blob_format, BlobMeta, Link};
+use crate::blob::reader::{BlobFile, ValueCache};
 use crate::checksum::placed;
 use crate::cursor::Cursor;
 use crate::error::{Error, Kind, Result};
@@ -374,6 +376,68 @@ fn walk(file: &Arc<TableFile>, forward: bool) -> Result<Vec<(Vec<u8>, CommitTs)>
         if forward { cursor.next()? } else { cursor.prev()? }
     }
     Ok(rows)
+}
+
+/// What a blob file says of itself, as far as it is long enough to say it.
+fn meta_of_blob(blob: &[u8]) -> BlobMeta {
+    let number = |at: Option<usize>| {
+        let bytes = at.and_then(|at| blob.get(at..)).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let footer = blob.len().checked_sub(blob_format::FOOTER_LEN as usize);
+    BlobMeta {
+        no: FileNo(number(Some(12)).min(NUMBER_MAX)),
+        bytes: blob.len() as u64,
+        values: number(footer.map(|at| at + 8)),
+    }
+}
+
+/// Reads a blob file: all of it, and then each value by its reference. `Ok` with the number of
+/// values where it is sound. Panics where the two differ.
+///
+/// The manifest's word for the file is taken from the file itself.
+pub fn read_blob_file(blob: &[u8]) -> Result<u64> {
+    let (disk, meta) = (Disk::new(), meta_of_blob(blob));
+    let name = names::file_name(FileKind::Blob, meta.no);
+    disk.write(&name, blob);
+    let path = Path::new(DIR).join(name);
+    let file = disk.vfs().open(&path, Access::Read);
+    let file = file.map_err(|error| Error::io("opening", &path, error))?;
+    let file = BlobFile::open(file, path, &meta)?;
+    let (cache, mut links) = (ValueCache::new(1 << 20), Vec::new());
+    file.walk(&mut |link| {
+        links.push(*link);
+        Ok(())
+    })?;
+    for link in &links {
+        let mut bytes = Vec::new();
+        link.put(&mut bytes);
+        assert_eq!(Link::read(&bytes), Some(*link), "a reference comes back");
+        let value = file.value(link, &cache, Reach::Disk)?;
+        assert_eq!(value.len(), link.raw_len as usize, "a value is as long as its reference says");
+    }
+    Ok(meta.values)
+}
+
+/// Puts checksums right in a blob file, as far as its values follow one another, so that what lies
+/// behind the checksums is looked at.
+pub fn mend_blob_file(blob: &mut [u8]) {
+    let meta = meta_of_blob(blob);
+    let (header, footer) = (blob_format::header(meta.no), blob_format::footer(&meta));
+    let Some(end) = blob.len().checked_sub(footer.len()) else { return };
+    if let Some(start) = blob.get_mut(..header.len()) {
+        start.copy_from_slice(&header);
+    }
+    let (mut at, head_len) = (header.len(), blob_format::HEAD_LEN as usize);
+    while let Some(head) = blob.get(at..at + head_len)
+        && let Some(mut link) = Link::of_head(meta.no, at as u64, head)
+        && let Some(stored) = blob.get(at + head_len..link.end() as usize)
+    {
+        link.checksum = link.checksum_of(stored);
+        blob[at..at + head_len].copy_from_slice(&link.head());
+        at = link.end() as usize;
+    }
+    blob[end..].copy_from_slice(&footer);
 }
 
 /// Reads an entity's bytes. Errors: `Corrupt` where they are none.

@@ -75,6 +75,7 @@ fn database(rows: usize, flushed: bool, more: bool) -> Result<Vec<(String, Vec<u
             wal_segment_bytes: 16 << 10,
             memtable_bytes: 4 << 10,
             block_bytes: 256,
+            blob_bytes_min: 30,
             ..Advanced::default()
         },
         ..Options::default()
@@ -132,6 +133,9 @@ fn of_database(seeds: &mut Vec<Seed>, name: &str, files: &[(String, Vec<u8>)]) {
         for (at, block) in internals::blocks_of_table(table).into_iter().enumerate().take(3) {
             seeds.push(("block", format!("{name}-{file}-{at}"), block));
         }
+    }
+    for (file, blob) in ending(".blob") {
+        seeds.push(("blob_file", format!("{name}-{file}"), blob.clone()));
     }
     let payloads = ending(".wal").flat_map(|(_, segment)| payloads(segment));
     for (at, payload) in payloads.enumerate().take(3) {

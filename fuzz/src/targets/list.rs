@@ -4,6 +4,7 @@ use crate::targets::address::address;
 use crate::targets::app::app;
 use crate::targets::authorization::authorization;
 use crate::targets::batch::batch;
+use crate::targets::blob_file::blob_file;
 use crate::targets::block::block;
 use crate::targets::engine_ops::engine_ops;
 use crate::targets::entity::entity;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     binary("manifest", manifest, 2_000),
     binary("block", block, 20_000),
     binary("table_file", table_file, 1_000),
+    binary("blob_file", blob_file, 5_000),
     binary("group", group, 20_000),
     binary("key_order", key_order, 20_000),
     binary("entity", entity, 20_000),
@@ -72,8 +74,18 @@ const fn texts(
     Target { name, run, runs, bytes_max: 16 << 10, words }
 }
 
-const FOLDER_WORDS: &[&str] =
-    &["ROOT-A", "ROOT-B", "LOCK", ".sst", ".wal", ".spare", ".tmp", ".manifest-a", "000001"];
+const FOLDER_WORDS: &[&str] = &[
+    "ROOT-A",
+    "ROOT-B",
+    "LOCK",
+    ".sst",
+    ".blob",
+    ".wal",
+    ".spare",
+    ".tmp",
+    ".manifest-a",
+    "000001",
+];
 
 const MOMENT_WORDS: &[&str] = &[
     "1601-01-01T00:00:00Z",

@@ -5,6 +5,7 @@ pub mod wal;
 pub mod manifest;
 pub mod block;
 pub mod table_file;
+pub mod blob_file;
 pub mod group;
 pub mod key_order;
 pub mod entity;
