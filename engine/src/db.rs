@@ -247,7 +247,8 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         let Writer { pipeline, .. } = self.inner.writer()?;
-        while self.inner.tree.compact_once(Aim::OneRun, &|| pipeline.visible())? {}
+        let visible = || pipeline.visible();
+        while self.inner.tree.compact_once(Aim::OneRun, pipeline.now(), &visible)? {}
         self.inner.tree.delete_trash();
         Ok(())
     }
@@ -263,7 +264,8 @@ impl Db {
         self.flush()?;
         let Writer { pipeline, .. } = self.inner.writer()?;
         for level in 0..LEVELS - 1 {
-            self.inner.tree.compact_once(Aim::Range(range, level), &|| pipeline.visible())?;
+            let aim = Aim::Range(range, level);
+            self.inner.tree.compact_once(aim, pipeline.now(), &|| pipeline.visible())?;
         }
         self.inner.tree.delete_trash();
         Ok(())
@@ -282,7 +284,8 @@ impl Db {
         while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
             pipeline.release_log(floor)?;
         }
-        while tree.compact_once(Aim::Rest, &|| pipeline.visible())? {}
+        let visible = || pipeline.visible();
+        while tree.compact_once(Aim::Settled, pipeline.now(), &visible)? {}
         tree.delete_trash();
         Ok(())
     }
@@ -320,6 +323,9 @@ impl Db {
             memtable_bytes: view.memtables().map(|table| table.bytes()).sum(),
             sealed_memtables: view.sealed.len(),
             snapshots: tree.snapshots.len(),
+            erasures: view.version.erasures.len()
+                + view.sealed.iter().map(|sealed| sealed.erased.len()).sum::<usize>()
+                + view.erased.len(),
             flushes: counters.flushes.get(),
             flushed_bytes: counters.flushed_bytes.get(),
             compactions: counters.compactions.get(),

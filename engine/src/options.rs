@@ -117,6 +117,13 @@ pub struct Advanced {
     ///
     /// Less: less space, more writing. Default 50; 5 to 95.
     pub blob_dead_percent: u32,
+
+    /// Seconds after which what was deleted is removed from files, however little space that frees;
+    /// where it is much, it does not wait. Counts once the delete is in a file; a snapshot that
+    /// still reads the rows holds them longer.
+    ///
+    /// Less: more rewriting. Default 86,400, a day; 1 to 1,000,000,000.
+    pub delete_age_max_s: u64,
 }
 
 impl Default for Options {
@@ -150,6 +157,7 @@ impl Default for Advanced {
             blob_bytes_min: 4 << 10,
             blob_file_bytes: 64 << 20,
             blob_dead_percent: 50,
+            delete_age_max_s: 24 * 60 * 60,
         }
     }
 }
@@ -184,6 +192,7 @@ impl Advanced {
         check("blob_bytes_min", self.blob_bytes_min as u64, 0, VALUE_BYTES_MAX as u64)?;
         check("blob_file_bytes", self.blob_file_bytes as u64, 4 << 10, 1 << 30)?;
         check("blob_dead_percent", self.blob_dead_percent.into(), 5, 95)?;
+        check("delete_age_max_s", self.delete_age_max_s, 1, 1_000_000_000)?;
         Ok(())
     }
 }

@@ -91,6 +91,8 @@ pub struct Stats {
     pub sealed_memtables: usize,
     /// Live snapshots.
     pub snapshots: usize,
+    /// Ranges that were deleted by one record each and still hide rows.
+    pub erasures: usize,
     /// Memtables written to L0.
     pub flushes: u64,
     /// Bytes of the files that flushes wrote.
@@ -103,7 +105,7 @@ pub struct Stats {
     pub compaction_bytes_read: u64,
     /// Bytes of the files that merges wrote.
     pub compaction_bytes_written: u64,
-    /// Files dropped whole, as all their tables were.
+    /// Files dropped whole and unread, as no reader could find a row of them.
     pub dropped_files: u64,
     /// Files that ingests added.
     pub ingested_files: u64,

@@ -7,6 +7,7 @@ use crate::catalog::{Readable, Tables};
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::Job;
 use crate::compaction::picker::{self, Aim, Turns};
+use crate::compaction::space::Scene;
 use crate::compaction::upkeep;
 use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasure;
@@ -298,28 +299,36 @@ impl Tree {
         Ok(Some(sealed.log_floor))
     }
 
-    /// Does one piece of compaction; false where `aim` is reached.
+    /// Does one piece of compaction; false where `aim` is reached. `now`: the wall clock.
     pub(crate) fn compact_once(
         &self,
         aim: Aim<'_>,
+        now: CommitTs,
         visible: &dyn Fn() -> CommitTs,
     ) -> Result<bool> {
         let mut turns = self.compacting.lock();
         let boundaries = self.snapshots.boundaries(visible);
-        let readable = self.tables.load().readable_from(boundaries.oldest());
+        let tables = self.tables.load();
+        let age = self.options.advanced.delete_age_max_s.saturating_mul(CommitTs::TICKS_PER_SECOND);
+        let due = CommitTs(now.0.saturating_sub(age));
         let picked = self.with_set(|set| {
             let version = set.current();
-            let job = picker::pick(aim, version, &self.options, &readable, &turns);
+            // What a crash takes back must not have cost a row: a drop counts once it is in files.
+            let recorded = set.state().last_ts;
+            let readable = tables.readable_from(boundaries.oldest().min(recorded));
+            let effort = aim.effort();
+            let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due };
+            let job = picker::pick(aim, version, &self.options, &scene, &turns);
             let job = job.or_else(|| match aim {
-                Aim::Balance | Aim::Rest => upkeep::pick(version, &self.options),
+                Aim::Balance | Aim::Rest | Aim::Settled => upkeep::pick(version, &self.options),
                 Aim::OneRun => upkeep::worn_blobs(version, &self.options),
                 Aim::Range(..) => None,
             })?;
             // Noted before anything can be added to the Version that the job was made for.
             *self.merging.lock() = Merging::of(&job);
-            Some((job, Arc::clone(version)))
+            Some((job, Arc::clone(version), readable))
         });
-        let Some((job, version)) = picked.flatten() else { return Ok(false) };
+        let Some((job, version, readable)) = picked.flatten() else { return Ok(false) };
         let done = self.run_job(&job, &version, &boundaries, &readable, &mut turns);
         *self.merging.lock() = None;
         done.map(|()| true)
@@ -338,6 +347,9 @@ impl Tree {
                 let removed = files.iter().map(|(level, no)| (*level as u8, *no)).collect();
                 self.install(Edit { removed, ..Edit::default() }, |_| {})?;
                 self.counters.dropped_files.add(files.len() as u64);
+            }
+            Job::Retire { erasures } => {
+                self.install(Edit { retired: erasures.clone(), ..Edit::default() }, |_| {})?;
             }
             Job::Move { file, from } => {
                 let added = vec![(*from as u8 + 1, Arc::clone(&file.meta))];

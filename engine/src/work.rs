@@ -17,6 +17,9 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// How long nothing must have happened before work is done that could wait.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
+/// How long a worker sleeps that nobody pokes: deletes grow old in an idle database too.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
 /// The workers of one database.
 #[derive(Debug)]
 pub(crate) struct Work {
@@ -130,7 +133,7 @@ impl Work {
 
     fn compact_step(&self, at_rest: bool) -> Result<bool> {
         let aim = if at_rest { Aim::Rest } else { Aim::Balance };
-        let worked = self.tree.compact_once(aim, &|| self.pipeline.visible());
+        let worked = self.tree.compact_once(aim, self.pipeline.now(), &|| self.pipeline.visible());
         self.tree.delete_trash();
         worked
     }
@@ -172,8 +175,8 @@ impl Work {
                         _ if worked => at_rest &= !poked_since,
                         Some(pause) => at_rest = !self.is_poked_within(pause, poked, &mut state),
                         None => {
-                            while !state.closing && state.poked == poked {
-                                self.changed.wait(&mut state);
+                            if !state.closing && state.poked == poked {
+                                self.changed.wait_for(&mut state, LOOK_AGAIN_AFTER);
                             }
                             at_rest = false;
                         }

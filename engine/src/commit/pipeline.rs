@@ -87,6 +87,11 @@ impl Pipeline {
         }
     }
 
+    /// The wall clock, as a commit would take it.
+    pub(crate) fn now(&self) -> CommitTs {
+        now(&*self.clock)
+    }
+
     /// The newest commit that readers may see.
     pub(crate) fn visible(&self) -> CommitTs {
         CommitTs(self.visible.load(Ordering::Acquire))

@@ -1,5 +1,6 @@
 //! What one compaction does.
 
+use crate::erasure::set::Erasure;
 use crate::ids::FileNo;
 use crate::version::files::LiveFile;
 use std::sync::Arc;
@@ -7,8 +8,10 @@ use std::sync::Arc;
 /// A piece of compaction work, chosen by the picker.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Forget files of which no row can be read any more: all their tables were dropped.
+    /// Forget files of which no row can be read any more.
     Drop { files: Vec<(usize, FileNo)> },
+    /// Forget erasures that hide nothing any more.
+    Retire { erasures: Vec<Erasure> },
     /// Move a file one level down as it is: nothing there overlaps it.
     Move { file: Arc<LiveFile>, from: usize },
     /// Merge files of `level` with those of the next level that overlap them.

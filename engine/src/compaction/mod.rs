@@ -1,6 +1,7 @@
 //! Compaction: which files to merge, and merging them.
 
 pub(crate) mod job;
+pub(crate) mod space;
 pub(crate) mod picker;
 pub(crate) mod upkeep;
 pub(crate) mod tournament;

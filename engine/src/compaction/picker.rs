@@ -1,13 +1,11 @@
 //! Which compaction to do next. Pure: a Version and the settings in, a job out.
 //!
-//! Files of dropped tables go first: that frees space for nothing. Then the level that is fullest
-//! in relation to its target gives one file (L0: the oldest file and all that overlap it, as newer
-//! versions must not sink below older ones). Then files that are mostly deletes.
+//! What gives back space for nothing goes first. Then the level that is fullest in relation to its
+//! target gives one file (L0: the oldest file and all that overlap it, as newer versions must not
+//! sink below older ones). Then what gives back space for a rewrite.
 
-use crate::catalog::Readable;
 use crate::compaction::job::{Job, Merge};
-use crate::ids::FileNo;
-use crate::key::order;
+use crate::compaction::space::{self, Effort, Reclaim, Scene};
 use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::options::Options;
@@ -17,9 +15,6 @@ use std::sync::Arc;
 /// A moved file may overlap at most this many output files' worth of the level after its new one;
 /// otherwise moving it only makes the next merge expensive.
 const GRANDPARENT_FILES_MAX: u64 = 10;
-
-/// A file with more deletes than this share of its versions is worth rewriting by itself.
-const DELETES_PER_ROW: (u64, u64) = (1, 2);
 
 /// At rest, what lies above the deepest level may be this share of it: it is the most that outdated
 /// versions can take.
@@ -44,10 +39,23 @@ pub(crate) enum Aim<'a> {
     /// That, and little above the deepest level, so that little space is taken by what is outdated:
     /// what is worth doing when nothing else happens.
     Rest,
+    /// That, and the space back of all that was deleted.
+    Settled,
     /// One sorted run.
     OneRun,
     /// Of a range, nothing in this level where a deeper one has any of it.
     Range(&'a KeyRange, usize),
+}
+
+impl Aim<'_> {
+    /// How eagerly space is reclaimed on the way.
+    pub(crate) fn effort(self) -> Effort {
+        match self {
+            Aim::Balance | Aim::Rest | Aim::Range(..) => Effort::Background,
+            Aim::Settled => Effort::Settle,
+            Aim::OneRun => Effort::Full,
+        }
+    }
 }
 
 /// The next job towards `aim`, if any is needed.
@@ -55,29 +63,39 @@ pub(crate) fn pick(
     aim: Aim<'_>,
     version: &Version,
     options: &Options,
-    readable: &Readable,
+    scene: &Scene<'_>,
     turns: &Turns,
 ) -> Option<Job> {
-    drop_dead(version, readable).or_else(|| match aim {
-        Aim::Balance => balance(version, options, turns),
-        Aim::Rest => balance(version, options, turns).or_else(|| sink(version, options, turns)),
-        Aim::OneRun => one_run(version, options),
+    let shape = || match aim {
+        Aim::Balance => fullest(version, options, turns),
+        Aim::Rest | Aim::Settled => {
+            fullest(version, options, turns).or_else(|| sink(version, options, turns))
+        }
+        Aim::OneRun => one_run(version),
         Aim::Range(range, level) => sink_range(version, range, level, options),
-    })
-}
-
-fn balance(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
-    fullest(version, options, turns).or_else(|| mostly_deletes(version, options))
+    };
+    let reclaim = || match aim {
+        Aim::Range(..) => None,
+        _ => space::reclaim(version, scene).map(|reclaim| match reclaim {
+            Reclaim::Rewrite(merge) => Job::Merge(merge),
+            Reclaim::Down(0, _) => from_level(version, 0, options, turns),
+            Reclaim::Down(level, file) => merge_or_move(version, level, vec![file], options),
+        }),
+    };
+    let free = || match aim {
+        Aim::Range(..) => None,
+        _ => space::free(version, scene),
+    };
+    free().or_else(shape).or_else(reclaim)
 }
 
 /// A job that brings the tree one step closer to a single run, whatever its sizes.
-fn one_run(version: &Version, options: &Options) -> Option<Job> {
+fn one_run(version: &Version) -> Option<Job> {
     let deepest = deepest(version)?;
     let level = (0..deepest).find(|level| !version.levels[*level].is_empty());
     match level {
         Some(level) => Some(merge_all(version, level)),
-        None if deepest == 0 => Some(merge_all(version, 0)),
-        None => mostly_deletes(version, options),
+        None => (deepest == 0).then(|| merge_all(version, 0)),
     }
 }
 
@@ -106,17 +124,6 @@ fn sink_range(version: &Version, range: &KeyRange, level: usize, options: &Optio
 
 fn deepest(version: &Version) -> Option<usize> {
     (0..LEVELS).rev().find(|level| !version.levels[*level].is_empty())
-}
-
-fn drop_dead(version: &Version, readable: &Readable) -> Option<Job> {
-    let dead = |file: &LiveFile| {
-        let first = order::table_of(&file.meta.smallest);
-        let last = order::table_of(&file.meta.largest);
-        first.zip(last).is_some_and(|(first, last)| !readable.any_in(first, last))
-    };
-    let files: Vec<(usize, FileNo)> =
-        version.files().filter(|(_, f)| dead(f)).map(|(level, f)| (level, f.meta.no)).collect();
-    (!files.is_empty()).then_some(Job::Drop { files })
 }
 
 fn fullest(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
@@ -174,11 +181,16 @@ fn merge_or_move(
     let grandparent_bytes: u64 = grandparents.iter().map(|file| file.meta.bytes).sum();
     let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.advanced.file_bytes as u64;
     match upper.as_slice() {
-        [file] if lower.is_empty() && may_move && !is_mostly_deletes(file) => {
+        [file] if lower.is_empty() && may_move && !sheds_deletes(version, level, file) => {
             Job::Move { file: Arc::clone(file), from: level }
         }
         _ => Job::Merge(Merge { level, upper, lower, grandparents }),
     }
+}
+
+/// Whether a merge of the file with nothing would drop deletes that a move would take along.
+fn sheds_deletes(version: &Version, level: usize, file: &LiveFile) -> bool {
+    space::is_dense(file, Effort::Background) && !space::has_older_below(version, level, file)
 }
 
 /// The oldest L0 file and every other one that overlaps what is taken so far; newest first.
@@ -207,20 +219,6 @@ fn merge_all(version: &Version, level: usize) -> Job {
     let (smallest, largest) = span(&upper);
     let lower = version.overlapping(level + 1, &smallest, &largest);
     Job::Merge(Merge { level, upper, lower, grandparents: Vec::new() })
-}
-
-fn mostly_deletes(version: &Version, options: &Options) -> Option<Job> {
-    // Deletes at the deepest level are gone with the first merge into it, so none are found there
-    // unless a snapshot held them.
-    let (level, file) = version
-        .files()
-        .find(|(level, file)| (1..LEVELS - 1).contains(level) && is_mostly_deletes(file))?;
-    Some(merge_or_move(version, level, vec![Arc::clone(file)], options))
-}
-
-fn is_mostly_deletes(file: &LiveFile) -> bool {
-    let (part, whole) = DELETES_PER_ROW;
-    file.meta.deletes * whole > file.meta.rows * part
 }
 
 /// The smallest and the largest key of some files.

@@ -58,7 +58,7 @@ fn light_l0(version: &Version, options: &Options) -> Option<Job> {
             (upper.as_slice(), upper.iter().chain(lower).map(|file| file.meta.bytes).sum())
         }
         Job::Move { file, .. } => (std::slice::from_ref(file), file.meta.bytes),
-        Job::Drop { .. } => return None,
+        Job::Drop { .. } | Job::Retire { .. } => return None,
     };
     let values: u64 =
         files.iter().flat_map(|file| file.meta.blobs.values()).map(|used| used.bytes).sum();

@@ -61,7 +61,7 @@ impl TableCursor {
 
     /// Above which timestamp the file has no version.
     pub(crate) fn newest(&self) -> CommitTs {
-        self.file.props().max_ts
+        self.file.newest()
     }
 
     /// Does `step` unless an earlier one failed, and remembers its failure.

@@ -135,6 +135,20 @@ impl TableFile {
         &self.props
     }
 
+    /// Above which timestamp no version in it is.
+    pub(crate) fn newest(&self) -> CommitTs {
+        CommitTs(self.props.max_ts.0 + self.raw.ts_base) // 0 is added unless the rows bear 0.
+    }
+
+    /// Bytes of the blocks that may hold keys from `start` to before `end`, but for the last one.
+    pub(crate) fn bytes_between(&self, start: &[u8], end: &[u8]) -> u64 {
+        let offset = |key| match self.index.seek(key, CommitTs::MAX) {
+            Some(entry) => self.index.handle(entry).offset,
+            None => self.footer.data_len,
+        };
+        offset(end).saturating_sub(offset(start))
+    }
+
     /// How many of its two filters were damaged and are not used.
     pub(crate) fn filters_ignored(&self) -> u32 {
         self.filters_ignored

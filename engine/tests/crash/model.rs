@@ -33,6 +33,7 @@ pub(crate) type Stored = (u64, Bytes);
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     Rows { table: String, pk: Bytes, rows: Vec<(Bytes, Option<Bytes>)> },
+    Truncate { table: String },
     Create { table: String, id: u32 },
     Drop { table: String },
 }
@@ -40,8 +41,10 @@ pub(crate) enum Change {
 impl Change {
     /// The name of the table that it concerns.
     pub(crate) fn table(&self) -> &str {
-        let (Change::Rows { table, .. } | Change::Create { table, .. } | Change::Drop { table }) =
-            self;
+        let (Change::Rows { table, .. }
+        | Change::Truncate { table }
+        | Change::Create { table, .. }
+        | Change::Drop { table }) = self;
         table
     }
 }
@@ -148,6 +151,10 @@ impl History {
         let mut world = World::clone(self.last());
         match change.clone() {
             Change::Rows { table, pk, rows } => world.write(&table, &pk, rows, ts)?,
+            Change::Truncate { table } => {
+                let table = world.tables.get_mut(&table).ok_or("truncates what is not there")?;
+                table.rows = Arc::default();
+            }
             Change::Create { table, id } if id > self.last_table => {
                 self.last_table = id;
                 world.tables.insert(table, Table { id, created: ts, rows: Arc::default() });

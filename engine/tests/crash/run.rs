@@ -4,6 +4,7 @@ use crate::model::{Change, History, Need, Stored, Table, World};
 use crate::workload::Op;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
@@ -163,6 +164,19 @@ impl Run {
             Op::WaitAll => self.wait_all(),
             Op::Read => self.read(),
             Op::Create(table) => self.create(&name_of(*table)),
+            Op::Fill { table, pk, level, wait } => {
+                let rows: Vec<_> = (0..70).map(|rk| (rk, Some(1))).collect();
+                self.write(&name_of(*table), *pk, &rows, *level)?;
+                if *wait { self.wait_all() } else { Ok(()) }
+            }
+            Op::Erase { table, pk, from, to, level, wait } => {
+                self.erase(&name_of(*table), *pk, *from, *to, *level)?;
+                if *wait { self.wait_all() } else { Ok(()) }
+            }
+            Op::Truncate { table, level, wait } => {
+                self.truncate(&name_of(*table), *level)?;
+                if *wait { self.wait_all() } else { Ok(()) }
+            }
             Op::Drop(table) => self.drop_table(&name_of(*table)),
             Op::Flush => {
                 self.db()?.flush()?;
@@ -276,6 +290,45 @@ impl Run {
         let change = Change::Rows { table: table.to_owned(), pk, rows };
         self.history.push(ts, Durability::Synced, change)?;
         self.promise_all()
+    }
+
+    /// Removes the rows of a range.
+    fn erase(
+        &mut self,
+        table: &str,
+        pk: u8,
+        from: u8,
+        to: Option<u8>,
+        level: Durability,
+    ) -> Result<(), Stop> {
+        let Some(info) = self.db()?.find_table(table)? else { return Ok(()) };
+        let (pk, from, to) = (key_of('p', pk), key_of('r', from), to.map(|to| key_of('r', to)));
+        let ticket = self.db()?.update(info.id, &pk, Some(level), &mut |partition| {
+            let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            partition.delete_range(Bound::Included(&from), to)
+        })?;
+        let within = |rk: &Bytes| from <= *rk && to.as_ref().is_none_or(|to| rk < to);
+        let there = self.history.last().tables[table].rows.keys();
+        let gone = there.filter(|(other, rk)| *other == pk && within(rk));
+        let rows: Vec<_> = gone.map(|(_, rk)| (rk.clone(), None)).collect();
+        if !rows.is_empty() {
+            let change = Change::Rows { table: table.to_owned(), pk, rows };
+            self.history.push(ticket.ts().0, level.min(self.options.durability), change)?;
+        }
+        self.tickets.push(ticket);
+        Ok(())
+    }
+
+    /// Removes all rows of a table.
+    fn truncate(&mut self, table: &str, level: Durability) -> Result<(), Stop> {
+        let Some(info) = self.db()?.find_table(table)? else { return Ok(()) };
+        let ticket = RowStore::truncate(self.db()?, info.id, Some(level))?;
+        if !self.history.last().tables[table].rows.is_empty() {
+            let change = Change::Truncate { table: table.to_owned() };
+            self.history.push(ticket.ts().0, level.min(self.options.durability), change)?;
+        }
+        self.tickets.push(ticket);
+        Ok(())
     }
 
     fn wait_all(&mut self) -> Result<(), Stop> {

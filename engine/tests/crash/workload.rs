@@ -29,6 +29,29 @@ pub(crate) enum Op {
         table: u8,
         pk: u8,
     },
+    /// Commits seventy small rows of one partition: more than a range may have to be deleted row
+    /// by row.
+    Fill {
+        table: u8,
+        pk: u8,
+        level: Durability,
+        wait: bool,
+    },
+    /// Removes the rows of one partition from a RowKey's number on, or to before another.
+    Erase {
+        table: u8,
+        pk: u8,
+        from: u8,
+        to: Option<u8>,
+        level: Durability,
+        wait: bool,
+    },
+    /// Removes all rows of a table.
+    Truncate {
+        table: u8,
+        level: Durability,
+        wait: bool,
+    },
     /// Waits for the commits that did not wait, newest first.
     WaitAll,
     /// Reads all that is visible.
@@ -64,7 +87,7 @@ pub(crate) struct Name(pub Family, pub u64);
 /// Kinds of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// All sequences of three steps out of thirteen, after a short beginning.
+    /// All sequences of three steps out of seventeen, after a short beginning.
     Triple,
     /// Long random lists, every commit durable.
     Random,
@@ -85,7 +108,7 @@ impl Family {
 
 /// How many sequences [`Family::Triple`] has.
 pub(crate) const TRIPLES: u64 = (STEPS as u64).pow(3);
-const STEPS: usize = 13;
+const STEPS: usize = 17;
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,6 +199,13 @@ fn triple(number: u64) -> Vec<Op> {
         |n| vec![put(0, 2, &[(n, Some(9000))], true)],
         |_| vec![Op::Drop(1), Op::Create(0), Op::Read],
         |n| vec![Op::Ingest { table: 0, pk: 0, rows: vec![(0, 50), (1 + n, 700)] }],
+        |n| vec![Op::Truncate { table: 0, level: Durability::Synced, wait: n != 1 }],
+        |_| vec![Op::Fill { table: 0, pk: 1, level: Durability::Synced, wait: true }],
+        |n| {
+            let to = (n == 1).then_some(8);
+            vec![Op::Erase { table: 0, pk: 1, from: n, to, level: Durability::Synced, wait: n > 0 }]
+        },
+        |_| vec![Op::Settle],
     ];
     let mut ops = vec![Op::Create(0), put(0, 0, &[(0, Some(30)), (1, Some(30))], true)];
     let mut rest = number;
@@ -192,7 +222,8 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
         ops.push(match rng.below(100) {
-            0..48 => random_write(rng, table, levels),
+            0..42 => random_write(rng, table, levels),
+            42..48 => random_erase(rng, table, levels),
             48..54 => Op::WaitAll,
             54..60 => Op::Read,
             60..65 => Op::Create(table),
@@ -216,6 +247,19 @@ fn random_ingest(rng: &mut Rng, table: u8) -> Op {
     let numbers = (0..8).filter(|_| rng.chance(40)).collect::<Vec<_>>();
     let rows = numbers.into_iter().map(|rk| (rk, rng.between(0, 3000) as u16)).collect();
     Op::Ingest { table, pk: rng.below(3) as u8, rows }
+}
+
+fn random_erase(rng: &mut Rng, table: u8, levels: &[Durability]) -> Op {
+    let (pk, level, wait) = (rng.below(3) as u8, *rng.pick(levels), rng.chance(75));
+    match rng.below(6) {
+        0..3 => Op::Fill { table, pk, level, wait },
+        3 | 4 => {
+            let from = rng.below(10) as u8;
+            let to = rng.chance(50).then(|| rng.below(10) as u8);
+            Op::Erase { table, pk, from, to, level, wait }
+        }
+        _ => Op::Truncate { table, level, wait },
+    }
 }
 
 fn random_write(rng: &mut Rng, table: u8, levels: &[Durability]) -> Op {

@@ -1,0 +1,210 @@
+//! Which compaction gives back the space of what was deleted. Pure but for the indexes of files that
+//! an erasure overlaps.
+//!
+//! In the order of their cost: files in which no reader finds a row are forgotten unread; an erasure
+//! with nothing left to hide is retired; files with many or old deletes sink towards the rows that
+//! those hide, and lose them where there are none; files with rows under an erasure are rewritten
+//! where they lie.
+//!
+//! Promise: what is picked makes progress, so that whoever picks until there is nothing more comes
+//! to an end. A snapshot that still reads what was deleted holds its job back.
+
+use crate::catalog::Readable;
+use crate::compaction::job::{Job, Merge};
+use crate::erasure::set::Erasure;
+use crate::ids::{CommitTs, FileNo};
+use crate::key::order;
+use crate::limits::LEVELS;
+use crate::snapshot::Boundaries;
+use crate::version::files::{LiveFile, Version};
+use std::sync::Arc;
+
+/// Live erasures from which on files are rewritten for the oldest of them, however little that
+/// frees: each read looks them up, each flush and each erasure copies their list.
+const ERASURES_MAX: usize = 1 << 10;
+
+/// How eagerly space is reclaimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// Where it pays: from a tenth of a file on, or once it is old.
+    Background,
+    /// All but a hundredth of a file's versions in deletes, and everything erased.
+    Settle,
+    /// Everything.
+    Full,
+}
+
+impl Effort {
+    /// Deletes of a thousand versions above which a file is worth a compaction.
+    fn deletes_per_mille(self) -> u64 {
+        match self {
+            Effort::Background => 100,
+            Effort::Settle => 10,
+            Effort::Full => 0,
+        }
+    }
+}
+
+/// What deciding takes beside the files.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scene<'a> {
+    pub(crate) boundaries: &'a Boundaries,
+    pub(crate) readable: &'a Readable,
+    pub(crate) effort: Effort,
+    /// Deletes and erasures up to here are due, however few.
+    pub(crate) due: CommitTs,
+}
+
+/// What costs nothing: files to forget, erasures to retire.
+pub(crate) fn free(version: &Version, scene: &Scene<'_>) -> Option<Job> {
+    forget(version, scene).or_else(|| retire(version, scene))
+}
+
+/// What costs a rewrite.
+pub(crate) fn reclaim(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+    deletes(version, scene).or_else(|| erased(version, scene))
+}
+
+/// A file to be compacted for the space that it gives back.
+#[derive(Debug)]
+pub(crate) enum Reclaim {
+    /// Together with the level below it.
+    Down(usize, Arc<LiveFile>),
+    /// By itself.
+    Rewrite(Merge),
+}
+
+fn forget(version: &Version, scene: &Scene<'_>) -> Option<Job> {
+    let of_no_table = |file: &LiveFile| {
+        let first = order::table_of(&file.meta.smallest);
+        let last = order::table_of(&file.meta.largest);
+        first.zip(last).is_some_and(|(first, last)| !scene.readable.any_in(first, last))
+    };
+    let erased = |file: &LiveFile| {
+        let meta = &file.meta;
+        let from = version.erasures.all_covered_from(&meta.smallest, &meta.largest, meta.max_ts);
+        from.is_some_and(|from| !scene.boundaries.may_read_between(meta.min_ts, from))
+    };
+    let dead = version.files().filter(|(_, file)| of_no_table(file) || erased(file));
+    let files: Vec<(usize, FileNo)> = dead.map(|(level, file)| (level, file.meta.no)).collect();
+    (!files.is_empty()).then_some(Job::Drop { files })
+}
+
+/// Whether `file` may hold a version that `erasure` hides.
+fn may_hide_in(erasure: &Erasure, file: &LiveFile) -> bool {
+    let meta = &file.meta;
+    meta.min_ts < erasure.ts
+        && meta.erased_to < erasure.ts
+        && erasure.overlaps(&meta.smallest, &meta.largest)
+}
+
+/// Whatever is older than a recorded erasure is in files, so those alone decide.
+fn retire(version: &Version, scene: &Scene<'_>) -> Option<Job> {
+    let erasures = &version.erasures;
+    let idle = |erasure: &&Erasure| {
+        !overlapped(version, erasure).any(|(_, file)| may_hide_in(erasure, file))
+    };
+    // Newer ones cover all that it covers, for every reader.
+    let outdone = |erasure: &&Erasure| {
+        let first = erasures.fragment_from(&erasure.start);
+        let within = erasures.fragments()[first..].iter().take_while(|f| f.start < erasure.end);
+        let mut newer = within.map(|fragment| fragment.oldest_above(erasure.ts));
+        newer.all(|newer| {
+            newer.is_some_and(|newer| !scene.boundaries.may_read_between(erasure.ts, newer))
+        })
+    };
+    let done: Vec<_> = erasures.iter().filter(|e| idle(e) || outdone(e)).cloned().collect();
+    (!done.is_empty()).then_some(Job::Retire { erasures: done })
+}
+
+/// The files that may hold a key of `erasure`, with their levels.
+fn overlapped<'a>(
+    version: &'a Version,
+    erasure: &'a Erasure,
+) -> impl Iterator<Item = (usize, &'a Arc<LiveFile>)> {
+    version.levels.iter().enumerate().flat_map(move |(level, files)| {
+        let first = match level {
+            0 => 0,
+            _ => files.partition_point(|file| *file.meta.largest < *erasure.start),
+        };
+        let last = match level {
+            0 => files.len(),
+            _ => files.partition_point(|file| *file.meta.smallest < *erasure.end).max(first),
+        };
+        let files = files[first..last].iter();
+        files
+            .filter(|file| erasure.overlaps(&file.meta.smallest, &file.meta.largest))
+            .map(move |file| (level, file))
+    })
+}
+
+/// The file with the largest share of deletes that are worth it.
+fn deletes(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+    let worth_it = |file: &&(usize, &Arc<LiveFile>)| {
+        let meta = &file.1.meta;
+        meta.deletes > 0
+            && meta.oldest_delete <= scene.boundaries.oldest()
+            && (is_dense(file.1, scene.effort) || meta.oldest_delete <= scene.due)
+    };
+    // A flush is followed by more of them, so L0 waits for its turn unless there is no later.
+    let in_turn = |(level, file): &(usize, &Arc<LiveFile>)| {
+        *level > 0 || scene.effort != Effort::Background || file.meta.oldest_delete <= scene.due
+    };
+    let files: Vec<_> = version.files().filter(in_turn).collect();
+    let share = |file: &LiveFile| file.meta.deletes * 1000 / file.meta.rows;
+    let densest = files.iter().filter(worth_it).max_by_key(|(_, file)| share(file));
+    densest.map(|(level, file)| match has_older_below(version, *level, file) {
+        true => Reclaim::Down(*level, Arc::clone(file)),
+        false if *level == 0 => Reclaim::Down(0, Arc::clone(file)),
+        false => Reclaim::Rewrite(alone(version, *level, file)),
+    })
+}
+
+/// Whether more of a file's versions are deletes than it should keep.
+pub(crate) fn is_dense(file: &LiveFile, effort: Effort) -> bool {
+    file.meta.deletes * 1000 > file.meta.rows * effort.deletes_per_mille()
+}
+
+/// Whether a level below that of `file` may hold older versions of its keys.
+pub(crate) fn has_older_below(version: &Version, level: usize, file: &LiveFile) -> bool {
+    let (smallest, largest) = (&file.meta.smallest, &file.meta.largest);
+    (level + 1..LEVELS).any(|below| !version.overlapping(below, smallest, largest).is_empty())
+}
+
+/// A file with rows under an erasure, by the oldest erasure first.
+fn erased(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+    let mut erasures: Vec<_> = version.erasures.iter().collect();
+    erasures.sort_by_key(|erasure| erasure.ts);
+    let too_many = erasures.len() > ERASURES_MAX;
+    let found = erasures.into_iter().find_map(|erasure| {
+        let must = too_many || scene.effort != Effort::Background || erasure.ts <= scene.due;
+        overlapped(version, erasure).find(|(_, file)| {
+            may_hide_in(erasure, file)
+                && !scene.boundaries.may_read_between(file.meta.min_ts, erasure.ts)
+                && (must || holds_much_of(erasure, file))
+        })
+    });
+    found.map(|(level, file)| match level {
+        0 => Reclaim::Down(0, Arc::clone(file)),
+        _ => Reclaim::Rewrite(alone(version, level, file)),
+    })
+}
+
+/// Whether a tenth of the file's rows lie in the erasure's range. A file that cannot be opened
+/// tells at its next use.
+fn holds_much_of(erasure: &Erasure, file: &LiveFile) -> bool {
+    let share = file.table().map(|table| table.bytes_between(&erasure.start, &erasure.end));
+    share.is_ok_and(|bytes| bytes * 10 >= file.meta.bytes)
+}
+
+/// The merge of nothing with one file, back into its level, which is not L0: there, other files may
+/// hold older versions.
+fn alone(version: &Version, level: usize, file: &Arc<LiveFile>) -> Merge {
+    let (smallest, largest) = (&file.meta.smallest, &file.meta.largest);
+    let grandparents = match level + 1 < LEVELS {
+        true => version.overlapping(level + 1, smallest, largest),
+        false => Vec::new(),
+    };
+    let lower = vec![Arc::clone(file)];
+    Merge { level: level.saturating_sub(1), upper: Vec::new(), lower, grandparents }
+}
