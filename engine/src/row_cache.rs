@@ -9,7 +9,8 @@
 //! has just dropped.
 //!
 //! Six rows share a bucket of two cache lines with their 16-bit tags and one small lock, so threads
-//! that read different rows touch no common line. While there is room every row is taken; then a row
+//! that read different rows touch no common line. The tags are looked at before the lock is taken: a
+//! key that is not held, or not at all there, costs one line and no lock. While there is room every row is taken; then a row
 //! enters only if it was asked for twice within the time its tag survives, so that one pass over cold
 //! rows does not push out the warm ones (CLOCK over the buckets for the rest).
 //!
@@ -23,7 +24,7 @@ use crate::stats::StripedCounter;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// A value larger than this gains little: reading it costs more than finding it.
 pub(crate) const VALUE_BYTES_MAX: usize = 4 << 10;
@@ -59,15 +60,37 @@ pub(crate) struct RowCache {
 
 /// Two cache lines, which the processor fetches together.
 #[derive(Default)]
-#[repr(align(128))]
-struct Bucket(Mutex<Ways>);
+#[repr(C, align(128))]
+struct Bucket {
+    tags: Tags, // In the first line, with the lock.
+    ways: Mutex<Ways>,
+}
 
 const _: () = assert!(size_of::<Bucket>() == 128, "a bucket is two cache lines");
+
+/// Of each way 16 bits of its row's hash; 0: none. A tag without a row was asked for and not taken.
+/// Changed under the lock of the ways only; whoever looks without it may miss a change, which costs a
+/// needless look or a read of the files.
+#[derive(Default)]
+struct Tags([AtomicU16; WAYS]);
+
+impl Tags {
+    fn get(&self, way: usize) -> u16 {
+        self.0[way].load(Ordering::Relaxed)
+    }
+
+    fn set(&self, way: usize, tag: u16) {
+        self.0[way].store(tag, Ordering::Relaxed);
+    }
+
+    fn hold(&self, tag: u16) -> bool {
+        (0..WAYS).any(|way| self.get(way) == tag)
+    }
+}
 
 #[derive(Default)]
 struct Ways {
     used: u8,                        // Bit i: row i was asked for since the hand came by.
-    tags: [u16; WAYS],               // 0: none. A tag without a row was asked for and not taken.
     rows: [Option<Box<[u8]>>; WAYS], // See `Row`.
 }
 
@@ -133,15 +156,19 @@ impl RowCache {
 
     /// The newest version of `key` in the files, if it is held and not newer than `at`.
     pub(crate) fn get(&self, key: &[u8], row_hash: u64, at: CommitTs) -> Option<Found> {
-        let found = self.bucket(row_hash)?.0.lock().get(key, tag(row_hash), at);
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.add(1);
-        found
+        let (Bucket { tags, ways }, tag) = (self.bucket(row_hash)?, tag(row_hash));
+        if !tags.hold(tag) {
+            return None;
+        }
+        let found = ways.lock().get(tags, key, tag, at)?;
+        self.hits.add(1);
+        Some(found)
     }
 
     /// Keeps what a reader found in the files of a View of `edition`, or remembers that it was asked
-    /// for. `found` must be the newest version of `key` in those files.
+    /// for, and counts a miss. `found` must be the newest version of `key` in those files.
     pub(crate) fn add(&self, key: &[u8], row_hash: u64, found: &Found, edition: u64) {
+        self.misses.add(1);
         let small = found.value.len() <= VALUE_BYTES_MAX;
         if found.kind != RowKind::Put || !small || self.buckets_max == 0 {
             return;
@@ -154,11 +181,11 @@ impl RowCache {
         let Some(bucket) = self.bucket_made(row_hash) else { return };
         // Either `forget` sees the table that was just made, or this sees its new edition.
         fence(Ordering::SeqCst);
-        let mut ways = bucket.0.lock();
+        let mut ways = bucket.ways.lock();
         if self.edition.load(Ordering::Acquire) != edition {
             return;
         }
-        let Some(freed) = ways.add(&row, row_hash, room) else { return };
+        let Some(freed) = ways.add(&bucket.tags, &row, row_hash, room) else { return };
         // Under the lock: nobody subtracts what is not yet added.
         let held = self.rows_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         drop(ways);
@@ -175,7 +202,9 @@ impl RowCache {
         let edition = self.next_edition();
         for row_hash in row_hashes {
             // By tag alone: now and then another row goes too, and no key has to be compared.
-            self.drop_rows(self.bucket(*row_hash), |ways, way| ways.tags[way] == tag(*row_hash));
+            self.drop_rows(self.bucket(*row_hash), |bucket, _, way| {
+                bucket.tags.get(way) == tag(*row_hash)
+            });
         }
         edition
     }
@@ -183,14 +212,14 @@ impl RowCache {
     /// The same for the rows that `goes` says, by key and timestamp. Cost: a look at every row.
     pub(crate) fn forget_where(&self, goes: impl Fn(&[u8], CommitTs) -> bool) -> u64 {
         let edition = self.next_edition();
-        self.drop_rows(self.current().into_iter().flatten(), |ways, way| {
+        self.drop_rows(self.current().into_iter().flatten(), |_, ways, way| {
             let row = ways.rows[way].as_deref().and_then(Row::read);
             row.is_none_or(|row| goes(row.key, row.ts))
         });
         edition
     }
 
-    /// Lookups that found their row, lookups that did not, and bytes held now.
+    /// Lookups that found their row, those that found it in the files, and bytes held now.
     pub(crate) fn counts(&self) -> (u64, u64, usize) {
         let buckets: usize = self.tables.iter().filter_map(|t| t.get()).map(|t| t.len()).sum();
         let bytes = self.rows_bytes.load(Ordering::Relaxed) + buckets * size_of::<Bucket>();
@@ -234,7 +263,7 @@ impl RowCache {
         }
         self.tables[at + 1].get_or_init(|| new_table(self.buckets_max, at + 1));
         self.table.store(at + 1, Ordering::Release);
-        self.drop_rows(self.tables[at].get().into_iter().flatten(), |_, _| true);
+        self.drop_rows(self.tables[at].get().into_iter().flatten(), |_, _, _| true);
     }
 
     /// Drops rows that nobody asked for since the hand last came by, until the cache is within its
@@ -246,7 +275,7 @@ impl RowCache {
         }
         for _ in 0..SWEEP_BUCKETS {
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % table.len();
-            self.drop_rows(Some(&table[at]), Ways::is_idle);
+            self.drop_rows(Some(&table[at]), |_, ways, way| ways.is_idle(way));
             if self.rows_bytes.load(Ordering::Relaxed) <= self.rows_bytes_max {
                 return;
             }
@@ -256,13 +285,13 @@ impl RowCache {
     fn drop_rows<'a>(
         &self,
         buckets: impl IntoIterator<Item = &'a Bucket>,
-        mut goes: impl FnMut(&mut Ways, usize) -> bool,
+        mut goes: impl FnMut(&Bucket, &mut Ways, usize) -> bool,
     ) {
         for bucket in buckets {
-            let mut ways = bucket.0.lock();
+            let mut ways = bucket.ways.lock();
             let mut freed = 0;
             for way in 0..WAYS {
-                if ways.rows[way].is_some() && goes(&mut ways, way) {
+                if ways.rows[way].is_some() && goes(bucket, &mut ways, way) {
                     freed += weight(&ways.rows[way]);
                     ways.rows[way] = None;
                 }
@@ -291,9 +320,9 @@ fn place(table: &[Bucket], row_hash: u64) -> Option<&Bucket> {
 }
 
 impl Ways {
-    fn get(&mut self, key: &[u8], tag: u16, at: CommitTs) -> Option<Found> {
+    fn get(&mut self, tags: &Tags, key: &[u8], tag: u16, at: CommitTs) -> Option<Found> {
         for way in 0..WAYS {
-            let Some(row) = self.rows[way].as_deref().filter(|_| self.tags[way] == tag) else {
+            let Some(row) = self.rows[way].as_deref().filter(|_| tags.get(way) == tag) else {
                 continue;
             };
             let Some(row) = Row::read(row).filter(|row| row.key == key) else { continue };
@@ -310,21 +339,21 @@ impl Ways {
 
     /// Takes the row where there is room or its tag is known; returns the bytes that it freed, or
     /// `None` where it took nothing.
-    fn add(&mut self, row: &Row<'_>, row_hash: u64, room: bool) -> Option<usize> {
+    fn add(&mut self, tags: &Tags, row: &Row<'_>, row_hash: u64, room: bool) -> Option<usize> {
         let tag = tag(row_hash);
-        let known = (0..WAYS).find(|way| self.tags[*way] == tag);
+        let known = (0..WAYS).find(|way| tags.get(*way) == tag);
         let known = known.filter(|way| self.rows[*way].is_none() || self.is_of(*way, row.key));
         let way = match known {
             Some(way) => way,
             None if room => self.victim(row_hash),
             None => {
                 let free = (0..WAYS).find(|way| self.rows[*way].is_none());
-                self.tags[free?] = tag;
+                tags.set(free?, tag);
                 return None;
             }
         };
         let freed = weight(&self.rows[way]);
-        self.tags[way] = tag;
+        tags.set(way, tag);
         self.rows[way] = Some(row.write());
         self.used &= !(1 << way);
         Some(freed)

@@ -123,7 +123,7 @@ pub struct Stats {
     pub cache_misses: u64,
     /// Point reads answered by the cache of rows.
     pub row_cache_hits: u64,
-    /// Point reads that had to go on from there to the files.
+    /// Point reads that found their row in the files instead. Absent rows count as neither.
     pub row_cache_misses: u64,
     /// Bytes that the cache of rows takes now.
     pub row_cache_bytes: usize,
