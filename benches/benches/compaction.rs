@@ -2,6 +2,7 @@
 //! table files per second.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
+#![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 
 use anyhow::{Context as _, Result};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

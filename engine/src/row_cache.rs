@@ -315,8 +315,8 @@ fn new_table(buckets_max: usize, at: usize) -> Box<[Bucket]> {
 
 fn place(table: &[Bucket], row_hash: u64) -> Option<&Bucket> {
     // The middle of the hash: its ends are the tag and the place in a filter.
-    let middle = row_hash >> 16 & 0xffff_ffff;
-    table.get((middle * table.len() as u64 >> 32) as usize)
+    let middle = (row_hash >> 16) & 0xffff_ffff;
+    table.get(((middle * table.len() as u64) >> 32) as usize)
 }
 
 impl Ways {

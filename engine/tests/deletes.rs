@@ -86,12 +86,15 @@ fn rk_of(n: usize) -> String {
     format!("order-{n:05}")
 }
 
+/// A way to delete all rows of a store.
+type Way = fn(&Store);
+
 /// Partitions and rows of each in the tests of space.
 const MANY: (usize, usize) = (12, 400);
 
 #[test]
 fn whichever_way_everything_is_deleted_the_disk_falls_below_a_twentieth_within_one_settle() {
-    let ways: [(&str, fn(&Store)); 5] = [
+    let ways: [(&str, Way); 5] = [
         ("row by row", |store| {
             for n in 0..MANY.0 * MANY.1 {
                 let (pk, rk) = (pk_of(n / MANY.1), rk_of(n % MANY.1));

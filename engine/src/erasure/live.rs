@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_reader_finds_what_was_added_before() {
         let list = ErasureList::default();
-        assert!(list.is_empty() && list.len() == 0 && list.bytes() == 0);
+        assert!(list.is_empty() && list.bytes() == 0);
         let erasure =
             Erasure { start: b"b".as_slice().into(), end: b"d".as_slice().into(), ts: CommitTs(5) };
         list.add(vec![erasure.clone(), erasure]);

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
+/// PartitionKey and RowKey, and the value under them.
+pub type NewRow = ((Vec<u8>, Vec<u8>), Vec<u8>);
+
 /// Where a row is: table, PartitionKey, RowKey, compared in that order as bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
@@ -90,7 +93,7 @@ impl Oracle {
     /// Rows of several partitions, by one commit.
     ///
     /// Panics where `ts` does not rise.
-    pub fn ingest(&mut self, table: u32, ts: u64, new: &[((Vec<u8>, Vec<u8>), Vec<u8>)]) {
+    pub fn ingest(&mut self, table: u32, ts: u64, new: &[NewRow]) {
         assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
         self.last_ts = ts;
         let rows = Arc::make_mut(&mut self.rows);
