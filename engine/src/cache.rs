@@ -1,14 +1,19 @@
 //! A cache of what was read from files, bounded in bytes. Floor 3; table files keep their blocks
-//! in it.
+//! in it, blob files their values, side by side: whichever is used more holds more of it.
 //!
 //! CLOCK in its queue form: what is used again before it reaches the front of the queue goes
 //! round once more, what is not leaves. A scan touches a block once, so it pushes out other
 //! once-touched blocks and not those in use.
 //!
+//! A large value weighs as much as sixteen blocks or more, so it has to earn its place: while there
+//! is room it is taken, and then only when it is read a second time. Otherwise reads all over more
+//! values than fit would fill and empty the cache for nothing, and the blocks with it.
+//!
 //! Promise: never more than `capacity` bytes by the weights given; hits take a shared lock only.
 //! Absent: reading. A miss is the caller's to fill, and two callers may fill the same one.
 
 use crate::ids::FileNo;
+use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -21,57 +26,73 @@ const SHARDS_MAX: usize = 16;
 /// A shard below this would refuse blocks that a small cache should hold.
 const SHARD_BYTES_MIN: usize = 4 << 20;
 
-/// Where a block begins: in which file, at which offset.
+/// A value from here on pushes out others only when it is read a second time.
+const LARGE_BYTES: usize = 16 << 10;
+
+/// How many large values that were not taken a shard remembers. With 16 shards and values of 64 KiB
+/// that is the last GiB of reads that missed.
+const REFUSED: usize = 1 << 10;
+
+/// Where a block or a value begins: in which file, at which offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockPlace {
     pub(crate) file: FileNo,
     pub(crate) offset: u64,
 }
 
-/// Values of type `V` by the place they were read from.
-pub(crate) struct Cache<V> {
-    shards: Box<[RwLock<Shard<V>>]>,
+/// Blocks of type `B`, and values, by the place they were read from.
+pub(crate) struct Cache<B> {
+    shards: Box<[RwLock<Shard<B>>]>,
     shard_bytes: usize,
 }
 
 /// What a cache did so far and holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CacheCounts {
-    /// Lookups that found their block.
+    /// Lookups that found their block or value.
     pub(crate) hits: u64,
-    /// Blocks that had to be read from their file.
+    /// Blocks and values that had to be read from their file.
     pub(crate) misses: u64,
-    /// Blocks held now.
+    /// Blocks and values held now.
     pub(crate) blocks: u64,
     /// Their weight in bytes.
     pub(crate) bytes: u64,
 }
 
-struct Shard<V> {
-    entries: HashMap<BlockPlace, Entry<V>, BuildHasherDefault<PlaceHasher>>,
+struct Shard<B> {
+    entries: HashMap<BlockPlace, Entry<B>, BuildHasherDefault<PlaceHasher>>,
     // Holds exactly the keys of `entries`; the front is the next to be looked at.
     queue: VecDeque<BlockPlace>,
     bytes: usize,
+    // Marks of large values that were not taken; each has one slot. Empty until the first.
+    refused: Box<[u32]>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-struct Entry<V> {
-    value: Arc<V>,
+/// What lies at a place. Table files and blob files have numbers of one sequence, so a place is
+/// never asked for as both.
+enum Held<B> {
+    Block(Arc<B>),
+    Value(Bytes),
+}
+
+struct Entry<B> {
+    held: Held<B>,
     weight: usize,
     // Set by hits under the shared lock, cleared as the entry goes round.
     used: AtomicBool,
 }
 
-impl<V> std::fmt::Debug for Cache<V> {
+impl<B> std::fmt::Debug for Cache<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Cache({} shards of {} bytes)", self.shards.len(), self.shard_bytes)
     }
 }
 
-impl<V> Cache<V> {
+impl<B> Cache<B> {
     /// A cache of at most `capacity` bytes; 0 holds nothing.
-    pub(crate) fn new(capacity: usize) -> Cache<V> {
+    pub(crate) fn new(capacity: usize) -> Cache<B> {
         let shards = (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         Cache {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
@@ -79,8 +100,17 @@ impl<V> Cache<V> {
         }
     }
 
-    /// What was read from `place`, if it is held.
-    pub(crate) fn get(&self, place: BlockPlace) -> Option<Arc<V>> {
+    /// The block that was read from `place`, if it is held.
+    pub(crate) fn get(&self, place: BlockPlace) -> Option<Arc<B>> {
+        self.look(place, Held::block)
+    }
+
+    /// The value that was read from `place`, if it is held.
+    pub(crate) fn get_value(&self, place: BlockPlace) -> Option<Bytes> {
+        self.look(place, Held::value)
+    }
+
+    fn look<T>(&self, place: BlockPlace, share: impl Fn(&Held<B>) -> Option<T>) -> Option<T> {
         let shard = self.shard(place).read();
         let entry = shard.entries.get(&place)?;
         // Most hits are on entries already marked: do not dirty the line again.
@@ -88,39 +118,61 @@ impl<V> Cache<V> {
             entry.used.store(true, Relaxed);
         }
         shard.hits.fetch_add(1, Relaxed);
-        Some(Arc::clone(&entry.value))
+        share(&entry.held)
     }
 
-    /// Counts a miss and keeps what was read from `place`, which takes `weight` bytes; returns
-    /// what the cache now has there. A value heavier than a shard is not kept.
-    pub(crate) fn insert(&self, place: BlockPlace, value: Arc<V>, weight: usize) -> Arc<V> {
-        self.insert_at(place, value, weight, true)
+    /// Counts a miss and keeps the block that was read from `place`, which takes `weight` bytes;
+    /// returns what the cache now has there. One heavier than a shard is not kept.
+    pub(crate) fn insert(&self, place: BlockPlace, block: Arc<B>, weight: usize) -> Arc<B> {
+        let held = Held::Block(Arc::clone(&block));
+        self.insert_at(place, held, weight, Entrance::Push).block().unwrap_or(block)
     }
 
-    /// The same, but pushes nothing out: where there is no room, the value is not kept.
-    pub(crate) fn insert_in_room(&self, place: BlockPlace, value: Arc<V>, weight: usize) -> Arc<V> {
-        self.insert_at(place, value, weight, false)
+    /// The same, but pushes nothing out: where there is no room, the block is not kept.
+    pub(crate) fn insert_in_room(&self, place: BlockPlace, block: Arc<B>, weight: usize) -> Arc<B> {
+        let held = Held::Block(Arc::clone(&block));
+        self.insert_at(place, held, weight, Entrance::Room).block().unwrap_or(block)
     }
 
-    fn insert_at(&self, place: BlockPlace, value: Arc<V>, weight: usize, push: bool) -> Arc<V> {
+    /// Counts a miss and keeps the value that was read from `place`, which takes `weight` bytes;
+    /// where there is no room, a large one only if it was missed before.
+    pub(crate) fn insert_value(&self, place: BlockPlace, value: Bytes, weight: usize) {
+        let entrance = if weight < LARGE_BYTES { Entrance::Push } else { Entrance::Again };
+        self.insert_at(place, Held::Value(value), weight, entrance);
+    }
+
+    fn insert_at(
+        &self,
+        place: BlockPlace,
+        held: Held<B>,
+        weight: usize,
+        entrance: Entrance,
+    ) -> Held<B> {
         if weight > self.shard_bytes {
             self.shard(place).read().misses.fetch_add(1, Relaxed);
-            return value;
+            return held;
         }
         let mut shard = self.shard(place).write();
         *shard.misses.get_mut() += 1;
-        if !push && shard.bytes + weight > self.shard_bytes {
-            return value;
-        }
         if let Some(earlier) = shard.entries.get(&place) {
-            return Arc::clone(&earlier.value);
+            return earlier.held.share();
         }
-        shard.make_room(self.shard_bytes - weight);
+        if shard.bytes + weight > self.shard_bytes {
+            let may_push = match entrance {
+                Entrance::Push => true,
+                Entrance::Room => false,
+                Entrance::Again => shard.was_refused(place),
+            };
+            if !may_push {
+                return held;
+            }
+            shard.make_room(self.shard_bytes - weight);
+        }
         shard.bytes += weight;
         shard.queue.push_back(place);
-        let entry = Entry { value: Arc::clone(&value), weight, used: AtomicBool::new(false) };
+        let entry = Entry { held: held.share(), weight, used: AtomicBool::new(false) };
         shard.entries.insert(place, entry);
-        value
+        held
     }
 
     /// What it did so far and holds now.
@@ -136,22 +188,72 @@ impl<V> Cache<V> {
         counts
     }
 
-    fn shard(&self, place: BlockPlace) -> &RwLock<Shard<V>> {
+    fn shard(&self, place: BlockPlace) -> &RwLock<Shard<B>> {
         // The hash map uses the ends of the hash; the shard takes bits between them.
         let bits = mix(mix(0, place.file.0), place.offset) >> 32;
         &self.shards[bits as usize % self.shards.len()]
     }
 }
 
-impl<V> Shard<V> {
-    fn new() -> Shard<V> {
+/// What may be pushed out for something new.
+#[derive(Clone, Copy)]
+enum Entrance {
+    /// Whatever is unused.
+    Push,
+    /// Nothing.
+    Room,
+    /// Nothing the first time, then whatever is unused.
+    Again,
+}
+
+impl<B> Held<B> {
+    fn share(&self) -> Held<B> {
+        match self {
+            Held::Block(block) => Held::Block(Arc::clone(block)),
+            Held::Value(value) => Held::Value(Bytes::clone(value)),
+        }
+    }
+
+    fn block(&self) -> Option<Arc<B>> {
+        match self {
+            Held::Block(block) => Some(Arc::clone(block)),
+            Held::Value(_) => None,
+        }
+    }
+
+    fn value(&self) -> Option<Bytes> {
+        match self {
+            Held::Block(_) => None,
+            Held::Value(value) => Some(Bytes::clone(value)),
+        }
+    }
+}
+
+impl<B> Shard<B> {
+    fn new() -> Shard<B> {
         Shard {
             entries: HashMap::default(),
             queue: VecDeque::new(),
             bytes: 0,
+            refused: Box::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
         }
+    }
+
+    /// Whether what was read from `place` was refused lately; if not, it is now. Two places that
+    /// share slot and mark, one pair in four billion, are taken for one: a value comes in early.
+    fn was_refused(&mut self, place: BlockPlace) -> bool {
+        if self.refused.is_empty() {
+            self.refused = vec![0; REFUSED].into();
+        }
+        // The shard was picked by the bits from 32 on, the slot takes those below, the mark the top.
+        let hash = mix(mix(0, place.offset), place.file.0);
+        let mark = (hash >> 32) as u32 | 1; // 0 is an empty slot.
+        let slot = &mut self.refused[hash as usize % REFUSED];
+        let again = *slot == mark;
+        *slot = if again { 0 } else { mark };
+        again
     }
 
     /// Lets go of unused entries until at most `bytes_max` remain. Ends: an entry that goes round
@@ -250,6 +352,35 @@ mod tests {
         assert_eq!(cache.counts().blocks, 10, "heavier than the cache: left out");
         cache.insert(place(51), Arc::new(51), 950);
         assert_eq!((cache.counts().blocks, cache.counts().bytes), (1, 950));
+    }
+
+    #[test]
+    fn a_large_value_takes_free_room_at_once_and_pushes_only_when_it_comes_again() {
+        let cache = Cache::<u64>::new(8 * LARGE_BYTES);
+        let value = |offset: u64| Bytes::from(vec![offset as u8; 9]);
+        let read = |offset| cache.insert_value(place(offset), value(offset), LARGE_BYTES);
+        (0..8).for_each(read);
+        assert!((0..8).all(|held| cache.get_value(place(held)) == Some(value(held))));
+        // Many are read once: what is held stays.
+        (100..200).for_each(read);
+        assert!((0..8).all(|held| cache.get_value(place(held)).is_some()));
+        read(300);
+        assert_eq!(cache.get_value(place(300)), None);
+        read(300);
+        assert_eq!(cache.get_value(place(300)), Some(value(300)));
+        assert_eq!(cache.counts().bytes, 8 * LARGE_BYTES as u64);
+    }
+
+    #[test]
+    fn blocks_and_values_share_one_room() {
+        let cache = Cache::new(1000);
+        fill(&cache, 0..10);
+        for offset in 100..110 {
+            cache.insert_value(place(offset), Bytes::from_static(b"small"), 100);
+        }
+        assert!((0..10).all(|old| cache.get(place(old)).is_none()), "unused blocks made room");
+        assert!((100..110).all(|new| cache.get_value(place(new)).is_some()));
+        assert_eq!((cache.get(place(100)), cache.counts().bytes), (None, 1000));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //! ends in order. Nothing below this file holds a [`Db`].
 
 use crate::batch::Batch;
-use crate::blob::reader::ValueCache;
 use crate::commit::pipeline::{self, Pipeline};
 use crate::compaction::picker::Aim;
 use crate::cursor::Found;
@@ -38,8 +37,6 @@ use std::time::Duration;
 /// The block cache where little memory is to be had, or where nobody says how much there is.
 const CACHE_BYTES_MIN: usize = 64 << 20;
 
-/// One part in this many of the cache is for values of blob files.
-const VALUE_CACHE_SHARE: usize = 4;
 /// The part of the cache's bytes that is for single rows rather than blocks: one in so many. A row
 /// held as such is found three times as fast, but serves no scan.
 const ROWS_SHARE: usize = 4;
@@ -166,17 +163,12 @@ impl Db {
             false => Some(take_lock(&vfs, dir, &options)?),
         };
         let cache_bytes = options.advanced.block_cache_bytes.unwrap_or_else(default_cache_bytes);
-        let values_bytes = match options.advanced.blob_bytes_min {
-            0 => 0,
-            _ => cache_bytes / VALUE_CACHE_SHARE,
-        };
         let rows_bytes = cache_bytes / ROWS_SHARE;
-        let cache = Arc::new(BlockCache::new(cache_bytes - values_bytes - rows_bytes));
-        let values = ValueCache::new(values_bytes);
+        let cache = Arc::new(BlockCache::new(cache_bytes - rows_bytes));
         let rows = RowCache::new(rows_bytes);
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
-        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, values, seed, now)?;
+        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
         let Opened { shelf, view, last_ts, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
@@ -312,7 +304,7 @@ impl Db {
         let tree = &self.inner.tree;
         let (view, counters) = (tree.view(), &tree.counters);
         let levels = view.version.levels.iter().enumerate();
-        let (cache, values) = (tree.shelf.cache.counts(), tree.shelf.values.counts());
+        let cache = tree.shelf.cache.counts();
         let blobs = || view.version.blobs.iter();
         let (row_cache_hits, row_cache_misses, row_cache_bytes) = tree.rows.counts();
         Stats {
@@ -338,8 +330,8 @@ impl Db {
             stalls: self.stalls(),
             background_errors: counters.background_errors.get(),
             last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
-            cache_hits: cache.hits + values.hits,
-            cache_misses: cache.misses + values.misses,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
             row_cache_hits,
             row_cache_misses,
             row_cache_bytes,

@@ -7,7 +7,7 @@
 
 use crate::batch::Commit;
 use crate::blob::format::{self as blob_format, BlobMeta, Link};
-use crate::blob::reader::{BlobFile, ValueCache};
+use crate::blob::reader::BlobFile;
 use crate::checksum::placed;
 use crate::cursor::Cursor;
 use crate::error::{Error, Kind, Result};
@@ -404,7 +404,7 @@ pub fn read_blob_file(blob: &[u8]) -> Result<u64> {
     let file = disk.vfs().open(&path, Access::Read);
     let file = file.map_err(|error| Error::io("opening", &path, error))?;
     let file = BlobFile::open(file, path, &meta)?;
-    let (cache, mut links) = (ValueCache::new(1 << 20), Vec::new());
+    let (cache, mut links) = (BlockCache::new(1 << 20), Vec::new());
     file.walk(&mut |link| {
         links.push(*link);
         Ok(())

@@ -90,8 +90,8 @@ pub struct Advanced {
     /// Sealed memtables that may wait for their flush before writes wait. Default 3; 1 to 16.
     pub sealed_memtables_max: usize,
 
-    /// Bytes of the cache of what was read from files: three quarters for decompressed blocks, one for
-    /// single rows. 0 reads every block from its file.
+    /// Bytes of the cache of what was read from files: three quarters for decompressed blocks and
+    /// large values, one for single rows. 0 reads every block from its file.
     ///
     /// Default `None`: a quarter of the memory that this process may use, at least 64 MiB.
     pub block_cache_bytes: Option<usize>,

@@ -6,7 +6,6 @@
 //! served that sits only in the page cache of a log the last process could not sync.
 
 use crate::batch::Commit;
-use crate::blob::reader::ValueCache;
 use crate::catalog::{self, Tables};
 use crate::env::rng::Rng;
 use crate::erasure::live::ErasureList;
@@ -60,11 +59,10 @@ pub(crate) fn open(
     dir: &Path,
     options: &Options,
     cache: Arc<BlockCache>,
-    values: ValueCache,
     seed: u64,
     now: CommitTs,
 ) -> Result<Opened> {
-    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache, values);
+    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache);
     let mut report = Recovery::default();
     let (state, found) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {

@@ -3,7 +3,7 @@
 
 use crate::batch::Commit;
 use crate::blob::format::BlobMeta;
-use crate::blob::reader::{BlobFile, ValueCache};
+use crate::blob::reader::BlobFile;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::load;
@@ -175,8 +175,8 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
 /// Reads the catalogue as an open would; what is damaged otherwise would only be told twice.
 fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
     let options = Options { read_only: true, ..Options::default() };
-    let (cache, values) = (Arc::new(BlockCache::new(0)), ValueCache::new(0));
-    let opened = recovery::open(Arc::clone(vfs), dir, &options, cache, values, 0, CommitTs::ZERO);
+    let cache = Arc::new(BlockCache::new(0));
+    let opened = recovery::open(Arc::clone(vfs), dir, &options, cache, 0, CommitTs::ZERO);
     let read = opened.and_then(|opened| recovery::load_tables(&opened.view, opened.last_ts));
     report.damage.extend(read.err());
 }

@@ -14,9 +14,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The values of blob files that were read lately.
-pub(crate) type ValueCache = Cache<Bytes>;
-
 /// Bytes of bookkeeping per value, charged to the cache.
 const OVERHEAD_BYTES: usize = 160;
 
@@ -41,17 +38,17 @@ impl BlobFile {
     /// The value that `link`, which names this file, stands for.
     ///
     /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the cache does not have it.
-    pub(crate) fn value(&self, link: &Link, cache: &ValueCache, reach: Reach) -> Result<Bytes> {
+    pub(crate) fn value<B>(&self, link: &Link, cache: &Cache<B>, reach: Reach) -> Result<Bytes> {
         let place = BlockPlace { file: link.file, offset: link.offset };
-        if let Some(value) = cache.get(place) {
-            return Ok(Bytes::clone(&value));
+        if let Some(value) = cache.get_value(place) {
+            return Ok(value);
         }
         if reach == Reach::Memory {
             return Err(Error::new(Kind::WouldBlock, "the value is not in the cache"));
         }
         let value = self.read(link)?;
-        let weight = value.len() + OVERHEAD_BYTES;
-        Ok(Bytes::clone(&cache.insert(place, Arc::new(value), weight)))
+        cache.insert_value(place, Bytes::clone(&value), value.len() + OVERHEAD_BYTES);
+        Ok(value)
     }
 
     /// The same past the cache.
@@ -108,9 +105,8 @@ impl BlobFile {
 
     /// The bytes at `offset`, which must lie in the file as its length says.
     fn bytes(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len as usize];
-        match self.file.read_exact_at(&mut bytes, offset) {
-            Ok(()) => Ok(bytes),
+        match self.file.read_vec_at(len as usize, offset) {
+            Ok(bytes) => Ok(bytes),
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.corrupt(offset, "blob file ends early"))
             }

@@ -1,6 +1,5 @@
 //! Where the files of one database lie: what opening one takes, and which ones to delete.
 
-use crate::blob::reader::ValueCache;
 use crate::ids::FileNo;
 use crate::names::{self, FileKind};
 use crate::sstable::reader::BlockCache;
@@ -15,18 +14,12 @@ pub(crate) struct Shelf {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
     pub(crate) cache: Arc<BlockCache>,
-    pub(crate) values: ValueCache,
     trash: Mutex<Vec<(FileKind, FileNo)>>,
 }
 
 impl Shelf {
-    pub(crate) fn new(
-        vfs: Arc<dyn Vfs>,
-        dir: PathBuf,
-        cache: Arc<BlockCache>,
-        values: ValueCache,
-    ) -> Arc<Shelf> {
-        Arc::new(Shelf { vfs, dir, cache, values, trash: Mutex::default() })
+    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, cache: Arc<BlockCache>) -> Arc<Shelf> {
+        Arc::new(Shelf { vfs, dir, cache, trash: Mutex::default() })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

@@ -67,6 +67,14 @@ pub trait File: Debug + Send + Sync {
     /// Fills `buf` from `offset`; `UnexpectedEof` where the file ends first.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// The `len` bytes from `offset`; `UnexpectedEof` where the file ends first. Cheaper than filling
+    /// a new buffer where the system takes one that was not zeroed.
+    fn read_vec_at(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        self.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
     /// Writes all of `bytes` at `offset`, extending the file where needed. After an error, any
     /// part of the range may have been written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;

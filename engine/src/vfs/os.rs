@@ -108,6 +108,11 @@ impl File for OsFile {
         place::read_exact_at(&self.0, buf, offset)
     }
 
+    #[cfg(unix)]
+    fn read_vec_at(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        place::read_vec_at(&self.0, len, offset)
+    }
+
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         place::write_all_at(&self.0, bytes, offset)
     }
@@ -226,8 +231,25 @@ fn bytes_available(dir: &Path) -> io::Result<u64> {
 
 #[cfg(unix)]
 mod place {
+    use rustix::buffer::spare_capacity;
+    use rustix::io::{Errno, pread};
     use std::os::unix::fs::FileExt;
     use std::{fs, io};
+
+    /// Zeroing 64 KiB first would cost a fifth of reading them from the system's cache.
+    pub(super) fn read_vec_at(file: &fs::File, len: usize, offset: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
+            let at = offset + bytes.len() as u64;
+            match pread(file, spare_capacity(&mut bytes), at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        bytes.truncate(len); // Its capacity may be more than was asked for.
+        Ok(bytes)
+    }
 
     pub(super) fn read_exact_at(file: &fs::File, buf: &mut [u8], offset: u64) -> io::Result<()> {
         file.read_exact_at(buf, offset)
