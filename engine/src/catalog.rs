@@ -61,6 +61,16 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
     }
 }
 
+fn damaged(what: &str) -> Error {
+    Error::new(Kind::Corrupt, format!("catalogue row: {what}"))
+}
+
+/// The name of the table that a row is about.
+fn name_of(rk: &[u8]) -> Result<&str> {
+    let name = rk.strip_prefix(&[TABLE_PREFIX]).ok_or_else(|| damaged("unknown key"))?;
+    std::str::from_utf8(name).map_err(|_| damaged("name is not UTF-8"))
+}
+
 /// The tables that exist, and those dropped whose rows some snapshot may still read. Changes are
 /// in it from when they are applied: writers go by that. A reader at some timestamp is shown what
 /// was there then, so nothing that a crash can still take away.
@@ -81,14 +91,12 @@ impl Tables {
 
     /// Takes over one catalogue row as read from storage.
     pub(crate) fn load(&mut self, rk: &[u8], row: Row) -> Result<()> {
-        let damaged = |what: &str| Error::new(Kind::Corrupt, format!("catalogue row: {what}"));
         if rk == NEXT_ID {
             let id = Reader::new(&row.value).u32().ok_or_else(|| damaged("table counter"))?;
             self.next_id = self.next_id.max(id);
             return Ok(());
         }
-        let name = rk.strip_prefix(&[TABLE_PREFIX]).ok_or_else(|| damaged("unknown key"))?;
-        let name = std::str::from_utf8(name).map_err(|_| damaged("name is not UTF-8"))?;
+        let name = name_of(rk)?;
         let mut reader = Reader::new(&row.value);
         if reader.u8() != Some(VALUE_VERSION) {
             return Err(damaged("unknown version"));
@@ -96,6 +104,14 @@ impl Tables {
         let id = TableId(reader.u32().ok_or_else(|| damaged("cut short"))?);
         let note = row.value.slice_ref(reader.rest());
         self.add(TableInfo { id, name: name.to_owned(), note, created: row.ts });
+        Ok(())
+    }
+
+    /// Takes over that a catalogue row was deleted by the commit `at`.
+    pub(crate) fn unload(&mut self, rk: &[u8], at: CommitTs) -> Result<()> {
+        if rk != NEXT_ID {
+            self.remove(name_of(rk)?, at);
+        }
         Ok(())
     }
 
@@ -111,7 +127,7 @@ impl Tables {
         if let Some(table) = self.by_name.remove(name) {
             self.live.remove(&table.id);
             self.dropped.insert(table.id, (table, at));
-            self.changed = at;
+            self.changed = self.changed.max(at);
         }
     }
 

@@ -15,6 +15,7 @@ use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
 use crate::latch::Latches;
 use crate::limits::LEVELS;
+use crate::moment::Moment;
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
 use crate::recovery::{self, Opened};
@@ -109,6 +110,12 @@ impl Builder {
         self
     }
 
+    /// How far back it can be read: [`Options::history`].
+    pub fn history(mut self, window: Duration) -> Builder {
+        self.options.history = window;
+        self
+    }
+
     /// Bytes for the cache of decompressed blocks.
     pub fn block_cache_bytes(mut self, bytes: usize) -> Builder {
         self.options.advanced.block_cache_bytes = Some(bytes);
@@ -169,11 +176,13 @@ impl Db {
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
-        let Opened { shelf, view, last_ts, report, writer } = opened;
+        let Opened { shelf, view, last_ts, history_floor, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
-        let tree = Arc::new(Tree::new(options, shelf, rows, view, set));
-        tree.tables.store(Arc::new(recovery::load_tables(&tree.view(), last_ts)?));
+        let tables = recovery::load_tables(&view)?;
+        let now = Arc::clone(&clock);
+        let tree = Arc::new(Tree::new(options, shelf, rows, now, view, set, history_floor));
+        tree.tables.store(Arc::new(tables));
         let writer = match log {
             None => None,
             Some(log) => {
@@ -401,6 +410,12 @@ impl Inner {
 
     pub(crate) fn visible(&self) -> CommitTs {
         self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.visible())
+    }
+
+    /// What a reader who begins now goes by.
+    pub(crate) fn present(&self) -> Moment {
+        let at = self.visible();
+        Moment { at, now: self.tree.time(at) }
     }
 
     /// The newest commit that is applied, visible yet or not.

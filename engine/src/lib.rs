@@ -31,6 +31,7 @@
 // Floor 0: words.
 pub mod limits;
 pub mod ids;
+pub(crate) mod moment;
 pub mod error;
 pub(crate) mod codec;
 pub(crate) mod checksum;

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::limits::VALUE_BYTES_MAX;
+use std::time::Duration;
 
 /// How safe a commit is when it is acknowledged, and from when a reader may see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +34,12 @@ pub struct Options {
     ///
     /// Default [`Durability::Synced`].
     pub durability: Durability,
+
+    /// How far back the database can be read as of: [`Db::snapshot_at`](crate::Db::snapshot_at).
+    /// What was replaced, deleted or dropped takes space for as long, and a little longer.
+    ///
+    /// Default 0: outdated versions go with the next compaction that meets them.
+    pub history: Duration,
 
     /// Whether a database is made where there is none. Default true.
     pub create_if_missing: bool,
@@ -130,6 +137,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             durability: Durability::Synced,
+            history: Duration::ZERO,
             create_if_missing: true,
             read_only: false,
             advanced: Advanced::default(),

@@ -7,12 +7,13 @@
 
 use crate::batch::Commit;
 use crate::catalog::{self, Tables};
+use crate::cursor::Cursor as _;
 use crate::env::rng::Rng;
 use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::flush::{self, FlushEnv};
-use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::ids::{CommitTs, FileNo, RowKind, SegmentId};
 use crate::iter::tree;
 use crate::key::order;
 use crate::key::range::KeyRange;
@@ -20,6 +21,7 @@ use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
+use crate::moment;
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::rows::Row;
@@ -44,6 +46,8 @@ pub(crate) struct Opened {
     pub(crate) view: View,
     /// Every commit up to here is visible, and every new one comes later.
     pub(crate) last_ts: CommitTs,
+    /// Moments before it are not whole.
+    pub(crate) history_floor: CommitTs,
     /// What was found on the way.
     pub(crate) report: Recovery,
     /// What a writer needs; `None` where the database was opened read-only.
@@ -88,15 +92,24 @@ pub(crate) fn open(
     Ok(opened)
 }
 
-/// The catalogue as of `at`.
-pub(crate) fn load_tables(view: &View, at: CommitTs) -> Result<Tables> {
+/// The catalogue as of the newest commit, with the tables dropped before whose rows may still be
+/// there for readers of the past.
+pub(crate) fn load_tables(view: &View) -> Result<Tables> {
     let mut tables = Tables::new();
     let prefix = catalog::partition();
     let range = KeyRange { start: prefix.clone(), end: order::partition_end(&prefix) };
-    let mut scan = tree::scan(view, range, at)?;
-    while scan.next()? {
-        let row = Row { ts: scan.ts(), value: scan.value()? };
-        tables.load(scan.key().get(prefix.len()..).unwrap_or_default(), row)?;
+    let mut versions = tree::merge(view, &range)?;
+    // From the end: the versions of a row then come in the order of their commits.
+    versions.seek_before(&range.end)?;
+    while versions.valid() && versions.key() >= range.start.as_slice() {
+        let row = Row { ts: versions.ts(), value: versions.value()? };
+        let rk = versions.key().get(prefix.len()..).unwrap_or_default();
+        match versions.kind() {
+            RowKind::Delete => tables.unload(rk, row.ts)?,
+            RowKind::Put => tables.load(rk, row)?,
+            RowKind::Link => return Err(Error::new(Kind::Corrupt, "a catalogue row is a link")),
+        }
+        versions.prev()?;
     }
     Ok(tables)
 }
@@ -177,7 +190,8 @@ fn show(shelf: Arc<Shelf>, state: &State, found: Found) -> Opened {
         version: Arc::new(Version::of(state, &shelf)),
         edition: 0,
     };
-    Opened { shelf, view, last_ts: found.last_ts, report: Recovery::default(), writer: None }
+    let (last_ts, history_floor) = (found.last_ts, state.history_floor);
+    Opened { shelf, view, last_ts, history_floor, report: Recovery::default(), writer: None }
 }
 
 fn start(
@@ -189,7 +203,8 @@ fn start(
 ) -> Result<Opened> {
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
     remove_orphans(&shelf, &state)?;
-    write_files(&shelf, options, &mut state, &found)?;
+    write_files(&shelf, options, &mut state, &found, now)?;
+    let history_floor = state.history_floor;
     let mut log = LogWriter::create(
         Arc::clone(&vfs),
         &dir,
@@ -210,7 +225,7 @@ fn start(
     let (active, erased) = (new_memtable(), Arc::default());
     let view = View { active, erased, sealed: Vec::new(), version, edition: 0 };
     let report = Recovery::default();
-    Ok(Opened { shelf, view, last_ts, report, writer: Some((set, log)) })
+    Ok(Opened { shelf, view, last_ts, history_floor, report, writer: Some((set, log)) })
 }
 
 /// Writes what the log holds to L0 files and adds them to `state`.
@@ -219,8 +234,11 @@ fn write_files(
     options: &Options,
     state: &mut State,
     found: &Found,
+    now: CommitTs,
 ) -> Result<()> {
-    let boundaries = Snapshots::default().boundaries(|| found.last_ts);
+    let time = now.max(found.last_ts).max(state.history_floor);
+    let floor = CommitTs(time.0.saturating_sub(moment::ticks(options.history)));
+    let boundaries = Snapshots::new(state.history_floor).boundaries(|| found.last_ts, floor);
     let number = Cell::new(state.next_file);
     let next_file = || number.replace(FileNo(number.get().0 + 1));
     let env = FlushEnv { shelf, options, boundaries: &boundaries, next_file: &next_file };
@@ -235,6 +253,9 @@ fn write_files(
             erased.iter().for_each(|erasure| erasures.insert(erasure.clone()));
             state.erasures = Arc::new(erasures);
         }
+    }
+    if !found.memtables.is_empty() {
+        state.history_floor = boundaries.floor();
     }
     state.next_file = number.get();
     Ok(())

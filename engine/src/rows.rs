@@ -43,6 +43,11 @@ pub trait RowStore: Send + Sync + 'static {
     /// All that was visible at one moment, for as long as the snapshot lives.
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>>;
 
+    /// All that was visible at a moment of the past, tables dropped since included.
+    ///
+    /// Errors: `Invalid` where `at` lies before what is kept, or after what is visible.
+    fn snapshot_at(&self, at: CommitTs) -> Result<Box<dyn RowSnapshot>>;
+
     /// Changes one partition: runs `work` alone on the partition, against everything applied so
     /// far, then commits what it wrote as one commit; nothing where `work` fails.
     ///

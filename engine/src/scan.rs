@@ -10,10 +10,11 @@
 //! Absent: which tables there are. `storage` asks before it opens a scan.
 
 use crate::db::Inner;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::tree::{self, Scan};
 use crate::key::range::KeyRange;
+use crate::moment::Moment;
 use crate::options::Reach;
 use crate::rows::RowCursor;
 use crate::view::View;
@@ -24,25 +25,41 @@ use std::sync::Arc;
 /// A moment that stays readable while this lives.
 pub(crate) struct Pin {
     pub(crate) inner: Arc<Inner>,
-    pub(crate) at: CommitTs,
+    pub(crate) moment: Moment,
 }
 
 impl Pin {
     /// Pins what is visible now.
     pub(crate) fn now(inner: &Arc<Inner>) -> Arc<Pin> {
-        Pin::at(inner, || inner.visible())
+        Pin::at(inner, || inner.present())
     }
 
-    /// Pins the moment that `at` gives, which is not in the past.
-    pub(crate) fn at(inner: &Arc<Inner>, at: impl FnOnce() -> CommitTs) -> Arc<Pin> {
-        let at = inner.tree.snapshots.acquire(at);
-        Arc::new(Pin { inner: Arc::clone(inner), at })
+    /// Pins the moment that `present` gives, which is not in the past.
+    pub(crate) fn at(inner: &Arc<Inner>, present: impl FnOnce() -> Moment) -> Arc<Pin> {
+        let moment = inner.tree.snapshots.acquire(present);
+        Arc::new(Pin { inner: Arc::clone(inner), moment })
+    }
+
+    /// Pins a moment within the history window.
+    ///
+    /// Errors: `Invalid` for one that lies before what is kept, or after what is visible.
+    pub(crate) fn past(inner: &Arc<Inner>, at: CommitTs) -> Result<Arc<Pin>> {
+        let visible = inner.visible();
+        if at > visible {
+            let what = format!("moment {at} is not past: the newest visible commit is {visible}");
+            return Err(Error::invalid(what));
+        }
+        let moment = inner.tree.snapshots.acquire_past(at).map_err(|floor| {
+            let what = format!("the history at {at} is not kept any more; it begins at {floor}");
+            Error::invalid(what)
+        })?;
+        Ok(Arc::new(Pin { inner: Arc::clone(inner), moment }))
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        self.inner.tree.snapshots.release(self.at);
+        self.inner.tree.snapshots.release(self.moment);
     }
 }
 
@@ -64,7 +81,7 @@ impl DbCursor {
         // The count first: a View that comes between the two is looked at once more than needed.
         let views_made = tree.views_made();
         let view = tree.view_full();
-        let scan = tree::scan(&view, range, pin.at)?;
+        let scan = tree::scan(&view, range, pin.moment.at)?;
         let fetched = OnceCell::new();
         Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin), fetched })
     }

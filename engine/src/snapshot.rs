@@ -1,69 +1,120 @@
-//! Live snapshots, and which versions of a row some reader may still ask for.
+//! Live snapshots and the history window: which versions of a row some reader may still ask for.
+//!
+//! Every moment from the *floor* on stays readable: it lies the history window before now and rises
+//! only. Of the time below it, the moments of live snapshots do.
 
 use crate::ids::CommitTs;
+use crate::moment::Moment;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The timestamps that live snapshots read at, with how many read at each.
+/// The moments that live snapshots read at, with how many read at each.
 #[derive(Debug, Default)]
-pub(crate) struct Snapshots(Mutex<BTreeMap<CommitTs, usize>>);
+pub(crate) struct Snapshots {
+    live: Mutex<BTreeMap<Moment, usize>>,
+    /// Below it, background work may have dropped what no live snapshot reads. Rises under the lock.
+    floor: AtomicU64,
+}
 
 impl Snapshots {
-    /// Registers a snapshot at what `visible` says under the lock, so that no compaction fixes its
+    /// No snapshot; what lies below `floor` was dropped by whoever had the database open before.
+    pub(crate) fn new(floor: CommitTs) -> Snapshots {
+        Snapshots { live: Mutex::default(), floor: AtomicU64::new(floor.0) }
+    }
+
+    /// The oldest moment that may be read without being registered already.
+    pub(crate) fn floor(&self) -> CommitTs {
+        CommitTs(self.floor.load(Ordering::Acquire))
+    }
+
+    /// Registers a snapshot of what `present` says under the lock, so that no compaction fixes its
     /// boundaries between the reading and the registering.
-    pub(crate) fn acquire(&self, visible: impl FnOnce() -> CommitTs) -> CommitTs {
-        let mut live = self.0.lock();
-        let at = visible();
-        *live.entry(at).or_default() += 1;
-        at
+    pub(crate) fn acquire(&self, present: impl FnOnce() -> Moment) -> Moment {
+        let mut live = self.live.lock();
+        let moment = present();
+        *live.entry(moment).or_default() += 1;
+        moment
+    }
+
+    /// Registers a snapshot of a moment in the past; where that may not be whole any more, the
+    /// oldest one that is comes back instead.
+    pub(crate) fn acquire_past(&self, at: CommitTs) -> Result<Moment, CommitTs> {
+        let mut live = self.live.lock();
+        let floor = self.floor();
+        if at < floor {
+            return Err(floor);
+        }
+        let moment = Moment::past(at);
+        *live.entry(moment).or_default() += 1;
+        Ok(moment)
     }
 
     /// Ends a snapshot.
-    pub(crate) fn release(&self, at: CommitTs) {
-        let mut live = self.0.lock();
-        if let Some(count) = live.get_mut(&at) {
+    pub(crate) fn release(&self, moment: Moment) {
+        let mut live = self.live.lock();
+        if let Some(count) = live.get_mut(&moment) {
             *count -= 1;
             if *count == 0 {
-                live.remove(&at);
+                live.remove(&moment);
             }
         }
     }
 
-    /// The timestamps that must stay readable: those of live snapshots and what is visible now.
-    pub(crate) fn boundaries(&self, visible: impl FnOnce() -> CommitTs) -> Boundaries {
-        let live = self.0.lock();
-        let visible = visible();
-        let mut at: Vec<_> = live.keys().copied().filter(|ts| *ts < visible).collect();
-        at.push(visible);
-        Boundaries(at)
+    /// What must stay readable, with every moment from `floor` on. No snapshot of an earlier one is
+    /// given out from here on.
+    pub(crate) fn boundaries(
+        &self,
+        visible: impl FnOnce() -> CommitTs,
+        floor: CommitTs,
+    ) -> Boundaries {
+        let live = self.live.lock();
+        let floor = CommitTs(self.floor.fetch_max(floor.0, Ordering::AcqRel)).max(floor);
+        let last = Moment { at: visible().min(floor), now: floor };
+        let mut readers: Vec<Moment> = Vec::with_capacity(live.len() + 1);
+        // Of those who see the same commits, the earliest sees most.
+        for moment in live.keys().take_while(|moment| moment.at <= last.at).chain([&last]) {
+            if readers.last().is_none_or(|before| before.at < moment.at) {
+                readers.push(*moment);
+            }
+        }
+        Boundaries { readers, floor }
     }
 
     /// How many snapshots live.
     pub(crate) fn len(&self) -> usize {
-        self.0.lock().values().sum()
+        self.live.lock().values().sum()
     }
 }
 
-/// Timestamps that must stay readable, ascending; the last is what is visible to new readers.
+/// Moments that must stay readable: some, ascending, and every one from the floor on.
 #[derive(Clone, Debug)]
-pub(crate) struct Boundaries(Vec<CommitTs>);
+pub(crate) struct Boundaries {
+    readers: Vec<Moment>, // The last sees all commits up to the floor, as far as there are any.
+    floor: CommitTs,
+}
 
 impl Boundaries {
-    /// The oldest timestamp that must stay readable.
+    /// The newest commit that every reader sees.
     pub(crate) fn oldest(&self) -> CommitTs {
-        self.0.first().copied().unwrap_or(CommitTs::ZERO)
+        self.readers.first().map_or(CommitTs::ZERO, |reader| reader.at)
+    }
+
+    /// From here on every moment stays readable, and before it only those of live snapshots.
+    pub(crate) fn floor(&self) -> CommitTs {
+        self.floor
     }
 
     /// Whether some reader, of now or to come, may be at a moment from `ts` to before `to`.
     pub(crate) fn may_read_between(&self, ts: CommitTs, to: CommitTs) -> bool {
-        self.reader_of(ts).and_then(|at| self.0.get(at)).is_none_or(|reader| *reader < to)
+        self.reader_of(ts).and_then(|at| self.readers.get(at)).is_none_or(|reader| reader.at < to)
     }
 
     /// The boundary at which a version of `ts` is read if it is the newest up to there; `None` for
     /// one newer than all boundaries, which a reader to come may stop at.
     fn reader_of(&self, ts: CommitTs) -> Option<usize> {
-        let at = self.0.partition_point(|boundary| *boundary < ts);
-        (at < self.0.len()).then_some(at)
+        let at = self.readers.partition_point(|reader| reader.at < ts);
+        (at < self.readers.len()).then_some(at)
     }
 }
 
@@ -98,20 +149,25 @@ impl<'a> Retain<'a> {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
+
+    fn kept(boundaries: &Boundaries, versions: &[CommitTs]) -> Vec<CommitTs> {
+        let mut retain = Retain::new(boundaries);
+        versions.iter().copied().filter(|ts| retain.keeps(*ts)).collect()
+    }
 
     #[test]
     fn every_boundary_still_reads_what_it_read() {
         let snapshots = Snapshots::default();
         for at in [30, 10, 30] {
-            snapshots.acquire(|| CommitTs(at));
+            snapshots.acquire(|| Moment::past(CommitTs(at)));
         }
-        snapshots.release(CommitTs(30));
-        let boundaries = snapshots.boundaries(|| CommitTs(50));
+        snapshots.release(Moment::past(CommitTs(30)));
+        let boundaries = snapshots.boundaries(|| CommitTs(50), CommitTs(55));
         let versions = [70, 60, 50, 45, 30, 29, 11, 10, 9, 1].map(CommitTs);
-        let mut retain = Retain::new(&boundaries);
-        let kept: Vec<_> = versions.into_iter().filter(|ts| retain.keeps(*ts)).collect();
+        let kept = kept(&boundaries, &versions);
         assert_eq!(kept, [70, 60, 50, 30, 10].map(CommitTs));
         for boundary in [10, 30, 50] {
             let read = |all: &[CommitTs]| all.iter().copied().find(|ts| ts.0 <= boundary);
@@ -119,5 +175,26 @@ mod tests {
         }
         assert_eq!(snapshots.len(), 2);
         assert_eq!(boundaries.oldest(), CommitTs(10));
+    }
+
+    #[test]
+    fn every_moment_from_the_floor_on_stays_readable_and_earlier_ones_are_refused() {
+        let snapshots = Snapshots::new(CommitTs(5));
+        assert_eq!(snapshots.acquire_past(CommitTs(4)), Err(CommitTs(5)));
+        snapshots.acquire_past(CommitTs(12)).unwrap();
+        let boundaries = snapshots.boundaries(|| CommitTs(50), CommitTs(30));
+        let versions = [50, 45, 31, 29, 20, 12, 11].map(CommitTs);
+        let kept = kept(&boundaries, &versions);
+        assert_eq!(kept, [50, 45, 31, 29, 12].map(CommitTs));
+        for at in (30..60).chain([12]) {
+            let read = |all: &[CommitTs]| all.iter().copied().find(|ts| ts.0 <= at);
+            assert_eq!(read(&kept), read(&versions), "{at}");
+        }
+        assert!(boundaries.may_read_between(CommitTs(29), CommitTs(31)));
+        assert!(!boundaries.may_read_between(CommitTs(29), CommitTs(30)));
+        assert!(boundaries.may_read_between(CommitTs(40), CommitTs(41)), "within the window");
+        assert_eq!(snapshots.acquire_past(CommitTs(29)), Err(CommitTs(30)));
+        let earlier = snapshots.boundaries(|| CommitTs(50), CommitTs(20));
+        assert_eq!(earlier.floor(), CommitTs(30), "what was given up does not come back");
     }
 }

@@ -11,8 +11,11 @@ use crate::iter::tree;
 use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
+use crate::moment::Moment;
 use crate::options::{Durability, Reach};
-use crate::rows::{CommitTicket, KeyPair, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore};
+use crate::rows::{
+    CommitTicket, KeyPair, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore, TableInfo,
+};
 use crate::scan::{DbCursor, Pin};
 use crate::update::{Update, check_key_part};
 use std::cell::Cell;
@@ -43,6 +46,10 @@ impl RowStore for Db {
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
         Ok(Box::new(DbSnapshot::now(self)))
+    }
+
+    fn snapshot_at(&self, at: CommitTs) -> Result<Box<dyn RowSnapshot>> {
+        Ok(Box::new(DbSnapshot::past(self, at)?))
     }
 
     fn update(
@@ -118,11 +125,26 @@ impl DbSnapshot {
         DbSnapshot { pin: Pin::now(&db.inner) }
     }
 
+    /// All that was visible at a moment of the past: [`Pin::past`].
+    pub(crate) fn past(db: &Db, at: CommitTs) -> Result<DbSnapshot> {
+        Ok(DbSnapshot { pin: Pin::past(&db.inner, at)? })
+    }
+
+    /// The table of that name, as it was.
+    pub(crate) fn find_table(&self, name: &str) -> Option<TableInfo> {
+        self.pin.inner.tree.tables.load().find_at(name, self.pin.moment.at).cloned()
+    }
+
+    /// The database.
+    pub(crate) fn db(&self) -> Db {
+        Db { inner: Arc::clone(&self.pin.inner) }
+    }
+
     /// A cursor over the rows of `range`, not yet on any.
     pub(crate) fn cursor(&self, range: KeyRange) -> Result<DbCursor> {
         let table = order::table_of(&range.start);
         let tables = self.pin.inner.tree.tables.load();
-        if !table.is_some_and(|table| tables.is_readable_at(table, self.pin.at)) {
+        if !table.is_some_and(|table| tables.is_readable_at(table, self.pin.moment.at)) {
             return Err(no_such_table());
         }
         DbCursor::open(&self.pin, range)
@@ -138,11 +160,11 @@ impl DbSnapshot {
 
 impl RowSnapshot for DbSnapshot {
     fn at(&self) -> CommitTs {
-        self.pin.at
+        self.pin.moment.at
     }
 
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
-        let Pin { inner, at } = &*self.pin;
+        let Pin { inner, moment: Moment { at, .. } } = &*self.pin;
         if !inner.tree.tables.load().is_readable_at(table, *at) {
             return Err(no_such_table());
         }
@@ -150,7 +172,7 @@ impl RowSnapshot for DbSnapshot {
     }
 
     fn get_many(&self, table: TableId, keys: &[KeyPair<'_>]) -> Result<Vec<Option<Row>>> {
-        let Pin { inner, at } = &*self.pin;
+        let Pin { inner, moment: Moment { at, .. } } = &*self.pin;
         if !inner.tree.tables.load().is_readable_at(table, *at) {
             return Err(no_such_table());
         }

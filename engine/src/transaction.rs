@@ -15,6 +15,7 @@ use crate::ids::{CommitTs, TableId};
 use crate::iter::tree;
 use crate::key::order;
 use crate::key::range::KeyRange;
+use crate::moment::Moment;
 use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, Row, RowCursor};
 use crate::scan::{DbCursor, Pin};
@@ -48,7 +49,7 @@ impl Db {
     /// Begins a transaction over the partition `pk` of a table that is known by its number; see
     /// [`Partition::begin`](crate::Partition::begin).
     pub fn transaction(&self, table: TableId, pk: &[u8]) -> Result<Transaction> {
-        Transaction::begin(self, table, pk, |inner| inner.visible())
+        Transaction::begin(self, table, pk, |inner| inner.present())
     }
 }
 
@@ -62,7 +63,7 @@ impl Transaction {
         db: &Db,
         table: TableId,
         pk: &[u8],
-        at: impl FnOnce(&Inner) -> CommitTs,
+        at: impl FnOnce(&Inner) -> Moment,
     ) -> Result<Transaction> {
         check_key_part("PartitionKey", pk)?;
         db.inner.writer()?;
@@ -83,7 +84,7 @@ impl Transaction {
     }
 
     fn check_table(&self) -> Result<()> {
-        match self.pin.inner.tree.tables.load().is_readable_at(self.table, self.pin.at) {
+        match self.pin.inner.tree.tables.load().is_readable_at(self.table, self.pin.moment.at) {
             true => Ok(()),
             false => Err(no_such_table()),
         }
@@ -91,7 +92,7 @@ impl Transaction {
 
     /// The newest commit that its reads see.
     pub fn at(&self) -> CommitTs {
-        self.pin.at
+        self.pin.moment.at
     }
 
     /// The row under `rk`, as of when the transaction began, its own writes over that; those have
@@ -101,7 +102,7 @@ impl Transaction {
         if let Some(own) = self.writes.get(rk) {
             return Ok(own.map(own_row));
         }
-        let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, self.pin.at)?;
+        let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, self.pin.moment.at)?;
         if !self.rows_read.contains_key(rk) {
             self.rows_read.insert(rk.to_vec(), row.as_ref().map(|row| row.ts));
         }
@@ -204,12 +205,12 @@ impl Transaction {
     ) -> Result<(CommitTs, Box<dyn CommitTicket>)> {
         let inner = Arc::clone(&self.pin.inner);
         if self.writes.is_empty() {
-            return Ok((self.pin.at, self.ticket(self.pin.at)?));
+            return Ok((self.pin.moment.at, self.ticket(self.pin.moment.at)?));
         }
         let prefix = self.key[..self.prefix_len].to_vec();
         let empty = Writes::new(Vec::new());
         let ts = inner.update(self.table, &prefix, durability, |last_commit| {
-            if last_commit > self.pin.at {
+            if last_commit > self.pin.moment.at {
                 self.check()?;
             }
             std::mem::replace(&mut self.writes, empty).into_batch()
@@ -238,7 +239,7 @@ impl Transaction {
             let view = self.pin.inner.tree.view_full();
             let mut scan = tree::scan(&view, range.clone(), CommitTs::MAX)?;
             while scan.next()? {
-                let old = scan.ts() <= self.pin.at;
+                let old = scan.ts() <= self.pin.moment.at;
                 left = left.checked_sub(1).filter(|_| old).ok_or_else(changed)?;
             }
             if left > 0 {
@@ -252,7 +253,7 @@ impl Transaction {
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (rows, ranges) = (self.rows_read.len(), self.ranges_read.len());
-        write!(f, "Transaction(at {}, read {rows} rows and {ranges} ranges)", self.pin.at)
+        write!(f, "Transaction(at {}, read {rows} rows and {ranges} ranges)", self.pin.moment.at)
     }
 }
 

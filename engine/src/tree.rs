@@ -4,11 +4,13 @@
 
 use crate::batch::Commit;
 use crate::catalog::{Readable, Tables};
+use crate::commit::pipeline;
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::Job;
 use crate::compaction::picker::{self, Aim, Turns};
 use crate::compaction::space::Scene;
 use crate::compaction::upkeep;
+use crate::env::clock::Clock;
 use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasure;
 use crate::error::Result;
@@ -19,6 +21,7 @@ use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
+use crate::moment;
 use crate::names;
 use crate::options::Options;
 use crate::row_cache::RowCache;
@@ -96,6 +99,7 @@ pub(crate) struct Tree {
     pub(crate) options: Options,
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) snapshots: Snapshots,
+    clock: Arc<dyn Clock>,
     pub(crate) tables: ArcSwap<Tables>,
     pub(crate) counters: Counters,
     pub(crate) rows: RowCache,
@@ -145,19 +149,23 @@ fn level_for(version: &Version, merging: Option<&Merging>, file: &FileMeta) -> u
 }
 
 impl Tree {
-    /// A tree that shows `view`; `set` is what records its changes.
+    /// A tree that shows `view`; `set` is what records its changes. Moments before `history_floor`
+    /// are not whole.
     pub(crate) fn new(
         options: Options,
         shelf: Arc<Shelf>,
         rows: RowCache,
+        clock: Arc<dyn Clock>,
         view: View,
         set: Option<VersionSet>,
+        history_floor: CommitTs,
     ) -> Tree {
         Tree {
             options,
             shelf,
             rows,
-            snapshots: Snapshots::default(),
+            snapshots: Snapshots::new(history_floor),
+            clock,
             tables: ArcSwap::from_pointee(Tables::new()),
             counters: Counters::default(),
             view: ArcSwap::from_pointee(view),
@@ -173,6 +181,19 @@ impl Tree {
     /// Makes a merge that is under way end early. It leaves nothing behind.
     pub(crate) fn close(&self) {
         self.closing.store(true, Relaxed);
+    }
+
+    /// The time for a reader who begins now and sees commits up to `at`: by it rows expire. Not
+    /// below any time by which a row was reclaimed, however the clock is turned.
+    pub(crate) fn time(&self, at: CommitTs) -> CommitTs {
+        pipeline::now(&*self.clock).max(at).max(self.snapshots.floor())
+    }
+
+    /// What must stay readable, the history window included.
+    fn boundaries(&self, visible: &dyn Fn() -> CommitTs) -> Boundaries {
+        let history = moment::ticks(self.options.history);
+        let floor = CommitTs(self.time(visible()).0.saturating_sub(history));
+        self.snapshots.boundaries(visible, floor)
     }
 
     /// What exists now. Take it before the timestamp to read at.
@@ -270,7 +291,7 @@ impl Tree {
     pub(crate) fn flush_oldest(&self, visible: &dyn Fn() -> CommitTs) -> Result<Option<SegmentId>> {
         let _one_at_a_time = self.flushing.lock();
         let Some(sealed) = self.view.load().sealed.last().cloned() else { return Ok(None) };
-        let boundaries = self.snapshots.boundaries(visible);
+        let boundaries = self.boundaries(visible);
         let next_file = || self.next_file().unwrap_or_default();
         let env = FlushEnv {
             shelf: &self.shelf,
@@ -284,6 +305,7 @@ impl Tree {
         let mut edit = Edit {
             log_floor: Some(sealed.log_floor),
             last_ts: Some(sealed.last_ts),
+            history_floor: Some(boundaries.floor()),
             erased: erased.iter().cloned().collect(),
             ..Edit::default()
         };
@@ -307,7 +329,7 @@ impl Tree {
         visible: &dyn Fn() -> CommitTs,
     ) -> Result<bool> {
         let mut turns = self.compacting.lock();
-        let boundaries = self.snapshots.boundaries(visible);
+        let boundaries = self.boundaries(visible);
         let tables = self.tables.load();
         let age = self.options.advanced.delete_age_max_s.saturating_mul(CommitTs::TICKS_PER_SECOND);
         let due = CommitTs(now.0.saturating_sub(age));
@@ -345,7 +367,8 @@ impl Tree {
         match job {
             Job::Drop { files } => {
                 let removed = files.iter().map(|(level, no)| (*level as u8, *no)).collect();
-                self.install(Edit { removed, ..Edit::default() }, |_| {})?;
+                let history_floor = Some(boundaries.floor());
+                self.install(Edit { removed, history_floor, ..Edit::default() }, |_| {})?;
                 self.counters.dropped_files.add(files.len() as u64);
             }
             Job::Retire { erasures } => {
@@ -369,7 +392,8 @@ impl Tree {
                     next_file: &next_file,
                     closing: &self.closing,
                 };
-                let edit = executor::merge(merge, &env)?;
+                let mut edit = executor::merge(merge, &env)?;
+                edit.history_floor = Some(boundaries.floor());
                 let read = merge.upper.iter().chain(&merge.lower).map(|f| f.meta.bytes).sum();
                 let tables = edit.added.iter().map(|(_, meta)| meta.bytes);
                 let written = tables.chain(edit.blobs.iter().map(|blob| blob.bytes)).sum();
@@ -400,7 +424,9 @@ impl Tree {
     ) -> Result<()> {
         let mut set = self.set.lock();
         let Some(set) = set.as_mut() else { return Ok(()) };
-        let edit = made(set.current());
+        let mut edit = made(set.current());
+        // Flushes and merges end in any order.
+        edit.history_floor = edit.history_floor.filter(|f| *f > set.state().history_floor);
         let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
         // After an error it is unknown whether the edit is on disk, so its files stay where they
         // are: the next open decides.

@@ -177,7 +177,7 @@ fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
     let options = Options { read_only: true, ..Options::default() };
     let cache = Arc::new(BlockCache::new(0));
     let opened = recovery::open(Arc::clone(vfs), dir, &options, cache, 0, CommitTs::ZERO);
-    let read = opened.and_then(|opened| recovery::load_tables(&opened.view, opened.last_ts));
+    let read = opened.and_then(|opened| recovery::load_tables(&opened.view));
     report.damage.extend(read.err());
 }
 

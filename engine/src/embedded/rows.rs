@@ -9,6 +9,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::ingest::Ingest;
 use crate::key::range::KeyRange;
+use crate::moment::Moment;
 use crate::options::{Durability, Reach};
 use crate::rows::{
     Catalog, CommitTicket, KeyPair, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo,
@@ -78,6 +79,31 @@ impl Db {
     pub fn snapshot(&self) -> Result<Snapshot> {
         Ok(Snapshot { rows: DbSnapshot::now(self) })
     }
+
+    /// All that was visible at a moment of the past, tables dropped since included. `at` is a
+    /// commit's timestamp or any other: ticks of 100 ns since 1970.
+    ///
+    /// Moments younger than [`Options::history`](crate::Options::history) are kept. A window that is
+    /// widened at an opening does not bring back what was given up before.
+    ///
+    /// Errors: `Invalid` where `at` lies before what is kept, or after what is visible.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let hour = std::time::Duration::from_secs(3600);
+    /// let db = tabulith::Db::builder().history(hour).open(folder.path())?;
+    /// let table = db.table("prices")?;
+    /// let before = table.upsert("fruit", "apple", "3")?;
+    /// table.upsert("fruit", "apple", "4")?;
+    /// let row = db.snapshot_at(before)?.get(&table, "fruit", "apple")?;
+    /// assert_eq!(row.unwrap().value, "3");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn snapshot_at(&self, at: CommitTs) -> Result<Snapshot> {
+        Ok(Snapshot { rows: DbSnapshot::past(self, at)? })
+    }
 }
 
 /// A handle on a table of byte rows.
@@ -96,6 +122,17 @@ impl Table {
     /// The row under the two keys, if there is one.
     pub fn get(&self, pk: impl AsRef<[u8]>, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
         RowStore::get(&self.db, self.info.id, pk.as_ref(), rk.as_ref(), Reach::Disk)
+    }
+
+    /// The row under the two keys as of a moment of the past, if there was one:
+    /// [`Db::snapshot_at`].
+    pub fn get_at(
+        &self,
+        at: CommitTs,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+    ) -> Result<Option<Row>> {
+        self.db.snapshot_at(at)?.get(self, pk, rk)
     }
 
     /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for, all as of one
@@ -317,7 +354,10 @@ impl Partition {
         table: &Table,
         work: &mut impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<Option<T>> {
-        let applied = |inner: &Inner| inner.applied();
+        let applied = |inner: &Inner| {
+            let at = inner.applied();
+            Moment { at, now: inner.tree.time(at) }
+        };
         let mut transaction = Transaction::begin(&table.db, table.info.id, &self.pk, applied)?;
         let outcome = match work(&mut transaction) {
             Ok(outcome) => outcome,
@@ -522,6 +562,12 @@ impl Snapshot {
     /// The newest commit that it shows.
     pub fn at(&self) -> CommitTs {
         self.rows.at()
+    }
+
+    /// The table that had that name then, to be read by this snapshot; dropped since or not.
+    pub fn table(&self, name: &str) -> Option<Table> {
+        let info = Arc::new(self.rows.find_table(name)?);
+        Some(Table { db: self.rows.db(), info })
     }
 
     /// The row under the two keys, if there was one.

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! edit: every integer a varint unless a line says otherwise; one encoding per edit
-//! flags      1 byte: 1 log floor, 2 next file, 4 last commit, 8 erasures are present; other bits 0
+//! flags      1 byte: 1 log floor, 2 next file, 4 last commit, 8 erasures, 16 history floor are present; other
+//!            bits 0
 //! log floor  if flagged: the first log segment still needed
 //! next file  if flagged: the number of the next file
 //! last ts    if flagged: the last commit that is in files
+//! history    if flagged: the history floor, a moment: older ones may not be whole any more
 //! removed    how many, then for each: level (1 byte), file number
 //! added      how many, then for each: level (1 byte), file:
 //!            number, bytes, smallest key, largest key (each length and bytes),
@@ -30,6 +32,9 @@ const HAS_LOG_FLOOR: u8 = 1;
 const HAS_NEXT_FILE: u8 = 2;
 const HAS_LAST_TS: u8 = 4;
 const HAS_ERASURES: u8 = 8;
+const HAS_HISTORY_FLOOR: u8 = 16;
+const ALL_FLAGS: u8 =
+    HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS | HAS_ERASURES | HAS_HISTORY_FLOOR;
 
 /// A bound of an erasure may be the first string of bytes above the longest key.
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
@@ -50,6 +55,8 @@ pub(crate) struct Edit {
     pub(crate) next_file: Option<FileNo>,
     /// The last commit that is in table files.
     pub(crate) last_ts: Option<CommitTs>,
+    /// The oldest moment that can be read once the edit is made.
+    pub(crate) history_floor: Option<CommitTs>,
     /// Erasures that hide rows of files from now on.
     pub(crate) erased: Vec<Erasure>,
     /// Erasures that have nothing left to hide.
@@ -63,6 +70,7 @@ impl Edit {
             (HAS_LOG_FLOOR, floor),
             (HAS_NEXT_FILE, next),
             (HAS_LAST_TS, self.last_ts.map(|ts| ts.0)),
+            (HAS_HISTORY_FLOOR, self.history_floor.map(|ts| ts.0)),
         ];
         let present = numbers.iter().filter(|(_, number)| number.is_some());
         let has_erasures = !self.erased.is_empty() || !self.retired.is_empty();
@@ -98,7 +106,7 @@ impl Edit {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Edit> {
         let mut reader = Reader::new(bytes);
         let flags = reader.u8()?;
-        if flags & !(HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS | HAS_ERASURES) != 0 {
+        if flags & !ALL_FLAGS != 0 {
             return None;
         }
         let mut number =
@@ -107,6 +115,7 @@ impl Edit {
             log_floor: number(HAS_LOG_FLOOR)?.map(SegmentId),
             next_file: number(HAS_NEXT_FILE)?.map(FileNo),
             last_ts: number(HAS_LAST_TS)?.map(CommitTs),
+            history_floor: number(HAS_HISTORY_FLOOR)?.map(CommitTs),
             ..Edit::default()
         };
         for _ in 0..reader.varint()? {
@@ -128,6 +137,7 @@ impl Edit {
         let numbers = edit.log_floor.map(|id| id.0).into_iter();
         let numbers =
             numbers.chain(edit.next_file.map(|no| no.0)).chain(edit.last_ts.map(|ts| ts.0));
+        let numbers = numbers.chain(edit.history_floor.map(|ts| ts.0));
         let numbers = numbers.chain(edit.added.iter().map(|(_, file)| file.no.0));
         let numbers = numbers.chain(edit.blobs.iter().map(|blob| blob.no.0));
         let mut numbers = numbers.chain(edit.erased.iter().map(|erasure| erasure.ts.0));
@@ -150,6 +160,9 @@ impl Edit {
         }
         if let Some(ts) = self.last_ts {
             line(format!("commits to {ts} are in files"));
+        }
+        if let Some(floor) = self.history_floor {
+            line(format!("readable from {floor}"));
         }
         for (level, no) in &self.removed {
             line(format!("L{level} - {no}"));
@@ -277,6 +290,7 @@ mod tests {
             log_floor: Some(SegmentId(2)),
             next_file: None,
             last_ts: Some(CommitTs(400)),
+            history_floor: Some(CommitTs(220)),
             erased: vec![erasure("c", "d", 390)],
             retired: vec![erasure("a", "b", 200), erasure("a", "b", 210)],
         }
@@ -313,7 +327,7 @@ mod tests {
     fn reads_like_a_history() {
         assert_eq!(
             edit().dump("  "),
-            "  log from segment 2\n  commits to 400 are in files\n  L0 - 000003\n  L1 - 000004\n  \
+            "  log from segment 2\n  commits to 400 are in files\n  readable from 220\n  L0 - 000003\n  L1 - 000004\n  \
              L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
              xxh3 1122334455667788\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
              blob file + 000006  600 bytes  3 values\n  erased - keys a..b  before commit 200\n  \

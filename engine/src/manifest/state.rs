@@ -28,6 +28,8 @@ pub(crate) struct State {
     pub(crate) next_file: FileNo,
     /// Every commit up to here is in files; every later one is in the log, or yet to come.
     pub(crate) last_ts: CommitTs,
+    /// The oldest moment that can be read: what only earlier ones show may have been dropped.
+    pub(crate) history_floor: CommitTs,
     /// Chosen when the database was made.
     pub(crate) db_id: u128,
 }
@@ -93,6 +95,7 @@ impl State {
             log_floor: Some(self.log_floor),
             next_file: Some(self.next_file),
             last_ts: Some(self.last_ts),
+            history_floor: Some(self.history_floor),
             erased: self.erasures.iter().cloned().collect(),
             retired: Vec::new(),
         }
@@ -142,6 +145,9 @@ impl State {
         }
         if let Some(ts) = edit.last_ts {
             self.last_ts = risen("last commit", self.last_ts, ts)?;
+        }
+        if let Some(floor) = edit.history_floor {
+            self.history_floor = risen("history floor", self.history_floor, floor)?;
         }
         Ok(())
     }

@@ -59,6 +59,7 @@ fn edit(no: u64) -> Edit {
         log_floor: Some(SegmentId(no)),
         next_file: Some(FileNo(no + 1)),
         last_ts: Some(CommitTs(no + 1)),
+        history_floor: Some(CommitTs(no)),
         erased: vec![erasure(no)],
         retired: if no > 3 { vec![erasure(no - 3)] } else { Vec::new() },
     }

@@ -10,6 +10,8 @@ use tabulith_testkit::seed::Rng;
 pub(crate) const TABLES: usize = 3;
 /// Snapshots that may be held at a time.
 pub(crate) const SNAPSHOTS: usize = 4;
+/// Moments of the past that are known at a time.
+pub(crate) const PASTS: usize = 4;
 /// Sets of options, of which each opening takes one.
 pub(crate) const OPTION_SETS: usize = 6;
 
@@ -43,6 +45,14 @@ pub(crate) enum Op {
     Scan { table: usize, range: Range, steps: Vec<Step> },
     /// Walks a range as of a held snapshot.
     ScanAt { snapshot: usize, table: usize, range: Range, steps: Vec<Step> },
+    /// Takes note of the present, to come back to it later: after an opening, too.
+    Remember { past: usize },
+    /// Reads a row as of a moment of the past.
+    GetPast { past: usize, table: usize, keys: Keys },
+    /// Walks a range as of a moment of the past.
+    ScanPast { past: usize, table: usize, range: Range, steps: Vec<Step> },
+    /// Lets time pass.
+    Wait { millis: u64 },
     /// Does what background work is due, where no threads do it.
     Step,
     /// Takes a snapshot, or lets go of the one in the slot.
@@ -87,7 +97,7 @@ pub(crate) enum Step {
 
 /// How often each kind of operation comes; kinds left out make other paths hot.
 pub(crate) struct Mix {
-    weights: [(Kind, usize); 20],
+    weights: [(Kind, usize); 24],
     /// Changes of a batch that remove a range, in a hundred.
     ranges: usize,
     partitions: usize,
@@ -104,6 +114,10 @@ enum Kind {
     GetMany,
     Scan,
     ScanAt,
+    Remember,
+    GetPast,
+    ScanPast,
+    Wait,
     Step,
     Hold,
     Truncate,
@@ -131,6 +145,10 @@ impl Mix {
             (Kind::GetMany, 300),
             (Kind::Scan, 450),
             (Kind::ScanAt, 450),
+            (Kind::Remember, 60),
+            (Kind::GetPast, 400),
+            (Kind::ScanPast, 100),
+            (Kind::Wait, 60),
             (Kind::Step, 300),
             (Kind::Hold, 60),
             (Kind::Truncate, 4),
@@ -180,6 +198,7 @@ impl Mix {
         let kind = self.kind(rng);
         let table = rng.skewed_below(TABLES);
         let snapshot = rng.below(SNAPSHOTS);
+        let past = rng.below(PASTS);
         let options = rng.below(OPTION_SETS);
         match kind {
             Kind::Update => Op::Update {
@@ -209,6 +228,12 @@ impl Mix {
             Kind::ScanAt => {
                 Op::ScanAt { snapshot, table, range: self.range(rng), steps: self.steps(rng) }
             }
+            Kind::Remember => Op::Remember { past },
+            Kind::GetPast => Op::GetPast { past, table, keys: self.keys(rng) },
+            Kind::ScanPast => {
+                Op::ScanPast { past, table, range: self.range(rng), steps: self.steps(rng) }
+            }
+            Kind::Wait => Op::Wait { millis: *rng.pick(&[1, 100, 3_000, 30_000]) },
             Kind::Step => Op::Step,
             Kind::Hold => Op::Hold { snapshot },
             Kind::Truncate => Op::Truncate { table },

@@ -1,11 +1,11 @@
 //! Runs a list of operations on a store and on the model; the first difference is an error.
 
-use crate::ops::{Keys, Op, Range, SNAPSHOTS, Step, TABLES};
+use crate::ops::{Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES};
 use crate::store::{Reached, Store};
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use tabulith::error::{Error, Kind};
-use tabulith::ids::TableId;
+use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
 use tabulith::options::Reach;
@@ -24,6 +24,9 @@ pub(crate) struct Run {
     tables: [Option<TableId>; TABLES],
     last_table: u32,
     snapshots: [Option<Held>; SNAPSHOTS],
+    pasts: [Option<Past>; PASTS],
+    /// Moments before it may be refused.
+    history_floor: u64,
     /// Commits in the model that nobody has waited for yet.
     pending: Vec<Box<dyn CommitTicket>>,
 }
@@ -31,6 +34,13 @@ pub(crate) struct Run {
 /// A snapshot of the store and of the model, with the tables that there were.
 struct Held {
     store: Box<dyn RowSnapshot>,
+    model: Oracle,
+    tables: [Option<TableId>; TABLES],
+}
+
+/// A moment that nobody holds: what was visible then.
+struct Past {
+    at: CommitTs,
     model: Oracle,
     tables: [Option<TableId>; TABLES],
 }
@@ -43,6 +53,8 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
         tables: [None; TABLES],
         last_table: 0,
         snapshots: Default::default(),
+        pasts: Default::default(),
+        history_floor: 0,
         pending: Vec::new(),
     };
     for (i, op) in ops.iter().enumerate() {
@@ -65,6 +77,7 @@ impl Run {
         if !matches!(op, Op::Update { .. }) {
             self.settle()?;
         }
+        self.history_floor = self.history_floor.max(self.store.history_floor());
         match op {
             Op::Update { table, pk, changes, refuse, wait } => {
                 let Some(id) = self.tables[*table] else { return Ok(()) };
@@ -98,6 +111,20 @@ impl Run {
                 let Some(held) = &self.snapshots[*snapshot] else { return Ok(()) };
                 let Some(id) = held.tables[*table] else { return Ok(()) };
                 scan(&*held.store, &held.model, id, range, steps)
+            }
+            Op::Remember { past } => self.remember(*past),
+            Op::GetPast { past, table, keys: (pk, rk) } => {
+                let Some((store, past, id)) = self.back_to(*past, *table)? else { return Ok(()) };
+                let found = store.get(id, pk, rk).map_err(said)?;
+                same(found.as_ref(), past.model.get(id.0, pk, rk))
+            }
+            Op::ScanPast { past, table, range, steps } => {
+                let Some((store, past, id)) = self.back_to(*past, *table)? else { return Ok(()) };
+                scan(&*store, &past.model, id, range, steps)
+            }
+            Op::Wait { millis } => {
+                self.store.wait(*millis);
+                Ok(())
             }
             Op::Step => self.step(),
             Op::Hold { snapshot } => self.hold(*snapshot),
@@ -255,6 +282,34 @@ impl Run {
             }),
         };
         Ok(())
+    }
+
+    fn remember(&mut self, slot: usize) -> Result<(), Difference> {
+        let at = self.store.db().visible();
+        if at.0 < self.model.last_ts() {
+            return Err(format!("commit {} is done and not visible", self.model.last_ts()));
+        }
+        self.pasts[slot] = Some(Past { at, model: self.model.clone(), tables: self.tables });
+        Ok(())
+    }
+
+    /// The store as of a remembered moment, which it may refuse only if it lay before the history
+    /// window once.
+    #[expect(clippy::type_complexity, reason = "what there is to compare")]
+    fn back_to(
+        &self,
+        slot: usize,
+        table: usize,
+    ) -> Result<Option<(Box<dyn RowSnapshot>, &Past, TableId)>, Difference> {
+        let Some(past) = &self.pasts[slot] else { return Ok(None) };
+        let Some(id) = past.tables[table] else { return Ok(None) };
+        match self.store.rows().snapshot_at(past.at) {
+            Ok(snapshot) => Ok(Some((snapshot, past, id))),
+            Err(error) if error.kind() == Kind::Invalid && past.at.0 < self.history_floor => {
+                Ok(None)
+            }
+            Err(error) => Err(said(error)),
+        }
     }
 
     fn step(&self) -> Result<(), Difference> {

@@ -1,9 +1,11 @@
 //! The store under test: a database on a disk in memory, under one of six sets of options.
 
+use crate::ops::OPTION_SETS;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::db::Db;
-use tabulith::env::clock::ManualClock;
+use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::Result;
 use tabulith::options::{Advanced, Durability, Options};
@@ -23,6 +25,8 @@ pub(crate) struct Store {
     /// `None` only while it is being opened again.
     db: Option<Db>,
     openings: u64,
+    /// The history window of the present opening, in ticks.
+    history: u64,
     reached: Reached,
 }
 
@@ -55,8 +59,9 @@ impl Reached {
 impl Store {
     pub(crate) fn open(options: usize) -> Result<Store> {
         let clock = Arc::new(ManualClock::at(START_TICKS));
+        let reached = Reached::default();
         let mut store =
-            Store { disk: SimFs::new(), clock, db: None, openings: 0, reached: Reached::default() };
+            Store { disk: SimFs::new(), clock, db: None, openings: 0, history: 0, reached };
         store.reopen(options)?;
         Ok(store)
     }
@@ -118,6 +123,16 @@ impl Store {
         report.damage.into_iter().next().map_or(Ok(()), Err)
     }
 
+    pub(crate) fn wait(&self, millis: u64) {
+        self.clock.advance(Duration::from_millis(millis));
+    }
+
+    /// Moments from here on must be readable.
+    pub(crate) fn history_floor(&self) -> u64 {
+        let now = self.clock.wall_ticks().max(self.db().visible().0);
+        now.saturating_sub(self.history)
+    }
+
     fn reopen(&mut self, set: usize) -> Result<()> {
         // The wall clock steps back an hour at every other opening; commits must rise all the same.
         self.openings += 1;
@@ -126,7 +141,9 @@ impl Store {
         let jobs: Arc<dyn Jobs> =
             if set.is_multiple_of(2) { Arc::new(ByHand) } else { Arc::new(Threads) };
         let clock = Arc::clone(&self.clock);
-        let builder = Db::builder().options(options(set)?);
+        let options = options(set)?;
+        self.history = options.history.as_secs() * SECOND_TICKS;
+        let builder = Db::builder().options(options);
         self.db = Some(builder.parts(Arc::new(self.disk.clone()), clock, jobs).open(DIR)?);
         Ok(())
     }
@@ -166,5 +183,6 @@ fn options(set: usize) -> Result<Options> {
         4 => Advanced { memtable_bytes: 1 << 20, blob_bytes_min: 0, ..small },
         _ => Advanced::default(),
     };
-    Options { durability, advanced, ..Options::default() }.validated()
+    let history = Duration::from_secs([60, 0, 60, 5, 600, 60][set % OPTION_SETS]);
+    Options { durability, history, advanced, ..Options::default() }.validated()
 }

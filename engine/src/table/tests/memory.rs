@@ -63,6 +63,14 @@ impl RowStore for MemoryStore {
         Ok(Box::new(MemorySnapshot { rows, at, seeks: self.seeks.clone() }))
     }
 
+    /// It keeps no history.
+    fn snapshot_at(&self, at: CommitTs) -> Result<Box<dyn RowSnapshot>> {
+        match at.0 == self.last_ts.load(Ordering::Relaxed) {
+            true => self.snapshot(),
+            false => Err(Error::invalid("there is no history")),
+        }
+    }
+
     fn update(
         &self,
         table: TableId,

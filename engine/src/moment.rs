@@ -1,0 +1,30 @@
+//! When somebody reads: which commits he sees, and what has expired for him.
+//!
+//! The two are apart because a row expires by the wall clock: with no commit for an hour, readers
+//! see the same commits all that time and less and less of what expires. Both stay as they are for
+//! the life of a snapshot, so that it gives the same answer twice.
+
+use crate::ids::CommitTs;
+use std::time::Duration;
+
+/// What one reader goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment {
+    /// The newest commit that it sees.
+    pub(crate) at: CommitTs,
+    /// What expires at or before this is gone for it. Not below `at`, unless that is above every
+    /// commit.
+    pub(crate) now: CommitTs,
+}
+
+impl Moment {
+    /// A reader of the past: as a reader of that time.
+    pub(crate) fn past(at: CommitTs) -> Moment {
+        Moment { at, now: at }
+    }
+}
+
+/// A span of time in ticks of 100 ns; the longest there is where it is longer.
+pub(crate) fn ticks(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos() / 100).unwrap_or(u64::MAX)
+}
