@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// More shards than this gain nothing: a hit holds its lock for some 20 ns.
 const SHARDS_MAX: usize = 16;
@@ -43,7 +43,7 @@ pub(crate) struct BlockPlace {
 /// Blocks of type `B`, and values, by the place they were read from.
 pub(crate) struct Cache<B> {
     shards: Box<[RwLock<Shard<B>>]>,
-    shard_bytes: usize,
+    shard_bytes: AtomicUsize,
 }
 
 /// What a cache did so far and holds now.
@@ -86,7 +86,7 @@ struct Entry<B> {
 
 impl<B> std::fmt::Debug for Cache<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cache({} shards of {} bytes)", self.shards.len(), self.shard_bytes)
+        write!(f, "Cache({} shards of {} bytes)", self.shards.len(), self.shard_bytes())
     }
 }
 
@@ -96,8 +96,24 @@ impl<B> Cache<B> {
         let shards = (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         Cache {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
-            shard_bytes: capacity / shards,
+            shard_bytes: AtomicUsize::new(capacity / shards),
         }
+    }
+
+    /// From now on holds at most `capacity` bytes: what is too much goes at once. As a shard keeps
+    /// at least one block of usual size only where the cache was made for that, this is for less
+    /// than [`Cache::new`] was given, and back.
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        let shard_bytes = capacity / self.shards.len();
+        // Before the shards are looked at: whoever has a shard's lock later sees it.
+        let before = self.shard_bytes.swap(shard_bytes, Relaxed);
+        if shard_bytes < before {
+            self.shards.iter().for_each(|shard| shard.write().make_room(shard_bytes));
+        }
+    }
+
+    fn shard_bytes(&self) -> usize {
+        self.shard_bytes.load(Relaxed)
     }
 
     /// The block that was read from `place`, if it is held.
@@ -148,16 +164,20 @@ impl<B> Cache<B> {
         weight: usize,
         entrance: Entrance,
     ) -> Held<B> {
-        if weight > self.shard_bytes {
+        if weight > self.shard_bytes() {
             self.shard(place).read().misses.fetch_add(1, Relaxed);
             return held;
         }
         let mut shard = self.shard(place).write();
         *shard.misses.get_mut() += 1;
+        let shard_bytes = self.shard_bytes(); // Under the lock: see `set_capacity`.
+        if weight > shard_bytes {
+            return held;
+        }
         if let Some(earlier) = shard.entries.get(&place) {
             return earlier.held.share();
         }
-        if shard.bytes + weight > self.shard_bytes {
+        if shard.bytes + weight > shard_bytes {
             let may_push = match entrance {
                 Entrance::Push => true,
                 Entrance::Room => false,
@@ -166,7 +186,7 @@ impl<B> Cache<B> {
             if !may_push {
                 return held;
             }
-            shard.make_room(self.shard_bytes - weight);
+            shard.make_room(shard_bytes - weight);
         }
         shard.bytes += weight;
         shard.queue.push_back(place);
@@ -381,6 +401,26 @@ mod tests {
         assert!((0..10).all(|old| cache.get(place(old)).is_none()), "unused blocks made room");
         assert!((100..110).all(|new| cache.get_value(place(new)).is_some()));
         assert_eq!((cache.get(place(100)), cache.counts().bytes), (None, 1000));
+    }
+
+    #[test]
+    fn it_gives_way_at_once_and_comes_back() {
+        let cache = Cache::new(16 << 20);
+        let weight = 64 << 10;
+        let fill = || {
+            for offset in 0..1000 {
+                cache.insert(place(offset << 12), Arc::new(offset), weight);
+            }
+        };
+        fill();
+        let full = cache.counts().bytes;
+        cache.set_capacity(2 << 20);
+        assert!(full > 15 << 20 && cache.counts().bytes <= 2 << 20);
+        fill();
+        assert!(cache.counts().bytes <= 2 << 20);
+        cache.set_capacity(16 << 20);
+        fill();
+        assert_eq!(cache.counts().bytes, full);
     }
 
     #[test]

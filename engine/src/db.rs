@@ -2,6 +2,7 @@
 //! ends in order. Nothing below this file holds a [`Db`].
 
 use crate::batch::Batch;
+use crate::budget::Budget;
 use crate::commit::pipeline::{self, Pipeline};
 use crate::compaction::picker::Aim;
 use crate::cursor::Found;
@@ -18,12 +19,11 @@ use crate::limits::LEVELS;
 use crate::moment::Moment;
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
+use crate::pool::Pool;
 use crate::recovery::{self, Opened};
-use crate::row_cache::RowCache;
 use crate::rows::Row;
-use crate::sstable::reader::BlockCache;
 use crate::stall::{Bucket, Cause, Stall, stall};
-use crate::stats::{Recovery, Stats};
+use crate::stats::{MemoryStats, MemoryUse, Recovery, Stats};
 use crate::tree::Tree;
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
@@ -34,13 +34,6 @@ use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The block cache where little memory is to be had, or where nobody says how much there is.
-const CACHE_BYTES_MIN: usize = 64 << 20;
-
-/// The part of the cache's bytes that is for single rows rather than blocks: one in so many. A row
-/// held as such is found three times as fast, but serves no scan.
-const ROWS_SHARE: usize = 4;
 
 /// How long a commit waits for background work before it is refused as [`Kind::Busy`].
 const STALL_MAX: Duration = Duration::from_secs(30);
@@ -116,7 +109,15 @@ impl Builder {
         self
     }
 
-    /// Bytes for the cache of decompressed blocks.
+    /// Bytes of memory for all that the database holds: [`Options::memory`].
+    pub fn memory(mut self, bytes: usize) -> Builder {
+        self.options.memory = Some(bytes);
+        self
+    }
+
+    /// Bytes for the caches, whatever the budget would leave them: [`Advanced::block_cache_bytes`].
+    ///
+    /// [`Advanced::block_cache_bytes`]: crate::options::Advanced::block_cache_bytes
     pub fn block_cache_bytes(mut self, bytes: usize) -> Builder {
         self.options.advanced.block_cache_bytes = Some(bytes);
         self
@@ -164,29 +165,28 @@ impl Db {
 
     fn open_with(dir: &Path, builder: Builder) -> Result<Db> {
         let Builder { options, vfs, clock, jobs } = builder;
-        let options = options.validated()?;
+        let mut options = options.validated()?;
         let lock = match options.read_only {
             true => None,
             false => Some(take_lock(&vfs, dir, &options)?),
         };
-        let cache_bytes = options.advanced.block_cache_bytes.unwrap_or_else(default_cache_bytes);
-        let rows_bytes = cache_bytes / ROWS_SHARE;
-        let cache = Arc::new(BlockCache::new(cache_bytes - rows_bytes));
-        let rows = RowCache::new(rows_bytes);
+        let budget = Budget::of(&options, memory::bytes_usable());
+        options.advanced.memtable_bytes = Some(budget.memtable);
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
-        let opened = recovery::open(Arc::clone(&vfs), dir, &options, cache, seed, now)?;
+        let opened = recovery::open(Arc::clone(&vfs), dir, &options, Pool::new(budget), seed, now)?;
         let Opened { shelf, view, last_ts, history_floor, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
         let tables = recovery::load_tables(&view)?;
         let now = Arc::clone(&clock);
-        let tree = Arc::new(Tree::new(options, shelf, rows, now, view, set, history_floor));
+        let tree = Arc::new(Tree::new(options, shelf, now, view, set, history_floor));
         tree.tables.store(Arc::new(tables));
         let writer = match log {
             None => None,
             Some(log) => {
-                let pipeline = Pipeline::new(log, last_ts, Arc::clone(&clock), buffered_flush);
+                let pipeline =
+                    Pipeline::new(log, last_ts, Arc::clone(&clock), buffered_flush, budget.group);
                 let pipeline = Arc::new(pipeline);
                 let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline));
                 Some(Writer { pipeline, work, jobs: Arc::clone(&jobs) })
@@ -313,9 +313,10 @@ impl Db {
         let tree = &self.inner.tree;
         let (view, counters) = (tree.view(), &tree.counters);
         let levels = view.version.levels.iter().enumerate();
-        let cache = tree.shelf.cache.counts();
+        let pool = &tree.shelf.pool;
+        let cache = pool.blocks.counts();
         let blobs = || view.version.blobs.iter();
-        let (row_cache_hits, row_cache_misses, row_cache_bytes) = tree.rows.counts();
+        let (row_cache_hits, row_cache_misses, row_cache_bytes) = pool.rows.counts();
         Stats {
             levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
             blob_files: blobs().count(),
@@ -344,6 +345,25 @@ impl Db {
             row_cache_hits,
             row_cache_misses,
             row_cache_bytes,
+            memory: self.memory(&view),
+        }
+    }
+
+    /// What each use of memory holds, and what it may hold now.
+    fn memory(&self, view: &View) -> MemoryStats {
+        let pool = &self.inner.tree.shelf.pool;
+        let (budget, taken) = (&pool.budget, pool.taken());
+        let caches = budget.caches(taken.pinned, taken.working);
+        let log = self.inner.writer.as_ref().map_or(0, |writer| writer.pipeline.buffer_bytes());
+        let used = |bytes, bytes_max| MemoryUse { bytes, bytes_max };
+        MemoryStats {
+            budget: budget.bytes,
+            memtables: used(view.memtables().map(|table| table.bytes()).sum(), budget.memtables),
+            log: used(log, budget.log),
+            work: used(taken.working, budget.work.max(taken.working)),
+            index_and_filters: used(taken.pinned, budget.bytes),
+            blocks: used(pool.blocks.counts().bytes as usize, caches.blocks),
+            rows: used(pool.rows.counts().2, caches.rows),
         }
     }
 
@@ -366,11 +386,6 @@ impl Db {
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
-}
-
-/// A quarter of the memory that this process may use.
-fn default_cache_bytes() -> usize {
-    (memory::bytes_usable() / 4).max(CACHE_BYTES_MIN)
 }
 
 fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
@@ -512,7 +527,7 @@ impl Inner {
         let row_hash = hash::of_row(key);
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
-        let found = view.get(&self.tree.rows, key, row_hash, at, reach)?;
+        let found = view.get(&self.tree.shelf.pool.rows, key, row_hash, at, reach)?;
         found.map_or(Ok(None), |found| row_of(&view, found, reach))
     }
 
@@ -526,7 +541,7 @@ impl Inner {
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
         let mut rows = vec![None; keys.len()];
-        view.get_many(&self.tree.rows, keys, at, reach, |asked, found| {
+        view.get_many(&self.tree.shelf.pool.rows, keys, at, reach, |asked, found| {
             rows[asked] = row_of(&view, found, reach)?;
             Ok(())
         })?;

@@ -18,6 +18,7 @@ use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
 use crate::limits::VALUE_BYTES_MAX;
 use crate::names::FileKind;
+use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
 use crate::storage::no_such_table;
 use crate::update::check_key_part;
@@ -34,6 +35,7 @@ pub struct Ingest {
     table: TableId,
     chunk: Chunk,
     chunk_bytes: usize,
+    _claim: Claim,
     partition: Vec<u8>, // PartitionKey of the last row.
     key: Vec<u8>,       // The last row's key; empty before the first.
     next_key: Vec<u8>,
@@ -87,12 +89,17 @@ impl Ingest {
         inner.check_writable(inner.writer()?, table)?;
         let desk = Desk { db: db.clone(), state: Mutex::default(), changed: Condvar::new() };
         // Values compress to about half: a file's worth of stored bytes.
-        let chunk_bytes = inner.tree.options.advanced.file_bytes.saturating_mul(2);
+        let pool = &inner.tree.shelf.pool;
+        let taken = pool.taken();
+        let chunk_bytes = pool.budget.chunk(taken.pinned, taken.working);
+        // Two chunks, one filled and one made a file, and what making two files takes.
+        let claim = pool.claim(2 * (chunk_bytes + pool.budget.builder(chunk_bytes)));
         Ok(Ingest {
             db: db.clone(),
             table,
             chunk: Chunk::default(),
             chunk_bytes,
+            _claim: claim,
             partition: Vec::new(),
             key: Vec::new(),
             next_key: Vec::new(),
@@ -106,7 +113,7 @@ impl Ingest {
     /// RowKey), each once.
     ///
     /// Cost: a copy of the row, and once per chunk the making of a file where the second thread is
-    /// still at work. Memory: two chunks of twice a table file.
+    /// still at work. Memory: two chunks of twice a table file, less where the budget is small.
     ///
     /// Errors: `Invalid` for a row that is not after the one before, or that is too long; `Io` and
     /// `NoSpace` of an earlier chunk. The ingest cannot go on after an error.

@@ -40,6 +40,7 @@ pub(crate) mod prefetch;
 pub mod options;
 pub mod waits;
 pub mod stats;
+pub(crate) mod budget;
 
 // Floor 1: world.
 pub mod env;
@@ -58,6 +59,7 @@ pub(crate) mod cache;
 pub(crate) mod row_cache;
 pub(crate) mod blob;
 pub(crate) mod sstable;
+pub(crate) mod pool;
 pub(crate) mod wal;
 pub(crate) mod manifest;
 

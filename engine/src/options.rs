@@ -41,6 +41,14 @@ pub struct Options {
     /// Default 0: outdated versions go with the next compaction that meets them.
     pub history: Duration,
 
+    /// Bytes of memory for all that the database holds: memtables, buffers of the log and of
+    /// background work, index and filters of open files, caches. The caches give way to the rest;
+    /// [`Stats::memory`](crate::stats::Stats::memory) shows who has what.
+    ///
+    /// Default `None`: a quarter of the memory that this process may use, at least 128 MiB; more
+    /// where settings of [`Advanced`] ask for more. 32 MiB to 1 TiB.
+    pub memory: Option<usize>,
+
     /// Whether a database is made where there is none. Default true.
     pub create_if_missing: bool,
 
@@ -61,8 +69,9 @@ pub struct Advanced {
 
     /// Bytes held in memory before a flush.
     ///
-    /// More: fewer, larger L0 files and a longer recovery. Default 64 MiB; 4 KiB to 1 GiB.
-    pub memtable_bytes: usize,
+    /// More: fewer, larger L0 files and a longer recovery. Default `None`: as [`Options::memory`]
+    /// allows, up to 64 MiB. 4 KiB to 1 GiB.
+    pub memtable_bytes: Option<usize>,
 
     /// Bytes of one log segment; written with zeros before its first use, then reused.
     ///
@@ -97,10 +106,10 @@ pub struct Advanced {
     /// Sealed memtables that may wait for their flush before writes wait. Default 3; 1 to 16.
     pub sealed_memtables_max: usize,
 
-    /// Bytes of the cache of what was read from files: three quarters for decompressed blocks and
+    /// Bytes of the caches of what was read from files: three quarters for decompressed blocks and
     /// large values, one for single rows. 0 reads every block from its file.
     ///
-    /// Default `None`: a quarter of the memory that this process may use, at least 64 MiB.
+    /// Default `None`: what [`Options::memory`] leaves.
     pub block_cache_bytes: Option<usize>,
 
     /// Bits per row of the filters that spare a read of files without the key; 0 leaves them out.
@@ -138,6 +147,7 @@ impl Default for Options {
         Options {
             durability: Durability::Synced,
             history: Duration::ZERO,
+            memory: None,
             create_if_missing: true,
             read_only: false,
             advanced: Advanced::default(),
@@ -149,7 +159,7 @@ impl Default for Advanced {
     fn default() -> Advanced {
         Advanced {
             buffered_flush_ms: 5,
-            memtable_bytes: 64 << 20,
+            memtable_bytes: None,
             wal_segment_bytes: 64 << 20,
             block_bytes: 4 << 10,
             file_bytes: 32 << 20,
@@ -173,34 +183,49 @@ impl Default for Advanced {
 impl Options {
     /// The settings if each is in its range; otherwise an error that names the first that is not.
     pub fn validated(self) -> Result<Options> {
+        if let Some(memory) = self.memory {
+            check("memory", memory as u64, 32 << 20, 1 << 40)?;
+        }
         self.advanced.check()?;
         Ok(self)
     }
 }
 
 impl Advanced {
+    /// Bytes of a memtable; the budget has set them in every database that is open.
+    pub(crate) fn memtable(&self) -> usize {
+        self.memtable_bytes.unwrap_or(64 << 20)
+    }
+
     fn check(&self) -> Result<()> {
-        check("buffered_flush_ms", self.buffered_flush_ms, 1, 10_000)?;
-        check("memtable_bytes", self.memtable_bytes as u64, 4 << 10, 1 << 30)?;
-        check("wal_segment_bytes", self.wal_segment_bytes as u64, 16 << 10, 1 << 30)?;
-        check("block_bytes", self.block_bytes as u64, 256, 64 << 10)?;
-        check("file_bytes", self.file_bytes as u64, 4 << 10, 1 << 30)?;
-        check("level_base_bytes", self.level_base_bytes, 4 << 10, 64 << 30)?;
-        check("level_fanout", self.level_fanout, 2, 100)?;
-        check("l0_compact_files", self.l0_compact_files as u64, 1, 64)?;
+        check("advanced.buffered_flush_ms", self.buffered_flush_ms, 1, 10_000)?;
+        if let Some(bytes) = self.memtable_bytes {
+            check("advanced.memtable_bytes", bytes as u64, 4 << 10, 1 << 30)?;
+        }
+        check("advanced.wal_segment_bytes", self.wal_segment_bytes as u64, 16 << 10, 1 << 30)?;
+        check("advanced.block_bytes", self.block_bytes as u64, 256, 64 << 10)?;
+        check("advanced.file_bytes", self.file_bytes as u64, 4 << 10, 1 << 30)?;
+        check("advanced.level_base_bytes", self.level_base_bytes, 4 << 10, 64 << 30)?;
+        check("advanced.level_fanout", self.level_fanout, 2, 100)?;
+        check("advanced.l0_compact_files", self.l0_compact_files as u64, 1, 64)?;
         check(
-            "l0_slow_files",
+            "advanced.l0_slow_files",
             self.l0_slow_files as u64,
             self.l0_compact_files as u64 + 1,
             1 << 10,
         )?;
-        check("l0_stop_files", self.l0_stop_files as u64, self.l0_slow_files as u64 + 1, 1 << 10)?;
-        check("sealed_memtables_max", self.sealed_memtables_max as u64, 1, 16)?;
-        check("filter_bits", u64::from(self.filter_bits), 0, 20)?;
-        check("blob_bytes_min", self.blob_bytes_min as u64, 0, VALUE_BYTES_MAX as u64)?;
-        check("blob_file_bytes", self.blob_file_bytes as u64, 4 << 10, 1 << 30)?;
-        check("blob_dead_percent", self.blob_dead_percent.into(), 5, 95)?;
-        check("delete_age_max_s", self.delete_age_max_s, 1, 1_000_000_000)?;
+        check(
+            "advanced.l0_stop_files",
+            self.l0_stop_files as u64,
+            self.l0_slow_files as u64 + 1,
+            1 << 10,
+        )?;
+        check("advanced.sealed_memtables_max", self.sealed_memtables_max as u64, 1, 16)?;
+        check("advanced.filter_bits", u64::from(self.filter_bits), 0, 20)?;
+        check("advanced.blob_bytes_min", self.blob_bytes_min as u64, 0, VALUE_BYTES_MAX as u64)?;
+        check("advanced.blob_file_bytes", self.blob_file_bytes as u64, 4 << 10, 1 << 30)?;
+        check("advanced.blob_dead_percent", self.blob_dead_percent.into(), 5, 95)?;
+        check("advanced.delete_age_max_s", self.delete_age_max_s, 1, 1_000_000_000)?;
         Ok(())
     }
 }
@@ -209,5 +234,5 @@ fn check(name: &str, value: u64, min: u64, max: u64) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Error::invalid(format!("option advanced.{name} is {value}; it must be {min} to {max}")))
+    Err(Error::invalid(format!("option {name} is {value}; it must be {min} to {max}")))
 }

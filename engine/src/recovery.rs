@@ -24,9 +24,9 @@ use crate::memtable::table::new_memtable;
 use crate::moment;
 use crate::names::{self, FileKind};
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::rows::Row;
 use crate::snapshot::Snapshots;
-use crate::sstable::reader::BlockCache;
 use crate::stats::Recovery;
 use crate::version::files::Version;
 use crate::version::set::VersionSet;
@@ -62,11 +62,11 @@ pub(crate) fn open(
     vfs: Arc<dyn Vfs>,
     dir: &Path,
     options: &Options,
-    cache: Arc<BlockCache>,
+    pool: Arc<Pool>,
     seed: u64,
     now: CommitTs,
 ) -> Result<Opened> {
-    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), cache);
+    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), pool);
     let mut report = Recovery::default();
     let (state, found) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
@@ -153,7 +153,7 @@ fn read_log(vfs: &dyn Vfs, dir: &Path, options: &Options, state: &State) -> Resu
             }
             last_ts = commit.ts;
             let full = |last: &Replayed| {
-                last.table.bytes() + last.erased.bytes() >= options.advanced.memtable_bytes
+                last.table.bytes() + last.erased.bytes() >= options.advanced.memtable()
             };
             if memtables.last().is_none_or(full) {
                 let (table, erased) = (new_memtable(), Arc::default());

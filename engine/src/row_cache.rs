@@ -47,7 +47,8 @@ const WAYS: usize = 6;
 /// The rows, bounded in bytes.
 pub(crate) struct RowCache {
     buckets_max: usize,
-    rows_bytes_max: usize,
+    tables_bytes: usize, // Of all tables of buckets.
+    rows_bytes_max: AtomicUsize,
     tables: [OnceLock<Box<[Bucket]>>; TABLES],
     table: AtomicUsize,
     growing: Mutex<()>,
@@ -133,9 +134,11 @@ impl RowCache {
     pub(crate) fn new(capacity: usize) -> RowCache {
         let buckets_max = capacity / BYTES_PER_BUCKET;
         let tables_bytes = (0..TABLES).map(|i| table_len(buckets_max, i) * size_of::<Bucket>());
+        let tables_bytes = tables_bytes.sum();
         RowCache {
             buckets_max,
-            rows_bytes_max: capacity.saturating_sub(tables_bytes.sum()),
+            tables_bytes,
+            rows_bytes_max: AtomicUsize::new(capacity.saturating_sub(tables_bytes)),
             tables: Default::default(),
             table: AtomicUsize::new(0),
             growing: Mutex::default(),
@@ -144,6 +147,24 @@ impl RowCache {
             hand: AtomicUsize::new(0),
             hits: StripedCounter::default(),
             misses: StripedCounter::default(),
+        }
+    }
+
+    /// From now on holds at most `capacity` bytes, which is at most what [`RowCache::new`] was given:
+    /// what is too much goes at once, but not the buckets.
+    pub(crate) fn set_capacity(&self, capacity: usize) {
+        let rows_bytes_max = capacity.saturating_sub(self.tables_bytes);
+        let before = self.rows_bytes_max.swap(rows_bytes_max, Ordering::Relaxed);
+        if rows_bytes_max < before {
+            // The first pass takes the rows that nobody asked for, the second one any.
+            for any in [false, true] {
+                for bucket in self.current().into_iter().flatten() {
+                    if self.rows_bytes.load(Ordering::Relaxed) <= rows_bytes_max {
+                        return;
+                    }
+                    self.drop_rows(Some(bucket), |_, ways, way| any || ways.is_idle(way));
+                }
+            }
         }
     }
 
@@ -177,7 +198,11 @@ impl RowCache {
         let bytes = row.key.len() + row.value.len() + 12 + ROW_OVERHEAD_BYTES;
         let before = self.rows_bytes.load(Ordering::Relaxed);
         // An eighth stays free for those who were asked for twice.
-        let room = before + bytes <= self.rows_bytes_max - self.rows_bytes_max / 8;
+        let bytes_max = self.rows_bytes_max.load(Ordering::Relaxed);
+        if bytes > bytes_max {
+            return;
+        }
+        let room = before + bytes <= bytes_max - bytes_max / 8;
         let Some(bucket) = self.bucket_made(row_hash) else { return };
         // Either `forget` sees the table that was just made, or this sees its new edition.
         fence(Ordering::SeqCst);
@@ -270,13 +295,14 @@ impl RowCache {
     /// bounds; a few buckets at a time, so that no reader pays for many.
     fn sweep(&self, held: usize) {
         let Some(table) = self.current() else { return };
-        if held <= self.rows_bytes_max {
+        let bytes_max = self.rows_bytes_max.load(Ordering::Relaxed);
+        if held <= bytes_max {
             return;
         }
         for _ in 0..SWEEP_BUCKETS {
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % table.len();
             self.drop_rows(Some(&table[at]), |_, ways, way| ways.is_idle(way));
-            if self.rows_bytes.load(Ordering::Relaxed) <= self.rows_bytes_max {
+            if self.rows_bytes.load(Ordering::Relaxed) <= bytes_max {
                 return;
             }
         }
@@ -383,7 +409,12 @@ impl Ways {
 
 impl std::fmt::Debug for RowCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "RowCache({} of {} bytes)", self.counts().2, self.rows_bytes_max)
+        write!(
+            f,
+            "RowCache({} of {} bytes)",
+            self.counts().2,
+            self.rows_bytes_max.load(Ordering::Relaxed)
+        )
     }
 }
 
@@ -483,6 +514,22 @@ mod tests {
         }
         let lost = before.len() - held(&cache).len();
         assert!(before.len() > 500 && lost < before.len() / 20, "{lost} of {}", before.len());
+    }
+
+    #[test]
+    fn it_gives_way_at_once_and_comes_back() {
+        let cache = RowCache::new(256 << 10);
+        let fill = || (0..2000).for_each(|i| (0..2).for_each(|_| add(&cache, i, 7, 0)));
+        fill();
+        let full = cache.counts().2;
+        cache.set_capacity(64 << 10);
+        assert!(full > 200 << 10 && cache.counts().2 <= 64 << 10, "{cache:?}");
+        cache.set_capacity(0);
+        fill();
+        assert_eq!(cache.rows_bytes.load(Ordering::Relaxed), 0);
+        cache.set_capacity(256 << 10);
+        fill();
+        assert!(cache.counts().2 > 200 << 10, "{cache:?}");
     }
 
     #[test]

@@ -64,8 +64,8 @@ pub(crate) fn stall(debt: Debt, bytes: usize, options: &Options) -> Stall {
     let over = debt.l0_files.saturating_sub(advanced.l0_slow_files) as u64;
     let room = (advanced.l0_stop_files - advanced.l0_slow_files) as u64;
     let files = (over * PARTS / room).min(2 * PARTS);
-    let filled = debt.sealed_memtables * advanced.memtable_bytes + debt.active_bytes;
-    let all = (advanced.sealed_memtables_max + 1) * advanced.memtable_bytes;
+    let filled = debt.sealed_memtables * advanced.memtable() + debt.active_bytes;
+    let all = (advanced.sealed_memtables_max + 1) * advanced.memtable();
     let memory = ((2 * filled).saturating_sub(all) as u64).saturating_mul(PARTS) / all as u64;
     let for_files = pause_ns(bytes, files, SLOWEST_BYTES_PER_SECOND);
     let for_memory = pause_ns(bytes, memory.min(PARTS), FLUSHED_BYTES_PER_SECOND);
@@ -154,9 +154,9 @@ mod tests {
         let options = Options::default();
         let advanced = &options.advanced;
         let filled = |sixteenths: usize| {
-            let bytes = sixteenths * advanced.memtable_bytes / 16;
-            let sealed_memtables = bytes / advanced.memtable_bytes;
-            let active_bytes = bytes % advanced.memtable_bytes;
+            let bytes = sixteenths * advanced.memtable() / 16;
+            let sealed_memtables = bytes / advanced.memtable();
+            let active_bytes = bytes % advanced.memtable();
             at(&options, Debt { l0_files: 0, sealed_memtables, active_bytes })
         };
         let all = 16 * (advanced.sealed_memtables_max + 1);

@@ -127,6 +127,46 @@ pub struct Stats {
     pub row_cache_misses: u64,
     /// Bytes that the cache of rows takes now.
     pub row_cache_bytes: usize,
+    /// Who has which part of the memory.
+    pub memory: MemoryStats,
+}
+
+/// Who has which part of the memory that [`Options::memory`](crate::Options::memory) allows.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Bytes for all together.
+    pub budget: usize,
+    /// Memtables, sealed ones included. Commits wait before they would take more.
+    pub memtables: MemoryUse,
+    /// Buffers of commits on their way to the log.
+    pub log: MemoryUse,
+    /// Buffers of flush, merge and ingest, as these reserve them.
+    pub work: MemoryUse,
+    /// Index and filters of open table files. The caches give way to them.
+    pub index_and_filters: MemoryUse,
+    /// The cache of decompressed blocks and large values.
+    pub blocks: MemoryUse,
+    /// The cache of single rows.
+    pub rows: MemoryUse,
+}
+
+/// What one use of memory has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Bytes held now.
+    pub bytes: usize,
+    /// Bytes that it may hold now.
+    pub bytes_max: usize,
+}
+
+impl MemoryStats {
+    /// Bytes held now by all uses together.
+    pub fn bytes(&self) -> usize {
+        let MemoryStats { budget: _, memtables, log, work, index_and_filters, .. } = self;
+        let all = [memtables, log, work, index_and_filters, &self.blocks, &self.rows];
+        all.iter().map(|used| used.bytes).sum()
+    }
 }
 
 /// What opening a database found.

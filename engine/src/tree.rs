@@ -102,7 +102,6 @@ pub(crate) struct Tree {
     clock: Arc<dyn Clock>,
     pub(crate) tables: ArcSwap<Tables>,
     pub(crate) counters: Counters,
-    pub(crate) rows: RowCache,
     view: ArcSwap<View>,
     views_made: AtomicU64,
     // Lock order: flushing or compacting, then set, then merging. `set` is held over one manifest edit.
@@ -154,7 +153,6 @@ impl Tree {
     pub(crate) fn new(
         options: Options,
         shelf: Arc<Shelf>,
-        rows: RowCache,
         clock: Arc<dyn Clock>,
         view: View,
         set: Option<VersionSet>,
@@ -163,7 +161,6 @@ impl Tree {
         Tree {
             options,
             shelf,
-            rows,
             snapshots: Snapshots::new(history_floor),
             clock,
             tables: ArcSwap::from_pointee(Tables::new()),
@@ -230,7 +227,7 @@ impl Tree {
     /// Whether the active memtable is full.
     pub(crate) fn wants_seal(&self) -> bool {
         let view = self.view.load();
-        view.active.bytes() >= self.options.advanced.memtable_bytes
+        view.active.bytes() >= self.options.advanced.memtable()
             || view.erased.len() >= MEMTABLE_ERASURES_MAX
     }
 
@@ -300,6 +297,8 @@ impl Tree {
             next_file: &next_file,
         };
         let erased = sealed.erased.get();
+        let budget = &self.shelf.pool.budget;
+        let _claim = self.shelf.pool.claim(budget.builder(sealed.table.bytes()));
         let flushed = flush::write_memtable(&sealed.table, &erased, &env)?;
         let bytes = flushed.iter().map(Flushed::bytes).sum();
         let mut edit = Edit {
@@ -392,6 +391,7 @@ impl Tree {
                     next_file: &next_file,
                     closing: &self.closing,
                 };
+                let _claim = self.shelf.pool.claim(self.shelf.pool.budget.merge(merge.runs()));
                 let mut edit = executor::merge(merge, &env)?;
                 edit.history_floor = Some(boundaries.floor());
                 let read = merge.upper.iter().chain(&merge.lower).map(|f| f.meta.bytes).sum();
@@ -434,7 +434,7 @@ impl Tree {
         let version = set.apply(edit)?;
         debug_assert!(added.iter().all(|no| version.files().any(|(_, f)| f.meta.no == *no)));
         // Under the lock of the set, so that editions follow one another as the Views do.
-        let edition = outdated.forget(&self.rows);
+        let edition = outdated.forget(&self.shelf.pool.rows);
         self.change_view(|view| {
             let mut next = View::clone(view);
             next.version = Arc::clone(&version);

@@ -4,12 +4,14 @@
 use crate::batch::Commit;
 use crate::blob::format::BlobMeta;
 use crate::blob::reader::BlobFile;
+use crate::budget::Budget;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::load;
 use crate::manifest::state::State;
 use crate::names::{self, FileKind};
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::recovery;
 use crate::sstable::format::FileMeta;
 use crate::sstable::reader::{BlockCache, TableFile};
@@ -175,8 +177,8 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
 /// Reads the catalogue as an open would; what is damaged otherwise would only be told twice.
 fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
     let options = Options { read_only: true, ..Options::default() };
-    let cache = Arc::new(BlockCache::new(0));
-    let opened = recovery::open(Arc::clone(vfs), dir, &options, cache, 0, CommitTs::ZERO);
+    let pool = Pool::new(Budget::without_caches());
+    let opened = recovery::open(Arc::clone(vfs), dir, &options, pool, 0, CommitTs::ZERO);
     let read = opened.and_then(|opened| recovery::load_tables(&opened.view));
     report.damage.extend(read.err());
 }

@@ -10,7 +10,7 @@ use tabulith::options::{Advanced, Durability, Options};
 
 fn small() -> Options {
     let advanced = Advanced {
-        memtable_bytes: 64 << 10,
+        memtable_bytes: Some(64 << 10),
         wal_segment_bytes: 256 << 10,
         file_bytes: 32 << 10,
         level_base_bytes: 128 << 10,

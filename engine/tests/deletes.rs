@@ -24,7 +24,7 @@ struct Store {
 fn options() -> Options {
     Options {
         advanced: Advanced {
-            memtable_bytes: 32 << 10,
+            memtable_bytes: Some(32 << 10),
             wal_segment_bytes: 256 << 10,
             block_bytes: 512,
             file_bytes: 16 << 10,
@@ -137,7 +137,8 @@ fn after_nine_of_ten_rows_are_deleted_the_files_are_those_of_the_rest() {
     let (partitions, rows) = (4, 2000);
     // Files so large that what every file costs, whatever is in it, does not count.
     let (file_bytes, memtable_bytes) = (256 << 10, 128 << 10);
-    let advanced = Advanced { file_bytes, memtable_bytes, ..options().advanced };
+    let advanced =
+        Advanced { file_bytes, memtable_bytes: Some(memtable_bytes), ..options().advanced };
     let store = Store::new(Options { advanced, ..options() });
     store.fill(partitions, rows);
     for pk in 0..partitions {
@@ -204,7 +205,8 @@ fn a_snapshot_reads_what_was_deleted_after_it_and_the_space_waits_for_it() {
 #[test]
 fn few_deletes_wait_until_they_are_old() {
     let (file_bytes, memtable_bytes) = (1 << 20, 1 << 20); // All rows in one file.
-    let advanced = Advanced { file_bytes, memtable_bytes, ..options().advanced };
+    let advanced =
+        Advanced { file_bytes, memtable_bytes: Some(memtable_bytes), ..options().advanced };
     let advanced = Advanced { delete_age_max_s: 3600, ..advanced };
     let store = Store::new(Options { advanced, ..options() });
     store.fill(1, 2000);

@@ -27,7 +27,7 @@ fn write(dir: &Path) {
         advanced: Advanced {
             wal_segment_bytes: 16 << 10,
             block_bytes: 256,
-            memtable_bytes: 64 << 10,
+            memtable_bytes: Some(64 << 10),
             ..Advanced::default()
         },
         ..Options::default()

@@ -14,7 +14,7 @@ use tabulith::options::{Advanced, Options};
 fn small() -> Options {
     let advanced = Advanced {
         file_bytes: 4 << 10,
-        memtable_bytes: 16 << 10,
+        memtable_bytes: Some(16 << 10),
         level_base_bytes: 16 << 10,
         ..Advanced::default()
     };

@@ -19,7 +19,7 @@ const ROWS: usize = 2000;
 /// A database with small files on a disk in memory, whose background work is done by hand.
 fn open(disk: &SimFs) -> Db {
     let advanced = Advanced {
-        memtable_bytes: 16 << 10,
+        memtable_bytes: Some(16 << 10),
         block_bytes: 512,
         file_bytes: 8 << 10,
         ..Advanced::default()

@@ -9,7 +9,7 @@ use tabulith::options::{Advanced, Durability, Options};
 /// Several levels with few rows.
 fn open(dir: &std::path::Path) -> Db {
     let advanced = Advanced {
-        memtable_bytes: 32 << 10,
+        memtable_bytes: Some(32 << 10),
         file_bytes: 16 << 10,
         level_base_bytes: 64 << 10,
         ..Advanced::default()

@@ -236,7 +236,7 @@ fn a_refusal_of_the_work_comes_out_and_nothing_is_written() {
 #[test]
 fn a_batch_larger_than_the_memtable_is_atomic_through_flush_and_crash() {
     let advanced = Advanced {
-        memtable_bytes: 4 << 10,
+        memtable_bytes: Some(4 << 10),
         wal_segment_bytes: 16 << 10,
         file_bytes: 4 << 10,
         level_base_bytes: 4 << 10,
@@ -289,8 +289,11 @@ fn a_batch_larger_than_the_memtable_is_atomic_through_flush_and_crash() {
 #[test]
 fn the_largest_batch_works_and_one_byte_more_is_refused() {
     let dir = tempfile::tempdir().unwrap();
-    let advanced =
-        Advanced { memtable_bytes: 64 << 10, wal_segment_bytes: 1 << 20, ..Advanced::default() };
+    let advanced = Advanced {
+        memtable_bytes: Some(64 << 10),
+        wal_segment_bytes: 1 << 20,
+        ..Advanced::default()
+    };
     let db = Db::builder().options(Options { advanced, ..Options::default() });
     let db = db.open(dir.path()).unwrap();
     let partition = db.table("rows").unwrap().partition("p");

@@ -19,7 +19,7 @@ const VALUE_BYTES: usize = 64 << 10;
 
 fn options() -> Options {
     let advanced = Advanced {
-        memtable_bytes: 1 << 20,
+        memtable_bytes: Some(1 << 20),
         wal_segment_bytes: 4 << 20,
         blob_file_bytes: 1 << 20,
         ..Advanced::default()

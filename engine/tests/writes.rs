@@ -114,7 +114,7 @@ fn a_ticket_is_a_future_of_any_runtime() {
 #[test]
 fn a_wait_is_counted_with_its_cause_and_what_helps() {
     let advanced = Advanced {
-        memtable_bytes: 4 << 10,
+        memtable_bytes: Some(4 << 10),
         wal_segment_bytes: 16 << 10,
         sealed_memtables_max: 1,
         ..Advanced::default()

@@ -73,7 +73,7 @@ fn database(rows: usize, flushed: bool, more: bool) -> Result<Vec<(String, Vec<u
     let options = Options {
         advanced: Advanced {
             wal_segment_bytes: 16 << 10,
-            memtable_bytes: 4 << 10,
+            memtable_bytes: Some(4 << 10),
             block_bytes: 256,
             blob_bytes_min: 30,
             ..Advanced::default()

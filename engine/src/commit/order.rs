@@ -26,6 +26,7 @@ pub(crate) struct Order {
     pub(crate) group: FrameBuffer, // Applied, not yet in the log.
     pub(crate) group_first: CommitTs,
     pub(crate) recycled: FrameBuffer, // An empty buffer for the next group.
+    pub(crate) leaving_bytes: usize,  // Capacity of the buffer that a leader writes.
     pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
     pub(crate) reserved: Option<CommitTs>, // Holds back what is visible, until it is released.
     pub(crate) group_no: u64,
@@ -128,6 +129,7 @@ impl Order {
             group: FrameBuffer::default(),
             group_first: last_ts,
             recycled: FrameBuffer::default(),
+            leaving_bytes: 0,
             waiting: VecDeque::new(),
             reserved: None,
             group_no: 0,

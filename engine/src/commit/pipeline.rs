@@ -34,10 +34,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A group that holds this much takes no further commit before it is written: bounds what is in
-/// memory only, and what one frame holds together with the largest commit.
-const GROUP_BYTES_MAX: usize = 8 << 20;
-
 /// Places to wait at. Each group has one, so that nobody is woken for another group; two groups
 /// share one only where this many are written and wait for a sync of an earlier one.
 const SEATS: usize = 16;
@@ -51,6 +47,9 @@ const HOPE_PAUSE: Duration = Duration::from_micros(50);
 pub(crate) struct Pipeline {
     clock: Arc<dyn Clock>,
     pub(crate) buffered_flush: Duration,
+    /// A group that holds this much takes no further commit before it is written: bounds what is in
+    /// memory only, and what one frame holds together with the largest commit.
+    group_bytes_max: usize,
     pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
     segment: AtomicU64,
@@ -70,11 +69,13 @@ impl Pipeline {
         last_ts: CommitTs,
         clock: Arc<dyn Clock>,
         buffered_flush: Duration,
+        group_bytes_max: usize,
     ) -> Pipeline {
         let order = Order::new(last_ts);
         Pipeline {
             clock,
             buffered_flush,
+            group_bytes_max,
             waits: PipelineWaits::default(),
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
@@ -100,6 +101,12 @@ impl Pipeline {
     /// The newest commit that is applied.
     pub(crate) fn applied(&self) -> CommitTs {
         self.order.lock().last_ts
+    }
+
+    /// Bytes of the buffers that hold commits on their way to the log.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        let order = self.order.lock();
+        order.group.capacity() + order.recycled.capacity() + order.leaving_bytes
     }
 
     /// A segment not above the one that the next applied commit will be written to.
@@ -137,11 +144,11 @@ impl Pipeline {
     /// Waits until the gathered group takes one commit more, writing it out where nobody does.
     fn make_room<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> Result<MutexGuard<'a, Order>> {
         order.check_open()?;
-        if order.group.len() < GROUP_BYTES_MAX {
+        if order.group.len() < self.group_bytes_max {
             return Ok(order);
         }
         let start = self.clock.steady();
-        while order.group.len() >= GROUP_BYTES_MAX {
+        while order.group.len() >= self.group_bytes_max {
             if order.may_lead() {
                 self.lead(order)?;
                 order = self.order.lock();
@@ -296,8 +303,10 @@ impl Pipeline {
         let (first, last) = (order.group_first, order.last_ts);
         let sync = order.sync_wanted > order.syncing;
         order.take_group(first, last);
+        order.leaving_bytes = group.capacity();
         let result = MutexGuard::unlocked(&mut order, || self.write(first, last, &mut group, sync));
         order.leading = false;
+        order.leaving_bytes = 0;
         match result {
             Ok(job) => {
                 group.clear();

@@ -95,7 +95,8 @@ fn check(job: &Merge, tally: &Tally, outputs: &[FileMeta]) -> Result<()> {
 }
 
 fn merge_into(job: &Merge, env: &MergeEnv<'_>, outputs: &mut Outputs<'_>) -> Result<Tally> {
-    let mut merge: Tournament<Input> = Tournament::start(inputs(job))?;
+    let mut merge: Tournament<Input> =
+        Tournament::start(inputs(job, env.shelf.pool.budget.ahead(job.runs())))?;
     let mut judge = Judge::of_merge(job.level + 1, env.version, env.boundaries, env.readable);
     let mut tally = Tally::default();
     loop {

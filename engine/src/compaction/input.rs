@@ -12,22 +12,24 @@ use std::sync::Arc;
 pub(crate) struct Input {
     files: std::vec::IntoIter<Arc<LiveFile>>,
     pass: Option<Pass>,
+    ahead_bytes: usize,
 }
 
-/// The runs of a merge: the files of L0 each, those of a deeper level as one.
-pub(crate) fn inputs(job: &Merge) -> Vec<Input> {
-    let alone = |file: &Arc<LiveFile>| Input::over(vec![Arc::clone(file)]);
+/// The runs of a merge: the files of L0 each, those of a deeper level as one. Of each `ahead_bytes`
+/// are read at once.
+pub(crate) fn inputs(job: &Merge, ahead_bytes: usize) -> Vec<Input> {
+    let alone = |file: &Arc<LiveFile>| Input::over(vec![Arc::clone(file)], ahead_bytes);
     let mut inputs: Vec<_> = match job.level {
         0 => job.upper.iter().map(alone).collect(),
-        _ => vec![Input::over(job.upper.clone())],
+        _ => vec![Input::over(job.upper.clone(), ahead_bytes)],
     };
-    inputs.push(Input::over(job.lower.clone()));
+    inputs.push(Input::over(job.lower.clone(), ahead_bytes));
     inputs
 }
 
 impl Input {
-    fn over(files: Vec<Arc<LiveFile>>) -> Input {
-        Input { files: files.into_iter(), pass: None }
+    fn over(files: Vec<Arc<LiveFile>>, ahead_bytes: usize) -> Input {
+        Input { files: files.into_iter(), pass: None, ahead_bytes }
     }
 
     /// Length of the partition prefix of the key here.
@@ -58,7 +60,7 @@ impl Run for Input {
                 self.pass = None;
                 return Ok(false);
             };
-            self.pass = Some(file.table()?.pass());
+            self.pass = Some(file.table()?.pass(self.ahead_bytes));
         }
     }
 

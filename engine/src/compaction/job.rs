@@ -31,3 +31,10 @@ pub(crate) struct Merge {
     /// Files of the level after that: an output ends before it overlaps too many of them.
     pub(crate) grandparents: Vec<Arc<LiveFile>>,
 }
+
+impl Merge {
+    /// Files of which it stands in one at a time: each of L0, and each deeper level as a whole.
+    pub(crate) fn runs(&self) -> usize {
+        if self.level == 0 { self.upper.len() + 1 } else { 2 }
+    }
+}

@@ -17,15 +17,12 @@ use crate::ids::{CommitTs, RowKind};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are read at a time. Two files of each level are passed at once at most, so this
-/// bounds what a merge holds as well.
-const AHEAD_BYTES: u64 = 1 << 20;
-
 /// A position in a table file that only moves up.
 pub(crate) struct Pass {
     file: Arc<TableFile>,
     next: Option<EntryAt>,
     ahead: Ahead,
+    ahead_bytes: u64,
     block: Option<Open>,
     values: Vec<u8>, // Decompressed, where `Open::values` says so.
     row: usize,
@@ -60,12 +57,14 @@ enum Values {
 }
 
 impl TableFile {
-    /// A pass over the file. It stands on nothing before the first [`Pass::next`].
-    pub(crate) fn pass(self: &Arc<Self>) -> Pass {
+    /// A pass over the file that reads `ahead_bytes` at once. It stands on nothing before the first
+    /// [`Pass::next`].
+    pub(crate) fn pass(self: &Arc<Self>, ahead_bytes: usize) -> Pass {
         Pass {
             next: Some(self.index().first()),
             file: Arc::clone(self),
             ahead: Ahead { bytes: Vec::new(), offset: 0 },
+            ahead_bytes: ahead_bytes as u64,
             block: None,
             values: Vec::new(),
             row: 0,
@@ -164,7 +163,7 @@ impl Pass {
         let (end, held) = (handle.offset + u64::from(handle.len), &mut self.ahead);
         if handle.offset < held.offset || end > held.offset + held.bytes.len() as u64 {
             let left = self.file.footer().data_len.saturating_sub(handle.offset);
-            let len = u64::from(handle.len).max(AHEAD_BYTES).min(left);
+            let len = u64::from(handle.len).max(self.ahead_bytes).min(left);
             let stretch = Stretch { offset: handle.offset, len };
             self.file.raw().read_into(stretch, &mut held.bytes)?;
             held.offset = handle.offset;

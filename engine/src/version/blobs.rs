@@ -97,7 +97,7 @@ impl Blobs {
         if reach == Reach::Memory && blob.file.get().is_none() {
             return Err(Error::new(Kind::WouldBlock, "the blob file is not open yet"));
         }
-        blob.file()?.value(&link, &*blob.shelf.cache, reach)
+        blob.file()?.value(&link, &*blob.shelf.pool.blocks, reach)
     }
 
     /// A reference, read, and the blob file that it names.

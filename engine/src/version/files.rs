@@ -46,8 +46,11 @@ impl LiveFile {
         let path = self.shelf.table_path(self.meta.no);
         let file = self.shelf.vfs.open(&path, Access::Read);
         let file = file.map_err(|e| Error::io("open table file", &path, e))?;
-        let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.cache))?;
-        Ok(self.table.get_or_init(|| Arc::new(table)))
+        let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.pool.blocks))?;
+        Ok(self.table.get_or_init(|| {
+            self.shelf.pool.pin(table.resident_bytes());
+            Arc::new(table)
+        }))
     }
 
     fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
@@ -78,6 +81,9 @@ impl LiveFile {
 
 impl Drop for LiveFile {
     fn drop(&mut self) {
+        if let Some(table) = self.table.get() {
+            self.shelf.pool.unpin(table.resident_bytes());
+        }
         if *self.dropped.get_mut() {
             self.shelf.put_trash(FileKind::Table, self.meta.no);
         }

@@ -2,7 +2,7 @@
 
 use crate::ids::FileNo;
 use crate::names::{self, FileKind};
-use crate::sstable::reader::BlockCache;
+use crate::pool::Pool;
 use crate::vfs::api::Vfs;
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 pub(crate) struct Shelf {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
-    pub(crate) cache: Arc<BlockCache>,
+    pub(crate) pool: Arc<Pool>,
     trash: Mutex<Vec<(FileKind, FileNo)>>,
 }
 
 impl Shelf {
-    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, cache: Arc<BlockCache>) -> Arc<Shelf> {
-        Arc::new(Shelf { vfs, dir, cache, trash: Mutex::default() })
+    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, pool: Arc<Pool>) -> Arc<Shelf> {
+        Arc::new(Shelf { vfs, dir, pool, trash: Mutex::default() })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

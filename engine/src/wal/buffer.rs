@@ -23,6 +23,11 @@ impl FrameBuffer {
         self.bytes.len().saturating_sub(self.start + FRAME_HEADER_BYTES)
     }
 
+    /// Bytes of memory.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Whether there is no payload.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0

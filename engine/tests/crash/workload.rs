@@ -148,7 +148,7 @@ impl Name {
 pub(crate) fn small() -> Options {
     Options {
         advanced: Advanced {
-            memtable_bytes: 4 << 10,
+            memtable_bytes: Some(4 << 10),
             wal_segment_bytes: 16 << 10,
             block_bytes: 256,
             file_bytes: 4 << 10,
@@ -171,7 +171,7 @@ fn varied(rng: &mut Rng) -> Options {
         blob_bytes_min: *rng.pick(&[0, 50, 500]),
         compression: rng.chance(50),
         block_cache_bytes: Some(*rng.pick(&[0, 1 << 20])),
-        memtable_bytes: *rng.pick(&[4 << 10, 6 << 10]),
+        memtable_bytes: Some(*rng.pick(&[4 << 10, 6 << 10])),
         wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),
         ..small().advanced
     };

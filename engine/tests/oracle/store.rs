@@ -153,7 +153,7 @@ impl Store {
 /// what could make an answer differ.
 fn options(set: usize) -> Result<Options> {
     let small = Advanced {
-        memtable_bytes: 16 << 10,
+        memtable_bytes: Some(16 << 10),
         wal_segment_bytes: 256 << 10,
         block_bytes: 512,
         file_bytes: 8 << 10,
@@ -170,7 +170,7 @@ fn options(set: usize) -> Result<Options> {
         0 => small,
         1 => Advanced { compression: false, filter_bits: 0, block_cache_bytes: Some(0), ..small },
         2 => {
-            let (memtable_bytes, file_bytes) = (4 << 10, 4 << 10);
+            let (memtable_bytes, file_bytes) = (Some(4 << 10), 4 << 10);
             let blob_file_bytes = 4 << 10;
             let small = Advanced { blob_bytes_min: 1, blob_file_bytes, ..small };
             Advanced { block_bytes: 64 << 10, memtable_bytes, file_bytes, ..small }
@@ -180,7 +180,7 @@ fn options(set: usize) -> Result<Options> {
             let small = Advanced { blob_bytes_min, blob_dead_percent, ..small };
             Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small }
         }
-        4 => Advanced { memtable_bytes: 1 << 20, blob_bytes_min: 0, ..small },
+        4 => Advanced { memtable_bytes: Some(1 << 20), blob_bytes_min: 0, ..small },
         _ => Advanced::default(),
     };
     let history = Duration::from_secs([60, 0, 60, 5, 600, 60][set % OPTION_SETS]);

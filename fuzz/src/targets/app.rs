@@ -44,7 +44,7 @@ fn service(clock: &Arc<ManualClock>) -> App<Db> {
     let options = Options {
         advanced: Advanced {
             wal_segment_bytes: 64 << 10,
-            memtable_bytes: 64 << 10,
+            memtable_bytes: Some(64 << 10),
             block_cache_bytes: Some(64 << 10),
             ..Advanced::default()
         },

@@ -37,7 +37,7 @@ pub fn engine_ops(data: &[u8]) {
 fn options(choice: u8) -> Options {
     Options {
         advanced: Advanced {
-            memtable_bytes: 4 << 10,
+            memtable_bytes: Some(4 << 10),
             wal_segment_bytes: 16 << 10,
             block_bytes: if choice & 1 == 0 { 256 } else { 4096 },
             file_bytes: 4 << 10,

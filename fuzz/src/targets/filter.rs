@@ -65,7 +65,7 @@ impl Shelf {
         let clock = Arc::new(ManualClock::at(16_094_592_000_000_000));
         let options = Options {
             advanced: Advanced {
-                memtable_bytes: 4 << 10,
+                memtable_bytes: Some(4 << 10),
                 wal_segment_bytes: 64 << 10,
                 block_bytes: 256,
                 block_cache_bytes: Some(1 << 20),

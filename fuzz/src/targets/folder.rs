@@ -76,7 +76,7 @@ fn use_it(disk: &SimFs, sound: bool) -> Result<(), Error> {
     let options = Options {
         advanced: Advanced {
             wal_segment_bytes: 16 << 10,
-            memtable_bytes: 4 << 10,
+            memtable_bytes: Some(4 << 10),
             block_cache_bytes: Some(0),
             ..Advanced::default()
         },

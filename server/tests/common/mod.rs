@@ -31,7 +31,7 @@ impl Bench {
         let options = tabulith::options::Options {
             advanced: tabulith::options::Advanced {
                 wal_segment_bytes: 1 << 20,
-                memtable_bytes: 1 << 20,
+                memtable_bytes: Some(1 << 20),
                 block_cache_bytes: Some(1 << 20),
                 ..Default::default()
             },

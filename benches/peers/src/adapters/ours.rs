@@ -49,7 +49,7 @@ pub fn open_db(dir: &Path, settings: &Settings, mode: Mode) -> Result<Db> {
     };
     let advanced = Advanced {
         block_cache_bytes: Some(settings.cache_bytes),
-        memtable_bytes: settings.memtable_bytes,
+        memtable_bytes: Some(settings.memtable_bytes),
         // As large as a memtable, which is the default of both; smaller runs scale both.
         wal_segment_bytes: settings.memtable_bytes,
         compression: mode == Mode::Cached,

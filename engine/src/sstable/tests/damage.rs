@@ -268,7 +268,7 @@ fn a_cursor_keeps_its_first_error() {
     failed(cursor.seek(b"", CommitTs::MAX));
     failed(cursor.seek_before(&meta.largest));
     assert!(!cursor.valid() && cursor.value().is_err());
-    let mut pass = opened.pass();
+    let mut pass = opened.pass(1 << 20);
     let ended = (0..meta.rows + 1).find_map(|_| pass.next().map(drop).err());
     failed(ended.map_or(Ok(()), Err));
 }

@@ -1,0 +1,206 @@
+//! How a database divides its memory: one budget in, the share of each use out. Pure.
+//!
+//! Memtables, the log's buffers and the buffers of background work are set aside whole, so that a
+//! writer never waits for a cache. Index and filters of open files take what they need; the caches
+//! have what is left, so they are what gives way.
+//!
+//! Absent: what is beyond the budget by nature. One commit may be larger than a memtable, and a
+//! reader that keeps a cursor keeps the memtables that it began with.
+
+use crate::options::{Advanced, Options};
+
+/// Of the budget, where nothing says how much: a quarter of what the process may use.
+const USABLE_SHARE: usize = 4;
+const BUDGET_BYTES_MIN: usize = 128 << 20;
+
+/// Of the budget for memtables: a quarter. Larger ones merge less; the reads of a cache gain more.
+const MEMTABLES_SHARE: usize = 4;
+/// Beyond this a memtable leaves the processor's caches and gains little.
+const MEMTABLE_BYTES_MAX: usize = 64 << 20;
+const MEMTABLE_BYTES_MIN: usize = 256 << 10;
+
+/// A group of commits that holds this much takes no further one before it is written.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+const GROUP_SHARE: usize = 64;
+/// Groups in memory: one gathers, one is written, and their buffers grow by halves.
+const GROUPS: usize = 3;
+
+/// Of the budget for flush and merge: an eighth, within what makes reads and writes large.
+const WORK_SHARE: usize = 8;
+const WORK_BYTES_MIN: usize = 6 << 20;
+const WORK_BYTES_MAX: usize = 96 << 20;
+
+/// A merge reads at most this much of a file at once.
+const AHEAD_BYTES_MAX: usize = 1 << 20;
+const AHEAD_BYTES_MIN: usize = 64 << 10;
+
+/// What the writer of a table file gathers before it writes.
+const BUILDER_BYTES: usize = 1 << 20;
+/// It also keeps 8 bytes per row of some 128 until the file ends.
+const BUILDER_SHARE: usize = 16;
+
+/// Of the caches' bytes one part in so many is for single rows. A row held as such is found three
+/// times as fast as in its block, but serves no scan.
+const ROWS_SHARE: usize = 4;
+
+/// The shares of one budget, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Budget {
+    pub(crate) bytes: usize,
+    /// Active and sealed memtables together, with room for one that is passed over.
+    pub(crate) memtables: usize,
+    pub(crate) memtable: usize,
+    pub(crate) log: usize,
+    pub(crate) group: usize,
+    /// Buffers of flush and merge.
+    pub(crate) work: usize,
+    /// What the caches may have at most.
+    caches: usize,
+    file: usize,
+}
+
+/// What each cache may hold now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CacheShares {
+    pub(crate) blocks: usize,
+    pub(crate) rows: usize,
+}
+
+impl Budget {
+    /// The shares of a database in a process that may use `usable` bytes (0: nobody says). Settings
+    /// that name a share are followed; without [`Options::memory`] the budget grows to hold them.
+    pub(crate) fn of(options: &Options, usable: usize) -> Budget {
+        let Advanced { memtable_bytes, block_cache_bytes, .. } = options.advanced;
+        let memtables = options.advanced.sealed_memtables_max + 2;
+        let wanted = (usable / USABLE_SHARE).max(BUDGET_BYTES_MIN);
+        let wanted = options.memory.unwrap_or(wanted);
+        let memtable = memtable_bytes.unwrap_or_else(|| {
+            let share = wanted / MEMTABLES_SHARE / memtables;
+            share.clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX)
+        });
+        let group = (wanted / GROUP_SHARE).min(GROUP_BYTES_MAX);
+        let mut budget = Budget {
+            bytes: wanted,
+            memtables: memtables * memtable,
+            memtable,
+            log: GROUPS * group,
+            group,
+            work: (wanted / WORK_SHARE).clamp(WORK_BYTES_MIN, WORK_BYTES_MAX),
+            caches: block_cache_bytes.unwrap_or(usize::MAX),
+            file: options.advanced.file_bytes,
+        };
+        if options.memory.is_none() {
+            let asked = budget.set_aside().saturating_add(block_cache_bytes.unwrap_or(0));
+            budget.bytes = wanted.max(asked);
+        }
+        budget
+    }
+
+    /// No memory for caches, for whoever reads everything once.
+    pub(crate) fn without_caches() -> Budget {
+        Budget::default()
+    }
+
+    fn set_aside(&self) -> usize {
+        self.memtables + self.log + self.work
+    }
+
+    /// What is left for caches beside `pinned` bytes of index and filters and `working` bytes of
+    /// background work.
+    fn left(&self, pinned: usize, working: usize) -> usize {
+        let beyond = working.saturating_sub(self.work);
+        self.bytes.saturating_sub(self.set_aside() + beyond).saturating_sub(pinned)
+    }
+
+    /// The caches' shares at that.
+    pub(crate) fn caches(&self, pinned: usize, working: usize) -> CacheShares {
+        let bytes = self.left(pinned, working).min(self.caches);
+        let rows = bytes / ROWS_SHARE;
+        CacheShares { blocks: bytes - rows, rows }
+    }
+
+    /// What writing a table file of `raw` bytes holds.
+    pub(crate) fn builder(&self, raw: usize) -> usize {
+        BUILDER_BYTES + raw / BUILDER_SHARE
+    }
+
+    /// How much a merge of so many `runs` reads of each at once; it shares its part of the memory
+    /// with a flush.
+    pub(crate) fn ahead(&self, runs: usize) -> usize {
+        let builders = self.builder(self.file) + self.builder(self.memtable);
+        let each = self.work.saturating_sub(builders) / runs.max(1);
+        each.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX)
+    }
+
+    /// What a merge of so many `runs` holds.
+    pub(crate) fn merge(&self, runs: usize) -> usize {
+        runs * self.ahead(runs) + self.builder(self.file)
+    }
+
+    /// Bytes of a chunk of an ingest, of which there are two: twice a file, raw, or what a quarter
+    /// of the memory for caches takes.
+    pub(crate) fn chunk(&self, pinned: usize, working: usize) -> usize {
+        let twice = self.file.saturating_mul(2);
+        twice.min((self.left(pinned, working) / 4).max(WORK_BYTES_MIN / 4))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(memory: usize) -> Options {
+        Options { memory: Some(memory), ..Options::default() }
+    }
+
+    fn sum(budget: &Budget, pinned: usize, working: usize) -> usize {
+        let CacheShares { blocks, rows } = budget.caches(pinned, working);
+        let working = working.max(budget.work);
+        budget.memtables + budget.log + working + pinned + blocks + rows
+    }
+
+    #[test]
+    fn the_shares_add_up_to_the_budget() {
+        for memory in [32 << 20, 128 << 20, 1 << 30, 20 << 30] {
+            let budget = Budget::of(&options(memory), 0);
+            assert_eq!(sum(&budget, 0, 0), memory, "{budget:?}");
+            assert_eq!(sum(&budget, 1 << 20, 0), memory, "index and filters push out caches");
+            assert_eq!(sum(&budget, 0, budget.work + (1 << 20)), memory);
+            assert!(budget.caches(0, 0).blocks > memory / 8, "{budget:?}");
+            assert!(budget.merge(12) + budget.builder(budget.memtable) <= budget.work);
+            assert!(2 * budget.chunk(0, 0) <= memory / 2);
+        }
+    }
+
+    #[test]
+    fn caches_end_where_nothing_is_left_for_them() {
+        let budget = Budget::of(&options(32 << 20), 0);
+        let none = CacheShares { blocks: 0, rows: 0 };
+        assert_eq!(budget.caches(1 << 30, 0), none);
+        assert_eq!(Budget::without_caches().caches(0, 0), none);
+    }
+
+    #[test]
+    fn without_a_word_it_is_a_quarter_of_what_there_is() {
+        let defaults = Options::default();
+        assert_eq!(Budget::of(&defaults, 16 << 30).bytes, 4 << 30);
+        assert_eq!(Budget::of(&defaults, 0).bytes, BUDGET_BYTES_MIN);
+        assert_eq!(Budget::of(&defaults, 16 << 30).memtable, MEMTABLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_share_that_was_named_is_given() {
+        let advanced = Advanced {
+            memtable_bytes: Some(100 << 20),
+            block_cache_bytes: Some(1 << 30),
+            ..Advanced::default()
+        };
+        let options = Options { advanced, ..Options::default() };
+        let budget = Budget::of(&options, 0);
+        let CacheShares { blocks, rows } = budget.caches(0, 0);
+        assert_eq!((budget.memtable, blocks + rows), (100 << 20, 1 << 30));
+        assert_eq!(sum(&budget, 0, 0), budget.bytes, "the budget grew to hold them");
+        let capped = Budget::of(&Options { memory: Some(600 << 20), ..options }, 0);
+        assert_eq!(sum(&capped, 0, 0), 600 << 20, "a budget that was named stays: the cache gives");
+    }
+}

@@ -1,0 +1,88 @@
+//! The memory that one database holds, by use: what files and background work take is counted here,
+//! and the caches are kept within what that leaves.
+//!
+//! Promise: after every call the caches hold no more than the [`Budget`] leaves them. What a file
+//! takes is counted once it is open, so for that moment the sum may pass the budget by one file's
+//! index and filters.
+
+use crate::budget::Budget;
+use crate::row_cache::RowCache;
+use crate::sstable::reader::BlockCache;
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The caches of a database and what limits them.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) budget: Budget,
+    pub(crate) blocks: Arc<BlockCache>,
+    pub(crate) rows: RowCache,
+    taken: Mutex<Taken>,
+}
+
+/// Bytes in use beside memtables and log.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Taken {
+    /// Index and filters of open files.
+    pub(crate) pinned: usize,
+    /// Buffers of flush, merge and ingest.
+    pub(crate) working: usize,
+}
+
+/// Memory of background work, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pool: Arc<Pool>,
+    bytes: usize,
+}
+
+impl Pool {
+    pub(crate) fn new(budget: Budget) -> Arc<Pool> {
+        let shares = budget.caches(0, 0);
+        Arc::new(Pool {
+            budget,
+            blocks: Arc::new(BlockCache::new(shares.blocks)),
+            rows: RowCache::new(shares.rows),
+            taken: Mutex::default(),
+        })
+    }
+
+    /// What is in use now.
+    pub(crate) fn taken(&self) -> Taken {
+        *self.taken.lock()
+    }
+
+    /// A file was opened whose index and filters take `bytes`.
+    pub(crate) fn pin(&self, bytes: usize) {
+        self.change(|taken| taken.pinned += bytes);
+    }
+
+    /// It was closed.
+    pub(crate) fn unpin(&self, bytes: usize) {
+        self.change(|taken| taken.pinned = taken.pinned.saturating_sub(bytes));
+    }
+
+    /// Background work begins that holds `bytes`.
+    pub(crate) fn claim(self: &Arc<Self>, bytes: usize) -> Claim {
+        self.change(|taken| taken.working += bytes);
+        Claim { pool: Arc::clone(self), bytes }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Taken)) {
+        // Held while the caches change, so that the last change has the last word.
+        let mut taken = self.taken.lock();
+        let before = self.budget.caches(taken.pinned, taken.working);
+        change(&mut taken);
+        let after = self.budget.caches(taken.pinned, taken.working);
+        if after != before {
+            self.blocks.set_capacity(after.blocks);
+            self.rows.set_capacity(after.rows);
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.pool.change(|taken| taken.working = taken.working.saturating_sub(self.bytes));
+    }
+}

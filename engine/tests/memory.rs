@@ -1,0 +1,118 @@
+//! One budget for all memory: what the shares hold together stays within it, whatever the database
+//! does, and the caches give way.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use tabulith::stats::MemoryStats;
+use tabulith::{Db, Options};
+use tempfile::TempDir;
+
+const BUDGET: usize = 32 << 20;
+
+fn open(folder: &TempDir) -> Db {
+    let options = Options { memory: Some(BUDGET), ..Options::default() };
+    let options = Options { durability: tabulith::Durability::Buffered, ..options };
+    Db::builder().options(options).open(folder.path()).unwrap()
+}
+
+#[track_caller]
+fn check(db: &Db) -> MemoryStats {
+    let memory = db.stats().memory;
+    assert!(memory.bytes() <= BUDGET, "{} bytes in use: {memory:#?}", memory.bytes());
+    for used in [memory.memtables, memory.log, memory.work, memory.index_and_filters] {
+        assert!(used.bytes <= used.bytes_max, "{memory:#?}");
+    }
+    memory
+}
+
+fn key(n: u64) -> String {
+    format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Does not compress.
+fn value(n: u64, len: usize) -> Vec<u8> {
+    let mut state = n | 1;
+    let byte = |_| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..len).map(byte).collect()
+}
+
+#[test]
+fn what_a_database_holds_stays_within_its_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    let rows = db.table("rows").unwrap();
+    // Twice the budget in rows, every sixteenth of them large enough for a blob file.
+    let count: u64 = 64_000;
+    let len = |n| if n % 16 == 0 { 8 << 10 } else { 500 };
+    for n in 0..count {
+        rows.upsert("p", key(n), value(n, len(n))).unwrap();
+        if n % 256 == 0 {
+            check(&db);
+        }
+    }
+    db.flush().unwrap();
+    for n in (0..count).chain(0..count / 8).chain(0..count / 8) {
+        let row = rows.get("p", key(n)).unwrap().expect("it was written");
+        assert!(row.value.len() == len(n));
+        if n % 256 == 0 {
+            check(&db);
+        }
+    }
+    let full = check(&db);
+    for used in [full.index_and_filters, full.blocks, full.rows] {
+        assert!(used.bytes > 64 << 10, "every share is in use: {full:#?}");
+    }
+    assert!(full.bytes() > BUDGET / 3, "what there is for caches is used: {full:#?}");
+
+    let mut ingest = rows.ingest().unwrap();
+    let during = check(&db);
+    assert!(during.work.bytes > 0 && during.blocks.bytes_max <= full.blocks.bytes_max);
+    for n in 0..20_000u64 {
+        ingest.add("q", n.to_be_bytes(), value(n, 500)).unwrap();
+        if n % 256 == 0 {
+            check(&db);
+        }
+    }
+    ingest.finish().unwrap();
+    db.compact().unwrap();
+    db.settle().unwrap();
+    let after = check(&db);
+    assert_eq!(after.memtables.bytes, 0);
+    db.close().unwrap();
+}
+
+#[test]
+fn files_that_are_opened_push_out_caches() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    let rows = db.table("rows").unwrap();
+    let before = check(&db);
+    // The filter of so many rows takes 10 bits for each.
+    let mut ingest = rows.ingest().unwrap();
+    for n in 0..200_000u64 {
+        ingest.add("p", n.to_be_bytes(), n.to_be_bytes()).unwrap();
+    }
+    ingest.finish().unwrap();
+    assert!(rows.get("p", 7u64.to_be_bytes()).unwrap().is_some());
+    assert_eq!(rows.scan::<&str, &str>(..).unwrap().count(), 200_000);
+    let after = check(&db);
+    let caches = |memory: &MemoryStats| memory.blocks.bytes_max + memory.rows.bytes_max;
+    let pinned = after.index_and_filters.bytes;
+    assert!(pinned > 200_000 * 10 / 8, "{after:#?}");
+    assert_eq!(caches(&before) - caches(&after), pinned, "what they take, the caches lose");
+
+    rows.truncate().unwrap();
+    db.settle().unwrap();
+    assert_eq!(check(&db).index_and_filters.bytes, 0, "files that are gone hold nothing");
+    assert_eq!(caches(&check(&db)), caches(&before));
+}
+
+#[test]
+fn a_budget_too_small_to_work_with_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let opened = Db::builder().memory(1 << 20).open(folder.path());
+    let error = opened.map(|_| ()).unwrap_err().to_string();
+    assert!(error.contains("option memory"), "{error}");
+}
