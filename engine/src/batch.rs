@@ -29,6 +29,9 @@ const SCOPE_ROWS: u8 = 0;
 const SCOPE_ROWS_FROM: u8 = 1;
 const SCOPE_TABLE: u8 = 2;
 
+/// Bytes of a put beside its RowKey and value at most: its kind and their lengths.
+const OPERATION_BYTES: usize = 8;
+
 /// A bound is a RowKey, or the first string of bytes above one.
 const BOUND_BYTES_MAX: usize = KEY_PART_BYTES_MAX + 1;
 
@@ -57,6 +60,8 @@ impl Batch {
 
     pub(crate) fn put(&mut self, rk: &[u8], value: &[u8]) {
         self.count += 1;
+        // At once: a large value would otherwise make the bytes move, or be twice as many.
+        self.operations.reserve(OPERATION_BYTES + rk.len() + value.len());
         self.operations.push(RowKind::Put as u8);
         codec::put_slice(&mut self.operations, rk);
         codec::put_slice(&mut self.operations, value);

@@ -151,7 +151,7 @@ impl Table {
         rk: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<CommitTs> {
-        self.partition(pk).batch().insert(rk, value).commit()
+        self.change(pk.as_ref(), rk.as_ref(), value.as_ref(), What::Put(If::Absent))
     }
 
     /// Replaces a row that is as `condition` says.
@@ -162,7 +162,7 @@ impl Table {
         value: impl AsRef<[u8]>,
         condition: If,
     ) -> Result<CommitTs> {
-        self.partition(pk).batch().put_if(rk, value, condition).commit()
+        self.change(pk.as_ref(), rk.as_ref(), value.as_ref(), What::Put(condition))
     }
 
     /// Adds or replaces a row.
@@ -172,7 +172,7 @@ impl Table {
         rk: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<CommitTs> {
-        self.partition(pk).batch().upsert(rk, value).commit()
+        self.change(pk.as_ref(), rk.as_ref(), value.as_ref(), What::Put(If::Any))
     }
 
     /// Removes a row that is as `condition` says.
@@ -182,7 +182,12 @@ impl Table {
         rk: impl AsRef<[u8]>,
         condition: If,
     ) -> Result<CommitTs> {
-        self.partition(pk).batch().delete_if(rk, condition).commit()
+        self.change(pk.as_ref(), rk.as_ref(), &[], What::Delete(condition))
+    }
+
+    /// One change, without a batch: its value is copied once less.
+    fn change(&self, pk: &[u8], rk: &[u8], value: &[u8], what: What) -> Result<CommitTs> {
+        commit(decide(self, pk, None, &mut |rows| what.apply(rk, value, rows)))
     }
 
     /// Removes all rows of the table in one record; the table stays. Snapshots taken before still
@@ -410,6 +415,21 @@ enum What {
     DeleteRange(Bound<()>, Bound<()>),
 }
 
+impl What {
+    fn apply(&self, rk: &[u8], value: &[u8], rows: &mut dyn PartitionUpdate) -> Result<()> {
+        if let What::Put(condition) | What::Delete(condition) = self
+            && *condition != If::Any
+        {
+            condition.check(rows.get(rk)?.as_ref())?;
+        }
+        match self {
+            What::Put(_) => rows.put(rk, value),
+            What::Delete(_) => rows.delete(rk),
+            What::DeleteRange(from, to) => rows.delete_range(from.map(|()| rk), to.map(|()| value)),
+        }
+    }
+}
+
 impl Batch {
     /// Adds a row; the batch fails where there is one.
     pub fn insert(self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
@@ -465,18 +485,7 @@ impl Batch {
             let (rk, behind) = rest.split_at(*rk_bytes);
             let (value, behind) = behind.split_at(*value_bytes);
             rest = behind;
-            if let What::Put(condition) | What::Delete(condition) = what
-                && *condition != If::Any
-            {
-                condition.check(rows.get(rk)?.as_ref())?;
-            }
-            match what {
-                What::Put(_) => rows.put(rk, value)?,
-                What::Delete(_) => rows.delete(rk)?,
-                What::DeleteRange(from, to) => {
-                    rows.delete_range(from.map(|()| rk), to.map(|()| value))?;
-                }
-            }
+            what.apply(rk, value, rows)?;
         }
         Ok(())
     }
@@ -494,11 +503,7 @@ impl Batch {
     /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`; `Closed`;
     /// after `Io` and `NoSpace` the outcome is known only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
-        match self.decide() {
-            Ok((ts, ticket)) => ticket.wait().map(|()| ts),
-            Err((error, None)) => Err(error),
-            Err((error, Some(read))) => read.wait().and(Err(error)),
-        }
+        commit(self.decide())
     }
 
     /// Decides and applies the changes and returns at once: they are safe and visible when the
@@ -528,25 +533,44 @@ impl Batch {
         }
     }
 
-    /// Applies the changes. An error comes with what is to be waited for before it is told: the row
-    /// that refused may not be durable yet, and what a crash can still take away is not told.
-    fn decide(self) -> Result<(CommitTs, Box<dyn CommitTicket>), Refused> {
+    fn decide(self) -> Decided {
         let Partition { table, pk } = &self.partition;
-        let (db, id) = (&table.db, table.info.id);
-        match db.update(id, pk, self.durability, &mut |rows| self.apply(rows)) {
-            Ok(ticket) => Ok((ticket.ts(), ticket)),
-            // An update that writes nothing waits for all that it could read.
-            Err(error) if is_condition(&error) => match db.update(id, pk, None, &mut |_| Ok(())) {
-                Ok(read) => Err((error, Some(read))),
-                Err(closed) => Err((closed, None)),
-            },
-            Err(error) => Err((error, None)),
-        }
+        decide(table, pk, self.durability, &mut |rows| self.apply(rows))
     }
 }
 
-/// Why nothing was applied, and what is to be waited for before that is told.
-type Refused = (Error, Option<Box<dyn CommitTicket>>);
+/// What was applied, with its ticket; or why nothing was, with what is to be waited for before that
+/// is told.
+type Decided = Result<(CommitTs, Box<dyn CommitTicket>), (Error, Option<Box<dyn CommitTicket>>)>;
+
+/// Applies changes of one partition. An error comes with what is to be waited for before it is told:
+/// the row that refused may not be durable yet, and what a crash can still take away is not told.
+fn decide(
+    table: &Table,
+    pk: &[u8],
+    durability: Option<Durability>,
+    changes: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
+) -> Decided {
+    let (db, id) = (&table.db, table.info.id);
+    match db.update(id, pk, durability, changes) {
+        Ok(ticket) => Ok((ticket.ts(), ticket)),
+        // An update that writes nothing waits for all that it could read.
+        Err(error) if is_condition(&error) => match db.update(id, pk, None, &mut |_| Ok(())) {
+            Ok(read) => Err((error, Some(read))),
+            Err(closed) => Err((closed, None)),
+        },
+        Err(error) => Err((error, None)),
+    }
+}
+
+/// Waits until what was decided is as safe as was asked for.
+fn commit(decided: Decided) -> Result<CommitTs> {
+    match decided {
+        Ok((ts, ticket)) => ticket.wait().map(|()| ts),
+        Err((error, None)) => Err(error),
+        Err((error, Some(read))) => read.wait().and(Err(error)),
+    }
+}
 
 fn is_condition(error: &Error) -> bool {
     matches!(error.kind(), Kind::Exists | Kind::NotFound | Kind::Changed)
