@@ -24,7 +24,8 @@ pub enum Kind {
     Busy,
     /// The answer needs the disk and the call asked for memory only; ask again without that.
     WouldBlock,
-    /// Bytes on disk disagree with docs/format.md; [`Error::place`] names them. Run `check`.
+    /// Bytes on disk disagree with docs/format.md, or are of a codec that this build lacks, as the
+    /// message then says; [`Error::place`] names them. Run `check`.
     Corrupt,
     /// The disk refused; [`source`](std::error::Error::source) says how.
     Io,

@@ -35,6 +35,7 @@ pub(crate) mod moment;
 pub mod error;
 pub(crate) mod codec;
 pub(crate) mod checksum;
+pub(crate) mod zstandard;
 pub(crate) mod compress;
 pub(crate) mod prefetch;
 pub mod options;
@@ -99,6 +100,7 @@ pub mod embedded;
 #[doc(hidden)]
 pub mod internals;
 
+pub use compress::Codec;
 pub use db::{Builder, Db};
 pub use embedded::cursor::{Cursor, RowRef};
 pub use embedded::entities::Entities;
@@ -107,7 +109,7 @@ pub use embedded::scan::{Scan, ScanRow};
 pub use embedded::ticket::Ticket;
 pub use error::{Error, Kind, Result};
 pub use ids::CommitTs;
-pub use options::{Advanced, Durability, Options};
+pub use options::{Advanced, Compression, Durability, Options};
 pub use rows::Row;
 pub use table::entity::Entity;
 pub use table::filter::ast::{Filter, Op};

@@ -1,5 +1,6 @@
 //! Settings of a database: plain values with units, defaults and ranges.
 
+use crate::compress::Codec;
 use crate::error::{Error, Result};
 use crate::limits::VALUE_BYTES_MAX;
 use std::time::Duration;
@@ -117,8 +118,8 @@ pub struct Advanced {
     /// Default 10; 0 to 20.
     pub filter_bits: u32,
 
-    /// Whether values are compressed with LZ4. Default true.
-    pub compression: bool,
+    /// How values are compressed, where that saves an eighth. Default [`Compression::LZ4`].
+    pub compression: Compression,
 
     /// Bytes of a value from which it is kept in a blob file instead of beside its key: written once
     /// or twice instead of once per level, and read past in scans that do not ask for it. 0 keeps
@@ -140,6 +141,26 @@ pub struct Advanced {
     ///
     /// Less: more rewriting. Default 86,400, a day; 1 to 1,000,000,000.
     pub delete_age_max_s: u64,
+}
+
+/// How values are compressed, by where their file stands in the tree.
+///
+/// Counts for what is written from now on: a database may hold values of all codecs. Files that move
+/// down or are ingested stay as they are until they are merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// In files with deeper levels below them, which are soon written again, and for the large
+    /// values of blob files, which are not.
+    pub upper: Codec,
+    /// In files that a merge writes with nothing below them: most rows, and those read least.
+    pub bottom: Codec,
+}
+
+impl Compression {
+    /// None.
+    pub const NONE: Compression = Compression { upper: Codec::None, bottom: Codec::None };
+    /// LZ4 everywhere.
+    pub const LZ4: Compression = Compression { upper: Codec::Lz4, bottom: Codec::Lz4 };
 }
 
 impl Default for Options {
@@ -171,7 +192,7 @@ impl Default for Advanced {
             sealed_memtables_max: 3,
             block_cache_bytes: None,
             filter_bits: 10,
-            compression: true,
+            compression: Compression::LZ4,
             blob_bytes_min: 4 << 10,
             blob_file_bytes: 64 << 20,
             blob_dead_percent: 50,
@@ -222,6 +243,11 @@ impl Advanced {
         )?;
         check("advanced.sealed_memtables_max", self.sealed_memtables_max as u64, 1, 16)?;
         check("advanced.filter_bits", u64::from(self.filter_bits), 0, 20)?;
+        let Compression { upper, bottom } = self.compression;
+        if [upper, bottom].contains(&Codec::Zstd) && cfg!(not(feature = "zstd")) {
+            let what = "option advanced.compression is zstd; this build lacks the cargo feature";
+            return Err(Error::invalid(format!("{what} `zstd`")));
+        }
         check("advanced.blob_bytes_min", self.blob_bytes_min as u64, 0, VALUE_BYTES_MAX as u64)?;
         check("advanced.blob_file_bytes", self.blob_file_bytes as u64, 4 << 10, 1 << 30)?;
         check("advanced.blob_dead_percent", self.blob_dead_percent.into(), 5, 95)?;

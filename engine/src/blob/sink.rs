@@ -28,8 +28,8 @@ pub(crate) struct SinkOptions {
     pub(crate) min_bytes: usize,
     /// Bytes at which a blob file ends.
     pub(crate) file_bytes: u64,
-    /// Whether values are compressed where it pays.
-    pub(crate) compression: bool,
+    /// How values are compressed where it pays.
+    pub(crate) codec: Codec,
 }
 
 impl From<&Options> for SinkOptions {
@@ -37,7 +37,7 @@ impl From<&Options> for SinkOptions {
         SinkOptions {
             min_bytes: options.advanced.blob_bytes_min,
             file_bytes: options.advanced.blob_file_bytes as u64,
-            compression: options.advanced.compression,
+            codec: options.advanced.compression.upper,
         }
     }
 }
@@ -63,12 +63,13 @@ impl<'a> Sink<'a> {
         next_file: &'a dyn Fn() -> FileNo,
         options: SinkOptions,
     ) -> Sink<'a> {
+        let compressor = Compressor::new(options.codec);
         Sink {
             vfs,
             dir,
             next_file,
             options,
-            compressor: Compressor::new(),
+            compressor,
             open: None,
             done: Vec::new(),
             numbers: Vec::new(),
@@ -90,12 +91,12 @@ impl<'a> Sink<'a> {
         if !large || order::table_of(key) == Some(TableId::CATALOG) {
             return Ok((kind, value));
         }
-        let packed = match self.options.compression && is_compressible(&mut self.compressor, value)
-        {
+        let packed = match is_compressible(&mut self.compressor, value) {
             true => self.compressor.compress(value),
             false => None,
         };
-        let (codec, stored) = packed.map_or((Codec::None, value), |packed| (Codec::Lz4, packed));
+        let codec = self.options.codec;
+        let (codec, stored) = packed.map_or((Codec::None, value), |packed| (codec, packed));
         let file = writer(&mut self.open, &mut self.numbers, self.vfs, self.dir, self.next_file)?;
         let link = file.add(codec, value.len(), stored)?;
         self.link_to(&link)

@@ -52,7 +52,10 @@ pub(crate) struct Tally {
 ///
 /// Errors: `Closed` where the database closes meanwhile.
 pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
-    let options = TableOptions::from(env.options);
+    let mut options = TableOptions::from(env.options);
+    if env.version.levels.iter().skip(job.level + 2).all(|files| files.is_empty()) {
+        options.codec = env.options.advanced.compression.bottom;
+    }
     let file_bytes = env.options.advanced.file_bytes as u64;
     let (below, erasures) = (&job.grandparents, &env.version.erasures);
     let values = Values::new(env.shelf, env.next_file, env.options, &env.version.blobs);

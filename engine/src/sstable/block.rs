@@ -7,7 +7,7 @@
 use super::check::{self, Facts};
 use super::format::Damage;
 use super::layout::{Columns, Layout, Run, Suffix};
-use crate::compress;
+use crate::compress::Codec;
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -42,7 +42,7 @@ impl Block {
         let layout = Layout::read(&bytes)?;
         let keys_len = layout.keys_len();
         let facts = check::check(&Columns { bytes: &bytes[..keys_len], layout: &layout })?;
-        if !layout.lz4 {
+        if layout.codec == Codec::None {
             let values = OnceLock::from(bytes.slice(keys_len..));
             let keys = bytes.slice(..keys_len);
             let (stored, run_heads) = (Mutex::default(), Box::default());
@@ -242,8 +242,7 @@ impl Block {
         }
         let mut stored = self.stored.lock();
         if self.values.get().is_none() {
-            let raw = compress::decompress(&stored, self.layout.values_len)
-                .ok_or(Damage("block's values do not decompress"))?;
+            let raw = self.layout.codec.unpack(&stored, self.layout.values_len).map_err(Damage)?;
             *stored = Bytes::new();
             let _ = self.values.set(Bytes::from(raw));
         }

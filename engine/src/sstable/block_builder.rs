@@ -5,7 +5,7 @@
 //! [`fits`]: BlockBuilder::fits
 
 use super::layout::{BLOCK_BYTES_MAX, Counts, HEAD_LEN, Layout, RUN_LEN, Suffix};
-use crate::compress::Compressor;
+use crate::compress::{Codec, Compressor};
 use crate::ids::{CommitTs, RowKind};
 use crate::limits::KEY_BYTES_MAX;
 
@@ -145,9 +145,9 @@ impl BlockBuilder {
     ) {
         debug_assert!(!self.is_empty(), "a block holds a row");
         self.split_suffixes();
-        let compressed = compressor.and_then(|c| c.compress(&self.values));
-        let stored = compressed.unwrap_or(&self.values);
-        let layout = self.layout(fingerprints, compressed.is_some(), stored.len());
+        let packed = compressor.and_then(|c| Some((c.codec(), c.compress(&self.values)?)));
+        let (codec, stored) = packed.unwrap_or((Codec::None, &self.values));
+        let layout = self.layout(fingerprints, codec, stored.len());
         let start = out.len();
         layout.write(out);
         out.extend_from_slice(&self.prefix(0)[..layout.common_len]);
@@ -157,7 +157,7 @@ impl BlockBuilder {
         out.extend_from_slice(stored);
     }
 
-    fn layout(&self, fingerprints: bool, lz4: bool, stored_len: usize) -> Layout {
+    fn layout(&self, fingerprints: bool, codec: Codec, stored_len: usize) -> Layout {
         // Prefixes rise, so what the first and the last share all of them share.
         let common_len = common_len(self.prefix(0), self.last_prefix());
         let shares: usize = self.runs.iter().map(|run| run.share_len).sum();
@@ -170,7 +170,7 @@ impl BlockBuilder {
             text_len: (self.prefixes.len() - common_len * self.runs.len() + shares) as u16,
             tail_len: self.suffixes.tails.len() as u16,
             fingerprints,
-            lz4,
+            codec,
             ts_span: stamps.max().unwrap_or(0) - base_ts,
             values_len: self.values.len() as u32,
             stored_len: stored_len as u32,

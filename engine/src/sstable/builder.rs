@@ -27,7 +27,7 @@ pub(crate) struct TableBuilder {
     out: Output,
     options: TableOptions,
     block: BlockBuilder,
-    compressor: Option<Compressor>,
+    compressor: Compressor,
     index: IndexBuilder,
     // The finished block whose separator waits for the next key.
     pending: Option<Handle>,
@@ -68,7 +68,7 @@ impl TableBuilder {
     ) -> TableBuilder {
         TableBuilder {
             out: Output::new(file, path, no),
-            compressor: options.compression.then(Compressor::new),
+            compressor: Compressor::new(options.codec),
             options,
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
@@ -224,7 +224,7 @@ impl TableBuilder {
     }
 
     fn end_block(&mut self) -> Result<()> {
-        let (block, compressor) = (&mut self.block, self.compressor.as_mut());
+        let (block, compressor) = (&mut self.block, Some(&mut self.compressor));
         let offset = self.out.offset();
         let len = self.out.section(|out| block.encode(true, compressor, out))?;
         // A block holds at most one value above 64 KiB, so its length is far below 4 GiB.

@@ -7,6 +7,7 @@ use super::block::Block;
 use super::index::{EntryAt, Handle};
 use super::reader::TableFile;
 use crate::blob::format::{Link, Use};
+use crate::compress::Codec;
 use crate::error::Result;
 use crate::ids::RowKind;
 use crate::key::order;
@@ -90,7 +91,11 @@ impl TableFile {
             layout.keys_len(),
             layout.values_len,
             layout.stored_len,
-            if layout.lz4 { " lz4" } else { "" },
+            match layout.codec {
+                Codec::None => "",
+                Codec::Lz4 => " lz4",
+                Codec::Zstd => " zstd",
+            },
             key_text(&separator),
         )
     }

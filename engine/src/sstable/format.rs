@@ -26,6 +26,7 @@
 use crate::blob::format::{Link, Uses, put_uses, read_uses};
 use crate::checksum;
 use crate::codec::{Reader, put_slice, put_varint};
+use crate::compress::Codec;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::limits::KEY_BYTES_MAX;
@@ -62,15 +63,15 @@ pub(crate) struct FileMeta {
     pub(crate) checksum: u64,
 }
 
-/// How a table file is written.
+/// How a table file is written. From [`Options`]: one that has others below it.
 #[derive(Clone, Debug)]
 pub(crate) struct TableOptions {
     /// Raw bytes at which a data block ends.
     pub(crate) block_bytes: usize,
     /// Filter bits per row; 0 leaves the filters out.
     pub(crate) filter_bits: u32,
-    /// Whether values are compressed where it pays.
-    pub(crate) compression: bool,
+    /// How values are compressed where it pays.
+    pub(crate) codec: Codec,
 }
 
 impl From<&Options> for TableOptions {
@@ -78,7 +79,7 @@ impl From<&Options> for TableOptions {
         TableOptions {
             block_bytes: options.advanced.block_bytes,
             filter_bits: options.advanced.filter_bits,
-            compression: options.advanced.compression,
+            codec: options.advanced.compression.upper,
         }
     }
 }

@@ -7,7 +7,8 @@
 //!      4    2  common_len     bytes that all partition prefixes start with
 //!      6    2  text_len       bytes of all run texts
 //!      8    2  tail_len       bytes of all RowKey tails
-//!     10    1  flags          1 fingerprints, 2 values are LZ4, 4 value ends take 4 bytes, not 2
+//!     10    1  flags          1 fingerprints, 2 values are LZ4, 4 value ends take 4 bytes, not 2,
+//!                            8 values are zstd
 //!     11    1  ts_width       bytes per timestamp: 0, 1, 2, 4 or 8
 //!     12    4  values_len     bytes of the values
 //!     16    4  stored_len     bytes of the values as stored
@@ -33,7 +34,7 @@
 //! `check` proves the columns before anyone searches them.
 
 use super::format::Damage;
-use crate::compress;
+use crate::compress::Codec;
 use crate::ids::{CommitTs, RowKind};
 use crate::limits::VALUE_BYTES_MAX;
 use std::cmp::Ordering;
@@ -55,6 +56,7 @@ pub(crate) const KIND_BITS: u8 = 0x0f;
 const HAS_FINGERPRINTS: u8 = 1;
 const HAS_LZ4: u8 = 2;
 const HAS_WIDE_ENDS: u8 = 4;
+const HAS_ZSTD: u8 = 8;
 
 /// The head of a block: its counts, and by them where each column begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +67,7 @@ pub(crate) struct Layout {
     pub(crate) text_len: usize,
     pub(crate) tail_len: usize,
     pub(crate) fingerprints: bool,
-    pub(crate) lz4: bool,
+    pub(crate) codec: Codec,
     pub(crate) wide_ends: bool,
     pub(crate) ts_width: usize,
     pub(crate) values_len: usize,
@@ -98,7 +100,7 @@ pub(crate) struct Counts {
     pub(crate) text_len: u16,
     pub(crate) tail_len: u16,
     pub(crate) fingerprints: bool,
-    pub(crate) lz4: bool,
+    pub(crate) codec: Codec,
     pub(crate) ts_span: u64,
     pub(crate) values_len: u32,
     pub(crate) stored_len: u32,
@@ -115,7 +117,7 @@ impl Layout {
             text_len: counts.text_len.into(),
             tail_len: counts.tail_len.into(),
             fingerprints: counts.fingerprints,
-            lz4: counts.lz4,
+            codec: counts.codec,
             wide_ends: counts.values_len > u32::from(u16::MAX),
             ts_width: match counts.ts_span {
                 0 => 0,
@@ -142,7 +144,8 @@ impl Layout {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
         out.push(
             flag(self.fingerprints, HAS_FINGERPRINTS)
-                | flag(self.lz4, HAS_LZ4)
+                | flag(self.codec == Codec::Lz4, HAS_LZ4)
+                | flag(self.codec == Codec::Zstd, HAS_ZSTD)
                 | flag(self.wide_ends, HAS_WIDE_ENDS),
         );
         out.push(self.ts_width as u8);
@@ -176,11 +179,7 @@ impl Layout {
 
     fn check_values_len(&self) -> Result<(), Damage> {
         let bounded = self.values_len <= VALUE_BYTES_MAX.max(BLOCK_BYTES_MAX);
-        let fits = match self.lz4 {
-            true => compress::is_plausible(self.stored_len, self.values_len),
-            false => self.stored_len == self.values_len,
-        };
-        if bounded && fits {
+        if bounded && self.codec.is_plausible(self.stored_len, self.values_len) {
             Ok(())
         } else {
             Err(Damage("block's values have an impossible length"))
@@ -222,7 +221,14 @@ fn read_header(reader: &mut crate::codec::Reader<'_>) -> Option<Layout> {
     let mut count = || reader.u16().map(usize::from);
     let (rows, runs) = (count()?, count()?);
     let (common_len, text_len, tail_len) = (count()?, count()?, count()?);
-    let flags = reader.u8().filter(|f| *f <= HAS_FINGERPRINTS | HAS_LZ4 | HAS_WIDE_ENDS)?;
+    let known = HAS_FINGERPRINTS | HAS_LZ4 | HAS_WIDE_ENDS | HAS_ZSTD;
+    let flags = reader.u8().filter(|flags| flags & !known == 0)?;
+    let codec = match flags & (HAS_LZ4 | HAS_ZSTD) {
+        0 => Codec::None,
+        HAS_LZ4 => Codec::Lz4,
+        HAS_ZSTD => Codec::Zstd,
+        _ => return None,
+    };
     Some(Layout {
         rows,
         runs,
@@ -230,7 +236,7 @@ fn read_header(reader: &mut crate::codec::Reader<'_>) -> Option<Layout> {
         text_len,
         tail_len,
         fingerprints: flags & HAS_FINGERPRINTS != 0,
-        lz4: flags & HAS_LZ4 != 0,
+        codec,
         wide_ends: flags & HAS_WIDE_ENDS != 0,
         ts_width: reader.u8()?.into(),
         values_len: reader.u32()? as usize,

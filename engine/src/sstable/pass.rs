@@ -11,7 +11,7 @@ use super::format::{Damage, Stretch, unseal};
 use super::index::{EntryAt, Handle};
 use super::layout::{Columns, Layout, Run};
 use super::reader::TableFile;
-use crate::compress;
+use crate::compress::Codec;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use std::ops::Range;
@@ -127,10 +127,9 @@ impl Pass {
         let body = self.ahead.bytes.get(open.body.clone()).unwrap_or_default();
         let (keys, stored) = body.split_at(open.layout.keys_len().min(body.len()));
         if open.values == Values::Packed {
-            let unpacked =
-                compress::decompress_to(stored, open.layout.values_len, &mut self.values);
-            let damage = Damage("block's values do not decompress");
-            unpacked.ok_or_else(|| damage.at(self.file.path(), open.handle.offset))?;
+            let Layout { codec, values_len, .. } = open.layout;
+            let unpacked = codec.unpack_to(stored, values_len, &mut self.values);
+            unpacked.map_err(|what| Damage(what).at(self.file.path(), open.handle.offset))?;
             open.values = Values::Unpacked;
         }
         let columns = Columns { bytes: keys, layout: &open.layout };
@@ -151,7 +150,10 @@ impl Pass {
         let layout = open(&self.file, handle, sealed);
         let layout = layout.map_err(|damage| damage.at(self.file.path(), handle.offset))?;
         let len = layout.keys_len() + layout.stored_len;
-        let values = if layout.lz4 { Values::Packed } else { Values::Plain };
+        let values = match layout.codec {
+            Codec::None => Values::Plain,
+            _ => Values::Packed,
+        };
         self.block = Some(Open { handle, layout, body: at..at + len, values });
         self.next = self.file.index().next(entry);
         (self.row, self.run) = (0, 0..0);

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use tabulith::error::Kind;
-use tabulith::options::{Advanced, Durability, Options};
+use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::seed::Rng;
@@ -230,5 +230,5 @@ fn damage_is_never_a_wrong_answer() {
 
 #[test]
 fn damage_is_never_a_wrong_answer_without_filters_and_compression() {
-    sweep(Advanced { filter_bits: 0, compression: false, ..small().advanced });
+    sweep(Advanced { filter_bits: 0, compression: Compression::NONE, ..small().advanced });
 }

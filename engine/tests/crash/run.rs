@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
@@ -120,7 +121,7 @@ impl Run {
     /// Runs `ops` on an empty disk.
     pub(crate) fn of(ops: &[Op], options: &Options) -> Result<Finished, Stop> {
         let sim = SimFs::new();
-        if !options.advanced.compression {
+        if options.advanced.compression.upper == Codec::None {
             sim.refuse_direct(); // Half of the long workloads write the log in two calls.
         }
         let mut run =

@@ -2,7 +2,8 @@
 //! that a name replays them.
 
 use std::fmt;
-use tabulith::options::{Advanced, Durability, Options};
+use tabulith::Codec;
+use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith_testkit::seed::Rng;
 
 /// One step of a workload. Steps that find nothing to do, such as a write to a table that is not
@@ -169,7 +170,10 @@ fn varied(rng: &mut Rng) -> Options {
         l0_compact_files: rng.between(1, 3),
         filter_bits: *rng.pick(&[0, 10]),
         blob_bytes_min: *rng.pick(&[0, 50, 500]),
-        compression: rng.chance(50),
+        compression: Compression {
+            upper: *rng.pick(&[Codec::None, Codec::Lz4]),
+            bottom: *rng.pick(&[Codec::None, Codec::Lz4]),
+        },
         block_cache_bytes: Some(*rng.pick(&[0, 1 << 20])),
         memtable_bytes: Some(*rng.pick(&[4 << 10, 6 << 10])),
         wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),

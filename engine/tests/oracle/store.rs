@@ -4,11 +4,12 @@ use crate::ops::OPTION_SETS;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::Result;
-use tabulith::options::{Advanced, Durability, Options};
+use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::verify;
 use tabulith::vfs::mem::SimFs;
@@ -168,16 +169,24 @@ fn options(set: usize) -> Result<Options> {
     let small = Advanced { blob_bytes_min: 100, blob_file_bytes: 8 << 10, ..small };
     let advanced = match set {
         0 => small,
-        1 => Advanced { compression: false, filter_bits: 0, block_cache_bytes: Some(0), ..small },
+        1 => Advanced {
+            compression: Compression::NONE,
+            filter_bits: 0,
+            block_cache_bytes: Some(0),
+            ..small
+        },
         2 => {
             let (memtable_bytes, file_bytes) = (Some(4 << 10), 4 << 10);
             let blob_file_bytes = 4 << 10;
-            let small = Advanced { blob_bytes_min: 1, blob_file_bytes, ..small };
+            let compression = Compression { upper: Codec::None, bottom: Codec::Lz4 };
+            let small = Advanced { blob_bytes_min: 1, blob_file_bytes, compression, ..small };
             Advanced { block_bytes: 64 << 10, memtable_bytes, file_bytes, ..small }
         }
         3 => {
             let (blob_bytes_min, blob_dead_percent) = (1000, 20);
-            let small = Advanced { blob_bytes_min, blob_dead_percent, ..small };
+            let bottom = if cfg!(feature = "zstd") { Codec::Zstd } else { Codec::None };
+            let compression = Compression { upper: Codec::Lz4, bottom };
+            let small = Advanced { blob_bytes_min, blob_dead_percent, compression, ..small };
             Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small }
         }
         4 => Advanced { memtable_bytes: Some(1 << 20), blob_bytes_min: 0, ..small },

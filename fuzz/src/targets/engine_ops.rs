@@ -5,13 +5,14 @@ use crate::input::Input;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
+use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::ids::TableId;
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
-use tabulith::options::{Advanced, Options, Reach};
+use tabulith::options::{Advanced, Compression, Options, Reach};
 use tabulith::rows::{Catalog, RowCursor, RowSnapshot, RowStore};
 use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::oracle::{Change, Oracle, Place, Stored};
@@ -46,7 +47,10 @@ fn options(choice: u8) -> Options {
             l0_compact_files: 1 + usize::from(choice >> 1 & 3),
             block_cache_bytes: Some(if choice & 8 == 0 { 0 } else { 64 << 10 }),
             filter_bits: if choice & 16 == 0 { 10 } else { 0 },
-            compression: choice & 32 == 0,
+            compression: match choice & 32 {
+                0 => Compression::LZ4,
+                _ => Compression { upper: Codec::None, bottom: Codec::Lz4 },
+            },
             ..Advanced::default()
         },
         ..Options::default()

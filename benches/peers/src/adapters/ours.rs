@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::time::Duration;
 use tabulith::embedded::cursor::Cursor;
-use tabulith::{Advanced, Db, Durability, If, Kind, Options, Table};
+use tabulith::{Advanced, Compression, Db, Durability, If, Kind, Options, Table};
 
 /// How blocks are kept and read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub fn open_db(dir: &Path, settings: &Settings, mode: Mode) -> Result<Db> {
         memtable_bytes: Some(settings.memtable_bytes),
         // As large as a memtable, which is the default of both; smaller runs scale both.
         wal_segment_bytes: settings.memtable_bytes,
-        compression: mode == Mode::Cached,
+        compression: if mode == Mode::Cached { Compression::LZ4 } else { Compression::NONE },
         ..Advanced::default()
     };
     let options = Options { durability, advanced, ..Options::default() };

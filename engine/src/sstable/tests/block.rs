@@ -1,10 +1,11 @@
 //! One block: what its columns hold, and which rule refuses what.
 
 use super::*;
-use crate::compress::Compressor;
+use crate::compress::{Codec, Compressor};
 use crate::sstable::block::Block;
 use crate::sstable::block_builder::{BlockBuilder, NewRow};
 use crate::sstable::format::Damage;
+use crate::zstandard;
 use bytes::Bytes;
 
 fn row<'a>(prefix: &'a [u8], row_key: &'a [u8], ts: u64, value: &'a [u8]) -> NewRow<'a> {
@@ -18,7 +19,7 @@ fn encode(rows: &[NewRow<'_>]) -> Vec<u8> {
         let shared = builder.shared_with_last(row.prefix, row.row_key);
         builder.push(&NewRow { shared, ..*row });
     }
-    builder.encode(true, Some(&mut Compressor::new()), &mut out);
+    builder.encode(true, Some(&mut Compressor::new(PACKED)), &mut out);
     out
 }
 
@@ -110,7 +111,8 @@ fn values_of_every_width_come_back() {
             let big: Vec<u8> = (0..len).map(|_| byte.unwrap_or(rng.next_u64() as u8)).collect();
             let block = encode(&[row(b"p", b"a", 1, b"v"), row(b"p", b"b", 1, &big)]);
             let block = parse(&block).unwrap();
-            assert_eq!(block.layout().lz4, byte.is_some() && len > 200, "LZ4 where it pays");
+            let codec = if byte.is_some() && len > 200 { PACKED } else { Codec::None };
+            assert_eq!(block.layout().codec, codec, "compressed where it pays");
             assert!(block.value(0).unwrap() == b"v"[..] && block.value(1).unwrap() == big);
         }
     }
@@ -129,4 +131,20 @@ fn threads_that_want_the_same_values_all_get_them() {
             }
         });
     }
+}
+
+#[test]
+fn keys_of_a_codec_that_the_build_lacks_are_read_and_values_are_not() {
+    let mut block = encode(&[row(b"p", b"a", 1, &[7; 1000])]);
+    block[10] = block[10] & !2 | 8; // The codec of the flags: zstd.
+    let block = parse(&block).unwrap();
+    assert!(block.is_key(0, b"pa") && block.layout().codec == Codec::Zstd);
+    if cfg!(not(feature = "zstd")) {
+        assert_eq!(block.value(0), Err(Damage(zstandard::LACKING)));
+    } else {
+        assert_eq!(block.value(0).unwrap(), [7; 1000][..]);
+    }
+    let mut both = encode(&[row(b"p", b"a", 1, &[7; 1000])]);
+    both[10] |= 2 | 8;
+    assert!(parse(&both).is_err(), "one codec, not two");
 }

@@ -13,6 +13,7 @@ mod model;
 use super::builder::TableBuilder;
 use super::format::{FileMeta, TableOptions};
 use super::reader::{BlockCache, TableFile};
+use crate::compress::Codec;
 use crate::env::rng::Rng;
 use crate::error::Result;
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
@@ -26,6 +27,9 @@ use std::sync::Arc;
 const NO: FileNo = FileNo(7);
 const PATH: &str = "000007.sst";
 
+/// How blocks are compressed that are: these tests run once for each codec that a build may have.
+const PACKED: Codec = if cfg!(feature = "zstd") { Codec::Zstd } else { Codec::Lz4 };
+
 /// A key and a timestamp, in the order of rows.
 type Version = (Vec<u8>, Reverse<CommitTs>);
 
@@ -33,7 +37,8 @@ type Version = (Vec<u8>, Reverse<CommitTs>);
 type Model = BTreeMap<Version, (RowKind, Vec<u8>)>;
 
 fn options(block_bytes: usize, filter_bits: u32, compression: bool) -> TableOptions {
-    TableOptions { block_bytes, filter_bits, compression }
+    let codec = if compression { PACKED } else { Codec::None };
+    TableOptions { block_bytes, filter_bits, codec }
 }
 
 fn build(model: &Model, options: TableOptions) -> (Arc<MemoryFile>, FileMeta) {
