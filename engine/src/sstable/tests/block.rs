@@ -52,7 +52,8 @@ fn each_rule_refuses_what_breaks_it() {
     refused(2, &[0, 0], "block has impossible counts of rows and runs");
     refused(2, &[5, 0], "block has impossible counts of rows and runs");
     refused(4, &[5, 0], "block's columns do not fill it");
-    refused(10, &[8], "block ends in its header");
+    refused(10, &[16], "block ends in its header");
+    refused(10, &[1 | 2 | 8], "block ends in its header");
     refused(11, &[3], "block has an impossible timestamp width");
     refused(12, &[9], "block's values have an impossible length");
     refused(16, &[9], "block's columns do not fill it");
