@@ -202,6 +202,8 @@ fn start(
     now: CommitTs,
 ) -> Result<Opened> {
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
+    // Before anything is made or deleted on its word.
+    Manifest::settle(&*vfs, &dir)?;
     remove_orphans(&shelf, &state)?;
     write_files(&shelf, options, &mut state, &found, now)?;
     let history_floor = state.history_floor;
@@ -261,22 +263,20 @@ fn write_files(
     Ok(())
 }
 
-/// Deletes table files and blob files that the manifest does not name: a crash came between their making and
-/// their edit.
+/// Deletes table files and blob files that the manifest does not name: a crash came between their
+/// making and their edit, or between an edit and their deletion.
 fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
     let dir = &shelf.dir;
-    let names = shelf.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?;
+    let mut names = shelf.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?;
+    names.retain(|name| match names::parse(name) {
+        Some((FileKind::Table, no)) => !state.files().any(|(_, file)| file.no == no),
+        Some((FileKind::Blob, no)) => !state.blobs.contains_key(&no),
+        Some((FileKind::Temp, _)) => true,
+        _ => false,
+    });
     for name in names {
-        let orphan = match names::parse(&name) {
-            Some((FileKind::Table, no)) => !state.files().any(|(_, file)| file.no == no),
-            Some((FileKind::Blob, no)) => !state.blobs.contains_key(&no),
-            Some((FileKind::Temp, _)) => true,
-            _ => false,
-        };
-        if orphan {
-            let path = dir.join(&name);
-            shelf.vfs.remove(&path).map_err(|e| Error::io("remove orphan", &path, e))?;
-        }
+        let path = dir.join(&name);
+        shelf.vfs.remove(&path).map_err(|e| Error::io("remove orphan", &path, e))?;
     }
     Ok(())
 }

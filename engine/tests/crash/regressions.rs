@@ -7,16 +7,34 @@ use tabulith::options::{Durability, Options};
 use tabulith::vfs::mem::Profile;
 
 fn explore(ops: &[Op], options: &Options) {
+    let (states, one_nested_in) = (200, 32);
+    explore_to(ops, options, |profile| Depth {
+        profile,
+        states,
+        one_used_in: 8,
+        one_nested_in,
+        levels: 1,
+        nested_states: 20,
+    });
+}
+
+/// A crash after every effect of every start after every crash.
+fn explore_starts(ops: &[Op], options: &Options) {
+    let (states, one_nested_in) = (3, 1);
+    explore_to(ops, options, |profile| Depth {
+        profile,
+        states,
+        one_used_in: 8,
+        one_nested_in,
+        levels: 1,
+        nested_states: 8,
+    });
+}
+
+fn explore_to(ops: &[Op], options: &Options, depth: impl Fn(Profile) -> Depth) {
     let run = Run::of(ops, options).unwrap_or_else(|stop| panic!("{stop}"));
     for profile in [Profile::Ordered, Profile::Hostile] {
-        let depth = Depth {
-            profile,
-            states: 200,
-            one_used_in: 8,
-            one_nested_in: 32,
-            levels: 1,
-            nested_states: 20,
-        };
+        let depth = depth(profile);
         match Explorer::new(&run, &depth).all() {
             Ok(tally) => assert!(tally.opened > 100 && tally.used > 5, "{tally}"),
             Err((_, violation)) => panic!("{profile:?}\n{violation}"),
@@ -36,4 +54,14 @@ fn an_etag_that_a_crash_took_is_not_given_again() {
     let ops = [Op::Create(0), Op::Reopen, put(0, Durability::Buffered), Op::Kill];
     let more = [put(1, Durability::Buffered), Op::Kill, put(2, Durability::Flushed)];
     explore(&[&ops[..], &more].concat(), &small());
+}
+
+/// A process was killed when the edit of a merge was in the cache and not yet on the disk. The next
+/// start believed it and deleted the files that it removes; then the power failed, the edit was
+/// gone, and the one before it named files that were gone too.
+#[test]
+fn nothing_is_deleted_on_the_word_of_an_edit_that_power_loss_may_take() {
+    let synced = Durability::Synced;
+    let ops = [Op::Create(0), put(0, synced), Op::Flush, put(1, synced), Op::Flush, Op::Compact];
+    explore_starts(&ops, &small());
 }
