@@ -113,7 +113,7 @@ pub fn mend_log_segment(segment: &mut [u8], before: Option<u32>) -> u32 {
         let claimed = format::claimed_payload_bytes(SegmentId(id), bytes);
         let frame_len = claimed.map_or(usize::MAX, |len| format::FRAME_HEADER_BYTES + len);
         let Some(frame) = bytes.get_mut(..frame_len) else {
-            at += block_bytes;
+            at = format::next_block(at as u64, block_bytes) as usize;
             continue;
         };
         if before.is_some() {
@@ -121,7 +121,7 @@ pub fn mend_log_segment(segment: &mut [u8], before: Option<u32>) -> u32 {
         }
         last = placed(id, at as u64, &[&frame[8..]]);
         frame[4..8].copy_from_slice(&last.to_le_bytes());
-        at += frame_len.next_multiple_of(block_bytes);
+        at += frame_len.next_multiple_of(format::FRAME_ALIGN_BYTES);
     }
     last
 }

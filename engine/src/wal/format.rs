@@ -1,8 +1,11 @@
 //! The bytes of a log segment. Floor 3; pure.
 //!
 //! A segment is a file of a length fixed before its first use: one block that says what it is,
-//! then frames, each on a block boundary. A block is 4096 bytes, 512 in segments below 1 MiB: no
-//! frame shares a block with another, so writing one can never tear an earlier one.
+//! then frames. A block is 4096 bytes, 512 in segments below 1 MiB. A frame begins either at the
+//! first multiple of 8 behind the one before, or on the next block boundary: always there where a
+//! sync may cover the one before, so that writing a frame can never tear one that was promised,
+//! and always where it is the first to carry a higher `durable`, so that this is found behind
+//! damage.
 //!
 //! ```text
 //! segment header, at offset 0            (little-endian)
@@ -15,7 +18,7 @@
 //!     24    8  origin    id of the first segment of this log: a recovery starts a new log
 //!     32    8  bytes     length of the file; a shorter file is damaged
 //!
-//! frame, on a block boundary
+//! frame, on a block boundary or a multiple of 8 behind another frame
 //!      0    4  magic     "TLF1"; "TLN1": the log goes on in another segment
 //!      4    4  crc       of bytes 8..56+len, placed at (segment, offset of the frame)
 //!      8    4  len       payload bytes; 0 is a seal, which only carries the watermark
@@ -26,7 +29,8 @@
 //!     40    8  first_ts  of the group's commits; in a seal the log's last
 //!     48    8  last_ts
 //!     56  len  payload   the group's commits, opaque here; of "TLN1" the next segment's id, u64
-//!          ..  zeros     to the next block boundary, not under the crc
+//!          ..  zeros     to the next multiple of 8, to the end of the block where the frame began
+//!                        one; not under the crc
 //! ```
 //!
 //! "a1" as the log's second frame, commits 5 to 6, in segment 1 at offset 1024, after frame 1 was
@@ -51,6 +55,9 @@ const NEXT_MAGIC: [u8; 4] = *b"TLN1";
 
 /// Where the bytes under a checksum begin, in both headers.
 const SUMMED_FROM: usize = 8;
+
+/// Frames that share a block begin at multiples of this, and none takes less than its header.
+pub(crate) const FRAME_ALIGN_BYTES: usize = 8;
 
 /// The page size: what file systems write whole, and what costs the same to flush as less.
 pub(crate) const BLOCK_BYTES: usize = 4096;
@@ -132,9 +139,15 @@ pub(crate) struct FrameHeader {
     pub(crate) last_ts: CommitTs,
 }
 
-/// Bytes that a frame with `payload_bytes` takes in a segment.
-pub(crate) fn frame_bytes(payload_bytes: usize, block_bytes: usize) -> usize {
-    (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(block_bytes)
+/// Bytes that a frame with `payload_bytes` takes in a segment, in units of [`FRAME_ALIGN_BYTES`]
+/// or of a block.
+pub(crate) fn frame_bytes(payload_bytes: usize, unit_bytes: usize) -> usize {
+    (FRAME_HEADER_BYTES + payload_bytes).next_multiple_of(unit_bytes)
+}
+
+/// The block boundary behind `at`.
+pub(crate) fn next_block(at: u64, block_bytes: usize) -> u64 {
+    (at + 1).next_multiple_of(block_bytes as u64)
 }
 
 /// What the payload of a frame is.
@@ -147,7 +160,7 @@ pub(crate) enum FrameKind {
 }
 
 /// Completes the frame in `out`, whose payload of `payload_bytes` stands in its place already with
-/// zeros behind it, and returns its checksum. `out` must be exactly [`frame_bytes`] long.
+/// zeros behind it, and returns its checksum. `out` must be as long as [`frame_bytes`] says.
 pub(crate) fn seal_frame(
     header: &FrameHeader,
     kind: FrameKind,

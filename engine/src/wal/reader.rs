@@ -8,8 +8,8 @@ use crate::ids::SegmentId;
 use crate::names;
 use crate::vfs::api::{Access, File, Vfs};
 use crate::wal::format::{
-    self, BLOCK_BYTES, FRAME_HEADER_BYTES, Frame, SegmentHeader, claimed_payload_bytes,
-    decode_frame, frame_bytes,
+    self, BLOCK_BYTES, FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, Frame, SegmentHeader,
+    claimed_payload_bytes, decode_frame, frame_bytes, next_block,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Bytes read from a segment at once.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// What stands on a block boundary of a segment.
+/// What stands where a frame may begin.
 #[derive(Debug)]
 pub(crate) enum Seen<'a> {
     /// A frame that verifies.
@@ -65,7 +65,9 @@ impl SegmentReader {
         Ok(header)
     }
 
-    /// Shows every frame, every block that begins none, and the end, in order of their offsets.
+    /// Shows what stands at every place where a frame may begin, and the end, in order of their
+    /// offsets: at every block boundary that is not inside a frame that verifies, and behind every
+    /// such frame.
     pub(crate) fn scan(
         &mut self,
         block_bytes: usize,
@@ -74,15 +76,15 @@ impl SegmentReader {
         let path = self.path.clone();
         let mut at = block_bytes as u64;
         while at < self.file_bytes {
-            at += match self.look(at)? {
+            at = match self.look(at)? {
                 Seen::Frame(frame) => {
-                    let len = frame_bytes(frame.payload_bytes, block_bytes);
+                    let len = frame_bytes(frame.payload_bytes, FRAME_ALIGN_BYTES);
                     see(&path, at, Seen::Frame(frame))?;
-                    len as u64
+                    at + len as u64
                 }
                 other => {
                     see(&path, at, other)?;
-                    block_bytes as u64
+                    next_block(at, block_bytes)
                 }
             };
         }
@@ -106,10 +108,10 @@ impl SegmentReader {
         })
     }
 
-    /// Whether the block at `at` is nothing but zeros.
+    /// Whether the bytes from `at` to `end` are nothing but zeros.
     #[cfg(bug = "B04")]
-    pub(crate) fn is_zeros(&mut self, at: u64, len: usize) -> Result<bool> {
-        Ok(self.bytes(at, len)?.iter().all(|byte| *byte == 0))
+    pub(crate) fn is_zeros(&mut self, at: u64, end: u64) -> Result<bool> {
+        Ok(self.bytes(at, (end - at) as usize)?.iter().all(|byte| *byte == 0))
     }
 
     /// `len` bytes from `at`, fewer where the file ends first.

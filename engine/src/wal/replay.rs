@@ -6,7 +6,12 @@
 //! - a later frame of the same log that says a missing one had been synced: damage. The log is
 //!   refused; nothing acknowledged is ever dropped silently.
 //! - nothing, stale bytes, or frames that promise nothing of the kind: a torn tail. They were
-//!   never acknowledged and are cut off.
+//!   never acknowledged as durable and are cut off.
+//!
+//! Behind a frame that ends inside a block the next one stands right there or on the next block
+//! boundary; its number and `prev_crc` tell. Behind a place without a frame the search goes on at
+//! block boundaries: a frame that is the first to say of others that they were synced begins a
+//! block, so whatever was lost before it, it is found.
 //!
 //! The last frame of a full segment names the next one, whose file had its name by then: where that
 //! is missing, damage.
@@ -24,7 +29,9 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
 use crate::vfs::api::Vfs;
-use crate::wal::format::{Frame, FrameHeader, SegmentHeader, frame_bytes};
+use crate::wal::format::{
+    FRAME_ALIGN_BYTES, Frame, FrameHeader, SegmentHeader, frame_bytes, next_block,
+};
 use crate::wal::reader::{Seen, SegmentReader};
 use std::path::{Path, PathBuf};
 
@@ -173,21 +180,23 @@ fn walk_segment(
     let mut zeros = SegmentReader::open(vfs, dir, id)?;
     reader.scan(block_bytes, &mut |path, at, seen| match seen {
         Seen::Frame(frame) => {
-            let end = at + frame_bytes(frame.payload_bytes, block_bytes) as u64;
-            let place = Place { path, at, end, opens_segment: at == first_at };
+            let end = at + frame_bytes(frame.payload_bytes, FRAME_ALIGN_BYTES) as u64;
+            let place = Place { path, at, end, opens_segment: at == first_at, block_bytes };
             chain.frame(&place, &frame, show, damaged)
         }
         // Planted: a block of zeros passes for an empty frame, and the next one follows it.
         #[cfg(bug = "B04")]
-        Seen::Nothing { .. } if zeros.is_zeros(at, block_bytes)? => {
+        Seen::Nothing { .. } if zeros.is_zeros(at, next_block(at, block_bytes))? => {
             chain.last = chain.last.map(|last| Last { any_may_follow: true, ..last });
             Ok(())
         }
         Seen::Nothing { claimed_bytes } => {
-            let place = Place { path, at, end: at + claimed_bytes, opens_segment: at == first_at };
-            chain.gap(&place, damaged)
+            let (end, opens_segment) = (at + claimed_bytes, at == first_at);
+            chain.gap(&Place { path, at, end, opens_segment, block_bytes }, damaged)
         }
-        Seen::End => chain.gap(&Place { path, at, end: at, opens_segment: false }, damaged),
+        Seen::End => {
+            chain.gap(&Place { path, at, end: at, opens_segment: false, block_bytes }, damaged)
+        }
     })
 }
 
@@ -197,6 +206,7 @@ struct Place<'a> {
     at: u64,
     end: u64,
     opens_segment: bool,
+    block_bytes: usize,
 }
 
 /// How far the chain of frames has been followed.
@@ -234,6 +244,8 @@ struct Cut {
     at: u64,
     /// End of the last bytes that look like a frame of this segment.
     end: u64,
+    /// Where the chain may go on all the same, since the cut is inside a block.
+    or_at: Option<u64>,
 }
 
 impl Chain {
@@ -250,8 +262,12 @@ impl Chain {
             damaged(Error::corrupt(place.path, place.at, "commits in a log no manifest knows of"))?;
         }
         let Some(last) = self.last else { return self.accept(place, frame, show) };
-        // The unused rest of a segment ends it; only the first frame of another takes it up again.
-        let in_place = self.cut.is_none() || place.opens_segment;
+        // The unused rest of a block is skipped, that of a segment ends it; only the first frame of
+        // another takes it up again.
+        let skipped = |cut: &Cut| {
+            place.opens_segment || cut.or_at == Some(place.at) && cut.path == place.path
+        };
+        let in_place = self.cut.as_ref().is_none_or(skipped);
         if in_place && last.is_followed_by(frame) {
             return self.accept(place, frame, show);
         }
@@ -302,10 +318,18 @@ impl Chain {
 
     /// No frame stands here, or the segment ends.
     fn gap(&mut self, place: &Place<'_>, damaged: &mut Damage<'_>) -> Result<()> {
-        if self.cut.is_some() {
+        if let Some(cut) = &mut self.cut {
+            // Where nothing stood right behind the last frame, the next one may have stood here.
+            let here = cut.or_at == Some(place.at) && cut.path == place.path;
+            if here && cut.end == cut.at && place.end > place.at {
+                (cut.at, cut.end) = (place.at, place.end);
+            }
             return Ok(());
         }
-        self.cut = Some(Cut { path: place.path.to_owned(), at: place.at, end: place.end });
+        let block_bytes = place.block_bytes;
+        let inside = !place.at.is_multiple_of(block_bytes as u64);
+        let or_at = inside.then(|| next_block(place.at, block_bytes));
+        self.cut = Some(Cut { path: place.path.to_owned(), at: place.at, end: place.end, or_at });
         if self.begun && self.last.is_none() && place.opens_segment {
             let what = "the log's first frame, which was synced before the manifest named it";
             damaged(Error::corrupt(place.path, place.at, what))?;
@@ -316,7 +340,7 @@ impl Chain {
     /// Takes up the chain anywhere, after damage that has been reported.
     fn restart(&mut self) {
         self.last = None;
-        self.cut = Some(Cut { path: PathBuf::new(), at: 0, end: 0 });
+        self.cut = Some(Cut { path: PathBuf::new(), at: 0, end: 0, or_at: None });
     }
 }
 

@@ -114,26 +114,120 @@ fn groups_of_all_sizes_come_back_over_real_files() {
     assert!(found.next_segment > log.current());
 }
 
-/// A log of five groups, each synced, and how many of them a later frame vouches for: all of them
-/// only if it is sealed.
-fn small_log(sealed: bool) -> (SimFs, usize) {
+/// How the groups of a [`small_log`] are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Synced {
+    Each,
+    /// Two of five, so that frames share blocks.
+    Some,
+    None,
+}
+
+/// A log of five groups, and how many of them a later frame vouches for: all of them only if it
+/// is sealed.
+fn small_log(synced: Synced, sealed: bool) -> (SimFs, usize) {
     let fs = disk();
     let mut log = new_log(&fs);
     for n in 1..=5 {
         append(&mut log, n, 100).expect("room");
-        log.sync().expect("a sync");
+        if synced == Synced::Each || synced == Synced::Some && (n == 1 || n == 3) {
+            log.sync().expect("a sync");
+        }
     }
     if sealed {
         log.seal().expect("a sync");
     }
     assert_eq!(log.current(), FIRST, "one segment");
-    (fs, if sealed { 5 } else { 4 })
+    let vouched_for = match synced {
+        _ if sealed => 5,
+        Synced::Each => 4,
+        Synced::Some => 3,
+        Synced::None => 0,
+    };
+    (fs, vouched_for)
+}
+
+/// Where the frames of groups begin in a segment.
+fn frames_in(fs: &SimFs, id: u64) -> Vec<usize> {
+    let bytes = bytes_of(fs, id);
+    (0..bytes.len()).step_by(8).filter(|at| bytes[*at..].starts_with(b"TLF1")).collect()
+}
+
+#[test]
+fn frames_share_blocks_that_no_sync_covers() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    let blocks = |at: &[usize]| at.iter().map(|at| at * 512).collect::<Vec<_>>();
+    for n in 1..=3 {
+        append(&mut log, n, 100).expect("room");
+    }
+    assert_eq!(frames_in(&fs, 1), [512, 1024, 1024 + 160, 1024 + 320]);
+    // From the moment that a sync begins, none of these blocks is written again.
+    let job = log.begin_sync().expect("an open log").expect("something to sync");
+    for n in 4..=5 {
+        append(&mut log, n, 20).expect("room");
+    }
+    assert_eq!(frames_in(&fs, 1)[4..], [3 * 512, 3 * 512 + 80]);
+    // The first frame that tells of the sync begins a block: nothing lost before it can hide it.
+    let outcome = job.run();
+    log.finish_sync(job, outcome).expect("a sync");
+    append(&mut log, 6, 20).expect("room");
+    append(&mut log, 7, 20).expect("room");
+    assert_eq!(frames_in(&fs, 1)[6..], [4 * 512, 4 * 512 + 80]);
+    log.sync().expect("a sync");
+    assert!(append_with(&mut log, 8, 20, true).expect("room"));
+    assert!(append_with(&mut log, 9, 20, true).expect("room"));
+    assert_eq!(frames_in(&fs, 1)[8..], blocks(&[5, 6]));
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=9).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_torn_block_of_frames_loses_none_that_was_synced() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 1, 300).expect("room");
+    append(&mut log, 2, 100).expect("room");
+    log.sync().expect("a sync");
+    for n in 3..=7 {
+        append(&mut log, n, 100).expect("room");
+    }
+    let (bytes, frames) = (bytes_of(&fs, 1), frames_in(&fs, 1));
+    assert_eq!(frames[3..], [0, 160, 320, 480, 640].map(|at| 2048 + at), "across two blocks");
+    for at in (2048..bytes.len()).step_by(8) {
+        overwrite(&fs, 1, at, &[0; 8]);
+        let (groups, found) = read(&fs, FIRST).expect("a torn tail");
+        let whole = frames[1..].iter().filter(|frame| **frame + 160 <= at || **frame < 2048);
+        let whole = if at >= 2048 + 800 { 7 } else { whole.count() };
+        assert!(groups.len() == whole, "{at}: {groups:?}");
+        assert!(groups.iter().copied().eq(1..=groups.len() as u64), "{at}: {groups:?}");
+        // Without its magic or its segment it claims to be nothing.
+        let claims = groups.len() < 7 && ![0, 16].contains(&((at - 2048) % 160));
+        assert_eq!(found.tail_discarded_bytes > 0, claims, "{at}");
+        overwrite(&fs, 1, at, &bytes[at..at + 8]);
+    }
+    // A frame after the next sync vouches for them all, wherever the damage is.
+    log.sync().expect("a sync");
+    append(&mut log, 8, 100).expect("room");
+    let (bytes, frames) = (bytes_of(&fs, 1), frames_in(&fs, 1));
+    assert_eq!(frames[8], 3072);
+    for (n, at) in frames[1..8].iter().enumerate() {
+        for byte in [0, 20, 56, 155] {
+            overwrite(&fs, 1, at + byte, &[!bytes[at + byte]]);
+            let error = read(&fs, FIRST).expect_err("a group that was synced");
+            assert_placed(&error);
+            // Without its magic or its segment the frame may have stood anywhere behind the one before.
+            let place = error.place().and_then(|place| place.1).expect("an offset") as usize;
+            assert!(place == *at || byte < 24 && (frames[n]..*at).contains(&place), "{place}");
+            overwrite(&fs, 1, at + byte, &bytes[at + byte..=at + byte]);
+        }
+    }
 }
 
 #[test]
 fn a_flip_of_any_byte_is_harmless_or_named() {
-    for sealed in [true, false] {
-        let (fs, vouched_for) = small_log(sealed);
+    let logs = [Synced::Each, Synced::Some, Synced::None].map(|how| [(how, true), (how, false)]);
+    for (synced, sealed) in logs.into_iter().flatten() {
+        let (fs, vouched_for) = small_log(synced, sealed);
         let bytes = bytes_of(&fs, 1);
         let mut named = 0;
         for at in 0..bytes.len() {
@@ -154,30 +248,32 @@ fn a_flip_of_any_byte_is_harmless_or_named() {
         }
         // Header, the frame that opens the log, every group vouched for: no byte is idle.
         let used = 40 + 56 + vouched_for * (56 + 100);
-        assert_eq!(named, 3 * used, "sealed: {sealed}");
+        assert_eq!(named, 3 * used, "{synced:?}, sealed: {sealed}");
     }
 }
 
 #[test]
 fn sectors_lost_or_swapped_are_harmless_or_named() {
-    let (fs, vouched_for) = small_log(true);
-    let bytes = bytes_of(&fs, 1);
-    let sector = |n: usize| &bytes[n * 512..(n + 1) * 512];
-    for at in 0..bytes.len() / 512 {
-        for other in (0..bytes.len() / 512).map(sector).chain([&[0; 512][..], &[0xa5; 512]]) {
-            overwrite(&fs, 1, at * 512, other);
-            match read(&fs, FIRST) {
-                Ok((groups, _)) => assert_eq!(groups.len(), vouched_for, "sector {at}"),
-                Err(error) => assert_placed(&error),
+    for synced in [Synced::Each, Synced::Some, Synced::None] {
+        let (fs, vouched_for) = small_log(synced, true);
+        let bytes = bytes_of(&fs, 1);
+        let sector = |n: usize| &bytes[n * 512..(n + 1) * 512];
+        for at in 0..bytes.len() / 512 {
+            for other in (0..bytes.len() / 512).map(sector).chain([&[0; 512][..], &[0xa5; 512]]) {
+                overwrite(&fs, 1, at * 512, other);
+                match read(&fs, FIRST) {
+                    Ok((groups, _)) => assert_eq!(groups.len(), vouched_for, "sector {at}"),
+                    Err(error) => assert_placed(&error),
+                }
             }
+            overwrite(&fs, 1, at * 512, sector(at));
         }
-        overwrite(&fs, 1, at * 512, sector(at));
     }
 }
 
 #[test]
 fn a_segment_cut_at_any_length_is_named() {
-    let (fs, _) = small_log(true);
+    let (fs, _) = small_log(Synced::Each, true);
     let bytes = bytes_of(&fs, 1);
     let path = names::segment_path(Path::new(DIR), FIRST);
     let file = fs.open(&path, Access::ReadWrite).expect("the segment");
@@ -197,22 +293,24 @@ fn a_torn_tail_is_cut_and_counted() {
         append(&mut log, n, 100).expect("room");
     }
     log.sync().expect("a sync");
-    for n in 3..=5 {
-        append(&mut log, n, 300).expect("room");
-    }
+    append(&mut log, 3, 300).expect("room");
+    append(&mut log, 4, 300).expect("room");
+    let _never_ends = log.begin_sync().expect("an open log");
+    append(&mut log, 5, 300).expect("room");
+    assert_eq!(frames_in(&fs, 1)[2..], [1024 + 160, 3 * 512, 3 * 512 + 360, 5 * 512]);
     // Group 3 of the three that were never synced did not make it; 4 and 5 did, and mean nothing.
-    overwrite(&fs, 1, 4 * 512 + 100, &[0; 10]);
+    overwrite(&fs, 1, 3 * 512 + 100, &[0; 10]);
     let (groups, found) = read(&fs, FIRST).expect("a torn tail");
     assert_eq!(groups, [1, 2]);
     assert_eq!((found.last_ts, found.seen_ts), (CommitTs(23), CommitTs(53)));
-    assert_eq!(found.tail_discarded_bytes, 3 * 512);
+    assert_eq!(found.tail_discarded_bytes, 2 * 512 + 360);
     let report = check(&fs, Path::new(DIR), FIRST, &mut |_, _, _| Ok(())).expect("a walk");
     assert!(report.damage.is_empty());
     // Had they been synced before a later frame was written, it would be damage.
-    overwrite(&fs, 1, 3 * 512 + 100, &[0; 10]);
+    overwrite(&fs, 1, 1024 + 160 + 100, &[0; 10]);
     let error = read(&fs, FIRST).expect_err("group 2 was synced");
     assert_placed(&error);
-    assert_eq!(error.place().and_then(|place| place.1), Some(3 * 512));
+    assert_eq!(error.place().and_then(|place| place.1), Some(1024 + 160));
     assert!(error.message().contains("frames 3 to 3 of the log were synced"), "{error}");
 }
 
@@ -280,7 +378,7 @@ fn a_segment_lost_from_the_end_is_named_unless_it_was_never_begun() {
     // A spare that was never begun may go: nothing names it.
     let fs = disk();
     let mut log = new_log(&fs);
-    (1..=4).for_each(|n| append(&mut log, n, 100).expect("room"));
+    (1..=4).for_each(|n| append(&mut log, n, 300).expect("room"));
     log.sync().expect("a sync");
     let job = log.wants_spare().expect("half full");
     log.add_spare(job.run().expect("a spare"));
@@ -307,8 +405,11 @@ fn a_direct_write_is_durable_only_behind_durable_frames() {
 fn reused_files_never_bring_back_old_groups() {
     let fs = disk();
     let mut log = new_log(&fs);
-    for n in 1..=30 {
+    for n in 1..=60 {
         append(&mut log, n, 100).expect("room");
+        if n % 3 == 0 {
+            log.sync().expect("a sync");
+        }
         if let Some(job) = log.wants_spare() {
             log.add_spare(job.run().expect("a spare"));
         }
@@ -322,12 +423,14 @@ fn reused_files_never_bring_back_old_groups() {
         log = start(&fs, &found);
         assert!(fs.list(Path::new(DIR)).expect("names").len() <= before, "a file was reused");
         append(&mut log, round, 100).expect("room");
-        log.sync().expect("a sync");
-        assert!(
-            bytes_of(&fs, log.current().0)[3 * 512..].starts_with(b"TLF1"),
-            "stale frames follow"
-        );
+        let stale = frames_in(&fs, log.current().0);
+        assert_eq!(stale[2], 3 * 512, "stale frames follow");
         assert_eq!(read(&fs, log.current()).expect("a whole log").0, [round]);
+        // Frames that share blocks, up to the middle of one: stale bytes fill the rest of it.
+        (1..=3).for_each(|n| append(&mut log, round + n, 100).expect("room"));
+        log.sync().expect("a sync");
+        let groups: Vec<_> = (round..=round + 3).collect();
+        assert_eq!(read(&fs, log.current()).expect("a whole log").0, groups);
         log.release(log.current()).remove().expect("names to remove");
     }
 }
@@ -420,18 +523,16 @@ fn groups_out_of_order_or_empty_are_refused_and_harmless() {
 fn a_spare_that_comes_too_late_does_no_harm() {
     let fs = disk();
     let mut log = new_log(&fs);
-    append(&mut log, 1, 100).expect("room");
-    append(&mut log, 2, 100).expect("room");
-    append(&mut log, 3, 100).expect("room");
+    (1..=3).for_each(|n| append(&mut log, n, 400).expect("room"));
     let job = log.wants_spare().expect("half full");
     assert!(log.wants_spare().is_none(), "one at a time");
     for n in 4..=9 {
-        append(&mut log, n, 100).expect("room");
+        append(&mut log, n, 400).expect("room");
     }
     let current = log.current();
     log.add_spare(job.run().expect("a spare"));
     for n in 10..=19 {
-        append(&mut log, n, 100).expect("room");
+        append(&mut log, n, 400).expect("room");
     }
     assert!(log.current() > current);
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=19).collect::<Vec<_>>());
@@ -439,7 +540,7 @@ fn a_spare_that_comes_too_late_does_no_harm() {
 
 #[test]
 fn a_dump_tells_every_frame() {
-    let (fs, _) = small_log(true);
+    let (fs, _) = small_log(Synced::Each, true);
     let mut lines = Vec::new();
     dump(&fs, Path::new(DIR), FIRST, &mut |line| lines.push(line)).expect("a whole segment");
     assert_eq!(lines.len(), 1 + 1 + 5 + 1);

@@ -12,7 +12,8 @@ use crate::names::{self, FileKind};
 use crate::vfs::api::{File, Vfs};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::{
-    self, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, SegmentHeader, frame_bytes, seal_frame,
+    self, FRAME_ALIGN_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, SegmentHeader, frame_bytes,
+    seal_frame,
 };
 use crate::wal::replay::Replay;
 use crate::wal::segment::{Spare, SpareJob};
@@ -47,7 +48,7 @@ pub(crate) struct LogWriter {
     block_bytes: usize,
     origin: SegmentId,
     segment: Spare,
-    /// Where the next frame goes.
+    /// Where the last frame ends; the next one goes there or on the next block boundary.
     at: u64,
     /// The last frame written: its number, checksum and last commit.
     number: u64,
@@ -55,6 +56,11 @@ pub(crate) struct LogWriter {
     last_ts: CommitTs,
     /// Every frame up to this number is on the disk.
     durable: u64,
+    /// Every frame up to this number is covered by a sync, ended or not: its block is not written
+    /// again.
+    covered: u64,
+    /// What the last frame says is durable.
+    told: u64,
     /// Whether the last frame is a synced seal.
     sealed: bool,
     next_id: SegmentId,
@@ -145,6 +151,8 @@ impl LogWriter {
             crc: 0,
             last_ts: CommitTs::ZERO,
             durable: 0,
+            covered: 0,
+            told: 0,
             sealed: true,
             next_id: SegmentId(origin.0 + 1),
             spare: None,
@@ -180,12 +188,9 @@ impl LogWriter {
                 self.last_ts
             )));
         }
-        // Two blocks stay free at the end of every segment, for a seal and for the name of the
-        // next one.
-        let needed = frame_bytes(payload_bytes, self.block_bytes) + 2 * self.block_bytes;
-        let fits = self.at + needed as u64 <= self.segment.header.file_bytes;
+        let fits = self.fits(payload_bytes);
         if !fits {
-            self.change_segment(needed)?;
+            self.change_segment(self.needed_bytes(payload_bytes))?;
         }
         self.write_frame(FrameKind::Group, (first_ts, last_ts), frame, sync)?;
         if !fits {
@@ -197,10 +202,34 @@ impl LogWriter {
     /// Whether a group of this many bytes is taken at once: by this segment, or by one that is
     /// ready to follow.
     pub(crate) fn has_room(&self, payload_bytes: usize) -> bool {
-        let needed = frame_bytes(payload_bytes, self.block_bytes) + 2 * self.block_bytes;
+        let needed = self.needed_bytes(payload_bytes);
         let follows = |spare: &Spare| (needed + self.block_bytes) as u64 <= spare.header.file_bytes;
-        self.at + needed as u64 <= self.segment.header.file_bytes
-            || self.spare.as_ref().is_some_and(follows)
+        self.fits(payload_bytes) || self.spare.as_ref().is_some_and(follows)
+    }
+
+    /// Bytes from a block boundary on that a group takes with what must follow it: two blocks stay
+    /// free at the end of every segment, for a seal and for the name of the next one.
+    fn needed_bytes(&self, payload_bytes: usize) -> usize {
+        frame_bytes(payload_bytes, self.block_bytes) + 2 * self.block_bytes
+    }
+
+    /// Whether this segment has room for a group.
+    fn fits(&self, payload_bytes: usize) -> bool {
+        let (at, unit) = self.next_place();
+        let end = (at + frame_bytes(payload_bytes, unit) as u64)
+            .next_multiple_of(self.block_bytes as u64);
+        end + 2 * self.block_bytes as u64 <= self.segment.header.file_bytes
+    }
+
+    /// Where the next frame begins, and the unit of its length: in the block of the one before
+    /// where no sync covers that, and where it has nothing new to say of what is durable.
+    fn next_place(&self) -> (u64, usize) {
+        // Planted: a frame follows another at once, whatever a sync covers.
+        let covered = if cfg!(bug = "B09") { 0 } else { self.covered };
+        match self.number > covered && self.told == self.durable {
+            true => (self.at, FRAME_ALIGN_BYTES),
+            false => (self.at.next_multiple_of(self.block_bytes as u64), self.block_bytes),
+        }
     }
 
     /// Returns once every frame so far survives power loss.
@@ -210,7 +239,7 @@ impl LogWriter {
             return Ok(());
         }
         match self.segment.file.sync() {
-            Ok(()) => self.durable = self.number,
+            Ok(()) => (self.durable, self.covered) = (self.number, self.number),
             Err(error) => return Err(self.close("sync of the log", error)),
         }
         Ok(())
@@ -224,8 +253,9 @@ impl LogWriter {
             return Ok(None);
         }
         let (path, segment) = (&self.segment.path, self.segment.header.segment);
-        let lane = self.segment.lanes.pop();
-        Ok(lane.map(|lane| SyncJob { lane, path: path.clone(), segment, upto: self.number }))
+        let Some(lane) = self.segment.lanes.pop() else { return Ok(None) };
+        self.covered = self.number;
+        Ok(Some(SyncJob { lane, path: path.clone(), segment, upto: self.number }))
     }
 
     /// Takes note of a sync's outcome and raises the watermark that later frames carry. `Ok` means
@@ -364,26 +394,29 @@ impl LogWriter {
             last_ts,
         };
         let payload_bytes = frame.len();
-        let bytes = frame.padded(frame_bytes(payload_bytes, self.block_bytes));
-        let crc = seal_frame(&header, kind, self.at, payload_bytes, bytes);
-        let direct = match sync && self.durable == self.number {
+        let (at, unit) = self.next_place();
+        let bytes = frame.padded(frame_bytes(payload_bytes, unit));
+        let crc = seal_frame(&header, kind, at, payload_bytes, bytes);
+        // A frame behind durable ones begins a block, as a direct write must.
+        let direct = match sync && self.durable == self.number && cfg!(not(bug = "B09")) {
             true => self.segment.direct.as_deref(),
             false => None,
         };
         let written = match direct {
-            Some(file) => file.write_synced_at(bytes, self.at),
-            None => self.segment.file.write_all_at(bytes, self.at),
+            Some(file) => file.write_synced_at(bytes, at),
+            None => self.segment.file.write_all_at(bytes, at),
         };
-        let (len, synced) = (bytes.len() as u64, direct.is_some());
+        let synced = direct.is_some();
         frame.unpad(payload_bytes);
         if let Err(error) = written {
             return Err(self.close("write of the log", error));
         }
-        self.at += len;
+        self.at = at + frame_bytes(payload_bytes, FRAME_ALIGN_BYTES) as u64;
         self.crc = crc;
         self.number = header.number;
+        self.told = header.durable;
         if synced {
-            self.durable = header.number;
+            (self.durable, self.covered) = (header.number, header.number);
         }
         self.last_ts = last_ts;
         self.sealed = false;
