@@ -11,7 +11,7 @@
 
 use crate::blob::sink::Sink;
 use crate::db::{Db, Inner};
-use crate::env::jobs::Jobs;
+use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Kind, Result};
 use crate::flush::{Flushed, create_table, sync_names};
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
@@ -195,7 +195,8 @@ impl Ingest {
     fn start_helper(&self) -> Result<Helper> {
         let desk = Arc::clone(&self.desk);
         let jobs: &dyn Jobs = &*self.db.inner.writer()?.jobs;
-        let started = jobs.start("tabulith-ingest", Box::new(move || desk.help()));
+        let started =
+            jobs.start("tabulith-ingest", Priority::Behind, Box::new(move || desk.help()));
         match started {
             Ok(true) => Ok(Helper::Runs),
             Ok(false) | Err(_) => Ok(Helper::Absent),

@@ -3,7 +3,7 @@
 
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
-use crate::env::jobs::Jobs;
+use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Result};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -55,16 +55,21 @@ impl Work {
 
     /// Starts the workers.
     pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs) -> Result<()> {
-        self.start_one(jobs, "tabulith-log", |work| work.pipeline.run())?;
-        self.start_one(jobs, "tabulith-flush", |work| work.repeat(Work::flush_step, None))?;
-        let rest = Some(IDLE_AFTER);
-        self.start_one(jobs, "tabulith-compact", move |work| work.repeat(Work::compact_step, rest))
+        // Tickets and callbacks are completed by the log's thread.
+        self.start_one(jobs, "tabulith-log", Priority::Normal, |work| work.pipeline.run())?;
+        self.start_one(jobs, "tabulith-flush", Priority::Behind, |work| {
+            work.repeat(Work::flush_step, None);
+        })?;
+        self.start_one(jobs, "tabulith-compact", Priority::Last, |work| {
+            work.repeat(Work::compact_step, Some(IDLE_AFTER));
+        })
     }
 
     fn start_one(
         self: &Arc<Self>,
         jobs: &dyn Jobs,
         name: &str,
+        priority: Priority,
         run: impl FnOnce(&Work) + Send + 'static,
     ) -> Result<()> {
         let work = Arc::clone(self);
@@ -73,7 +78,7 @@ impl Work {
             let _running = Running(&work);
             run(&work);
         });
-        let started = jobs.start(name, job);
+        let started = jobs.start(name, priority, job);
         if !matches!(started, Ok(true)) {
             let mut state = self.state.lock();
             state.running -= 1;

@@ -13,7 +13,7 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(crate) struct Seat {
     calls: AtomicU32,
-    sleepers: Mutex<()>, // Guards nothing but the step from looking at `calls` to sleeping.
+    sleepers: Mutex<u32>, // How many; guards the step from looking at `calls` to sleeping.
     called: Condvar,
 }
 
@@ -31,6 +31,7 @@ impl Seat {
         if self.calls.load(Ordering::Acquire) != seen {
             return;
         }
+        *guard += 1;
         guard = match time {
             None => self.called.wait(guard).unwrap_or_else(PoisonError::into_inner),
             Some(time) => {
@@ -38,24 +39,28 @@ impl Seat {
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
         };
-        drop(guard);
+        *guard -= 1;
     }
 
     /// Wakes everyone.
     pub(crate) fn call_all(&self) {
-        self.count();
-        self.called.notify_all();
+        if self.count() > 0 {
+            self.called.notify_all();
+        }
     }
 
     /// Wakes one of those who sleep.
     pub(crate) fn call_one(&self) {
-        self.count();
-        self.called.notify_one();
+        if self.count() > 0 {
+            self.called.notify_one();
+        }
     }
 
-    fn count(&self) {
-        let _guard = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Counts a call; returns how many sleep. To wake nobody costs a system call, too.
+    fn count(&self) -> u32 {
+        let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
         self.calls.fetch_add(1, Ordering::Release);
+        *sleepers
     }
 }
 
