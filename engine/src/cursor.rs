@@ -50,6 +50,12 @@ pub(crate) trait Cursor {
     /// The same, borrowed. An error is not kept: the cursor stands where it stood.
     fn value_ref(&self) -> Result<&[u8]>;
 
+    /// Whether the version here is known not to pass the filter of the scan, so that its value need
+    /// not be looked at.
+    fn is_ruled_out(&self) -> bool {
+        false
+    }
+
     /// Whether a move in `direction` leaves the key here. False also where only a read could tell.
     fn ends_key(&self, _direction: Direction) -> bool {
         false

@@ -6,7 +6,7 @@ use crate::cursor::Cursor;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
 use crate::fate::{ErasedTo, Fate, Judge};
-use crate::ids::{CommitTs, FileNo};
+use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::order;
 use crate::memtable::api::Memtable;
 use crate::names::FileKind;
@@ -99,8 +99,9 @@ fn write_from(
                 Some(builder) => builder,
                 none => none.insert(create_table(env.shelf, no, &options)?),
             };
-            let (kind, value) = sink.place(&key, cursor.kind(), &value)?;
-            builder.add(&key, prefix_len, cursor.ts(), kind, value)?;
+            let given = (cursor.kind() == RowKind::Put).then_some(&value[..]);
+            let stored = sink.place(&key, cursor.kind(), &value)?;
+            builder.add_placed(&key, prefix_len, cursor.ts(), stored, given)?;
             erased_to.keep(erased_at);
         }
         cursor.next()?;
@@ -120,7 +121,8 @@ pub(crate) fn create_table(
 ) -> Result<TableBuilder> {
     let path = shelf.table_path(no);
     let file = shelf.vfs.create(&path).map_err(|e| Error::io("create table file", &path, e))?;
-    Ok(TableBuilder::new(file, &path, no, options.clone()))
+    let builder = TableBuilder::new(file, &path, no, options.clone());
+    Ok(builder.with_zones(shelf.extract.get().cloned()))
 }
 
 /// Makes the names of new files durable.

@@ -248,8 +248,8 @@ impl Chunk {
         let mut start = 0;
         for RowEnds { key, value, prefix_len } in &self.rows {
             let (row_key, row_value) = (&self.bytes[start..*key], &self.bytes[*key..*value]);
-            let (kind, row_value) = sink.place(row_key, RowKind::Put, row_value)?;
-            builder.add(row_key, *prefix_len, CommitTs::ZERO, kind, row_value)?;
+            let stored = sink.place(row_key, RowKind::Put, row_value)?;
+            builder.add_placed(row_key, *prefix_len, CommitTs::ZERO, stored, Some(row_value))?;
             start = *value;
         }
         Ok(Flushed { blobs: sink.finish()?, table: builder.finish()? })

@@ -289,8 +289,13 @@ pub fn mend_table(table: &mut [u8]) {
     let (no, footer_len) = (claimed_table(table), FOOTER_LEN as u64);
     mend(table, no, Stretch { offset: footer_at as u64, len: footer_len });
     let Some(TableParts { footer, .. }) = table_parts(table) else { return };
-    for section in [footer.index(), footer.row_filter(), footer.partition_filter(), footer.props()]
-    {
+    for section in [
+        footer.index(),
+        footer.row_filter(),
+        footer.partition_filter(),
+        footer.zones(),
+        footer.props(),
+    ] {
         mend(table, no, section);
     }
     for block in table_parts(table).map(|parts| parts.blocks).unwrap_or_default() {

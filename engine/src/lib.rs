@@ -53,6 +53,7 @@ pub mod key;
 pub(crate) mod cursor;
 pub(crate) mod erasure;
 pub(crate) mod batch;
+pub mod zone;
 pub mod rows;
 
 // Floor 3: files.

@@ -98,7 +98,7 @@ pub(crate) fn load_tables(view: &View) -> Result<Tables> {
     let mut tables = Tables::new();
     let prefix = catalog::partition();
     let range = KeyRange { start: prefix.clone(), end: order::partition_end(&prefix) };
-    let mut versions = tree::merge(view, &range)?;
+    let mut versions = tree::merge(view, &range, None)?;
     // From the end: the versions of a row then come in the order of their commits.
     versions.seek_before(&range.end)?;
     while versions.valid() && versions.key() >= range.start.as_slice() {

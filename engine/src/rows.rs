@@ -6,8 +6,10 @@ use crate::error::Result;
 use crate::ids::{CommitTs, TableId};
 use crate::key::range::KeyRange;
 use crate::options::{Durability, Reach};
+use crate::zone::{Extract, ZoneScan};
 use bytes::Bytes;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// One stored row, without its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +41,10 @@ pub trait RowStore: Send + Sync + 'static {
     ) -> Result<Vec<Option<Row>>> {
         keys.iter().map(|(pk, rk)| self.get(table, pk, rk, reach)).collect()
     }
+
+    /// Keeps zones of the columns that `extract` finds in rows written to files from now on; the first
+    /// call counts. A store that knows no zones does nothing.
+    fn track(&self, _extract: Arc<dyn Extract>) {}
 
     /// All that was visible at one moment, for as long as the snapshot lives.
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>>;
@@ -128,6 +134,12 @@ pub trait RowSnapshot: Send + Sync {
 
     /// A cursor over the rows of `range`, not yet on any. `range` lies in one table.
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>>;
+
+    /// The same for a caller who drops the rows that do not pass a filter: the cursor may leave out
+    /// such rows, as many as zones rule out, and shows all others.
+    fn scan_where(&self, range: KeyRange, _zones: Arc<ZoneScan>) -> Result<Box<dyn RowCursor>> {
+        self.scan(range)
+    }
 }
 
 /// A position among the rows of a range, as of a snapshot. Starts before the first row and after
@@ -149,6 +161,12 @@ pub trait RowCursor: Send {
 
     /// The commit that wrote the row here.
     fn ts(&self) -> CommitTs;
+
+    /// Whether the row is known not to pass the filter of the scan, so that its bytes need not be
+    /// asked for. False where that is not known.
+    fn is_ruled_out(&self) -> bool {
+        false
+    }
 
     /// The row's bytes, to be kept: may hold on to a whole block of them.
     fn value(&mut self) -> Result<Bytes>;

@@ -18,6 +18,7 @@ use crate::moment::Moment;
 use crate::options::Reach;
 use crate::rows::RowCursor;
 use crate::view::View;
+use crate::zone::ZoneScan;
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -70,6 +71,8 @@ pub(crate) struct DbCursor {
     view: Arc<View>,
     views_made: u64,
     pin: Arc<Pin>,
+    // The filter of the one who asks, if it is to spare blocks.
+    zones: Option<Arc<ZoneScan>>,
     // The row's value where a blob file has it and it was asked for.
     fetched: OnceCell<Bytes>,
 }
@@ -77,13 +80,22 @@ pub(crate) struct DbCursor {
 impl DbCursor {
     /// A cursor over `range`, not yet on any row. Cost: as [`tree::scan`].
     pub(crate) fn open(pin: &Arc<Pin>, range: KeyRange) -> Result<DbCursor> {
+        DbCursor::open_where(pin, range, None)
+    }
+
+    /// The same, without blocks that the filter of `zones` rules out.
+    pub(crate) fn open_where(
+        pin: &Arc<Pin>,
+        range: KeyRange,
+        zones: Option<Arc<ZoneScan>>,
+    ) -> Result<DbCursor> {
         let tree = &pin.inner.tree;
         // The count first: a View that comes between the two is looked at once more than needed.
         let views_made = tree.views_made();
         let view = tree.view_full();
-        let scan = tree::scan(&view, range, pin.moment.at)?;
+        let scan = tree::scan_where(&view, range, pin.moment.at, zones.as_ref())?;
         let fetched = OnceCell::new();
-        Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin), fetched })
+        Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin), zones, fetched })
     }
 
     /// The row's value from its blob file. The View being read has it: the reference comes from one
@@ -111,7 +123,7 @@ impl DbCursor {
         }
         let views_made = tree.views_made();
         let view = tree.view_full();
-        let merge = tree::merge(&view, self.scan.range())?;
+        let merge = tree::merge(&view, self.scan.range(), self.zones.as_ref())?;
         self.scan.go_on_with(merge);
         (self.view, self.views_made) = (view, views_made);
         // What the old View alone still held can be deleted; not by whoever reads.
@@ -144,6 +156,10 @@ impl RowCursor for DbCursor {
 
     fn ts(&self) -> CommitTs {
         self.scan.ts()
+    }
+
+    fn is_ruled_out(&self) -> bool {
+        self.scan.is_ruled_out()
     }
 
     fn value(&mut self) -> Result<Bytes> {

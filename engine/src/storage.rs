@@ -18,6 +18,7 @@ use crate::rows::{
 };
 use crate::scan::{DbCursor, Pin};
 use crate::update::{Update, check_key_part};
+use crate::zone::{Extract, ZoneScan};
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -50,6 +51,11 @@ impl RowStore for Db {
 
     fn snapshot_at(&self, at: CommitTs) -> Result<Box<dyn RowSnapshot>> {
         Ok(Box::new(DbSnapshot::past(self, at)?))
+    }
+
+    fn track(&self, extract: Arc<dyn Extract>) {
+        // Who comes second wants the same.
+        let _ = self.inner.tree.shelf.extract.set(extract);
     }
 
     fn update(
@@ -142,12 +148,16 @@ impl DbSnapshot {
 
     /// A cursor over the rows of `range`, not yet on any.
     pub(crate) fn cursor(&self, range: KeyRange) -> Result<DbCursor> {
+        self.cursor_where(range, None)
+    }
+
+    fn cursor_where(&self, range: KeyRange, zones: Option<Arc<ZoneScan>>) -> Result<DbCursor> {
         let table = order::table_of(&range.start);
         let tables = self.pin.inner.tree.tables.load();
         if !table.is_some_and(|table| tables.is_readable_at(table, self.pin.moment.at)) {
             return Err(no_such_table());
         }
-        DbCursor::open(&self.pin, range)
+        DbCursor::open_where(&self.pin, range, zones)
     }
 
     /// Cursors over parts of `range`, at most `parts`, cut between partitions.
@@ -181,6 +191,10 @@ impl RowSnapshot for DbSnapshot {
 
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {
         Ok(Box::new(self.cursor(range)?))
+    }
+
+    fn scan_where(&self, range: KeyRange, zones: Arc<ZoneScan>) -> Result<Box<dyn RowCursor>> {
+        Ok(Box::new(self.cursor_where(range, Some(zones))?))
     }
 }
 

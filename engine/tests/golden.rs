@@ -42,9 +42,13 @@ fn write(dir: &Path) {
     }
     rows.upsert([b'q'], [0], large(5000)).unwrap();
     rows.upsert([b'q'], [1], "9".repeat(6000)).unwrap();
+    let entities = db.entities("People").unwrap();
+    for i in 0..20 {
+        let person = Entity::new("q", format!("{i:02}")).with("Age", i).with("Name", "Ann");
+        entities.insert(if i % 3 == 0 { person } else { person.with("Paid", i > 9) }).unwrap();
+    }
     db.flush().unwrap();
     rows.delete([b'p', 0], [3], tabulith::If::Present).unwrap();
-    let entities = db.entities("People").unwrap();
     entities.insert(Entity::new("p", "ä𝄞").with("Age", 7).with("Name", "Ada")).unwrap();
     db.close().unwrap();
 }

@@ -2,6 +2,7 @@
 
 use crate::args::{Output, QueryArgs};
 use crate::ask::Ask;
+use crate::client::tables::Found;
 use crate::exit::Exit;
 use crate::folder::Access;
 use crate::print::{Columns, Printer, note};
@@ -102,24 +103,33 @@ impl Reading<'_> {
 struct Explained {
     plan: Option<String>,
     examined: u64,
+    blocks: (u64, u64),
     pages: u64,
 }
 
 impl Explained {
     fn add(&mut self, page: &Page) {
         self.pages += 1;
-        if let Some((plan, examined)) = &page.explained {
+        if let Some(Found { plan, examined, blocks }) = &page.explained {
             self.plan.get_or_insert_with(|| plan.clone());
             self.examined += examined;
+            self.blocks = (self.blocks.0 + blocks.0, self.blocks.1 + blocks.1);
         }
     }
 
     fn print(&self, returned: u64) {
         match &self.plan {
-            Some(plan) => note(&format!(
-                "plan: {plan}\nrows examined: {}, returned: {returned}, pages: {}",
-                self.examined, self.pages
-            )),
+            Some(plan) => {
+                let (read, skipped) = self.blocks;
+                let blocks = match read + skipped {
+                    0 => String::new(),
+                    _ => format!("\nblocks read: {read}, passed over: {skipped}"),
+                };
+                note(&format!(
+                    "plan: {plan}\nrows examined: {}, returned: {returned}, pages: {}{blocks}",
+                    self.examined, self.pages
+                ));
+            }
             None => note(
                 "the server does not say how it found the rows; --explain needs a tabulith server or --data-dir",
             ),

@@ -4,7 +4,7 @@ use crate::args::TargetArgs;
 use crate::ask::{Ask, WriteError};
 use crate::client::error::CallError;
 use crate::client::http::Patience;
-use crate::client::tables::{TableClient, Token};
+use crate::client::tables::{Found, TableClient, Token};
 use crate::connect::Connection;
 use crate::folder::{Access, Folder};
 use anyhow::Result;
@@ -42,8 +42,8 @@ pub(crate) struct Page {
     pub(crate) entities: Vec<Entity>,
     /// Where the next page begins, if there is more.
     pub(crate) next: Option<From>,
-    /// The plan and the number of rows examined, where they are known.
-    pub(crate) explained: Option<(String, u64)>,
+    /// How they were found, where that is known.
+    pub(crate) explained: Option<Found>,
 }
 
 impl Target {
@@ -135,7 +135,11 @@ impl Target {
                 Ok(Page {
                     entities: page.entities,
                     next: page.next.map(From::Folder),
-                    explained: Some((page.plan.to_string(), page.examined)),
+                    explained: Some(Found {
+                        plan: page.plan.to_string(),
+                        examined: page.examined,
+                        blocks: (page.blocks.read, page.blocks.skipped),
+                    }),
                 })
             }
         }

@@ -3,5 +3,6 @@
 pub mod disk;
 pub mod commits;
 pub mod reads;
+pub mod filters;
 pub mod import;
 pub mod server;

@@ -98,8 +98,9 @@ impl<'a> Outputs<'a> {
                 self.open.insert(create_table(self.shelf, no, &self.options)?)
             }
         };
-        let (kind, value) = self.values.place(key, kind, value)?;
-        builder.add(key, prefix_len, ts, kind, value)
+        let given = (kind == RowKind::Put).then_some(value);
+        let stored = self.values.place(key, kind, value)?;
+        builder.add_placed(key, prefix_len, ts, stored, given)
     }
 
     /// Notes that the version added last stays although an erasure hides it from some reader.

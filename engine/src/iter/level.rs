@@ -1,9 +1,11 @@
-//! One sorted level as a cursor; files are opened as the cursor reaches them.
+//! One sorted level as a cursor; files are opened as the cursor reaches them. A file in which the
+//! scan's filter leaves nothing is as good as absent.
 
 use crate::cursor::{Cursor, Direction};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::merge::KEY_ABOVE_ALL;
+use crate::iter::sifting::Sifting;
 use crate::sstable::iter::TableCursor;
 use crate::version::files::LiveFile;
 use bytes::Bytes;
@@ -14,12 +16,13 @@ pub(crate) struct LevelCursor {
     files: Vec<Arc<LiveFile>>,
     at: usize, // The file that `cursor` is over.
     cursor: Option<TableCursor>,
+    sifting: Option<Sifting>,
 }
 
 impl LevelCursor {
-    /// A cursor over `files`, in key order.
-    pub(crate) fn new(files: Vec<Arc<LiveFile>>) -> LevelCursor {
-        LevelCursor { files, at: 0, cursor: None }
+    /// A cursor over `files`, in key order, that passes over what `sifting` says.
+    pub(crate) fn new(files: Vec<Arc<LiveFile>>, sifting: Option<Sifting>) -> LevelCursor {
+        LevelCursor { files, at: 0, cursor: None, sifting }
     }
 
     /// Opens file `at`; stands on nothing where there is no such file.
@@ -30,10 +33,34 @@ impl LevelCursor {
         };
         if self.cursor.is_none() || self.at != at {
             let pace = self.cursor.take().map(|cursor| cursor.pace()).unwrap_or_default();
-            self.cursor = Some(file.table()?.cursor_at_pace(pace));
+            let table = file.table()?;
+            let sieve = Sifting::sieve(self.sifting.as_ref(), file)?;
+            self.cursor = Some(table.cursor_at_pace(pace).with_sieve(sieve));
             self.at = at;
         }
         Ok(self.cursor.as_mut())
+    }
+
+    /// Goes on upwards while the file here has nothing more.
+    fn settle_up(&mut self) -> Result<()> {
+        while self.cursor.is_some() && self.on_row().is_none() {
+            let at = self.at + 1;
+            if let Some(cursor) = self.open(Some(at))? {
+                cursor.seek(&[], CommitTs::MAX)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same downwards.
+    fn settle_down(&mut self) -> Result<()> {
+        while self.cursor.is_some() && self.on_row().is_none() {
+            let below = self.at.checked_sub(1);
+            if let Some(cursor) = self.open(below)? {
+                cursor.seek_before(KEY_ABOVE_ALL)?;
+            }
+        }
+        Ok(())
     }
 
     fn on_row(&self) -> Option<&TableCursor> {
@@ -48,13 +75,7 @@ impl Cursor for LevelCursor {
             cursor.seek(key, ts)?;
         }
         // All of the last key's versions may be newer than `ts`: the next file has what follows.
-        if self.cursor.is_some()
-            && self.on_row().is_none()
-            && let Some(cursor) = self.open(Some(at + 1))?
-        {
-            cursor.seek(&[], CommitTs::MAX)?;
-        }
-        Ok(())
+        self.settle_up()
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
@@ -62,32 +83,25 @@ impl Cursor for LevelCursor {
         if let Some(cursor) = self.open(after.checked_sub(1))? {
             cursor.seek_before(key)?;
         }
-        Ok(())
+        self.settle_down()
     }
 
     fn next(&mut self) -> Result<()> {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
         cursor.next()?;
-        if !cursor.valid() {
-            let at = self.at + 1;
-            if let Some(cursor) = self.open(Some(at))? {
-                cursor.seek(&[], CommitTs::MAX)?;
-            }
+        match cursor.valid() {
+            true => Ok(()),
+            false => self.settle_up(),
         }
-        Ok(())
     }
 
     fn prev(&mut self) -> Result<()> {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
         cursor.prev()?;
-        if !cursor.valid() {
-            let below = self.at.checked_sub(1);
-            let end = self.files.get(self.at).map(|file| file.meta.smallest.clone());
-            if let Some(cursor) = self.open(below)? {
-                cursor.seek_before(&end.unwrap_or_default())?;
-            }
+        match cursor.valid() {
+            true => Ok(()),
+            false => self.settle_down(),
         }
-        Ok(())
     }
 
     fn valid(&self) -> bool {
@@ -115,6 +129,10 @@ impl Cursor for LevelCursor {
 
     fn value_ref(&self) -> Result<&[u8]> {
         self.on_row().map_or(Ok(&[]), TableCursor::value_ref)
+    }
+
+    fn is_ruled_out(&self) -> bool {
+        self.on_row().is_some_and(Cursor::is_ruled_out)
     }
 
     // No key has versions in two files of a sorted level.
@@ -154,6 +172,10 @@ impl Cursor for LevelCursor {
             (Direction::Up, false) => cursor.seek(&[], CommitTs::MAX)?,
             (Direction::Down, true) => cursor.seek_before(fence)?,
             (Direction::Down, false) => cursor.seek_before(KEY_ABOVE_ALL)?,
+        }
+        match direction {
+            Direction::Up => self.settle_up()?,
+            Direction::Down => self.settle_down()?,
         }
         Ok(true)
     }

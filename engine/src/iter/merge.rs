@@ -212,6 +212,10 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.first().map_or(Ok(&[]), C::value_ref)
     }
 
+    fn is_ruled_out(&self) -> bool {
+        self.first().is_some_and(C::is_ruled_out)
+    }
+
     fn ends_key(&self, direction: Direction) -> bool {
         direction == self.direction
             && self.first().is_some_and(|first| {

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::level::LevelCursor;
 use crate::iter::merge::MergeCursor;
+use crate::iter::sifting::Sifting;
 use crate::iter::visible::VisibleCursor;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
@@ -13,6 +14,7 @@ use crate::limits::LEVELS;
 use crate::sstable::iter::TableCursor;
 use crate::version::files::LiveFile;
 use crate::view::View;
+use crate::zone::ZoneScan;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -30,12 +32,27 @@ pub(crate) type Scan = VisibleCursor<MergeCursor<Source>>;
 /// Opens a scan. Cost: opens the L0 files that overlap, and two files at most of a deeper level;
 /// reads nothing else yet.
 pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
-    let merge = merge(view, &range)?;
+    scan_where(view, range, at, None)
+}
+
+/// The same, without blocks that the filter of `zones` rules out. Some rows that do not pass come all
+/// the same.
+pub(crate) fn scan_where(
+    view: &View,
+    range: KeyRange,
+    at: CommitTs,
+    zones: Option<&Arc<ZoneScan>>,
+) -> Result<Scan> {
+    let merge = merge(view, &range, zones)?;
     Ok(VisibleCursor::new(merge, view.cover(at), at, range))
 }
 
-/// Everything in `view` that may hold versions of rows of `range`.
-pub(crate) fn merge(view: &View, range: &KeyRange) -> Result<MergeCursor<Source>> {
+/// Everything in `view` that may hold versions of rows of `range`, less what `zones` leaves out.
+pub(crate) fn merge(
+    view: &View,
+    range: &KeyRange,
+    zones: Option<&Arc<ZoneScan>>,
+) -> Result<MergeCursor<Source>> {
     let mut sources = Vec::new();
     let sealed = view.sealed.iter().map(|sealed| (&sealed.table, sealed.last_ts));
     for (table, last_ts) in std::iter::once((&view.active, CommitTs::MAX)).chain(sealed) {
@@ -45,19 +62,27 @@ pub(crate) fn merge(view: &View, range: &KeyRange) -> Result<MergeCursor<Source>
     }
     let largest = range.end.as_slice(); // Excluded: one file too many at most.
     let partition = one_partition(range);
+    let mut levels = Vec::with_capacity(LEVELS);
     for level in 0..LEVELS {
         let mut files = view.version.overlapping(level, &range.start, largest);
         // Where more files of a sorted level overlap, the partition fills those in the middle.
         if let Some(partition) = partition.filter(|_| level == 0 || files.len() <= 2) {
             files = holding(files, partition)?;
         }
+        levels.push(files);
+    }
+    let mut siftings = Sifting::of_runs(range, zones, &levels);
+    for (level, files) in levels.into_iter().enumerate() {
         match level {
             0 => {
                 for file in files {
-                    sources.push(Source::File(file.table()?.cursor()));
+                    let table = file.table()?;
+                    let sieve = Sifting::sieve(siftings.next().as_ref(), &file)?;
+                    sources.push(Source::File(table.cursor().with_sieve(sieve)));
                 }
             }
-            _ => sources.extend(over_level(files)),
+            _ if files.is_empty() => {}
+            _ => sources.push(Source::Level(LevelCursor::new(files, siftings.next()))),
         }
     }
     Ok(MergeCursor::new(sources))
@@ -78,11 +103,6 @@ fn holding(files: Vec<Arc<LiveFile>>, partition: u64) -> Result<Vec<Arc<LiveFile
         }
     }
     Ok(holding)
-}
-
-/// A cursor over files of one sorted level.
-fn over_level(files: Vec<Arc<LiveFile>>) -> Option<Source> {
-    (!files.is_empty()).then(|| Source::Level(LevelCursor::new(files)))
 }
 
 /// Moves past everything up to `fence`.
@@ -147,6 +167,10 @@ impl Cursor for Source {
 
     fn value_ref(&self) -> Result<&[u8]> {
         each!(self, cursor => cursor.value_ref())
+    }
+
+    fn is_ruled_out(&self) -> bool {
+        each!(self, cursor => cursor.is_ruled_out())
     }
 
     fn ends_key(&self, direction: Direction) -> bool {

@@ -108,6 +108,11 @@ impl<C: Cursor> VisibleCursor<C> {
         if self.state == State::On { self.merge.value_ref() } else { Ok(&self.passed.2) }
     }
 
+    /// Whether the row is known not to pass the filter of the scan.
+    pub(crate) fn is_ruled_out(&self) -> bool {
+        self.state == State::On && self.merge.is_ruled_out()
+    }
+
     /// Whether the next move in the direction of the last one may lead to another block or source:
     /// the time to ask whether the sources are still the ones to read.
     pub(crate) fn is_at_edge(&self) -> bool {

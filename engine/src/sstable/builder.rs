@@ -9,12 +9,14 @@ use super::block_builder::{BlockBuilder, NewRow, common_len};
 use super::filter::Filter;
 use super::format::{FileMeta, Footer, Props, TableOptions, seal};
 use super::index::{Handle, IndexBuilder, separator};
+use super::zone_builder::ZoneBuilder;
 use crate::compress::Compressor;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::hash;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::vfs::api::File;
+use crate::zone::Extract;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -34,6 +36,7 @@ pub(crate) struct TableBuilder {
     last: LastRow,
     row_hashes: Vec<u64>,
     partition_hashes: Vec<u64>,
+    zones: ZoneBuilder,
     props: Props,
 }
 
@@ -76,13 +79,18 @@ impl TableBuilder {
             last: LastRow::default(),
             row_hashes: Vec::new(),
             partition_hashes: Vec::new(),
+            zones: ZoneBuilder::default(),
             props: Props::default(),
         }
     }
 
-    /// Adds a version of a row. Keys ascend; within a key, timestamps descend. The first
-    /// `prefix_len` bytes of `key` are its partition prefix, and no partition's prefix starts
-    /// with another's. A delete has no value.
+    /// Keeps zones of the columns that `extract` finds in values.
+    pub(crate) fn with_zones(self, extract: Option<Arc<dyn Extract>>) -> TableBuilder {
+        TableBuilder { zones: ZoneBuilder::new(extract), ..self }
+    }
+
+    /// Adds a version of a row whose value is kept here.
+    #[cfg(test)]
     pub(crate) fn add(
         &mut self,
         key: &[u8],
@@ -90,6 +98,21 @@ impl TableBuilder {
         ts: CommitTs,
         kind: RowKind,
         value: &[u8],
+    ) -> Result<()> {
+        self.add_placed(key, prefix_len, ts, (kind, value), (kind == RowKind::Put).then_some(value))
+    }
+
+    /// Adds a version of a row. Keys ascend; within a key, timestamps descend. The first
+    /// `prefix_len` bytes of `key` are its partition prefix, and no partition's prefix starts
+    /// with another's. `value` is what the file keeps, nothing for a delete; `given` is what a reader
+    /// of the row will get, where it is at hand.
+    pub(crate) fn add_placed(
+        &mut self,
+        key: &[u8],
+        prefix_len: usize,
+        ts: CommitTs,
+        (kind, value): (RowKind, &[u8]),
+        given: Option<&[u8]>,
     ) -> Result<()> {
         let step = self.step(key, prefix_len, ts, kind, value)?;
         let same_key = matches!(step, Step::Version);
@@ -113,6 +136,7 @@ impl TableBuilder {
             self.add_separator(block, Some((key, same_key)));
         }
         self.block.push(&row);
+        self.zones.add(key, ts, kind, given);
         self.props.count(ts, kind, value.len());
         if kind == RowKind::Link {
             self.props.count_link(value).map_err(|damage| Error::invalid(damage.0))?;
@@ -197,7 +221,8 @@ impl TableBuilder {
     pub(crate) fn bytes_so_far(&self) -> u64 {
         let keys = self.row_hashes.len() + self.partition_hashes.len();
         let filters = keys * self.options.filter_bits as usize / 8;
-        self.out.offset() + (self.block.raw_bytes() + self.index.bytes() + filters) as u64
+        self.out.offset()
+            + (self.block.raw_bytes() + self.index.bytes() + filters + self.zones.bytes()) as u64
     }
 
     /// Writes what follows the data and syncs the file. It must hold a row.
@@ -219,6 +244,9 @@ impl TableBuilder {
             let partitions = Filter::build(&self.partition_hashes, bits);
             footer.partition_filter_len = self.out.section(|out| partitions.encode(out))?;
         }
+        if let Some(zones) = self.zones.finish() {
+            footer.zones_len = self.out.section(|out| zones.encode(out))?;
+        }
         footer.props_len = self.out.section(|out| self.props.encode(out))?;
         self.out.finish(&footer, self.props)
     }
@@ -230,6 +258,7 @@ impl TableBuilder {
         // A block holds at most one value above 64 KiB, so its length is far below 4 GiB.
         self.pending = Some(Handle { offset, len: len as u32 });
         self.props.blocks += 1;
+        self.zones.end_block();
         self.block.clear();
         Ok(())
     }

@@ -11,6 +11,7 @@ use crate::compress::Codec;
 use crate::error::Result;
 use crate::ids::RowKind;
 use crate::key::order;
+use crate::zone::Zone;
 
 /// Bytes of a value that are shown.
 const VALUE_BYTES_SHOWN: usize = 40;
@@ -59,11 +60,13 @@ impl TableFile {
             ("index", footer.index().offset, footer.index_len),
             ("row filter", footer.row_filter().offset, footer.row_filter_len),
             ("partition filter", footer.partition_filter().offset, footer.partition_filter_len),
+            ("zones", footer.zones().offset, footer.zones_len),
             ("properties", footer.props().offset, footer.props_len),
         ];
         for (name, offset, len) in sections {
             line(&format!("{name:<17} {len:>12} bytes at {offset}"))?;
         }
+        self.dump_zones(line)?;
         line(&format!("filters damaged   {:>12}", self.filters_ignored()))?;
         line(&format!("bytes in memory   {:>12}", self.resident_bytes()))?;
         line(&format!("blocks            {:>12}", props.blocks))?;
@@ -77,6 +80,24 @@ impl TableFile {
         line(&format!("timestamps        {} to {}", props.min_ts, props.max_ts))?;
         line(&format!("first key         {}", key_text(&props.smallest)))?;
         line(&format!("last key          {}", key_text(&props.largest)))
+    }
+
+    /// One line per table and column, the zones of all blocks in it.
+    fn dump_zones(&self, line: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        let Some(zones) = self.zones()? else { return Ok(()) };
+        for table in &zones.tables {
+            let blocks = (0..table.blocks).map(|at| at + table.first_block);
+            for column in &table.columns {
+                let text = |block: usize| {
+                    let Zone { kinds, min, max } = column.zone(block - table.first_block);
+                    format!(" {kinds:x}:{min:x}-{max:x}")
+                };
+                let all: String = blocks.clone().map(text).collect();
+                let (table, name) = (table.table.0, column.name.escape_ascii());
+                line(&format!("zones             table {table} {name}:{all}"))?;
+            }
+        }
+        Ok(())
     }
 
     fn block_line(&self, at: EntryAt, handle: Handle, block: &Block) -> String {

@@ -6,18 +6,20 @@
 //! index              which block holds which keys (`index`), checksum
 //! row filter         over whole keys (`filter`), checksum; absent where filters are off
 //! partition filter   over partition prefixes, checksum; absent likewise
+//! zones              what values blocks hold (`zones`), checksum; absent where nothing is tracked
 //! properties         counts and bounds, checksum
-//! footer, 64 bytes:
+//! footer, 72 bytes:
 //!   offset size  field    (little-endian)
 //!        0    8  mark     "tbltable"
 //!        8    4  version  1
 //!       12    8  file number
 //!       20    8  length of the data blocks, checksums included
-//!       28    8  length of the index, checksum included; so the next three
+//!       28    8  length of the index, checksum included; so the next four
 //!       36    8  length of the row filter, 0 for none
 //!       44    8  length of the partition filter, 0 for none
-//!       52    8  length of the properties
-//!       60    4  checksum of the footer
+//!       52    8  length of the zones, 0 for none
+//!       60    8  length of the properties
+//!       68    4  checksum of the footer
 //! ```
 //!
 //! A checksum is CRC-32 over the file's number, the offset, and the bytes before it, so that
@@ -98,7 +100,7 @@ impl Damage {
 /// Bytes of the checksum that ends each block and each section.
 pub(crate) const SUM_LEN: usize = 4;
 /// Bytes of the footer.
-pub(crate) const FOOTER_LEN: usize = 64;
+pub(crate) const FOOTER_LEN: usize = 72;
 
 const MAGIC: [u8; 8] = *b"tbltable";
 const VERSION: u32 = 1;
@@ -113,6 +115,8 @@ pub(crate) struct Footer {
     pub(crate) row_filter_len: u64,
     /// 0 where the file has no filters.
     pub(crate) partition_filter_len: u64,
+    /// 0 where the file has no zones.
+    pub(crate) zones_len: u64,
     pub(crate) props_len: u64,
 }
 
@@ -136,8 +140,12 @@ impl Footer {
         self.row_filter().then(self.partition_filter_len)
     }
 
+    pub(crate) fn zones(&self) -> Stretch {
+        self.partition_filter().then(self.zones_len)
+    }
+
     pub(crate) fn props(&self) -> Stretch {
-        self.partition_filter().then(self.props_len)
+        self.zones().then(self.props_len)
     }
 
     /// Appends the footer of file `no`, which begins at `offset`.
@@ -173,6 +181,7 @@ impl Footer {
             index_len: len()?,
             row_filter_len: len()?,
             partition_filter_len: len()?,
+            zones_len: len()?,
             props_len: len()?,
         };
         let total = footer.lens().iter().try_fold(0u64, |sum, len| sum.checked_add(*len));
@@ -182,9 +191,9 @@ impl Footer {
         Ok(footer)
     }
 
-    fn lens(&self) -> [u64; 5] {
+    fn lens(&self) -> [u64; 6] {
         let filters = [self.row_filter_len, self.partition_filter_len];
-        [self.data_len, self.index_len, filters[0], filters[1], self.props_len]
+        [self.data_len, self.index_len, filters[0], filters[1], self.zones_len, self.props_len]
     }
 }
 

@@ -109,6 +109,8 @@ pub(crate) struct Index {
 }
 
 struct Part {
+    /// Data blocks of the parts before.
+    blocks_before: usize,
     last_key: Box<[u8]>,
     last_ts: CommitTs,
     block: Block,
@@ -128,14 +130,16 @@ impl Index {
         let short = Damage("index ends early");
         let count = reader.u32().ok_or(short)? as usize;
         let lens = count.checked_mul(4).and_then(|len| reader.take(len)).ok_or(short)?;
-        let mut parts = Vec::new();
+        let (mut parts, mut blocks) = (Vec::<Part>::new(), 0);
         let mut at = bytes.len() - reader.rest().len();
         for len in lens.as_chunks::<4>().0 {
             let end = at + u32::from_le_bytes(*len) as usize;
             if end > bytes.len() {
                 return Err(short);
             }
-            parts.push(Part::parse(bytes.slice(at..end))?);
+            let part = Part::parse(bytes.slice(at..end), blocks)?;
+            blocks += part.block.rows();
+            parts.push(part);
             at = end;
         }
         if at != bytes.len() || parts.is_empty() {
@@ -212,6 +216,11 @@ impl Index {
         Some(EntryAt { part, row: self.parts.get(part)?.block.rows() - 1 })
     }
 
+    /// How many blocks lie before it.
+    pub(crate) fn ordinal(&self, at: EntryAt) -> usize {
+        self.parts.get(at.part).map_or(0, |part| part.blocks_before + at.row)
+    }
+
     /// Where the block lies.
     pub(crate) fn handle(&self, at: EntryAt) -> Handle {
         let handle = self.parts.get(at.part).and_then(|part| part.handle(at.row));
@@ -239,12 +248,12 @@ impl Index {
 }
 
 impl Part {
-    fn parse(bytes: Bytes) -> Result<Part, Damage> {
+    fn parse(bytes: Bytes, blocks_before: usize) -> Result<Part, Damage> {
         let block = Block::parse_index(bytes)?;
         let last = block.rows() - 1;
         let mut key = Vec::new();
         block.put_key(last, &mut key);
-        Ok(Part { last_key: key.into_boxed_slice(), last_ts: block.ts(last), block })
+        Ok(Part { blocks_before, last_key: key.into_boxed_slice(), last_ts: block.ts(last), block })
     }
 
     /// Whether all its separators lie before (`key`, `ts`).

@@ -1,12 +1,14 @@
 //! A position in a table file.
 //!
 //! Promise: both directions cost the same; a value is decompressed only when it is asked for; the
-//! first error stays.
+//! first error stays. With a sieve, a cursor stands on no row of a block that the sieve passes over,
+//! as if the file did not have it.
 
 use super::ahead::{Ahead, Pace};
 use super::block::Block;
 use super::index::EntryAt;
 use super::reader::TableFile;
+use super::sieve::{Sieve, Sifted};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
@@ -18,6 +20,7 @@ use std::sync::Arc;
 pub(crate) struct TableCursor {
     file: Arc<TableFile>,
     ahead: Ahead,
+    sieve: Option<Sieve>,
     at: Option<Position>,
     error: Option<Error>,
     // The key at `at`; its first `share_len` bytes are those of the whole run.
@@ -32,6 +35,8 @@ struct Position {
     /// Rows of the run that `row` is in; empty where it is not known yet.
     run: Range<usize>,
     prefix_len: usize,
+    /// No row of the block passes the filter of the scan.
+    ruled_out: bool,
 }
 
 impl TableFile {
@@ -45,6 +50,7 @@ impl TableFile {
         TableCursor {
             file: Arc::clone(self),
             ahead: Ahead::at_pace(pace),
+            sieve: None,
             at: None,
             error: None,
             key: Vec::new(),
@@ -54,6 +60,11 @@ impl TableFile {
 }
 
 impl TableCursor {
+    /// Passes over what `sieve` says.
+    pub(crate) fn with_sieve(self, sieve: Option<Sieve>) -> TableCursor {
+        TableCursor { sieve, ..self }
+    }
+
     /// How the walk has gone so far.
     pub(crate) fn pace(&self) -> Pace {
         self.ahead.pace()
@@ -78,27 +89,37 @@ impl TableCursor {
     }
 
     fn try_seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {
+        if self.holds_nothing() {
+            return Ok(());
+        }
         let Some(entry) = self.file.index().seek(key, ts) else {
             self.at = None;
             return Ok(());
         };
+        let next = self.file.index().next(entry);
+        let Some(ruled_out) = self.sift(entry) else { return self.enter(next, Direction::Up) };
         let block = self.load(entry)?;
         let row = block.lower_bound(key, ts);
         if row == block.rows() {
-            return self.enter(self.file.index().next(entry), |_| 0);
+            return self.enter(next, Direction::Up);
         }
-        self.stand(entry, block, row);
+        self.stand(entry, block, row, ruled_out);
         Ok(())
     }
 
     fn try_seek_before(&mut self, key: &[u8]) -> Result<()> {
+        if self.holds_nothing() {
+            return Ok(());
+        }
         let Some(entry) = self.file.index().seek(key, CommitTs::MAX) else {
-            return self.enter(Some(self.file.index().last()), |block| block.rows() - 1);
+            return self.enter(Some(self.file.index().last()), Direction::Down);
         };
+        let before = self.file.index().prev(entry);
+        let Some(ruled_out) = self.sift(entry) else { return self.enter(before, Direction::Down) };
         let block = self.load(entry)?;
         match block.lower_bound(key, CommitTs::MAX).checked_sub(1) {
-            Some(row) => self.stand(entry, block, row),
-            None => return self.enter(self.file.index().prev(entry), |block| block.rows() - 1),
+            Some(row) => self.stand(entry, block, row, ruled_out),
+            None => return self.enter(before, Direction::Down),
         }
         Ok(())
     }
@@ -111,7 +132,7 @@ impl TableCursor {
             return Ok(());
         }
         let next = self.file.index().next(at.entry);
-        self.enter(next, |_| 0)
+        self.enter(next, Direction::Up)
     }
 
     fn try_prev(&mut self) -> Result<()> {
@@ -122,23 +143,57 @@ impl TableCursor {
             return Ok(());
         }
         let prev = self.file.index().prev(at.entry);
-        self.enter(prev, |block| block.rows() - 1)
+        self.enter(prev, Direction::Down)
     }
 
-    /// Goes to a row of another block; to nowhere without one.
-    fn enter(&mut self, entry: Option<EntryAt>, row: impl FnOnce(&Block) -> usize) -> Result<()> {
-        let Some(entry) = entry else {
-            self.at = None;
+    /// Goes to the first row in `direction` of the block, or of the next one that is not passed over;
+    /// to nowhere without one.
+    fn enter(&mut self, mut entry: Option<EntryAt>, direction: Direction) -> Result<()> {
+        while let Some(at) = entry {
+            let Some(ruled_out) = self.sift(at) else {
+                let index = self.file.index();
+                entry = match direction {
+                    Direction::Up => index.next(at),
+                    Direction::Down => index.prev(at),
+                };
+                continue;
+            };
+            let block = self.load(at)?;
+            let row = match direction {
+                Direction::Up => 0,
+                Direction::Down => block.rows() - 1,
+            };
+            self.stand(at, block, row, ruled_out);
             return Ok(());
-        };
-        let block = self.load(entry)?;
-        let row = row(&block);
-        self.stand(entry, block, row);
+        }
+        self.at = None;
         Ok(())
     }
 
-    fn stand(&mut self, entry: EntryAt, block: Arc<Block>, row: usize) {
-        self.at = Some(Position { entry, block, row, run: 0..0, prefix_len: 0 });
+    /// Whether no row of the block passes the filter; `None` where the block is passed over.
+    fn sift(&mut self, entry: EntryAt) -> Option<bool> {
+        let Some(sieve) = &mut self.sieve else { return Some(false) };
+        match sieve.sift(&self.file, entry) {
+            Sifted::Read => Some(false),
+            Sifted::KeysOnly => Some(true),
+            Sifted::Skip => {
+                sieve.count_skipped();
+                None
+            }
+        }
+    }
+
+    /// Whether the file holds nothing that the sieve lets through.
+    fn holds_nothing(&self) -> bool {
+        self.sieve.as_ref().is_some_and(Sieve::skips_all)
+    }
+
+    fn stand(&mut self, entry: EntryAt, block: Arc<Block>, row: usize, ruled_out: bool) {
+        let same_block = self.at.as_ref().is_some_and(|at| at.entry == entry);
+        if let Some(sieve) = self.sieve.as_ref().filter(|_| !same_block) {
+            sieve.count_read();
+        }
+        self.at = Some(Position { entry, block, row, run: 0..0, prefix_len: 0, ruled_out });
         self.show();
     }
 
@@ -224,6 +279,10 @@ impl Cursor for TableCursor {
         let Some(at) = &self.at else { return Ok(&[]) };
         let offset = || self.file.index().handle(at.entry).offset;
         at.block.value_ref(at.row).map_err(|damage| damage.at(self.file.path(), offset()))
+    }
+
+    fn is_ruled_out(&self) -> bool {
+        self.at.as_ref().is_some_and(|at| at.ruled_out)
     }
 
     fn ends_key(&self, direction: Direction) -> bool {

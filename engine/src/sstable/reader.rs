@@ -1,7 +1,8 @@
 //! An open table file: point reads, filters, and blocks for the cursor.
 //!
-//! Index and filters are held in memory; blocks come from the cache or from the file. A damaged
-//! filter is left out and counted (slower, and right); a damaged footer, index or properties fail
+//! Index and filters are held in memory; so are the zones once a scan wanted them; blocks come from
+//! the cache or from the file. A damaged filter is left out and counted (slower, and right), and so
+//! are damaged zones; a damaged footer, index or properties fail
 //! the open; a damaged block fails the reads that need it and no others.
 //!
 //! Promise: a point read of a cached block allocates nothing.
@@ -10,6 +11,7 @@ use super::block::{Block, fingerprint};
 use super::filter::Filter;
 use super::format::{FOOTER_LEN, FileMeta, Footer, Props, Stretch, unseal};
 use super::index::{Handle, Index};
+use super::zones::Zones;
 use crate::cache::{BlockPlace, Cache};
 use crate::cursor::Found;
 use crate::error::{Error, Kind, Result};
@@ -19,7 +21,7 @@ use crate::vfs::api::File;
 use bytes::Bytes;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The cache that all table files of a database share.
 pub(crate) type BlockCache = Cache<Block>;
@@ -33,7 +35,15 @@ pub(crate) struct TableFile {
     row_filter: Option<Filter>,
     partition_filter: Option<Filter>,
     filters_ignored: u32,
+    zones: OnceLock<StoredZones>,
     cache: Arc<BlockCache>,
+}
+
+/// What the file's zones turned out to be.
+enum StoredZones {
+    Whole(Arc<Zones>),
+    None,
+    Damaged,
 }
 
 impl TableFile {
@@ -78,6 +88,7 @@ impl TableFile {
             row_filter,
             partition_filter,
             filters_ignored,
+            zones: OnceLock::new(),
             cache,
         })
     }
@@ -149,15 +160,44 @@ impl TableFile {
         offset(end).saturating_sub(offset(start))
     }
 
-    /// How many of its two filters were damaged and are not used.
+    /// How many of its two filters were damaged and are not used; its zones too, once they were
+    /// asked for.
     pub(crate) fn filters_ignored(&self) -> u32 {
-        self.filters_ignored
+        let damaged = matches!(self.zones.get(), Some(StoredZones::Damaged));
+        self.filters_ignored + u32::from(damaged)
     }
 
-    /// Bytes of memory that the open file holds: index and filters.
+    /// Whether [`TableFile::zones`] costs nothing.
+    pub(super) fn has_read_zones(&self) -> bool {
+        self.zones.get().is_some()
+    }
+
+    /// The zones of its blocks, where it has sound ones. Cost: the first call reads them.
+    pub(crate) fn zones(&self) -> Result<Option<&Arc<Zones>>> {
+        if self.zones.get().is_none() {
+            let stored = match self.raw.read_zones(self.footer.zones(), self.props.blocks) {
+                Ok(Some(zones)) => StoredZones::Whole(Arc::new(zones)),
+                Ok(None) => StoredZones::None,
+                Err(error) if error.kind() == Kind::Corrupt => StoredZones::Damaged,
+                Err(error) => return Err(error),
+            };
+            // Another thread may have been first; it read the same.
+            let _ = self.zones.set(stored);
+        }
+        match self.zones.get() {
+            Some(StoredZones::Whole(zones)) => Ok(Some(zones)),
+            _ => Ok(None),
+        }
+    }
+
+    /// Bytes of memory that the open file holds: index, filters, and zones that were asked for.
     pub(crate) fn resident_bytes(&self) -> usize {
         let filters = self.row_filter.iter().chain(&self.partition_filter);
-        self.index.bytes() + filters.map(Filter::bytes).sum::<usize>()
+        let zones = match self.zones.get() {
+            Some(StoredZones::Whole(zones)) => zones.bytes(),
+            _ => 0,
+        };
+        self.index.bytes() + filters.map(Filter::bytes).sum::<usize>() + zones
     }
 
     /// About `count` keys from all over the file, ascending, each with the bytes of data from the
@@ -260,6 +300,19 @@ impl RawFile {
         }
         let filter = Filter::decode(&self.read_section(stretch)?);
         filter.map(Some).map_err(|damage| damage.at(&self.path, stretch.offset))
+    }
+
+    fn read_zones(&self, stretch: Stretch, blocks: u64) -> Result<Option<Zones>> {
+        if stretch.len == 0 {
+            return Ok(None);
+        }
+        let mut zones = Zones::decode(&self.read_section(stretch)?, blocks)
+            .map_err(|damage| damage.at(&self.path, stretch.offset))?;
+        for (oldest, newest) in &mut zones.times {
+            oldest.0 = oldest.0.saturating_add(self.ts_base);
+            newest.0 = newest.0.saturating_add(self.ts_base);
+        }
+        Ok(Some(zones))
     }
 
     /// The data block at `handle`, from the file.

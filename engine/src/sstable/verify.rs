@@ -35,10 +35,10 @@ impl TableFile {
 
     /// The same, and gives every reference to a blob file to `link`.
     pub(crate) fn verify_with(&self, meta: &FileMeta, link: &mut dyn FnMut(Link)) -> Result<Props> {
+        self.zones()?; // So that their damage counts.
         if self.filters_ignored() > 0 {
-            return Err(
-                Damage("filter is damaged").at(self.path(), self.footer().row_filter().offset)
-            );
+            return Err(Damage("filter or zones are damaged")
+                .at(self.path(), self.footer().row_filter().offset));
         }
         let mut pass = Pass::default();
         let mut entry = Some(self.index().first());
@@ -79,11 +79,21 @@ impl TableFile {
                 link(pass.counts.count_link(&block.value(row)?)?);
             }
         }
+        self.verify_times(pass.counts.blocks as usize, block)?;
         pass.counts.blocks += 1;
         let (separator, ts) = self.index().separator(at);
         let within = is_before((&pass.key, pass.ts), (&separator, ts))
             || (pass.key == separator && pass.ts == ts);
         if within && found { Ok(()) } else { Err(Damage("block passes its separator")) }
+    }
+
+    /// Whether the block's commits are what its zone says.
+    fn verify_times(&self, at: usize, block: &Block) -> Result<(), Damage> {
+        let Some(zones) = self.zones().ok().flatten() else { return Ok(()) };
+        let commits = || (0..block.rows()).map(|row| block.ts(row));
+        let times = commits().min().zip(commits().max());
+        let agree = zones.times.get(at).copied() == times;
+        if agree { Ok(()) } else { Err(Damage("zone has other commits than its block")) }
     }
 
     fn verify_row(

@@ -91,6 +91,11 @@ pub(crate) struct EntityBytes<'a> {
 }
 
 impl<'a> EntityBytes<'a> {
+    /// Whether `bytes` may be an entity's, by the first of them.
+    pub(crate) fn begins(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&VERSION)
+    }
+
     /// Finds the four parts of `bytes`.
     pub(crate) fn open(bytes: &'a [u8]) -> Result<EntityBytes<'a>> {
         let mut reader = Reader::new(bytes);
@@ -155,6 +160,10 @@ pub(crate) struct Property<'a> {
 impl<'a> Property<'a> {
     pub(crate) fn name(&self) -> Result<&'a str> {
         std::str::from_utf8(self.name).map_err(|_| corrupt("a name is not UTF-8"))
+    }
+
+    pub(crate) fn name_bytes(&self) -> &'a [u8] {
+        self.name
     }
 
     pub(crate) fn value(&self) -> Result<ValueRef<'a>> {

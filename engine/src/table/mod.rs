@@ -26,6 +26,7 @@ pub mod explain;
 
 // Operations.
 pub mod page;
+pub(crate) mod zones;
 pub(crate) mod walk;
 pub mod write;
 pub(crate) mod query;

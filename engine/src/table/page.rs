@@ -63,6 +63,16 @@ pub struct Continuation {
     pub row_key: String,
 }
 
+/// Blocks of table files that a page with conditions on properties or on the Timestamp came by, in
+/// files whose zones were asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// Those with rows that may pass, or that hide older ones.
+    pub read: u64,
+    /// Those passed over unread.
+    pub skipped: u64,
+}
+
 /// Entities in the order of their keys, all as of one moment.
 #[derive(Clone, Debug)]
 pub struct Page {
@@ -73,6 +83,8 @@ pub struct Page {
     pub next: Option<Continuation>,
     /// Rows read to make this page, passed-over ones included.
     pub examined: u64,
+    /// What zones spared.
+    pub blocks: Blocks,
     /// How they were found.
     pub plan: Plan,
 }

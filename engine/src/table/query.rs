@@ -9,11 +9,14 @@ use crate::table::codec::{self, EntityBytes};
 use crate::table::entity::Entity;
 use crate::table::filter::eval::{self, Properties};
 use crate::table::keys;
-use crate::table::page::{Budget, Continuation, Page, Query};
+use crate::table::page::{Blocks, Budget, Continuation, Page, Query};
 use crate::table::plan::Plan;
 use crate::table::value::{DateTime, Value, ValueRef};
 use crate::table::walk::{Move, Walk};
+use crate::table::zones::FilterZones;
+use crate::zone::ZoneScan;
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Rows between two looks at the clock.
@@ -29,12 +32,15 @@ pub(crate) fn read_page(
 ) -> Result<Page> {
     let mut entities = Vec::new();
     let mut meter = Meter::start(clock, query.budget);
+    let zones = plan.rest().and_then(FilterZones::of).map(|filter| Arc::new(ZoneScan::new(filter)));
     let next = if query.top == 0 {
         None
     } else {
-        fill(snapshot, &mut meter, table, query, &plan, &mut entities)?
+        fill(snapshot, &mut meter, table, query, &plan, zones.as_ref(), &mut entities)?
     };
-    Ok(Page { entities, next, examined: meter.examined, plan })
+    let blocks = zones
+        .map_or(Blocks::default(), |zones| Blocks { read: zones.read(), skipped: zones.skipped() });
+    Ok(Page { entities, next, examined: meter.examined, blocks, plan })
 }
 
 /// Fills the page; returns where the next one starts. A full page looks one row ahead, so that
@@ -45,12 +51,13 @@ fn fill(
     table: TableId,
     query: &Query,
     plan: &Plan,
+    zones: Option<&Arc<ZoneScan>>,
     entities: &mut Vec<Entity>,
 ) -> Result<Option<Continuation>> {
     let from = query.from.as_ref().map(|from| (&*from.partition_key, &*from.row_key));
     let (partition_key, row_key) = from.unwrap_or_default();
     let from = (keys::encode_bound(partition_key), keys::encode_bound(row_key));
-    let mut walk = Walk::start(snapshot, table, plan, (&from.0, &from.1))?;
+    let mut walk = Walk::start(snapshot, table, plan, (&from.0, &from.1), zones)?;
     loop {
         let is_row = match walk.advance()? {
             Move::End => return Ok(None),

@@ -22,6 +22,7 @@ use crate::table::rules;
 use crate::table::settings;
 use crate::table::value::ValueRef;
 use crate::table::write::{self, Pending, Prepared, Write, WriteOutcome};
+use crate::table::zones::EntityColumns;
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -67,6 +68,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
 
     /// Tables kept in `rows`, with the time budgets of queries measured by `clock`.
     pub fn with_clock(rows: Arc<S>, clock: Arc<dyn Clock>) -> TableStore<S> {
+        rows.track(Arc::new(EntityColumns));
         TableStore { rows, clock }
     }
 

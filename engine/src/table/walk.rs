@@ -11,7 +11,9 @@ use crate::rows::{Row, RowCursor, RowSnapshot};
 use crate::table::keyset::KeySet;
 use crate::table::plan::Plan;
 use crate::table::spans::above;
+use crate::zone::ZoneScan;
 use bytes::Bytes;
+use std::sync::Arc;
 
 /// Rows outside the plan that are stepped over before the cursor seeks. A step costs a tenth of a
 /// seek, and most gaps between wanted rows are short.
@@ -22,7 +24,8 @@ const STEPS_BEFORE_SEEK: u32 = 4;
 pub(crate) enum Move {
     /// A row of the plan.
     Row,
-    /// A row outside the plan, or a row of the plan that does not exist.
+    /// A row outside the plan, a row of the plan that does not exist, or one that zones say does not
+    /// pass.
     Miss,
     /// There is nothing more.
     End,
@@ -36,12 +39,13 @@ pub(crate) enum Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// A walk that starts before the first row of `plan` at or after `from`, a PartitionKey and a
-    /// RowKey.
+    /// RowKey. It may leave out rows that do not pass the filter of `zones`.
     pub(crate) fn start(
         snapshot: &'a dyn RowSnapshot,
         table: TableId,
         plan: &'a Plan,
         from: (&[u8], &[u8]),
+        zones: Option<&Arc<ZoneScan>>,
     ) -> Result<Walk<'a>> {
         match plan.points() {
             Some(mut points) => {
@@ -49,7 +53,7 @@ impl<'a> Walk<'a> {
                 let rest = points.into_iter();
                 Ok(Walk::Points(Points { snapshot, table, rest, key: (&[], &[]), row: None }))
             }
-            None => Ranges::start(snapshot, table, plan.keys(), from).map(Walk::Ranges),
+            None => Ranges::start(snapshot, table, plan.keys(), from, zones).map(Walk::Ranges),
         }
     }
 
@@ -134,6 +138,7 @@ impl<'a> Ranges<'a> {
         table: TableId,
         keys: &'a KeySet,
         from: (&[u8], &[u8]),
+        zones: Option<&Arc<ZoneScan>>,
     ) -> Result<Ranges<'a>> {
         let (mut piece, mut start) = (0, Vec::new());
         let end = match place(table, keys, &mut piece, from.0, from.1, &mut start) {
@@ -144,7 +149,11 @@ impl<'a> Ranges<'a> {
                 end_of(table, keys)
             }
         };
-        let cursor = snapshot.scan(KeyRange { start, end })?;
+        let range = KeyRange { start, end };
+        let cursor = match zones {
+            Some(zones) => snapshot.scan_where(range, Arc::clone(zones))?,
+            None => snapshot.scan(range)?,
+        };
         Ok(Ranges { table, keys, cursor, piece, misses: 0, target: Vec::new() })
     }
 
@@ -163,7 +172,7 @@ impl<'a> Ranges<'a> {
         match place(self.table, self.keys, piece, &partition_key, row_key, target) {
             Place::Inside => {
                 self.misses = 0;
-                Ok(Move::Row)
+                Ok(if self.cursor.is_ruled_out() { Move::Miss } else { Move::Row })
             }
             Place::Before => {
                 self.misses += 1;

@@ -20,7 +20,7 @@ use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// A table file of some Version. Opened at its first use; thrown away when the manifest has dropped
@@ -29,13 +29,14 @@ pub(crate) struct LiveFile {
     pub(crate) meta: Arc<FileMeta>,
     shelf: Arc<Shelf>,
     table: OnceLock<Arc<TableFile>>,
+    counted_bytes: AtomicUsize, // Of its memory, in the pool.
     dropped: AtomicBool,
 }
 
 impl LiveFile {
     pub(crate) fn new(meta: Arc<FileMeta>, shelf: Arc<Shelf>) -> Arc<LiveFile> {
         let (table, dropped) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(LiveFile { meta, shelf, table, dropped })
+        Arc::new(LiveFile { meta, shelf, table, counted_bytes: AtomicUsize::new(0), dropped })
     }
 
     /// The open file. Cost: the first call reads footer, index and filters.
@@ -47,10 +48,18 @@ impl LiveFile {
         let file = self.shelf.vfs.open(&path, Access::Read);
         let file = file.map_err(|e| Error::io("open table file", &path, e))?;
         let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.pool.blocks))?;
-        Ok(self.table.get_or_init(|| {
-            self.shelf.pool.pin(table.resident_bytes());
-            Arc::new(table)
-        }))
+        let table = self.table.get_or_init(|| Arc::new(table));
+        self.count_memory(table);
+        Ok(table)
+    }
+
+    /// Counts what the open file has come to hold in memory: zones are read after the rest.
+    pub(crate) fn count_memory(&self, table: &TableFile) {
+        let bytes = table.resident_bytes();
+        let counted = self.counted_bytes.fetch_max(bytes, Ordering::Relaxed);
+        if bytes > counted {
+            self.shelf.pool.pin(bytes - counted);
+        }
     }
 
     fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
@@ -81,9 +90,7 @@ impl LiveFile {
 
 impl Drop for LiveFile {
     fn drop(&mut self) {
-        if let Some(table) = self.table.get() {
-            self.shelf.pool.unpin(table.resident_bytes());
-        }
+        self.shelf.pool.unpin(*self.counted_bytes.get_mut());
         if *self.dropped.get_mut() {
             self.shelf.put_trash(FileKind::Table, self.meta.no);
         }

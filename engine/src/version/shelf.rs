@@ -4,9 +4,10 @@ use crate::ids::FileNo;
 use crate::names::{self, FileKind};
 use crate::pool::Pool;
 use crate::vfs::api::Vfs;
+use crate::zone::Extract;
 use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What opening a table file or a blob file takes, and where the names of files to delete go.
 #[derive(Debug)]
@@ -14,12 +15,15 @@ pub(crate) struct Shelf {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
     pub(crate) pool: Arc<Pool>,
+    /// What the zones of new table files are taken by; nothing until someone knows.
+    pub(crate) extract: OnceLock<Arc<dyn Extract>>,
     trash: Mutex<Vec<(FileKind, FileNo)>>,
 }
 
 impl Shelf {
     pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, pool: Arc<Pool>) -> Arc<Shelf> {
-        Arc::new(Shelf { vfs, dir, pool, trash: Mutex::default() })
+        let (extract, trash) = (OnceLock::new(), Mutex::default());
+        Arc::new(Shelf { vfs, dir, pool, extract, trash })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

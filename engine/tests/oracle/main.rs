@@ -8,6 +8,7 @@
 
 mod ops;
 mod store;
+mod zones;
 mod run;
 
 use ops::{Mix, OPTION_SETS, Op};
@@ -52,6 +53,8 @@ fn every_answer_equals_the_model() {
     assert!(reached.compactions > lists * 10, "too few compactions to mean anything");
     assert!(reached.blob_files > 2, "too few values in blob files to mean anything");
     assert!(reached.level >= 2, "no row reached a deep level");
+    let skipped = zones::SKIPPED.load(Ordering::Relaxed);
+    assert!(skipped > lists * 10, "zones spared {skipped} blocks: too few to mean anything");
 }
 
 fn check_list(seed: u64) -> Reached {

@@ -2,6 +2,7 @@
 
 use crate::ops::{Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES};
 use crate::store::{Reached, Store};
+use crate::zones;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use tabulith::error::{Error, Kind};
@@ -567,6 +568,10 @@ fn scan(
 ) -> Result<(), Difference> {
     let mut cursor = snapshot.scan(key_range(table, range)).map_err(said)?;
     let expected = expected_rows(model, table, range);
+    // Every second walk is made with zones too.
+    if steps.len().is_multiple_of(2) {
+        zones::scan(snapshot, &key_range(table, range), &expected, expected.len())?;
+    }
     // Where the cursor stands; `None` before the first move.
     let mut at: Option<usize> = None;
     for step in steps {
@@ -673,6 +678,6 @@ fn same(found: Option<&Row>, expected: Option<&Stored>) -> Result<(), Difference
     }
 }
 
-fn said(error: Error) -> Difference {
+pub(crate) fn said(error: Error) -> Difference {
     format!("error: {error:?}")
 }

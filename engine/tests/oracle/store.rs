@@ -1,6 +1,7 @@
 //! The store under test: a database on a disk in memory, under one of six sets of options.
 
 use crate::ops::OPTION_SETS;
+use crate::zones::FirstByte;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,7 +146,9 @@ impl Store {
         let options = options(set)?;
         self.history = options.history.as_secs() * SECOND_TICKS;
         let builder = Db::builder().options(options);
-        self.db = Some(builder.parts(Arc::new(self.disk.clone()), clock, jobs).open(DIR)?);
+        let db = builder.parts(Arc::new(self.disk.clone()), clock, jobs).open(DIR)?;
+        db.track(Arc::new(FirstByte));
+        self.db = Some(db);
         Ok(())
     }
 }

@@ -8,12 +8,13 @@ use crate::odata::literal::percent_encoded;
 use crate::odata::options::token_encoded;
 use crate::odata::{json_out, parser};
 use crate::services::{ReadEntities, Services, Store};
+use tabulith::table::page::Blocks;
 
 /// Characters of a plan that stand in its header as they are.
 const PLAN_PLAIN: &str = " !\"#$&'()*+,/:;<=>?@[]^`{|}";
 
 /// Answers a query of `table`. With `x-tabulith-explain: true` the answer also tells the plan and
-/// the rows that were read for it.
+/// the rows that were read for it, and where zones were asked the blocks that were read and spared.
 pub fn query<S: Store>(
     services: &Services<S>,
     call: &Call,
@@ -34,6 +35,11 @@ pub fn query<S: Store>(
         // A header holds plain ASCII; keys in a plan may hold anything.
         response.header("x-tabulith-plan", percent_encoded(&page.plan.to_string(), PLAN_PLAIN));
         response.header("x-tabulith-rows-examined", page.examined.to_string());
+        let Blocks { read, skipped } = page.blocks;
+        if read + skipped > 0 {
+            response.header("x-tabulith-blocks-read", read.to_string());
+            response.header("x-tabulith-blocks-skipped", skipped.to_string());
+        }
     }
     if let Some(next) = page.next {
         // Even an empty key has a token with text in it: some clients drop empty headers.

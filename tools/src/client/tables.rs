@@ -20,6 +20,17 @@ pub(crate) struct Token {
     row_key: Option<String>,
 }
 
+/// How the rows of a page were found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// The plan.
+    pub(crate) plan: String,
+    /// Rows examined.
+    pub(crate) examined: u64,
+    /// Blocks that zones were asked about: those read, and those passed over.
+    pub(crate) blocks: (u64, u64),
+}
+
 /// A page of a query.
 #[derive(Debug)]
 pub(crate) struct ServerPage {
@@ -27,8 +38,8 @@ pub(crate) struct ServerPage {
     pub(crate) entities: Vec<Entity>,
     /// Where the next one begins.
     pub(crate) next: Option<Token>,
-    /// The plan and the number of rows examined, where the server says them.
-    pub(crate) explained: Option<(String, u64)>,
+    /// How the rows were found, where the server says so.
+    pub(crate) explained: Option<Found>,
 }
 
 /// A client of the tables of one account.
@@ -121,6 +132,13 @@ impl TableClient {
         let rows = body.get("value").and_then(Value::as_array);
         let rows = rows.ok_or_else(|| CallError::Garbled("a page without `value`".to_owned()))?;
         let header = |name: &str| Some(answer.headers.get(name)?.to_str().ok()?.to_owned());
+        let number = |name: &str| header(name).and_then(|text| text.parse().ok());
+        let blocks = |name: &str| number(name).unwrap_or(0);
+        let found = |(plan, examined)| Found {
+            plan,
+            examined,
+            blocks: (blocks("x-tabulith-blocks-read"), blocks("x-tabulith-blocks-skipped")),
+        };
         Ok(ServerPage {
             entities: rows.iter().map(entity).collect::<Result<_, _>>()?,
             next: header("x-ms-continuation-NextPartitionKey").map(|partition_key| Token {
@@ -129,7 +147,8 @@ impl TableClient {
             }),
             explained: header("x-tabulith-plan")
                 .and_then(|plan| percent_decoded(&plan, Plus::IsPlus))
-                .zip(header("x-tabulith-rows-examined").and_then(|rows| rows.parse().ok())),
+                .zip(number("x-tabulith-rows-examined"))
+                .map(found),
         })
     }
 }

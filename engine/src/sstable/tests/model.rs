@@ -203,7 +203,7 @@ fn a_file_prints_as_text() {
         Ok(())
     })
     .unwrap();
-    let shown = lines.split_off(6).join("\n");
+    let shown = lines.split_off(7).join("\n");
     assert_eq!(
         shown,
         "\

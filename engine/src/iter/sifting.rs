@@ -1,0 +1,50 @@
+//! A scan's filter before each source of its merge: which sources are older than which, so that a
+//! block is passed over only where nothing older can come to light.
+
+use crate::error::Result;
+use crate::key::range::KeyRange;
+use crate::sstable::format::FileMeta;
+use crate::sstable::sieve::{Older, Sieve};
+use crate::version::files::LiveFile;
+use crate::zone::ZoneScan;
+use std::sync::Arc;
+
+/// What the files of one run need to know to sift.
+pub(crate) struct Sifting {
+    scan: Arc<ZoneScan>,
+    range: KeyRange,
+    older: Older,
+}
+
+impl Sifting {
+    /// One for each run, newest first: each file of L0, then each deeper level that has files.
+    /// Nothing where there is no filter.
+    pub(crate) fn of_runs(
+        range: &KeyRange,
+        scan: Option<&Arc<ZoneScan>>,
+        levels: &[Vec<Arc<LiveFile>>],
+    ) -> std::vec::IntoIter<Sifting> {
+        let Some(scan) = scan else { return Vec::new().into_iter() };
+        let meta = |file: &Arc<LiveFile>| Arc::clone(&file.meta);
+        let mut runs: Vec<Arc<[Arc<FileMeta>]>> = Vec::new();
+        for (level, files) in levels.iter().enumerate() {
+            match level {
+                0 => runs.extend(files.iter().map(|file| Arc::from([meta(file)]))),
+                _ if files.is_empty() => {}
+                _ => runs.push(files.iter().map(meta).collect()),
+            }
+        }
+        let older = (1..=runs.len()).map(|next| Older::from(&runs[next..]));
+        let sifting = |older| Sifting { scan: Arc::clone(scan), range: range.clone(), older };
+        older.map(sifting).collect::<Vec<_>>().into_iter()
+    }
+
+    /// What passes over blocks of `file`, one of the run's.
+    pub(crate) fn sieve(sifting: Option<&Sifting>, file: &LiveFile) -> Result<Option<Sieve>> {
+        let Some(Sifting { scan, range, older }) = sifting else { return Ok(None) };
+        let table = file.table()?;
+        let sieve = Sieve::new(table, range, scan, older)?;
+        file.count_memory(table);
+        Ok(sieve)
+    }
+}

@@ -1,0 +1,211 @@
+//! Queries with zones against the filter itself: entities whose properties are of every type, under
+//! overwrites, deletes and erasures, in memtables, L0 and deeper levels. What a query finds must be
+//! what the filter passes of all that is there, and blocks must really have been passed over.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::env::rng::Rng;
+use tabulith::table::filter::eval;
+use tabulith::table::name::{AccountName, TableName};
+use tabulith::table::page::{Page, Query};
+use tabulith::table::store::TableStore;
+use tabulith::table::value::DateTime;
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Entity, Filter, Op, Options, Value};
+
+fn open() -> Db {
+    let advanced = Advanced {
+        memtable_bytes: Some(32 << 10),
+        wal_segment_bytes: 256 << 10,
+        block_bytes: 256,
+        file_bytes: 16 << 10,
+        level_base_bytes: 32 << 10,
+        level_fanout: 3,
+        l0_compact_files: 3,
+        blob_bytes_min: 200,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..Options::default() };
+    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    let builder = Db::builder().options(options);
+    builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand)).open(Path::new("db")).unwrap()
+}
+
+struct Bed {
+    db: Db,
+    store: TableStore<Db>,
+    account: AccountName,
+    table: TableName,
+}
+
+impl Bed {
+    fn new() -> Bed {
+        let db = open();
+        drop(db.entities("Things").unwrap());
+        Bed {
+            store: TableStore::new(Arc::new(db.clone())),
+            db,
+            account: AccountName::parse("devstoreaccount1").unwrap(),
+            table: TableName::parse("Things").unwrap(),
+        }
+    }
+
+    fn query(&self, filter: Option<Filter>) -> (Vec<Entity>, u64) {
+        let mut query = Query { filter, ..Query::default() };
+        let (mut found, mut skipped) = (Vec::new(), 0);
+        loop {
+            let page: Page = self.store.query(&self.account, &self.table, &query).unwrap();
+            found.extend(page.entities);
+            skipped += page.blocks.skipped;
+            match page.next {
+                Some(next) => query.from = Some(next),
+                None => return (found, skipped),
+            }
+        }
+    }
+}
+
+/// Close to `about`, mostly an Int32; at times of another type, cut off beyond 8 bytes, or no number.
+fn value(rng: &mut Rng, about: i32) -> Value {
+    let near = about + rng.below(20) as i32;
+    match rng.below(24) {
+        0 => Value::Int64(near.into()),
+        1 => Value::Double(near.into()),
+        2 => Value::Double(f64::NAN),
+        3 => Value::String(format!("{near}")),
+        4 => Value::DateTime(DateTime(near as u64)),
+        5 => Value::Boolean(near % 2 == 0),
+        _ => Value::Int32(near),
+    }
+}
+
+fn entity(rng: &mut Rng, partition: u64, row: u64) -> Entity {
+    // Values follow the keys, so that blocks differ.
+    let about = (row * 4) as i32;
+    let mut entity = Entity::new(format!("p{partition}"), format!("r{row:04}"));
+    if !rng.one_in(10) {
+        entity = entity.with("A", value(rng, about));
+    }
+    if !rng.one_in(3) {
+        entity = entity.with("B", format!("customer-{:04}", row / 8));
+    }
+    if rng.one_in(30) {
+        entity = entity.with("Large", "x".repeat(300));
+    }
+    entity
+}
+
+fn filter(rng: &mut Rng, depth: u64) -> Filter {
+    let ops = [Op::Eq, Op::Ne, Op::Lt, Op::Le, Op::Gt, Op::Ge];
+    let op = ops[rng.below(6) as usize];
+    match rng.below(if depth == 0 { 5 } else { 8 }) {
+        0 => Filter::compare("B", op, Value::String(format!("customer-{:04}", rng.below(40)))),
+        1 => Filter::compare(
+            "B",
+            op,
+            Value::String(["b", "customer", "d"][rng.below(3) as usize].to_owned()),
+        ),
+        2..=4 => {
+            let about = rng.below(1300) as i32;
+            Filter::compare("A", op, value(rng, about))
+        }
+        5 => Filter::Not(Box::new(filter(rng, depth - 1))),
+        6 => Filter::And(vec![filter(rng, depth - 1), filter(rng, depth - 1)]),
+        _ => Filter::Or(vec![filter(rng, depth - 1), filter(rng, depth - 1)]),
+    }
+}
+
+/// Changes the table at random; `model` follows.
+fn churn(bed: &Bed, rng: &mut Rng, model: &mut BTreeMap<(String, String), Entity>) {
+    let things = bed.db.entities("Things").unwrap();
+    for _ in 0..400 {
+        let (partition, row) = (rng.below(3), rng.below(300));
+        let entity = entity(rng, partition, row);
+        let keys = (entity.partition_key.clone(), entity.row_key.clone());
+        if rng.one_in(5) {
+            if model.remove(&keys).is_some() {
+                things.delete(&keys.0, &keys.1, tabulith::table::etag::If::Any).unwrap();
+            }
+            continue;
+        }
+        things.upsert(entity.clone()).unwrap();
+        model.insert(keys, entity);
+    }
+    match rng.below(6) {
+        0 => bed.db.flush().unwrap(),
+        1 => bed.db.compact().unwrap(),
+        2 => bed.db.settle().unwrap(),
+        _ => while bed.db.step().unwrap() {},
+    }
+}
+
+fn same(found: &[Entity], wanted: &[&Entity]) -> bool {
+    let text = |entity: &Entity| {
+        // NaN is not equal to itself; its text is.
+        format!("{}/{} {:?}", entity.partition_key, entity.row_key, entity.properties)
+    };
+    found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| text(a) == text(b))
+}
+
+#[test]
+fn a_query_finds_what_the_filter_passes() {
+    let mut skipped_in_all = 0;
+    for seed in 0..6 {
+        let (bed, mut rng, mut model) = (Bed::new(), Rng::seeded(seed), BTreeMap::new());
+        for round in 0..25 {
+            churn(&bed, &mut rng, &mut model);
+            for _ in 0..12 {
+                let filter = filter(&mut rng, 2);
+                let (found, skipped) = bed.query(Some(filter.clone()));
+                let passes = |entity: &&Entity| eval::passes(&filter, *entity).unwrap();
+                let wanted: Vec<_> = model.values().filter(passes).collect();
+                assert!(
+                    same(&found, &wanted),
+                    "seed {seed}, round {round}, {filter}: {} found, {} wanted",
+                    found.len(),
+                    wanted.len()
+                );
+                skipped_in_all += skipped;
+            }
+        }
+    }
+    assert!(skipped_in_all > 10_000, "only {skipped_in_all} blocks were passed over");
+}
+
+#[test]
+fn an_older_version_never_comes_to_light() {
+    let bed = Bed::new();
+    let things = bed.db.entities("Things").unwrap();
+    for age in [1, 2] {
+        // The newer version of every row fails the filter that the older one passes.
+        for row in 0..500 {
+            things.upsert(Entity::new("p", format!("{row:04}")).with("A", age)).unwrap();
+        }
+        bed.db.flush().unwrap();
+        let (found, _) = bed.query(Some(Filter::compare("A", Op::Eq, Value::Int32(1))));
+        assert_eq!(found.len(), if age == 1 { 500 } else { 0 });
+    }
+    bed.db.compact().unwrap();
+    let (found, skipped) = bed.query(Some(Filter::compare("A", Op::Eq, Value::Int32(1))));
+    assert!(found.is_empty() && skipped > 10, "{skipped} blocks passed over");
+}
+
+#[test]
+fn the_time_of_writing_rules_blocks_out() {
+    let bed = Bed::new();
+    let things = bed.db.entities("Things").unwrap();
+    for row in 0..1000 {
+        things.upsert(Entity::new("p", format!("{row:04}")).with("A", row)).unwrap();
+    }
+    bed.db.compact().unwrap();
+    let last = things.get("p", "0990").unwrap().unwrap();
+    let since = Filter::compare("Timestamp", Op::Ge, Value::DateTime(DateTime::from(last.ts)));
+    let (found, skipped) = bed.query(Some(since));
+    assert_eq!(found.len(), 10);
+    assert!(skipped > 50, "{skipped} blocks passed over");
+}
