@@ -10,6 +10,7 @@ use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{Jobs, Threads};
 use crate::env::memory;
 use crate::error::{Error, Kind, Result};
+use crate::event::{Doing, Event, Events};
 use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
 use crate::key::list::KeyList;
@@ -33,6 +34,7 @@ use crate::work::Work;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How long a commit waits for background work before it is refused as [`Kind::Busy`].
@@ -53,6 +55,7 @@ pub(crate) struct Inner {
     pub(crate) tree: Arc<Tree>,
     pub(crate) latches: Latches,
     pauses: Bucket,
+    pace: AtomicU8, // 0, or 1 more than the cause that commits pause for.
     pub(crate) catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
     pub(crate) writer: Option<Writer>, // None where the database is read-only.
     read_only_at: CommitTs,
@@ -75,6 +78,7 @@ pub struct Builder {
     vfs: Arc<dyn Vfs>,
     clock: Arc<dyn Clock>,
     jobs: Arc<dyn Jobs>,
+    events: Events,
 }
 
 impl Builder {
@@ -123,6 +127,13 @@ impl Builder {
         self
     }
 
+    /// Calls `listener` with every [`Event`] of the database, from the thread in which it happens; that
+    /// thread's work waits for it. It must not call the database, or it may wait for itself.
+    pub fn on_event(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Builder {
+        self.events.listen(listener);
+        self
+    }
+
     /// Replaces the disk, the clock and the threads, for tests and simulations.
     pub fn parts(
         mut self,
@@ -160,11 +171,14 @@ impl Db {
             vfs: Arc::new(OsVfs::new()),
             clock: Arc::new(SystemClock::new()),
             jobs: Arc::new(Threads),
+            events: Events::default(),
         }
     }
 
     fn open_with(dir: &Path, builder: Builder) -> Result<Db> {
-        let Builder { options, vfs, clock, jobs } = builder;
+        let Builder { options, vfs, clock, jobs, events } = builder;
+        let events = events.timed(&clock);
+        let opening = events.span(Doing::Open);
         let mut options = options.validated()?;
         let lock = match options.read_only {
             true => None,
@@ -174,19 +188,22 @@ impl Db {
         options.advanced.memtable_bytes = Some(budget.memtable);
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
+        let recovering = events.span(Doing::Recovery);
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, Pool::new(budget), seed, now)?;
+        drop(recovering);
         let Opened { shelf, view, last_ts, history_floor, report, writer } = opened;
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
         let tables = recovery::load_tables(&view)?;
         let now = Arc::clone(&clock);
-        let tree = Arc::new(Tree::new(options, shelf, now, view, set, history_floor));
+        let tree =
+            Arc::new(Tree::new(options, events.clone(), shelf, now, view, set, history_floor));
         tree.tables.store(Arc::new(tables));
         let writer = match log {
             None => None,
             Some(log) => {
-                let pipeline =
-                    Pipeline::new(log, last_ts, Arc::clone(&clock), buffered_flush, budget.group);
+                let (clock, events, group) = (Arc::clone(&clock), events, budget.group);
+                let pipeline = Pipeline::new(log, last_ts, clock, events, buffered_flush, group);
                 let pipeline = Arc::new(pipeline);
                 let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline));
                 Some(Writer { pipeline, work, jobs: Arc::clone(&jobs) })
@@ -198,6 +215,7 @@ impl Db {
             tree,
             latches: Latches::new(),
             pauses: Bucket::default(),
+            pace: AtomicU8::new(0),
             catalog: Mutex::default(),
             writer,
             read_only_at: last_ts,
@@ -208,6 +226,9 @@ impl Db {
         if let Some(writer) = &db.inner.writer {
             writer.work.start(&*jobs)?;
         }
+        let Recovery { log_groups, repairs, .. } = db.recovery();
+        let (log_groups, repairs, took) = (*log_groups, repairs.clone(), opening.took());
+        db.inner.tree.events.tell(Event::Opened { log_groups, repairs, took });
         Ok(db)
     }
 
@@ -301,11 +322,14 @@ impl Db {
     /// now. Files are shared by hard links, so `dir` must be on the same disk; cost: one flush and
     /// one link per file.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        let span = self.inner.tree.events.span(Doing::Checkpoint);
         self.flush()?;
         let tree = &self.inner.tree;
         let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
         let (state, version) = pinned.ok_or_else(read_only)?;
-        recovery::copy_by_links(&tree.shelf, &version, &state, dir.as_ref())
+        recovery::copy_by_links(&tree.shelf, &version, &state, dir.as_ref())?;
+        tree.events.tell(Event::Checkpoint { dir: dir.as_ref().to_owned(), took: span.took() });
+        Ok(())
     }
 
     /// The shape of the tree and what background work has done.
@@ -459,35 +483,67 @@ impl Inner {
     /// Waits while background work is too far behind for `cause`.
     #[cold]
     fn await_background(&self, writer: &Writer, cause: Cause) -> Result<()> {
+        let (tree, reason, stopped) = (&self.tree, cause.into(), true);
+        let _span = tree.events.span(Doing::Stall);
+        tree.events.tell(Event::StallBegin { reason, stopped });
         let start = self.clock.steady();
-        let over = || self.clock.steady().saturating_sub(start);
+        let awaited = self.await_less_than(writer, cause, start + STALL_MAX);
+        let waited = self.clock.steady().saturating_sub(start);
+        tree.events.tell(Event::StallEnd { reason, stopped });
+        awaited?;
+        match cause {
+            Cause::L0Files => tree.counters.stopped_by_l0.add(waited),
+            Cause::Memtables => tree.counters.stopped_by_memtables.add(waited),
+        }
+        Ok(())
+    }
+
+    fn await_less_than(&self, writer: &Writer, cause: Cause, until: Duration) -> Result<()> {
         while stall(self.tree.debt(), 0, &self.tree.options) == Stall::Stop(cause) {
-            if over() >= STALL_MAX {
+            if self.clock.steady() >= until {
                 let why = writer.work.last_error().unwrap_or_else(|| "it is still at work".into());
                 let what = format!("background work is too far behind: {why}");
                 return Err(Error::new(Kind::Busy, what));
             }
             writer.work.await_progress(Duration::from_millis(100))?;
         }
-        let counters = &self.tree.counters;
-        match cause {
-            Cause::L0Files => counters.stopped_by_l0.add(over()),
-            Cause::Memtables => counters.stopped_by_memtables.add(over()),
-        }
         Ok(())
     }
 
     /// Pauses for what a commit of `bytes` costs at the present debt.
     pub(crate) fn slow_down(&self, bytes: usize) {
-        if let Stall::Delay(owed, cause) = stall(self.tree.debt(), bytes, &self.tree.options)
-            && let Some(delay) = self.pauses.owe(owed)
-        {
-            let counters = &self.tree.counters;
-            match cause {
-                Cause::L0Files => counters.slowed_by_l0.add(delay),
-                Cause::Memtables => counters.slowed_by_memtables.add(delay),
+        match stall(self.tree.debt(), bytes, &self.tree.options) {
+            Stall::Delay(owed, cause) => {
+                let Some(delay) = self.pauses.owe(owed) else { return };
+                let counters = &self.tree.counters;
+                match cause {
+                    Cause::L0Files => counters.slowed_by_l0.add(delay),
+                    Cause::Memtables => counters.slowed_by_memtables.add(delay),
+                }
+                self.tell_pace(Some(cause));
+                self.clock.sleep(delay);
             }
-            self.clock.sleep(delay);
+            Stall::None => self.tell_pace(None),
+            Stall::Stop(_) => {}
+        }
+    }
+
+    /// Tells when commits begin to pause for `cause`, and when they no longer do.
+    fn tell_pace(&self, cause: Option<Cause>) {
+        let pace = cause.map_or(0, |cause| cause as u8 + 1);
+        // Almost always as it was: do not dirty the line.
+        if self.pace.load(Relaxed) == pace {
+            return;
+        }
+        let (events, stopped) = (&self.tree.events, false);
+        let before = self.pace.swap(pace, Relaxed);
+        let of =
+            |pace| [Cause::L0Files, Cause::Memtables].into_iter().find(|c| *c as u8 + 1 == pace);
+        if let Some(reason) = of(before).filter(|_| before != pace).map(Into::into) {
+            events.tell(Event::StallEnd { reason, stopped });
+        }
+        if let Some(reason) = of(pace).filter(|_| before != pace).map(Into::into) {
+            events.tell(Event::StallBegin { reason, stopped });
         }
     }
 

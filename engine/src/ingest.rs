@@ -13,6 +13,7 @@ use crate::blob::sink::Sink;
 use crate::db::{Db, Inner};
 use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Kind, Result};
+use crate::event::{Doing, Event};
 use crate::flush::{Flushed, create_table, sync_names};
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
@@ -166,11 +167,16 @@ impl Ingest {
             let chunk = std::mem::take(&mut self.chunk);
             self.desk.make(&chunk);
         }
+        let events = &self.db.inner.tree.events;
+        let _span = events.span(Doing::Ingest);
         let files = self.desk.end()?;
         sync_names(&self.db.inner.tree.shelf)?;
         // Once the manifest was asked to name them they are the tree's, whatever it answers.
         let given = || self.desk.state.lock().done.clear();
-        self.db.inner.add_files(self.table, &files, given)
+        let ts = self.db.inner.add_files(self.table, &files, given)?;
+        let bytes = files.iter().map(Flushed::bytes).sum();
+        events.tell(Event::Ingested { files: files.len(), bytes, ts });
+        Ok(ts)
     }
 
     /// Gives the chunk to the second thread; makes the file here where that one is at work.

@@ -24,6 +24,101 @@
 //! # }
 //! ```
 //!
+//! # What it is
+//!
+//! An embedded store for rows of bytes, an LSM tree with the data model of Azure Table Storage. A
+//! *table* holds *rows*; a row has a PartitionKey, a RowKey and a value. Rows lie in the order of
+//! (PartitionKey, RowKey), compared as bytes, so what is read together should be keyed together. What
+//! changes together must be in one *partition*: the rows that share a PartitionKey.
+//!
+//! A folder holds one database, which one process at a time opens for writing. [`Db`] and all
+//! handles made from it are cheap to clone and may be used from any thread.
+//!
+//! | to | see |
+//! |---|---|
+//! | open and configure | [`Db::open`], [`Db::builder`], [`Options`] |
+//! | write rows | [`Table::upsert`], [`Table::insert`], [`Table::replace`], [`Table::delete`] |
+//! | change a partition at once | [`Partition::batch`], [`Batch`] |
+//! | read, decide, write | [`If`], [`Partition::transact`], [`Transaction`] |
+//! | read rows | [`Table::get`], [`Table::get_many`], [`Partition::scan`], [`Partition::cursor`] |
+//! | read one moment | [`Db::snapshot`], [`Db::snapshot_at`], [`Snapshot`] |
+//! | remove many rows | [`Batch::delete_range`], [`Table::drop_partition`], [`Table::truncate`], [`Db::drop_table`] |
+//! | load many rows | [`Table::ingest`] |
+//! | commit without waiting | [`Batch::commit_async`], [`Ticket`] |
+//! | copy a live database | [`Db::checkpoint`] |
+//! | typed rows with properties | [`Db::entities`], [`Entity`], [`Filter`] |
+//! | see what goes on | [`Db::stats`], [`stats::Stats`], [`Builder::on_event`], [`Event`] |
+//!
+//! Ten worked tasks are in `docs/cookbook.md`, each compiled and run by this crate's tests.
+//!
+//! # Batches and conditions
+//!
+//! A [`Batch`] is of one partition by type. It happens as a whole or not at all, its operations see
+//! those before them, and each may have a condition, [`If`]. Every commit has a timestamp,
+//! [`CommitTs`], which only grows; a row shows that of the commit which wrote it ([`Row::ts`]), and
+//! [`If::Match`] asks for it. A batch whose condition fails has changed nothing and says why by the
+//! [`Kind`] of its error: `Exists`, `NotFound` or `Changed`.
+//!
+//! Where reading and deciding takes more than one row, a [`Transaction`] over one partition does it:
+//! it reads its own writes, has savepoints, and commits only if nothing that it read has changed.
+//! [`Partition::transact`] runs it again where something has.
+//!
+//! # Reading
+//!
+//! [`Table::get`] reads one row, [`Table::get_many`] many as of one moment. A [`Scan`] is an iterator
+//! of rows that can be kept, from both ends; a [`Cursor`] lends its rows and so costs no allocation
+//! for each. Both see the moment at which they were opened. A [`Snapshot`] is that moment over all
+//! tables, for as many reads as wanted; while it lives, what it can see is not reclaimed.
+//! [`Table::scan_parallel`] reads a table on several threads. With [`Options::history`] a moment of the
+//! past can be read, too: [`Db::snapshot_at`].
+//!
+//! # Removing
+//!
+//! Ranges of RowKeys, partitions, all rows of a table and tables go in one record each, however much
+//! they hold, and reads no longer see them at once. The space comes back with compaction; whole
+//! files go unread. [`Db::settle`] waits for it.
+//!
+//! # Large values
+//!
+//! Values may have up to 64 MiB. From 4 KiB on ([`Advanced::blob_bytes_min`]) they are kept in blob
+//! files beside the table files, so that compaction moves a reference in their place and a scan that
+//! asks for keys reads no values. Blob files whose values are mostly dead are written anew.
+//!
+//! # Durability
+//!
+//! By default a commit is on the disk when it returns, and nobody sees it earlier: what was read
+//! survives a power cut. Commits of many threads share one sync. [`Durability`] can ask for less, for
+//! a database or for one [`Batch`](Batch::durability): commits then survive the process, or are lost
+//! with it for some milliseconds, always the latest ones and never one in the middle.
+//!
+//! A [`Ticket`] separates the two: [`Batch::commit_async`] decides at once and tells later, by a
+//! call that waits, a callback or as a future, when the commit is safe.
+//!
+//! Damage to files is found by checksums and told with file and offset ([`Kind::Corrupt`]);
+//! [`verify`] reads every byte of a folder.
+//!
+//! # Memory
+//!
+//! One number bounds it: [`Options::memory`], by default a quarter of what the process may use.
+//! Memtables, the log's buffers and compaction have their shares, index and filters of open files
+//! take what they need, caches have the rest and give way. [`stats::Stats::memory`] shows who has what.
+//! On top come values that the caller holds, and memtables that an old cursor still reads.
+//!
+//! # Files
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `ROOT-A`, `ROOT-B`, `*.manifest-a`, `*.manifest-b` | which files there are, in two copies |
+//! | `*.wal`: log segments | commits since the last flush; written in place, and used again |
+//! | `*.sst`: table files | sorted rows in compressed blocks, with index, filters and checksums |
+//! | `*.blob`: blob files | large values |
+//!
+//! Every byte of them is described in `docs/format.md`, which carries a version number.
+//! Commits go to the log and into a memtable; a full memtable becomes a table file of level 0;
+//! compaction merges files into deeper levels, each ten times the one above, and leaves out what no
+//! reader can ask for. Reads look at memtables, then at files from new to old, which filters mostly
+//! spare them. `ARCHITECTURE.md` leads through the code.
+//!
 //! # Layout
 //!
 //! The modules below stand in dependency order: a file uses only what is listed before it.
@@ -46,6 +141,7 @@ pub(crate) mod budget;
 // Floor 1: world.
 pub mod env;
 pub mod vfs;
+pub mod event;
 
 // Floor 2: keys.
 pub(crate) mod names;
@@ -101,6 +197,11 @@ pub mod embedded;
 #[doc(hidden)]
 pub mod internals;
 
+/// The cookbook of docs/, whose examples run as tests of this crate.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/cookbook.md")]
+pub struct Cookbook;
+
 pub use compress::Codec;
 pub use db::{Builder, Db};
 pub use embedded::cursor::{Cursor, RowRef};
@@ -109,6 +210,7 @@ pub use embedded::rows::{Batch, If, Partition, Snapshot, Table};
 pub use embedded::scan::{Scan, ScanRow};
 pub use embedded::ticket::Ticket;
 pub use error::{Error, Kind, Result};
+pub use event::Event;
 pub use ids::CommitTs;
 pub use options::{Advanced, Compression, Durability, Options};
 pub use rows::Row;

@@ -5,6 +5,7 @@
 //! until they are long enough for a clock, and paid before the next commit takes its place, with no
 //! lock held. Commits stop only for memory.
 
+use crate::event::StallReason;
 use crate::options::Options;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -33,6 +34,15 @@ pub(crate) enum Stall {
 pub(crate) enum Cause {
     L0Files,
     Memtables,
+}
+
+impl From<Cause> for StallReason {
+    fn from(cause: Cause) -> StallReason {
+        match cause {
+            Cause::L0Files => StallReason::L0Files,
+            Cause::Memtables => StallReason::Memtables,
+        }
+    }
 }
 
 /// Bytes per second that writers keep with as many L0 files as [`Advanced::l0_stop_files`] says:

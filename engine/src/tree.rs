@@ -14,6 +14,7 @@ use crate::env::clock::Clock;
 use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasure;
 use crate::error::Result;
+use crate::event::{Compaction, Doing, Event, Events};
 use crate::flush::{self, FlushEnv, Flushed};
 use crate::ids::{CommitTs, SegmentId};
 use crate::key::hash;
@@ -102,6 +103,7 @@ pub(crate) struct Tree {
     clock: Arc<dyn Clock>,
     pub(crate) tables: ArcSwap<Tables>,
     pub(crate) counters: Counters,
+    pub(crate) events: Events,
     view: ArcSwap<View>,
     views_made: AtomicU64,
     // Lock order: flushing or compacting, then set, then merging. `set` is held over one manifest edit.
@@ -152,6 +154,7 @@ impl Tree {
     /// are not whole.
     pub(crate) fn new(
         options: Options,
+        events: Events,
         shelf: Arc<Shelf>,
         clock: Arc<dyn Clock>,
         view: View,
@@ -165,6 +168,7 @@ impl Tree {
             clock,
             tables: ArcSwap::from_pointee(Tables::new()),
             counters: Counters::default(),
+            events,
             view: ArcSwap::from_pointee(view),
             views_made: AtomicU64::new(0),
             flushing: Mutex::default(),
@@ -288,6 +292,8 @@ impl Tree {
     pub(crate) fn flush_oldest(&self, visible: &dyn Fn() -> CommitTs) -> Result<Option<SegmentId>> {
         let _one_at_a_time = self.flushing.lock();
         let Some(sealed) = self.view.load().sealed.last().cloned() else { return Ok(None) };
+        let span = self.events.span(Doing::Flush);
+        self.events.tell(Event::FlushBegin { memtable_bytes: sealed.table.bytes() });
         let boundaries = self.boundaries(visible);
         let next_file = || self.next_file().unwrap_or_default();
         let env = FlushEnv {
@@ -317,6 +323,7 @@ impl Tree {
         self.install_made(|_| edit, flushed, also)?;
         self.counters.flushes.add(1);
         self.counters.flushed_bytes.add(bytes);
+        self.events.tell(Event::FlushEnd { written_bytes: bytes, took: span.took() });
         Ok(Some(sealed.log_floor))
     }
 
@@ -363,15 +370,18 @@ impl Tree {
         readable: &Readable,
         turns: &mut Turns,
     ) -> Result<()> {
-        match job {
+        let span = self.events.span(Doing::Merge);
+        let (what, read_bytes, written_bytes) = match job {
             Job::Drop { files } => {
                 let removed = files.iter().map(|(level, no)| (*level as u8, *no)).collect();
                 let history_floor = Some(boundaries.floor());
                 self.install(Edit { removed, history_floor, ..Edit::default() }, |_| {})?;
                 self.counters.dropped_files.add(files.len() as u64);
+                (Compaction::Dropped, 0, 0)
             }
             Job::Retire { erasures } => {
-                self.install(Edit { retired: erasures.clone(), ..Edit::default() }, |_| {})?;
+                let retired = erasures.clone();
+                return self.install(Edit { retired, ..Edit::default() }, |_| {});
             }
             Job::Move { file, from } => {
                 let added = vec![(*from as u8 + 1, Arc::clone(&file.meta))];
@@ -379,6 +389,7 @@ impl Tree {
                 self.install(Edit { added, removed, ..Edit::default() }, |_| {})?;
                 self.counters.moves.add(1);
                 turns.done(*from, &file.meta.largest);
+                (Compaction::Moved, 0, 0)
             }
             Job::Merge(merge) => {
                 let next_file = || self.next_file().unwrap_or_default();
@@ -404,8 +415,11 @@ impl Tree {
                 if !merge.upper.is_empty() {
                     turns.done(merge.level, &picker::span(&merge.upper).1);
                 }
+                (Compaction::Merged, read, written)
             }
-        }
+        };
+        let took = span.took();
+        self.events.tell(Event::CompactionEnd { what, read_bytes, written_bytes, took });
         Ok(())
     }
 

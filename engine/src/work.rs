@@ -5,6 +5,7 @@ use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Result};
+use crate::event::Event;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
@@ -192,6 +193,8 @@ impl Work {
                     state.last_error = Some(error.to_string());
                     self.tree.counters.background_errors.add(1);
                     self.changed.notify_all();
+                    let told = Event::BackgroundError { error: error.to_string() };
+                    MutexGuard::unlocked(&mut state, || self.tree.events.tell(told));
                     if !state.closing {
                         self.changed.wait_for(&mut state, RETRY_AFTER);
                     }

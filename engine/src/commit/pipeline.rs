@@ -23,6 +23,7 @@ use crate::commit::order::{Callback, Order};
 use crate::commit::seat::Seat;
 use crate::env::clock::Clock;
 use crate::error::{Error, Result};
+use crate::event::{Event, Events};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::Durability;
@@ -46,6 +47,7 @@ const HOPE_PAUSE: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     clock: Arc<dyn Clock>,
+    events: Events,
     pub(crate) buffered_flush: Duration,
     /// A group that holds this much takes no further commit before it is written: bounds what is in
     /// memory only, and what one frame holds together with the largest commit.
@@ -68,12 +70,14 @@ impl Pipeline {
         log: LogWriter,
         last_ts: CommitTs,
         clock: Arc<dyn Clock>,
+        events: Events,
         buffered_flush: Duration,
         group_bytes_max: usize,
     ) -> Pipeline {
         let order = Order::new(last_ts);
         Pipeline {
             clock,
+            events,
             buffered_flush,
             group_bytes_max,
             waits: PipelineWaits::default(),
@@ -361,6 +365,7 @@ impl Pipeline {
     ) -> Result<Option<SyncJob>, Lost> {
         // Planted: acknowledged before the sync.
         let sync = sync && cfg!(not(bug = "B01"));
+        let before = self.segment();
         let mut log = self.log.lock();
         let mut written = Ok(());
         if !group.is_empty() {
@@ -380,7 +385,12 @@ impl Pipeline {
             },
             false => Ok(None),
         });
-        job.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() })
+        let outcome = job.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() });
+        drop(log);
+        if self.segment() != before {
+            self.events.tell(Event::LogRolled { segment: self.segment().0 });
+        }
+        outcome
     }
 
     /// Runs the sync of what is written up to `last`, with others free to lead meanwhile.

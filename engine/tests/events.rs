@@ -1,0 +1,169 @@
+//! Events of a small scripted run, in order; and with the feature `tracing` its spans.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::sync::{Arc, Mutex, mpsc};
+use tabulith::env::clock::{ManualClock, SystemClock};
+use tabulith::env::jobs::{ByHand, Threads};
+use tabulith::event::{Compaction, Event, StallReason};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Options};
+
+type Log = Arc<Mutex<Vec<Event>>>;
+
+fn small() -> Options {
+    let advanced = Advanced {
+        memtable_bytes: Some(4 << 10),
+        wal_segment_bytes: 16 << 10,
+        file_bytes: 4 << 10,
+        l0_compact_files: 2,
+        sealed_memtables_max: 1,
+        ..Advanced::default()
+    };
+    Options { advanced, ..Options::default() }
+}
+
+/// A database without threads, and what it tells.
+fn open(disk: &SimFs) -> (Db, Log) {
+    let (log, clock) = (Log::default(), Arc::new(ManualClock::at(16_950_000_000_000_000)));
+    let listener = Arc::clone(&log);
+    let builder = Db::builder().options(small());
+    let builder = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
+    let builder = builder.on_event(move |event| listener.lock().unwrap().push(event.clone()));
+    (builder.open("/db").unwrap(), log)
+}
+
+/// The kinds of what was told since the last call.
+fn told(log: &Log) -> Vec<&'static str> {
+    let name = |event: Event| match event {
+        Event::Opened { .. } => "opened",
+        Event::FlushBegin { .. } => "flush",
+        Event::FlushEnd { .. } => "flushed",
+        Event::CompactionEnd { what: Compaction::Merged, .. } => "merged",
+        Event::CompactionEnd { what: Compaction::Moved, .. } => "moved",
+        Event::CompactionEnd { what: Compaction::Dropped, .. } => "dropped",
+        Event::Ingested { .. } => "ingested",
+        Event::StallBegin { reason: StallReason::Memtables, stopped: true, .. } => "stopped",
+        Event::StallEnd { reason: StallReason::Memtables, stopped: true, .. } => "goes on",
+        Event::StallBegin { .. } => "slowed",
+        Event::StallEnd { .. } => "as fast as before",
+        Event::BackgroundError { .. } => "error",
+        Event::Checkpoint { .. } => "checkpoint",
+        Event::LogRolled { .. } => "log rolled",
+        _ => "unknown",
+    };
+    log.lock().unwrap().drain(..).map(name).collect()
+}
+
+#[test]
+fn a_run_tells_what_it_does_in_order() {
+    let disk = SimFs::new();
+    let (db, log) = open(&disk);
+    assert_eq!(told(&log), ["opened"]);
+
+    let rows = db.table("rows").unwrap();
+    rows.upsert("p", "1", "first").unwrap();
+    assert_eq!(told(&log), [""; 0], "a commit is no event");
+    db.flush().unwrap();
+    assert_eq!(told(&log), ["flush", "flushed"]);
+    rows.upsert("p", "1", "second").unwrap();
+    db.compact().unwrap();
+    assert_eq!(told(&log), ["flush", "flushed", "merged"]);
+
+    let mut ingest = rows.ingest().unwrap();
+    ingest.add("q", "1", "ingested").unwrap();
+    let ts = ingest.finish().unwrap();
+    match log.lock().unwrap().as_slice() {
+        [Event::Ingested { files: 1, ts: told, .. }] => assert_eq!(*told, ts),
+        other => panic!("{other:?}"),
+    }
+    told(&log);
+    db.checkpoint("/copy").unwrap();
+    assert_eq!(told(&log), ["checkpoint"]);
+    db.close().unwrap();
+}
+
+#[test]
+fn commits_that_wait_say_when_and_for_what() {
+    let (db, log) = open(&SimFs::new());
+    let rows = db.table("rows").unwrap();
+    told(&log);
+    // Nobody flushes meanwhile, so a third full memtable has to wait for the first.
+    for n in 0..12u32 {
+        rows.upsert("p", n.to_be_bytes(), vec![n as u8; 2 << 10]).unwrap();
+    }
+    let told = told(&log);
+    let at = |what| {
+        told.iter().position(|told| *told == what).unwrap_or_else(|| panic!("{what}: {told:?}"))
+    };
+    assert!(at("stopped") < at("flush") && at("flushed") < at("goes on"), "{told:?}");
+    assert!(told.contains(&"log rolled"), "{told:?}");
+}
+
+#[test]
+fn a_background_job_that_fails_is_told() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let (tell, told) = mpsc::channel();
+    let builder = Db::builder().options(small());
+    let clock = Arc::new(SystemClock::new());
+    let builder = builder.parts(Arc::new(disk.clone()), clock, Arc::new(Threads));
+    let builder = builder.on_event(move |event| {
+        if let Event::BackgroundError { error, .. } = event {
+            tell.send(error.clone()).unwrap();
+        }
+    });
+    let db = builder.open("/db").unwrap();
+    let rows = db.table("rows").unwrap();
+    disk.add(Rule::fail(Call::Create).named("*.sst"));
+    for n in 0..4u32 {
+        rows.upsert("p", n.to_be_bytes(), vec![n as u8; 2 << 10]).unwrap();
+    }
+    let error = told.recv().unwrap();
+    assert!(error.contains(".sst"), "{error}");
+    assert_eq!(db.stats().background_errors, 1);
+}
+
+/// Spans and events that a subscriber sees.
+#[cfg(feature = "tracing")]
+mod tracing_feature {
+    use super::*;
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Level, Metadata, Subscriber};
+
+    #[derive(Clone, Default)]
+    struct Names(Arc<Mutex<Vec<String>>>);
+
+    impl Subscriber for Names {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            metadata.target() == "tabulith"
+        }
+        fn new_span(&self, span: &Attributes<'_>) -> Id {
+            self.0.lock().unwrap().push(span.metadata().name().to_owned());
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &tracing::Event<'_>) {
+            if *event.metadata().level() <= Level::INFO {
+                self.0.lock().unwrap().push(event.metadata().level().to_string());
+            }
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {
+            self.0.lock().unwrap().push("end".to_owned());
+        }
+    }
+
+    #[test]
+    fn work_is_a_span() {
+        let names = Names::default();
+        tracing::subscriber::with_default(names.clone(), || {
+            let (db, _) = open(&SimFs::new());
+            db.table("rows").unwrap().upsert("p", "1", "v").unwrap();
+            db.checkpoint("/copy").unwrap();
+        });
+        let names = names.0.lock().unwrap().join(" ");
+        let opened = "open recovery end INFO end";
+        assert_eq!(names, format!("{opened} checkpoint flush end INFO end"));
+    }
+}
