@@ -121,6 +121,20 @@ pub struct Advanced {
     /// How values are compressed, where that saves an eighth. Default [`Compression::LZ4`].
     pub compression: Compression,
 
+    /// Whether table files are read in place, through a mapping of them, instead of by reads into the
+    /// cache. For data that fits in memory: a read costs no copy, no call and no room in the cache,
+    /// and pages go when the system wants them for others. Files are then written uncompressed, in
+    /// spite of [`Advanced::compression`]; compressed ones from before are read through the cache as
+    /// ever. Systems without mappings read as if this were off. Default false.
+    ///
+    /// Dangers. Where the disk fails under a read, or something outside this engine cuts or overwrites
+    /// a table file, the process ends with SIGBUS or reads wrong rows, instead of an error: a block's
+    /// checksum is verified at its first use after the file was opened, and trusted from then on. A read
+    /// from the disk stops its thread without a call that could be seen, so [`Reach::Memory`] is only
+    /// a guess: blocks used before pass for being in memory. A value that is kept holds its whole file,
+    /// though the file was deleted since.
+    pub mapped: bool,
+
     /// Bytes of a value from which it is kept in a blob file instead of beside its key: written once
     /// or twice instead of once per level, and read past in scans that do not ask for it. 0 keeps
     /// all values beside their keys. Default 4 KiB; 0 to 64 MiB.
@@ -193,6 +207,7 @@ impl Default for Advanced {
             block_cache_bytes: None,
             filter_bits: 10,
             compression: Compression::LZ4,
+            mapped: false,
             blob_bytes_min: 4 << 10,
             blob_file_bytes: 64 << 20,
             blob_dead_percent: 50,
@@ -213,6 +228,11 @@ impl Options {
 }
 
 impl Advanced {
+    /// How table files are compressed: not at all where they are to be read in place.
+    pub(crate) fn table_codecs(&self) -> Compression {
+        if self.mapped { Compression::NONE } else { self.compression }
+    }
+
     /// Bytes of a memtable; the budget has set them in every database that is open.
     pub(crate) fn memtable(&self) -> usize {
         self.memtable_bytes.unwrap_or(64 << 20)

@@ -66,7 +66,8 @@ pub(crate) fn open(
     seed: u64,
     now: CommitTs,
 ) -> Result<Opened> {
-    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), pool);
+    let mapped = options.advanced.mapped;
+    let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), pool, mapped);
     let mut report = Recovery::default();
     let (state, found) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {

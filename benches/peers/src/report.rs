@@ -1,7 +1,7 @@
 //! The report: one table of all lines with the ratio of ours to the best peer, then what belongs to
 //! each line.
 
-use crate::goals::GOALS;
+use crate::goals::{GOALS, GOALS_MAPPED};
 use crate::parent::Outcome;
 use crate::probe::{Kind, Line};
 use crate::settings::{compression_of, describe, is_ceiling, is_variant, promise_of};
@@ -215,15 +215,20 @@ fn main_table(rows: &[&Row], engines: &[&str]) -> String {
 /// Every goal of which both sides were measured.
 fn goals(rows: &[Row]) -> String {
     let mut text = String::new();
-    for (name, goal, against) in GOALS {
+    let cached = GOALS.iter().map(|goal| ("ours", goal));
+    let mapped = GOALS_MAPPED.iter().map(|goal| ("ours-mapped", goal));
+    for (engine_of_ours, (name, goal, against)) in cached.chain(mapped) {
         let Some(row) = rows.iter().find(|row| row.name == *name) else { continue };
         let peers = row.best(|engine| is_peer(engine) && against.holds(engine));
-        let ours = row.best(|engine| engine == "ours");
+        let ours = row.best(|engine| engine == engine_of_ours);
         if let (Some((_, ours)), Some((_, theirs))) = (ours, peers) {
             let reached = row.ratio(ours, theirs);
             let verdict = if reached >= *goal { "met" } else { "**not met**" };
             let whom = against.words();
-            let _ = writeln!(text, "| {name} | {goal} x {whom} | {reached:.2} | {verdict} |");
+            let _ = writeln!(
+                text,
+                "| {name}, {engine_of_ours} | {goal} x {whom} | {reached:.2} | {verdict} |"
+            );
         }
     }
     match text.is_empty() {

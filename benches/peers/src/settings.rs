@@ -67,9 +67,10 @@ impl Settings {
 }
 
 /// All engines in the order of the report's columns. Those that begin with `ours` are Tabulith.
-const ENGINES: [&str; 12] = [
+const ENGINES: [&str; 13] = [
     "ours",
     "ours-raw",
+    "ours-mapped",
     "rocksdb",
     "rocksdb-raw",
     "fjall",
@@ -95,7 +96,7 @@ pub fn is_ceiling(engine: &str) -> bool {
 
 /// Engines that are compared with the others only where their difference shows.
 pub fn is_variant(engine: &str) -> bool {
-    engine.ends_with("-raw")
+    engine.ends_with("-raw") || engine == "ours-mapped"
 }
 
 /// What compresses an engine's values.
@@ -111,7 +112,9 @@ pub fn compression_of(engine: &str) -> &'static str {
 /// What an engine's unsynced commits survive. Its durable ones survive the loss of power.
 pub fn promise_of(engine: &str) -> &'static str {
     match engine {
-        "ours" | "ours-raw" => "`Flushed`: handed to the kernel, in order; survive kill -9",
+        "ours" | "ours-raw" | "ours-mapped" => {
+            "`Flushed`: handed to the kernel, in order; survive kill -9"
+        }
         "rocksdb" | "rocksdb-raw" => {
             "`sync = false`: handed to the kernel, in order; survive kill -9"
         }
@@ -133,6 +136,7 @@ pub fn describe(engine: &str) -> &'static str {
     match engine {
         "ours" => "defaults of `Options`; `block_cache_bytes` is the budget of all",
         "ours-raw" => "as `ours`, uncompressed",
+        "ours-mapped" => "as `ours`, uncompressed, `advanced.mapped`",
         "rocksdb" | "rocksdb-raw" => {
             "wiki, Setup Options and Basic Tuning: dynamic level bytes, bytes_per_sync 1 MiB, index and \
              filters in the cache with those of L0 pinned, format_version 6, HyperClockCache, filters \

@@ -54,7 +54,7 @@ pub(crate) struct Tally {
 pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
     let mut options = TableOptions::from(env.options);
     if env.version.levels.iter().skip(job.level + 2).all(|files| files.is_empty()) {
-        options.codec = env.options.advanced.compression.bottom;
+        options.codec = env.options.advanced.table_codecs().bottom;
     }
     let file_bytes = env.options.advanced.file_bytes as u64;
     let (below, erasures) = (&job.grandparents, &env.version.erasures);

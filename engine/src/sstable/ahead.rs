@@ -60,7 +60,7 @@ impl Ahead {
         if let Some(block) = file.cached(handle) {
             return Ok(block);
         }
-        let sealed = match self.held(handle) {
+        let sealed = match file.sealed_in_place(handle).or_else(|| self.held(handle)) {
             Some(sealed) => sealed,
             None => self.read(file, handle)?,
         };

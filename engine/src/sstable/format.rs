@@ -81,7 +81,7 @@ impl From<&Options> for TableOptions {
         TableOptions {
             block_bytes: options.advanced.block_bytes,
             filter_bits: options.advanced.filter_bits,
-            codec: options.advanced.compression.upper,
+            codec: options.advanced.table_codecs().upper,
         }
     }
 }

@@ -216,6 +216,11 @@ impl Index {
         Some(EntryAt { part, row: self.parts.get(part)?.block.rows() - 1 })
     }
 
+    /// How many data blocks there are.
+    pub(crate) fn blocks(&self) -> usize {
+        self.parts.last().map_or(0, |part| part.blocks_before + part.block.rows())
+    }
+
     /// How many blocks lie before it.
     pub(crate) fn ordinal(&self, at: EntryAt) -> usize {
         self.parts.get(at.part).map_or(0, |part| part.blocks_before + at.row)

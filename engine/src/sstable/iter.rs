@@ -222,6 +222,9 @@ impl TableCursor {
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
             return Ok(Arc::clone(&at.block));
         }
+        if let Some(block) = self.file.block_in_place(entry)? {
+            return Ok(block);
+        }
         let handle = self.file.index().handle(entry);
         self.ahead.block(&self.file, handle)
     }

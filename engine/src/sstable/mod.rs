@@ -1,19 +1,21 @@
 //! Sorted table files: columnar blocks, index, filters, footer.
 //!
 //! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
-//! columns of a block, `block` how one is searched; `builder` writes a file, `reader` answers
-//! point reads from it, `iter` walks it, `verify` proves it and `dump` prints it.
+//! columns of a block, `search` how they are searched; `builder` writes a file, `reader` answers
+//! point reads from it, `mapped` does so in place, `iter` walks it, `verify` proves it and `dump` prints it.
 
 pub(crate) mod format;
 pub(crate) mod filter;
 pub(crate) mod layout;
 pub(crate) mod check;
+pub(crate) mod search;
 pub(crate) mod block;
 pub(crate) mod block_builder;
 pub(crate) mod index;
 pub(crate) mod zones;
 pub(crate) mod zone_builder;
 pub(crate) mod builder;
+pub(crate) mod mapped;
 pub(crate) mod reader;
 pub(crate) mod ahead;
 pub(crate) mod sieve;

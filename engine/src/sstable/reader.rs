@@ -10,7 +10,8 @@
 use super::block::{Block, fingerprint};
 use super::filter::Filter;
 use super::format::{FOOTER_LEN, FileMeta, Footer, Props, Stretch, unseal};
-use super::index::{Handle, Index};
+use super::index::{EntryAt, Handle, Index};
+use super::mapped::Mapped;
 use super::zones::Zones;
 use crate::cache::{BlockPlace, Cache};
 use crate::cursor::Found;
@@ -37,6 +38,7 @@ pub(crate) struct TableFile {
     filters_ignored: u32,
     zones: OnceLock<StoredZones>,
     cache: Arc<BlockCache>,
+    mapped: Option<Mapped>,
 }
 
 /// What the file's zones turned out to be.
@@ -90,7 +92,18 @@ impl TableFile {
             filters_ignored,
             zones: OnceLock::new(),
             cache,
+            mapped: None,
         })
+    }
+
+    /// The file read in place, through a mapping, where the system gives one.
+    pub(crate) fn in_place(self) -> TableFile {
+        // As long as it was when it was opened: the first read behind its end would end the process.
+        let props = self.footer.props();
+        let len = props.offset + props.len + FOOTER_LEN as u64;
+        let whole = self.raw.file.map().ok().filter(|bytes| bytes.len() as u64 == len);
+        let (blocks, newest) = (self.index.blocks(), self.props.max_ts);
+        TableFile { mapped: whole.map(|bytes| Mapped::new(bytes, blocks, newest)), ..self }
     }
 
     /// The newest version of `key` that is not newer than `at`. `row_hash` is the key's.
@@ -108,6 +121,13 @@ impl TableFile {
         }
         let Some(entry) = self.index.seek(key, at) else { return Ok(None) };
         let handle = self.index.handle(entry);
+        if let Some(mapped) = &self.mapped
+            && let Some(block) =
+                mapped.block(&self.raw, self.index.ordinal(entry), handle, reach)?
+        {
+            let found = block.find(key, fingerprint(row_hash), at);
+            return found.map_err(|damage| damage.at(self.path(), handle.offset));
+        }
         let block = self.block(handle, reach)?;
         let Some(row) = block.find(key, fingerprint(row_hash), at) else { return Ok(None) };
         let value = block.value(row).map_err(|damage| damage.at(self.path(), handle.offset))?;
@@ -190,14 +210,16 @@ impl TableFile {
         }
     }
 
-    /// Bytes of memory that the open file holds: index, filters, and zones that were asked for.
+    /// Bytes of memory that the open file holds: index, filters, zones that were asked for, and
+    /// what is known of the blocks of a mapping, but not the mapping.
     pub(crate) fn resident_bytes(&self) -> usize {
         let filters = self.row_filter.iter().chain(&self.partition_filter);
         let zones = match self.zones.get() {
             Some(StoredZones::Whole(zones)) => zones.bytes(),
             _ => 0,
         };
-        self.index.bytes() + filters.map(Filter::bytes).sum::<usize>() + zones
+        let mapped = self.mapped.as_ref().map_or(0, Mapped::resident_bytes);
+        self.index.bytes() + filters.map(Filter::bytes).sum::<usize>() + zones + mapped
     }
 
     /// About `count` keys from all over the file, ascending, each with the bytes of data from the
@@ -229,6 +251,19 @@ impl TableFile {
         &self.raw
     }
 
+    /// The block, if it can be read in place.
+    pub(super) fn block_in_place(&self, entry: EntryAt) -> Result<Option<Arc<Block>>> {
+        let Some(mapped) = &self.mapped else { return Ok(None) };
+        let (number, handle) = (self.index.ordinal(entry), self.index.handle(entry));
+        let block = mapped.block(&self.raw, number, handle, Reach::Disk)?;
+        Ok(block.map(|block| Arc::new(Block::in_place(block.bytes(), block.layout, block.facts))))
+    }
+
+    /// The block's bytes with their checksum, where they need not be read.
+    pub(super) fn sealed_in_place(&self, handle: Handle) -> Option<Bytes> {
+        self.mapped.as_ref().and_then(|mapped| mapped.stretch(handle))
+    }
+
     /// The block, if the cache holds it.
     pub(super) fn cached(&self, handle: Handle) -> Option<Arc<Block>> {
         self.cache.get(BlockPlace { file: self.raw.no, offset: handle.offset })
@@ -254,8 +289,11 @@ impl TableFile {
         if reach == Reach::Memory {
             return Err(Error::new(Kind::WouldBlock, "the block is not in the cache"));
         }
-        let block = Arc::new(self.raw.read_block(handle)?);
-        let weight = block.weight();
+        let block = match self.sealed_in_place(handle) {
+            Some(sealed) => self.raw.parse_block(handle, sealed)?,
+            None => self.raw.read_block(handle)?,
+        };
+        let (weight, block) = (block.weight(), Arc::new(block));
         Ok(self.cache.insert(place, block, weight))
     }
 }

@@ -17,13 +17,20 @@ pub(crate) struct Shelf {
     pub(crate) pool: Arc<Pool>,
     /// What the zones of new table files are taken by; nothing until someone knows.
     pub(crate) extract: OnceLock<Arc<dyn Extract>>,
+    /// Whether table files are read in place: see [`Advanced::mapped`](crate::options::Advanced).
+    pub(crate) mapped: bool,
     trash: Mutex<Vec<(FileKind, FileNo)>>,
 }
 
 impl Shelf {
-    pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: PathBuf, pool: Arc<Pool>) -> Arc<Shelf> {
+    pub(crate) fn new(
+        vfs: Arc<dyn Vfs>,
+        dir: PathBuf,
+        pool: Arc<Pool>,
+        mapped: bool,
+    ) -> Arc<Shelf> {
         let (extract, trash) = (OnceLock::new(), Mutex::default());
-        Arc::new(Shelf { vfs, dir, pool, extract, trash })
+        Arc::new(Shelf { vfs, dir, pool, extract, mapped, trash })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

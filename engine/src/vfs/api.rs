@@ -2,6 +2,7 @@
 //!
 //! Absent: buffering, retries, paths outside the database folder.
 
+use bytes::Bytes;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -92,6 +93,13 @@ pub trait File: Debug + Send + Sync {
 
     /// The file's length in bytes.
     fn len(&self) -> io::Result<u64>;
+
+    /// All bytes of the file as memory, read from the disk as they are used. Only for a file that
+    /// nobody writes to or cuts while a slice of them lives. `Unsupported` where that is not to be
+    /// had; a later failure of the disk may end the process.
+    fn map(&self) -> io::Result<Bytes> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Cuts the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;

@@ -13,6 +13,7 @@
 
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::rule::Landing;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
@@ -214,6 +215,10 @@ impl File for FaultFile {
 
     fn len(&self) -> io::Result<u64> {
         self.run(Call::Len, || self.inner.len())
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        self.run(Call::Read, || self.inner.map())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

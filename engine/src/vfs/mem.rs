@@ -23,6 +23,7 @@ use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::sim::disk::{Disk, Ino};
 use crate::vfs::sim::inode::Stamp;
 use crate::vfs::sim::trace::Log;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -342,6 +343,15 @@ impl File for SimFile {
         let state = self.fs.0.lock();
         self.check_alive(&state)?;
         Ok(state.disk.file(self.ino)?.cache.len())
+    }
+
+    /// A copy of the bytes as they are now.
+    fn map(&self) -> io::Result<Bytes> {
+        let state = self.fs.0.lock();
+        self.check_alive(&state)?;
+        let mut bytes = vec![0; state.disk.file(self.ino)?.cache.len() as usize];
+        state.disk.read(self.ino, &mut bytes, 0)?;
+        Ok(Bytes::from(bytes))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

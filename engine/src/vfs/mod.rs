@@ -2,6 +2,7 @@
 //! disk that can be cut and a fault injector in tests.
 
 pub mod api;
+pub(crate) mod map;
 pub mod os;
 pub(crate) mod sim;
 pub mod mem;

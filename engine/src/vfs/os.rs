@@ -7,6 +7,8 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "the door itself")]
 
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
+use crate::vfs::map;
+use bytes::Bytes;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
 use std::io;
 use std::path::Path;
@@ -127,6 +129,10 @@ impl File for OsFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.0.metadata()?.len())
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        map::read_only(&self.0)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

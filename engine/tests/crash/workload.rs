@@ -177,6 +177,7 @@ fn varied(rng: &mut Rng) -> Options {
         block_cache_bytes: Some(*rng.pick(&[0, 1 << 20])),
         memtable_bytes: Some(*rng.pick(&[4 << 10, 6 << 10])),
         wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),
+        mapped: rng.chance(25),
         ..small().advanced
     };
     Options { advanced, ..small() }

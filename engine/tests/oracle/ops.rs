@@ -13,7 +13,7 @@ pub(crate) const SNAPSHOTS: usize = 4;
 /// Moments of the past that are known at a time.
 pub(crate) const PASTS: usize = 4;
 /// Sets of options, of which each opening takes one.
-pub(crate) const OPTION_SETS: usize = 6;
+pub(crate) const OPTION_SETS: usize = 7;
 
 /// A PartitionKey and a RowKey.
 pub(crate) type Keys = (Vec<u8>, Vec<u8>);

@@ -193,8 +193,9 @@ fn options(set: usize) -> Result<Options> {
             Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small }
         }
         4 => Advanced { memtable_bytes: Some(1 << 20), blob_bytes_min: 0, ..small },
+        5 => Advanced { mapped: true, ..small },
         _ => Advanced::default(),
     };
-    let history = Duration::from_secs([60, 0, 60, 5, 600, 60][set % OPTION_SETS]);
+    let history = Duration::from_secs([60, 0, 60, 5, 600, 60, 60][set % OPTION_SETS]);
     Options { durability, history, advanced, ..Options::default() }.validated()
 }

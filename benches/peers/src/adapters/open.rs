@@ -13,7 +13,7 @@ use std::path::Path;
 pub fn open(name: &str, dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     let opened = match name {
-        "ours" | "ours-raw" => ours::open(dir, settings, ours::mode_of(name)),
+        "ours" | "ours-raw" | "ours-mapped" => ours::open(dir, settings, ours::mode_of(name)),
         #[cfg(feature = "rocksdb")]
         "rocksdb" if settings.conditional => rocksdb_conditional::open(dir, settings),
         #[cfg(feature = "rocksdb")]

@@ -17,12 +17,15 @@ pub enum Mode {
     Cached,
     /// The same without compression.
     Raw,
+    /// Uncompressed, table files read in place.
+    Mapped,
 }
 
 /// What an engine's name says.
 pub fn mode_of(engine: &str) -> Mode {
     match engine {
         "ours-raw" => Mode::Raw,
+        "ours-mapped" => Mode::Mapped,
         _ => Mode::Cached,
     }
 }
@@ -53,6 +56,7 @@ pub fn open_db(dir: &Path, settings: &Settings, mode: Mode) -> Result<Db> {
         // As large as a memtable, which is the default of both; smaller runs scale both.
         wal_segment_bytes: settings.memtable_bytes,
         compression: if mode == Mode::Cached { Compression::LZ4 } else { Compression::NONE },
+        mapped: mode == Mode::Mapped,
         ..Advanced::default()
     };
     let options = Options { durability, advanced, ..Options::default() };

@@ -16,6 +16,8 @@ pub enum For {
     Kept,
     /// And those in memory.
     All,
+    /// Those that keep what is written, and ours reading in place, as LMDB and redb do.
+    Mapped,
     /// Those that keep what is written, and their variants without compression.
     Variants,
 }
@@ -43,6 +45,7 @@ impl Cell {
         match self.engines {
             For::Kept => !is_ceiling(engine) && !is_variant(engine),
             For::All => !is_variant(engine),
+            For::Mapped => engine == "ours-mapped" || !(is_ceiling(engine) || is_variant(engine)),
             For::Variants => !is_ceiling(engine),
         }
     }
@@ -96,9 +99,9 @@ pub fn cells() -> Vec<Cell> {
         reads("W6", "point gets, data 4.3 times the cache", For::Variants, SMALL, |c| {
             point::larger(c, SMALL)
         }),
-        reads("W7", "seek and 50 rows", For::Kept, SMALL, |c| scan::short(c, SMALL)),
+        reads("W7", "seek and 50 rows", For::Mapped, SMALL, |c| scan::short(c, SMALL)),
         reads("W8", "full scan", For::Variants, SMALL, |c| scan::full(c, SMALL)),
-        reads("W9", "scan of a partition", For::Kept, SMALL, |c| scan::partition(c, SMALL)),
+        reads("W9", "scan of a partition", For::Mapped, SMALL, |c| scan::partition(c, SMALL)),
         reads("W6-1k", "point gets, 1 KiB", For::Kept, MEDIUM, |c| point::larger(c, MEDIUM)),
         reads("W7-1k", "seek and 50 rows, 1 KiB", For::Kept, MEDIUM, |c| scan::short(c, MEDIUM)),
         reads("W8-1k", "full scan, 1 KiB", For::Kept, MEDIUM, |c| scan::full(c, MEDIUM)),

@@ -215,7 +215,7 @@ fn random_bytes_are_not_a_block() {
         for row in 0..block.rows() {
             key.clear();
             block.put_key(row, &mut key);
-            assert!(block.is_key(row, &key));
+            assert!(block.columns().is_key(row, &key));
             assert_eq!(block.lower_bound(&key, block.ts(row)), row, "what passes is in order");
             let _ = block.value(row);
         }

@@ -1,6 +1,7 @@
 //! A file in memory whose bytes a test may change.
 
 use crate::vfs::api::File;
+use bytes::Bytes;
 use parking_lot::Mutex;
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -66,6 +67,10 @@ impl File for MemoryFile {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.bytes.lock().len() as u64)
+    }
+
+    fn map(&self) -> io::Result<Bytes> {
+        Ok(Bytes::from(self.bytes()))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -7,6 +7,7 @@ mod ahead;
 mod block;
 mod damage;
 mod golden;
+mod mapped;
 mod memory;
 mod model;
 
@@ -55,6 +56,17 @@ fn build(model: &Model, options: TableOptions) -> (Arc<MemoryFile>, FileMeta) {
 fn open(file: &Arc<MemoryFile>, meta: &FileMeta, cache_bytes: usize) -> Result<Arc<TableFile>> {
     let cache = Arc::new(BlockCache::new(cache_bytes));
     TableFile::open(file.clone(), PathBuf::from(PATH), meta, cache).map(Arc::new)
+}
+
+/// The same, to be read in place.
+fn open_mapped(
+    file: &Arc<MemoryFile>,
+    meta: &FileMeta,
+    cache_bytes: usize,
+) -> Result<Arc<TableFile>> {
+    let cache = Arc::new(BlockCache::new(cache_bytes));
+    let opened = TableFile::open(file.clone(), PathBuf::from(PATH), meta, cache)?;
+    Ok(Arc::new(opened.in_place()))
 }
 
 /// Rows of a few tables and partitions with keys of every awkward shape.

@@ -162,11 +162,13 @@ fn check_all(seed: u64, model: &Model, options: TableOptions, cache_bytes: usize
     check_meta(model, &meta, &bytes);
     let file = open(&bytes, &meta, cache_bytes).unwrap();
     check_filters(model, &file);
-    check_walks(model, file.cursor());
     check_pass(model, file.pass(1 << 20));
-    check_gets(&mut rng, model, &file, 400);
-    check_seeks(&mut rng, model, &file, 150);
     assert_eq!(file.verify(&meta).unwrap().rows, meta.rows);
+    for file in [file, open_mapped(&bytes, &meta, cache_bytes).unwrap()] {
+        check_walks(model, file.cursor());
+        check_gets(&mut rng, model, &file, 400);
+        check_seeks(&mut rng, model, &file, 150);
+    }
 }
 
 #[test]
