@@ -146,14 +146,6 @@ impl Batch {
         self.operations.len() + self.prefix.len() + 24
     }
 
-    /// Appends the commit of `ts` to a group.
-    pub(crate) fn put_commit(&self, ts: CommitTs, group: &mut Vec<u8>) {
-        group.extend_from_slice(&ts.0.to_le_bytes());
-        codec::put_slice(group, &self.prefix);
-        codec::put_varint(group, self.count as u64);
-        group.extend_from_slice(&self.operations);
-    }
-
     /// The batch as what a memtable takes; values share one buffer.
     pub(crate) fn into_commit(self, ts: CommitTs) -> Commit {
         let Batch { prefix, operations, count, erases } = self;
@@ -172,6 +164,18 @@ pub(crate) struct Commit {
 }
 
 impl Commit {
+    /// Appends to a group what stands before the commit's [`Commit::operations`].
+    pub(crate) fn put_head(&self, group: &mut Vec<u8>) {
+        group.extend_from_slice(&self.ts.0.to_le_bytes());
+        codec::put_slice(group, &self.prefix);
+        codec::put_varint(group, self.count as u64);
+    }
+
+    /// The rest of what a group holds of it.
+    pub(crate) fn operations(&self) -> &Bytes {
+        &self.operations
+    }
+
     /// Calls `row` with each operation on a row: encoded key, kind, value. False where the bytes
     /// are not what [`Batch`] writes, which only a damaged log can cause.
     #[must_use]
@@ -308,7 +312,9 @@ mod tests {
             batch.erase_rows(b"a", Some(b"c"));
             batch.erase_rows(b"x", None);
             batch.erase_table(TableId(9));
-            batch.put_commit(CommitTs(ts), &mut bytes);
+            let commit = batch.into_commit(CommitTs(ts));
+            commit.put_head(&mut bytes);
+            bytes.extend_from_slice(commit.operations());
             let key = |rk| order::row_key(TableId(7), pk, rk);
             rows.push((ts, key(b""), RowKind::Put, b"empty row key".to_vec()));
             rows.push((ts, key(b"x"), RowKind::Delete, vec![]));

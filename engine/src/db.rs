@@ -555,11 +555,11 @@ impl Inner {
     ) -> Result<CommitTs> {
         let tree = &self.tree;
         let mut sealed = false;
-        let ts = writer.pipeline.commit(batch, durability, |ts, batch| {
-            tree.insert(&batch.into_commit(ts));
+        let ts = writer.pipeline.commit(batch, durability, |commit| {
+            tree.insert(commit);
             // Full with this commit: one that is larger than a memtable goes at once.
             if tree.wants_seal() {
-                tree.seal(ts, writer.pipeline.segment());
+                tree.seal(commit.ts, writer.pipeline.segment());
                 sealed = true;
             }
         })?;

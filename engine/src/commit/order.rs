@@ -207,7 +207,7 @@ impl Order {
         if let Some(taken) = self.taken.pop_back() {
             self.group_waiters += taken.waiters; // It was the last to leave.
         }
-        group.room(self.group.len()).extend_from_slice(self.group.payload());
+        group.append(&self.group);
         self.recycled = std::mem::replace(&mut self.group, group);
         self.recycled.clear();
         self.group_first = first;

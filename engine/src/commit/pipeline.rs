@@ -18,7 +18,7 @@
 //! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
 //! take away. A failed write or sync of the log is final: every later commit fails.
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Commit};
 use crate::commit::order::{Callback, Order};
 use crate::commit::seat::Seat;
 use crate::env::clock::Clock;
@@ -34,6 +34,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+/// A commit of so many bytes is written from where the memtable keeps it: a piece more for the
+/// system costs less than copying that much into the group.
+const LENT_BYTES_MIN: usize = 16 << 10;
 
 /// Places to wait at. Each group has one, so that nobody is woken for another group; two groups
 /// share one only where this many are written and wait for a sync of an earlier one.
@@ -123,7 +127,7 @@ impl Pipeline {
         &self,
         batch: Batch,
         durability: Durability,
-        apply: impl FnOnce(CommitTs, Batch),
+        apply: impl FnOnce(&Commit),
     ) -> Result<CommitTs> {
         let mut order = self.make_room(self.order.lock())?;
         let ts = CommitTs(now(&*self.clock).0.max(order.last_ts.0 + 1));
@@ -131,13 +135,23 @@ impl Pipeline {
         if order.group.is_empty() {
             order.group_first = ts;
         }
-        batch.put_commit(ts, order.group.room(batch.bytes()));
+        let bytes = batch.bytes();
+        let commit = batch.into_commit(ts);
+        let operations = commit.operations();
+        // A direct write, which a sync is where it can be, takes one piece of memory.
+        if operations.len() >= LENT_BYTES_MIN && durability != Durability::Synced {
+            commit.put_head(order.group.room(bytes - operations.len()));
+            order.group.lend(operations.clone());
+        } else {
+            commit.put_head(order.group.room(bytes));
+            order.group.room(0).extend_from_slice(operations);
+        }
         order.group_commits += 1;
         order.waiting.push_back((ts, durability));
         if durability == Durability::Synced {
             order.sync_wanted = ts;
         }
-        apply(ts, batch);
+        apply(&commit);
         self.publish(&mut order);
         if durability == Durability::Buffered && order.group_first == ts {
             self.called.notify_one();

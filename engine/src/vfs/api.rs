@@ -80,6 +80,14 @@ pub trait File: Debug + Send + Sync {
     /// part of the range may have been written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
 
+    /// As [`File::write_all_at`] with `parts`, one behind the other.
+    fn write_parts_at(&self, parts: &[&[u8]], offset: u64) -> io::Result<()> {
+        match parts {
+            [whole] => self.write_all_at(whole, offset),
+            _ => self.write_all_at(&parts.concat(), offset),
+        }
+    }
+
     /// Returns once all bytes written so far, and the length, survive power loss. After an error
     /// nothing may be assumed about them, now or after a later success.
     fn sync(&self) -> io::Result<()>;

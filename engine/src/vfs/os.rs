@@ -119,6 +119,11 @@ impl File for OsFile {
         place::write_all_at(&self.0, bytes, offset)
     }
 
+    #[cfg(target_os = "linux")]
+    fn write_parts_at(&self, parts: &[&[u8]], offset: u64) -> io::Result<()> {
+        place::write_parts_at(&self.0, parts, offset)
+    }
+
     fn sync(&self) -> io::Result<()> {
         // fdatasync on Linux: data, and the metadata needed to read it back, which the length and
         // the block map are. Only times are left out, and with them, when space that was written
@@ -239,6 +244,8 @@ fn bytes_available(dir: &Path) -> io::Result<u64> {
 mod place {
     use rustix::buffer::spare_capacity;
     use rustix::io::{Errno, pread};
+    #[cfg(target_os = "linux")]
+    use std::io::IoSlice;
     use std::os::unix::fs::FileExt;
     use std::{fs, io};
 
@@ -255,6 +262,31 @@ mod place {
         }
         bytes.truncate(len); // Its capacity may be more than was asked for.
         Ok(bytes)
+    }
+
+    /// In one call, so that the system fills whole pages: a page written in two goes would be read
+    /// first.
+    #[cfg(target_os = "linux")]
+    pub(super) fn write_parts_at(
+        file: &fs::File,
+        parts: &[&[u8]],
+        mut offset: u64,
+    ) -> io::Result<()> {
+        const PARTS_MAX: usize = 1024; // IOV_MAX of Linux.
+        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let mut rest = slices.as_mut_slice();
+        while !rest.is_empty() {
+            match rustix::io::pwritev(file, &rest[..rest.len().min(PARTS_MAX)], offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    offset += written as u64;
+                    IoSlice::advance_slices(&mut rest, written);
+                }
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn read_exact_at(file: &fs::File, buf: &mut [u8], offset: u64) -> io::Result<()> {

@@ -1,10 +1,13 @@
 //! The bytes of a frame while it is put together: room for the header, then the payload as it
 //! comes, padded to whole blocks when it is written. From here the log is written without a copy.
+//! A large piece of the payload is not even copied to here: it is lent, and written from its place.
 //!
 //! The bytes begin at an address that is a multiple of the block: a file that is opened past the
 //! system's cache takes no others.
 
-use crate::wal::format::{BLOCK_BYTES, FRAME_HEADER_BYTES};
+use crate::wal::format::{self, BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use bytes::Bytes;
+use std::ops::Range;
 
 /// A buffer above this is given back after its frame.
 const KEPT_BYTES: usize = 4 << 20;
@@ -15,12 +18,16 @@ pub(crate) struct FrameBuffer {
     /// `start` bytes that align the rest, the header, the payload.
     bytes: Vec<u8>,
     start: usize,
+    /// Pieces that lie elsewhere, each with the place in the frame's own bytes that it belongs to.
+    lent: Vec<(usize, Bytes)>,
+    lent_bytes: usize,
 }
 
 impl FrameBuffer {
     /// Bytes of payload so far.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len().saturating_sub(self.start + FRAME_HEADER_BYTES)
+        let own = self.bytes.len().saturating_sub(self.start + FRAME_HEADER_BYTES);
+        own + self.lent_bytes
     }
 
     /// Bytes of memory.
@@ -34,8 +41,77 @@ impl FrameBuffer {
     }
 
     /// The payload so far.
-    pub(crate) fn payload(&self) -> &[u8] {
-        self.bytes.get(self.start + FRAME_HEADER_BYTES..).unwrap_or_default()
+    #[cfg(test)]
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        self.parts_from(FRAME_HEADER_BYTES).concat()
+    }
+
+    /// The whole frame, piece after piece.
+    pub(crate) fn parts(&self) -> Vec<&[u8]> {
+        self.parts_from(0)
+    }
+
+    fn parts_from(&self, from: usize) -> Vec<&[u8]> {
+        let (mut parts, mut at) = (Vec::with_capacity(2 * self.lent.len() + 1), from);
+        for (place, piece) in &self.lent {
+            parts.push(self.own(at..*place));
+            parts.push(piece);
+            at = *place;
+        }
+        parts.push(self.own(at..self.bytes.len() - self.start.min(self.bytes.len())));
+        parts.retain(|part| !part.is_empty());
+        parts
+    }
+
+    /// A stretch of the frame's own bytes.
+    fn own(&self, range: Range<usize>) -> &[u8] {
+        self.bytes.get(self.start + range.start..self.start + range.end).unwrap_or_default()
+    }
+
+    /// Appends a piece of payload that stays where it is.
+    pub(crate) fn lend(&mut self, piece: Bytes) {
+        let place = self.room(0).len() - self.start;
+        self.lent_bytes += piece.len();
+        self.lent.push((place, piece));
+    }
+
+    /// Appends the payload of another frame.
+    pub(crate) fn append(&mut self, later: &FrameBuffer) {
+        let mut at = FRAME_HEADER_BYTES;
+        for (place, piece) in &later.lent {
+            let own = later.own(at..*place);
+            self.room(own.len()).extend_from_slice(own);
+            self.lend(piece.clone());
+            at = *place;
+        }
+        let own = later.bytes.get(later.start + at..).unwrap_or_default();
+        self.room(own.len()).extend_from_slice(own);
+    }
+
+    /// Takes a copy of what was lent, so that the frame is one piece.
+    pub(crate) fn join(&mut self) {
+        if self.lent.is_empty() {
+            return;
+        }
+        let mut joined = FrameBuffer::default();
+        let room = joined.room(self.len());
+        self.parts_from(FRAME_HEADER_BYTES).iter().for_each(|part| room.extend_from_slice(part));
+        *self = joined;
+    }
+
+    /// Completes the frame for its place in the log: its header, and zeros up to `len` bytes.
+    /// Returns its checksum.
+    pub(crate) fn seal(
+        &mut self,
+        header: &FrameHeader,
+        kind: FrameKind,
+        offset: u64,
+        len: usize,
+    ) -> u32 {
+        let payload = self.parts_from(FRAME_HEADER_BYTES);
+        let (head, crc) = format::frame_header(header, kind, offset, self.len(), &payload);
+        self.padded(len)[..FRAME_HEADER_BYTES].copy_from_slice(&head);
+        crc
     }
 
     /// Where more payload is appended, with room for `more` bytes. Beyond that it works as well,
@@ -65,11 +141,12 @@ impl FrameBuffer {
         (self.bytes, self.start) = (bytes, start);
     }
 
-    /// The whole frame, `len` bytes long, zeros behind the payload. [`FrameBuffer::unpad`] takes
-    /// them away again.
+    /// The frame's own bytes, zeros behind the payload so that all of it is `len` bytes long.
+    /// [`FrameBuffer::unpad`] takes them away again.
     pub(crate) fn padded(&mut self, len: usize) -> &mut [u8] {
         self.room(0);
         debug_assert!(len >= FRAME_HEADER_BYTES + self.len());
+        let len = len - self.lent_bytes;
         if self.bytes.capacity() < self.start + len
             || !(self.bytes.as_ptr() as usize + self.start).is_multiple_of(BLOCK_BYTES)
         {
@@ -81,7 +158,7 @@ impl FrameBuffer {
 
     /// Cuts the frame back to `payload` bytes.
     pub(crate) fn unpad(&mut self, payload: usize) {
-        self.bytes.truncate(self.start + FRAME_HEADER_BYTES + payload);
+        self.bytes.truncate(self.start + FRAME_HEADER_BYTES + payload - self.lent_bytes);
     }
 
     /// Forgets the frame and keeps its room, unless that is much.
@@ -90,6 +167,8 @@ impl FrameBuffer {
             *self = FrameBuffer::default();
         }
         self.bytes.truncate(self.start);
+        self.lent.clear();
+        self.lent_bytes = 0;
     }
 }
 
@@ -106,20 +185,32 @@ mod tests {
             let mut want = Vec::new();
             for n in 0..200usize {
                 let piece = vec![n as u8; n * 37 % 1500];
-                // Every third piece is larger than was said.
-                buffer.room(if n % 3 == 0 { 0 } else { piece.len() }).extend_from_slice(&piece);
+                // Every third piece is larger than was said, every seventh is lent.
+                match n % 7 {
+                    6 => buffer.lend(Bytes::from(piece.clone())),
+                    _ => buffer
+                        .room(if n % 3 == 0 { 0 } else { piece.len() })
+                        .extend_from_slice(&piece),
+                }
                 want.extend_from_slice(&piece);
                 if n % 20 == round {
                     let len = (FRAME_HEADER_BYTES + want.len()).next_multiple_of(BLOCK_BYTES);
-                    let frame = buffer.padded(len);
-                    assert_eq!(frame.as_ptr() as usize % BLOCK_BYTES, 0);
+                    let mut twice = FrameBuffer::default();
+                    twice.append(&buffer);
+                    twice.append(&buffer);
+                    assert_eq!(twice.payload(), [&want[..], &want].concat());
+                    buffer.padded(len);
+                    assert_eq!(buffer.parts()[0].as_ptr() as usize % BLOCK_BYTES, 0);
+                    let frame = buffer.parts().concat();
                     assert_eq!(frame.len(), len);
                     let (payload, padding) = frame[FRAME_HEADER_BYTES..].split_at(want.len());
                     assert!(payload == want && padding.iter().all(|byte| *byte == 0));
                     buffer.unpad(want.len());
                 }
-                assert_eq!((buffer.payload(), buffer.len()), (want.as_slice(), want.len()));
+                assert_eq!((buffer.payload(), buffer.len()), (want.clone(), want.len()));
             }
+            buffer.join();
+            assert!(buffer.payload() == want && buffer.parts().len() == 1);
         }
         buffer.room(KEPT_BYTES + 1);
         buffer.clear();

@@ -159,16 +159,15 @@ pub(crate) enum FrameKind {
     Next,
 }
 
-/// Completes the frame in `out`, whose payload of `payload_bytes` stands in its place already with
-/// zeros behind it, and returns its checksum. `out` must be as long as [`frame_bytes`] says.
-pub(crate) fn seal_frame(
+/// The header of a frame whose payload is `parts`, `payload_bytes` together, and its checksum.
+pub(crate) fn frame_header(
     header: &FrameHeader,
     kind: FrameKind,
     offset: u64,
     payload_bytes: usize,
-    out: &mut [u8],
-) -> u32 {
-    let end = FRAME_HEADER_BYTES + payload_bytes;
+    parts: &[&[u8]],
+) -> ([u8; FRAME_HEADER_BYTES], u32) {
+    let mut out = [0; FRAME_HEADER_BYTES];
     out[0..4].copy_from_slice(match kind {
         FrameKind::Group => &FRAME_MAGIC,
         FrameKind::Next => &NEXT_MAGIC,
@@ -180,10 +179,11 @@ pub(crate) fn seal_frame(
     out[32..40].copy_from_slice(&header.durable.to_le_bytes());
     out[40..48].copy_from_slice(&header.first_ts.0.to_le_bytes());
     out[48..56].copy_from_slice(&header.last_ts.0.to_le_bytes());
-    debug_assert!(out[end..].iter().all(|byte| *byte == 0), "padding is zeros");
-    let crc = placed(header.segment.0, offset, &[&out[SUMMED_FROM..end]]);
+    let mut summed = vec![&out[SUMMED_FROM..]];
+    summed.extend_from_slice(parts);
+    let crc = placed(header.segment.0, offset, &summed);
     out[4..SUMMED_FROM].copy_from_slice(&crc.to_le_bytes());
-    crc
+    (out, crc)
 }
 
 /// The payload length in the first bytes of a frame of `segment`, not yet verified; `None` where
@@ -283,7 +283,8 @@ mod tests {
     fn frame() -> Vec<u8> {
         let mut out = vec![0; frame_bytes(2, 512)];
         out[FRAME_HEADER_BYTES..][..2].copy_from_slice(b"a1");
-        seal_frame(&HEADER, FrameKind::Group, 1024, 2, &mut out);
+        let (head, _) = frame_header(&HEADER, FrameKind::Group, 1024, 2, &[b"a", b"1"]);
+        out[..FRAME_HEADER_BYTES].copy_from_slice(&head);
         out
     }
 
@@ -322,7 +323,9 @@ mod tests {
         let named = |next: u64| {
             let mut out = vec![0; frame_bytes(8, 512)];
             out[FRAME_HEADER_BYTES..][..8].copy_from_slice(&next.to_le_bytes());
-            seal_frame(&HEADER, FrameKind::Next, 512, 8, &mut out);
+            let name = next.to_le_bytes();
+            let (head, _) = frame_header(&HEADER, FrameKind::Next, 512, 8, &[&name]);
+            out[..FRAME_HEADER_BYTES].copy_from_slice(&head);
             let frame = decode_frame(SegmentId(1), 512, &out)?;
             assert!(frame.payload.is_empty() && dump_frame(512, &frame).contains("segment 7"));
             frame.next

@@ -12,6 +12,7 @@ use crate::wal::buffer::FrameBuffer;
 use crate::wal::reader::dump;
 use crate::wal::replay::{Replay, check, replay};
 use crate::wal::writer::{Group, LogWriter};
+use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -42,10 +43,16 @@ fn append(log: &mut LogWriter, n: u64, bytes: usize) -> Result<()> {
 /// The same; `sync`: durable at once where the disk does that. Whether it is comes back.
 fn append_with(log: &mut LogWriter, n: u64, bytes: usize, sync: bool) -> Result<bool> {
     let mut frame = FrameBuffer::default();
-    frame.room(bytes).extend_from_slice(&payload(n, bytes));
+    let payload = payload(n, bytes);
+    // Of every other group a half is lent, as that of a large commit.
+    let (own, lent) = payload.split_at(if n % 2 == 0 { bytes } else { bytes / 2 });
+    frame.room(own.len()).extend_from_slice(own);
+    if !lent.is_empty() {
+        frame.lend(Bytes::copy_from_slice(lent));
+    }
     let (first_ts, last_ts) = (CommitTs(10 * n), CommitTs(10 * n + 3));
     let appended = log.append(Group { first_ts, last_ts, frame: &mut frame, sync });
-    assert_eq!(frame.payload(), payload(n, bytes), "a group stays as it was, refused or not");
+    assert_eq!(frame.payload(), payload, "a group stays as it was, refused or not");
     appended
 }
 

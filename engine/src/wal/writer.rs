@@ -13,7 +13,6 @@ use crate::vfs::api::{File, Vfs};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::{
     self, FRAME_ALIGN_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, SegmentHeader, frame_bytes,
-    seal_frame,
 };
 use crate::wal::replay::Replay;
 use crate::wal::segment::{Spare, SpareJob};
@@ -395,18 +394,20 @@ impl LogWriter {
         };
         let payload_bytes = frame.len();
         let (at, unit) = self.next_place();
-        let bytes = frame.padded(frame_bytes(payload_bytes, unit));
-        let crc = seal_frame(&header, kind, at, payload_bytes, bytes);
         // A frame behind durable ones begins a block, as a direct write must.
         let direct = match sync && self.durable == self.number && cfg!(not(bug = "B09")) {
             true => self.segment.direct.as_deref(),
             false => None,
         };
-        let written = match direct {
-            Some(file) => file.write_synced_at(bytes, at),
-            None => self.segment.file.write_all_at(bytes, at),
+        if direct.is_some() {
+            frame.join();
+        }
+        let crc = frame.seal(&header, kind, at, frame_bytes(payload_bytes, unit));
+        let parts = frame.parts();
+        let (written, synced) = match (direct, parts.as_slice()) {
+            (Some(file), [whole]) => (file.write_synced_at(whole, at), true),
+            (_, parts) => (self.segment.file.write_parts_at(parts, at), false),
         };
-        let synced = direct.is_some();
         frame.unpad(payload_bytes);
         if let Err(error) = written {
             return Err(self.close("write of the log", error));
