@@ -7,8 +7,8 @@
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
 mod ops;
-mod store;
 mod zones;
+mod store;
 mod run;
 
 use ops::{Mix, OPTION_SETS, Op};

@@ -678,6 +678,6 @@ fn same(found: Option<&Row>, expected: Option<&Stored>) -> Result<(), Difference
     }
 }
 
-pub(crate) fn said(error: Error) -> Difference {
+fn said(error: Error) -> Difference {
     format!("error: {error:?}")
 }

@@ -1,9 +1,9 @@
 //! Scans with a filter that zones are asked for: what they leave out must be rows that do not pass.
 //! A row here has one column, its value's first byte; the filter asks for that and for the commit.
 
-use crate::run::{Difference, said};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tabulith::error::Error;
 use tabulith::ids::CommitTs;
 use tabulith::key::range::KeyRange;
 use tabulith::rows::RowSnapshot;
@@ -62,7 +62,7 @@ pub(crate) fn scan(
     range: &KeyRange,
     expected: &[(Vec<u8>, Stored)],
     choice: usize,
-) -> Result<(), Difference> {
+) -> Result<(), String> {
     let from = (choice * 37) as u8;
     let since = match expected.get(expected.len() / 2) {
         Some((_, stored)) if choice.is_multiple_of(3) => stored.ts,
@@ -102,4 +102,8 @@ pub(crate) fn scan(
     }
     SKIPPED.fetch_add(zones.skipped(), Ordering::Relaxed);
     Ok(())
+}
+
+fn said(error: Error) -> String {
+    format!("error: {error:?}")
 }
