@@ -222,7 +222,7 @@ fn a_torn_block_of_frames_loses_none_that_was_synced() {
             overwrite(&fs, 1, at + byte, &[!bytes[at + byte]]);
             let error = read(&fs, FIRST).expect_err("a group that was synced");
             assert_placed(&error);
-            // Without its magic or its segment the frame may have stood anywhere behind the one before.
+            // Without its magic or segment it may have stood anywhere behind the one before.
             let place = error.place().and_then(|place| place.1).expect("an offset") as usize;
             assert!(place == *at || byte < 24 && (frames[n]..*at).contains(&place), "{place}");
             overwrite(&fs, 1, at + byte, &bytes[at + byte..=at + byte]);

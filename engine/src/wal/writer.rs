@@ -223,9 +223,9 @@ impl LogWriter {
     /// Where the next frame begins, and the unit of its length: in the block of the one before
     /// where no sync covers that, and where it has nothing new to say of what is durable.
     fn next_place(&self) -> (u64, usize) {
+        let may_share = self.number > self.covered && self.told == self.durable;
         // Planted: a frame follows another at once, whatever a sync covers.
-        let covered = if cfg!(bug = "B09") { 0 } else { self.covered };
-        match self.number > covered && self.told == self.durable {
+        match may_share || cfg!(bug = "B09") {
             true => (self.at, FRAME_ALIGN_BYTES),
             false => (self.at.next_multiple_of(self.block_bytes as u64), self.block_bytes),
         }
