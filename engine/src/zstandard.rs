@@ -51,7 +51,7 @@ mod built {
 
 #[cfg(not(feature = "zstd"))]
 mod built {
-    use super::LACKING;
+    use crate::zstandard::LACKING;
 
     /// Compresses nothing. Options that ask for it are refused before.
     pub(crate) struct Encoder;

@@ -12,7 +12,7 @@ use super::check::{self, Facts};
 use super::format::{Damage, SUM_LEN, unseal};
 use super::index::Handle;
 use super::layout::{Columns, Layout};
-use super::reader::RawFile;
+use super::raw::RawFile;
 use crate::compress::Codec;
 use crate::cursor::Found;
 use crate::error::{Error, Kind, Result};

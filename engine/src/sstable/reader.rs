@@ -9,9 +9,10 @@
 
 use super::block::{Block, fingerprint};
 use super::filter::Filter;
-use super::format::{FOOTER_LEN, FileMeta, Footer, Props, Stretch, unseal};
+use super::format::{FOOTER_LEN, FileMeta, Footer, Props};
 use super::index::{EntryAt, Handle, Index};
 use super::mapped::Mapped;
+use super::raw::RawFile;
 use super::zones::Zones;
 use crate::cache::{BlockPlace, Cache};
 use crate::cursor::Found;
@@ -20,7 +21,6 @@ use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
 use crate::vfs::api::File;
 use bytes::Bytes;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -295,102 +295,5 @@ impl TableFile {
         };
         let (weight, block) = (block.weight(), Arc::new(block));
         Ok(self.cache.insert(place, block, weight))
-    }
-}
-
-/// A file of rows before anything is known of it but its number.
-pub(super) struct RawFile {
-    pub(super) file: Arc<dyn File>,
-    pub(super) path: PathBuf,
-    pub(super) no: FileNo,
-    /// Added to every timestamp in the file: that of the ingest whose rows these are, else 0.
-    pub(super) ts_base: u64,
-}
-
-impl RawFile {
-    pub(super) fn len(&self) -> Result<u64> {
-        self.file.len().map_err(|e| Error::io("asking a table file's length", &self.path, e))
-    }
-
-    /// Footer and properties of a file of `len` bytes.
-    pub(super) fn read_ends(&self, len: u64) -> Result<(Footer, Props)> {
-        let Some(footer_at) = len.checked_sub(FOOTER_LEN as u64) else {
-            return Err(Error::corrupt(&self.path, 0, "table file is shorter than its footer"));
-        };
-        let bytes = self.read(Stretch { offset: footer_at, len: FOOTER_LEN as u64 })?;
-        let footer = Footer::decode(self.no, footer_at, &bytes);
-        let footer = footer.map_err(|damage| damage.at(&self.path, footer_at))?;
-        let props = self.read_section(footer.props())?;
-        let props = Props::decode(&props);
-        let props = props.map_err(|damage| damage.at(&self.path, footer.props().offset))?;
-        Ok((footer, props))
-    }
-
-    fn read_index(&self, footer: &Footer) -> Result<Index> {
-        let stretch = footer.index();
-        let index = Index::parse(&self.read_section(stretch)?, footer.data_len);
-        index.map_err(|damage| damage.at(&self.path, stretch.offset))
-    }
-
-    fn read_filter(&self, stretch: Stretch) -> Result<Option<Filter>> {
-        if stretch.len == 0 {
-            return Ok(None);
-        }
-        let filter = Filter::decode(&self.read_section(stretch)?);
-        filter.map(Some).map_err(|damage| damage.at(&self.path, stretch.offset))
-    }
-
-    fn read_zones(&self, stretch: Stretch, blocks: u64) -> Result<Option<Zones>> {
-        if stretch.len == 0 {
-            return Ok(None);
-        }
-        let mut zones = Zones::decode(&self.read_section(stretch)?, blocks)
-            .map_err(|damage| damage.at(&self.path, stretch.offset))?;
-        for (oldest, newest) in &mut zones.times {
-            oldest.0 = oldest.0.saturating_add(self.ts_base);
-            newest.0 = newest.0.saturating_add(self.ts_base);
-        }
-        Ok(Some(zones))
-    }
-
-    /// The data block at `handle`, from the file.
-    pub(super) fn read_block(&self, handle: Handle) -> Result<Block> {
-        let stretch = Stretch { offset: handle.offset, len: handle.len.into() };
-        self.parse_block(handle, Bytes::from(self.read(stretch)?))
-    }
-
-    /// The data block whose bytes at `handle` are `sealed`.
-    pub(super) fn parse_block(&self, handle: Handle, sealed: Bytes) -> Result<Block> {
-        let body_len = unseal(self.no, handle.offset, &sealed).map(<[u8]>::len);
-        let block = body_len.and_then(|len| Block::parse_data(sealed.slice(..len)));
-        block
-            .map(|block| block.dated(self.ts_base))
-            .map_err(|damage| damage.at(&self.path, handle.offset))
-    }
-
-    fn read_section(&self, stretch: Stretch) -> Result<Bytes> {
-        let sealed = Bytes::from(self.read(stretch)?);
-        let body_len = unseal(self.no, stretch.offset, &sealed).map(<[u8]>::len);
-        let body_len = body_len.map_err(|damage| damage.at(&self.path, stretch.offset))?;
-        Ok(sealed.slice(..body_len))
-    }
-
-    /// The bytes of a stretch, which must lie in the file as its footer or length says.
-    pub(super) fn read(&self, stretch: Stretch) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.read_into(stretch, &mut bytes)?;
-        Ok(bytes)
-    }
-
-    /// As [`RawFile::read`], into a buffer that is used again.
-    pub(super) fn read_into(&self, stretch: Stretch, bytes: &mut Vec<u8>) -> Result<()> {
-        bytes.resize(stretch.len as usize, 0);
-        match self.file.read_exact_at(bytes, stretch.offset) {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(Error::corrupt(&self.path, stretch.offset, "table file ends early"))
-            }
-            Err(e) => Err(Error::io("reading a table file", &self.path, e)),
-        }
     }
 }

@@ -45,7 +45,7 @@ fn append_with(log: &mut LogWriter, n: u64, bytes: usize, sync: bool) -> Result<
     let mut frame = FrameBuffer::default();
     let payload = payload(n, bytes);
     // Of every other group a half is lent, as that of a large commit.
-    let (own, lent) = payload.split_at(if n % 2 == 0 { bytes } else { bytes / 2 });
+    let (own, lent) = payload.split_at(if n.is_multiple_of(2) { bytes } else { bytes / 2 });
     frame.room(own.len()).extend_from_slice(own);
     if !lent.is_empty() {
         frame.lend(Bytes::copy_from_slice(lent));
