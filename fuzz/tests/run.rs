@@ -35,7 +35,7 @@ macro_rules! targets {
 }
 
 targets! {
-    wal manifest block table_file group key_order entity folder engine_ops moment filter json batch
+    wal manifest block table_file blob_file group key_order entity folder engine_ops moment filter json batch
     address token authorization app
 }
 
