@@ -7,34 +7,21 @@ use tabulith::options::{Durability, Options};
 use tabulith::vfs::mem::Profile;
 
 fn explore(ops: &[Op], options: &Options) {
-    let (states, one_nested_in) = (200, 32);
-    explore_to(ops, options, |profile| Depth {
-        profile,
-        states,
-        one_used_in: 8,
-        one_nested_in,
-        levels: 1,
-        nested_states: 20,
-    });
+    explore_to(ops, options, (200, 32, 20));
 }
 
 /// A crash after every effect of every start after every crash.
 fn explore_starts(ops: &[Op], options: &Options) {
-    let (states, one_nested_in) = (3, 1);
-    explore_to(ops, options, |profile| Depth {
-        profile,
-        states,
-        one_used_in: 8,
-        one_nested_in,
-        levels: 1,
-        nested_states: 8,
-    });
+    explore_to(ops, options, (3, 1, 8));
 }
 
-fn explore_to(ops: &[Op], options: &Options, depth: impl Fn(Profile) -> Depth) {
+/// `how`: states of a crash point, of how many of them one is nested, and the states in there.
+fn explore_to(ops: &[Op], options: &Options, how: (usize, u64, usize)) {
+    let (states, one_nested_in, nested_states) = how;
     let run = Run::of(ops, options).unwrap_or_else(|stop| panic!("{stop}"));
     for profile in [Profile::Ordered, Profile::Hostile] {
-        let depth = depth(profile);
+        let depth =
+            Depth { profile, states, one_used_in: 8, one_nested_in, levels: 1, nested_states };
         match Explorer::new(&run, &depth).all() {
             Ok(tally) => assert!(tally.opened > 100 && tally.used > 5, "{tally}"),
             Err((_, violation)) => panic!("{profile:?}\n{violation}"),
