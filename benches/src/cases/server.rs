@@ -6,6 +6,7 @@ use crate::rows;
 use crate::serve::{Served, TABLE};
 use anyhow::{Context as _, Result};
 use hyper::{Method, StatusCode};
+use std::rc::Rc;
 use tabulith::env::rng::Rng;
 
 /// Entities served at scale 1.
@@ -19,7 +20,8 @@ pub fn cases(plan: &Plan) -> Result<Vec<Case>> {
     let entities = plan.rows(ENTITIES);
     let dir = plan.folder("server")?;
     let dir = dir.to_str().context("a folder's name that is no text")?;
-    let tables = Served::start(&["tables", dir, &entities.to_string()])?;
+    // Either of its cases may be left out, and it serves until the last of them is gone.
+    let tables = Rc::new(Served::start(&["tables", dir, &entities.to_string()])?);
     let client = |server: &Served| Client {
         addr: server.addr,
         connections: CONNECTIONS,
@@ -34,6 +36,7 @@ pub fn cases(plan: &Plan) -> Result<Vec<Case>> {
         Call { method: Method::GET, path, body: String::new(), expected: StatusCode::OK }
     };
     let get_client = to_tables.clone();
+    let tables_for_get = Rc::clone(&tables);
     let mut round = 0;
     Ok(vec![
         Case::new("server: bare hyper, hello", "requests/s", move |plan| {
@@ -41,6 +44,7 @@ pub fn cases(plan: &Plan) -> Result<Vec<Case>> {
             to_hello.run(plan.span, get)
         }),
         Case::new("server: get of one entity", "requests/s", move |plan| {
+            let _alive = &tables_for_get;
             get_client.run(plan.span, get)
         }),
         Case::new("server: insert of one entity, durable", "requests/s", move |plan| {
