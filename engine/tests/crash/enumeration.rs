@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tabulith::vfs::mem::Profile;
 use tabulith_testkit::seed;
 
-/// States that are opened and compared; the variable asks for more.
-const STATES: u64 = 200_000;
+/// States that are opened and compared; the variable asks for another number.
+const STATES: u64 = 500_000;
 const STATES_VARIABLE: &str = "TABULITH_CRASH_STATES";
 /// Replays a crash point: `random:17 Hostile 203`.
 const REPLAY_VARIABLE: &str = "TABULITH_CRASH";

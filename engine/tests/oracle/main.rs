@@ -3,7 +3,7 @@
 //!
 //! A run is a number of lists of ten thousand operations, each with its own seed on its own store in
 //! memory. A list that fails is made shorter and printed with the line that replays it.
-//! `TABULITH_ORACLE_OPS=1000000` runs that many operations; the default is 60,000.
+//! `TABULITH_ORACLE_OPS` runs another number of operations than a million.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
 mod ops;
@@ -20,7 +20,7 @@ use tabulith_testkit::seed::{self, Replay, Rng};
 use tabulith_testkit::shrink::shrink;
 
 const LIST_LEN: u64 = 10_000;
-const OPS_DEFAULT: u64 = 60_000;
+const OPS_DEFAULT: u64 = 1_000_000;
 /// Lists that run at a time.
 const THREADS: usize = 2;
 
