@@ -61,10 +61,10 @@ pub(crate) struct Taken {
 /// their next commit, and a sync of one commit takes as long as a sync of thirty.
 #[derive(Debug, Default)]
 pub(crate) struct Hope {
-    expected: usize, // Commits that the next group may have; 0 once it was given up.
-    kept: bool,      // Somebody sleeps and will look again.
-    skip: u32,       // Groups that are not waited for,
-    penalty: u32,    // as many as this after the next disappointment.
+    expected: usize,   // Commits that the next group may have; 0 once it was given up.
+    kept: Option<u64>, // The group for whose sake somebody sleeps and will look again.
+    skip: u32,         // Groups that are not waited for,
+    penalty: u32,      // as many as this after the next disappointment.
 }
 
 impl Hope {
@@ -79,14 +79,19 @@ impl Hope {
         commits < self.expected
     }
 
-    /// Whether the caller is the one to look again after a pause.
-    pub(crate) fn may_keep(&mut self) -> bool {
-        !std::mem::replace(&mut self.kept, true)
+    /// Whether the caller is the one to look at group `group_no` again after a pause. Who looks
+    /// after an earlier group may go away without a look at this one.
+    pub(crate) fn may_keep(&mut self, group_no: u64) -> bool {
+        self.kept.replace(group_no) != Some(group_no)
     }
 
-    /// After a pause in which `came` commits came: where none did, nothing more is hoped for.
-    pub(crate) fn pause_ended(&mut self, came: usize) {
-        self.kept = false;
+    /// After a pause for the sake of group `group_no`, in which `came` commits came: where none did,
+    /// nothing more is hoped for.
+    pub(crate) fn pause_ended(&mut self, group_no: u64, came: usize) {
+        if self.kept != Some(group_no) {
+            return; // The group has left.
+        }
+        self.kept = None;
         if came == 0 && self.expected > 0 {
             self.expected = 0;
             self.skip = self.penalty;
@@ -100,6 +105,7 @@ impl Hope {
             self.penalty = 0;
         }
         self.expected = 0;
+        self.kept = None;
     }
 }
 
@@ -157,6 +163,12 @@ impl Order {
     pub(crate) fn may_lead(&self) -> bool {
         let any = !self.group.is_empty() || self.sync_wanted > self.syncing;
         any && !self.leading && self.syncs < SYNCS_MAX
+    }
+
+    /// Whether the gathered group should wait for more commits. One that only goes to the kernel
+    /// never does: that takes a microsecond, and the pause fifty.
+    pub(crate) fn hopes_for_more(&self) -> bool {
+        self.sync_wanted > self.syncing && self.hope.is_worth_it(self.group_commits)
     }
 
     /// Takes note that the gathered group leaves.
@@ -238,5 +250,26 @@ impl Order {
     pub(crate) fn take_callbacks(&mut self, error: &Error) -> Settled {
         let callbacks = self.callbacks.drain(..);
         Settled(callbacks.map(|(_, callback)| (callback, Err(error.duplicate()))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Hope;
+
+    #[test]
+    fn every_group_has_somebody_who_looks_again() {
+        let mut hope = Hope::default();
+        hope.expect(2);
+        assert!(hope.is_worth_it(1) && hope.may_keep(7));
+        assert!(!hope.may_keep(7), "one is enough");
+        // Another thread comes and leads; the one who sleeps is late to wake, and then goes away.
+        hope.group_left(2);
+        hope.expect(2);
+        assert!(hope.is_worth_it(1) && hope.may_keep(8));
+        hope.pause_ended(7, 0);
+        assert!(hope.is_worth_it(1), "the late one knows nothing of the new group");
+        hope.pause_ended(8, 0);
+        assert!(!hope.is_worth_it(1));
     }
 }

@@ -219,20 +219,20 @@ impl Pipeline {
                 order.count_waiter(ts);
             }
             let may_lead = order.may_lead();
-            if may_lead && !order.hope.is_worth_it(order.group_commits) {
+            if may_lead && !order.hopes_for_more() {
                 self.lead(order)?;
                 continue;
             }
-            let pause = (may_lead && order.hope.may_keep()).then_some(HOPE_PAUSE);
+            let (group_no, commits) = (order.group_no, order.group_commits);
+            let pause = (may_lead && order.hope.may_keep(group_no)).then_some(HOPE_PAUSE);
             let seat = self.seat(order.group_of(ts));
             let seen = seat.calls();
-            let commits = order.group_commits;
             drop(order);
             seat.sleep(seen, pause);
             if pause.is_some() {
                 let mut order = self.order.lock();
                 let came = order.group_commits.saturating_sub(commits);
-                order.hope.pause_ended(came);
+                order.hope.pause_ended(group_no, came);
             }
         }
         Ok(())
