@@ -5,6 +5,7 @@
 //! part    field
 //! commit  ts u64 | prefix_len varint, prefix | operations varint | operation…
 //! operation  kind u8 (0 delete, 1 put) | rk_len varint, rk | put only: value_len varint, value
+//!            kind u8 = 3 (put until) | rk_len varint, rk | 8 + value_len varint, expiry u64, value
 //!            kind u8 = 5 (erase) | scope u8 | by scope:
 //!              0 RowKeys from..to:  from_len varint, from | to_len varint, to
 //!              1 RowKeys from..:    from_len varint, from
@@ -16,6 +17,7 @@
 
 use crate::codec::{self, Reader};
 use crate::erasure::set::Erasure;
+use crate::expiry;
 use crate::ids::{CommitTs, RowKind, TableId};
 use crate::key::order;
 use crate::key::range::KeyRange;
@@ -65,6 +67,16 @@ impl Batch {
         self.operations.push(RowKind::Put as u8);
         codec::put_slice(&mut self.operations, rk);
         codec::put_slice(&mut self.operations, value);
+    }
+
+    /// A put that is gone from `expires` on.
+    pub(crate) fn put_until(&mut self, rk: &[u8], value: &[u8], expires: CommitTs) {
+        self.count += 1;
+        self.operations.push(RowKind::PutUntil as u8);
+        codec::put_slice(&mut self.operations, rk);
+        codec::put_varint(&mut self.operations, (expiry::LEN + value.len()) as u64);
+        expiry::put(expires, &mut self.operations);
+        self.operations.extend_from_slice(value);
     }
 
     pub(crate) fn delete(&mut self, rk: &[u8]) {
@@ -273,10 +285,13 @@ fn read_operation<'a>(reader: &mut Reader<'a>) -> Option<Operation<'a>> {
     let kind = RowKind::from_byte(kind)?;
     let rk = reader.slice(KEY_PART_BYTES_MAX)?;
     let value = match kind {
-        RowKind::Put => reader.slice(VALUE_BYTES_MAX)?,
+        RowKind::Put | RowKind::PutUntil => reader.slice(VALUE_BYTES_MAX)?,
         RowKind::Delete => &[],
-        RowKind::Link => return None,
+        RowKind::Link | RowKind::LinkUntil => return None,
     };
+    if !expiry::fits(kind, value.len()) {
+        return None;
+    }
     Some(Operation::Row(kind, rk, value))
 }
 

@@ -11,6 +11,7 @@ use crate::env::jobs::{Jobs, Threads};
 use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event, Events};
+use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
 use crate::key::list::KeyList;
@@ -32,6 +33,7 @@ use crate::view::View;
 use crate::waits::Stalls;
 use crate::work::Work;
 use parking_lot::Mutex;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -252,6 +254,12 @@ impl Db {
         self.inner.visible()
     }
 
+    /// The time by which rows expire for reads that begin now: the wall clock, as far as it is not
+    /// behind what this database has seen.
+    pub fn time(&self) -> CommitTs {
+        self.inner.time()
+    }
+
     /// Writes all memtables to files, so that the next open replays nothing.
     pub fn flush(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
@@ -430,9 +438,22 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
 }
 
 /// What a reader is given of what `view` found.
-fn row_of(view: &View, found: Found, reach: Reach) -> Result<Option<Row>> {
+fn row_of(
+    view: &View,
+    mut found: Found,
+    now: impl FnOnce() -> CommitTs,
+    reach: Reach,
+) -> Result<Option<Row>> {
     if found.kind == RowKind::Delete {
         return Ok(None);
+    }
+    if found.kind.expires() {
+        // Most rows do not, and need not ask for the time.
+        if expiry::of(found.kind, &found.value) <= now() {
+            return Ok(None);
+        }
+        found.value = found.value.split_off(expiry::LEN.min(found.value.len()));
+        found.kind = found.kind.while_alive();
     }
     let Found { ts, value, .. } = view.resolve(found, reach)?;
     Ok(Some(Row { ts, value }))
@@ -455,6 +476,16 @@ impl Inner {
     pub(crate) fn present(&self) -> Moment {
         let at = self.visible();
         Moment { at, now: self.tree.time(at) }
+    }
+
+    /// What an update goes by: all that is applied, durable yet or not.
+    pub(crate) fn applied_moment(&self) -> Moment {
+        Moment { at: CommitTs::MAX, now: self.time() }
+    }
+
+    /// The time by which rows expire for reads that begin now.
+    pub(crate) fn time(&self) -> CommitTs {
+        self.tree.time(self.visible())
     }
 
     /// The newest commit that is applied, visible yet or not.
@@ -574,9 +605,11 @@ impl Inner {
         asked.map_or(own, |asked| asked.min(own))
     }
 
+    /// The row of `key` for a reader at `at`, by the time `now`; each as of now where it is `None`.
     pub(crate) fn get(
         &self,
         at: Option<CommitTs>,
+        now: Option<CommitTs>,
         key: &[u8],
         reach: Reach,
     ) -> Result<Option<Row>> {
@@ -584,21 +617,24 @@ impl Inner {
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
         let found = view.get(&self.tree.shelf.pool.rows, key, row_hash, at, reach)?;
-        found.map_or(Ok(None), |found| row_of(&view, found, reach))
+        let now = || now.unwrap_or_else(|| self.time());
+        found.map_or(Ok(None), |found| row_of(&view, found, now, reach))
     }
 
     /// The rows of `keys` in the order asked for, all as of one moment.
     pub(crate) fn get_many(
         &self,
         at: Option<CommitTs>,
+        now: Option<CommitTs>,
         keys: &KeyList,
         reach: Reach,
     ) -> Result<Vec<Option<Row>>> {
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
+        let now = now.map_or_else(OnceCell::new, OnceCell::from);
         let mut rows = vec![None; keys.len()];
         view.get_many(&self.tree.shelf.pool.rows, keys, at, reach, |asked, found| {
-            rows[asked] = row_of(&view, found, reach)?;
+            rows[asked] = row_of(&view, found, || *now.get_or_init(|| self.time()), reach)?;
             Ok(())
         })?;
         Ok(rows)

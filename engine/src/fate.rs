@@ -3,8 +3,9 @@
 //!
 //! A version is dropped for one of four reasons, each counted by whoever asks: its table was
 //! dropped; a newer version serves every reader that could ask for it; every such reader finds it
-//! erased; it is a delete with nothing left below it to hide. Reasons are asked in this order, and
-//! each holds by itself.
+//! erased; it is a delete, or has expired for all of them, with nothing left below it to hide. Where
+//! an expired one may have something to hide, a delete takes its place. Reasons are asked in this
+//! order, and each holds by itself.
 //!
 //! Only erasures that are on disk, or get there with the same edit as the outcome, may be given:
 //! what a crash takes back must not have cost a row.
@@ -30,7 +31,9 @@ pub(crate) enum Fate {
     Shadowed,
     /// Every reader finds it erased.
     Erased,
-    /// A delete that has nothing to hide.
+    /// Every reader finds it expired, and it may hide what they must not see: a delete stays for it.
+    Expired { erased_at: Option<CommitTs> },
+    /// A delete, or expired, and has nothing to hide.
     DeleteDone,
 }
 
@@ -85,8 +88,15 @@ impl<'a> Judge<'a> {
         self.retain.next_key();
     }
 
-    /// What becomes of the next older version of `key`.
-    pub(crate) fn of(&mut self, key: &[u8], ts: CommitTs, kind: RowKind) -> Fate {
+    /// What becomes of the next older version of `key`; `expires`: when it does, the end of time for
+    /// one that does not.
+    pub(crate) fn of(
+        &mut self,
+        key: &[u8],
+        ts: CommitTs,
+        kind: RowKind,
+        expires: CommitTs,
+    ) -> Fate {
         if !self.table_is_readable {
             return Fate::OfDroppedTable;
         }
@@ -97,9 +107,14 @@ impl<'a> Judge<'a> {
         if erased_at.is_some_and(|erased| !self.boundaries.may_read_between(ts, erased)) {
             return Fate::Erased;
         }
-        let hides_nothing = kind == RowKind::Delete && ts <= self.boundaries.oldest();
+        let expired = kind != RowKind::Delete
+            && expires != CommitTs::MAX
+            && !self.boundaries.may_see_before(ts, expires);
+        let gone = expired || kind == RowKind::Delete;
+        let hides_nothing = gone && ts <= self.boundaries.oldest();
         match hides_nothing && self.below.as_mut().is_some_and(|below| !below.may_hold(key)) {
             true => Fate::DeleteDone,
+            false if expired => Fate::Expired { erased_at },
             false => Fate::Keep { erased_at },
         }
     }

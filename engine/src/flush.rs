@@ -5,6 +5,7 @@ use crate::blob::sink::Sink;
 use crate::cursor::Cursor;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
+use crate::expiry;
 use crate::fate::{ErasedTo, Fate, Judge};
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::order;
@@ -93,15 +94,20 @@ fn write_from(
             }
             judge.next_key(&key);
         }
-        if let Fate::Keep { erased_at } = judge.of(&key, cursor.ts(), cursor.kind()) {
-            let value = cursor.value()?;
+        let (ts, kind, value) = (cursor.ts(), cursor.kind(), cursor.value()?);
+        let kept = match judge.of(&key, ts, kind, expiry::of(kind, &value)) {
+            Fate::Keep { erased_at } => Some((erased_at, kind, &value[..])),
+            Fate::Expired { erased_at } => Some((erased_at, RowKind::Delete, &[][..])),
+            _ => None,
+        };
+        if let Some((erased_at, kind, value)) = kept {
             let builder = match &mut builder {
                 Some(builder) => builder,
                 none => none.insert(create_table(env.shelf, no, &options)?),
             };
-            let given = (cursor.kind() == RowKind::Put).then_some(&value[..]);
-            let stored = sink.place(&key, cursor.kind(), &value)?;
-            builder.add_placed(&key, prefix_len, cursor.ts(), stored, given)?;
+            let given = expiry::given(kind, value);
+            let stored = sink.place(&key, kind, value)?;
+            builder.add_placed(&key, prefix_len, ts, stored, given)?;
             erased_to.keep(erased_at);
         }
         cursor.next()?;

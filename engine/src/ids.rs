@@ -1,6 +1,7 @@
 //! Numbers that must not mix, each with its own type.
 
 use std::fmt;
+use std::time::Duration;
 
 /// The place of a commit in the one order of all commits: ticks of 100 ns since the Unix epoch,
 /// made unique and rising by the hybrid clock. Also the source of an entity's Timestamp and ETag.
@@ -14,6 +15,12 @@ impl CommitTs {
     pub const MAX: CommitTs = CommitTs(u64::MAX);
     /// Ticks in one second.
     pub const TICKS_PER_SECOND: u64 = 10_000_000;
+
+    /// So much later; the end of time where that is beyond it.
+    pub fn after(self, span: Duration) -> CommitTs {
+        let ticks = u64::try_from(span.as_nanos() / 100).unwrap_or(u64::MAX);
+        CommitTs(self.0.saturating_add(ticks))
+    }
 }
 
 impl fmt::Display for CommitTs {
@@ -56,6 +63,10 @@ pub enum RowKind {
     /// The row holds a value that lies in a blob file; what is stored is a reference to it. Only
     /// table files have such rows.
     Link = 2,
+    /// As [`RowKind::Put`] until it expires: what is stored begins with the expiry.
+    PutUntil = 3,
+    /// As [`RowKind::Link`] until it expires: what is stored begins with the expiry.
+    LinkUntil = 4,
 }
 
 impl RowKind {
@@ -65,7 +76,28 @@ impl RowKind {
             0 => Some(RowKind::Delete),
             1 => Some(RowKind::Put),
             2 => Some(RowKind::Link),
+            3 => Some(RowKind::PutUntil),
+            4 => Some(RowKind::LinkUntil),
             _ => None,
+        }
+    }
+
+    /// Whether what is stored begins with an expiry.
+    pub fn expires(self) -> bool {
+        matches!(self, RowKind::PutUntil | RowKind::LinkUntil)
+    }
+
+    /// Whether the value lies in a blob file.
+    pub fn is_link(self) -> bool {
+        matches!(self, RowKind::Link | RowKind::LinkUntil)
+    }
+
+    /// What the row is while it has not expired.
+    pub fn while_alive(self) -> RowKind {
+        match self {
+            RowKind::PutUntil => RowKind::Put,
+            RowKind::LinkUntil => RowKind::Link,
+            kind => kind,
         }
     }
 }

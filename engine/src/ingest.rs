@@ -14,15 +14,15 @@ use crate::db::{Db, Inner};
 use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event};
+use crate::expiry;
 use crate::flush::{Flushed, create_table, sync_names};
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
-use crate::limits::VALUE_BYTES_MAX;
 use crate::names::FileKind;
 use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
 use crate::storage::no_such_table;
-use crate::update::check_key_part;
+use crate::update::{check_key_part, check_value};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ enum Helper {
     Absent,
 }
 
-/// Rows as one string of bytes: each key, then its value.
+/// Rows as one string of bytes: each key, then what is stored of its row.
 #[derive(Debug, Default)]
 struct Chunk {
     bytes: Vec<u8>,
@@ -65,6 +65,7 @@ struct RowEnds {
     key: usize,
     value: usize,
     prefix_len: usize,
+    kind: RowKind,
 }
 
 /// Where the two threads meet.
@@ -124,14 +125,30 @@ impl Ingest {
         rk: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<()> {
-        let (pk, rk, value) = (pk.as_ref(), rk.as_ref(), value.as_ref());
+        self.add_row(pk.as_ref(), rk.as_ref(), value.as_ref(), None)
+    }
+
+    /// The same for a row that is gone from `expires` on, as with
+    /// [`Batch::upsert_until`](crate::Batch::upsert_until).
+    pub fn add_until(
+        &mut self,
+        pk: impl AsRef<[u8]>,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: CommitTs,
+    ) -> Result<()> {
+        self.add_row(pk.as_ref(), rk.as_ref(), value.as_ref(), Some(expires))
+    }
+
+    fn add_row(
+        &mut self,
+        pk: &[u8],
+        rk: &[u8],
+        value: &[u8],
+        expires: Option<CommitTs>,
+    ) -> Result<()> {
         check_key_part("RowKey", rk)?;
-        if value.len() > VALUE_BYTES_MAX {
-            let len = value.len();
-            return Err(Error::invalid(format!(
-                "a value has {len} bytes; at most {VALUE_BYTES_MAX} are allowed"
-            )));
-        }
+        check_value(value, expires.is_some())?;
         if self.key.is_empty() || pk != self.partition {
             check_key_part("PartitionKey", pk)?;
             self.partition.clear();
@@ -148,7 +165,7 @@ impl Ingest {
                 "row ({pk}, {rk}) does not come after the row before it"
             )));
         }
-        self.chunk.push(&self.next_key, self.prefix_len, value);
+        self.chunk.push(&self.next_key, self.prefix_len, value, expires);
         self.key.clone_from(&self.next_key);
         if self.chunk.bytes.len() >= self.chunk_bytes {
             self.hand_over()?;
@@ -223,11 +240,18 @@ impl Drop for Ingest {
 
 impl Chunk {
     /// Adds a row that comes after every other one.
-    fn push(&mut self, key: &[u8], prefix_len: usize, value: &[u8]) {
+    fn push(&mut self, key: &[u8], prefix_len: usize, value: &[u8], expires: Option<CommitTs>) {
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
+        let kind = match expires {
+            Some(expires) => {
+                expiry::put(expires, &mut self.bytes);
+                RowKind::PutUntil
+            }
+            None => RowKind::Put,
+        };
         self.bytes.extend_from_slice(value);
-        self.rows.push(RowEnds { key: key_end, value: self.bytes.len(), prefix_len });
+        self.rows.push(RowEnds { key: key_end, value: self.bytes.len(), prefix_len, kind });
     }
 
     /// An empty one with as much room as this one took.
@@ -252,10 +276,11 @@ impl Chunk {
 
     fn write_to(&self, sink: &mut Sink<'_>, mut builder: TableBuilder) -> Result<Flushed> {
         let mut start = 0;
-        for RowEnds { key, value, prefix_len } in &self.rows {
+        for RowEnds { key, value, prefix_len, kind } in &self.rows {
             let (row_key, row_value) = (&self.bytes[start..*key], &self.bytes[*key..*value]);
-            let stored = sink.place(row_key, RowKind::Put, row_value)?;
-            builder.add_placed(row_key, *prefix_len, CommitTs::ZERO, stored, Some(row_value))?;
+            let given = expiry::given(*kind, row_value);
+            let stored = sink.place(row_key, *kind, row_value)?;
+            builder.add_placed(row_key, *prefix_len, CommitTs::ZERO, stored, given)?;
             start = *value;
         }
         Ok(Flushed { blobs: sink.finish()?, table: builder.finish()? })

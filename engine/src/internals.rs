@@ -359,6 +359,7 @@ fn meta_of(table: &[u8]) -> FileMeta {
         rows: props.rows,
         deletes: props.deletes,
         oldest_delete: props.oldest_delete,
+        expiring: props.expiring,
         erased_to: CommitTs::ZERO,
         blobs: props.blobs,
         checksum: xxh3_64(table),

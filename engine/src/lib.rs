@@ -129,6 +129,7 @@ pub mod ids;
 pub(crate) mod moment;
 pub mod error;
 pub(crate) mod codec;
+pub(crate) mod expiry;
 pub(crate) mod checksum;
 pub(crate) mod zstandard;
 pub(crate) mod compress;

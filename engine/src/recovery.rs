@@ -108,7 +108,10 @@ pub(crate) fn load_tables(view: &View) -> Result<Tables> {
         match versions.kind() {
             RowKind::Delete => tables.unload(rk, row.ts)?,
             RowKind::Put => tables.load(rk, row)?,
-            RowKind::Link => return Err(Error::new(Kind::Corrupt, "a catalogue row is a link")),
+            kind => {
+                let what = format!("catalogue row: cannot be a {kind:?}");
+                return Err(Error::new(Kind::Corrupt, what));
+            }
         }
         versions.prev()?;
     }

@@ -15,7 +15,8 @@
 //! rows does not push out the warm ones (CLOCK over the buckets for the rest).
 //!
 //! Absent: rows that do not exist (the filters answer for those), deletes, and values above
-//! [`VALUE_BYTES_MAX`].
+//! [`VALUE_BYTES_MAX`]. Time: a row that expires is held with its expiry, and whoever asks decides
+//! whether it is still there.
 
 use crate::cursor::Found;
 use crate::ids::{CommitTs, RowKind};
@@ -95,9 +96,10 @@ struct Ways {
     rows: [Option<Box<[u8]>>; WAYS], // See `Row`.
 }
 
-/// A row as one stretch of bytes: timestamp u64, length of the key u32, key, value.
+/// A row as one stretch of bytes: timestamp u64, kind u8, length of the key u32, key, value.
 struct Row<'a> {
     ts: CommitTs,
+    kind: RowKind,
     key: &'a [u8],
     value: &'a [u8],
 }
@@ -105,14 +107,21 @@ struct Row<'a> {
 impl<'a> Row<'a> {
     fn read(bytes: &'a [u8]) -> Option<Row<'a>> {
         let (ts, rest) = bytes.split_first_chunk()?;
+        let (kind, rest) = rest.split_first()?;
+        let kind = RowKind::from_byte(*kind)?;
         let (key_len, rest) = rest.split_first_chunk()?;
         let (key, value) = rest.split_at_checked(u32::from_le_bytes(*key_len) as usize)?;
-        Some(Row { ts: CommitTs(u64::from_le_bytes(*ts)), key, value })
+        Some(Row { ts: CommitTs(u64::from_le_bytes(*ts)), kind, key, value })
+    }
+
+    fn bytes(&self) -> usize {
+        13 + self.key.len() + self.value.len()
     }
 
     fn write(&self) -> Box<[u8]> {
-        let mut bytes = Vec::with_capacity(12 + self.key.len() + self.value.len());
+        let mut bytes = Vec::with_capacity(self.bytes());
         bytes.extend_from_slice(&self.ts.0.to_le_bytes());
+        bytes.push(self.kind as u8);
         bytes.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
         bytes.extend_from_slice(self.key);
         bytes.extend_from_slice(self.value);
@@ -191,11 +200,12 @@ impl RowCache {
     pub(crate) fn add(&self, key: &[u8], row_hash: u64, found: &Found, edition: u64) {
         self.misses.add(1);
         let small = found.value.len() <= VALUE_BYTES_MAX;
-        if found.kind != RowKind::Put || !small || self.buckets_max == 0 {
+        let holds_value = matches!(found.kind, RowKind::Put | RowKind::PutUntil);
+        if !holds_value || !small || self.buckets_max == 0 {
             return;
         }
-        let row = Row { ts: found.ts, key, value: &found.value };
-        let bytes = row.key.len() + row.value.len() + 12 + ROW_OVERHEAD_BYTES;
+        let row = Row { ts: found.ts, kind: found.kind, key, value: &found.value };
+        let bytes = row.bytes() + ROW_OVERHEAD_BYTES;
         let before = self.rows_bytes.load(Ordering::Relaxed);
         // An eighth stays free for those who were asked for twice.
         let bytes_max = self.rows_bytes_max.load(Ordering::Relaxed);
@@ -358,7 +368,7 @@ impl Ways {
             // Copied: a shared value would cost a count that all threads write to.
             let value = Bytes::copy_from_slice(row.value);
             self.used |= 1 << way;
-            return Some(Found { ts: row.ts, kind: RowKind::Put, value });
+            return Some(Found { ts: row.ts, kind: row.kind, value });
         }
         None
     }

@@ -88,6 +88,10 @@ pub trait PartitionUpdate {
     /// Writes a row.
     fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()>;
 
+    /// Writes a row that is gone, as if it had been deleted, for reads from the time `expires` on:
+    /// ticks of 100 ns since 1970. The row that it replaces does not come back.
+    fn put_until(&mut self, rk: &[u8], value: &[u8], expires: CommitTs) -> Result<()>;
+
     /// Removes a row; nothing where there is none.
     fn delete(&mut self, rk: &[u8]) -> Result<()>;
 

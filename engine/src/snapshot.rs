@@ -78,7 +78,14 @@ impl Snapshots {
                 readers.push(*moment);
             }
         }
-        Boundaries { readers, floor }
+        let mut earliest = floor;
+        let times = readers.iter().rev().map(|reader| {
+            earliest = earliest.min(reader.now);
+            earliest
+        });
+        let mut times: Vec<_> = times.collect();
+        times.reverse();
+        Boundaries { readers, times, floor }
     }
 
     /// How many snapshots live.
@@ -91,6 +98,8 @@ impl Snapshots {
 #[derive(Clone, Debug)]
 pub(crate) struct Boundaries {
     readers: Vec<Moment>, // The last sees all commits up to the floor, as far as there are any.
+    /// Of each reader and those after it, the earliest time.
+    times: Vec<CommitTs>,
     floor: CommitTs,
 }
 
@@ -108,6 +117,12 @@ impl Boundaries {
     /// Whether some reader, of now or to come, may be at a moment from `ts` to before `to`.
     pub(crate) fn may_read_between(&self, ts: CommitTs, to: CommitTs) -> bool {
         self.reader_of(ts).and_then(|at| self.readers.get(at)).is_none_or(|reader| reader.at < to)
+    }
+
+    /// Whether some reader who sees the commit `ts` may be there before the time `expires`.
+    pub(crate) fn may_see_before(&self, ts: CommitTs, expires: CommitTs) -> bool {
+        let times = self.reader_of(ts).and_then(|at| self.times.get(at));
+        *times.unwrap_or(&self.floor) < expires
     }
 
     /// The boundary at which a version of `ts` is read if it is the newest up to there; `None` for
@@ -175,6 +190,19 @@ mod tests {
         }
         assert_eq!(snapshots.len(), 2);
         assert_eq!(boundaries.oldest(), CommitTs(10));
+    }
+
+    #[test]
+    fn a_row_lives_for_who_may_read_it_before_it_expires() {
+        let snapshots = Snapshots::default();
+        // Nothing was committed between 20 and 80: the first of these saw it at 60, the other at 30.
+        snapshots.acquire(|| Moment { at: CommitTs(20), now: CommitTs(60) });
+        snapshots.acquire(|| Moment { at: CommitTs(30), now: CommitTs(30) });
+        let boundaries = snapshots.boundaries(|| CommitTs(80), CommitTs(90));
+        let seen = |ts, expires| boundaries.may_see_before(CommitTs(ts), CommitTs(expires));
+        assert!(seen(10, 31) && !seen(10, 30), "the second reads the commit too");
+        assert!(seen(31, 91) && !seen(31, 90), "only readers to come do");
+        assert!(seen(85, 91) && !seen(85, 90), "and of what comes later");
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl RowStore for Db {
         if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
             return Err(no_such_table());
         }
-        with_key(table, pk, rk, |key| self.inner.get(None, key, reach))
+        with_key(table, pk, rk, |key| self.inner.get(None, None, key, reach))
     }
 
     /// All rows are as of one moment.
@@ -42,7 +42,7 @@ impl RowStore for Db {
         if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
             return Err(no_such_table());
         }
-        self.inner.get_many(None, &KeyList::new(table, keys), reach)
+        self.inner.get_many(None, None, &KeyList::new(table, keys), reach)
     }
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
@@ -174,19 +174,19 @@ impl RowSnapshot for DbSnapshot {
     }
 
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
-        let Pin { inner, moment: Moment { at, .. } } = &*self.pin;
+        let Pin { inner, moment: Moment { at, now } } = &*self.pin;
         if !inner.tree.tables.load().is_readable_at(table, *at) {
             return Err(no_such_table());
         }
-        with_key(table, pk, rk, |key| inner.get(Some(*at), key, Reach::Disk))
+        with_key(table, pk, rk, |key| inner.get(Some(*at), Some(*now), key, Reach::Disk))
     }
 
     fn get_many(&self, table: TableId, keys: &[KeyPair<'_>]) -> Result<Vec<Option<Row>>> {
-        let Pin { inner, moment: Moment { at, .. } } = &*self.pin;
+        let Pin { inner, moment: Moment { at, now } } = &*self.pin;
         if !inner.tree.tables.load().is_readable_at(table, *at) {
             return Err(no_such_table());
         }
-        inner.get_many(Some(*at), &KeyList::new(table, keys), Reach::Disk)
+        inner.get_many(Some(*at), Some(*now), &KeyList::new(table, keys), Reach::Disk)
     }
 
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {
@@ -233,7 +233,7 @@ impl Inner {
     /// Whether a table has rows that are applied.
     fn has_rows(&self, table: TableId) -> Result<bool> {
         let view = self.tree.view_full();
-        tree::scan(&view, KeyRange::table(table), CommitTs::MAX)?.next()
+        tree::scan(&view, KeyRange::table(table), self.applied_moment())?.next()
     }
 
     /// Sees to it that the space of what was erased comes back soon where it is much: files go once

@@ -102,7 +102,7 @@ impl Transaction {
         if let Some(own) = self.writes.get(rk) {
             return Ok(own.map(own_row));
         }
-        let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, self.pin.moment.at)?;
+        let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, self.pin.moment)?;
         if !self.rows_read.contains_key(rk) {
             self.rows_read.insert(rk.to_vec(), row.as_ref().map(|row| row.ts));
         }
@@ -161,6 +161,16 @@ impl Transaction {
     /// Writes a row.
     pub fn put(&mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.writes.put(rk.as_ref(), value.as_ref())
+    }
+
+    /// Writes a row that is gone from `expires` on: [`Batch::upsert_until`](crate::Batch::upsert_until).
+    pub fn put_until(
+        &mut self,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: CommitTs,
+    ) -> Result<()> {
+        self.writes.put_until(rk.as_ref(), value.as_ref(), expires)
     }
 
     /// Removes a row, whether there is one or not.
@@ -226,8 +236,10 @@ impl Transaction {
 
     /// Compares what was read with what is applied. The partition's latch is held.
     fn check(&mut self) -> Result<()> {
+        // By the time that it read by: what has expired since is no change.
+        let applied = Moment { at: CommitTs::MAX, now: self.pin.moment.now };
         for (rk, ts) in &self.rows_read {
-            let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, CommitTs::MAX)?;
+            let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, applied)?;
             if row.map(|row| row.ts) != *ts {
                 return Err(changed());
             }
@@ -237,7 +249,7 @@ impl Transaction {
             // them fewer.
             let mut left = *rows;
             let view = self.pin.inner.tree.view_full();
-            let mut scan = tree::scan(&view, range.clone(), CommitTs::MAX)?;
+            let mut scan = tree::scan(&view, range.clone(), applied)?;
             while scan.next()? {
                 let old = scan.ts() <= self.pin.moment.at;
                 left = left.checked_sub(1).filter(|_| old).ok_or_else(changed)?;
@@ -270,9 +282,9 @@ fn stored(
     key: &mut Vec<u8>,
     prefix_len: usize,
     rk: &[u8],
-    at: CommitTs,
+    moment: Moment,
 ) -> Result<Option<Row>> {
     key.truncate(prefix_len);
     key.extend_from_slice(rk);
-    inner.get(Some(at), key, Reach::Disk)
+    inner.get(Some(moment.at), Some(moment.now), key, Reach::Disk)
 }

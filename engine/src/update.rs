@@ -8,6 +8,7 @@
 use crate::batch::{Batch, Mark};
 use crate::db::Inner;
 use crate::error::{Error, Result};
+use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::tree;
 use crate::key::order;
@@ -32,6 +33,16 @@ pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
     Err(Error::invalid(format!(
         "{which} has {len} bytes; at most {KEY_PART_BYTES_MAX} are allowed"
     )))
+}
+
+/// Refuses a value that is too long, its expiry included.
+pub(crate) fn check_value(value: &[u8], expires: bool) -> Result<()> {
+    let max = if expires { VALUE_BYTES_MAX - expiry::LEN } else { VALUE_BYTES_MAX };
+    if value.len() <= max {
+        return Ok(());
+    }
+    let (which, len) = (if expires { " that expires" } else { "" }, value.len());
+    Err(Error::invalid(format!("a value{which} has {len} bytes; at most {max} are allowed")))
 }
 
 /// One partition's writes, not yet committed, in the order in which they were made. The last one of
@@ -101,14 +112,18 @@ impl Writes {
 
     pub(crate) fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()> {
         check_key_part("RowKey", rk)?;
-        if value.len() > VALUE_BYTES_MAX {
-            let len = value.len();
-            return Err(Error::invalid(format!(
-                "a value has {len} bytes; at most {VALUE_BYTES_MAX} are allowed"
-            )));
-        }
+        check_value(value, false)?;
         self.note(rk);
         self.batch.put(rk, value);
+        Ok(())
+    }
+
+    /// A put that is gone from `expires` on; these writes themselves read it as there.
+    pub(crate) fn put_until(&mut self, rk: &[u8], value: &[u8], expires: CommitTs) -> Result<()> {
+        check_key_part("RowKey", rk)?;
+        check_value(value, true)?;
+        self.note(rk);
+        self.batch.put_until(rk, value, expires);
         Ok(())
     }
 
@@ -180,6 +195,7 @@ impl Writes {
     fn index(&mut self) {
         let last = &mut self.last;
         self.indexed = self.batch.each_since(self.indexed, |rk, kind, value| {
+            let value = value.start + expiry::value_start(kind)..value.end;
             last.insert(rk.to_vec(), (kind != RowKind::Delete).then_some(value));
         });
     }
@@ -235,7 +251,8 @@ impl<'a> Update<'a> {
         let (start, end) = ([prefix, &range.0].concat(), range.1.as_ref());
         let end = end.map_or_else(|| order::partition_end(prefix), |to| [prefix, to].concat());
         let view = self.inner.tree.view_full();
-        let mut scan = tree::scan(&view, KeyRange { start, end }, CommitTs::MAX)?;
+        let moment = self.inner.applied_moment();
+        let mut scan = tree::scan(&view, KeyRange { start, end }, moment)?;
         let mut found = Vec::new();
         while found.len() < max && scan.next()? {
             found.push(scan.key().get(self.prefix_len..).unwrap_or_default().to_vec());
@@ -247,7 +264,7 @@ impl<'a> Update<'a> {
         self.key.truncate(self.prefix_len);
         self.key.extend_from_slice(rk);
         // Above every timestamp: all that is applied, durable yet or not.
-        self.inner.get(Some(CommitTs::MAX), &self.key, Reach::Disk)
+        self.inner.get(Some(CommitTs::MAX), None, &self.key, Reach::Disk)
     }
 }
 
@@ -264,6 +281,10 @@ impl PartitionUpdate for Update<'_> {
 
     fn put(&mut self, rk: &[u8], value: &[u8]) -> Result<()> {
         self.writes.put(rk, value)
+    }
+
+    fn put_until(&mut self, rk: &[u8], value: &[u8], expires: CommitTs) -> Result<()> {
+        self.writes.put_until(rk, value, expires)
     }
 
     fn delete(&mut self, rk: &[u8]) -> Result<()> {

@@ -352,6 +352,9 @@ impl Pair {
         for change in changes {
             batch = match change.clone() {
                 Change::Put(rk, value) => batch.upsert(rk, value),
+                Change::PutUntil(rk, value, expires) => {
+                    batch.upsert_until(rk, value, tabulith::CommitTs(expires))
+                }
                 Change::Delete(rk) => batch.delete(rk),
                 Change::DeleteRange(from, to) => batch.delete_range::<Vec<u8>>((from, to)),
             };

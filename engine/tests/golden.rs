@@ -15,7 +15,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::inspect::{self, Depth};
 use tabulith::vfs::os::OsVfs;
-use tabulith::{Advanced, Db, Entity, Options};
+use tabulith::{Advanced, CommitTs, Db, Entity, Options};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
@@ -42,6 +42,9 @@ fn write(dir: &Path) {
     }
     rows.upsert([b'q'], [0], large(5000)).unwrap();
     rows.upsert([b'q'], [1], "9".repeat(6000)).unwrap();
+    let far = CommitTs(18_000_000_000_000_000_000);
+    let expiring = rows.partition([b'r']).batch();
+    expiring.upsert_until([0], "soon", far).upsert_until([1], large(4500), far).commit().unwrap();
     let entities = db.entities("People").unwrap();
     for i in 0..20 {
         let person = Entity::new("q", format!("{i:02}")).with("Age", i).with("Name", "Ann");
@@ -91,7 +94,9 @@ fn version_1_reads_as_it_was_written() {
 
     let db = Db::open(copy.path()).unwrap();
     let rows = db.table("rows").unwrap();
-    assert_eq!(rows.scan::<&str, &str>(..).unwrap().map(Result::unwrap).count(), 41);
+    assert_eq!(rows.scan::<&str, &str>(..).unwrap().map(Result::unwrap).count(), 43);
+    assert_eq!(rows.get([b'r'], [0]).unwrap().unwrap().value, "soon");
+    assert!(rows.get([b'r'], [1]).unwrap().unwrap().value == large(4500));
     assert_eq!(rows.get([b'p', 0], [3]).unwrap(), None);
     let value = rows.get([b'p', 1], [39]).unwrap().unwrap().value;
     assert_eq!(value, "value 39".repeat(39));

@@ -8,6 +8,7 @@ use super::format::{BlobMeta, Link};
 use super::writer::BlobWriter;
 use crate::compress::{Codec, Compressor};
 use crate::error::{Error, Result};
+use crate::expiry;
 use crate::ids::{FileNo, RowKind, TableId};
 use crate::key::order;
 use crate::names::{self, FileKind};
@@ -87,10 +88,13 @@ impl<'a> Sink<'a> {
         value: &'v [u8],
     ) -> Result<(RowKind, &'v [u8])> {
         let min = self.options.min_bytes;
-        let large = kind == RowKind::Put && min > 0 && value.len() >= min;
+        let (expires, whole) = value.split_at(expiry::value_start(kind).min(value.len()));
+        let holds_value = matches!(kind, RowKind::Put | RowKind::PutUntil);
+        let large = holds_value && min > 0 && whole.len() >= min;
         if !large || order::table_of(key) == Some(TableId::CATALOG) {
             return Ok((kind, value));
         }
+        let value = whole;
         let packed = match is_compressible(&mut self.compressor, value) {
             true => self.compressor.compress(value),
             false => None,
@@ -99,14 +103,20 @@ impl<'a> Sink<'a> {
         let (codec, stored) = packed.map_or((Codec::None, value), |packed| (codec, packed));
         let file = writer(&mut self.open, &mut self.numbers, self.vfs, self.dir, self.next_file)?;
         let link = file.add(codec, value.len(), stored)?;
-        self.link_to(&link)
+        self.link_to(&link, expires)
     }
 
-    /// The same for a value that was in another blob file, as it was stored there.
-    pub(crate) fn place_stored(&mut self, old: &Link, stored: &[u8]) -> Result<(RowKind, &[u8])> {
+    /// The same for a value that was in another blob file, as it was stored there. `expires`: the
+    /// row's expiry, empty where it has none.
+    pub(crate) fn place_stored(
+        &mut self,
+        old: &Link,
+        expires: &[u8],
+        stored: &[u8],
+    ) -> Result<(RowKind, &[u8])> {
         let file = writer(&mut self.open, &mut self.numbers, self.vfs, self.dir, self.next_file)?;
         let link = file.add(old.codec, old.raw_len as usize, stored)?;
-        self.link_to(&link)
+        self.link_to(&link, expires)
     }
 
     /// The blob files that were written. Each holds a value, and is durable but for its name.
@@ -120,13 +130,15 @@ impl<'a> Sink<'a> {
         &self.numbers
     }
 
-    fn link_to(&mut self, link: &Link) -> Result<(RowKind, &[u8])> {
+    fn link_to(&mut self, link: &Link, expires: &[u8]) -> Result<(RowKind, &[u8])> {
         if self.open.as_ref().is_some_and(|file| file.bytes_so_far() >= self.options.file_bytes) {
             self.end_file()?;
         }
         self.link.clear();
+        self.link.extend_from_slice(expires);
         link.put(&mut self.link);
-        Ok((RowKind::Link, &self.link))
+        let kind = if expires.is_empty() { RowKind::Link } else { RowKind::LinkUntil };
+        Ok((kind, &self.link))
     }
 
     fn end_file(&mut self) -> Result<()> {

@@ -12,9 +12,10 @@ use crate::compaction::outputs::Outputs;
 use crate::compaction::tournament::{Run as _, Tournament};
 use crate::compaction::values::Values;
 use crate::error::{Error, Kind, Result};
+use crate::expiry;
 use crate::fate::{Fate, Judge};
 use crate::flush::sync_names;
-use crate::ids::FileNo;
+use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::manifest::edit::Edit;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
@@ -111,13 +112,23 @@ fn merge_into(job: &Merge, env: &MergeEnv<'_>, outputs: &mut Outputs<'_>) -> Res
         }
         tally.read += 1;
         let (ts, kind, prefix_len) = (row.ts(), row.kind(), row.prefix_len());
-        if let Fate::Keep { erased_at } = judge.of(row.key(), ts, kind) {
-            let (key, value) = row.key_and_value()?;
-            outputs.add(key, prefix_len, ts, kind, value)?;
-            outputs.keep_erased(erased_at);
-            tally.written += 1;
-        } else {
-            tally.dropped += 1;
+        let expires = match kind.expires() {
+            true => expiry::of(kind, row.key_and_value()?.1),
+            false => CommitTs::MAX,
+        };
+        match judge.of(row.key(), ts, kind, expires) {
+            Fate::Keep { erased_at } => {
+                let (key, value) = row.key_and_value()?;
+                outputs.add(key, prefix_len, ts, kind, value)?;
+                outputs.keep_erased(erased_at);
+                tally.written += 1;
+            }
+            Fate::Expired { erased_at } => {
+                outputs.add(row.key(), prefix_len, ts, RowKind::Delete, &[])?;
+                outputs.keep_erased(erased_at);
+                tally.written += 1;
+            }
+            _ => tally.dropped += 1,
         }
         if tally.read.is_multiple_of(VERSIONS_PER_LOOK) && env.closing.load(Ordering::Relaxed) {
             return Err(Error::new(Kind::Closed, "the database closes; a merge was given up"));

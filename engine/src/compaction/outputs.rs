@@ -4,6 +4,7 @@ use crate::blob::format::BlobMeta;
 use crate::compaction::values::Values;
 use crate::erasure::set::Erasures;
 use crate::error::Result;
+use crate::expiry;
 use crate::fate::ErasedTo;
 use crate::flush::create_table;
 use crate::ids::{CommitTs, FileNo, RowKind};
@@ -98,7 +99,7 @@ impl<'a> Outputs<'a> {
                 self.open.insert(create_table(self.shelf, no, &self.options)?)
             }
         };
-        let given = (kind == RowKind::Put).then_some(value);
+        let given = expiry::given(kind, value);
         let stored = self.values.place(key, kind, value)?;
         builder.add_placed(key, prefix_len, ts, stored, given)
     }

@@ -1,10 +1,10 @@
-//! Which compaction gives back the space of what was deleted. Pure but for the indexes of files that
-//! an erasure overlaps.
+//! Which compaction gives back the space of what was deleted or has expired. Pure but for the
+//! indexes of files that an erasure overlaps.
 //!
 //! In the order of their cost: files in which no reader finds a row are forgotten unread; an erasure
 //! with nothing left to hide is retired; files with many or old deletes sink towards the rows that
-//! those hide, and lose them where there are none; files with rows under an erasure are rewritten
-//! where they lie.
+//! those hide, and lose them where there are none; so do files with many expired rows; files with
+//! rows under an erasure are rewritten where they lie.
 //!
 //! Promise: what is picked makes progress, so that whoever picks until there is nothing more comes
 //! to an end. A snapshot that still reads what was deleted holds its job back.
@@ -62,7 +62,7 @@ pub(crate) fn free(version: &Version, scene: &Scene<'_>) -> Option<Job> {
 
 /// What costs a rewrite.
 pub(crate) fn reclaim(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
-    deletes(version, scene).or_else(|| erased(version, scene))
+    deletes(version, scene).or_else(|| expired(version, scene)).or_else(|| erased(version, scene))
 }
 
 /// A file to be compacted for the space that it gives back.
@@ -85,9 +85,30 @@ fn forget(version: &Version, scene: &Scene<'_>) -> Option<Job> {
         let from = version.erasures.all_covered_from(&meta.smallest, &meta.largest, meta.max_ts);
         from.is_some_and(|from| !scene.boundaries.may_read_between(meta.min_ts, from))
     };
-    let dead = version.files().filter(|(_, file)| of_no_table(file) || erased(file));
+    let dead = version.files().filter(|(level, file)| {
+        of_no_table(file) || erased(file) || is_expired(version, scene, *level, file)
+    });
     let files: Vec<(usize, FileNo)> = dead.map(|(level, file)| (level, file.meta.no)).collect();
     (!files.is_empty()).then_some(Job::Drop { files })
+}
+
+/// Whether every row of the file has expired for every reader, or is a delete, with nothing older
+/// left to hide.
+fn is_expired(version: &Version, scene: &Scene<'_>, level: usize, file: &LiveFile) -> bool {
+    let meta = &file.meta;
+    meta.expiring.rows > 0
+        && meta.expiring.rows + meta.deletes == meta.rows
+        && !scene.boundaries.may_see_before(meta.min_ts, meta.expiring.to)
+        && meta.max_ts <= scene.boundaries.oldest()
+        && !has_older_below(version, level, file)
+        && (level > 0 || !has_older_beside(version, file))
+}
+
+/// Whether another file of L0 may hold older versions of the keys of `file`, which is one. Their
+/// numbers do not say: one that was ingested is newer than what was flushed after it was begun.
+fn has_older_beside(version: &Version, file: &LiveFile) -> bool {
+    let overlapping = version.overlapping(0, &file.meta.smallest, &file.meta.largest);
+    overlapping.iter().any(|o| o.meta.no != file.meta.no && o.meta.min_ts <= file.meta.max_ts)
 }
 
 /// Whether `file` may hold a version that `erasure` hides.
@@ -157,6 +178,26 @@ fn deletes(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
         true => Reclaim::Down(*level, Arc::clone(file)),
         false if *level == 0 => Reclaim::Down(0, Arc::clone(file)),
         false => Reclaim::Rewrite(alone(version, *level, file)),
+    })
+}
+
+/// The file with the largest share of expired rows that are worth it. One of them at least goes, or
+/// becomes a delete.
+fn expired(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+    let now = scene.boundaries.floor();
+    let worth_it = |file: &LiveFile| {
+        let meta = &file.meta;
+        let count = meta.expiring.expired_by(now);
+        count * 1000 > meta.rows * scene.effort.deletes_per_mille()
+            && !scene.boundaries.may_see_before(meta.min_ts, meta.expiring.from)
+    };
+    let share = |file: &LiveFile| file.meta.expiring.expired_by(now) * 1000 / file.meta.rows;
+    let files = version.files().filter(|(_, file)| worth_it(file));
+    files.max_by_key(|(_, file)| share(file)).map(|(level, file)| {
+        match level == 0 || has_older_below(version, level, file) {
+            true => Reclaim::Down(level, Arc::clone(file)),
+            false => Reclaim::Rewrite(alone(version, level, file)),
+        }
     })
 }
 

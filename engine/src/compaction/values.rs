@@ -4,6 +4,7 @@
 use crate::blob::format::BlobMeta;
 use crate::blob::sink::Sink;
 use crate::error::Result;
+use crate::expiry;
 use crate::ids::{FileNo, RowKind};
 use crate::names::FileKind;
 use crate::options::Options;
@@ -43,12 +44,13 @@ impl<'a> Values<'a> {
         kind: RowKind,
         value: &'v [u8],
     ) -> Result<(RowKind, &'v [u8])> {
-        if kind != RowKind::Link || self.worn.is_empty() {
+        if !kind.is_link() || self.worn.is_empty() {
             return self.sink.place(key, kind, value);
         }
-        let (link, blob) = self.blobs.find(value)?;
+        let (expires, reference) = value.split_at(expiry::value_start(kind).min(value.len()));
+        let (link, blob) = self.blobs.find(reference)?;
         match self.worn.binary_search(&link.file) {
-            Ok(_) => self.sink.place_stored(&link, &blob.file()?.stored(&link)?),
+            Ok(_) => self.sink.place_stored(&link, expires, &blob.file()?.stored(&link)?),
             Err(_) => Ok((kind, value)),
         }
     }

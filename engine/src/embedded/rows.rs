@@ -410,6 +410,7 @@ struct Operation {
 #[derive(Clone, Copy, Debug)]
 enum What {
     Put(If),
+    PutUntil(If, CommitTs),
     Delete(If),
     /// RowKey and value are the bounds, as far as they are there.
     DeleteRange(Bound<()>, Bound<()>),
@@ -417,13 +418,14 @@ enum What {
 
 impl What {
     fn apply(&self, rk: &[u8], value: &[u8], rows: &mut dyn PartitionUpdate) -> Result<()> {
-        if let What::Put(condition) | What::Delete(condition) = self
+        if let What::Put(condition) | What::PutUntil(condition, _) | What::Delete(condition) = self
             && *condition != If::Any
         {
             condition.check(rows.get(rk)?.as_ref())?;
         }
         match self {
             What::Put(_) => rows.put(rk, value),
+            What::PutUntil(_, expires) => rows.put_until(rk, value, *expires),
             What::Delete(_) => rows.delete(rk),
             What::DeleteRange(from, to) => rows.delete_range(from.map(|()| rk), to.map(|()| value)),
         }
@@ -444,6 +446,44 @@ impl Batch {
     /// Writes a row if the one there is as `condition` says.
     pub fn put_if(mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>, condition: If) -> Batch {
         self.push(rk.as_ref(), value.as_ref(), What::Put(condition));
+        self
+    }
+
+    /// Adds or replaces a row that is gone, as if it had been deleted, for reads from the time
+    /// `expires` on; its space comes back with compaction. What it replaces does not come back. Times
+    /// are ticks of 100 ns since 1970: `db.time().after(span)`.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// let sessions = db.table("sessions")?.partition("users");
+    /// let hour = std::time::Duration::from_secs(3600);
+    /// sessions.batch().upsert_until("ann", "token", db.time().after(hour)).commit()?;
+    /// assert!(sessions.get("ann")?.is_some());
+    /// sessions.batch().upsert_until("ann", "token", db.time()).commit()?;
+    /// assert!(sessions.get("ann")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn upsert_until(
+        self,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: CommitTs,
+    ) -> Batch {
+        self.put_until_if(rk, value, expires, If::Any)
+    }
+
+    /// The same if the row there is as `condition` says; one that has expired is absent.
+    pub fn put_until_if(
+        mut self,
+        rk: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: CommitTs,
+        condition: If,
+    ) -> Batch {
+        self.push(rk.as_ref(), value.as_ref(), What::PutUntil(condition, expires));
         self
     }
 

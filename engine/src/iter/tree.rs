@@ -11,6 +11,7 @@ use crate::iter::visible::VisibleCursor;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
 use crate::limits::LEVELS;
+use crate::moment::Moment;
 use crate::sstable::iter::TableCursor;
 use crate::version::files::LiveFile;
 use crate::view::View;
@@ -26,13 +27,13 @@ pub(crate) enum Source {
     Level(LevelCursor),
 }
 
-/// The rows of `range` that a reader at `at` sees.
+/// The rows of a range that a reader sees.
 pub(crate) type Scan = VisibleCursor<MergeCursor<Source>>;
 
 /// Opens a scan. Cost: opens the L0 files that overlap, and two files at most of a deeper level;
 /// reads nothing else yet.
-pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
-    scan_where(view, range, at, None)
+pub(crate) fn scan(view: &View, range: KeyRange, moment: Moment) -> Result<Scan> {
+    scan_where(view, range, moment, None)
 }
 
 /// The same, without blocks that the filter of `zones` rules out. Some rows that do not pass come all
@@ -40,11 +41,11 @@ pub(crate) fn scan(view: &View, range: KeyRange, at: CommitTs) -> Result<Scan> {
 pub(crate) fn scan_where(
     view: &View,
     range: KeyRange,
-    at: CommitTs,
+    moment: Moment,
     zones: Option<&Arc<ZoneScan>>,
 ) -> Result<Scan> {
     let merge = merge(view, &range, zones)?;
-    Ok(VisibleCursor::new(merge, view.cover(at), at, range))
+    Ok(VisibleCursor::new(merge, view.cover(moment.at), moment, range))
 }
 
 /// Everything in `view` that may hold versions of rows of `range`, less what `zones` leaves out.

@@ -1,5 +1,5 @@
 //! What a reader at one timestamp sees of a merge: per key the newest version not newer than it,
-//! and no row where that version is a delete.
+//! and no row where that version is a delete or has expired.
 //!
 //! Both directions cost the same: a key with one version, which is nearly every key, is settled
 //! where the merge stands, with no copy. Going down, only a key with several versions is carried
@@ -13,8 +13,10 @@
 use crate::cursor::{Cursor, Direction};
 use crate::erasure::live::Cover;
 use crate::error::Result;
+use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::range::KeyRange;
+use crate::moment::Moment;
 use bytes::Bytes;
 
 /// The rows of a range as of a timestamp. Starts before the first row and after the last.
@@ -22,6 +24,7 @@ pub(crate) struct VisibleCursor<C> {
     merge: C,
     cover: Cover,
     at: CommitTs,
+    now: CommitTs,
     range: KeyRange,
     state: State,
     /// Where `state` is `On`: the direction in which the row was reached.
@@ -51,12 +54,13 @@ enum State {
 }
 
 impl<C: Cursor> VisibleCursor<C> {
-    /// The rows of `range` that a reader at `at` sees; `cover` is what is erased for it.
-    pub(crate) fn new(merge: C, cover: Cover, at: CommitTs, range: KeyRange) -> VisibleCursor<C> {
+    /// The rows of `range` that a reader at `moment` sees; `cover` is what is erased for it.
+    pub(crate) fn new(merge: C, cover: Cover, moment: Moment, range: KeyRange) -> VisibleCursor<C> {
         VisibleCursor {
             merge,
             cover,
-            at,
+            at: moment.at,
+            now: moment.now,
             range,
             state: State::Fresh,
             direction: Direction::Up,
@@ -95,17 +99,28 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// How the value is stored: as it is, or as a reference to it.
     pub(crate) fn kind(&self) -> RowKind {
+        self.stored_kind().while_alive()
+    }
+
+    fn stored_kind(&self) -> RowKind {
         if self.state == State::On { self.merge.kind() } else { self.passed.1 }
     }
 
     /// The value as stored.
     pub(crate) fn value(&mut self) -> Result<Bytes> {
-        if self.state == State::On { self.merge.value() } else { Ok(self.passed.2.clone()) }
+        let start = expiry::value_start(self.stored_kind());
+        let mut value = match self.state {
+            State::On => self.merge.value()?,
+            _ => self.passed.2.clone(),
+        };
+        Ok(if start == 0 { value } else { value.split_off(start.min(value.len())) })
     }
 
     /// The value as stored, borrowed. Cost: the first of a block decompresses the block's values.
     pub(crate) fn value_ref(&self) -> Result<&[u8]> {
-        if self.state == State::On { self.merge.value_ref() } else { Ok(&self.passed.2) }
+        let kind = self.stored_kind();
+        let stored = if self.state == State::On { self.merge.value_ref()? } else { &self.passed.2 };
+        Ok(expiry::value_of(kind, stored))
     }
 
     /// Whether the row is known not to pass the filter of the scan.
@@ -219,6 +234,17 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(())
     }
 
+    /// Whether the version here is a row: no delete, and not expired. Cost: the first row of a block
+    /// that may expire decompresses the block's values.
+    #[inline]
+    fn is_alive_here(&self) -> Result<bool> {
+        match self.merge.kind() {
+            RowKind::Delete => Ok(false),
+            RowKind::Put | RowKind::Link => Ok(true),
+            kind => Ok(self.now < expiry::of(kind, self.merge.value_ref()?)),
+        }
+    }
+
     /// Moves past versions that the erasure hides which hides the one here, as far as sources know of
     /// them without reading; whether any did.
     fn skip_hidden(&mut self) -> Result<bool> {
@@ -240,7 +266,7 @@ impl<C: Cursor> VisibleCursor<C> {
                 if !self.skip_hidden()? {
                     self.leave_key_upwards()?;
                 }
-            } else if self.merge.kind() != RowKind::Delete {
+            } else if self.is_alive_here()? {
                 self.state = State::On;
                 return Ok(true);
             } else {
@@ -266,7 +292,7 @@ impl<C: Cursor> VisibleCursor<C> {
                 }
             } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
                 self.merge.prev()?;
-            } else if self.merge.ts() <= self.at && self.merge.kind() != RowKind::Delete {
+            } else if self.merge.ts() <= self.at && self.is_alive_here()? {
                 self.state = State::On;
                 return Ok(true);
             } else {
@@ -286,7 +312,7 @@ impl<C: Cursor> VisibleCursor<C> {
         while self.merge.valid() && self.merge.key() == self.key.as_slice() {
             if self.merge.ts() <= self.at {
                 let hidden = self.cover.hides(&self.key, self.merge.ts());
-                seen = self.merge.kind() != RowKind::Delete && !hidden;
+                seen = !hidden && self.is_alive_here()?;
                 if seen {
                     self.passed = (self.merge.ts(), self.merge.kind(), self.merge.value()?);
                 }
@@ -346,7 +372,7 @@ mod tests {
             let merge = MergeCursor::new(tables.iter().map(|t| t.clone().cursor()).collect());
             let sets = erased.map(|erased| Arc::new(Erasures::of(erased))).into_iter();
             let cover = Cover::new(sets, CommitTs(at));
-            let mut cursor = VisibleCursor::new(merge, cover, CommitTs(at), range);
+            let mut cursor = VisibleCursor::new(merge, cover, Moment::past(CommitTs(at)), range);
             // A fresh cursor stands at both ends: the first move says which.
             let mut place = match rng.one_in(2) {
                 true => cursor.next().map(|_| 0).unwrap(),

@@ -12,6 +12,7 @@
 //! added      how many, then for each: level (1 byte), file:
 //!            number, bytes, smallest key, largest key (each length and bytes),
 //!            min ts, max ts, rows, deletes, oldest delete, erased to,
+//!            rows that expire, and if any: the first expiry, the last (expiries up to 2^64),
 //!            checksum (8 bytes, little-endian),
 //!            blob files it refers to: how many, then of each: number, values, bytes
 //! blobs      blob files added: how many, then for each: number, bytes, values
@@ -22,6 +23,7 @@
 use crate::blob::format::{BlobMeta, Use, put_uses, read_uses};
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::erasure::set::Erasure;
+use crate::expiry::Expiring;
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::limits::{KEY_BYTES_MAX, LEVELS, NUMBER_MAX};
 use crate::sstable::format::FileMeta;
@@ -169,6 +171,10 @@ impl Edit {
         }
         for (level, file) in &self.added {
             line(format!("L{level} + {}", dump_file(file)));
+            let Expiring { rows, from, to } = file.expiring;
+            if rows > 0 {
+                line(format!("     {rows} rows expire, from {from} to {to}"));
+            }
             for (no, Use { values, bytes }) in &file.blobs {
                 line(format!("     refers to {values} values, {bytes} bytes, of blob file {no}"));
             }
@@ -196,6 +202,7 @@ fn put_file(out: &mut Vec<u8>, file: &FileMeta) {
     }
     put_varint(out, file.oldest_delete.0);
     put_varint(out, file.erased_to.0);
+    file.expiring.put(out);
     out.extend_from_slice(&file.checksum.to_le_bytes());
     put_uses(&file.blobs, out);
 }
@@ -237,6 +244,7 @@ fn file(reader: &mut Reader<'_>) -> Option<FileMeta> {
         deletes: reader.varint()?,
         oldest_delete: CommitTs(reader.varint()?),
         erased_to: CommitTs(reader.varint()?),
+        expiring: Expiring::read(reader)?,
         checksum: reader.u64()?,
         blobs: read_uses(reader)?,
     })
@@ -279,6 +287,7 @@ mod tests {
             deletes: 2,
             oldest_delete: CommitTs(310),
             erased_to: CommitTs(350),
+            expiring: Expiring { rows: 3, from: CommitTs(900), to: CommitTs(950) },
             blobs: Uses::from([(FileNo(6), Use { values: 3, bytes: 500 })]),
             checksum: 0x1122_3344_5566_7788,
         };
@@ -329,7 +338,7 @@ mod tests {
             edit().dump("  "),
             "  log from segment 2\n  commits to 400 are in files\n  readable from 220\n  L0 - 000003\n  L1 - 000004\n  \
              L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
-             xxh3 1122334455667788\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
+             xxh3 1122334455667788\n       3 rows expire, from 900 to 950\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
              blob file + 000006  600 bytes  3 values\n  erased - keys a..b  before commit 200\n  \
              erased - keys a..b  before commit 210\n  erased + keys c..d  before commit 390\n"
         );

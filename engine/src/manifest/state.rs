@@ -173,6 +173,8 @@ fn check_file(file: &FileMeta, next_file: FileNo) -> Result<()> {
         "its commits are in the wrong order"
     } else if file.rows == 0 || file.deletes > file.rows {
         "its counts cannot be"
+    } else if !file.expiring.is_plausible(file.rows - file.deletes) {
+        "its rows that expire cannot be"
     } else if match file.deletes {
         0 => file.oldest_delete != CommitTs::ZERO,
         _ => !(file.min_ts..=file.max_ts).contains(&file.oldest_delete),
@@ -241,6 +243,7 @@ mod tests {
             rows: 3,
             deletes: 1,
             oldest_delete: CommitTs(2),
+            expiring: Default::default(),
             erased_to: CommitTs::ZERO,
             blobs: Uses::new(),
             checksum: no,

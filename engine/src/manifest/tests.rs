@@ -48,6 +48,7 @@ fn edit(no: u64) -> Edit {
         rows: 5,
         deletes: 1,
         oldest_delete: CommitTs(no),
+        expiring: Default::default(),
         erased_to: CommitTs::ZERO,
         blobs: Default::default(),
         checksum: no,

@@ -12,6 +12,7 @@ use super::index::{Handle, IndexBuilder, separator};
 use super::zone_builder::ZoneBuilder;
 use crate::compress::Compressor;
 use crate::error::{Error, Result};
+use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::hash;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -99,7 +100,7 @@ impl TableBuilder {
         kind: RowKind,
         value: &[u8],
     ) -> Result<()> {
-        self.add_placed(key, prefix_len, ts, (kind, value), (kind == RowKind::Put).then_some(value))
+        self.add_placed(key, prefix_len, ts, (kind, value), expiry::given(kind, value))
     }
 
     /// Adds a version of a row. Keys ascend; within a key, timestamps descend. The first
@@ -137,9 +138,14 @@ impl TableBuilder {
         }
         self.block.push(&row);
         self.zones.add(key, ts, kind, given);
-        self.props.count(ts, kind, value.len());
-        if kind == RowKind::Link {
-            self.props.count_link(value).map_err(|damage| Error::invalid(damage.0))?;
+        self.props.count(ts, kind, value);
+        if !expiry::fits(kind, value.len()) {
+            return Err(Error::invalid("a row that expires has no expiry"));
+        }
+        if kind.is_link() {
+            self.props
+                .count_link(expiry::value_of(kind, value))
+                .map_err(|damage| Error::invalid(damage.0))?;
         }
         self.last.ts = ts;
         if !same_key {
@@ -337,6 +343,7 @@ impl Output {
             rows: props.rows,
             deletes: props.deletes,
             oldest_delete: props.oldest_delete,
+            expiring: props.expiring,
             erased_to: CommitTs::ZERO,
             blobs: props.blobs,
             checksum: self.digest.digest(),

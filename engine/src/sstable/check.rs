@@ -5,6 +5,7 @@
 
 use super::format::Damage;
 use super::layout::{Columns, HEAD_LEN, KIND_BITS};
+use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use std::cmp::Ordering;
 
@@ -74,6 +75,9 @@ fn check_row_bounds(columns: &Columns<'_>, facts: &mut Facts) -> Result<(), Dama
         }
         if value.end < value_end || (kind == RowKind::Delete && value.end != value_end) {
             return Err(Damage("row's value has an impossible length"));
+        }
+        if !expiry::fits(kind, value.end - value_end) {
+            return Err(Damage("row's value is too short for an expiry"));
         }
         if columns.layout.base_ts.checked_add(columns.stamp(row)).is_none() {
             return Err(Damage("row's timestamp overflows"));

@@ -9,6 +9,7 @@ use super::reader::TableFile;
 use crate::blob::format::{Link, Use};
 use crate::compress::Codec;
 use crate::error::Result;
+use crate::expiry;
 use crate::ids::RowKind;
 use crate::key::order;
 use crate::zone::Zone;
@@ -129,8 +130,15 @@ fn row_line(block: &Block, row: usize) -> String {
     if block.kind(row) == RowKind::Delete {
         return format!("{place} delete");
     }
-    match block.value(row) {
-        Ok(value) if block.kind(row) == RowKind::Link => format!("{place} {}", link_text(&value)),
+    let kind = block.kind(row);
+    let start = expiry::value_start(kind);
+    let stored = block.value(row);
+    let place = match &stored {
+        Ok(stored) if kind.expires() => format!("{place} until {}", expiry::of(kind, stored)),
+        _ => place,
+    };
+    match stored.map(|mut stored| stored.split_off(start.min(stored.len()))) {
+        Ok(value) if kind.is_link() => format!("{place} {}", link_text(&value)),
         Ok(value) => {
             let shown = value.get(..VALUE_BYTES_SHOWN).unwrap_or(&value);
             let more = if shown.len() < value.len() { "…" } else { "" };

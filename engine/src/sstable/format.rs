@@ -30,6 +30,7 @@ use crate::checksum;
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::compress::Codec;
 use crate::error::{Error, Result};
+use crate::expiry::{self, Expiring};
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::limits::KEY_BYTES_MAX;
 use crate::options::Options;
@@ -56,6 +57,8 @@ pub(crate) struct FileMeta {
     pub(crate) deletes: u64,
     /// The oldest delete in it; zero where there is none.
     pub(crate) oldest_delete: CommitTs,
+    /// Its rows that expire.
+    pub(crate) expiring: Expiring,
     /// It holds no version that an erasure of this moment or before hides. The manifest's word
     /// alone: the file does not know.
     pub(crate) erased_to: CommitTs,
@@ -216,14 +219,15 @@ pub(crate) struct Props {
     pub(crate) max_ts: CommitTs,
     /// Zero where there is none.
     pub(crate) oldest_delete: CommitTs,
+    pub(crate) expiring: Expiring,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
     pub(crate) blobs: Uses,
 }
 
 impl Props {
-    /// Counts one version.
-    pub(crate) fn count(&mut self, ts: CommitTs, kind: RowKind, value_len: usize) {
+    /// Counts one version, with what is stored of its value.
+    pub(crate) fn count(&mut self, ts: CommitTs, kind: RowKind, stored: &[u8]) {
         if self.rows == 0 {
             (self.min_ts, self.max_ts) = (ts, ts);
         }
@@ -232,7 +236,8 @@ impl Props {
             self.deletes += 1;
         }
         self.rows += 1;
-        self.values_len += value_len as u64;
+        self.expiring.count(expiry::of(kind, stored));
+        self.values_len += stored.len() as u64;
         self.min_ts = self.min_ts.min(ts);
         self.max_ts = self.max_ts.max(ts);
     }
@@ -244,6 +249,7 @@ impl Props {
         {
             put_varint(out, number);
         }
+        self.expiring.put(out);
         put_slice(out, &self.smallest);
         put_slice(out, &self.largest);
         put_uses(&self.blobs, out);
@@ -278,6 +284,7 @@ impl Props {
                 false => (self.min_ts, self.max_ts) == (meta.min_ts, meta.max_ts),
             }
             && self.oldest_delete == meta.oldest_delete
+            && self.expiring == meta.expiring
             && self.smallest == meta.smallest
             && self.largest == meta.largest
             && self.blobs == meta.blobs
@@ -294,6 +301,7 @@ fn read_props(reader: &mut Reader<'_>) -> Option<Props> {
         min_ts: CommitTs(reader.varint()?),
         max_ts: CommitTs(reader.varint()?),
         oldest_delete: CommitTs(reader.varint()?),
+        expiring: Expiring::read(reader)?,
         smallest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
         largest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
         blobs: read_uses(reader)?,

@@ -6,7 +6,8 @@ use super::index::EntryAt;
 use super::reader::TableFile;
 use crate::blob::format::Link;
 use crate::error::{Error, Result};
-use crate::ids::{CommitTs, RowKind};
+use crate::expiry;
+use crate::ids::CommitTs;
 use crate::key::hash;
 use std::cmp::Ordering;
 use std::mem::take;
@@ -75,8 +76,9 @@ impl TableFile {
             block.put_key(row, &mut key);
             let prefix_len = block.prefix_len(block.run_of(row));
             self.verify_row(pass, &key, prefix_len, block, row)?;
-            if block.kind(row) == RowKind::Link {
-                link(pass.counts.count_link(&block.value(row)?)?);
+            if block.kind(row).is_link() {
+                let value = block.value(row)?;
+                link(pass.counts.count_link(expiry::value_of(block.kind(row), &value))?);
             }
         }
         self.verify_times(pass.counts.blocks as usize, block)?;
@@ -115,7 +117,7 @@ impl TableFile {
         if first || pass.key[..pass.prefix_len] != key[..prefix_len] {
             counts.partitions += 1;
         }
-        counts.count(ts, kind, block.value(row)?.len());
+        counts.count(ts, kind, &block.value(row)?);
         let hash = hash::of(key, prefix_len);
         if !self.may_hold_row(hash.row) || !self.may_hold_partition(hash.partition) {
             return Err(Damage("filter denies a row of its file"));

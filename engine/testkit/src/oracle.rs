@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// PartitionKey and RowKey, and the value under them.
-pub type NewRow = ((Vec<u8>, Vec<u8>), Vec<u8>);
+/// PartitionKey and RowKey, the value under them, and when it is gone, if it ever is.
+pub type NewRow = ((Vec<u8>, Vec<u8>), Vec<u8>, Option<u64>);
 
 /// Where a row is: table, PartitionKey, RowKey, compared in that order as bytes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +33,8 @@ pub struct Stored {
     pub ts: u64,
     /// Its bytes.
     pub value: Vec<u8>,
+    /// When it is gone; the end of time for one that stays.
+    pub expires: u64,
 }
 
 /// One change of a batch.
@@ -40,6 +42,8 @@ pub struct Stored {
 pub enum Change {
     /// Writes the row of this RowKey.
     Put(Vec<u8>, Vec<u8>),
+    /// Writes it, to be gone from a time on.
+    PutUntil(Vec<u8>, Vec<u8>, u64),
     /// Removes it; nothing where there is none.
     Delete(Vec<u8>),
     /// Removes the rows between two RowKeys, those that the batch wrote before included.
@@ -51,6 +55,7 @@ pub enum Change {
 pub struct Oracle {
     rows: Arc<BTreeMap<Place, Stored>>,
     last_ts: u64,
+    now: u64,
 }
 
 impl Oracle {
@@ -61,7 +66,12 @@ impl Oracle {
 
     /// The row, if there is one.
     pub fn get(&self, table: u32, pk: &[u8], rk: &[u8]) -> Option<&Stored> {
-        self.rows.get(&Place::new(table, pk, rk))
+        self.rows.get(&Place::new(table, pk, rk)).filter(|stored| self.now < stored.expires)
+    }
+
+    /// The time by which rows have expired.
+    pub fn turn_clock(&mut self, now: u64) {
+        self.now = now;
     }
 
     /// All changes of one commit in one partition, in their order: a later one wins.
@@ -74,7 +84,12 @@ impl Oracle {
         for change in changes {
             match change {
                 Change::Put(rk, value) => {
-                    rows.insert(Place::new(table, pk, rk), Stored { ts, value: value.clone() });
+                    let stored = Stored { ts, value: value.clone(), expires: u64::MAX };
+                    rows.insert(Place::new(table, pk, rk), stored);
+                }
+                Change::PutUntil(rk, value, expires) => {
+                    let stored = Stored { ts, value: value.clone(), expires: *expires };
+                    rows.insert(Place::new(table, pk, rk), stored);
                 }
                 Change::Delete(rk) => {
                     rows.remove(&Place::new(table, pk, rk));
@@ -97,8 +112,10 @@ impl Oracle {
         assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
         self.last_ts = ts;
         let rows = Arc::make_mut(&mut self.rows);
-        for ((pk, rk), value) in new {
-            rows.insert(Place::new(table, pk, rk), Stored { ts, value: value.clone() });
+        for ((pk, rk), value, expires) in new {
+            let expires = expires.unwrap_or(u64::MAX);
+            let stored = Stored { ts, value: value.clone(), expires };
+            rows.insert(Place::new(table, pk, rk), stored);
         }
     }
 
@@ -141,10 +158,11 @@ impl Oracle {
         // BTreeMap::range panics on a range that ends before it starts; such a range is empty.
         let rows =
             if is_backward(&start, &end) { None } else { Some(self.rows.range((start, end))) };
-        rows.into_iter().flatten()
+        let now = self.now;
+        rows.into_iter().flatten().filter(move |(_, stored)| now < stored.expires)
     }
 
-    /// How many rows there are.
+    /// How many rows there are, expired ones included.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
@@ -190,8 +208,14 @@ mod tests {
         oracle.commit(1, b"p", 6, &[put("a", "3"), Change::Delete(b"b".into()), put("c", "4")]);
         assert_eq!(row_keys(before.table(1)), "a b");
         assert_eq!(row_keys(oracle.table(1)), "a c");
-        assert_eq!(before.get(1, b"p", b"a"), Some(&Stored { ts: 5, value: b"1".into() }));
-        assert_eq!(oracle.get(1, b"p", b"a"), Some(&Stored { ts: 6, value: b"3".into() }));
+        assert_eq!(
+            before.get(1, b"p", b"a"),
+            Some(&Stored { ts: 5, value: b"1".into(), expires: u64::MAX })
+        );
+        assert_eq!(
+            oracle.get(1, b"p", b"a"),
+            Some(&Stored { ts: 6, value: b"3".into(), expires: u64::MAX })
+        );
     }
 
     #[test]
@@ -224,6 +248,21 @@ mod tests {
         assert_eq!(row_keys(none), "");
         oracle.drop_table(1);
         assert_eq!(oracle.len(), 2);
+    }
+
+    #[test]
+    fn a_row_expires_and_shows_nothing_older() {
+        let mut oracle = Oracle::new();
+        oracle.commit(1, b"p", 1, &[put("a", "old"), put("b", "")]);
+        oracle.commit(1, b"p", 2, &[Change::PutUntil(b"a".into(), b"new".into(), 10)]);
+        oracle.turn_clock(9);
+        let before = oracle.clone();
+        oracle.turn_clock(10);
+        assert_eq!(
+            (row_keys(before.table(1)), row_keys(oracle.table(1))),
+            ("a b".into(), "b".into())
+        );
+        assert!(before.get(1, b"p", b"a").is_some() && oracle.get(1, b"p", b"a").is_none());
     }
 
     #[test]

@@ -68,6 +68,7 @@ fn check_list(seed: u64) -> Reached {
         Ok(reached) => return reached,
         Err(difference) => difference,
     };
+    eprintln!("seed {seed}, options {options}: {difference:.300}\nlooking for a shorter list");
     let few = shrink(&ops, |rest| outcome(rest, options).is_err());
     let shorter = outcome(&few, options).err();
     panic!(

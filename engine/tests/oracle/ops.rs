@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use tabulith_testkit::oracle::Change;
+use tabulith_testkit::oracle::{Change, NewRow};
 use tabulith_testkit::seed::Rng;
 
 /// Tables that a list works on; they come and go.
@@ -62,7 +62,7 @@ pub(crate) enum Op {
     /// Makes a table, or drops the one in the slot.
     Toggle { table: usize },
     /// Adds rows past log and memtable, as one commit.
-    Ingest { table: usize, rows: Vec<(Keys, Vec<u8>)> },
+    Ingest { table: usize, rows: Vec<NewRow> },
     /// Takes a range down to the deepest level that has any of it.
     CompactRange { table: usize, from: Bound<Keys>, to: Bound<Keys> },
     /// Asks the catalogue for everything it has.
@@ -100,6 +100,8 @@ pub(crate) struct Mix {
     weights: [(Kind, usize); 24],
     /// Changes of a batch that remove a range, in a hundred.
     ranges: usize,
+    /// Rows that expire, in a hundred.
+    expiring: usize,
     partitions: usize,
     rows: usize,
 }
@@ -170,6 +172,7 @@ impl Mix {
         Mix {
             weights,
             ranges: *rng.pick(&[0, 1, 6]),
+            expiring: *rng.pick(&[0, 10, 80]),
             partitions: *rng.pick(&[1, 4, 12]),
             rows: *rng.pick(&[8, 60, 800]),
         }
@@ -263,16 +266,28 @@ impl Mix {
                     );
                 }
                 let rk = self.rk(rng);
-                if rng.chance(25) { Change::Delete(rk) } else { Change::Put(rk, value(rng)) }
+                if rng.chance(25) {
+                    return Change::Delete(rk);
+                }
+                match self.life(rng) {
+                    Some(life) => Change::PutUntil(rk, value(rng), life),
+                    None => Change::Put(rk, value(rng)),
+                }
             })
             .collect()
     }
 
+    /// The ticks after which a row is gone, if it is to expire; the run makes a time of it.
+    fn life(&self, rng: &mut Rng) -> Option<u64> {
+        rng.chance(self.expiring).then(|| rng.below(300_000_000) as u64)
+    }
+
     /// Rows in key order, each once; mostly few, at times more than a small table file holds.
-    fn sorted_rows(&self, rng: &mut Rng) -> Vec<(Keys, Vec<u8>)> {
+    fn sorted_rows(&self, rng: &mut Rng) -> Vec<NewRow> {
         let count = *rng.pick(&[0, 1, 5, 40, 300]);
-        let rows = (0..count).map(|_| (self.keys(rng), value(rng)));
-        rows.collect::<BTreeMap<_, _>>().into_iter().collect()
+        let rows = (0..count).map(|_| (self.keys(rng), (value(rng), self.life(rng))));
+        let rows: BTreeMap<_, _> = rows.collect();
+        rows.into_iter().map(|(keys, (value, expires))| (keys, value, expires)).collect()
     }
 
     fn keys(&self, rng: &mut Rng) -> Keys {

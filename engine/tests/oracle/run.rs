@@ -12,7 +12,7 @@ use tabulith::key::range::KeyRange;
 use tabulith::options::Reach;
 use tabulith::rows::{CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot};
 use tabulith::transaction::Transaction;
-use tabulith_testkit::oracle::{Change, Oracle, Place, Stored};
+use tabulith_testkit::oracle::{Change, NewRow, Oracle, Place, Stored};
 
 /// What differed, in words.
 pub(crate) type Difference = String;
@@ -79,27 +79,28 @@ impl Run {
             self.settle()?;
         }
         self.history_floor = self.history_floor.max(self.store.history_floor());
+        self.model.turn_clock(self.store.db().time().0);
         match op {
             Op::Update { table, pk, changes, refuse, wait } => {
                 let Some(id) = self.tables[*table] else { return Ok(()) };
-                self.update(id, pk, changes, *refuse)?;
+                self.update(id, pk, &self.timed(changes), *refuse)?;
                 if *wait { self.settle() } else { Ok(()) }
             }
             Op::Transact { table, pk, changes, undone, scan, meanwhile } => {
                 let Some(id) = self.tables[*table] else { return Ok(()) };
                 let before = self.model.clone();
                 let mut open = Open::begin(&self.store, &before, id, pk)?;
-                open.write(changes)?;
+                open.write(&self.timed(changes))?;
                 let savepoint = open.transaction.savepoint();
                 let own = open.own.clone();
-                open.write(undone)?;
+                open.write(&self.timed(undone))?;
                 open.transaction.rollback_to(savepoint).map_err(said)?;
                 open.own = own;
                 if *scan {
                     open.scan()?;
                 }
                 let Open { transaction, read, own, .. } = open;
-                self.update(id, pk, meanwhile, false)?;
+                self.update(id, pk, &self.timed(meanwhile), false)?;
                 self.settle()?;
                 self.end(id, pk, transaction, &before, &read, *scan, own)
             }
@@ -146,6 +147,18 @@ impl Run {
             Op::Reopen { options } => self.reopen(*options, Ending::Close),
             Op::Kill { options } => self.reopen(*options, Ending::Kill),
         }
+    }
+
+    /// The changes with times in place of what is to pass until then.
+    fn timed(&self, changes: &[Change]) -> Vec<Change> {
+        let now = self.store.db().time().0;
+        let timed = |change: &Change| match change {
+            Change::PutUntil(rk, value, ticks) => {
+                Change::PutUntil(rk.clone(), value.clone(), now + ticks)
+            }
+            change => change.clone(),
+        };
+        changes.iter().map(timed).collect()
     }
 
     /// Waits for every commit under way, the newest first: those before it must be done by then.
@@ -211,8 +224,9 @@ impl Run {
             Err(error) if changed && error.kind() == Kind::Changed && !own.is_empty() => Ok(()),
             Ok(_) if own.is_empty() => Ok(()),
             Ok(ts) if !changed => {
-                let change = |(rk, value): (Vec<u8>, Option<Vec<u8>>)| match value {
-                    Some(value) => Change::Put(rk, value),
+                let change = |(rk, own)| match own {
+                    Some((value, Some(expires))) => Change::PutUntil(rk, value, expires),
+                    Some((value, None)) => Change::Put(rk, value),
                     None => Change::Delete(rk),
                 };
                 let changes: Vec<_> = own.into_iter().map(change).collect();
@@ -290,7 +304,9 @@ impl Run {
         if at.0 < self.model.last_ts() {
             return Err(format!("commit {} is done and not visible", self.model.last_ts()));
         }
-        self.pasts[slot] = Some(Past { at, model: self.model.clone(), tables: self.tables });
+        let mut model = self.model.clone();
+        model.turn_clock(at.0);
+        self.pasts[slot] = Some(Past { at, model, tables: self.tables });
         Ok(())
     }
 
@@ -328,16 +344,24 @@ impl Run {
         Ok(())
     }
 
-    fn ingest(&mut self, slot: usize, rows: &[(Keys, Vec<u8>)]) -> Result<(), Difference> {
+    fn ingest(&mut self, slot: usize, rows: &[NewRow]) -> Result<(), Difference> {
         let Some(id) = self.tables[slot] else { return Ok(()) };
         let table = self.store.db().table(&name(slot)).map_err(said)?;
         let mut ingest = table.ingest().map_err(said)?;
-        for ((pk, rk), value) in rows {
-            ingest.add(pk, rk, value).map_err(said)?;
+        let now = self.store.db().time().0;
+        let timed = rows.iter().cloned();
+        let rows: Vec<_> =
+            timed.map(|(keys, value, life)| (keys, value, life.map(|l| now + l))).collect();
+        for ((pk, rk), value, expires) in &rows {
+            match expires {
+                Some(expires) => ingest.add_until(pk, rk, value, CommitTs(*expires)),
+                None => ingest.add(pk, rk, value),
+            }
+            .map_err(said)?;
         }
         let ts = ingest.finish().map_err(said)?;
         if !rows.is_empty() {
-            self.model.ingest(id.0, ts.0, rows);
+            self.model.ingest(id.0, ts.0, &rows);
         }
         Ok(())
     }
@@ -394,7 +418,8 @@ impl Run {
         self.list_tables()
     }
 
-    fn compare_everything(&self) -> Result<(), Difference> {
+    fn compare_everything(&mut self) -> Result<(), Difference> {
+        self.model.turn_clock(self.store.db().time().0);
         let now = self.store.rows().snapshot().map_err(said)?;
         for id in self.tables.iter().flatten() {
             let all = [Step::Next(usize::MAX)];
@@ -410,7 +435,7 @@ fn changes_something(model: &Oracle, table: TableId, pk: &[u8], changes: &[Chang
     let mut last = BTreeMap::new();
     for change in changes {
         match change {
-            Change::Put(rk, _) => drop(last.insert(rk, true)),
+            Change::Put(rk, _) | Change::PutUntil(rk, ..) => drop(last.insert(rk, true)),
             Change::Delete(rk) => drop(last.insert(rk, false)),
             Change::DeleteRange(from, to) => {
                 let range = (from.as_ref(), to.as_ref());
@@ -440,7 +465,7 @@ fn rehearse(
     let mut staged: Vec<&Change> = Vec::new();
     for change in changes {
         let rk = match change {
-            Change::Put(rk, _) | Change::Delete(rk) => rk,
+            Change::Put(rk, _) | Change::PutUntil(rk, ..) | Change::Delete(rk) => rk,
             Change::DeleteRange(from, to) => {
                 partition.delete_range(slice(from), slice(to))?;
                 staged.push(change);
@@ -460,6 +485,9 @@ fn rehearse(
         }
         match change {
             Change::Put(_, value) => partition.put(rk, value)?,
+            Change::PutUntil(_, value, expires) => {
+                partition.put_until(rk, value, CommitTs(*expires))?;
+            }
             _ => partition.delete(rk)?,
         }
         staged.push(change);
@@ -468,7 +496,7 @@ fn rehearse(
 }
 
 /// The last write of each RowKey by a transaction.
-type Own = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+type Own = BTreeMap<Vec<u8>, Option<(Vec<u8>, Option<u64>)>>;
 
 /// A transaction under way, beside what the model says that it sees.
 struct Open<'a> {
@@ -495,7 +523,8 @@ impl<'a> Open<'a> {
     fn write(&mut self, changes: &[Change]) -> Result<(), Difference> {
         for change in changes {
             let (rk, value) = match change {
-                Change::Put(rk, value) => (rk, Some(value)),
+                Change::Put(rk, value) => (rk, Some((value.clone(), None))),
+                Change::PutUntil(rk, value, expires) => (rk, Some((value.clone(), Some(*expires)))),
                 Change::Delete(rk) => (rk, None),
                 Change::DeleteRange(..) => continue,
             };
@@ -505,15 +534,20 @@ impl<'a> Open<'a> {
                     same(found.as_ref(), self.model.get(self.table.0, self.pk, rk))?;
                     self.read.push(rk.clone());
                 }
-                Some(own) if found.as_ref().map(|row| row.value.to_vec()) == *own => {}
+                Some(own)
+                    if found.as_ref().map(|row| &row.value[..])
+                        == own.as_ref().map(|o| &o.0[..]) => {}
                 Some(_) => return Err(format!("own write reads as {found:?}")),
             }
-            match value {
-                Some(value) => self.transaction.put(rk, value),
+            match &value {
+                Some((value, None)) => self.transaction.put(rk, value),
+                Some((value, Some(expires))) => {
+                    self.transaction.put_until(rk, value, CommitTs(*expires))
+                }
                 None => self.transaction.delete(rk),
             }
             .map_err(said)?;
-            self.own.insert(rk.clone(), value.cloned());
+            self.own.insert(rk.clone(), value);
         }
         Ok(())
     }
@@ -528,7 +562,7 @@ impl<'a> Open<'a> {
             .collect();
         for (rk, value) in &self.own {
             match value {
-                Some(value) => drop(wanted.insert(rk.clone(), value.clone())),
+                Some((value, _)) => drop(wanted.insert(rk.clone(), value.clone())),
                 None => drop(wanted.remove(rk)),
             }
         }
@@ -549,7 +583,9 @@ fn rows_of<'a>(model: &'a Oracle, table: TableId, pk: &[u8]) -> Vec<(&'a [u8], &
 /// The row that a change leaves under `rk`, if it says.
 fn left_by<'a>(change: &'a Change, rk: &[u8]) -> Option<Option<&'a [u8]>> {
     match change {
-        Change::Put(own, value) => (own == rk).then_some(Some(value)),
+        Change::Put(own, value) | Change::PutUntil(own, value, _) => {
+            (own == rk).then_some(Some(value))
+        }
         Change::Delete(own) => (own == rk).then_some(None),
         Change::DeleteRange(from, to) => {
             let range = (slice(from), slice(to));

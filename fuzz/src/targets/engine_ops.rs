@@ -9,7 +9,7 @@ use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::ids::TableId;
+use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
 use tabulith::options::{Advanced, Compression, Options, Reach};
@@ -121,6 +121,9 @@ impl Run {
                 0..=59 => Change::Delete(rk),
                 60 | 61 => Change::DeleteRange(Bound::Included(rk), Bound::Unbounded),
                 62 | 63 => Change::DeleteRange(Bound::Excluded(rk), Bound::Included(key(input))),
+                // Long past, or not in the time of anybody who runs this.
+                64 => Change::PutUntil(rk, vec![size; 9], 0),
+                65 => Change::PutUntil(rk, vec![size; 90], u64::MAX),
                 _ => Change::Put(rk, vec![size; usize::from(size) * usize::from(size) / 64]),
             });
         }
@@ -129,6 +132,9 @@ impl Run {
         let work = &mut |partition: &mut dyn tabulith::rows::PartitionUpdate| {
             changes.iter().try_for_each(|change| match change {
                 Change::Put(rk, value) => partition.put(rk, value),
+                Change::PutUntil(rk, value, expires) => {
+                    partition.put_until(rk, value, CommitTs(*expires))
+                }
                 Change::Delete(rk) => partition.delete(rk),
                 Change::DeleteRange(from, to) => partition
                     .delete_range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)),
@@ -161,7 +167,8 @@ impl Run {
     fn get(&mut self, input: &mut Input<'_>) {
         let (pk, rk) = (key(input), key(input));
         let found = self.db().get(self.table, &pk, &rk, Reach::Disk).expect("a sound disk");
-        let found = found.map(|row| Stored { ts: row.ts.0, value: row.value.to_vec() });
+        let expires = u64::MAX;
+        let found = found.map(|row| Stored { ts: row.ts.0, value: row.value.to_vec(), expires });
         assert_eq!(found.as_ref(), self.model.get(self.table.0, &pk, &rk), "{pk:?} {rk:?}");
     }
 
@@ -254,7 +261,7 @@ fn rows(cursor: &mut dyn RowCursor, forward: bool) -> Rows {
     let mut rows = Vec::new();
     while if forward { cursor.next() } else { cursor.prev() }.expect("a sound disk") {
         let value = cursor.value().expect("a sound disk").to_vec();
-        rows.push((cursor.key().to_vec(), Stored { ts: cursor.ts().0, value }));
+        rows.push((cursor.key().to_vec(), Stored { ts: cursor.ts().0, value, expires: u64::MAX }));
     }
     rows
 }

@@ -132,6 +132,11 @@ impl PartitionUpdate for MemoryUpdate {
         Ok(())
     }
 
+    /// It knows no time.
+    fn put_until(&mut self, _rk: &[u8], _value: &[u8], _expires: CommitTs) -> Result<()> {
+        Err(Error::invalid("rows of this store do not expire"))
+    }
+
     fn delete(&mut self, rk: &[u8]) -> Result<()> {
         let key = self.key(rk);
         Arc::make_mut(&mut self.rows).remove(&key);
