@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::tree;
+use crate::key::hash;
 use crate::key::order;
 use crate::key::range::KeyRange;
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
@@ -266,6 +267,13 @@ impl<'a> Update<'a> {
         // Above every timestamp: all that is applied, durable yet or not.
         self.inner.get(Some(CommitTs::MAX), None, &self.key, Reach::Disk)
     }
+
+    /// Whether there may be an applied row, by what memory knows.
+    fn may_be_stored(&mut self, rk: &[u8]) -> Result<bool> {
+        self.key.truncate(self.prefix_len);
+        self.key.extend_from_slice(rk);
+        self.inner.tree.view().may_hold(&self.key, hash::of_row(&self.key))
+    }
 }
 
 impl PartitionUpdate for Update<'_> {
@@ -291,7 +299,7 @@ impl PartitionUpdate for Update<'_> {
         check_key_part("RowKey", rk)?;
         let there = match self.writes.get(rk) {
             Some(own) => own.is_some(),
-            None => self.stored(rk)?.is_some(),
+            None => self.may_be_stored(rk)?,
         };
         if there { self.writes.delete(rk) } else { Ok(()) }
     }

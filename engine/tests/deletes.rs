@@ -460,3 +460,29 @@ fn check(steps: &[Step]) {
     assert_eq!(stats.erasures, 0, "after {steps:?}");
     pair.store.check();
 }
+
+#[test]
+fn a_delete_reads_no_block_and_one_of_nothing_writes_nothing() {
+    let store = Store::new(options());
+    store.fill(2, 300);
+    let lookups = |db: &Db| db.stats().cache_hits + db.stats().cache_misses;
+    let (before, filled) = (lookups(&store.db), store.db.stats().memtable_bytes);
+    let absent = |n: usize| format!("{}x", rk_of(n));
+    for n in 0..300 {
+        store.table.delete(pk_of(0), absent(n), If::Any).unwrap();
+    }
+    // A filter takes about one absent key in a hundred for one that is there.
+    let written = store.db.stats().memtable_bytes - filled;
+    assert!(written < 30 * 100, "{written} bytes for rows that were never there");
+    for n in 0..300 {
+        store.table.delete(pk_of(0), rk_of(n), If::Any).unwrap();
+        let after_first = store.db.stats().memtable_bytes;
+        store.table.delete(pk_of(0), rk_of(n), If::Any).unwrap();
+        assert_eq!(store.db.stats().memtable_bytes, after_first, "deleted twice, written once");
+    }
+    assert_eq!(lookups(&store.db), before);
+    assert_eq!(store.rows(), 300);
+    store.db.settle().unwrap();
+    assert_eq!(store.rows(), 300);
+    store.check();
+}

@@ -87,6 +87,10 @@ impl LiveFile {
         }
         self.table()?.get(key, row_hash, at, reach)
     }
+
+    fn may_hold(&self, key: &[u8], row_hash: u64) -> Result<bool> {
+        Ok(self.overlaps(key, key) && self.table()?.may_hold_row(row_hash))
+    }
 }
 
 impl Drop for LiveFile {
@@ -126,6 +130,16 @@ impl Candidates<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether any file may hold a version of `key`, by bounds and filters alone: no block is read.
+    pub(crate) fn may_hold(&self, key: &[u8], row_hash: u64) -> Result<bool> {
+        for file in self.newest.iter().chain(self.sorted.iter().copied().flatten()) {
+            if file.may_hold(key, row_hash)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 
