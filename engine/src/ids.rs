@@ -70,6 +70,14 @@ pub enum RowKind {
 }
 
 impl RowKind {
+    /// Whether the version holds a value, and goes on to hold it as time passes.
+    pub fn is_lasting(self) -> bool {
+        match self {
+            RowKind::Put | RowKind::Link => true,
+            RowKind::Delete | RowKind::PutUntil | RowKind::LinkUntil => false,
+        }
+    }
+
     /// The kind stored as `byte`, if there is one.
     pub fn from_byte(byte: u8) -> Option<RowKind> {
         match byte {

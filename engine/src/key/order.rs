@@ -19,7 +19,8 @@ use std::borrow::Cow;
 const ZERO: u8 = 0x00;
 const ESCAPED_ZERO: u8 = 0xff;
 const END: u8 = 0x01;
-const TABLE_LEN: usize = 4;
+/// Bytes of a table's number, which every key begins with.
+pub(crate) const TABLE_LEN: usize = 4;
 
 /// Appends the partition prefix of `pk` in `table`.
 pub fn put_partition(out: &mut Vec<u8>, table: TableId, pk: &[u8]) {

@@ -8,13 +8,14 @@ use super::block::fingerprint;
 use super::block_builder::{BlockBuilder, NewRow, common_len};
 use super::filter::Filter;
 use super::format::{FileMeta, Footer, Props, TableOptions, seal};
-use super::index::{Handle, IndexBuilder, separator};
+use super::index::{Entry, Handle, IndexBuilder, separator};
 use super::zone_builder::ZoneBuilder;
 use crate::compress::Compressor;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::hash;
+use crate::key::order::TABLE_LEN;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::vfs::api::File;
 use crate::zone::Extract;
@@ -33,7 +34,8 @@ pub(crate) struct TableBuilder {
     compressor: Compressor,
     index: IndexBuilder,
     // The finished block whose separator waits for the next key.
-    pending: Option<Handle>,
+    pending: Option<Entry>,
+    plain: PlainRows,
     last: LastRow,
     row_hashes: Vec<u64>,
     partition_hashes: Vec<u64>,
@@ -49,11 +51,30 @@ struct LastRow {
     hash: u64,
 }
 
+/// Rows of the open block, as long as they can be counted unread.
+#[derive(Clone, Copy)]
+struct PlainRows(Option<u16>);
+
+impl Default for PlainRows {
+    fn default() -> PlainRows {
+        PlainRows(Some(0))
+    }
+}
+
+impl PlainRows {
+    fn add(&mut self, kind: RowKind, step: Step) {
+        let plain = kind.is_lasting() && !matches!(step, Step::Version);
+        self.0 = self.0.filter(|_| plain).and_then(|rows| rows.checked_add(1));
+    }
+}
+
 /// What a row is to the one before it.
 #[derive(Clone, Copy)]
 enum Step {
     /// There is none before.
     First,
+    /// Another table begins.
+    Table,
     /// Another partition begins.
     Partition,
     /// Another row of the partition, whose RowKey begins with as many of the last one's bytes.
@@ -77,6 +98,7 @@ impl TableBuilder {
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
             pending: None,
+            plain: PlainRows::default(),
             last: LastRow::default(),
             row_hashes: Vec::new(),
             partition_hashes: Vec::new(),
@@ -123,20 +145,21 @@ impl TableBuilder {
         let (prefix, row_key) = key.split_at(prefix_len);
         let print = fingerprint(self.last.hash);
         let shared = match step {
-            Step::First | Step::Partition => None,
+            Step::First | Step::Table | Step::Partition => None,
             Step::Row { shared } => Some(shared),
             Step::Version => Some(row_key.len()),
         };
         let row = NewRow { prefix, row_key, shared, ts, kind, print, value };
         // Versions of a key stay together until their block is of the largest size.
         let bytes_max = if same_key { usize::MAX } else { self.options.block_bytes };
-        if !self.block.fits(&row, bytes_max) {
+        if matches!(step, Step::Table) || !self.block.fits(&row, bytes_max) {
             self.end_block()?;
         }
         if let Some(block) = self.pending.take() {
             self.add_separator(block, Some((key, same_key)));
         }
         self.block.push(&row);
+        self.plain.add(kind, step);
         self.zones.add(key, ts, kind, given);
         self.props.count(ts, kind, value);
         if !expiry::fits(kind, value.len()) {
@@ -191,12 +214,13 @@ impl TableBuilder {
         if alike >= last.prefix_len && prefix_len > last.prefix_len {
             return Err(Error::invalid("a partition's prefix starts with another's"));
         }
-        Ok(Step::Partition)
+        // A block holds rows of one table, so that what is known of a block is known of a table.
+        Ok(if alike < TABLE_LEN { Step::Table } else { Step::Partition })
     }
 
     /// Takes note of a key that was not there before: hashes, and the first of all.
     fn note_key(&mut self, key: &[u8], prefix_len: usize, step: Step) {
-        let new_partition = matches!(step, Step::First | Step::Partition);
+        let new_partition = matches!(step, Step::First | Step::Table | Step::Partition);
         let row_hash = hash::of_row(key);
         self.last.hash = row_hash;
         if new_partition {
@@ -262,7 +286,9 @@ impl TableBuilder {
         let offset = self.out.offset();
         let len = self.out.section(|out| block.encode(true, compressor, out))?;
         // A block holds at most one value above 64 KiB, so its length is far below 4 GiB.
-        self.pending = Some(Handle { offset, len: len as u32 });
+        let handle = Handle { offset, len: len as u32 };
+        let PlainRows(rows) = std::mem::take(&mut self.plain);
+        self.pending = Some(Entry { handle, plain_rows: rows.unwrap_or(0) });
         self.props.blocks += 1;
         self.zones.end_block();
         self.block.clear();
@@ -271,10 +297,10 @@ impl TableBuilder {
 
     /// Adds the index entry of the finished block: `next` is the key that follows it, and whether
     /// it is the block's last key again.
-    fn add_separator(&mut self, block: Handle, next: Option<(&[u8], bool)>) {
+    fn add_separator(&mut self, block: Entry, next: Option<(&[u8], bool)>) {
         let LastRow { key, prefix_len, ts, .. } = &self.last;
         if let Some((_, true)) = next {
-            self.index.add(key, *prefix_len, *ts, block);
+            self.index.add(key, *prefix_len, *ts, Entry { plain_rows: 0, ..block });
             return;
         }
         let separator = separator(key, *prefix_len, next.map(|(key, _)| key));

@@ -105,10 +105,11 @@ impl TableFile {
         let (separator, ts) = self.index().separator(at);
         let layout = block.layout();
         format!(
-            "block at {}: {} bytes, {} rows, {} partitions, keys {}, values {} stored as {}{}, up to {} @{ts}",
+            "block at {}: {} bytes, {} rows, {} plain, {} partitions, keys {}, values {} stored as {}{}, up to {} @{ts}",
             handle.offset,
             handle.len,
             layout.rows,
+            self.index().plain_rows(at),
             layout.runs,
             layout.keys_len(),
             layout.values_len,

@@ -11,8 +11,13 @@
 //!    4  index blocks
 //!   4n  length of each
 //!       index blocks: without fingerprints, values uncompressed;
-//!       a value is the offset u64 and the length u32 of a data block, checksum included
+//!       a value is the offset u64 and the length u32 of a data block, checksum included,
+//!       and its plain rows u16
 //! ```
+//!
+//! *Plain rows*: how many rows the block has, where each of them is the only version of its key in
+//! the file and holds a value that does not expire, so that they can be counted unread; 0 where
+//! that is not so.
 
 use super::block::Block;
 use super::block_builder::{BlockBuilder, NewRow, common_len};
@@ -37,18 +42,33 @@ impl Handle {
     fn end(self) -> u64 {
         self.offset + u64::from(self.len)
     }
+}
 
-    fn encode(self) -> [u8; 12] {
-        let mut out = [0; 12];
-        out[..8].copy_from_slice(&self.offset.to_le_bytes());
-        out[8..].copy_from_slice(&self.len.to_le_bytes());
+/// What the index knows of a data block beside its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) handle: Handle,
+    /// Rows that can be counted unread; 0 where the block must be read to be counted.
+    pub(crate) plain_rows: u16,
+}
+
+/// Bytes of a stored [`Entry`].
+const ENTRY_LEN: usize = 14;
+
+impl Entry {
+    fn encode(self) -> [u8; ENTRY_LEN] {
+        let mut out = [0; ENTRY_LEN];
+        out[..8].copy_from_slice(&self.handle.offset.to_le_bytes());
+        out[8..12].copy_from_slice(&self.handle.len.to_le_bytes());
+        out[12..].copy_from_slice(&self.plain_rows.to_le_bytes());
         out
     }
 
-    fn decode(bytes: &[u8]) -> Option<Handle> {
+    fn decode(bytes: &[u8]) -> Option<Entry> {
         let mut reader = Reader::new(bytes);
         let handle = Handle { offset: reader.u64()?, len: reader.u32()? };
-        reader.is_empty().then_some(handle)
+        let entry = Entry { handle, plain_rows: reader.u16()? };
+        reader.is_empty().then_some(entry)
     }
 }
 
@@ -62,7 +82,7 @@ pub(crate) struct IndexBuilder {
 
 impl IndexBuilder {
     /// Adds a block's separator. Separators must ascend.
-    pub(crate) fn add(&mut self, separator: &[u8], prefix_len: usize, ts: CommitTs, block: Handle) {
+    pub(crate) fn add(&mut self, separator: &[u8], prefix_len: usize, ts: CommitTs, block: Entry) {
         let (prefix, row_key) = separator.split_at(prefix_len);
         let value = block.encode();
         let shared = self.block.shared_with_last(prefix, row_key);
@@ -156,7 +176,8 @@ impl Index {
         let mut end = 0u64;
         for part in &self.parts {
             for row in 0..part.block.rows() {
-                let handle = part.handle(row).ok_or(Damage("index entry is not one"))?;
+                let entry = part.entry(row).ok_or(Damage("index entry is not one"))?;
+                let handle = entry.handle;
                 if handle.offset != end || handle.len == 0 || data_len - end < handle.len.into() {
                     return Err(Damage("index entries do not follow one another"));
                 }
@@ -228,9 +249,26 @@ impl Index {
 
     /// Where the block lies.
     pub(crate) fn handle(&self, at: EntryAt) -> Handle {
-        let handle = self.parts.get(at.part).and_then(|part| part.handle(at.row));
+        let entry = self.entry(at);
         // Every entry was decoded when the index was parsed; a wrong place reads as no bytes.
-        handle.unwrap_or(Handle { offset: 0, len: 0 })
+        entry.map_or(Handle { offset: 0, len: 0 }, |entry| entry.handle)
+    }
+
+    /// Rows of the block that can be counted unread; 0 where it must be read.
+    pub(crate) fn plain_rows(&self, at: EntryAt) -> u16 {
+        self.entry(at).map_or(0, |entry| entry.plain_rows)
+    }
+
+    fn entry(&self, at: EntryAt) -> Option<Entry> {
+        self.parts.get(at.part).and_then(|part| part.entry(at.row))
+    }
+
+    /// The entry of the block before which as many lie; `None` where there are not so many.
+    pub(crate) fn at_ordinal(&self, ordinal: usize) -> Option<EntryAt> {
+        let part =
+            self.parts.partition_point(|part| part.blocks_before <= ordinal).checked_sub(1)?;
+        let row = ordinal - self.parts[part].blocks_before;
+        (row < self.parts[part].block.rows()).then_some(EntryAt { part, row })
     }
 
     /// The block's separator.
@@ -249,6 +287,47 @@ impl Index {
     /// Bytes of memory it takes, about.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The sums of its plain rows. Cost: a pass over it.
+    pub(crate) fn sums(&self) -> PlainSums {
+        let (mut sums, mut rows) = (PlainSums::default(), 0);
+        let mut entry = Some(self.first());
+        while let Some(at) = entry {
+            sums.before.push(rows);
+            match self.plain_rows(at) {
+                0 => sums.gaps.push(sums.before.len() - 1),
+                plain => rows += u64::from(plain),
+            }
+            entry = self.next(at);
+        }
+        sums.before.push(rows);
+        sums
+    }
+}
+
+/// Plain rows of any stretch of blocks in two steps, however many blocks it has.
+#[derive(Debug, Default)]
+pub(crate) struct PlainSums {
+    /// For each block, plain rows in the blocks before; at last those of all.
+    before: Vec<u64>,
+    /// The blocks without, ascending.
+    gaps: Vec<usize>,
+}
+
+impl PlainSums {
+    /// From block `from` on, up to block `to` (excluded) at most: the first block that must be read,
+    /// or else `to`, and the rows before it.
+    pub(crate) fn run(&self, from: usize, to: usize) -> (usize, u64) {
+        let gap = self.gaps.get(self.gaps.partition_point(|gap| *gap < from));
+        let to = gap.map_or(to, |gap| to.min(*gap));
+        let rows = |block: usize| self.before.get(block).copied().unwrap_or(0);
+        (to, rows(to).saturating_sub(rows(from)))
+    }
+
+    /// Bytes of memory they take.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(self.before.as_slice()) + size_of_val(self.gaps.as_slice())
     }
 }
 
@@ -269,8 +348,8 @@ impl Part {
         }
     }
 
-    fn handle(&self, row: usize) -> Option<Handle> {
-        Handle::decode(self.block.plain_value(row))
+    fn entry(&self, row: usize) -> Option<Entry> {
+        Entry::decode(self.block.plain_value(row))
     }
 }
 
@@ -301,6 +380,7 @@ pub(crate) fn separator(last: &[u8], prefix_len: usize, next: Option<&[u8]>) -> 
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
 
@@ -337,10 +417,24 @@ mod tests {
         let (mut builder, mut bytes) = (IndexBuilder::default(), Vec::new());
         for (key, offset, len) in entries {
             let block = Handle { offset: *offset, len: *len };
-            builder.add(key, 2, CommitTs::ZERO, block);
+            builder.add(key, 2, CommitTs::ZERO, Entry { handle: block, plain_rows: 7 });
         }
         builder.finish(&mut bytes);
         Index::parse(&Bytes::from(bytes), data_len)
+    }
+
+    #[test]
+    fn blocks_are_found_by_their_number() {
+        let keys: Vec<_> = (0..2000u32).map(|n| format!("pk{n:06}").into_bytes()).collect();
+        let entries: Vec<_> = keys.iter().zip(0..).map(|(key, n)| (&key[..], n, 1)).collect();
+        let index = parse(&entries, 2000).unwrap();
+        let mut at = Some(index.first());
+        for number in 0..2000 {
+            assert_eq!(index.at_ordinal(number), at);
+            assert_eq!(at.map(|at| (index.ordinal(at), index.plain_rows(at))), Some((number, 7)));
+            at = at.and_then(|at| index.next(at));
+        }
+        assert_eq!((at, index.at_ordinal(2000)), (None, None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
 //! columns of a block, `search` how they are searched; `builder` writes a file, `reader` answers
-//! point reads from it, `mapped` does so in place, `iter` walks it, `verify` proves it and `dump` prints it.
+//! point reads from it, `mapped` does so in place, `iter` walks it, `tally` counts in it, `verify` proves it and `dump` prints it.
 
 pub(crate) mod format;
 pub(crate) mod filter;
@@ -21,6 +21,7 @@ pub(crate) mod reader;
 pub(crate) mod ahead;
 pub(crate) mod sieve;
 pub(crate) mod iter;
+pub(crate) mod tally;
 pub(crate) mod pass;
 pub(crate) mod verify;
 pub(crate) mod dump;

@@ -10,7 +10,7 @@
 use super::block::{Block, fingerprint};
 use super::filter::Filter;
 use super::format::{FOOTER_LEN, FileMeta, Footer, Props};
-use super::index::{EntryAt, Handle, Index};
+use super::index::{EntryAt, Handle, Index, PlainSums};
 use super::mapped::Mapped;
 use super::raw::RawFile;
 use super::zones::Zones;
@@ -37,6 +37,7 @@ pub(crate) struct TableFile {
     partition_filter: Option<Filter>,
     filters_ignored: u32,
     zones: OnceLock<StoredZones>,
+    sums: OnceLock<PlainSums>,
     cache: Arc<BlockCache>,
     mapped: Option<Mapped>,
 }
@@ -91,6 +92,7 @@ impl TableFile {
             partition_filter,
             filters_ignored,
             zones: OnceLock::new(),
+            sums: OnceLock::new(),
             cache,
             mapped: None,
         })
@@ -168,7 +170,12 @@ impl TableFile {
 
     /// Above which timestamp no version in it is.
     pub(crate) fn newest(&self) -> CommitTs {
-        CommitTs(self.props.max_ts.0 + self.raw.ts_base) // 0 is added unless the rows bear 0.
+        self.props.max_ts
+    }
+
+    /// Below which timestamp no version in it is.
+    pub(crate) fn oldest(&self) -> CommitTs {
+        self.props.min_ts
     }
 
     /// Bytes of the blocks that may hold keys from `start` to before `end`, but for the last one.
@@ -178,6 +185,18 @@ impl TableFile {
             None => self.footer.data_len,
         };
         offset(end).saturating_sub(offset(start))
+    }
+
+    /// Of how many bytes of data the keys from `start` to before `end` have how many, about: their
+    /// first block counts, their last one does not unless it is the file's. The whole is not 0.
+    pub(crate) fn share_of(&self, start: &[u8], end: &[u8]) -> (u64, u64) {
+        let whole = self.footer.data_len.max(1);
+        let end = if self.props.largest.as_slice() < end { None } else { Some(end) };
+        let offset =
+            |key| self.index.seek(key, CommitTs::MAX).map(|at| self.index.handle(at).offset);
+        let from = offset(start).unwrap_or(whole);
+        let to = end.and_then(offset).unwrap_or(whole);
+        (to.saturating_sub(from).min(whole), whole)
     }
 
     /// How many of its two filters were damaged and are not used; its zones too, once they were
@@ -210,8 +229,13 @@ impl TableFile {
         }
     }
 
-    /// Bytes of memory that the open file holds: index, filters, zones that were asked for, and
-    /// what is known of the blocks of a mapping, but not the mapping.
+    /// Sums of the rows that can be counted unread. Cost: the first call goes over the index.
+    pub(crate) fn sums(&self) -> &PlainSums {
+        self.sums.get_or_init(|| self.index.sums())
+    }
+
+    /// Bytes of memory that the open file holds: index, filters, zones and sums that were asked for,
+    /// and what is known of the blocks of a mapping, but not the mapping.
     pub(crate) fn resident_bytes(&self) -> usize {
         let filters = self.row_filter.iter().chain(&self.partition_filter);
         let zones = match self.zones.get() {
@@ -219,7 +243,8 @@ impl TableFile {
             _ => 0,
         };
         let mapped = self.mapped.as_ref().map_or(0, Mapped::resident_bytes);
-        self.index.bytes() + filters.map(Filter::bytes).sum::<usize>() + zones + mapped
+        let sums = self.sums.get().map_or(0, PlainSums::bytes);
+        self.index.bytes() + filters.map(Filter::bytes).sum::<usize>() + zones + sums + mapped
     }
 
     /// About `count` keys from all over the file, ascending, each with the bytes of data from the

@@ -8,7 +8,7 @@ use crate::blob::format::Link;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::CommitTs;
-use crate::key::hash;
+use crate::key::{hash, order};
 use std::cmp::Ordering;
 use std::mem::take;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -71,6 +71,7 @@ impl TableFile {
         block.put_key(0, &mut key);
         // The separator before lies before the first row, or a seek of that row would end there.
         let found = self.index().seek(&key, block.ts(0)) == Some(at);
+        let first = key.clone();
         for row in 0..block.rows() {
             key.clear();
             block.put_key(row, &mut key);
@@ -82,7 +83,11 @@ impl TableFile {
             }
         }
         self.verify_times(pass.counts.blocks as usize, block)?;
+        self.verify_plain_rows(at, block)?;
         pass.counts.blocks += 1;
+        if order::table_of(&first) != order::table_of(&pass.key) {
+            return Err(Damage("block holds rows of two tables"));
+        }
         let (separator, ts) = self.index().separator(at);
         let within = is_before((&pass.key, pass.ts), (&separator, ts))
             || (pass.key == separator && pass.ts == ts);
@@ -96,6 +101,18 @@ impl TableFile {
         let times = commits().min().zip(commits().max());
         let agree = zones.times.get(at).copied() == times;
         if agree { Ok(()) } else { Err(Damage("zone has other commits than its block")) }
+    }
+
+    /// Whether as many rows can be counted unread as the index says.
+    fn verify_plain_rows(&self, at: EntryAt, block: &Block) -> Result<(), Damage> {
+        let index = self.index();
+        let shares_key = index.splits_key_after(at)
+            || index.prev(at).is_some_and(|before| index.splits_key_after(before));
+        let plain = |row| block.kind(row).is_lasting() && !block.continues(row);
+        let all_plain = !shares_key && (0..block.rows()).all(plain);
+        let rows = if all_plain { block.rows() } else { 0 };
+        let agree = usize::from(index.plain_rows(at)) == rows;
+        if agree { Ok(()) } else { Err(Damage("index counts other rows than the block has")) }
     }
 
     fn verify_row(

@@ -211,7 +211,7 @@ fn a_file_prints_as_text() {
         shown,
         "\
 filters damaged              0
-bytes in memory            203
+bytes in memory            205
 blocks                       1
 partitions                   2
 rows                         3  deletes 1
@@ -219,7 +219,7 @@ value bytes                 53
 timestamps        3 to 5
 first key         1/a/1
 last key          1/b/\\x01
-block at 0: 154 bytes, 3 rows, 2 partitions, keys 97, values 53 stored as 53, up to 1/b/\\x01 @0
+block at 0: 154 bytes, 3 rows, 0 plain, 2 partitions, keys 97, values 53 stored as 53, up to 1/b/\\x01 @0
   1/a/1 @5 put 3 bytes new
   1/a/1 @3 put 50 bytes oooooooooooooooooooooooooooooooooooooooo…
   1/b/\\x01 @4 delete"
