@@ -14,6 +14,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, RowKind, SegmentId};
 use crate::key::hash;
 use crate::key::order;
+use crate::key::range::KeyRange;
 use crate::limits::{KEY_BYTES_MAX, NUMBER_MAX};
 use crate::manifest::edit::Edit;
 use crate::manifest::frame;
@@ -23,11 +24,13 @@ use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
 use crate::names::{self, Copy, FileKind};
 use crate::options::Reach;
+use crate::sstable::ahead::Pace;
 use crate::sstable::block::Block;
 use crate::sstable::dump::Detail;
 use crate::sstable::format::{FOOTER_LEN, FileMeta, Footer, Props, SUM_LEN, Stretch, seal, unseal};
 use crate::sstable::index::Index;
 use crate::sstable::reader::{BlockCache, TableFile};
+use crate::sstable::tally::{Passed, Tally};
 use crate::table::codec::{self, EntityBytes};
 use crate::table::keys;
 use crate::table::value::Value;
@@ -329,10 +332,12 @@ pub fn read_table(table: &[u8]) -> Result<u64> {
     let verified = file.verify(&meta);
     file.dump(Detail::Rows, &mut |_| Ok(()))?;
     let (forward, backward) = (walk(&file, true), walk(&file, false));
+    let counted = versions(&file);
     verified.as_ref().map_err(Error::duplicate)?;
     let forward = forward?;
     assert!(backward?.iter().rev().eq(&forward), "both directions show the same rows");
     assert_eq!(forward.len() as u64, meta.rows, "every row is shown");
+    assert_eq!(counted?, meta.rows, "every row is counted");
     for (key, ts) in &forward {
         let found = file.get(key, hash::of_row(key), *ts, Reach::Disk)?;
         let is_row = order::prefix_len(key).is_some();
@@ -364,6 +369,23 @@ fn meta_of(table: &[u8]) -> FileMeta {
         blobs: props.blobs,
         checksum: xxh3_64(table),
     }
+}
+
+/// How many versions there are by the index, and by blocks where that does not say.
+fn versions(file: &Arc<TableFile>) -> Result<u64> {
+    let all = KeyRange { start: Vec::new(), end: vec![0xff; KEY_BYTES_MAX + 1] };
+    let (mut tally, mut versions) = (Tally::new(file, &all, Pace::default()), 0);
+    while tally.low().is_some() {
+        if tally.is_on_row() {
+            versions += 1;
+            tally.leave_version();
+        } else if let Passed::Rows(rows) = tally.pass_blocks(&all.end, false) {
+            versions += rows;
+        } else {
+            tally.read_block()?;
+        }
+    }
+    Ok(versions)
 }
 
 /// Every version from one end to the other, up to the first error.

@@ -41,6 +41,7 @@
 //! | change a partition at once | [`Partition::batch`], [`Batch`] |
 //! | read, decide, write | [`If`], [`Partition::transact`], [`Transaction`] |
 //! | read rows | [`Table::get`], [`Table::get_many`], [`Partition::scan`], [`Partition::cursor`] |
+//! | count rows without reading them | [`Table::count`], [`Partition::count`], [`Table::bytes_on_disk`] |
 //! | read one moment | [`Db::snapshot`], [`Db::snapshot_at`], [`Snapshot`] |
 //! | remove many rows | [`Batch::delete_range`], [`Table::drop_partition`], [`Table::truncate`], [`Db::drop_table`] |
 //! | load many rows | [`Table::ingest`] |

@@ -6,6 +6,7 @@ use crate::commit::ticket::Ticket;
 use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
+use crate::iter::count;
 use crate::iter::split;
 use crate::iter::tree;
 use crate::key::list::KeyList;
@@ -152,12 +153,24 @@ impl DbSnapshot {
     }
 
     fn cursor_where(&self, range: KeyRange, zones: Option<Arc<ZoneScan>>) -> Result<DbCursor> {
+        self.check_readable(&range)?;
+        DbCursor::open_where(&self.pin, range, zones)
+    }
+
+    fn check_readable(&self, range: &KeyRange) -> Result<()> {
         let table = order::table_of(&range.start);
         let tables = self.pin.inner.tree.tables.load();
-        if !table.is_some_and(|table| tables.is_readable_at(table, self.pin.moment.at)) {
-            return Err(no_such_table());
+        match table.is_some_and(|table| tables.is_readable_at(table, self.pin.moment.at)) {
+            true => Ok(()),
+            false => Err(no_such_table()),
         }
-        DbCursor::open_where(&self.pin, range, zones)
+    }
+
+    /// Bytes of table and blob files that the rows of `range` take, about: see
+    /// [`Version::bytes_between`](crate::version::files::Version::bytes_between).
+    pub(crate) fn bytes_on_disk(&self, range: &KeyRange) -> Result<u64> {
+        self.check_readable(range)?;
+        self.pin.inner.tree.view_full().version.bytes_between(range)
     }
 
     /// Cursors over parts of `range`, at most `parts`, cut between partitions.
@@ -195,6 +208,12 @@ impl RowSnapshot for DbSnapshot {
 
     fn scan_where(&self, range: KeyRange, zones: Arc<ZoneScan>) -> Result<Box<dyn RowCursor>> {
         Ok(Box::new(self.cursor_where(range, Some(zones))?))
+    }
+
+    fn count(&self, range: KeyRange) -> Result<u64> {
+        self.check_readable(&range)?;
+        let view = self.pin.inner.tree.view_full();
+        count::count(&view, &range, self.pin.moment)
     }
 }
 

@@ -102,6 +102,17 @@ impl Entities {
         Found { table: self.clone(), query, page: Vec::new().into_iter(), more: true }
     }
 
+    /// How many entities there are, as of now: exactly, and mostly without reading them; see
+    /// [`Table::count`](crate::Table::count).
+    pub fn count(&self) -> TableResult<u64> {
+        self.store.count(&self.account, &self.name)
+    }
+
+    /// How many of them a partition has.
+    pub fn count_partition(&self, partition_key: &str) -> TableResult<u64> {
+        self.store.count_partition(&self.account, &self.name, partition_key)
+    }
+
     fn write(&self, write: Write) -> TableResult<WriteOutcome> {
         self.store.write(&self.account, &self.name, write)?.wait()
     }

@@ -242,6 +242,46 @@ impl Table {
         self.db.snapshot()?.cursor(self, range)
     }
 
+    /// How many rows there are, as of now: exactly, and mostly without reading them.
+    ///
+    /// Cost: where compaction has settled the table, a step for each of its files; no row is read.
+    /// What was written since and lies above the deepest level is read (a tenth of the table at
+    /// most, as levels grow tenfold), and below it a block for each row that it replaces or removes.
+    /// A [`Snapshot`] that is older than the last compaction reads the keys of what that wrote.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// let orders = db.table("orders")?;
+    /// orders.partition("tenant-7").batch().insert("0001", "").insert("0002", "").commit()?;
+    /// orders.insert("tenant-8", "0001", "")?;
+    /// assert_eq!((orders.count()?, orders.partition("tenant-7").count()?), (3, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn count(&self) -> Result<u64> {
+        self.db.snapshot()?.rows.count(self.all())
+    }
+
+    /// How many rows lie between two pairs of (PartitionKey, RowKey), as of now: [`Table::count`].
+    pub fn count_range<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<(P, R)>,
+    ) -> Result<u64> {
+        self.db.snapshot()?.count(self, range)
+    }
+
+    /// Bytes that the table takes on the disk, about: those of its blocks in table files, with their
+    /// share of index and filters, and of values in blob files. Versions that compaction has not
+    /// reclaimed yet are among them, what is only in log and memtable is not. Where a file has rows
+    /// of other tables too, its large values are shared out by the bytes of the blocks.
+    ///
+    /// Cost: a step per file; reads no row.
+    pub fn bytes_on_disk(&self) -> Result<u64> {
+        self.db.snapshot()?.rows.bytes_on_disk(&self.all())
+    }
+
     pub(super) fn snapshot(&self) -> Result<Snapshot> {
         self.db.snapshot()
     }
@@ -284,6 +324,24 @@ impl Partition {
     /// The same as a cursor that lends its rows: the cheapest way to read many.
     pub fn cursor<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Cursor> {
         self.table.db.snapshot()?.cursor_partition(self, range)
+    }
+
+    /// How many rows it has, as of now: exactly, and mostly without reading them. [`Table::count`]
+    /// says at which cost; the blocks in which the partition begins and ends are read.
+    pub fn count(&self) -> Result<u64> {
+        self.count_range::<&[u8]>(..)
+    }
+
+    /// How many of its rows lie between two RowKeys, as of now.
+    pub fn count_range<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<u64> {
+        self.table.db.snapshot()?.count_partition(self, range)
+    }
+
+    /// Bytes that it takes on the disk, about: [`Table::bytes_on_disk`]. To within a block for each
+    /// level.
+    pub fn bytes_on_disk(&self) -> Result<u64> {
+        let range = self.range::<&[u8]>(&(..));
+        self.table.db.snapshot()?.rows.bytes_on_disk(&range)
     }
 
     /// Removes all its rows in one record. Snapshots taken before still read them.
@@ -687,6 +745,24 @@ impl Snapshot {
         range: impl RangeBounds<R>,
     ) -> Result<Cursor> {
         self.rows.cursor(partition.range(&range)).map(Cursor::new)
+    }
+
+    /// How many rows of `table` lie between two pairs of (PartitionKey, RowKey): [`Table::count`].
+    pub fn count<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        table: &Table,
+        range: impl RangeBounds<(P, R)>,
+    ) -> Result<u64> {
+        self.rows.count(table.range(&range))
+    }
+
+    /// How many rows of `partition` lie between two RowKeys.
+    pub fn count_partition<R: AsRef<[u8]>>(
+        &self,
+        partition: &Partition,
+        range: impl RangeBounds<R>,
+    ) -> Result<u64> {
+        self.rows.count(partition.range(&range))
     }
 }
 

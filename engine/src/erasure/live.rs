@@ -127,6 +127,16 @@ impl Cover {
         !self.sets.is_empty() && ts < self.newest(key)
     }
 
+    /// From `key` on, up to `fence` at most: before which timestamp versions are hidden (zero where
+    /// nothing is), and the first key where the answer may be another.
+    pub(crate) fn hidden_to<'a>(&'a mut self, key: &[u8], fence: &'a [u8]) -> (CommitTs, &'a [u8]) {
+        if self.sets.is_empty() {
+            return (CommitTs::ZERO, fence);
+        }
+        let before = self.newest(key);
+        (before, self.here.end.as_deref().map_or(fence, |end| end.min(fence)))
+    }
+
     fn newest(&mut self, key: &[u8]) -> CommitTs {
         if !self.here.holds(key) {
             self.find(key);

@@ -5,4 +5,5 @@ pub(crate) mod sifting;
 pub(crate) mod level;
 pub(crate) mod visible;
 pub(crate) mod tree;
+pub(crate) mod count;
 pub(crate) mod split;

@@ -11,6 +11,7 @@ use crate::iter::visible::VisibleCursor;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
 use crate::limits::LEVELS;
+use crate::memtable::api::Memtable;
 use crate::moment::Moment;
 use crate::sstable::iter::TableCursor;
 use crate::version::files::LiveFile;
@@ -55,23 +56,10 @@ pub(crate) fn merge(
     zones: Option<&Arc<ZoneScan>>,
 ) -> Result<MergeCursor<Source>> {
     let mut sources = Vec::new();
-    let sealed = view.sealed.iter().map(|sealed| (&sealed.table, sealed.last_ts));
-    for (table, last_ts) in std::iter::once((&view.active, CommitTs::MAX)).chain(sealed) {
-        if !table.is_empty() {
-            sources.push(Source::Memory(Arc::clone(table).cursor(), last_ts));
-        }
+    for (table, last_ts) in memories(view) {
+        sources.push(Source::Memory(Arc::clone(table).cursor(), last_ts));
     }
-    let largest = range.end.as_slice(); // Excluded: one file too many at most.
-    let partition = one_partition(range);
-    let mut levels = Vec::with_capacity(LEVELS);
-    for level in 0..LEVELS {
-        let mut files = view.version.overlapping(level, &range.start, largest);
-        // Where more files of a sorted level overlap, the partition fills those in the middle.
-        if let Some(partition) = partition.filter(|_| level == 0 || files.len() <= 2) {
-            files = holding(files, partition)?;
-        }
-        levels.push(files);
-    }
+    let levels = levels(view, range)?;
     let mut siftings = Sifting::of_runs(range, zones, &levels);
     for (level, files) in levels.into_iter().enumerate() {
         match level {
@@ -87,6 +75,38 @@ pub(crate) fn merge(
         }
     }
     Ok(MergeCursor::new(sources))
+}
+
+/// The memtables that hold anything, newest first, and above which timestamp each has no version.
+pub(crate) fn memories(view: &View) -> impl Iterator<Item = (&Arc<dyn Memtable>, CommitTs)> {
+    let sealed = view.sealed.iter().map(|sealed| (&sealed.table, sealed.last_ts));
+    let all = std::iter::once((&view.active, CommitTs::MAX)).chain(sealed);
+    all.filter(|(table, _)| !table.is_empty())
+}
+
+/// The files that may hold rows of `range`, level by level.
+fn levels(view: &View, range: &KeyRange) -> Result<Vec<Vec<Arc<LiveFile>>>> {
+    let largest = range.end.as_slice(); // Excluded: one file too many at most.
+    let partition = one_partition(range);
+    let mut levels = Vec::with_capacity(LEVELS);
+    for level in 0..LEVELS {
+        let mut files = view.version.overlapping(level, &range.start, largest);
+        // Where more files of a sorted level overlap, the partition fills those in the middle.
+        if let Some(partition) = partition.filter(|_| level == 0 || files.len() <= 2) {
+            files = holding(files, partition)?;
+        }
+        levels.push(files);
+    }
+    Ok(levels)
+}
+
+/// The same as runs, newest first: each has files that are sorted and do not overlap.
+pub(crate) fn runs(view: &View, range: &KeyRange) -> Result<Vec<Vec<Arc<LiveFile>>>> {
+    let mut levels = levels(view, range)?.into_iter();
+    let newest = levels.next().unwrap_or_default();
+    let mut runs: Vec<_> = newest.into_iter().map(|file| vec![file]).collect();
+    runs.extend(levels.filter(|files| !files.is_empty()));
+    Ok(runs)
 }
 
 /// The hash of the partition that the whole range lies in, if it lies in one.

@@ -182,6 +182,13 @@ impl Tally {
         Some((at.block.ts(at.row), at.block.kind(at.row)))
     }
 
+    /// What is stored of the version here; nothing where it does not stand on a row.
+    pub(crate) fn value(&self) -> Result<&[u8]> {
+        let At::Row(at) = &self.at else { return Ok(&[]) };
+        let offset = || self.file.index().handle(at.entry).offset;
+        at.block.value_ref(at.row).map_err(|damage| damage.at(self.file.path(), offset()))
+    }
+
     /// Leaves the version here; for the next one in the block, or else the next block.
     pub(crate) fn leave_version(&mut self) {
         if let At::Row(at) = std::mem::replace(&mut self.at, At::End) {

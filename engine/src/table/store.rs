@@ -6,6 +6,7 @@
 use crate::env::clock::{Clock, SystemClock};
 use crate::error::{Error, Kind};
 use crate::ids::{CommitTs, TableId};
+use crate::key::range::KeyRange;
 use crate::options::Reach;
 use crate::rows::{Catalog, RowStore, TableInfo};
 use crate::table::codec::{self, EntityBytes};
@@ -25,6 +26,7 @@ use crate::table::write::{self, Pending, Prepared, Write, WriteOutcome};
 use crate::table::zones::EntityColumns;
 use bytes::Bytes;
 use std::collections::HashSet;
+use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 
 /// Tables of accounts, and their entities.
@@ -227,6 +229,25 @@ impl<S: RowStore + Catalog> TableStore<S> {
         let plan = self.explain(query.filter.as_ref())?;
         let snapshot = self.rows.snapshot()?;
         Ok(query::read_page(&*snapshot, &*self.clock, table, query, plan)?)
+    }
+
+    /// How many entities a table has, as of now. Cost: reads few of them, see
+    /// [`RowSnapshot::count`](crate::rows::RowSnapshot::count).
+    pub fn count(&self, account: &AccountName, table: &TableName) -> TableResult<u64> {
+        let table = self.find(account, table)?;
+        Ok(self.rows.snapshot()?.count(KeyRange::table(table))?)
+    }
+
+    /// The same of one partition.
+    pub fn count_partition(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        partition_key: &str,
+    ) -> TableResult<u64> {
+        let table = self.find(account, table)?;
+        let range = KeyRange::rows(table, &keys::encode(partition_key), Unbounded, Unbounded);
+        Ok(self.rows.snapshot()?.count(range)?)
     }
 
     /// A setting of the account: bytes that were kept under `name`.

@@ -9,6 +9,7 @@ use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::key::fences::Fences;
+use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
@@ -247,6 +248,29 @@ impl Version {
     /// Bytes of a level's files.
     pub(crate) fn bytes(&self, level: usize) -> u64 {
         self.levels[level].iter().map(|file| file.meta.bytes).sum()
+    }
+
+    /// Bytes of table files that the rows of `range` take, versions and deletes that are not
+    /// reclaimed yet included, and of blob files that these refer to; to within a block at either
+    /// end of each file, index and filters by share. Cost: opens the files at the ends of the range.
+    pub(crate) fn bytes_between(&self, range: &KeyRange) -> Result<u64> {
+        let mut bytes = 0;
+        for (_, file) in self.files() {
+            if range.end.as_slice() <= file.meta.smallest.as_slice()
+                || !file.overlaps(&range.start, &range.end)
+            {
+                continue;
+            }
+            let blobs: u64 = file.meta.blobs.values().map(|used| used.bytes).sum();
+            let all = file.meta.bytes + blobs;
+            let (part, whole) =
+                match range.contains(&file.meta.smallest) && range.contains(&file.meta.largest) {
+                    true => (1, 1),
+                    false => file.table()?.share_of(&range.start, &range.end),
+                };
+            bytes += (u128::from(all) * u128::from(part) / u128::from(whole)) as u64;
+        }
+        Ok(bytes)
     }
 
     /// All files with their levels, L0 first.

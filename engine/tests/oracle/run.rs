@@ -608,6 +608,10 @@ fn scan(
     if steps.len().is_multiple_of(2) {
         zones::scan(snapshot, &key_range(table, range), &expected, expected.len())?;
     }
+    let counted = snapshot.count(key_range(table, range)).map_err(said)?;
+    if counted != expected.len() as u64 {
+        return Err(format!("{counted} rows are counted, expected {}", expected.len()));
+    }
     // Where the cursor stands; `None` before the first move.
     let mut at: Option<usize> = None;
     for step in steps {
