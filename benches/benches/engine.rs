@@ -98,6 +98,18 @@ fn reads(c: &mut Criterion) -> Result<()> {
                 scan.map(|scan| scan.rev().filter(Result::is_ok).count())
             })
         });
+        c.bench_function(&format!("cursor over all {ROWS} rows: {place}"), |b| {
+            b.iter(|| {
+                let (mut cursor, mut rows) = (table.cursor::<&str, &str>(..)?, 0);
+                while cursor.next()?.is_some() {
+                    rows += 1;
+                }
+                tabulith::Result::Ok(rows)
+            })
+        });
+        c.bench_function(&format!("count of all {ROWS} rows: {place}"), |b| {
+            b.iter(|| table.count())
+        });
     }
     Ok(())
 }

@@ -207,6 +207,10 @@ pub(crate) struct QueryArgs {
     /// Most rows to print.
     #[arg(long, alias = "num-results", value_name = "N")]
     pub(crate) top: Option<u64>,
+    /// Print how many rows there are, and none of them. A whole table in a folder is counted
+    /// without reading its rows.
+    #[arg(long, conflicts_with_all = ["select", "explain", "output"])]
+    pub(crate) count: bool,
     /// Say on stderr how the rows are found, and how many were examined and returned.
     #[arg(long)]
     pub(crate) explain: bool,

@@ -118,6 +118,14 @@ impl Folder {
         page.with_context(|| format!("reading {table}"))
     }
 
+    /// How many rows a table has.
+    pub(crate) async fn count(&self, table: &str) -> Result<u64> {
+        let name = table_name(table)?;
+        let (store, account) = (self.store.clone(), self.account.clone());
+        let rows = blocking(move || store.count(&account, &name)).await?;
+        rows.with_context(|| format!("counting {table}"))
+    }
+
     /// Makes all commits durable and releases the folder.
     pub(crate) fn close(&self) -> Result<()> {
         self.store.rows().close().with_context(|| format!("closing {}", self.path.display()))

@@ -8,7 +8,7 @@ use crate::folder::Access;
 use crate::print::{Columns, Printer, note};
 use crate::target::{Page, Target};
 use anyhow::Result;
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write as _};
 use std::time::Duration;
 
 /// Most rows of a page: the service's bound.
@@ -17,6 +17,11 @@ const PAGE_ROWS_MAX: u64 = 1000;
 /// Runs the query and prints what it finds.
 pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
     let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
+    if args.count {
+        let rows = count(&target, &args).await?;
+        writeln!(io::stdout(), "{rows}")?;
+        return Ok(Exit::Ok);
+    }
     let ask = Ask {
         filter: args.filter.unwrap_or_default(),
         select: args.select,
@@ -39,6 +44,28 @@ pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
         explained.print(returned);
     }
     Ok(Exit::Ok)
+}
+
+/// How many rows there are, of those that the arguments ask for.
+async fn count(target: &Target, args: &QueryArgs) -> Result<u64> {
+    let top = args.top.unwrap_or(u64::MAX);
+    if args.filter.is_none()
+        && let Target::Folder(folder) = target
+    {
+        return Ok(folder.count(&args.table).await?.min(top));
+    }
+    let filter = args.filter.clone().unwrap_or_default();
+    let select = Some(vec!["PartitionKey".to_owned()]);
+    let ask = Ask { filter, select, top: 0, explain: false };
+    let reading = Reading { target, table: &args.table, ask, top: args.top };
+    let mut rows = 0;
+    reading
+        .each_page(|page| {
+            rows += page.entities.len() as u64;
+            Ok(())
+        })
+        .await?;
+    Ok(rows)
 }
 
 /// Rows of one table, page by page.

@@ -121,6 +121,10 @@ fn import_then_query_then_export() {
     assert!(export.err.contains("exported 3 rows"), "{}", export.err);
     let top = place.ok(&["query", "flights", "--data-dir", "data", "--top", "1", "-o", "jsonl"]);
     assert_eq!(top.out.lines().count(), 1);
+    let count = ["query", "flights", "--data-dir", "data", "--count"];
+    assert_eq!(place.ok(&count).out, "3\n");
+    assert_eq!(place.ok(&[&count[..], &["--filter", "delay lt 0"]].concat()).out, "1\n");
+    assert_eq!(place.ok(&[&count[..], &["--top", "2"]].concat()).out, "2\n");
 }
 
 #[test]
