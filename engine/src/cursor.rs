@@ -61,6 +61,20 @@ pub(crate) trait Cursor {
         false
     }
 
+    /// Moves up past every version of the key here. `scratch` is used for whatever it needs.
+    fn leave_key(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
+        if self.ends_key(Direction::Up) {
+            return self.next();
+        }
+        scratch.clear();
+        scratch.extend_from_slice(self.key());
+        self.next()?;
+        while self.valid() && self.key() == scratch.as_slice() {
+            self.next()?;
+        }
+        Ok(())
+    }
+
     /// How many moves in `direction` are plain: each leads to a put that is the only version of its
     /// key as far as it is not newer than `at`, that is on this side of `fence` (below it on the
     /// way up, above it on the way down; not at it), and that needs no read to be reached. 0 where

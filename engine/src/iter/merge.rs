@@ -25,6 +25,8 @@ pub(crate) struct MergeCursor<C> {
     /// nothing.
     order: Vec<usize>,
     direction: Direction,
+    /// Whether the first two stand on the same key.
+    same: bool,
     /// Moves since another source came first.
     stays: u32,
     error: Option<Error>,
@@ -34,7 +36,7 @@ impl<C: Cursor> MergeCursor<C> {
     /// A merge of `sources`, not yet positioned.
     pub(crate) fn new(sources: Vec<C>) -> MergeCursor<C> {
         let order = Vec::with_capacity(sources.len());
-        MergeCursor { sources, order, direction: Direction::Up, stays: 0, error: None }
+        MergeCursor { sources, order, direction: Direction::Up, same: false, stays: 0, error: None }
     }
 
     fn first(&self) -> Option<&C> {
@@ -45,10 +47,9 @@ impl<C: Cursor> MergeCursor<C> {
         self.order.get(1).map(|second| &self.sources[*second])
     }
 
-    /// Whether source `a` comes before source `b` in the direction of travel. Both stand on a
-    /// version, and never on the same.
-    fn leads(&self, a: usize, b: usize) -> bool {
-        leads(&self.sources, self.direction, a, b)
+    /// How the keys of two sources compare. Both stand on a version.
+    fn keys(&self, a: usize, b: usize) -> Ordering {
+        self.sources[a].key().cmp(self.sources[b].key())
     }
 
     /// Sorts the sources that stand on something.
@@ -62,24 +63,39 @@ impl<C: Cursor> MergeCursor<C> {
                 false => Ordering::Greater,
             });
         }
+        self.compare_first_two();
         self.stays = 0;
+    }
+
+    fn compare_first_two(&mut self) {
+        self.same = match self.order[..] {
+            [first, second, ..] => self.keys(first, second).is_eq(),
+            _ => false,
+        };
     }
 
     /// After the first source moved: puts it where it now belongs.
     fn settle(&mut self, first: usize) {
+        self.stays = self.stays.saturating_add(1);
         if !self.sources[first].valid() {
             self.order.remove(0);
             self.stays = 0;
-            return;
+            return self.compare_first_two();
         }
         let Some(second) = self.order.get(1).copied() else { return };
-        if self.leads(first, second) {
-            self.stays = self.stays.saturating_add(1);
+        let keys = self.keys(first, second);
+        self.same = keys.is_eq();
+        if comes_first(&self.sources, self.direction, keys, first, second) {
             return;
         }
-        let before = 1 + self.order[2..].partition_point(|other| self.leads(*other, first));
+        let MergeCursor { sources, direction, .. } = self;
+        let leads = |other: &usize| leads(sources, *direction, *other, first);
+        let before = 1 + self.order[2..].partition_point(leads);
         self.order[..=before].rotate_left(1);
         self.stays = 0;
+        if before > 1 {
+            self.compare_first_two();
+        }
     }
 
     /// Puts every source but the first on the first version past the first's, in the new
@@ -159,9 +175,22 @@ impl<C: Cursor> MergeCursor<C> {
     }
 }
 
+/// Whether source `a` comes before source `b` in the direction of travel. Both stand on a version,
+/// and never on the same.
 fn leads<C: Cursor>(sources: &[C], direction: Direction, a: usize, b: usize) -> bool {
-    let (a, b) = (&sources[a], &sources[b]);
-    let order = a.key().cmp(b.key()).then_with(|| b.ts().cmp(&a.ts()));
+    let keys = sources[a].key().cmp(sources[b].key());
+    comes_first(sources, direction, keys, a, b)
+}
+
+/// The same where it is known how their keys compare.
+fn comes_first<C: Cursor>(
+    sources: &[C],
+    direction: Direction,
+    keys: Ordering,
+    a: usize,
+    b: usize,
+) -> bool {
+    let order = keys.then_with(|| sources[b].ts().cmp(&sources[a].ts()));
     match direction {
         Direction::Up => order.is_lt(),
         Direction::Down => order.is_gt(),
@@ -218,10 +247,27 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 
     fn ends_key(&self, direction: Direction) -> bool {
         direction == self.direction
-            && self.first().is_some_and(|first| {
-                first.ends_key(direction)
-                    && self.second().is_none_or(|second| second.key() != first.key())
-            })
+            && !self.same
+            && self.first().is_some_and(|first| first.ends_key(direction))
+    }
+
+    fn leave_key(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
+        // Mostly a delete over the value that it removed, in two sources: one move each, and no
+        // comparison but those that keep the order.
+        while self.same && self.direction == Direction::Up {
+            self.next()?;
+        }
+        let Some(first) = self.order.first() else { return Ok(()) };
+        if self.sources[*first].ends_key(Direction::Up) {
+            return self.next();
+        }
+        scratch.clear();
+        scratch.extend_from_slice(self.sources[*first].key());
+        self.next()?;
+        while self.valid() && self.key() == scratch.as_slice() {
+            self.next()?;
+        }
+        Ok(())
     }
 
     fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {

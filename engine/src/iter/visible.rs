@@ -182,7 +182,7 @@ impl<C: Cursor> VisibleCursor<C> {
         match state {
             State::Fresh | State::Below => self.merge.seek(&self.range.start, self.at)?,
             State::On if self.enters_stretch(Direction::Up) => return Ok(true),
-            State::On => self.leave_key_upwards()?,
+            State::On => self.merge.leave_key(&mut self.key)?,
             State::Passed | State::Apart => {
                 self.merge.seek(&self.key, CommitTs::ZERO)?;
                 while self.merge.valid() && self.merge.key() == self.key.as_slice() {
@@ -220,20 +220,6 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Moves the merge past every version of the key it stands on.
-    fn leave_key_upwards(&mut self) -> Result<()> {
-        if self.merge.ends_key(Direction::Up) {
-            return self.merge.next();
-        }
-        self.key.clear();
-        self.key.extend_from_slice(self.merge.key());
-        self.merge.next()?;
-        while self.merge.valid() && self.merge.key() == self.key.as_slice() {
-            self.merge.next()?;
-        }
-        Ok(())
-    }
-
     /// Whether the version here is a row: no delete, and not expired. Cost: the first row of a block
     /// that may expire decompresses the block's values.
     #[inline]
@@ -264,13 +250,13 @@ impl<C: Cursor> VisibleCursor<C> {
                 self.merge.next()?;
             } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
                 if !self.skip_hidden()? {
-                    self.leave_key_upwards()?;
+                    self.merge.leave_key(&mut self.key)?;
                 }
             } else if self.is_alive_here()? {
                 self.state = State::On;
                 return Ok(true);
             } else {
-                self.leave_key_upwards()?;
+                self.merge.leave_key(&mut self.key)?;
             }
         }
         self.state = State::Above;
