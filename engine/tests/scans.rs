@@ -204,3 +204,22 @@ fn the_first_error_ends_a_parallel_scan() {
     let error = db.table("t").unwrap().scan_parallel(3, stop).unwrap_err();
     assert_eq!(error.kind(), Kind::Busy);
 }
+
+/// A seek to a place that the scan had passed took it back there, and it gave rows a second time.
+#[test]
+fn a_seek_backwards_gives_no_row_twice() {
+    let db = open(&SimFs::new());
+    let table = db.table("t").unwrap();
+    let batch = table.partition("p").batch();
+    batch.upsert("a", "").upsert("b", "").upsert("c", "").upsert("d", "").commit().unwrap();
+    let mut scan = table.partition("p").scan::<&str>(..).unwrap();
+    let first: Vec<_> = scan.by_ref().take(2).map(|row| row.unwrap().row_key).collect();
+    assert_eq!(first, ["a", "b"]);
+    for passed in ["a", "b"] {
+        scan.seek("p", passed).unwrap();
+    }
+    let rest: Vec<_> = scan.by_ref().map(|row| row.unwrap().row_key).collect();
+    assert_eq!(rest, ["c", "d"]);
+    scan.seek("p", "a").unwrap();
+    assert!(scan.next().is_none(), "a scan that has ended stays so");
+}

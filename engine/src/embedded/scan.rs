@@ -92,13 +92,14 @@ pub(crate) fn open(snapshot: DbSnapshot, range: KeyRange) -> Result<Scan> {
 
 impl Scan {
     /// Goes on from (`pk`, `rk`): later rows come from there, or from the next one above it. For
-    /// the front end only.
+    /// the front end only, and forward only: nothing changes where it is past that already.
     pub fn seek(&mut self, pk: impl AsRef<[u8]>, rk: impl AsRef<[u8]>) -> Result<()> {
         let start = &self.front.cursor.range().start;
         let table = order::table_of(start)
             .ok_or_else(|| Error::new(Kind::Invalid, "a scan without a table"))?;
         let key = order::row_key(table, pk.as_ref(), rk.as_ref());
-        if key > *start && key > self.start {
+        let is_behind = self.front.gave && key.as_slice() <= self.front.cursor.key();
+        if key > *start && key > self.start && !is_behind {
             self.start = key;
             (self.front.sought, self.front.gave) = (true, false);
         }
