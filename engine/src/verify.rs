@@ -2,9 +2,10 @@
 //! file and offset. Reads only; does not stop at the first damage.
 
 use crate::batch::Commit;
-use crate::blob::format::BlobMeta;
+use crate::blob::format::{BlobMeta, Link};
 use crate::blob::reader::BlobFile;
 use crate::budget::Budget;
+use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::load;
@@ -80,7 +81,7 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
     let mut links = BTreeSet::new();
     for (_, meta) in state.files() {
         report.last_ts = report.last_ts.max(meta.max_ts);
-        check_file(&vfs, dir, meta, &mut links, &mut report);
+        check_file(&vfs, dir, (meta, &state.erasures), &mut links, &mut report);
     }
     for meta in state.blobs.values() {
         check_blob(&vfs, dir, meta, &links, &mut report);
@@ -101,7 +102,7 @@ type Links = BTreeSet<(FileNo, u64, u32)>;
 fn check_file(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
-    meta: &FileMeta,
+    (meta, erasures): (&FileMeta, &Erasures),
     links: &mut Links,
     report: &mut Report,
 ) {
@@ -111,7 +112,8 @@ fn check_file(
         .map_err(|e| Error::io("open table file", &path, e))
         .and_then(|file| TableFile::open(file, path, meta, Arc::new(BlockCache::new(0))))
         .and_then(|table| {
-            table.verify_with(meta, &mut |l| _ = links.insert((l.file, l.offset, l.checksum)))
+            let link = &mut |l: Link| _ = links.insert((l.file, l.offset, l.checksum));
+            table.verify_with(meta, erasures, link)
         });
     report.files += 1;
     report.file_bytes += meta.bytes;

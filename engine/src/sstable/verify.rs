@@ -5,6 +5,7 @@ use super::format::{Damage, FileMeta, Props, Stretch};
 use super::index::EntryAt;
 use super::reader::TableFile;
 use crate::blob::format::Link;
+use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::CommitTs;
@@ -31,11 +32,17 @@ impl TableFile {
     ///
     /// Cost: reads the file twice, past the cache.
     pub(crate) fn verify(&self, meta: &FileMeta) -> Result<Props> {
-        self.verify_with(meta, &mut |_| {})
+        self.verify_with(meta, &Erasures::default(), &mut |_| {})
     }
 
-    /// The same, and gives every reference to a blob file to `link`.
-    pub(crate) fn verify_with(&self, meta: &FileMeta, link: &mut dyn FnMut(Link)) -> Result<Props> {
+    /// The same, and holds up to where `meta` says that nothing is erased against the `erasures`
+    /// there are; gives every reference to a blob file to `link`.
+    pub(crate) fn verify_with(
+        &self,
+        meta: &FileMeta,
+        erasures: &Erasures,
+        link: &mut dyn FnMut(Link),
+    ) -> Result<Props> {
         self.zones()?; // So that their damage counts.
         if self.filters_ignored() > 0 {
             return Err(Damage("filter or zones are damaged")
@@ -47,6 +54,7 @@ impl TableFile {
             let handle = self.index().handle(at);
             let block = self.raw().read_block(handle)?;
             self.verify_block(&mut pass, at, &block, link)
+                .and_then(|()| verify_erased(&block, meta.erased_to, erasures))
                 .map_err(|damage| damage.at(self.path(), handle.offset))?;
             entry = self.index().next(at);
         }
@@ -161,6 +169,24 @@ impl TableFile {
         }
         Err(Error::corrupt(self.path(), 0, "table file's digest is not the manifest's"))
     }
+}
+
+/// Whether no erasure up to `erased_to` hides a version of the block, as the manifest says. Where
+/// that is wrong, an erasure is forgotten while it is needed, and what it hid comes back.
+fn verify_erased(block: &Block, erased_to: CommitTs, erasures: &Erasures) -> Result<(), Damage> {
+    if erasures.iter().all(|erasure| erasure.ts > erased_to) {
+        return Ok(());
+    }
+    let mut key = Vec::new();
+    for row in 0..block.rows() {
+        key.clear();
+        block.put_key(row, &mut key);
+        let erased = erasures.covering(&key).and_then(|f| f.oldest_above(block.ts(row)));
+        if erased.is_some_and(|erased| erased <= erased_to) {
+            return Err(Damage("row is erased that the manifest says is not"));
+        }
+    }
+    Ok(())
 }
 
 /// Whether a version comes before another in the order of rows.

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::cursor::Cursor;
+use crate::erasure::set::{Erasure, Erasures};
 use crate::error::{Error, Kind};
 use crate::key::hash;
+use crate::key::range::KeyRange;
 use crate::options::Reach;
 use crate::sstable::block::Block;
 use crate::sstable::format::{FOOTER_LEN, Footer, SUM_LEN, Stretch, seal};
@@ -133,6 +135,26 @@ fn every_byte_changed_gives_right_answers_or_a_placed_error() {
             }
         }
     }
+}
+
+/// The one thing that the manifest says of a file's rows and the file cannot: a wrong word there would
+/// let an erasure be forgotten that still hides something.
+#[test]
+fn a_file_said_to_be_free_of_erased_rows_is_held_to_it() {
+    let (model, sound, meta) = small_file(3, true);
+    let file = open(&Arc::new(MemoryFile::holding(sound.clone())), &meta, 0).unwrap();
+    let (key, Reverse(ts)) = model.keys().min_by_key(|(_, ts)| ts.0).unwrap().clone();
+    let range = KeyRange { start: key.clone(), end: [&key[..], &[0]].concat() };
+    let check = |at: u64, erased_to: u64| {
+        let erasures = Erasures::of([Erasure::new(&range, CommitTs(at))]);
+        let meta = FileMeta { erased_to: CommitTs(erased_to), ..meta.clone() };
+        file.verify_with(&meta, &erasures, &mut |_| {})
+    };
+    check(ts.0 + 1, ts.0).unwrap();
+    check(ts.0, ts.0).unwrap();
+    let error = check(ts.0 + 1, ts.0 + 1).unwrap_err();
+    placed(&error, sound.len());
+    assert!(error.message().contains("row is erased"), "{error}");
 }
 
 #[test]
