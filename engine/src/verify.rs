@@ -71,6 +71,7 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
     let names = vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?;
     let manifest = load::check(&*vfs, dir);
     let mut report = Report { damage: manifest.damage, ..Report::default() };
+    report.notes.extend(manifest.cut.map(|cut| format!("{cut}; the next open puts that right")));
     let Some(state) = manifest.state else {
         if report.damage.is_empty() {
             let what = format!("there is no database in {}", dir.display());

@@ -38,7 +38,8 @@ pub(crate) struct Loaded {
 pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Loaded>> {
     let mut repairs = Vec::new();
     let Some(root) = find_root(vfs, dir, &mut repairs)? else { return Ok(None) };
-    let (state, edits) = read_edits(vfs, dir, &root, &mut repairs, &mut |_, _, _| {})?;
+    let (state, edits, cut) = read_edits(vfs, dir, &root, &mut repairs, &mut |_, _, _| {})?;
+    repairs.extend(cut);
     Ok(Some(Loaded { state, generation: root.generation, edits, repairs }))
 }
 
@@ -49,20 +50,27 @@ pub(crate) struct ManifestReport {
     pub(crate) state: Option<State>,
     /// Every place, in any copy, that is not as it was written.
     pub(crate) damage: Vec<Error>,
+    /// Where a process ended between writing an edit to one copy and to the other. No damage: nobody
+    /// was told of that edit, and the next start puts it right.
+    pub(crate) cut: Option<Error>,
 }
 
 /// Reads all copies of everything and reports each damaged place.
 pub(crate) fn check(vfs: &dyn Vfs, dir: &Path) -> ManifestReport {
-    let mut damage = Vec::new();
+    let (mut damage, mut cut) = (Vec::new(), None);
     let state = find_root(vfs, dir, &mut damage).and_then(|root| match root {
-        Some(root) => read_edits(vfs, dir, &root, &mut damage, &mut |_, _, _| {}).map(Some),
+        Some(root) => {
+            let read = read_edits(vfs, dir, &root, &mut damage, &mut |_, _, _| {})?;
+            cut = read.2;
+            Ok(Some(read.0))
+        }
         None => Ok(None),
     });
     let state = state.unwrap_or_else(|error| {
         damage.push(error);
         None
     });
-    ManifestReport { state: state.map(|(state, _)| state), damage }
+    ManifestReport { state, damage, cut }
 }
 
 /// Tells root and edits: one line each, and one for each thing that an edit changes.
@@ -176,25 +184,32 @@ impl CopyBytes {
     }
 }
 
-/// Adds up the edits of `root`'s manifest, each from whichever copy has it whole.
+/// Adds up the edits of `root`'s manifest, each from whichever copy has it whole. Gives their number,
+/// and whether copy B ends cleanly before the last one, which is what a killed process leaves.
 fn read_edits(
     vfs: &dyn Vfs,
     dir: &Path,
     root: &Root,
     repairs: &mut Vec<Error>,
     show: &mut dyn FnMut(usize, u64, &Edit),
-) -> Result<(State, u64)> {
+) -> Result<(State, u64, Option<Error>)> {
     let [a, b] = Copy::BOTH.map(|copy| CopyBytes::read(vfs, dir, copy, root, repairs));
     let mut state = State::empty(root.db_id);
     let (mut at, mut number) = (HEADER_BYTES, 1);
+    let mut cut: Option<Error> = None;
     loop {
         let found = [&a, &b].map(|copy| copy.edit(root.generation, at, number));
         let Some(edit) = found[0].or(found[1]) else { break };
         let lacking = [&a, &b].into_iter().zip(found).filter(|(_, found)| found.is_none());
+        repairs.extend(cut.take()); // Another edit follows, so that one was acknowledged.
         // A copy that has ended before was reported where it ends.
         for (copy, _) in lacking.filter(|(copy, _)| copy.bytes.len() >= at) {
             let what = format!("edit {number} is not whole in this copy of the manifest");
-            repairs.push(Error::corrupt(&copy.path, at as u64, what));
+            let error = Error::corrupt(&copy.path, at as u64, what);
+            match number > 1 && copy.bytes.len() == at && std::ptr::eq(copy, &b) {
+                true => cut = Some(error),
+                false => repairs.push(error),
+            }
         }
         let length = FRAME_HEADER_BYTES + edit.len();
         let nonsense = |what: String| Error::corrupt(&a.path, at as u64, what);
@@ -221,5 +236,5 @@ fn read_edits(
         let what = format!("edit {number} was begun and never acknowledged");
         repairs.push(Error::corrupt(&a.path, at as u64, what));
     }
-    Ok((state, number - 1))
+    Ok((state, number - 1, cut))
 }

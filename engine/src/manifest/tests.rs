@@ -192,6 +192,34 @@ fn damage_in_different_places_of_the_copies_is_survived() {
     assert_eq!(check(&fs, Path::new(DIR)).damage.len(), 2, "each place is reported");
 }
 
+/// A process that was killed between the two writes of an edit left a database that `check` called
+/// damaged. Nothing else that is missing is taken for that.
+#[test]
+fn an_edit_that_a_kill_kept_from_the_second_copy_is_no_damage() {
+    let fs = disk();
+    edited(&fs, 4);
+    let mut starts = Vec::new();
+    dump(&fs, Path::new(DIR), &mut |line| {
+        if let Some((at, _)) = line.split_once("  edit ") {
+            starts.extend(at.trim().parse::<u64>());
+        }
+    })
+    .expect("a manifest");
+    let [first, .., before, last] = starts[..] else { panic!("{starts:?}") };
+    let found = |name: &str, len: u64| {
+        let fs = disk();
+        edited(&fs, 4);
+        open(&fs, name).0.set_len(len).expect("a cut");
+        let report = check(&fs, Path::new(DIR));
+        (report.damage.len(), report.cut.is_some(), loaded(&fs).repairs.len())
+    };
+    assert_eq!(found("000001.manifest-b", last), (0, true, 1));
+    assert_eq!(found("000001.manifest-b", last + 1), (1, false, 1));
+    assert_eq!(found("000001.manifest-b", before), (1, false, 1));
+    assert_eq!(found("000001.manifest-b", first), (1, false, 1));
+    assert_eq!(found("000001.manifest-a", last), (1, false, 1));
+}
+
 #[test]
 fn nothing_is_made_over_what_exists() {
     let fs = disk();
