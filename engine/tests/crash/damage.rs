@@ -1,8 +1,9 @@
 //! Bytes change at rest, in every file of a database that was closed in order: what is read then is
 //! right, or an error that names the file. Never another value, never a missing row.
 
+use crate::look::{Stop, read_world};
 use crate::model::{History, Need, World};
-use crate::run::{DIR, Run, Stop, open_on, read_world};
+use crate::run::{DIR, Run, open_on};
 use crate::workload::{Op, small};
 use std::collections::BTreeMap;
 use std::fmt;

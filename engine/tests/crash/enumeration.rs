@@ -33,7 +33,7 @@ impl Job {
             2 | 3 => Name(Family::Mixed, round),
             4 | 5 => Name(Family::Tiny, round),
             // A stride that shares no factor with their number: far apart at first, all in the end.
-            _ => Name(Family::Triple, (round * 6 + place - 6) * 625 % TRIPLES),
+            _ => Name(Family::Triple, (round * 6 + place - 6) * 619 % TRIPLES),
         };
         Job { name, profile }
     }

@@ -1,8 +1,9 @@
 //! Crashes a finished run after every effect, in every way that the disk allows, and opens what is
 //! left.
 
+use crate::look::Stop;
 use crate::model::{History, Need};
-use crate::run::{Finished, Run, Stop};
+use crate::run::{Finished, Run};
 use crate::workload::Op;
 use std::collections::HashMap;
 use std::fmt;

@@ -1,8 +1,9 @@
 //! Every call of the disk fails, one after the other, in every way: what was acknowledged is kept,
 //! what failed is there whole or not at all, no answer is wrong, and nothing hangs or panics.
 
+use crate::look::Stop;
 use crate::model::{History, Need};
-use crate::run::{Run, Stop};
+use crate::run::Run;
 use crate::workload::{Op, small};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};

@@ -9,11 +9,13 @@
 #![allow(clippy::print_stderr, reason = "the counts are what the reader of the test wants")]
 
 mod model;
+mod look;
 mod workload;
 mod run;
 mod explore;
 mod enumeration;
 mod regressions;
 mod concurrent;
+mod copies;
 mod faults;
 mod damage;

@@ -137,6 +137,11 @@ impl History {
         &self.states[self.len()]
     }
 
+    /// The state after the first `count` commits, and the last one's timestamp.
+    pub(crate) fn after(&self, count: usize) -> (u64, &World) {
+        (count.checked_sub(1).map_or(0, |last| self.timestamps[last]), &self.states[count])
+    }
+
     /// Adds a commit. Errors: a timestamp or table number that is not above all others.
     pub(crate) fn push(
         &mut self,

@@ -1,20 +1,20 @@
 //! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
 
-use crate::model::{Change, History, Need, Stored, Table, World};
+use crate::look::{FirstByte, Stop, catalog_of, name_of, read_past, read_world};
+use crate::model::{Change, History, Need, World};
 use crate::workload::Op;
 use bytes::Bytes;
-use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
-use tabulith::ids::TableId;
-use tabulith::options::{Durability, Options, Reach};
-use tabulith::rows::{Catalog, CommitTicket, RowStore, TableInfo};
+use tabulith::options::{Durability, Options};
+use tabulith::rows::{Catalog, CommitTicket, RowStore};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
 use tabulith_testkit::seed::Rng;
@@ -24,36 +24,6 @@ pub(crate) const DIR: &str = "/db";
 /// September 2023, in ticks. Every run begins here: after a crash the clock has always gone back.
 const START_TICKS: u64 = 16_950_000_000_000_000;
 
-/// Why a run ended early.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The database returned an error.
-    Refused(Error),
-    /// The database did what it must not.
-    Wrong(String),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Refused(error)
-    }
-}
-
-impl From<String> for Stop {
-    fn from(what: String) -> Stop {
-        Stop::Wrong(what)
-    }
-}
-
-impl std::fmt::Display for Stop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Stop::Refused(error) => write!(f, "refused: {error:?}"),
-            Stop::Wrong(what) => f.write_str(what),
-        }
-    }
-}
-
 /// A database at work, and what is known of it.
 pub(crate) struct Run {
     sim: SimFs,
@@ -62,6 +32,8 @@ pub(crate) struct Run {
     clock: Arc<ManualClock>,
     db: Option<Db>,
     tickets: Vec<Box<dyn CommitTicket>>,
+    /// What callbacks said since it was looked at last: the commit, and what its safety promises.
+    told: Arc<Mutex<Vec<(u64, Need)>>>,
     trace: Trace,
     pub(crate) history: History,
     /// Changes of the catalogue that failed and may happen all the same, each with the newest
@@ -111,6 +83,7 @@ impl Run {
             clock: Arc::new(ManualClock::at(START_TICKS)),
             db: None,
             tickets: Vec::new(),
+            told: Arc::default(),
             trace: sim.record(),
             history,
             doubts: Vec::new(),
@@ -146,7 +119,24 @@ impl Run {
 
     pub(crate) fn apply(&mut self, op: &Op) -> Result<(), Stop> {
         self.clock.advance(Duration::from_nanos(300));
+        self.perform(op)?;
+        self.hear()
+    }
+
+    fn perform(&mut self, op: &Op) -> Result<(), Stop> {
         match op {
+            Op::Transact { table, pk, read, rows } => {
+                self.transact(&name_of(*table), *pk, *read, rows)
+            }
+            Op::Urge => {
+                self.tickets.iter().for_each(|ticket| ticket.urge());
+                Ok(())
+            }
+            Op::Ask => self.ask(),
+            Op::Notify => {
+                self.notify();
+                Ok(())
+            }
             Op::Write { table, pk, rows, level, wait } => {
                 self.write(&name_of(*table), *pk, rows, *level)?;
                 if *wait { self.wait_all() } else { Ok(()) }
@@ -208,10 +198,12 @@ impl Run {
         let need = enough(self.need);
         self.settle(&found)?;
         self.doubts.clear();
+        self.told = Arc::default();
         let Some(counts) = self.history.find(&found, need, visible) else {
             return Err(Stop::Wrong(self.history.explain(&found, need)));
         };
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
+        read_past(self.db()?, &self.history, self.options.history)?;
         self.promise_all()?;
         Ok(*counts.end())
     }
@@ -342,6 +334,96 @@ impl Run {
         Ok(())
     }
 
+    /// What reports that it is safe must be so from here on.
+    fn ask(&mut self) -> Result<(), Stop> {
+        self.tickets.sort_by_key(|ticket| ticket.ts());
+        let done = self.tickets.partition_point(|ticket| ticket.is_done());
+        if let Some(early) = self.tickets[done..].iter().find(|ticket| ticket.is_done()) {
+            return Err(Stop::Wrong(format!("commit {} is done before others", early.ts())));
+        }
+        for ticket in self.tickets.drain(..done).collect::<Vec<_>>() {
+            self.settle_shown()?;
+            self.promise(self.history.promised(self.history.count_at(ticket.ts().0)));
+        }
+        Ok(())
+    }
+
+    /// Leaves every commit under way to a callback, which notes in the trace what it promises.
+    fn notify(&mut self) {
+        for ticket in std::mem::take(&mut self.tickets) {
+            let ts = ticket.ts().0;
+            let need = self.history.promised(self.history.count_at(ts));
+            let (trace, told) = (self.trace.clone(), Arc::clone(&self.told));
+            ticket.notify(Box::new(move |outcome| {
+                if outcome.is_ok() {
+                    need.to_marks().into_iter().for_each(|mark| trace.mark(mark));
+                    told.lock().expect("no callback panics").push((ts, need));
+                }
+            }));
+        }
+    }
+
+    /// Takes up what callbacks said; they come in the order of commits.
+    fn hear(&mut self) -> Result<(), Stop> {
+        let told = std::mem::take(&mut *self.told.lock().expect("no callback panics"));
+        if !told.is_sorted_by_key(|(ts, _)| *ts) {
+            return Err(Stop::Wrong(format!("callbacks out of order: {told:?}")));
+        }
+        self.need = told.into_iter().fold(self.need, |need, (_, own)| need.max(own));
+        Ok(())
+    }
+
+    /// Reads a row and writes others, beside commits that nobody has seen yet.
+    fn transact(
+        &mut self,
+        table: &str,
+        pk: u8,
+        read: u8,
+        rows: &[(u8, Option<u16>)],
+    ) -> Result<(), Stop> {
+        let Some(info) = self.db()?.find_table(table)? else { return Ok(()) };
+        let (pk, read, number) = (key_of('p', pk), key_of('r', read), self.history.len() as u64);
+        let rows =
+            rows.iter().map(|(rk, len)| (key_of('r', *rk), len.map(|l| value_of(number, l))));
+        let rows: Vec<_> = rows.collect();
+        let place = (pk.clone(), read.clone());
+        let row_in =
+            |world: &World| world.tables.get(table).and_then(|t| t.rows.get(&place)).cloned();
+        let db = self.db()?;
+        let mut transaction = db.transaction(info.id, &pk)?;
+        let seen = row_in(self.history.after(self.history.count_at(transaction.at().0)).1);
+        let found = transaction.get(&read)?.map(|row| (row.ts.0, row.value));
+        if found != seen {
+            return Err(Stop::Wrong(format!("a transaction read {found:?}, not {seen:?}")));
+        }
+        for (rk, value) in &rows {
+            match value {
+                Some(value) => transaction.put(rk, value)?,
+                None => transaction.delete(rk)?,
+            }
+        }
+        let savepoint = transaction.savepoint();
+        transaction.put(&read, "undone")?;
+        transaction.rollback_to(savepoint)?;
+        let changed = row_in(self.history.last()) != seen;
+        match transaction.commit() {
+            Err(error) if changed && error.kind() == Kind::Changed => return self.settle_shown(),
+            Ok(ts) if changed => {
+                return Err(Stop::Wrong(format!("{ts} commits though {read:?} has changed")));
+            }
+            Ok(_) if rows.is_empty() => {}
+            Ok(ts) => {
+                let change = Change::Rows { table: table.to_owned(), pk, rows };
+                self.history.push(ts.0, self.options.durability, change)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.settle_shown()?;
+        let count = self.history.count_at(self.db()?.visible().0);
+        self.promise(self.history.promised(count));
+        Ok(())
+    }
+
     fn read(&mut self) -> Result<(), Stop> {
         self.settle_shown()?;
         let db = self.db()?;
@@ -431,6 +513,13 @@ impl Run {
         self.read()
     }
 
+    /// Copies the database into `dir`; gives what the copy holds.
+    pub(crate) fn checkpoint(&mut self, dir: &Path) -> Result<World, Stop> {
+        self.db()?.checkpoint(dir)?;
+        self.promise_all()?;
+        Ok(self.history.last().clone())
+    }
+
     /// Closes and lets go.
     pub(crate) fn close(&mut self) -> Result<(), Stop> {
         self.db()?.close()?;
@@ -458,53 +547,23 @@ impl Run {
     }
 }
 
-/// Opens what is on a disk, for reading it.
+/// Opens the database on a disk, for reading it.
 pub(crate) fn open_on(vfs: Arc<dyn Vfs>, options: &Options) -> Result<Db, Stop> {
-    open_with(&vfs, options, &Arc::new(ManualClock::at(START_TICKS)))
+    Ok(open_in(Path::new(DIR), vfs, options)?)
+}
+
+/// Opens a folder of a disk, for reading it.
+pub(crate) fn open_in(dir: &Path, vfs: Arc<dyn Vfs>, options: &Options) -> tabulith::Result<Db> {
+    let clock = Arc::new(ManualClock::at(START_TICKS));
+    Db::builder().options(options.clone()).parts(vfs, clock, Arc::new(ByHand)).open(dir)
 }
 
 fn open_with(vfs: &Arc<dyn Vfs>, options: &Options, clock: &Arc<ManualClock>) -> Result<Db, Stop> {
     let (vfs, clock) = (Arc::clone(vfs), Arc::clone(clock));
     let builder = Db::builder().options(options.clone()).parts(vfs, clock, Arc::new(ByHand));
-    Ok(builder.open(DIR)?)
-}
-
-/// Reads every table, and every row by its key too.
-pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
-    let mut world = catalog_of(db)?;
-    for (name, table) in &mut world.tables {
-        table.rows = Arc::new(read_table(db, name, TableId(table.id))?);
-    }
-    Ok(world)
-}
-
-/// The tables without their rows.
-fn catalog_of(db: &Db) -> Result<World, Stop> {
-    let tables = db.tables("", None, usize::MAX)?.into_iter();
-    let table = |info: TableInfo| {
-        let table = Table { id: info.id.0, created: info.created.0, ..Table::default() };
-        (info.name, table)
-    };
-    Ok(World { tables: tables.map(table).collect() })
-}
-
-fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<(Bytes, Bytes), Stored>, Stop> {
-    let mut rows = BTreeMap::new();
-    for row in db.table(name)?.scan::<&[u8], &[u8]>(..)? {
-        let row = row?;
-        rows.insert((row.partition_key, row.row_key), (row.ts.0, row.value));
-    }
-    for ((pk, rk), (ts, value)) in &rows {
-        let got = RowStore::get(db, id, pk, rk, Reach::Disk)?;
-        if got.is_none_or(|got| got.ts.0 != *ts || got.value != *value) {
-            return Err(Stop::Wrong(format!("get and scan differ at {name} {pk:?} {rk:?}")));
-        }
-    }
-    Ok(rows)
-}
-
-fn name_of(table: u8) -> String {
-    format!("t{table}")
+    let db = builder.open(DIR)?;
+    db.track(Arc::new(FirstByte));
+    Ok(db)
 }
 
 fn key_of(letter: char, number: u8) -> Bytes {

@@ -1,7 +1,9 @@
 //! What is done to the database before the crash: lists of operations, each made from a name, so
 //! that a name replays them.
 
+use crate::look::LONG_HISTORY;
 use std::fmt;
+use std::time::Duration;
 use tabulith::Codec;
 use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith_testkit::seed::Rng;
@@ -53,6 +55,19 @@ pub(crate) enum Op {
         level: Durability,
         wait: bool,
     },
+    /// Reads a row of a partition and writes others in a transaction; waits.
+    Transact {
+        table: u8,
+        pk: u8,
+        read: u8,
+        rows: Vec<(u8, Option<u16>)>,
+    },
+    /// Has the commits that nobody waits for made safe soon.
+    Urge,
+    /// Asks the commits that nobody waits for whether they are safe.
+    Ask,
+    /// Has callbacks told when the commits are safe that nobody waits for.
+    Notify,
     /// Waits for the commits that did not wait, newest first.
     WaitAll,
     /// Reads all that is visible.
@@ -88,7 +103,7 @@ pub(crate) struct Name(pub Family, pub u64);
 /// Kinds of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// All sequences of three steps out of seventeen, after a short beginning.
+    /// All sequences of three steps out of twenty-one, after a short beginning.
     Triple,
     /// Long random lists, every commit durable.
     Random,
@@ -109,7 +124,7 @@ impl Family {
 
 /// How many sequences [`Family::Triple`] has.
 pub(crate) const TRIPLES: u64 = (STEPS as u64).pow(3);
-const STEPS: usize = 17;
+const STEPS: usize = 21;
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -180,11 +195,17 @@ fn varied(rng: &mut Rng) -> Options {
         mapped: rng.chance(25),
         ..small().advanced
     };
-    Options { advanced, ..small() }
+    // None, some operations, or all of a run.
+    let history = *rng.pick(&[Duration::ZERO, Duration::from_micros(3), LONG_HISTORY]);
+    Options { advanced, history, ..small() }
 }
 
 fn put(table: u8, pk: u8, rows: &[(u8, Option<u16>)], wait: bool) -> Op {
     Op::Write { table, pk, rows: rows.to_vec(), level: Durability::Synced, wait }
+}
+
+fn transact(table: u8, pk: u8, read: u8, rows: &[(u8, Option<u16>)]) -> Op {
+    Op::Transact { table, pk, read, rows: rows.to_vec() }
 }
 
 /// The `number`-th sequence of three steps.
@@ -211,6 +232,14 @@ fn triple(number: u64) -> Vec<Op> {
             vec![Op::Erase { table: 0, pk: 1, from: n, to, level: Durability::Synced, wait: n > 0 }]
         },
         |_| vec![Op::Settle],
+        |n| vec![transact(0, 0, n, &[(0, None), (n, Some(50)), (7, Some(10))])],
+        |n| vec![put(0, 0, &[(n, Some(35))], false), transact(0, 0, 0, &[(1, Some(9))]), Op::Urge],
+        |n| {
+            let later = [put(0, 0, &[(n, Some(25))], false), put(0, 1, &[(n, Some(90))], false)];
+            [&later[..], &[Op::Notify, Op::Step, Op::Ask]].concat()
+        },
+        // One commit that is larger than a memtable and than a segment of the log.
+        |n| vec![put(0, 2, &[0, 1, 2, 3, 4, 5].map(|rk| (rk + n, Some(3000))), n != 1)],
     ];
     let mut ops = vec![Op::Create(0), put(0, 0, &[(0, Some(30)), (1, Some(30))], true)];
     let mut rest = number;
@@ -227,7 +256,11 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
         ops.push(match rng.below(100) {
-            0..42 => random_write(rng, table, levels),
+            0..32 => random_write(rng, table, levels),
+            32..36 => random_transact(rng, table),
+            36 => Op::Urge,
+            37 | 38 => Op::Ask,
+            39..42 => Op::Notify,
             42..48 => random_erase(rng, table, levels),
             48..54 => Op::WaitAll,
             54..60 => Op::Read,
@@ -267,10 +300,22 @@ fn random_erase(rng: &mut Rng, table: u8, levels: &[Durability]) -> Op {
     }
 }
 
+fn random_transact(rng: &mut Rng, table: u8) -> Op {
+    let rows: Vec<_> = (0..8).filter(|_| rng.chance(25)).collect();
+    let rows = rows.into_iter().map(|rk| {
+        let bytes = rng.between(0, 400) as u16;
+        (rk, (!rng.chance(20)).then_some(bytes))
+    });
+    let rows: Vec<_> = rows.collect();
+    transact(table, rng.below(3) as u8, rng.below(8) as u8, &rows)
+}
+
 fn random_write(rng: &mut Rng, table: u8, levels: &[Durability]) -> Op {
     let rows = if rng.chance(50) { 1 } else { rng.between(2, 6) };
-    let rows = (0..rows).map(|_| {
+    let is_large = rng.chance(2); // Than a memtable, and mostly than a segment of the log.
+    let rows = (0..if is_large { 8 } else { rows }).map(|_| {
         let bytes = match rng.below(100) {
+            _ if is_large => rng.between(2500, 4500),
             0..70 => rng.between(0, 120),
             70..90 => rng.between(120, 900),
             90..98 => rng.between(900, 3000),

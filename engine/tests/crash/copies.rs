@@ -1,0 +1,65 @@
+//! A checkpoint under way when the power fails or the process dies: once it is acknowledged the copy
+//! is whole, before that there is none or a whole one, and the first database is as ever.
+
+use crate::look::read_world;
+use crate::model::{History, Need, World};
+use crate::run::{DIR, Run, open_in};
+use crate::workload::{Op, small};
+use std::path::Path;
+use std::sync::Arc;
+use tabulith::error::Kind;
+use tabulith::options::{Durability, Options};
+use tabulith::vfs::mem::{Profile, SimFs};
+
+const COPY: &str = "/copy";
+/// States of one crash point.
+const STATES: usize = 100;
+
+fn put(rk: u8, bytes: u16) -> Op {
+    let rows = vec![(rk, Some(bytes)), (rk + 1, Some(40))];
+    Op::Write { table: 0, pk: 0, rows, level: Durability::Synced, wait: true }
+}
+
+fn open(fs: &SimFs, dir: &str) -> tabulith::Result<World> {
+    let options = Options { create_if_missing: false, ..small() };
+    let db = open_in(Path::new(dir), Arc::new(fs.clone()), &options)?;
+    Ok(read_world(&db).unwrap_or_else(|stop| panic!("{dir}: {stop}")))
+}
+
+#[test]
+fn a_copy_is_there_whole_or_not_at_all() {
+    let sim = SimFs::new();
+    let (vfs, options) = (Arc::new(sim.clone()), small());
+    let mut run = Run::new(&sim, vfs, &options, History::new(), Need::default());
+    let ops = [Op::Create(0), put(0, 700), Op::Flush, put(1, 3000), Op::Flush, put(3, 90)];
+    let outcome = run.open(|need| need.kill).and_then(|_| run.apply_all(&ops));
+    outcome.unwrap_or_else(|stop| panic!("{stop}"));
+    let trace = sim.record();
+    let world = run.checkpoint(Path::new(COPY)).unwrap_or_else(|stop| panic!("{stop}"));
+    let done = trace.len();
+    let (mut absent, mut whole) = (0, 0);
+    for n in 0..=done {
+        let disk = trace.at(n).expect("the trace goes that far");
+        let mut fates = vec![disk.fork()];
+        for profile in [Profile::Ordered, Profile::Hostile] {
+            let states = disk.crash_states(profile, STATES, n as u64);
+            fates.extend(states.map(|state| SimFs::after_crash(&state)));
+        }
+        for (fate, fs) in fates.iter().enumerate() {
+            let place = format!("after effect {n} of {done}, state {fate}");
+            match open(fs, COPY) {
+                Ok(found) if found == world => whole += 1,
+                // Nothing of it counts yet: no database, or files without one.
+                Err(error)
+                    if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) && n < done =>
+                {
+                    absent += 1;
+                }
+                outcome => panic!("{place}: the copy gave {outcome:?}"),
+            }
+            let found = open(fs, DIR).unwrap_or_else(|error| panic!("{place}: {error:?}"));
+            assert!(found == world, "{place}: the first database has changed");
+        }
+    }
+    assert!(absent > 100 && whole > 10, "{absent} absent, {whole} whole");
+}

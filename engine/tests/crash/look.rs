@@ -1,0 +1,197 @@
+//! What an open database shows: all of it now, and as it was.
+
+use crate::model::{History, Stored, Table, World};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tabulith::db::Db;
+use tabulith::error::{Error, Kind};
+use tabulith::ids::{CommitTs, TableId};
+use tabulith::key::order;
+use tabulith::key::range::KeyRange;
+use tabulith::options::Reach;
+use tabulith::rows::{Catalog, RowStore, TableInfo};
+use tabulith::zone::{Cell, Extract, Zone, ZoneFilter, ZoneScan};
+
+/// Names of tables that workloads use.
+const TABLES: u8 = 3;
+
+/// Longer than any run: with it every moment must be readable.
+pub(crate) const LONG_HISTORY: Duration = Duration::from_secs(3600);
+
+/// Why a run ended early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The database returned an error.
+    Refused(Error),
+    /// The database did what it must not.
+    Wrong(String),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Refused(error)
+    }
+}
+
+impl From<String> for Stop {
+    fn from(what: String) -> Stop {
+        Stop::Wrong(what)
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Refused(error) => write!(f, "refused: {error:?}"),
+            Stop::Wrong(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Reads every table, and every row by its key too.
+pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
+    let mut world = catalog_of(db)?;
+    for (name, table) in &mut world.tables {
+        table.rows = Arc::new(read_table(db, name, TableId(table.id))?);
+    }
+    Ok(world)
+}
+
+/// The tables without their rows.
+pub(crate) fn catalog_of(db: &Db) -> Result<World, Stop> {
+    let tables = db.tables("", None, usize::MAX)?.into_iter();
+    let table = |info: TableInfo| {
+        let table = Table { id: info.id.0, created: info.created.0, ..Table::default() };
+        (info.name, table)
+    };
+    Ok(World { tables: tables.map(table).collect() })
+}
+
+fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<(Bytes, Bytes), Stored>, Stop> {
+    let mut rows = BTreeMap::new();
+    for row in db.table(name)?.scan::<&[u8], &[u8]>(..)? {
+        let row = row?;
+        rows.insert((row.partition_key, row.row_key), (row.ts.0, row.value));
+    }
+    read_sifted(db, id, &rows)?;
+    for ((pk, rk), (ts, value)) in &rows {
+        let got = RowStore::get(db, id, pk, rk, Reach::Disk)?;
+        if got.is_none_or(|got| got.ts.0 != *ts || got.value != *value) {
+            return Err(Stop::Wrong(format!("get and scan differ at {name} {pk:?} {rk:?}")));
+        }
+    }
+    Ok(rows)
+}
+
+/// A scan with a filter leaves out only rows that do not pass it, whatever zones the files have.
+fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<(Bytes, Bytes), Stored>) -> Result<(), Stop> {
+    let middle = rows.values().nth(rows.len() / 2);
+    let Some((since, value)) = middle else { return Ok(()) };
+    let byte = value.first().copied().unwrap_or(0);
+    let wanted = Wanted { since: *since, least: byte, columns: vec![FIRST_BYTE.to_owned()] };
+    let mut passing = rows.iter().filter(|(_, row)| wanted.passes(row));
+    let zones = Arc::new(ZoneScan::new(wanted.clone()));
+    let mut cursor = RowStore::snapshot(db)?.scan_where(KeyRange::table(id), zones)?;
+    while cursor.next()? {
+        let value = cursor.value()?;
+        let row = (cursor.ts().0, value);
+        if !wanted.passes(&row) {
+            continue;
+        }
+        let expected = passing.next();
+        let same = expected.is_some_and(|((pk, rk), stored)| {
+            *stored == row && cursor.key() == order::row_key(id, pk, rk)
+        });
+        if !same || cursor.is_ruled_out() {
+            return Err(Stop::Wrong(format!("with zones, {row:?} in place of {expected:?}")));
+        }
+    }
+    match passing.next() {
+        None => Ok(()),
+        missing => Err(Stop::Wrong(format!("with zones, {missing:?} does not come"))),
+    }
+}
+
+const FIRST_BYTE: &str = "first byte";
+
+/// Takes the first byte of a value for a column.
+#[derive(Debug)]
+pub(crate) struct FirstByte;
+
+impl Extract for FirstByte {
+    fn columns(&self, value: &[u8], each: &mut dyn FnMut(&[u8], Cell)) -> bool {
+        if let Some(byte) = value.first() {
+            each(FIRST_BYTE.as_bytes(), Cell { kind: 1, prefix: u64::from(*byte) });
+        }
+        true
+    }
+}
+
+/// Rows of a commit and later, whose first byte is not below another.
+#[derive(Clone)]
+struct Wanted {
+    since: u64,
+    least: u8,
+    columns: Vec<String>,
+}
+
+impl Wanted {
+    fn passes(&self, (ts, value): &Stored) -> bool {
+        *ts >= self.since && value.first().is_some_and(|byte| *byte >= self.least)
+    }
+}
+
+impl ZoneFilter for Wanted {
+    fn columns(&self) -> &[String] {
+        &self.columns
+    }
+
+    fn may_pass(&self, written: (CommitTs, CommitTs), zones: &[Option<Zone>]) -> bool {
+        let may_hold = |zone: &Zone| zone.has(1) && zone.max >= self.least.into();
+        written.1.0 >= self.since && zones[0].as_ref().is_none_or(may_hold)
+    }
+}
+
+/// One moment of the past, another at each call, is shown as it was; or refused, if the history
+/// `window` allows that.
+pub(crate) fn read_past(db: &Db, history: &History, window: Duration) -> Result<(), Stop> {
+    if window.is_zero() || history.len() == 0 {
+        return Ok(());
+    }
+    let choice = db.visible().0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    let count = 1 + choice as usize % history.len();
+    let (at, world) = history.after(count);
+    let snapshot = match db.snapshot_at(CommitTs(at)) {
+        Err(error) if error.kind() == Kind::Invalid && window < LONG_HISTORY => return Ok(()),
+        snapshot => snapshot?,
+    };
+    for name in (0..TABLES).map(name_of) {
+        let (found, expected) = (snapshot.table(&name), world.tables.get(&name));
+        let rows = match &found {
+            Some(table) => snapshot.scan::<&[u8], &[u8]>(table, ..)?.collect::<Result<_, _>>()?,
+            None => Vec::new(),
+        };
+        let rows = rows.into_iter().map(|row: tabulith::ScanRow| {
+            ((row.partition_key, row.row_key), (row.ts.0, row.value))
+        });
+        let rows: BTreeMap<_, _> = rows.collect();
+        let same = match expected {
+            Some(table) => found.is_some() && rows == *table.rows,
+            None => found.is_none(),
+        };
+        if !same {
+            let (rows, is_there) = (rows.len(), found.is_some());
+            return Err(Stop::Wrong(format!(
+                "as of commit {at}, the {count}th, table {name} has {rows} rows, is there: {is_there}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The name of a table by its number.
+pub(crate) fn name_of(table: u8) -> String {
+    format!("t{table}")
+}
