@@ -7,6 +7,9 @@
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
 mod ops;
+mod rows;
+mod cursors;
+mod batches;
 mod zones;
 mod store;
 mod run;
@@ -68,20 +71,31 @@ fn check_list(seed: u64) -> Reached {
         Ok(reached) => return reached,
         Err(difference) => difference,
     };
-    eprintln!("seed {seed}, options {options}: {difference:.300}\nlooking for a shorter list");
+    // At once: the search for a shorter list may take longer than anybody waits.
+    eprintln!("seed {seed}, options {options}: {}", shortened(&difference));
     let few = shrink(&ops, |rest| outcome(rest, options).is_err());
     let shorter = outcome(&few, options).err();
     panic!(
         "seed {seed}, options {options}: {difference}\n{} operations suffice:\n{}\n{shorter:?}",
         few.len(),
-        few.iter().map(shortened).collect::<Vec<_>>().join("\n")
+        few.iter().map(|op| shortened(&format!("  {op:?}"))).collect::<Vec<_>>().join("\n")
     );
 }
 
 /// An operation in a line; the bytes of a large value say nothing.
-fn shortened(op: &Op) -> String {
-    let text = format!("  {op:?}");
-    text.chars().take(240).collect()
+fn shortened(text: &str) -> String {
+    let mut out = String::new();
+    let (mut last, mut times) = ("", 0);
+    for word in text.split_inclusive(' ') {
+        times = if word == last { times + 1 } else { 0 };
+        last = word;
+        match times {
+            0..8 => out.push_str(word),
+            8 => out.push_str("… "),
+            _ => {}
+        }
+    }
+    out.chars().take(600).collect()
 }
 
 /// A panic of the store is a difference too.

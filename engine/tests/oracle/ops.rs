@@ -10,6 +10,8 @@ use tabulith_testkit::seed::Rng;
 pub(crate) const TABLES: usize = 3;
 /// Snapshots that may be held at a time.
 pub(crate) const SNAPSHOTS: usize = 4;
+/// Cursors that may be held at a time.
+pub(crate) const CURSORS: usize = 4;
 /// Moments of the past that are known at a time.
 pub(crate) const PASTS: usize = 4;
 /// Sets of options, of which each opening takes one.
@@ -33,6 +35,8 @@ pub(crate) enum Op {
         scan: bool,
         meanwhile: Vec<Change>,
     },
+    /// Changes one partition by a batch under conditions, the way a user does.
+    Batch { table: usize, pk: Vec<u8>, writes: Vec<(Change, Demand)>, then: Then },
     /// Reads a row as of now.
     Get { table: usize, keys: Keys },
     /// Reads a row only if memory has it.
@@ -45,6 +49,16 @@ pub(crate) enum Op {
     Scan { table: usize, range: Range, steps: Vec<Step> },
     /// Walks a range as of a held snapshot.
     ScanAt { snapshot: usize, table: usize, range: Range, steps: Vec<Step> },
+    /// Takes rows of a range from both its ends, of now or of a held snapshot: `true` for the front.
+    Iterate { snapshot: Option<usize>, table: usize, range: Range, fronts: Vec<bool>, seek: Keys },
+    /// Opens a cursor over a range, or lets go of the one in the slot.
+    Point { cursor: usize, snapshot: Option<usize>, table: usize, range: Range },
+    /// Moves a cursor that is held.
+    Move { cursor: usize, steps: Vec<Step> },
+    /// Reads all of a table in parts.
+    Split { snapshot: Option<usize>, table: usize, parts: usize },
+    /// Reads all of a table by several threads.
+    ScanParallel { table: usize, threads: usize },
     /// Takes note of the present, to come back to it later: after an opening, too.
     Remember { past: usize },
     /// Reads a row as of a moment of the past.
@@ -59,8 +73,10 @@ pub(crate) enum Op {
     Hold { snapshot: usize },
     /// Removes all rows of a table.
     Truncate { table: usize },
-    /// Makes a table, or drops the one in the slot.
-    Toggle { table: usize },
+    /// Makes a table where the slot has none.
+    Create { table: usize },
+    /// Drops the table in the slot.
+    Drop { table: usize },
     /// Adds rows past log and memtable, as one commit.
     Ingest { table: usize, rows: Vec<NewRow> },
     /// Takes a range down to the deepest level that has any of it.
@@ -73,6 +89,8 @@ pub(crate) enum Op {
     Compact,
     /// Does all background work that is due.
     Settle,
+    /// Copies the database and looks at the copy, or goes on with it in place of the first.
+    Checkpoint { options: usize, stay: bool },
     /// Closes and opens, with another set of options.
     Reopen { options: usize },
     /// Ends without closing, as a killed process does, and opens.
@@ -87,6 +105,33 @@ pub(crate) enum Range {
     Between(Bound<Keys>, Bound<Keys>),
 }
 
+/// What a write of a batch asks of the row that it meets, the batch's own writes included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Demand {
+    Any,
+    Absent,
+    Present,
+    /// That it is as the last commit that anybody saw left it.
+    Unchanged,
+    /// That it is of a commit that there never was.
+    Other,
+}
+
+/// What becomes of a batch's ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Waited for at once.
+    Wait,
+    /// Waited for when the next operation needs it.
+    Later,
+    /// Asked once as a future, then waited for.
+    Poll,
+    /// Given a callback.
+    Notify,
+    /// Forgotten: the commit happens all the same.
+    Forget,
+}
+
 /// A move of a cursor.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
@@ -97,7 +142,7 @@ pub(crate) enum Step {
 
 /// How often each kind of operation comes; kinds left out make other paths hot.
 pub(crate) struct Mix {
-    weights: [(Kind, usize); 24],
+    weights: Vec<(Kind, usize)>,
     /// Changes of a batch that remove a range, in a hundred.
     ranges: usize,
     /// Rows that expire, in a hundred.
@@ -110,12 +155,18 @@ pub(crate) struct Mix {
 enum Kind {
     Update,
     Transact,
+    Batch,
     Get,
     GetFromMemory,
     GetAt,
     GetMany,
     Scan,
     ScanAt,
+    Iterate,
+    Point,
+    Move,
+    Split,
+    ScanParallel,
     Remember,
     GetPast,
     ScanPast,
@@ -123,13 +174,15 @@ enum Kind {
     Step,
     Hold,
     Truncate,
-    Toggle,
+    Create,
+    Drop,
     Ingest,
     CompactRange,
     ListTables,
     Flush,
     Compact,
     Settle,
+    Checkpoint,
     Reopen,
     Kill,
 }
@@ -138,15 +191,21 @@ impl Mix {
     /// A mix for one list: each kind but updates and reads is left out in a third of the lists, and
     /// the rows are few and hot, or many.
     pub(crate) fn choose(rng: &mut Rng) -> Mix {
-        let mut weights = [
+        let mut weights = vec![
             (Kind::Update, 5_000),
             (Kind::Transact, 400),
+            (Kind::Batch, 600),
             (Kind::Get, 2_000),
             (Kind::GetFromMemory, 300),
             (Kind::GetAt, 800),
             (Kind::GetMany, 300),
             (Kind::Scan, 450),
             (Kind::ScanAt, 450),
+            (Kind::Iterate, 200),
+            (Kind::Point, 80),
+            (Kind::Move, 500),
+            (Kind::Split, 40),
+            (Kind::ScanParallel, 8),
             (Kind::Remember, 60),
             (Kind::GetPast, 400),
             (Kind::ScanPast, 100),
@@ -154,18 +213,20 @@ impl Mix {
             (Kind::Step, 300),
             (Kind::Hold, 60),
             (Kind::Truncate, 4),
-            (Kind::Toggle, 4),
+            (Kind::Create, 120),
+            (Kind::Drop, 4),
             (Kind::Ingest, 12),
             (Kind::CompactRange, 8),
             (Kind::ListTables, 20),
             (Kind::Flush, 40),
             (Kind::Compact, 6),
             (Kind::Settle, 8),
+            (Kind::Checkpoint, 6),
             (Kind::Reopen, 12),
             (Kind::Kill, 12),
         ];
         for (kind, weight) in &mut weights {
-            if !matches!(kind, Kind::Update | Kind::Get) && rng.chance(33) {
+            if !matches!(kind, Kind::Update | Kind::Get | Kind::Create) && rng.chance(33) {
                 *weight = 0;
             }
         }
@@ -181,9 +242,9 @@ impl Mix {
     fn kind(&self, rng: &mut Rng) -> Kind {
         let all: usize = self.weights.iter().map(|(_, weight)| weight).sum();
         let mut at = rng.below(all);
-        for (kind, weight) in self.weights {
-            if at < weight {
-                return kind;
+        for (kind, weight) in &self.weights {
+            if at < *weight {
+                return *kind;
             }
             at -= weight;
         }
@@ -192,7 +253,7 @@ impl Mix {
 
     /// `len` operations; the first makes a table.
     pub(crate) fn list(&self, rng: &mut Rng, len: usize) -> Vec<Op> {
-        let mut ops = vec![Op::Toggle { table: 0 }];
+        let mut ops = vec![Op::Create { table: 0 }];
         ops.extend((1..len).map(|_| self.op(rng)));
         ops
     }
@@ -219,6 +280,12 @@ impl Mix {
                 scan: rng.chance(30),
                 meanwhile: if rng.chance(50) { self.changes(rng) } else { Vec::new() },
             },
+            Kind::Batch => Op::Batch {
+                table,
+                pk: self.pk(rng),
+                writes: self.changes(rng).into_iter().map(|c| (c, demand(rng))).collect(),
+                then: *rng.pick(&[Then::Wait, Then::Later, Then::Poll, Then::Notify, Then::Forget]),
+            },
             Kind::Get => Op::Get { table, keys: self.keys(rng) },
             Kind::GetFromMemory => Op::GetFromMemory { table, keys: self.keys(rng) },
             Kind::GetAt => Op::GetAt { snapshot, table, keys: self.keys(rng) },
@@ -231,6 +298,26 @@ impl Mix {
             Kind::ScanAt => {
                 Op::ScanAt { snapshot, table, range: self.range(rng), steps: self.steps(rng) }
             }
+            Kind::Iterate => Op::Iterate {
+                snapshot: rng.chance(30).then_some(snapshot),
+                table,
+                range: self.range(rng),
+                fronts: (0..rng.below(60)).map(|_| rng.chance(50)).collect(),
+                seek: self.keys(rng),
+            },
+            Kind::Point => Op::Point {
+                cursor: rng.below(CURSORS),
+                snapshot: rng.chance(30).then_some(snapshot),
+                table,
+                range: self.range(rng),
+            },
+            Kind::Move => Op::Move { cursor: rng.below(CURSORS), steps: self.steps(rng) },
+            Kind::Split => Op::Split {
+                snapshot: rng.chance(30).then_some(snapshot),
+                table,
+                parts: rng.below(6),
+            },
+            Kind::ScanParallel => Op::ScanParallel { table, threads: rng.between(1, 3) },
             Kind::Remember => Op::Remember { past },
             Kind::GetPast => Op::GetPast { past, table, keys: self.keys(rng) },
             Kind::ScanPast => {
@@ -240,7 +327,8 @@ impl Mix {
             Kind::Step => Op::Step,
             Kind::Hold => Op::Hold { snapshot },
             Kind::Truncate => Op::Truncate { table },
-            Kind::Toggle => Op::Toggle { table },
+            Kind::Create => Op::Create { table: rng.below(TABLES) },
+            Kind::Drop => Op::Drop { table },
             Kind::Ingest => Op::Ingest { table, rows: self.sorted_rows(rng) },
             Kind::CompactRange => {
                 let mut end = || bound(rng, |rng| self.keys(rng));
@@ -250,13 +338,19 @@ impl Mix {
             Kind::Flush => Op::Flush,
             Kind::Compact => Op::Compact,
             Kind::Settle => Op::Settle,
+            Kind::Checkpoint => Op::Checkpoint { options, stay: rng.chance(50) },
             Kind::Reopen => Op::Reopen { options },
             Kind::Kill => Op::Kill { options },
         }
     }
 
     fn changes(&self, rng: &mut Rng) -> Vec<Change> {
-        let count = if rng.chance(60) { 1 } else { rng.between(0, 12) };
+        // One in 400 is larger than the small memtables.
+        let count = match rng.below(400) {
+            0 => rng.between(100, 400),
+            1..=240 => 1,
+            _ => rng.between(0, 12),
+        };
         (0..count)
             .map(|_| {
                 if rng.chance(self.ranges) {
@@ -339,6 +433,17 @@ fn bound<T>(rng: &mut Rng, key: impl FnOnce(&mut Rng) -> T) -> Bound<T> {
         0 => Bound::Unbounded,
         1 => Bound::Included(key(rng)),
         _ => Bound::Excluded(key(rng)),
+    }
+}
+
+/// Mostly none, so that batches with many writes are not all refused.
+fn demand(rng: &mut Rng) -> Demand {
+    match rng.below(20) {
+        0 => Demand::Absent,
+        1 => Demand::Present,
+        2 => Demand::Unchanged,
+        3 => Demand::Other,
+        _ => Demand::Any,
     }
 }
 

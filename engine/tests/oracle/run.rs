@@ -1,6 +1,9 @@
 //! Runs a list of operations on a store and on the model; the first difference is an error.
 
-use crate::ops::{Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES};
+use crate::batches::{self, Pending};
+use crate::cursors;
+use crate::ops::{CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
+use crate::rows::{Difference, said, slices};
 use crate::store::{Reached, Store};
 use crate::zones;
 use std::collections::BTreeMap;
@@ -10,12 +13,10 @@ use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
 use tabulith::options::Reach;
-use tabulith::rows::{CommitTicket, PartitionUpdate, Row, RowCursor, RowSnapshot};
+use tabulith::rows::{Catalog, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore};
 use tabulith::transaction::Transaction;
+use tabulith::{Db, Snapshot, Table};
 use tabulith_testkit::oracle::{Change, NewRow, Oracle, Place, Stored};
-
-/// What differed, in words.
-pub(crate) type Difference = String;
 
 /// A store, the model, and what is held of both.
 pub(crate) struct Run {
@@ -25,16 +26,18 @@ pub(crate) struct Run {
     tables: [Option<TableId>; TABLES],
     last_table: u32,
     snapshots: [Option<Held>; SNAPSHOTS],
+    cursors: [Option<cursors::Held>; CURSORS],
     pasts: [Option<Past>; PASTS],
     /// Moments before it may be refused.
     history_floor: u64,
     /// Commits in the model that nobody has waited for yet.
-    pending: Vec<Box<dyn CommitTicket>>,
+    pending: Vec<Pending>,
 }
 
 /// A snapshot of the store and of the model, with the tables that there were.
 struct Held {
     store: Box<dyn RowSnapshot>,
+    public: Snapshot,
     model: Oracle,
     tables: [Option<TableId>; TABLES],
 }
@@ -54,6 +57,7 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
         tables: [None; TABLES],
         last_table: 0,
         snapshots: Default::default(),
+        cursors: Default::default(),
         pasts: Default::default(),
         history_floor: 0,
         pending: Vec::new(),
@@ -75,7 +79,7 @@ enum Ending {
 
 impl Run {
     fn apply(&mut self, op: &Op) -> Result<(), Difference> {
-        if !matches!(op, Op::Update { .. }) {
+        if !matches!(op, Op::Update { .. } | Op::Batch { .. }) {
             self.settle()?;
         }
         self.history_floor = self.history_floor.max(self.store.history_floor());
@@ -104,6 +108,7 @@ impl Run {
                 self.settle()?;
                 self.end(id, pk, transaction, &before, &read, *scan, own)
             }
+            Op::Batch { table, pk, writes, then } => self.batch(*table, pk, writes, *then),
             Op::Get { table, keys } => self.get(*table, keys, Reach::Disk),
             Op::GetFromMemory { table, keys } => self.get(*table, keys, Reach::Memory),
             Op::GetMany { snapshot, table, keys } => self.get_many(*snapshot, *table, keys),
@@ -113,6 +118,36 @@ impl Run {
                 let Some(held) = &self.snapshots[*snapshot] else { return Ok(()) };
                 let Some(id) = held.tables[*table] else { return Ok(()) };
                 scan(&*held.store, &held.model, id, range, steps)
+            }
+            Op::Iterate { snapshot, table, range, fronts, seek } => {
+                self.read_as_user(*snapshot, *table, |snapshot, model, table| {
+                    cursors::iterate(snapshot, model, table, range, (fronts, seek))
+                })
+            }
+            Op::Point { cursor, snapshot, table, range } => {
+                if self.cursors[*cursor].take().is_some() {
+                    return Ok(());
+                }
+                let mut opened = None;
+                self.read_as_user(*snapshot, *table, |snapshot, model, table| {
+                    opened = Some(cursors::Held::open(snapshot, model, table, range)?);
+                    Ok(())
+                })?;
+                self.cursors[*cursor] = opened;
+                Ok(())
+            }
+            Op::Move { cursor, steps } => {
+                self.cursors[*cursor].as_mut().map_or(Ok(()), |held| held.walk(steps))
+            }
+            Op::Split { snapshot, table, parts } => {
+                self.read_as_user(*snapshot, *table, |snapshot, model, table| {
+                    cursors::split(snapshot, model, table, *parts)
+                })
+            }
+            Op::ScanParallel { table, threads } => {
+                self.read_as_user(None, *table, |_, model, table| {
+                    cursors::scan_parallel(model, table, *threads)
+                })
             }
             Op::Remember { past } => self.remember(*past),
             Op::GetPast { past, table, keys: (pk, rk) } => {
@@ -131,7 +166,8 @@ impl Run {
             Op::Step => self.step(),
             Op::Hold { snapshot } => self.hold(*snapshot),
             Op::Truncate { table } => self.truncate(*table),
-            Op::Toggle { table } => self.toggle(*table),
+            Op::Create { table } => self.create(*table),
+            Op::Drop { table } => self.drop_table(*table),
             Op::Ingest { table, rows } => self.ingest(*table, rows),
             Op::CompactRange { table, from, to } => {
                 if self.tables[*table].is_none() {
@@ -144,6 +180,7 @@ impl Run {
             Op::Flush => self.store.db().flush().map_err(said),
             Op::Compact => self.store.db().compact().map_err(said),
             Op::Settle => self.store.db().settle().map_err(said),
+            Op::Checkpoint { options, stay } => self.checkpoint(*options, *stay),
             Op::Reopen { options } => self.reopen(*options, Ending::Close),
             Op::Kill { options } => self.reopen(*options, Ending::Kill),
         }
@@ -164,7 +201,7 @@ impl Run {
     /// Waits for every commit under way, the newest first: those before it must be done by then.
     fn settle(&mut self) -> Result<(), Difference> {
         while let Some(ticket) = self.pending.pop() {
-            ticket.wait().map_err(said)?;
+            ticket.wait()?;
             if let Some(earlier) = self.pending.iter().find(|earlier| !earlier.is_done()) {
                 return Err(format!("commit {} is not done, a later one is", earlier.ts()));
             }
@@ -200,8 +237,44 @@ impl Run {
             }
             self.model.commit(table.0, pk, ticket.ts().0, changes);
         }
-        self.pending.push(ticket);
+        self.pending.push(Pending::Rows(ticket));
         Ok(())
+    }
+
+    /// Commits a batch, or sees it refused.
+    fn batch(
+        &mut self,
+        slot: usize,
+        pk: &[u8],
+        writes: &[(Change, Demand)],
+        then: Then,
+    ) -> Result<(), Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(()) };
+        let partition = self.store.db().table(&name(slot)).map_err(said)?.partition(pk);
+        let (changes, demands): (Vec<_>, Vec<_>) = writes.iter().cloned().unzip();
+        let changes = self.timed(&changes);
+        let (batch, refusal) =
+            batches::batch(&partition, &self.model, (id.0, pk), &changes, &demands);
+        let ticket = batch.commit_async();
+        let Some(ts) = ticket.ts().filter(|_| refusal.is_none()) else {
+            let outcome = ticket.wait();
+            return match (outcome, refusal) {
+                (Err(error), Some(kind)) if error.kind() == kind => Ok(()),
+                (outcome, refusal) => Err(format!("a batch gave {outcome:?}, not {refusal:?}")),
+            };
+        };
+        if changes_something(&self.model, id, pk, &changes) {
+            if ts.0 <= self.model.last_ts() {
+                return Err(format!("commit {ts} after {}", self.model.last_ts()));
+            }
+            self.model.commit(id.0, pk, ts.0, &changes);
+        }
+        self.pending.extend(batches::pend(ts, ticket, then)?);
+        if batches::leaves_it_to_others(then) {
+            let read = self.store.rows().update(id, pk, None, &mut |_| Ok(())).map_err(said)?;
+            self.pending.push(Pending::Rows(read));
+        }
+        if then == Then::Wait { self.settle() } else { Ok(()) }
     }
 
     /// Commits a transaction that read `read`, and the whole partition if `scanned`, of `before`.
@@ -281,6 +354,31 @@ impl Run {
         all.try_for_each(|(row, (pk, rk))| same(row.as_ref(), model.get(id.0, pk, rk)))
     }
 
+    /// Has `look` read a table as of now or as of a held snapshot, beside the model of then.
+    fn read_as_user(
+        &self,
+        held: Option<usize>,
+        slot: usize,
+        look: impl FnOnce(&Snapshot, &Oracle, (&Table, u32)) -> Result<(), Difference>,
+    ) -> Result<(), Difference> {
+        let now;
+        let (snapshot, model, tables) = match held {
+            None => {
+                now = self.store.db().snapshot().map_err(said)?;
+                (&now, &self.model, &self.tables)
+            }
+            Some(held) => {
+                let Some(held) = &self.snapshots[held] else { return Ok(()) };
+                (&held.public, &held.model, &held.tables)
+            }
+        };
+        match (snapshot.table(&name(slot)), tables[slot]) {
+            (Some(table), Some(id)) => look(snapshot, model, (&table, id.0)),
+            (None, None) => Ok(()),
+            (found, expected) => Err(format!("table {found:?} in place of {expected:?}")),
+        }
+    }
+
     fn scan(&self, table: usize, range: &Range, steps: &[Step]) -> Result<(), Difference> {
         let Some(id) = self.tables[table] else { return Ok(()) };
         let now = self.store.rows().snapshot().map_err(said)?;
@@ -292,6 +390,7 @@ impl Run {
             Some(_) => None,
             None => Some(Held {
                 store: self.store.rows().snapshot().map_err(said)?,
+                public: self.store.db().snapshot().map_err(said)?,
                 model: self.model.clone(),
                 tables: self.tables,
             }),
@@ -340,7 +439,7 @@ impl Run {
         if self.model.table(id.0).next().is_some() {
             self.model.truncate(id.0, ticket.ts().0);
         }
-        self.pending.push(ticket);
+        self.pending.push(Pending::Rows(ticket));
         Ok(())
     }
 
@@ -366,38 +465,39 @@ impl Run {
         Ok(())
     }
 
-    fn toggle(&mut self, slot: usize) -> Result<(), Difference> {
-        let name = name(slot);
-        match self.tables[slot].take() {
-            Some(id) => {
-                if !self.store.catalog().drop_table(&name).map_err(said)? {
-                    return Err("the table was not there".into());
-                }
-                let gone = self.store.rows().get(id, b"p", b"r", Reach::Disk);
-                if gone.as_ref().err().map(Error::kind) != Some(Kind::NotFound) {
-                    return Err(format!("a dropped table answers {gone:?}"));
-                }
-                self.model.drop_table(id.0);
-            }
-            None => {
-                let info =
-                    self.store.catalog().create_table(&name, name.as_bytes()).map_err(said)?;
-                if info.id.0 <= self.last_table {
-                    return Err(format!("table number {} was given out twice", info.id.0));
-                }
-                self.last_table = info.id.0;
-                self.tables[slot] = Some(info.id);
-                let again = self.store.catalog().create_table(&name, b"");
-                if again.as_ref().err().map(Error::kind) != Some(Kind::Exists) {
-                    return Err(format!("a second table of the same name: {again:?}"));
-                }
-            }
+    fn drop_table(&mut self, slot: usize) -> Result<(), Difference> {
+        let Some(id) = self.tables[slot].take() else { return Ok(()) };
+        if !self.store.catalog().drop_table(&name(slot)).map_err(said)? {
+            return Err("the table was not there".into());
         }
+        let gone = self.store.rows().get(id, b"p", b"r", Reach::Disk);
+        if gone.as_ref().err().map(Error::kind) != Some(Kind::NotFound) {
+            return Err(format!("a dropped table answers {gone:?}"));
+        }
+        self.model.drop_table(id.0);
         Ok(())
     }
 
+    fn create(&mut self, slot: usize) -> Result<(), Difference> {
+        let name = name(slot);
+        let created = self.store.catalog().create_table(&name, name.as_bytes());
+        match (created, self.tables[slot]) {
+            (Err(error), Some(_)) if error.kind() == Kind::Exists => Ok(()),
+            (Ok(info), None) if info.id.0 > self.last_table => {
+                self.last_table = info.id.0;
+                self.tables[slot] = Some(info.id);
+                Ok(())
+            }
+            (outcome, there) => Err(format!("making a table gave {outcome:?} with {there:?}")),
+        }
+    }
+
     fn list_tables(&self) -> Result<(), Difference> {
-        let found = self.store.catalog().tables("", None, 100).map_err(said)?;
+        self.compare_tables(self.store.db())
+    }
+
+    fn compare_tables(&self, db: &Db) -> Result<(), Difference> {
+        let found = db.tables("", None, 100).map_err(said)?;
         let found: Vec<_> = found.into_iter().map(|info| (info.name, info.id)).collect();
         let slots = self.tables.iter().enumerate();
         let expected: Vec<_> =
@@ -409,18 +509,61 @@ impl Run {
     }
 
     fn reopen(&mut self, options: usize, ending: Ending) -> Result<(), Difference> {
-        self.snapshots = Default::default();
         match ending {
-            Ending::Close => self.store.close_and_open(options),
-            Ending::Kill => self.store.kill_and_open(options),
+            Ending::Close => {
+                self.close()?;
+                self.store.open_closed(options)
+            }
+            Ending::Kill => {
+                self.let_go();
+                self.store.kill_and_open(options)
+            }
         }
         .map_err(said)?;
         self.list_tables()
     }
 
+    /// Closes the store; what is held reads on, then it is let go.
+    fn close(&mut self) -> Result<(), Difference> {
+        self.store.close().map_err(said)?;
+        for held in self.cursors.iter_mut().flatten() {
+            held.walk(&[Step::Next(20), Step::Prev(30)])?;
+        }
+        self.let_go();
+        Ok(())
+    }
+
+    fn let_go(&mut self) {
+        self.snapshots = Default::default();
+        self.cursors = Default::default();
+    }
+
+    /// Copies the store and compares the copy with the model.
+    fn checkpoint(&mut self, options: usize, stay: bool) -> Result<(), Difference> {
+        let dir = self.store.checkpoint().map_err(said)?;
+        let copy = self.store.read_copy(&dir, options).map_err(said)?;
+        self.compare_tables(&copy)?;
+        self.compare_rows(&copy)?;
+        let written = copy.create_table("another", b"");
+        if written.as_ref().err().map(Error::kind) != Some(Kind::ReadOnly) {
+            return Err(format!("a copy that is only read gave {written:?}"));
+        }
+        drop(copy);
+        if stay {
+            return self.store.remove(&dir).map_err(said);
+        }
+        self.close()?;
+        self.store.open_copy(dir, options).map_err(said)?;
+        self.list_tables()
+    }
+
     fn compare_everything(&mut self) -> Result<(), Difference> {
         self.model.turn_clock(self.store.db().time().0);
-        let now = self.store.rows().snapshot().map_err(said)?;
+        self.compare_rows(self.store.db())
+    }
+
+    fn compare_rows(&self, db: &Db) -> Result<(), Difference> {
+        let now = RowStore::snapshot(db).map_err(said)?;
         for id in self.tables.iter().flatten() {
             let all = [Step::Next(usize::MAX)];
             scan(&*now, &self.model, *id, &Range::Table, &all)?;
@@ -699,10 +842,6 @@ fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-fn slices(bound: &Bound<Keys>) -> Bound<(&[u8], &[u8])> {
-    bound.as_ref().map(|(pk, rk)| (pk.as_slice(), rk.as_slice()))
-}
-
 fn same(found: Option<&Row>, expected: Option<&Stored>) -> Result<(), Difference> {
     match (found, expected) {
         (None, None) => Ok(()),
@@ -716,8 +855,4 @@ fn same(found: Option<&Row>, expected: Option<&Stored>) -> Result<(), Difference
             ))
         }
     }
-}
-
-fn said(error: Error) -> Difference {
-    format!("error: {error:?}")
 }

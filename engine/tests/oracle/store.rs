@@ -2,20 +2,20 @@
 
 use crate::ops::OPTION_SETS;
 use crate::zones::FirstByte;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
-use tabulith::error::Result;
+use tabulith::error::{Error, Result};
 use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::verify;
+use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::SimFs;
 
-const DIR: &str = "db";
 /// 2026-01-01, in ticks of 100 ns since 1970.
 const START_TICKS: u64 = 17_672_256_000_000_000;
 const SECOND_TICKS: u64 = 10_000_000;
@@ -24,6 +24,9 @@ const SECOND_TICKS: u64 = 10_000_000;
 pub(crate) struct Store {
     disk: SimFs,
     clock: Arc<ManualClock>,
+    /// The folder. Checkpoints are made beside it, and some replace it.
+    dir: PathBuf,
+    checkpoints: u64,
     /// `None` only while it is being opened again.
     db: Option<Db>,
     openings: u64,
@@ -42,6 +45,7 @@ pub(crate) struct Reached {
     pub(crate) compactions: u64,
     pub(crate) moves: u64,
     pub(crate) dropped_files: u64,
+    pub(crate) checkpoints: u64,
     /// The most blob files that there were at a closing.
     pub(crate) blob_files: usize,
     /// The deepest level that ever held a file.
@@ -55,6 +59,7 @@ impl Reached {
         self.compactions += other.compactions;
         self.moves += other.moves;
         self.dropped_files += other.dropped_files;
+        self.checkpoints += other.checkpoints;
         self.blob_files = self.blob_files.max(other.blob_files);
         self.level = self.level.max(other.level);
     }
@@ -67,6 +72,8 @@ impl Store {
         let mut store = Store {
             disk: SimFs::new(),
             clock,
+            dir: "db".into(),
+            checkpoints: 0,
             db: None,
             openings: 0,
             may_step_back: true,
@@ -106,15 +113,20 @@ impl Store {
             compactions: stats.compactions,
             moves: stats.moves,
             dropped_files: stats.dropped_files,
+            checkpoints: 0, // Counted when they are made.
             blob_files: stats.blob_files,
             level,
         });
     }
 
-    /// Ends in order and opens again. The folder is checked between the two, here and below.
-    pub(crate) fn close_and_open(&mut self, options: usize) -> Result<()> {
+    /// Ends in order; what is open goes on reading until [`Store::open_closed`].
+    pub(crate) fn close(&mut self) -> Result<()> {
         self.count();
-        self.db().close()?;
+        self.db().close()
+    }
+
+    /// Opens again after [`Store::close`]. The folder is checked between the two, here and below.
+    pub(crate) fn open_closed(&mut self, options: usize) -> Result<()> {
         self.db = None;
         self.verify()?;
         self.reopen(options)
@@ -131,8 +143,47 @@ impl Store {
 
     /// Reads every byte of the closed folder; the first damage is an error.
     fn verify(&self) -> Result<()> {
-        let report = verify::check_with(Arc::new(self.disk.clone()), Path::new(DIR))?;
+        self.verify_in(&self.dir)
+    }
+
+    fn verify_in(&self, dir: &Path) -> Result<()> {
+        let report = verify::check_with(Arc::new(self.disk.clone()), dir)?;
         report.damage.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Copies the database into a folder beside it.
+    pub(crate) fn checkpoint(&mut self) -> Result<PathBuf> {
+        self.checkpoints += 1;
+        self.reached.checkpoints += 1;
+        let dir = PathBuf::from(format!("db-{}", self.checkpoints));
+        self.db().checkpoint(&dir)?;
+        self.verify_in(&dir)?;
+        Ok(dir)
+    }
+
+    /// Opens a copy, for reading alone.
+    pub(crate) fn read_copy(&self, dir: &Path, set: usize) -> Result<Db> {
+        let builder = Db::builder().options(options(set)?).read_only();
+        let (disk, clock) = (Arc::new(self.disk.clone()), Arc::clone(&self.clock));
+        builder.parts(disk, clock, Arc::new(ByHand)).open(dir)
+    }
+
+    /// Deletes a copy.
+    pub(crate) fn remove(&self, dir: &Path) -> Result<()> {
+        let outcome = self
+            .disk
+            .list(dir)
+            .and_then(|names| names.iter().try_for_each(|name| self.disk.remove(&dir.join(name))));
+        outcome.map_err(|e| Error::io("remove", dir, e))
+    }
+
+    /// Goes on with a copy after [`Store::close`]; the folder so far is deleted.
+    pub(crate) fn open_copy(&mut self, dir: PathBuf, options: usize) -> Result<()> {
+        self.db = None;
+        self.verify()?;
+        let left = std::mem::replace(&mut self.dir, dir);
+        self.remove(&left)?;
+        self.reopen(options)
     }
 
     pub(crate) fn wait(&self, millis: u64) {
@@ -159,7 +210,7 @@ impl Store {
         let options = options(set)?;
         self.history = options.history.as_secs() * SECOND_TICKS;
         let builder = Db::builder().options(options);
-        let db = builder.parts(Arc::new(self.disk.clone()), clock, jobs).open(DIR)?;
+        let db = builder.parts(Arc::new(self.disk.clone()), clock, jobs).open(&self.dir)?;
         db.track(Arc::new(FirstByte));
         self.db = Some(db);
         Ok(())

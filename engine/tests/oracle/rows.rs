@@ -1,0 +1,58 @@
+//! The model's rows of a range, as a list, and a comparison of one row with the store's.
+
+use crate::ops::{Keys, Range};
+use std::ops::{Bound, RangeBounds};
+use tabulith::error::Error;
+use tabulith::ids::CommitTs;
+use tabulith_testkit::oracle::{Oracle, Stored};
+
+/// What differed, in words.
+pub(crate) type Difference = String;
+
+/// Rows in their order.
+pub(crate) type Listed = Vec<(Keys, Stored)>;
+
+/// The rows of `range` of a table.
+pub(crate) fn listed(model: &Oracle, table: u32, range: &Range) -> Listed {
+    let from = |bound: &Bound<Keys>| bound.clone();
+    let (from, to) = match range {
+        Range::Between(a, b) => (from(a), from(b)),
+        Range::Table | Range::Rows(..) => (Bound::Unbounded, Bound::Unbounded),
+    };
+    let within = |pk: &Vec<u8>, rk: &Vec<u8>| match range {
+        Range::Rows(own, from, to) => {
+            own == pk && RangeBounds::<Vec<u8>>::contains(&(from.as_ref(), to.as_ref()), rk)
+        }
+        _ => true,
+    };
+    let rows = model.between(table, slices(&from), slices(&to));
+    let rows = rows.filter(|(place, _)| within(&place.pk, &place.rk));
+    rows.map(|(place, stored)| ((place.pk.clone(), place.rk.clone()), stored.clone())).collect()
+}
+
+/// Bounds of keys, borrowed.
+pub(crate) fn slices(bound: &Bound<Keys>) -> Bound<(&[u8], &[u8])> {
+    bound.as_ref().map(|(pk, rk)| (pk.as_slice(), rk.as_slice()))
+}
+
+/// Whether the store's row is the model's.
+pub(crate) fn same_row(
+    (pk, rk, ts, value): (&[u8], &[u8], CommitTs, &[u8]),
+    expected: Option<&(Keys, Stored)>,
+) -> Result<(), Difference> {
+    let Some(((own_pk, own_rk), stored)) = expected else {
+        return Err(format!("row {pk:02x?} {rk:02x?} past the end"));
+    };
+    if (pk, rk) != (own_pk.as_slice(), own_rk.as_slice()) {
+        return Err(format!("row {pk:02x?} {rk:02x?}, expected {own_pk:02x?} {own_rk:02x?}"));
+    }
+    match ts.0 == stored.ts && value == stored.value {
+        true => Ok(()),
+        false => Err(format!("row {pk:02x?} {rk:02x?} is of {ts}, expected {}", stored.ts)),
+    }
+}
+
+/// An error of the store where there must be none.
+pub(crate) fn said(error: Error) -> Difference {
+    format!("error: {error:?}")
+}
