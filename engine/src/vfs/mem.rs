@@ -40,7 +40,7 @@ const BYTES_AVAILABLE: u64 = 1 << 40;
 
 /// A disk in memory. Clones are handles to the same disk.
 #[derive(Clone, Debug)]
-pub struct SimFs(Arc<Mutex<State>>);
+pub struct SimFs(Arc<Mutex<State>>, Option<u64>); // Of which process, if it ends with one.
 
 #[derive(Debug)]
 struct State {
@@ -77,6 +77,13 @@ impl SimFs {
         state.locks.clear();
         state.open.clear();
         state.disk.collect(|_| false);
+    }
+
+    /// The same disk for the process that runs now: once it is killed, nothing can be done by this
+    /// handle. A process with threads needs one, or those that a kill finds at work go on by path:
+    /// they would make and delete files under the next process.
+    pub fn process(&self) -> SimFs {
+        SimFs(Arc::clone(&self.0), Some(self.0.lock().process))
     }
 
     /// The same disk, cache and all, for another process; this one goes on undisturbed.
@@ -120,8 +127,16 @@ impl SimFs {
         Trace(log)
     }
 
+    fn check(&self, state: &State) -> io::Result<()> {
+        state.check_up()?;
+        match self.1.is_some_and(|process| process != state.process) {
+            true => Err(io::Error::other("the process was killed")),
+            false => Ok(()),
+        }
+    }
+
     fn with(disk: Disk) -> SimFs {
-        SimFs(Arc::new(Mutex::new(State {
+        let state = State {
             disk,
             process: 0,
             locks: BTreeSet::new(),
@@ -131,7 +146,8 @@ impl SimFs {
             sync_failure: None,
             shut_down: false,
             direct: true,
-        })))
+        };
+        SimFs(Arc::new(Mutex::new(state)), None)
     }
 
     /// Runs a call that changes the disk and records what it did, if anything.
@@ -141,7 +157,7 @@ impl SimFs {
         call: impl FnOnce(&mut State) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut state = self.0.lock();
-        state.check_up()?;
+        self.check(&state)?;
         let before = state.disk.stamp();
         let result = call(&mut state);
         state.record(before, effect);
@@ -217,7 +233,7 @@ impl Vfs for SimFs {
 
     fn open(&self, file: &Path, access: Access) -> io::Result<Arc<dyn File>> {
         let mut state = self.0.lock();
-        state.check_up()?;
+        self.check(&state)?;
         let ino = state.disk.ino(file)?;
         Ok(self.handle(&mut state, file, ino, access))
     }
@@ -246,7 +262,7 @@ impl Vfs for SimFs {
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.0.lock();
-        state.check_up()?;
+        self.check(&state)?;
         state.disk.list(dir)
     }
 

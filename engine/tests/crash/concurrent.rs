@@ -55,7 +55,7 @@ fn run(direct: bool) -> Finished {
     let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
     let options = small();
     let builder = Db::builder().options(options.clone());
-    let db = builder.parts(Arc::new(sim.clone()), clock, Arc::new(Threads)).open(DIR);
+    let db = builder.parts(Arc::new(sim.process()), clock, Arc::new(Threads)).open(DIR);
     let db = db.expect("nothing fails here");
     let table = db.create_table(TABLE, b"").expect("nothing fails here");
     let trace = sim.record();

@@ -210,7 +210,9 @@ impl Store {
         let options = options(set)?;
         self.history = options.history.as_secs() * SECOND_TICKS;
         let builder = Db::builder().options(options);
-        let db = builder.parts(Arc::new(self.disk.clone()), clock, jobs).open(&self.dir)?;
+        // A kill ends its threads as well.
+        let disk = Arc::new(self.disk.process());
+        let db = builder.parts(disk, clock, jobs).open(&self.dir)?;
         db.track(Arc::new(FirstByte));
         self.db = Some(db);
         Ok(())

@@ -127,6 +127,25 @@ fn a_kill_keeps_the_cache_frees_locks_and_ends_handles() -> io::Result<()> {
     Ok(())
 }
 
+/// A thread that a kill finds between two calls must not go on beside the next process.
+#[test]
+fn a_killed_process_makes_moves_and_deletes_nothing() -> io::Result<()> {
+    let disk = SimFs::new();
+    synced(&disk, "/a", b"old")?;
+    let process = disk.process();
+    assert!(process.open(Path::new("/a"), Access::Read).is_ok());
+    disk.kill();
+    assert!(process.open(Path::new("/a"), Access::Read).is_err());
+    assert!(process.create(Path::new("/b")).is_err());
+    assert!(process.rename(Path::new("/a"), Path::new("/b")).is_err());
+    assert!(process.remove(Path::new("/a")).is_err());
+    assert!(process.lock(Path::new("/LOCK")).is_err());
+    let next = disk.process();
+    next.remove(Path::new("/a"))?;
+    assert!(next.list(Path::new("/"))?.is_empty());
+    Ok(())
+}
+
 #[test]
 fn a_failed_sync_is_never_made_good_by_the_next() -> io::Result<()> {
     for how in [SyncFailure::MarksClean, SyncFailure::Reverts, SyncFailure::ShutsDown] {
