@@ -56,6 +56,7 @@ pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
     let mut options = TableOptions::from(env.options);
     if env.version.levels.iter().skip(job.level + 2).all(|files| files.is_empty()) {
         options.codec = env.options.advanced.table_codecs().bottom;
+        options.filter_bits = env.options.advanced.filter_bits;
     }
     let file_bytes = env.options.advanced.file_bytes as u64;
     let (below, erasures) = (&job.grandparents, &env.version.erasures);

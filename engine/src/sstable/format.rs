@@ -83,7 +83,7 @@ impl From<&Options> for TableOptions {
     fn from(options: &Options) -> TableOptions {
         TableOptions {
             block_bytes: options.advanced.block_bytes,
-            filter_bits: options.advanced.filter_bits,
+            filter_bits: options.advanced.upper_filter_bits(),
             codec: options.advanced.table_codecs().upper,
         }
     }
