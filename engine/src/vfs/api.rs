@@ -111,6 +111,14 @@ pub trait File: Debug + Send + Sync {
 
     /// Cuts the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Extends the file with zeros to `len` bytes and takes their room on the disk without writing
+    /// them: what is written there later cannot find the disk full. `Unsupported` where that is
+    /// not to be had; after another error it may have grown by a part.
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        let _ = len;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Holds a folder's lock until it drops.

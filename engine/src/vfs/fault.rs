@@ -224,6 +224,15 @@ impl File for FaultFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.run(Call::SetLen, || self.inner.set_len(len))
     }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        self.run(Call::Reserve, || {
+            let from = self.inner.len()?;
+            let fits = from + self.take_room(from, len.saturating_sub(from))?;
+            self.inner.reserve(fits)?;
+            if fits < len.max(from) { Err(Errno::NoSpace.into()) } else { Ok(()) }
+        })
+    }
 }
 
 fn name_of(path: &Path) -> String {
@@ -296,6 +305,7 @@ mod tests {
                 Call::Sync => file.sync(),
                 Call::Len => file.len().map(drop),
                 Call::SetLen => file.set_len(0),
+                Call::Reserve => file.reserve(0),
             };
             let before = fs.injected();
             fs.add(Rule::fail(call).named("f").times(2).with(Errno::Quota));

@@ -377,6 +377,16 @@ impl File for SimFile {
         let effect = || Effect::SetLen(self.path.clone(), len);
         self.change(effect, |state| state.disk.set_len(self.ino, len))
     }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        if len <= self.len()? {
+            return Ok(());
+        }
+        if self.access == Access::Read {
+            return Err(os_error(Code::Ebadf));
+        }
+        self.set_len(len) // There is always room.
+    }
 }
 
 impl Drop for SimFile {

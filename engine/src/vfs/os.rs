@@ -143,6 +143,20 @@ impl File for OsFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }
+
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        use rustix::io::retry_on_intr;
+        let from = self.len()?;
+        match len.checked_sub(from) {
+            None | Some(0) => Ok(()),
+            Some(more) => {
+                let reserve = || fallocate(&self.0, FallocateFlags::empty(), from, more);
+                retry_on_intr(reserve).map_err(io::Error::from)
+            }
+        }
+    }
 }
 
 /// A file whose writes are on the device when they return.

@@ -21,11 +21,12 @@ pub enum Call {
     Sync,
     Len,
     SetLen,
+    Reserve,
 }
 
 impl Call {
     /// Every call there is.
-    pub const ALL: [Call; 15] = [
+    pub const ALL: [Call; 16] = [
         Call::CreateDir,
         Call::Create,
         Call::Open,
@@ -41,6 +42,7 @@ impl Call {
         Call::Sync,
         Call::Len,
         Call::SetLen,
+        Call::Reserve,
     ];
 }
 
@@ -63,6 +65,8 @@ pub enum Errno {
     NotFound,
     /// EEXIST.
     Exists,
+    /// EOPNOTSUPP.
+    NotSupported,
 }
 
 /// What of a failing call takes effect all the same.
@@ -171,6 +175,7 @@ impl From<Errno> for io::Error {
             Errno::Again => Os::AGAIN,
             Errno::NotFound => Os::NOENT,
             Errno::Exists => Os::EXIST,
+            Errno::NotSupported => Os::OPNOTSUPP,
         };
         os.into()
     }
@@ -185,6 +190,7 @@ impl From<Errno> for io::Error {
             Errno::Again => io::ErrorKind::WouldBlock,
             Errno::NotFound => io::ErrorKind::NotFound,
             Errno::Exists => io::ErrorKind::AlreadyExists,
+            Errno::NotSupported => io::ErrorKind::Unsupported,
         };
         kind.into()
     }

@@ -1,9 +1,10 @@
 //! Making the files that log segments live in, ahead of need and off the commit path.
 //!
 //! Promise: a file named `*.wal` is whole: header, length and contents were synced under another
-//! name first, then the name. Its blocks have been written before, so a later overwrite changes
-//! no metadata and a sync of it costs one flush (80 us against 109 for growing a file, and 147 for
-//! space that was reserved and never written).
+//! name first, then the name. Where commits are synced its blocks have been written before, so a
+//! later overwrite changes no metadata and a sync of it costs one flush (80 us against 109 for
+//! growing a file, and 147 for space that was reserved and never written). Where none is synced
+//! the space is only reserved: zeros would double what the log writes.
 
 use crate::error::{Error, Result};
 use crate::ids::{FileNo, SegmentId};
@@ -34,6 +35,8 @@ pub(crate) struct SpareJob {
     pub(crate) header: SegmentHeader,
     /// A reused file that is longer is cut.
     pub(crate) file_bytes_max: u64,
+    /// Whether the blocks are to be written once before they are used, for the sake of syncs.
+    pub(crate) zeroed: bool,
     /// The segment whose file is taken over; nobody needs its frames any more.
     pub(crate) reuse: Option<SegmentId>,
 }
@@ -89,18 +92,30 @@ impl SpareJob {
         Ok(Spare { header, path, file, direct, lanes })
     }
 
-    /// Brings the file to a length within bounds, all of it written, and returns that length.
+    /// Brings the file to a length within bounds, its space taken, and returns that length.
     fn fit(&self, file: &dyn File) -> io::Result<u64> {
         let wanted = self.header.file_bytes;
         let len = file.len()?;
         if len < wanted {
-            write_zeros(file, len, wanted)?;
+            self.extend(file, len)?;
         } else if len <= self.file_bytes_max && len.is_multiple_of(self.header.block_bytes as u64) {
             return Ok(len);
         } else {
             file.set_len(wanted)?;
         }
         Ok(wanted)
+    }
+
+    /// Extends the file of `len` bytes by zeros to the length that is wanted.
+    fn extend(&self, file: &dyn File, len: u64) -> io::Result<()> {
+        let wanted = self.header.file_bytes;
+        if !self.zeroed {
+            match file.reserve(wanted) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                outcome => return outcome,
+            }
+        }
+        write_zeros(file, len, wanted)
     }
 }
 

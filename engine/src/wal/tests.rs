@@ -5,6 +5,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::names;
 use crate::vfs::api::{Access, Vfs};
+use crate::vfs::fault::{Call, Errno, FaultFs, Rule};
 use crate::vfs::mem::{SimFs, SyncFailure};
 use crate::vfs::os::OsVfs;
 use crate::vfs::sim::element::Profile;
@@ -453,6 +454,59 @@ fn the_pool_of_free_files_is_bounded() {
     }
     log.seal().expect("a sync");
     assert_eq!(read(&fs, log.current()).expect("a whole log").0.last(), Some(&100));
+}
+
+/// A log on a disk that fails by rules.
+fn faulty_log() -> (FaultFs, LogWriter) {
+    let fs = FaultFs::new(Arc::new(disk()));
+    let none = Replay { next_segment: FIRST, ..Replay::default() };
+    let log = LogWriter::create(Arc::new(fs.clone()), Path::new(DIR), SMALL, &none);
+    (fs, log.expect("a fresh log"))
+}
+
+#[test]
+fn segments_are_zeroed_only_where_syncs_are_asked_for() {
+    let (fs, mut log) = faulty_log();
+    let calls = |call| fs.counts().get(&(call, "#.spare".to_owned())).copied().unwrap_or(0);
+    let mut groups = 1..;
+    let mut to_next_segment = |log: &mut LogWriter, sync| {
+        let (current, before) = (log.current(), [calls(Call::Reserve), calls(Call::Write)]);
+        while log.current() == current {
+            append_with(log, groups.next().expect("a number"), 400, sync).expect("room");
+            if let Some(job) = log.wants_spare() {
+                log.add_spare(job.run().expect("a spare"));
+            }
+        }
+        [calls(Call::Reserve) - before[0], calls(Call::Write) - before[1]]
+    };
+    let (reserved, zeroed) = ([1, 1], [0, 2]); // One write is the header.
+    assert_eq!(to_next_segment(&mut log, false), reserved);
+    assert_eq!(to_next_segment(&mut log, true), zeroed);
+    // The group that began this segment asked for a sync.
+    assert_eq!(to_next_segment(&mut log, false), zeroed);
+    assert_eq!(to_next_segment(&mut log, false), reserved);
+    fs.add(Rule::fail(Call::Reserve).with(Errno::NotSupported));
+    assert_eq!(to_next_segment(&mut log, false), [1, 2], "a disk that reserves nothing");
+    let last = groups.next().expect("a number");
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..last).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_disk_without_room_for_a_segment_refuses_groups_until_there_is_some() {
+    let (fs, mut log) = faulty_log();
+    fs.set_room(Some(SMALL as u64 - 1));
+    let mut n = 1;
+    while append(&mut log, n, 400).is_ok() {
+        n += 1;
+    }
+    assert_eq!(log.current(), FIRST, "room for the segment is taken before it is used");
+    assert!(
+        append(&mut log, n, 400).is_err_and(|error| error.kind() == Kind::NoSpace),
+        "still full"
+    );
+    fs.set_room(None);
+    append(&mut log, n, 400).expect("room");
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=n).collect::<Vec<_>>());
 }
 
 #[test]

@@ -62,6 +62,8 @@ pub(crate) struct LogWriter {
     told: u64,
     /// Whether the last frame is a synced seal.
     sealed: bool,
+    /// Whether a sync was asked for since this segment was begun: the next one is made for syncs.
+    syncs_wanted: bool,
     next_id: SegmentId,
     spare: Option<Spare>,
     spare_is_underway: bool,
@@ -136,6 +138,7 @@ impl LogWriter {
             dir: dir.to_owned(),
             header,
             file_bytes_max: segment_bytes as u64,
+            zeroed: true,
             reuse: free.pop(),
         };
         let mut writer = LogWriter {
@@ -153,6 +156,7 @@ impl LogWriter {
             covered: 0,
             told: 0,
             sealed: true,
+            syncs_wanted: false,
             next_id: SegmentId(origin.0 + 1),
             spare: None,
             spare_is_underway: false,
@@ -170,7 +174,7 @@ impl LogWriter {
     /// Writes the group behind all others, in one write. Returns whether it is durable: where
     /// that was asked for, all before it is durable and the disk takes direct writes. Otherwise it
     /// is after a sync. Opens the next segment when this one is full, which takes two syncs and,
-    /// without a spare, writing zeros.
+    /// without a spare, making the file.
     ///
     /// Errors: `Invalid` for a group that is empty, too large or not after the last one, and
     /// whatever making a segment gives; both leave the log usable. Any other failure closes it.
@@ -191,6 +195,7 @@ impl LogWriter {
         if !fits {
             self.change_segment(self.needed_bytes(payload_bytes))?;
         }
+        self.syncs_wanted |= sync;
         self.write_frame(FrameKind::Group, (first_ts, last_ts), frame, sync)?;
         if !fits {
             self.sync()?; // A segment counts from its first frame on, which `current` promises.
@@ -248,6 +253,7 @@ impl LogWriter {
     /// nothing to sync or when as many syncs as there are lanes are under way.
     pub(crate) fn begin_sync(&mut self) -> Result<Option<SyncJob>> {
         self.check_open()?;
+        self.syncs_wanted = true;
         if self.durable == self.number {
             return Ok(None);
         }
@@ -441,6 +447,7 @@ impl LogWriter {
         let full = std::mem::replace(&mut self.segment, spare);
         self.held.push(full.header.segment);
         self.at = self.block_bytes as u64;
+        self.syncs_wanted = false;
         Ok(())
     }
 
@@ -459,6 +466,7 @@ impl LogWriter {
             dir: self.dir.clone(),
             header,
             file_bytes_max: bytes.max(self.segment_bytes) as u64,
+            zeroed: self.syncs_wanted,
             reuse: self.free.pop(),
         }
     }

@@ -52,6 +52,7 @@ enum Call {
     Read { handle: usize, offset: u64, bytes: usize },
     Write { handle: usize, offset: u64, bytes: Vec<u8> },
     SetLen { handle: usize, len: u64 },
+    Reserve { handle: usize, len: u64 },
     Len { handle: usize },
     Sync { handle: usize },
     Close { handle: usize },
@@ -83,7 +84,8 @@ impl Call {
                 let byte = rng.below(3) as u8;
                 Call::Write { handle, offset, bytes: vec![byte; size] }
             }
-            54..58 => Call::SetLen { handle, len: offset },
+            54..57 => Call::SetLen { handle, len: offset },
+            57 => Call::Reserve { handle, len: offset },
             58..61 => Call::Len { handle },
             61 => Call::Sync { handle },
             _ => Call::Close { handle },
@@ -146,6 +148,7 @@ impl<'a> Side<'a> {
         let (Call::Read { handle, .. }
         | Call::Write { handle, .. }
         | Call::SetLen { handle, .. }
+        | Call::Reserve { handle, .. }
         | Call::Len { handle }
         | Call::Sync { handle }) = call
         else {
@@ -162,6 +165,7 @@ impl<'a> Side<'a> {
             }
             Call::Write { offset, bytes, .. } => file.write_all_at(bytes, *offset)?,
             Call::SetLen { len, .. } => file.set_len(*len)?,
+            Call::Reserve { len, .. } => file.reserve(*len)?,
             Call::Sync { .. } => file.sync()?,
             _ => return Ok(file.len()?.to_le_bytes().to_vec()),
         }
