@@ -12,7 +12,7 @@ use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event, Events};
 use crate::expiry;
-use crate::ids::{CommitTs, RowKind};
+use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::key::hash;
 use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
@@ -303,16 +303,31 @@ impl Db {
 
     /// Returns once no flush and no compaction is due, not even one that waits for a quiet moment.
     /// What was erased by then is on disk, and so
-    /// its space is free.
+    /// its space is free. Where the log is longer than 1 MiB the memtables are flushed too, and it
+    /// begins again as a small one.
     pub fn settle(&self) -> Result<()> {
         let Writer { pipeline, .. } = self.inner.writer()?;
         let tree = &self.inner.tree;
-        if tree.has_unflushed_erasures() {
+        let log_is_large = pipeline.log_is_large();
+        if log_is_large {
+            pipeline.shrink_log()?;
+        }
+        let mut floor = SegmentId(0);
+        if log_is_large || tree.has_unflushed_erasures() {
             pipeline.wait(pipeline.applied())?;
-            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+            pipeline.between_commits(|last_ts| {
+                floor = pipeline.segment();
+                tree.seal(last_ts, floor);
+            });
         }
         while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
             pipeline.release_log(floor)?;
+        }
+        if log_is_large {
+            // All up to there is in files, whether or not there was anything to flush.
+            tree.raise_log_floor(floor)?;
+            pipeline.release_log(floor)?;
+            pipeline.shrink_log()?;
         }
         let visible = || pipeline.visible();
         while tree.compact_once(Aim::Settled, pipeline.now(), &visible)? {}

@@ -327,6 +327,15 @@ impl Tree {
         Ok(Some(sealed.log_floor))
     }
 
+    /// Records that no segment of the log below `floor` is needed: every commit in them is in files.
+    pub(crate) fn raise_log_floor(&self, floor: SegmentId) -> Result<()> {
+        let _no_flush = self.flushing.lock();
+        match self.with_set(|set| set.state().log_floor < floor) {
+            Some(true) => self.install(Edit { log_floor: Some(floor), ..Edit::default() }, |_| ()),
+            _ => Ok(()),
+        }
+    }
+
     /// Does one piece of compaction; false where `aim` is reached. `now`: the wall clock.
     pub(crate) fn compact_once(
         &self,

@@ -5,6 +5,8 @@ use tabulith::db::Db;
 use tabulith::embedded::rows::{If, Table};
 use tabulith::env::rng::Rng;
 use tabulith::options::{Advanced, Durability, Options};
+use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::os::OsVfs;
 
 /// Several levels with few rows.
 fn open(dir: &std::path::Path) -> Db {
@@ -71,4 +73,45 @@ fn a_compacted_range_gives_back_what_was_deleted_in_it() {
     for (pk, there) in [("a", false), ("b", false), ("c", true)] {
         assert_eq!(table.get(pk, 7u64.to_be_bytes()).unwrap().is_some(), there);
     }
+}
+
+/// Bytes of all files in the folder.
+fn on_disk(dir: &std::path::Path) -> u64 {
+    let vfs = OsVfs::new();
+    let bytes = |name: String| vfs.open(&dir.join(name), Access::Read).unwrap().len().unwrap();
+    vfs.list(dir).unwrap().into_iter().map(bytes).sum()
+}
+
+#[test]
+fn a_settled_database_of_few_rows_takes_little_whatever_was_written_before() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().durability(Durability::Flushed).open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let mut rng = Rng::seeded(7);
+    for round in 0..2 {
+        for i in 0..40u64 {
+            let value: Vec<u8> = (0..512 << 10).map(|_| rng.next_u64() as u8).collect();
+            table.upsert("large", i.to_be_bytes(), value).unwrap();
+        }
+        for i in 0..40u64 {
+            table.delete("large", i.to_be_bytes(), If::Any).unwrap();
+        }
+        fill(&table, "p", 100, &mut rng);
+        if round == 1 {
+            db.flush().unwrap(); // Then there is nothing left for it to flush.
+        }
+        let before = on_disk(dir.path());
+        assert!(before > 10 << 20, "a log of {before} bytes");
+        db.settle().unwrap();
+        let settled = on_disk(dir.path());
+        assert!(settled < 3 << 20, "{settled} bytes for 100 rows");
+    }
+    db.settle().unwrap();
+    fill(&table, "q", 100, &mut rng);
+    db.close().unwrap();
+    drop((table, db));
+    let db = Db::open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    let there = |pk: &str| (0..100u64).all(|i| table.get(pk, i.to_be_bytes()).unwrap().is_some());
+    assert!(there("p") && there("q") && table.get("large", 7u64.to_be_bytes()).unwrap().is_none());
 }

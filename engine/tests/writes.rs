@@ -94,12 +94,15 @@ fn a_ticket_is_a_future_of_any_runtime() {
         let ticket = partition.batch().insert(n.to_be_bytes(), "").commit_async();
         let ts = ticket.ts();
         let mut ticket = pin!(ticket);
-        let _ = ticket.as_mut().poll(context).is_pending(); // The waker of the last poll counts.
+        let mut polled = ticket.as_mut().poll(context); // The waker of the last poll counts.
         let waker = Waker::from(Arc::clone(&waker));
         let outcome = loop {
-            match ticket.as_mut().poll(&mut Context::from_waker(&waker)) {
-                Poll::Ready(outcome) => break outcome,
-                Poll::Pending => std::thread::park(),
+            if let Poll::Ready(outcome) = polled {
+                break outcome;
+            }
+            polled = ticket.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_pending() {
+                std::thread::park();
             }
         };
         assert_eq!(outcome.ok(), ts);

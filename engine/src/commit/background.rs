@@ -4,6 +4,7 @@
 use crate::commit::order::Order;
 use crate::commit::pipeline::Pipeline;
 use crate::error::{Error, Kind, Result};
+use crate::event::Event;
 use crate::ids::SegmentId;
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
@@ -113,6 +114,26 @@ impl Pipeline {
     /// Gives up the segments below `floor`, which a durable manifest no longer needs.
     pub(crate) fn release_log(&self, floor: SegmentId) -> Result<()> {
         let surplus = self.log.lock().release(floor);
+        surplus.remove()
+    }
+
+    /// Whether [`Pipeline::shrink_log`] would give back room on the disk.
+    pub(crate) fn log_is_large(&self) -> bool {
+        self.log.lock().is_large()
+    }
+
+    /// Has the log go on in a small segment; the room of those before it comes back with the next
+    /// [`Pipeline::release_log`], and that of those kept for reuse at once.
+    pub(crate) fn shrink_log(&self) -> Result<()> {
+        let mut log = self.log.lock();
+        log.shrink()?;
+        let segment = log.current().0;
+        let before = self.segment.swap(segment, Ordering::Release);
+        let surplus = log.give_up_free();
+        drop(log);
+        if segment != before {
+            self.events.tell(Event::LogRolled { segment });
+        }
         surplus.remove()
     }
 

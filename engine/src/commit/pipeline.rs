@@ -51,14 +51,14 @@ const HOPE_PAUSE: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub(crate) struct Pipeline {
     clock: Arc<dyn Clock>,
-    events: Events,
+    pub(crate) events: Events,
     pub(crate) buffered_flush: Duration,
     /// A group that holds this much takes no further commit before it is written: bounds what is in
     /// memory only, and what one frame holds together with the largest commit.
     group_bytes_max: usize,
     pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
-    segment: AtomicU64,
+    pub(crate) segment: AtomicU64,
     pub(crate) spare_due: AtomicBool,
     // Lock order: order before log; the leader takes log alone.
     pub(crate) order: Mutex<Order>,

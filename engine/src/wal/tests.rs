@@ -467,17 +467,20 @@ fn faulty_log() -> (FaultFs, LogWriter) {
 #[test]
 fn segments_are_zeroed_only_where_syncs_are_asked_for() {
     let (fs, mut log) = faulty_log();
+    // Handles keep the name that they were opened by, so writes are counted while the file is made.
     let calls = |call| fs.counts().get(&(call, "#.spare".to_owned())).copied().unwrap_or(0);
     let mut groups = 1..;
     let mut to_next_segment = |log: &mut LogWriter, sync| {
-        let (current, before) = (log.current(), [calls(Call::Reserve), calls(Call::Write)]);
+        let (current, mut made) = (log.current(), [0, 0]);
         while log.current() == current {
             append_with(log, groups.next().expect("a number"), 400, sync).expect("room");
             if let Some(job) = log.wants_spare() {
+                let before = [calls(Call::Reserve), calls(Call::Write)];
                 log.add_spare(job.run().expect("a spare"));
+                made = [calls(Call::Reserve) - before[0], calls(Call::Write) - before[1]];
             }
         }
-        [calls(Call::Reserve) - before[0], calls(Call::Write) - before[1]]
+        made
     };
     let (reserved, zeroed) = ([1, 1], [0, 2]); // One write is the header.
     assert_eq!(to_next_segment(&mut log, false), reserved);
@@ -486,7 +489,7 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
     assert_eq!(to_next_segment(&mut log, false), zeroed);
     assert_eq!(to_next_segment(&mut log, false), reserved);
     fs.add(Rule::fail(Call::Reserve).with(Errno::NotSupported));
-    assert_eq!(to_next_segment(&mut log, false), [1, 2], "a disk that reserves nothing");
+    assert_eq!(to_next_segment(&mut log, false), [1, 2], "this disk reserves nothing");
     let last = groups.next().expect("a number");
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..last).collect::<Vec<_>>());
 }
@@ -507,6 +510,78 @@ fn a_disk_without_room_for_a_segment_refuses_groups_until_there_is_some() {
     fs.set_room(None);
     append(&mut log, n, 400).expect("room");
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=n).collect::<Vec<_>>());
+}
+
+/// A log whose groups 1 to 18, of which none is durable, take more than two segments.
+fn unsynced_log(fs: &SimFs) -> LogWriter {
+    let mut log = new_log(fs);
+    let (syncs, mut spares) = (fs.syncs(), 0);
+    for n in 1..=18 {
+        append(&mut log, n, 300).expect("room");
+        if let Some(job) = log.wants_spare() {
+            log.add_spare(job.run().expect("a spare"));
+            spares += 2; // Its header, and what was reserved.
+        }
+    }
+    let changes = log.current().0 - FIRST.0;
+    assert!(changes > 1, "{changes} segments are behind");
+    assert!(fs.syncs() - syncs <= spares + changes, "a change syncs the frame that it begins with");
+    assert_eq!(log.frames().1, 1);
+    log
+}
+
+#[test]
+fn a_sync_covers_the_segments_behind() {
+    for beside in [false, true] {
+        let fs = disk();
+        let mut log = unsynced_log(&fs);
+        match beside {
+            true => sync_beside(&mut log),
+            false => log.sync().expect("a sync"),
+        }
+        assert_eq!(log.frames().0, log.frames().1);
+        for state in fs.crash_states(Profile::Hostile, 100, 7) {
+            let (groups, _) = read(&SimFs::after_crash(&state), FIRST).expect("a whole log");
+            assert_eq!(groups, (1..=18).collect::<Vec<_>>());
+        }
+        let syncs = fs.syncs();
+        append(&mut log, 19, 20).expect("room");
+        log.sync().expect("a sync");
+        assert_eq!(fs.syncs(), syncs + 1, "nothing is behind any more");
+    }
+}
+
+#[test]
+fn a_segment_behind_that_cannot_be_synced_closes_the_log() {
+    for beside in [false, true] {
+        let fs = disk();
+        let mut log = unsynced_log(&fs);
+        fs.fail_sync(0, SyncFailure::MarksClean); // The oldest is synced first.
+        let outcome = match beside {
+            true => {
+                let job = log.begin_sync().expect("an open log").expect("something to sync");
+                let outcome = job.run();
+                log.finish_sync(job, outcome)
+            }
+            false => log.sync(),
+        };
+        let error = outcome.expect_err("EIO");
+        assert!(error.kind() == Kind::Io && error.to_string().contains("000001.wal"), "{error}");
+        assert_eq!(append(&mut log, 19, 8).expect_err("closed").kind(), Kind::Closed);
+    }
+}
+
+#[test]
+fn a_released_segment_is_not_synced_any_more() {
+    let fs = disk();
+    let mut log = unsynced_log(&fs);
+    log.release(log.current()).remove().expect("names to remove");
+    let syncs = fs.syncs();
+    log.sync().expect("a sync");
+    assert_eq!(fs.syncs(), syncs + 1);
+    append(&mut log, 19, 20).expect("room");
+    let floor = log.current();
+    assert_eq!(read(&fs, floor).expect("a whole log").0.last(), Some(&19));
 }
 
 #[test]
@@ -613,6 +688,14 @@ fn a_dump_tells_every_frame() {
     assert!(lines[7].ends_with("seal   after commit 53"), "{}", lines[7]);
 }
 
+/// A sync as others may append meanwhile.
+fn sync_beside(log: &mut LogWriter) {
+    if let Some(job) = log.begin_sync().expect("an open log") {
+        let outcome = job.run();
+        log.finish_sync(job, outcome).expect("a sync");
+    }
+}
+
 /// Appends, pairs of appends under one sync, spares, changes of segment, releases.
 /// Marks: the group acknowledged, and the floor in the upper half.
 fn workload(log: &mut LogWriter, mark: &dyn Fn(u64)) -> Vec<SegmentId> {
@@ -625,6 +708,9 @@ fn workload(log: &mut LogWriter, mark: &dyn Fn(u64)) -> Vec<SegmentId> {
             mark(floor.0 << 32 | n);
         }
         if n % 4 == 0 {
+            sync_beside(log);
+            mark(floor.0 << 32 | n);
+        } else if n % 10 == 7 {
             log.sync().expect("a sync");
             mark(floor.0 << 32 | n);
         }

@@ -2,7 +2,8 @@
 //!
 //! Promise: once a sync returns `Ok`, every frame written before it began survives power loss;
 //! after any failure the log takes nothing more. A segment's first frame is durable before
-//! [`LogWriter::current`] names the segment, and the segment before it was synced before that.
+//! [`LogWriter::current`] names the segment. What stands in the segments before it need not be:
+//! the next sync covers them too, unless a manifest with a higher floor came first.
 //!
 //! Absent: locks (one owner), threads (slow work is handed out as jobs), knowledge of commits.
 
@@ -47,6 +48,8 @@ pub(crate) struct LogWriter {
     block_bytes: usize,
     origin: SegmentId,
     segment: Spare,
+    /// Full segments, oldest first, with frames that are not durable.
+    behind: Vec<Full>,
     /// Where the last frame ends; the next one goes there or on the next block boundary.
     at: u64,
     /// The last frame written: its number, checksum and last commit.
@@ -76,9 +79,19 @@ pub(crate) struct LogWriter {
     buffer: FrameBuffer,
 }
 
+/// A segment that takes no more frames.
+#[derive(Debug)]
+struct Full {
+    file: Spare,
+    /// Its last frame.
+    number: u64,
+}
+
 /// A sync that runs without the writer; its outcome goes to [`LogWriter::finish_sync`].
 #[derive(Debug)]
 pub(crate) struct SyncJob {
+    /// Full segments that are to be synced as well.
+    behind: Vec<(Arc<dyn File>, PathBuf)>,
     lane: Arc<dyn File>,
     path: PathBuf,
     segment: SegmentId,
@@ -88,7 +101,11 @@ pub(crate) struct SyncJob {
 impl SyncJob {
     /// Returns once all frames appended before [`LogWriter::begin_sync`] survive power loss.
     pub(crate) fn run(&self) -> Result<()> {
-        self.lane.sync().map_err(|error| Error::io("sync of the log", &self.path, error))
+        let behind = self.behind.iter().map(|(lane, path)| (lane, path));
+        for (lane, path) in behind.chain([(&self.lane, &self.path)]) {
+            lane.sync().map_err(|error| Error::io("sync of the log", path, error))?;
+        }
+        Ok(())
     }
 }
 
@@ -148,6 +165,7 @@ impl LogWriter {
             segment_bytes,
             block_bytes,
             origin,
+            behind: Vec::new(),
             at: block_bytes as u64,
             number: 0,
             crc: 0,
@@ -165,16 +183,15 @@ impl LogWriter {
             closed: None,
             buffer: FrameBuffer::default(),
         };
-        writer.write_own(FrameKind::Group, &[])?;
-        writer.sync()?;
+        writer.begin_segment()?;
         writer.sealed = true;
         Ok(writer)
     }
 
     /// Writes the group behind all others, in one write. Returns whether it is durable: where
     /// that was asked for, all before it is durable and the disk takes direct writes. Otherwise it
-    /// is after a sync. Opens the next segment when this one is full, which takes two syncs and,
-    /// without a spare, making the file.
+    /// is after a sync. Opens the next segment when this one is full, which takes the sync of one
+    /// block and, without a spare, making the file.
     ///
     /// Errors: `Invalid` for a group that is empty, too large or not after the last one, and
     /// whatever making a segment gives; both leave the log usable. Any other failure closes it.
@@ -197,9 +214,6 @@ impl LogWriter {
         }
         self.syncs_wanted |= sync;
         self.write_frame(FrameKind::Group, (first_ts, last_ts), frame, sync)?;
-        if !fits {
-            self.sync()?; // A segment counts from its first frame on, which `current` promises.
-        }
         Ok(self.durable == self.number)
     }
 
@@ -207,7 +221,8 @@ impl LogWriter {
     /// ready to follow.
     pub(crate) fn has_room(&self, payload_bytes: usize) -> bool {
         let needed = self.needed_bytes(payload_bytes);
-        let follows = |spare: &Spare| (needed + self.block_bytes) as u64 <= spare.header.file_bytes;
+        let opened = needed + 2 * self.block_bytes; // The header, and the frame that begins it.
+        let follows = |spare: &Spare| opened as u64 <= spare.header.file_bytes;
         self.fits(payload_bytes) || self.spare.as_ref().is_some_and(follows)
     }
 
@@ -229,11 +244,17 @@ impl LogWriter {
     /// where no sync covers that, and where it has nothing new to say of what is durable.
     fn next_place(&self) -> (u64, usize) {
         let may_share = self.number > self.covered && self.told == self.durable;
+        let may_share = may_share && !self.opens_segment();
         // Planted: a frame follows another at once, whatever a sync covers.
         match may_share || cfg!(bug = "B09") {
             true => (self.at, FRAME_ALIGN_BYTES),
             false => (self.at.next_multiple_of(self.block_bytes as u64), self.block_bytes),
         }
+    }
+
+    /// Whether the next frame is the first of its segment.
+    fn opens_segment(&self) -> bool {
+        self.at == self.block_bytes as u64
     }
 
     /// Returns once every frame so far survives power loss.
@@ -242,10 +263,25 @@ impl LogWriter {
         if self.durable == self.number {
             return Ok(());
         }
-        match self.segment.file.sync() {
-            Ok(()) => (self.durable, self.covered) = (self.number, self.number),
-            Err(error) => return Err(self.close("sync of the log", error)),
+        for full in &self.behind {
+            if let Err(error) = full.file.file.sync() {
+                let path = full.file.path.clone();
+                return Err(self.close("sync of the log", &path, error));
+            }
         }
+        self.sync_segment()?;
+        self.behind.clear();
+        self.durable = self.number;
+        Ok(())
+    }
+
+    /// Syncs this segment, whatever is behind it.
+    fn sync_segment(&mut self) -> Result<()> {
+        if let Err(error) = self.segment.file.sync() {
+            let path = self.segment.path.clone();
+            return Err(self.close("sync of the log", &path, error));
+        }
+        self.covered = self.number;
         Ok(())
     }
 
@@ -257,10 +293,13 @@ impl LogWriter {
         if self.durable == self.number {
             return Ok(None);
         }
-        let (path, segment) = (&self.segment.path, self.segment.header.segment);
-        let Some(lane) = self.segment.lanes.pop() else { return Ok(None) };
+        let lane_of = |file: &mut Spare| Some((file.lanes.pop()?, file.path.clone()));
+        let behind = self.behind.iter_mut().map(|full| lane_of(&mut full.file));
+        let Some(behind) = behind.collect::<Option<Vec<_>>>() else { return Ok(None) };
+        let Some((lane, path)) = lane_of(&mut self.segment) else { return Ok(None) };
         self.covered = self.number;
-        Ok(Some(SyncJob { lane, path: path.clone(), segment, upto: self.number }))
+        let (segment, upto) = (self.segment.header.segment, self.number);
+        Ok(Some(SyncJob { behind, lane, path, segment, upto }))
     }
 
     /// Takes note of a sync's outcome and raises the watermark that later frames carry. `Ok` means
@@ -272,6 +311,7 @@ impl LogWriter {
         }
         self.check_open()?;
         self.durable = self.durable.max(job.upto);
+        self.behind.retain(|full| full.number > job.upto);
         if job.segment == self.segment.header.segment {
             self.segment.lanes.push(job.lane);
         }
@@ -332,10 +372,45 @@ impl LogWriter {
         let below = below.min(self.segment.header.segment);
         let (mut released, held) = self.held.iter().partition(|id| **id < below);
         self.held = held;
+        // Their commits are in table files, and replay begins behind their frames.
+        self.behind.retain(|full| full.file.header.segment >= below);
         self.free.append(&mut released);
         let kept = self.free.len().min(FREE_SEGMENTS_MAX);
         let files = self.free.drain(kept..).map(|id| names::segment_path(&self.dir, id)).collect();
         Surplus { vfs: self.vfs.clone(), files }
+    }
+
+    /// Whether more than one small segment is there to be given up.
+    pub(crate) fn is_large(&self) -> bool {
+        let one = self.held.is_empty() && self.free.is_empty();
+        !one || self.segment.header.file_bytes > self.small_bytes()
+    }
+
+    /// Goes on in a small segment, from where they double again. What is behind it is given up by
+    /// [`LogWriter::release`] as ever.
+    ///
+    /// Errors: as those of [`LogWriter::append`].
+    pub(crate) fn shrink(&mut self) -> Result<()> {
+        self.check_open()?;
+        if self.segment.header.file_bytes <= self.small_bytes() {
+            return Ok(());
+        }
+        self.held.extend(self.spare.take().map(|spare| spare.header.segment));
+        let mut job = self.spare_job(0);
+        self.free.extend(job.reuse.take());
+        job.header.file_bytes = self.small_bytes();
+        self.spare = Some(job.run()?);
+        self.change_segment(0)
+    }
+
+    /// Gives up the files that are kept for reuse.
+    pub(crate) fn give_up_free(&mut self) -> Surplus {
+        let files = self.free.drain(..).map(|id| names::segment_path(&self.dir, id)).collect();
+        Surplus { vfs: self.vfs.clone(), files }
+    }
+
+    fn small_bytes(&self) -> u64 {
+        self.segment_bytes.min(FIRST_SEGMENT_BYTES) as u64
     }
 
     /// The segment that the last frame is in.
@@ -366,14 +441,15 @@ impl LogWriter {
 
     /// After a failed write or sync nothing is known about the pages: a retry could succeed
     /// without the data, so there is none.
-    fn close(&mut self, doing: &str, cause: std::io::Error) -> Error {
-        let error = Error::io(doing, &self.segment.path, cause);
+    fn close(&mut self, doing: &str, path: &Path, cause: std::io::Error) -> Error {
+        let error = Error::io(doing, path, cause);
         self.closed = Some(error.duplicate());
         error
     }
 
-    /// Writes a frame without commits, where a block is kept free for it.
-    fn write_own(&mut self, kind: FrameKind, payload: &[u8]) -> Result<()> {
+    /// Writes a frame without commits, where a block is kept free for it. Returns whether it was
+    /// synced.
+    fn write_own(&mut self, kind: FrameKind, payload: &[u8]) -> Result<bool> {
         let mut frame = std::mem::take(&mut self.buffer);
         frame.clear();
         frame.room(payload.len()).extend_from_slice(payload);
@@ -382,14 +458,15 @@ impl LogWriter {
         written
     }
 
-    /// `sync`: makes the frame durable where one call does that and all before it is.
+    /// `sync`: makes the frame durable where one call does that, and where all before it is or it
+    /// opens its segment. Returns whether it did.
     fn write_frame(
         &mut self,
         kind: FrameKind,
         (first_ts, last_ts): (CommitTs, CommitTs),
         frame: &mut FrameBuffer,
         sync: bool,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let header = FrameHeader {
             prev_crc: self.crc,
             segment: self.segment.header.segment,
@@ -400,8 +477,10 @@ impl LogWriter {
         };
         let payload_bytes = frame.len();
         let (at, unit) = self.next_place();
+        let all_before = self.durable == self.number;
+        let alone = all_before || self.opens_segment();
         // A frame behind durable ones begins a block, as a direct write must.
-        let direct = match sync && self.durable == self.number && cfg!(not(bug = "B09")) {
+        let direct = match sync && alone && cfg!(not(bug = "B09")) {
             true => self.segment.direct.as_deref(),
             false => None,
         };
@@ -416,25 +495,42 @@ impl LogWriter {
         };
         frame.unpad(payload_bytes);
         if let Err(error) = written {
-            return Err(self.close("write of the log", error));
+            let path = self.segment.path.clone();
+            return Err(self.close("write of the log", &path, error));
         }
         self.at = at + frame_bytes(payload_bytes, FRAME_ALIGN_BYTES) as u64;
         self.crc = crc;
         self.number = header.number;
         self.told = header.durable;
         if synced {
-            (self.durable, self.covered) = (header.number, header.number);
+            self.covered = header.number;
+        }
+        if synced && all_before {
+            self.durable = header.number;
         }
         self.last_ts = last_ts;
         self.sealed = false;
+        Ok(synced)
+    }
+
+    /// Begins the present segment with a frame that is durable at once, for the sake of a manifest
+    /// that names it; the frames before it may not be.
+    fn begin_segment(&mut self) -> Result<()> {
+        let all_before = self.durable == self.number;
+        if !self.write_own(FrameKind::Group, &[])? {
+            self.sync_segment()?;
+        }
+        if all_before {
+            self.durable = self.number;
+        }
         Ok(())
     }
 
-    /// Goes on in a segment with room for `needed` bytes. The old one names it and is synced
-    /// first: a frame in a segment proves that all before it are whole, and a segment that is lost
-    /// before its first frame was followed by another is missed.
+    /// Goes on in a segment with room for `needed` bytes. The old one names it, so that a segment
+    /// that is lost is missed. It is not synced: should the power fail, replay ends where it is torn
+    /// and takes the frames of later segments for what they are, never promised.
     fn change_segment(&mut self, needed: usize) -> Result<()> {
-        let needed = needed + self.block_bytes;
+        let needed = needed + 2 * self.block_bytes;
         let spare = match self.spare.take() {
             Some(spare) if spare.header.file_bytes >= needed as u64 => spare,
             too_small => {
@@ -443,12 +539,14 @@ impl LogWriter {
             }
         };
         self.write_own(FrameKind::Next, &spare.header.segment.0.to_le_bytes())?;
-        self.sync()?;
         let full = std::mem::replace(&mut self.segment, spare);
         self.held.push(full.header.segment);
+        if self.durable < self.number {
+            self.behind.push(Full { file: full, number: self.number });
+        }
         self.at = self.block_bytes as u64;
         self.syncs_wanted = false;
-        Ok(())
+        self.begin_segment()
     }
 
     fn spare_job(&mut self, needed: usize) -> SpareJob {
