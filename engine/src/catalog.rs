@@ -5,14 +5,20 @@
 //! RowKey        value
 //! "next"        the next table id, u32
 //! "t" + name    version u8 = 1 | table id u32 | note
+//!               version u8 = 2 | table id u32 | created u64 | time to live u64 | cutoff u64 | note
 //! ```
+//!
+//! Version 2 is a table whose time to live was set or changed, in ticks (0: removed again).
 
 use crate::codec::Reader;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::key::order;
+use crate::lifetime::{Lifetime, Lifetimes};
 use crate::limits::TABLE_NAME_BYTES_MAX;
+use crate::moment::Moment;
 use crate::rows::{Row, TableInfo};
+use crate::snapshot::Boundaries;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -21,6 +27,7 @@ const PARTITION: &[u8] = b"tables";
 const NEXT_ID: &[u8] = b"next";
 const TABLE_PREFIX: u8 = b't';
 const VALUE_VERSION: u8 = 1;
+const VALUE_VERSION_WITH_LIFETIME: u8 = 2;
 
 /// The partition prefix of all catalogue rows.
 pub(crate) fn partition() -> Vec<u8> {
@@ -43,6 +50,22 @@ pub(crate) fn encode(id: TableId, note: &[u8]) -> Vec<u8> {
     value.extend_from_slice(&id.0.to_le_bytes());
     value.extend_from_slice(note);
     value
+}
+
+/// A table's row once its time to live was set; `since` is that row's own timestamp.
+pub(crate) fn encode_with_lifetime(table: &TableInfo, lifetime: &Lifetime) -> Vec<u8> {
+    let mut value = vec![VALUE_VERSION_WITH_LIFETIME];
+    value.extend_from_slice(&table.id.0.to_le_bytes());
+    for number in [table.created.0, lifetime.ttl, lifetime.cutoff.0] {
+        value.extend_from_slice(&number.to_le_bytes());
+    }
+    value.extend_from_slice(&table.note);
+    value
+}
+
+fn read_lifetime(reader: &mut Reader<'_>, since: CommitTs) -> Option<(CommitTs, Lifetime)> {
+    let (created, ttl, cutoff) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    Some((CommitTs(created), Lifetime { since, ttl, cutoff: CommitTs(cutoff) }))
 }
 
 /// The counter's row.
@@ -79,7 +102,8 @@ pub(crate) struct Tables {
     by_name: BTreeMap<String, TableInfo>,
     live: BTreeMap<TableId, CommitTs>, // Asked by every read, so no hash of the slow, safe kind.
     dropped: HashMap<TableId, (TableInfo, CommitTs)>,
-    changed: CommitTs, // The last change.
+    lifetimes: BTreeMap<TableId, Lifetimes>, // Of those that ever had a time to live.
+    changed: CommitTs,                       // The last change.
     next_id: u32,
 }
 
@@ -98,12 +122,20 @@ impl Tables {
         }
         let name = name_of(rk)?;
         let mut reader = Reader::new(&row.value);
-        if reader.u8() != Some(VALUE_VERSION) {
+        let version = reader.u8();
+        if !matches!(version, Some(VALUE_VERSION | VALUE_VERSION_WITH_LIFETIME)) {
             return Err(damaged("unknown version"));
         }
         let id = TableId(reader.u32().ok_or_else(|| damaged("cut short"))?);
+        let mut created = row.ts;
+        if version == Some(VALUE_VERSION_WITH_LIFETIME) {
+            let read = read_lifetime(&mut reader, row.ts);
+            let (made, lifetime) = read.ok_or_else(|| damaged("time to live is cut short"))?;
+            created = made;
+            self.set_lifetime(id, lifetime);
+        }
         let note = row.value.slice_ref(reader.rest());
-        self.add(TableInfo { id, name: name.to_owned(), note, created: row.ts });
+        self.add(TableInfo { id, name: name.to_owned(), note, created });
         Ok(())
     }
 
@@ -120,6 +152,36 @@ impl Tables {
         self.changed = self.changed.max(table.created);
         self.live.insert(table.id, table.created);
         self.by_name.insert(table.name.clone(), table);
+    }
+
+    /// Takes over a new time to live.
+    pub(crate) fn set_lifetime(&mut self, id: TableId, lifetime: Lifetime) {
+        self.changed = self.changed.max(lifetime.since);
+        self.lifetimes.entry(id).or_default().add(lifetime);
+    }
+
+    /// Stops time for the rows of a table: [`Lifetimes::stop`].
+    pub(crate) fn stop_aging(&mut self, id: TableId, now: CommitTs) {
+        if let Some(lifetimes) = self.lifetimes.get_mut(&id) {
+            lifetimes.stop(now);
+        }
+    }
+
+    /// The time to live of a table for a reader at `at`, in ticks; 0 for ever.
+    pub(crate) fn ttl_at(&self, id: TableId, at: CommitTs) -> u64 {
+        let lifetime = self.lifetimes.get(&id).and_then(|lifetimes| lifetimes.at(at));
+        lifetime.map_or(0, |lifetime| lifetime.ttl)
+    }
+
+    /// Whether any table ever had a time to live.
+    pub(crate) fn age(&self) -> bool {
+        !self.lifetimes.is_empty()
+    }
+
+    /// Rows of a table of commits up to here are hidden from a reader.
+    pub(crate) fn outlived_to(&self, id: TableId, moment: Moment) -> CommitTs {
+        let lifetimes = self.lifetimes.get(&id);
+        lifetimes.map_or(CommitTs::ZERO, |lifetimes| lifetimes.outlived_to(moment))
     }
 
     /// Takes a table out, as of the commit `at`.
@@ -197,13 +259,22 @@ impl Tables {
         named.take(limit).map(|(_, table)| table.clone()).collect()
     }
 
+    /// What readers may find. `recorded`: what a crash does not take back.
+    pub(crate) fn readable(&self, boundaries: &Boundaries, recorded: CommitTs) -> Readable {
+        let outlived = self.lifetimes.iter().map(|(id, lifetimes)| {
+            (*id, lifetimes.outlived_for_all(boundaries.readers(), recorded))
+        });
+        let outlived = outlived.filter(|(_, to)| *to > CommitTs::ZERO).collect();
+        Readable { outlived, ..self.readable_from(boundaries.oldest().min(recorded)) }
+    }
+
     /// The ids whose rows no reader at or after `oldest` may find: everything not in it.
-    pub(crate) fn readable_from(&self, oldest: CommitTs) -> Readable {
+    fn readable_from(&self, oldest: CommitTs) -> Readable {
         let mut ids: Vec<_> = self.live.keys().copied().collect();
         ids.extend(self.dropped.iter().filter(|(_, (_, at))| oldest < *at).map(|(id, _)| *id));
         ids.push(TableId::CATALOG);
         ids.sort_unstable();
-        Readable { ids, next: TableId(self.next_id) }
+        Readable { ids, next: TableId(self.next_id), outlived: Vec::new() }
     }
 }
 
@@ -212,11 +283,38 @@ impl Tables {
 pub(crate) struct Readable {
     ids: Vec<TableId>,
     next: TableId, // From here on: tables made since.
+    /// Of tables with a time to live: rows of commits up to here are hidden from everybody.
+    outlived: Vec<(TableId, CommitTs)>,
 }
 
 impl Readable {
     pub(crate) fn contains(&self, id: TableId) -> bool {
         id >= self.next || self.ids.binary_search(&id).is_ok()
+    }
+
+    /// Rows of a table of commits up to here are hidden from everybody.
+    pub(crate) fn outlived_to(&self, id: TableId) -> CommitTs {
+        let found = self.outlived.binary_search_by_key(&id, |(id, _)| *id);
+        found.map_or(CommitTs::ZERO, |at| self.outlived[at].1)
+    }
+
+    /// The tables of `first..=last` of which rows are hidden so.
+    pub(crate) fn aging(
+        &self,
+        first: TableId,
+        last: TableId,
+    ) -> impl Iterator<Item = &(TableId, CommitTs)> {
+        self.outlived.iter().filter(move |(id, _)| (first..=last).contains(id))
+    }
+
+    /// Rows of commits up to here are hidden in each table of `first..=last` that is in it.
+    pub(crate) fn outlived_in_all(&self, first: TableId, last: TableId) -> CommitTs {
+        if self.outlived.is_empty() || last >= self.next {
+            return CommitTs::ZERO;
+        }
+        let from = self.ids.partition_point(|id| *id < first);
+        let ids = self.ids[from..].iter().take_while(|id| **id <= last);
+        ids.map(|id| self.outlived_to(*id)).min().unwrap_or(CommitTs::ZERO)
     }
 
     /// Whether any table of `first..=last` is in it.

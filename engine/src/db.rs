@@ -12,10 +12,10 @@ use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event, Events};
 use crate::expiry;
-use crate::ids::{CommitTs, RowKind, SegmentId};
-use crate::key::hash;
+use crate::ids::{CommitTs, RowKind, SegmentId, TableId};
 use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
+use crate::key::{hash, order};
 use crate::latch::Latches;
 use crate::limits::LEVELS;
 use crate::moment::Moment;
@@ -200,7 +200,7 @@ impl Db {
         let now = Arc::clone(&clock);
         let tree =
             Arc::new(Tree::new(options, events.clone(), shelf, now, view, set, history_floor));
-        tree.tables.store(Arc::new(tables));
+        tree.show_tables(tables);
         let writer = match log {
             None => None,
             Some(log) => {
@@ -503,6 +503,18 @@ impl Inner {
         self.tree.time(self.visible())
     }
 
+    /// Rows of commits up to here have outlived the time to live of the table that `key` is of, for
+    /// a reader at `at` by the time `now`, as of now where it is `None`.
+    pub(crate) fn outlived_to(&self, key: &[u8], at: CommitTs, now: Option<CommitTs>) -> CommitTs {
+        if !self.tree.ages() {
+            return CommitTs::ZERO;
+        }
+        // The time first, the catalogue second: see `lifetime`.
+        let now = now.unwrap_or_else(|| self.time());
+        let table = order::table_of(key).unwrap_or(TableId::CATALOG);
+        self.tree.tables.load().outlived_to(table, Moment { at, now })
+    }
+
     /// The newest commit that is applied, visible yet or not.
     pub(crate) fn applied(&self) -> CommitTs {
         self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.applied())
@@ -632,6 +644,7 @@ impl Inner {
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
         let found = view.get(&self.tree.shelf.pool.rows, key, row_hash, at, reach)?;
+        let found = found.filter(|found| found.ts > self.outlived_to(key, at, now));
         let now = || now.unwrap_or_else(|| self.time());
         found.map_or(Ok(None), |found| row_of(&view, found, now, reach))
     }
@@ -647,8 +660,13 @@ impl Inner {
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
         let now = now.map_or_else(OnceCell::new, OnceCell::from);
+        let first = keys.iter().next().map_or(&[][..], |listed| listed.key);
+        let outlived_to = self.outlived_to(first, at, now.get().copied());
         let mut rows = vec![None; keys.len()];
         view.get_many(&self.tree.shelf.pool.rows, keys, at, reach, |asked, found| {
+            if found.ts <= outlived_to {
+                return Ok(());
+            }
             rows[asked] = row_of(&view, found, || *now.get_or_init(|| self.time()), reach)?;
             Ok(())
         })?;

@@ -1,8 +1,8 @@
 //! What becomes of one version of a row when a flush or a merge comes by it: the one place that
 //! decides.
 //!
-//! A version is dropped for one of four reasons, each counted by whoever asks: its table was
-//! dropped; a newer version serves every reader that could ask for it; every such reader finds it
+//! A version is dropped for one of five reasons: its table was dropped; it has outlived its table's
+//! time to live for every reader, and so has all that it might hide; a newer version serves every reader that could ask for it; every such reader finds it
 //! erased; it is a delete, or has expired for all of them, with nothing left below it to hide. Where
 //! an expired one may have something to hide, a delete takes its place. Reasons are asked in this
 //! order, and each holds by itself.
@@ -27,6 +27,8 @@ pub(crate) enum Fate {
     Keep { erased_at: Option<CommitTs> },
     /// Its table was dropped.
     OfDroppedTable,
+    /// Every reader finds that it has outlived its table's time to live, as what it may hide has.
+    Outlived,
     /// A newer version serves every reader.
     Shadowed,
     /// Every reader finds it erased.
@@ -45,6 +47,7 @@ pub(crate) struct Judge<'a> {
     fragments: std::slice::Iter<'a, Fragment>,
     here: Option<&'a Fragment>, // Covers the present key.
     table_is_readable: bool,
+    outlived_to: CommitTs,
     retain: Retain<'a>,
 }
 
@@ -58,6 +61,7 @@ impl<'a> Judge<'a> {
             fragments: erasures.fragments().iter(),
             here: None,
             table_is_readable: true,
+            outlived_to: CommitTs::ZERO,
             retain: Retain::new(boundaries),
         }
     }
@@ -82,9 +86,10 @@ impl<'a> Judge<'a> {
             self.fragments.next();
         }
         self.here = self.fragments.as_slice().first().filter(|f| *f.start <= *key);
-        self.table_is_readable = self.readable.is_none_or(|readable| {
-            order::table_of(key).is_some_and(|table| readable.contains(table))
-        });
+        if let Some((readable, table)) = self.readable.zip(order::table_of(key)) {
+            self.table_is_readable = readable.contains(table);
+            self.outlived_to = readable.outlived_to(table);
+        }
         self.retain.next_key();
     }
 
@@ -99,6 +104,9 @@ impl<'a> Judge<'a> {
     ) -> Fate {
         if !self.table_is_readable {
             return Fate::OfDroppedTable;
+        }
+        if ts <= self.outlived_to {
+            return Fate::Outlived;
         }
         if !self.retain.keeps(ts) {
             return Fate::Shadowed;

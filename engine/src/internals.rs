@@ -366,6 +366,7 @@ fn meta_of(table: &[u8]) -> FileMeta {
         oldest_delete: props.oldest_delete,
         expiring: props.expiring,
         erased_to: CommitTs::ZERO,
+        aged_to: CommitTs::ZERO,
         blobs: props.blobs,
         checksum: xxh3_64(table),
     }

@@ -44,13 +44,14 @@
 //! | count rows without reading them | [`Table::count`], [`Partition::count`], [`Table::bytes_on_disk`] |
 //! | read one moment | [`Db::snapshot`], [`Db::snapshot_at`], [`Snapshot`] |
 //! | remove many rows | [`Batch::delete_range`], [`Table::drop_partition`], [`Table::truncate`], [`Db::drop_table`] |
+//! | let rows expire | [`Table::set_ttl`], [`Batch::upsert_until`] |
 //! | load many rows | [`Table::ingest`] |
 //! | commit without waiting | [`Batch::commit_async`], [`Ticket`] |
 //! | copy a live database | [`Db::checkpoint`] |
 //! | typed rows with properties | [`Db::entities`], [`Entity`], [`Filter`] |
 //! | see what goes on | [`Db::stats`], [`stats::Stats`], [`Builder::on_event`], [`Event`] |
 //!
-//! Ten worked tasks are in `docs/cookbook.md`, each compiled and run by this crate's tests.
+//! Eleven worked tasks are in `docs/cookbook.md`, each compiled and run by this crate's tests.
 //!
 //! # Batches and conditions
 //!
@@ -78,6 +79,16 @@
 //! Ranges of RowKeys, partitions, all rows of a table and tables go in one record each, however much
 //! they hold, and reads no longer see them at once. The space comes back with compaction; whole
 //! files go unread. [`Db::settle`] waits for it.
+//!
+//! # Time to live
+//!
+//! A table may have one ([`Table::set_ttl`]), counted from the commit that wrote a row, and a row one
+//! of its own ([`Batch::upsert_until`]); what is over first counts. From that time on the row is gone
+//! for every read and condition, as if it had been deleted, and what it replaced does not come back.
+//! Compaction gives back the space, that of whole files unread, also where nobody writes. Time is
+//! [`Db::time`]: the wall clock, as far as that is not behind what the database has seen. A snapshot
+//! keeps the time at which it was taken, one of the past has that of its moment. Where the wall clock
+//! is turned back, a row that had expired may be seen again until its space was given back.
 //!
 //! # Large values
 //!
@@ -128,6 +139,7 @@
 pub mod limits;
 pub mod ids;
 pub(crate) mod moment;
+pub(crate) mod lifetime;
 pub mod error;
 pub(crate) mod codec;
 pub(crate) mod expiry;

@@ -24,6 +24,12 @@ impl Moment {
     }
 }
 
+/// The span of so many ticks.
+pub(crate) fn span(ticks: u64) -> Duration {
+    let (seconds, rest) = (ticks / CommitTs::TICKS_PER_SECOND, ticks % CommitTs::TICKS_PER_SECOND);
+    Duration::new(seconds, (rest * 100) as u32)
+}
+
 /// A span of time in ticks of 100 ns; the longest there is where it is longer.
 pub(crate) fn ticks(span: Duration) -> u64 {
     u64::try_from(span.as_nanos() / 100).unwrap_or(u64::MAX)

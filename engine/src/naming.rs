@@ -5,8 +5,10 @@ use crate::catalog::{self, Tables};
 use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
+use crate::lifetime::Lifetime;
+use crate::moment::{self, Moment};
 use crate::rows::{Catalog, TableInfo};
-use std::sync::Arc;
+use std::time::Duration;
 
 impl Catalog for Db {
     fn create_table(&self, name: &str, note: &[u8]) -> Result<TableInfo> {
@@ -56,7 +58,69 @@ impl Catalog for Db {
     }
 }
 
+impl Db {
+    /// Sets the time to live of a table's rows: [`Table::set_ttl`](crate::Table::set_ttl).
+    pub(crate) fn set_ttl(&self, table: &TableInfo, ttl: Option<Duration>) -> Result<()> {
+        let inner = &*self.inner;
+        let ticks = ttl.map_or(0, moment::ticks);
+        if ttl.is_some() && ticks == 0 {
+            return Err(Error::invalid("a time to live is 100 ns at least"));
+        }
+        let writer = inner.writer()?;
+        let _one_at_a_time = inner.catalog.lock();
+        inner.check_writable(writer, table.id)?;
+        let tables = inner.tree.tables.load_full();
+        if tables.ttl_at(table.id, CommitTs::MAX) == ticks {
+            return writer.pipeline.wait(tables.changed());
+        }
+        let now = inner.stop_aging(table.id);
+        let applied = Moment { at: CommitTs::MAX, now };
+        let cutoff = tables.outlived_to(table.id, applied);
+        let lifetime = |since| Lifetime { since, ttl: ticks, cutoff };
+        let mut batch = Batch::new(catalog::partition());
+        let row = catalog::encode_with_lifetime(table, &lifetime(CommitTs::ZERO));
+        batch.put(&catalog::row_key(&table.name), &row);
+        let set = |tables: &mut Tables, ts| tables.set_lifetime(table.id, lifetime(ts));
+        if let Err(error) = inner.change_catalog(writer, batch, set) {
+            inner.change_tables(|tables| tables.stop_aging(table.id, CommitTs::MAX));
+            return Err(error);
+        }
+        // Compaction goes by what is in files.
+        let (pipeline, tree) = (&writer.pipeline, &inner.tree);
+        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+        writer.work.poke();
+        Ok(())
+    }
+
+    /// The time to live of a table's rows.
+    pub(crate) fn ttl(&self, table: TableId) -> Option<Duration> {
+        let tables = self.inner.tree.tables.load();
+        let ticks = tables.ttl_at(table, self.inner.visible());
+        (ticks > 0).then(|| moment::span(ticks))
+    }
+}
+
 impl Inner {
+    /// Stops time for the rows of a table that present readers see: see `lifetime`. Gives the time
+    /// beyond which no reader has gone. The caller holds the catalogue's lock.
+    fn stop_aging(&self, table: TableId) -> CommitTs {
+        for slack in 0..40 {
+            // Twice as far ahead at each attempt: the clock must not reach it before all see it.
+            let now = CommitTs(self.time().0 + (1 << slack) - 1);
+            self.change_tables(|tables| tables.stop_aging(table, now));
+            if self.time() <= now {
+                return now;
+            }
+        }
+        CommitTs::MAX
+    }
+
+    fn change_tables(&self, change: impl FnOnce(&mut Tables)) {
+        let mut tables = Tables::clone(&self.tree.tables.load());
+        change(&mut tables);
+        self.tree.show_tables(tables);
+    }
+
     /// Commits a change of the catalogue; `change` makes it in memory. The caller holds the
     /// catalogue's lock.
     ///
@@ -72,9 +136,7 @@ impl Inner {
     ) -> Result<CommitTs> {
         self.admit(writer)?;
         let ts = self.commit(writer, batch, self.durability(None))?;
-        let mut tables = Tables::clone(&self.tree.tables.load());
-        change(&mut tables, ts);
-        self.tree.tables.store(Arc::new(tables));
+        self.change_tables(|tables| change(tables, ts));
         writer.pipeline.wait(ts)?;
         Ok(ts)
     }

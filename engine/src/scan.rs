@@ -93,7 +93,8 @@ impl DbCursor {
         // The count first: a View that comes between the two is looked at once more than needed.
         let views_made = tree.views_made();
         let view = tree.view_full();
-        let scan = tree::scan_where(&view, range, pin.moment, zones.as_ref())?;
+        let outlived_to = pin.inner.outlived_to(&range.start, pin.moment.at, Some(pin.moment.now));
+        let scan = tree::scan_where(&view, range, pin.moment, outlived_to, zones.as_ref())?;
         let fetched = OnceCell::new();
         Ok(DbCursor { scan, view, views_made, pin: Arc::clone(pin), zones, fetched })
     }

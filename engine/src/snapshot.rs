@@ -109,6 +109,12 @@ impl Boundaries {
         self.readers.first().map_or(CommitTs::ZERO, |reader| reader.at)
     }
 
+    /// What must stay readable: the moments of snapshots, oldest first, and last the earliest one
+    /// that readers to come may have.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = Moment> {
+        self.readers.iter().copied()
+    }
+
     /// From here on every moment stays readable, and before it only those of live snapshots.
     pub(crate) fn floor(&self) -> CommitTs {
         self.floor

@@ -213,7 +213,9 @@ impl RowSnapshot for DbSnapshot {
     fn count(&self, range: KeyRange) -> Result<u64> {
         self.check_readable(&range)?;
         let view = self.pin.inner.tree.view_full();
-        count::count(&view, &range, self.pin.moment)
+        let Moment { at, now } = self.pin.moment;
+        let outlived_to = self.pin.inner.outlived_to(&range.start, at, Some(now));
+        count::count(&view, &range, self.pin.moment, outlived_to)
     }
 }
 
@@ -252,7 +254,9 @@ impl Inner {
     /// Whether a table has rows that are applied.
     fn has_rows(&self, table: TableId) -> Result<bool> {
         let view = self.tree.view_full();
-        tree::scan(&view, KeyRange::table(table), self.applied_moment())?.next()
+        let (range, moment) = (KeyRange::table(table), self.applied_moment());
+        let outlived_to = self.outlived_to(&range.start, moment.at, Some(moment.now));
+        tree::scan(&view, range, moment, outlived_to)?.next()
     }
 
     /// Sees to it that the space of what was erased comes back soon where it is much: files go once

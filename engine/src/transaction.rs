@@ -249,7 +249,9 @@ impl Transaction {
             // them fewer.
             let mut left = *rows;
             let view = self.pin.inner.tree.view_full();
-            let mut scan = tree::scan(&view, range.clone(), applied)?;
+            let inner = &self.pin.inner;
+            let outlived_to = inner.outlived_to(&range.start, applied.at, Some(applied.now));
+            let mut scan = tree::scan(&view, range.clone(), applied, outlived_to)?;
             while scan.next()? {
                 let old = scan.ts() <= self.pin.moment.at;
                 left = left.checked_sub(1).filter(|_| old).ok_or_else(changed)?;

@@ -104,6 +104,7 @@ pub(crate) struct Tree {
     pub(crate) tables: ArcSwap<Tables>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
+    ages: AtomicBool, // Whether any table ever had a time to live.
     view: ArcSwap<View>,
     views_made: AtomicU64,
     // Lock order: flushing or compacting, then set, then merging. `set` is held over one manifest edit.
@@ -169,6 +170,7 @@ impl Tree {
             tables: ArcSwap::from_pointee(Tables::new()),
             counters: Counters::default(),
             events,
+            ages: AtomicBool::new(false),
             view: ArcSwap::from_pointee(view),
             views_made: AtomicU64::new(0),
             flushing: Mutex::default(),
@@ -188,6 +190,17 @@ impl Tree {
     /// below any time by which a row was reclaimed, however the clock is turned.
     pub(crate) fn time(&self, at: CommitTs) -> CommitTs {
         pipeline::now(&*self.clock).max(at).max(self.snapshots.floor())
+    }
+
+    /// Whether rows of any table may have outlived its time to live.
+    pub(crate) fn ages(&self) -> bool {
+        self.ages.load(Relaxed)
+    }
+
+    /// Makes `tables` the catalogue that readers and writers go by.
+    pub(crate) fn show_tables(&self, tables: Tables) {
+        self.ages.store(tables.age(), Relaxed); // Before a commit of it can be seen.
+        self.tables.store(Arc::new(tables));
     }
 
     /// What must stay readable, the history window included.
@@ -352,7 +365,7 @@ impl Tree {
             let version = set.current();
             // What a crash takes back must not have cost a row: a drop counts once it is in files.
             let recorded = set.state().last_ts;
-            let readable = tables.readable_from(boundaries.oldest().min(recorded));
+            let readable = tables.readable(&boundaries, recorded);
             let effort = aim.effort();
             let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due };
             let job = picker::pick(aim, version, &self.options, &scene, &turns);

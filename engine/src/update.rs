@@ -253,7 +253,8 @@ impl<'a> Update<'a> {
         let end = end.map_or_else(|| order::partition_end(prefix), |to| [prefix, to].concat());
         let view = self.inner.tree.view_full();
         let moment = self.inner.applied_moment();
-        let mut scan = tree::scan(&view, KeyRange { start, end }, moment)?;
+        let outlived_to = self.inner.outlived_to(&start, moment.at, Some(moment.now));
+        let mut scan = tree::scan(&view, KeyRange { start, end }, moment, outlived_to)?;
         let mut found = Vec::new();
         while found.len() < max && scan.next()? {
             found.push(scan.key().get(self.prefix_len..).unwrap_or_default().to_vec());

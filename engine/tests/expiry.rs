@@ -1,5 +1,5 @@
-//! Rows that expire: gone at once for every read and condition, without letting an older version
-//! show, and gone from the disk after one settle.
+//! Rows that expire by their own time or by their table's: gone at once for every read and condition,
+//! without letting an older version show, and gone from the disk after one settle.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -166,4 +166,157 @@ fn a_transaction_goes_by_the_time_at_which_it_began() {
     transaction.put_until("b", "y", in_seconds(&db, 60)).unwrap();
     transaction.commit().unwrap();
     assert_eq!(row_keys(&table), ["b"]);
+}
+
+#[test]
+fn rows_that_outlived_their_table_are_gone_for_every_read_and_condition_and_stay_so() {
+    let place = Place::new();
+    for stage in 0..3 {
+        let db = place.open(0);
+        let table = db.table(&format!("t{stage}")).unwrap();
+        table.upsert("p", "old", "x").unwrap();
+        place.pass(100);
+        table.upsert("p", "new", "x").unwrap();
+        let held = db.snapshot().unwrap();
+        let minute = Some(Duration::from_secs(60));
+        let table = match stage {
+            0 => table,
+            1 => {
+                db.flush().unwrap();
+                table
+            }
+            _ => {
+                table.set_ttl(minute).unwrap();
+                db.close().unwrap();
+                place.open(0).table("t2").unwrap()
+            }
+        };
+        table.set_ttl(minute).unwrap();
+        assert_eq!(table.ttl(), minute);
+        let wanted = ["new"];
+        assert_eq!(row_keys(&table), wanted, "stage {stage}");
+        assert_eq!(table.count().unwrap(), 1);
+        let rows = table.scan::<&str, &str>(..).unwrap().rev();
+        assert_eq!(rows.map(|row| row.unwrap().row_key).collect::<Vec<_>>(), wanted);
+        assert!(table.get("p", "old").unwrap().is_none());
+        let both = table.get_many(&[("p", "old"), ("p", "new")]).unwrap();
+        assert!(both[0].is_none() && both[1].is_some());
+        let mut cursor = table.partition("p").cursor::<&str>(..).unwrap();
+        assert_eq!(cursor.next().unwrap().unwrap().row_key, b"new");
+        assert!(cursor.next().unwrap().is_none());
+        let refused = table.replace("p", "old", "z", If::Present).unwrap_err();
+        assert_eq!(refused.kind(), Kind::NotFound);
+        if stage < 2 {
+            assert!(held.get(&table, "p", "old").unwrap().is_some(), "a snapshot is fixed");
+        }
+        // Neither a longer life nor an endless one brings it back.
+        table.set_ttl(Some(Duration::from_secs(3600))).unwrap();
+        assert_eq!(row_keys(&table), wanted);
+        table.set_ttl(None).unwrap();
+        place.pass(36_000);
+        assert_eq!((row_keys(&table), table.ttl()), (vec!["new".to_owned()], None));
+        table.insert("p", "old", "anew").unwrap();
+        assert_eq!(row_keys(&table), ["new", "old"]);
+    }
+}
+
+/// A table of many rows, among which are large ones, and another table of one.
+fn fill(db: &Db, table: &Table) -> u64 {
+    // Noise, so that they fill files.
+    let mut noise = 1u64;
+    let mut value = |bytes: usize| -> Vec<u8> {
+        let mut next = || {
+            noise = noise.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (noise >> 56) as u8
+        };
+        (0..bytes).map(|_| next()).collect()
+    };
+    for n in 0..4000 {
+        let value = value(if n % 100 == 0 { 6000 } else { 300 });
+        table.upsert("p", format!("row-{n:05}"), value).unwrap();
+    }
+    db.table("other").unwrap().upsert("p", "stays", "x").unwrap();
+    db.flush().unwrap();
+    db.settle().unwrap();
+    bytes_on_disk(db)
+}
+
+#[test]
+fn a_table_that_outlived_itself_leaves_the_disk_by_one_settle_mostly_unread() {
+    let place = Place::new();
+    let db = place.open(0);
+    let table = db.table("t").unwrap();
+    let before = fill(&db, &table);
+    table.set_ttl(Some(Duration::from_secs(3600))).unwrap();
+    place.pass(3500);
+    db.settle().unwrap();
+    assert_eq!(row_keys(&table).len(), 4000, "nothing is due");
+    assert!(bytes_on_disk(&db) >= before / 2);
+    let read = db.stats().compaction_bytes_read;
+    place.pass(200);
+    db.settle().unwrap();
+    let stats = db.stats();
+    assert!(stats.dropped_files > 0, "whole files go");
+    assert!(stats.compaction_bytes_read - read < before / 4, "unread");
+    assert!(bytes_on_disk(&db) * 20 < before, "{} of {before} bytes stay", bytes_on_disk(&db));
+    assert_eq!((stats.blob_files, row_keys(&table).len()), (0, 0));
+    assert_eq!(row_keys(&db.table("other").unwrap()), ["stays"]);
+}
+
+#[test]
+fn space_of_outlived_rows_waits_for_snapshots_and_comes_back_while_others_live() {
+    let place = Place::new();
+    let db = place.open(0);
+    let table = db.table("t").unwrap();
+    let before = fill(&db, &table);
+    let held = db.snapshot().unwrap();
+    table.set_ttl(Some(Duration::from_secs(60))).unwrap();
+    place.pass(120);
+    for n in (0..4000).step_by(40) {
+        table.upsert("p", format!("row-{n:05}"), "young").unwrap();
+    }
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert_eq!(held.scan::<&str, &str>(&table, ..).unwrap().count(), 4000);
+    drop(held);
+    db.settle().unwrap();
+    let after = bytes_on_disk(&db);
+    assert!(after * 20 < before, "{after} of {before} bytes stay");
+    assert_eq!(row_keys(&table).len(), 100);
+    let compactions = db.stats().compactions;
+    db.settle().unwrap();
+    assert_eq!(db.stats().compactions, compactions, "nothing is left to do");
+}
+
+#[test]
+fn a_moment_of_the_past_goes_by_the_time_to_live_of_then() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let first = table.upsert("p", "a", "x").unwrap();
+    place.pass(100);
+    let second = table.upsert("p", "b", "y").unwrap();
+    table.set_ttl(Some(Duration::from_secs(60))).unwrap();
+    place.pass(100);
+    let third = table.upsert("p", "c", "z").unwrap();
+    db.compact().unwrap();
+    assert_eq!(row_keys(&table), ["c"]);
+    assert!(table.get_at(second, "p", "a").unwrap().is_some(), "there was none yet");
+    assert!(table.get_at(third, "p", "b").unwrap().is_none());
+    place.pass(7200);
+    table.upsert("p", "d", "z").unwrap();
+    db.compact().unwrap();
+    assert_eq!(table.get_at(first, "p", "a").unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(row_keys(&table), ["d"]);
+}
+
+#[test]
+fn a_time_to_live_that_cannot_be_is_refused() {
+    let place = Place::new();
+    let db = place.open(0);
+    let table = db.table("t").unwrap();
+    let zero = table.set_ttl(Some(Duration::ZERO)).unwrap_err();
+    assert_eq!(zero.kind(), Kind::Invalid);
+    db.drop_table("t").unwrap();
+    assert_eq!(table.set_ttl(None).unwrap_err().kind(), Kind::NotFound);
 }

@@ -16,6 +16,7 @@ use crate::expiry;
 use crate::fate::{Fate, Judge};
 use crate::flush::sync_names;
 use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::key::order;
 use crate::manifest::edit::Edit;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
@@ -68,12 +69,24 @@ pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
         sync_names(env.shelf)
     });
     match merged {
-        Ok(()) => Ok(edit(job, outputs.into_files())),
+        Ok(()) => {
+            let (mut tables, blobs) = outputs.into_files();
+            tables.iter_mut().for_each(|table| table.aged_to = aged_to(table, env.readable));
+            Ok(edit(job, (tables, blobs)))
+        }
         Err(error) => {
             outputs.discard();
             Err(error)
         }
     }
+}
+
+/// For [`FileMeta::aged_to`]. Where tables differ, what has lived shortest decides, and the others
+/// wait: a file must not be found worth it twice at one time.
+fn aged_to(table: &FileMeta, readable: &Readable) -> CommitTs {
+    let tables = order::table_of(&table.smallest).zip(order::table_of(&table.largest));
+    let aging = tables.map(|(first, last)| readable.aging(first, last).map(|(_, to)| *to).max());
+    aging.flatten().unwrap_or_default()
 }
 
 fn edit(job: &Merge, (outputs, blobs): (Vec<FileMeta>, Vec<BlobMeta>)) -> Edit {

@@ -4,6 +4,7 @@
 //! In the order of their cost: files in which no reader finds a row are forgotten unread; an erasure
 //! with nothing left to hide is retired; files with many or old deletes sink towards the rows that
 //! those hide, and lose them where there are none; so do files with many expired rows; files with
+//! many that have outlived their table's time to live are rewritten where they lie, as are those with
 //! rows under an erasure are rewritten where they lie.
 //!
 //! Promise: what is picked makes progress, so that whoever picks until there is nothing more comes
@@ -12,8 +13,9 @@
 use crate::catalog::Readable;
 use crate::compaction::job::{Job, Merge};
 use crate::erasure::set::Erasure;
-use crate::ids::{CommitTs, FileNo};
+use crate::ids::{CommitTs, FileNo, TableId};
 use crate::key::order;
+use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::snapshot::Boundaries;
 use crate::version::files::{LiveFile, Version};
@@ -62,7 +64,10 @@ pub(crate) fn free(version: &Version, scene: &Scene<'_>) -> Option<Job> {
 
 /// What costs a rewrite.
 pub(crate) fn reclaim(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
-    deletes(version, scene).or_else(|| expired(version, scene)).or_else(|| erased(version, scene))
+    deletes(version, scene)
+        .or_else(|| expired(version, scene))
+        .or_else(|| outlived(version, scene))
+        .or_else(|| erased(version, scene))
 }
 
 /// A file to be compacted for the space that it gives back.
@@ -76,9 +81,7 @@ pub(crate) enum Reclaim {
 
 fn forget(version: &Version, scene: &Scene<'_>) -> Option<Job> {
     let of_no_table = |file: &LiveFile| {
-        let first = order::table_of(&file.meta.smallest);
-        let last = order::table_of(&file.meta.largest);
-        first.zip(last).is_some_and(|(first, last)| !scene.readable.any_in(first, last))
+        tables(file).is_some_and(|(first, last)| !scene.readable.any_in(first, last))
     };
     let erased = |file: &LiveFile| {
         let meta = &file.meta;
@@ -86,10 +89,25 @@ fn forget(version: &Version, scene: &Scene<'_>) -> Option<Job> {
         from.is_some_and(|from| !scene.boundaries.may_read_between(meta.min_ts, from))
     };
     let dead = version.files().filter(|(level, file)| {
-        of_no_table(file) || erased(file) || is_expired(version, scene, *level, file)
+        of_no_table(file)
+            || is_outlived(scene, file)
+            || erased(file)
+            || is_expired(version, scene, *level, file)
     });
     let files: Vec<(usize, FileNo)> = dead.map(|(level, file)| (level, file.meta.no)).collect();
     (!files.is_empty()).then_some(Job::Drop { files })
+}
+
+/// The first and the last table that rows of the file may be of.
+fn tables(file: &LiveFile) -> Option<(TableId, TableId)> {
+    order::table_of(&file.meta.smallest).zip(order::table_of(&file.meta.largest))
+}
+
+/// Whether every row of the file has outlived its table's time to live for every reader. What it may
+/// hide is older.
+fn is_outlived(scene: &Scene<'_>, file: &LiveFile) -> bool {
+    let to = tables(file).map(|(first, last)| scene.readable.outlived_in_all(first, last));
+    to.is_some_and(|to| file.meta.max_ts <= to)
 }
 
 /// Whether every row of the file has expired for every reader, or is a delete, with nothing older
@@ -199,6 +217,44 @@ fn expired(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
             false => Reclaim::Rewrite(alone(version, level, file)),
         }
     })
+}
+
+/// The file with the largest share of rows that have outlived their table's time to live.
+fn outlived(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+    // One that changes with every tick is never reached.
+    let worth_it = scene.effort.deletes_per_mille().max(Effort::Settle.deletes_per_mille());
+    let files = version.files().map(|(level, file)| (outlived_per_mille(scene, file), level, file));
+    let most = files.filter(|(share, ..)| *share > worth_it).max_by_key(|(share, ..)| *share);
+    most.map(|(_, level, file)| match level {
+        0 => Reclaim::Down(0, Arc::clone(file)),
+        _ => Reclaim::Rewrite(alone(version, level, file)),
+    })
+}
+
+/// About how many rows of a thousand of a file have outlived their table's time to live since it was
+/// written, if its commits lie evenly between the first and the last. None once it was written anew
+/// with what holds now.
+fn outlived_per_mille(scene: &Scene<'_>, file: &LiveFile) -> u64 {
+    let Some((first, last)) = tables(file) else { return 0 };
+    let meta = &file.meta;
+    let from = meta.min_ts.max(meta.aged_to);
+    let share = |(table, to): &(TableId, CommitTs)| {
+        if *to <= meta.aged_to || *to < meta.min_ts {
+            return 0;
+        }
+        let (passed, span) = (to.0 - from.0 + 1, meta.max_ts.0.saturating_sub(from.0) + 1);
+        let in_time = u128::from(passed.min(span)) * 1000 / u128::from(span);
+        let bytes = match first == last {
+            true => meta.bytes,
+            // A file that cannot be opened tells at its next use.
+            false => file.table().map_or(0, |file| {
+                let range = KeyRange::table(*table);
+                file.bytes_between(&range.start, &range.end)
+            }),
+        };
+        (in_time * u128::from(bytes) / u128::from(meta.bytes)) as u64
+    };
+    scene.readable.aging(first, last).map(share).sum()
 }
 
 /// Whether more of a file's versions are deletes than it should keep.

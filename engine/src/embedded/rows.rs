@@ -18,6 +18,7 @@ use crate::storage::DbSnapshot;
 use crate::transaction::Transaction;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Attempts of [`Partition::transact`]. One of those who meet always commits, so this many
 /// failures in a row need a thousand other commits.
@@ -219,6 +220,37 @@ impl Table {
     /// as fast as batches. See [`Ingest`].
     pub fn ingest(&self) -> Result<Ingest> {
         Ingest::new(&self.db, self.info.id)
+    }
+
+    /// Sets how long rows live, counted from the commit that wrote them; `None` for ever, as at first.
+    /// A row that has outlived it is gone, as if it had been deleted, for every read and condition,
+    /// also where it was written before the setting; compaction gives back its space, that of whole
+    /// files unread. A setting is kept with the table, holds from this call's return on, and may be
+    /// changed at any time; what was gone stays gone. Snapshots taken before go by what was then.
+    ///
+    /// Cost: one commit; none where the setting is as it was, so a program may ask for it whenever it
+    /// starts. Changes of one's own for a single row: [`Batch::upsert_until`].
+    ///
+    /// Errors: `Invalid` for a time of less than 100 ns; `NotFound` where the table was dropped;
+    /// otherwise as [`Batch::commit`].
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// let events = db.table("events")?;
+    /// events.set_ttl(Some(std::time::Duration::from_secs(30 * 24 * 3600)))?;
+    /// # assert_eq!(events.ttl().unwrap().as_secs(), 2_592_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
+        self.db.set_ttl(&self.info, ttl)
+    }
+
+    /// How long rows live: [`Table::set_ttl`].
+    pub fn ttl(&self) -> Option<Duration> {
+        self.db.ttl(self.info.id)
     }
 
     /// One partition of the table.

@@ -21,7 +21,7 @@ use crate::erasure::live::Cover;
 use crate::error::Result;
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
-use crate::iter::tree::{memories, runs};
+use crate::iter::tree::{self, memories, runs};
 use crate::key::hash;
 use crate::key::range::KeyRange;
 use crate::moment::Moment;
@@ -35,10 +35,24 @@ use std::sync::Arc;
 /// The rows of `range` in `view` that a reader at `moment` sees.
 ///
 /// Cost: opens every file of the range; what it reads, see above. A moment that has newer commits in
-/// a file reads all of that file's keys in the range.
-pub(crate) fn count(view: &View, range: &KeyRange, moment: Moment) -> Result<u64> {
+/// a file reads all of that file's keys in the range. A table of which rows have outlived its time to
+/// live, up to the commit `outlived_to`, is scanned.
+pub(crate) fn count(
+    view: &View,
+    range: &KeyRange,
+    moment: Moment,
+    outlived_to: CommitTs,
+) -> Result<u64> {
     if range.is_empty() {
         return Ok(0);
+    }
+    if outlived_to > CommitTs::ZERO {
+        let mut scan = tree::scan(view, range.clone(), moment, outlived_to)?;
+        let mut rows = 0;
+        while scan.next()? {
+            rows += 1;
+        }
+        return Ok(rows);
     }
     let mut sources = Vec::new();
     for (table, _) in memories(view) {

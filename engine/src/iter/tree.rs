@@ -31,10 +31,15 @@ pub(crate) enum Source {
 /// The rows of a range that a reader sees.
 pub(crate) type Scan = VisibleCursor<MergeCursor<Source>>;
 
-/// Opens a scan. Cost: opens the L0 files that overlap, and two files at most of a deeper level;
+/// Opens a scan; rows of commits up to `outlived_to` are hidden. Cost: opens the L0 files that overlap, and two files at most of a deeper level;
 /// reads nothing else yet.
-pub(crate) fn scan(view: &View, range: KeyRange, moment: Moment) -> Result<Scan> {
-    scan_where(view, range, moment, None)
+pub(crate) fn scan(
+    view: &View,
+    range: KeyRange,
+    moment: Moment,
+    outlived_to: CommitTs,
+) -> Result<Scan> {
+    scan_where(view, range, moment, outlived_to, None)
 }
 
 /// The same, without blocks that the filter of `zones` rules out. Some rows that do not pass come all
@@ -43,10 +48,12 @@ pub(crate) fn scan_where(
     view: &View,
     range: KeyRange,
     moment: Moment,
+    outlived_to: CommitTs,
     zones: Option<&Arc<ZoneScan>>,
 ) -> Result<Scan> {
     let merge = merge(view, &range, zones)?;
-    Ok(VisibleCursor::new(merge, view.cover(moment.at), moment, range))
+    let rows = VisibleCursor::new(merge, view.cover(moment.at), moment, range);
+    Ok(rows.without(outlived_to))
 }
 
 /// Everything in `view` that may hold versions of rows of `range`, less what `zones` leaves out.

@@ -1,5 +1,5 @@
 //! What a reader at one timestamp sees of a merge: per key the newest version not newer than it,
-//! and no row where that version is a delete or has expired.
+//! and no row where that version is a delete, has expired or has outlived its table's time to live.
 //!
 //! Both directions cost the same: a key with one version, which is nearly every key, is settled
 //! where the merge stands, with no copy. Going down, only a key with several versions is carried
@@ -25,6 +25,7 @@ pub(crate) struct VisibleCursor<C> {
     cover: Cover,
     at: CommitTs,
     now: CommitTs,
+    outlived_to: CommitTs,
     range: KeyRange,
     state: State,
     /// Where `state` is `On`: the direction in which the row was reached.
@@ -61,6 +62,7 @@ impl<C: Cursor> VisibleCursor<C> {
             cover,
             at: moment.at,
             now: moment.now,
+            outlived_to: CommitTs::ZERO,
             range,
             state: State::Fresh,
             direction: Direction::Up,
@@ -68,6 +70,11 @@ impl<C: Cursor> VisibleCursor<C> {
             key: Vec::new(),
             passed: (CommitTs::ZERO, RowKind::Delete, Bytes::new()),
         }
+    }
+
+    /// The same without rows of commits up to `outlived_to`.
+    pub(crate) fn without(self, outlived_to: CommitTs) -> VisibleCursor<C> {
+        VisibleCursor { outlived_to, ..self }
     }
 
     /// Goes to the next row; false past the last.
@@ -162,6 +169,9 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// Begins a plain stretch and makes its first move, where the merge knows of one.
     fn enters_stretch(&mut self, direction: Direction) -> bool {
+        if self.outlived_to > CommitTs::ZERO {
+            return false;
+        }
         let fence = match direction {
             Direction::Up => &self.range.end,
             Direction::Down => &self.range.start,
@@ -220,10 +230,13 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Whether the version here is a row: no delete, and not expired. Cost: the first row of a block
-    /// that may expire decompresses the block's values.
+    /// Whether the version here is a row: no delete, not expired, not outlived. Cost: the first row of a
+    /// block that may expire decompresses the block's values.
     #[inline]
     fn is_alive_here(&self) -> Result<bool> {
+        if self.merge.ts() <= self.outlived_to {
+            return Ok(false);
+        }
         match self.merge.kind() {
             RowKind::Delete => Ok(false),
             RowKind::Put | RowKind::Link => Ok(true),

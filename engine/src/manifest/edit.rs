@@ -11,7 +11,7 @@
 //! removed    how many, then for each: level (1 byte), file number
 //! added      how many, then for each: level (1 byte), file:
 //!            number, bytes, smallest key, largest key (each length and bytes),
-//!            min ts, max ts, rows, deletes, oldest delete, erased to,
+//!            min ts, max ts, rows, deletes, oldest delete, erased to, aged to,
 //!            rows that expire, and if any: the first expiry, the last (expiries up to 2^64),
 //!            checksum (8 bytes, little-endian),
 //!            blob files it refers to: how many, then of each: number, values, bytes
@@ -202,6 +202,7 @@ fn put_file(out: &mut Vec<u8>, file: &FileMeta) {
     }
     put_varint(out, file.oldest_delete.0);
     put_varint(out, file.erased_to.0);
+    put_varint(out, file.aged_to.0);
     file.expiring.put(out);
     out.extend_from_slice(&file.checksum.to_le_bytes());
     put_uses(&file.blobs, out);
@@ -244,6 +245,7 @@ fn file(reader: &mut Reader<'_>) -> Option<FileMeta> {
         deletes: reader.varint()?,
         oldest_delete: CommitTs(reader.varint()?),
         erased_to: CommitTs(reader.varint()?),
+        aged_to: CommitTs(reader.varint()?),
         expiring: Expiring::read(reader)?,
         checksum: reader.u64()?,
         blobs: read_uses(reader)?,
@@ -287,6 +289,7 @@ mod tests {
             deletes: 2,
             oldest_delete: CommitTs(310),
             erased_to: CommitTs(350),
+            aged_to: CommitTs(299),
             expiring: Expiring { rows: 3, from: CommitTs(900), to: CommitTs(950) },
             blobs: Uses::from([(FileNo(6), Use { values: 3, bytes: 500 })]),
             checksum: 0x1122_3344_5566_7788,

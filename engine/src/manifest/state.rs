@@ -245,6 +245,7 @@ mod tests {
             oldest_delete: CommitTs(2),
             expiring: Default::default(),
             erased_to: CommitTs::ZERO,
+            aged_to: CommitTs::ZERO,
             blobs: Uses::new(),
             checksum: no,
         })

@@ -50,6 +50,7 @@ fn edit(no: u64) -> Edit {
         oldest_delete: CommitTs(no),
         expiring: Default::default(),
         erased_to: CommitTs::ZERO,
+        aged_to: CommitTs::ZERO,
         blobs: Default::default(),
         checksum: no,
     };

@@ -371,6 +371,7 @@ impl Output {
             oldest_delete: props.oldest_delete,
             expiring: props.expiring,
             erased_to: CommitTs::ZERO,
+            aged_to: CommitTs::ZERO,
             blobs: props.blobs,
             checksum: self.digest.digest(),
         })

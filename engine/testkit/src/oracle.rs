@@ -56,6 +56,8 @@ pub struct Oracle {
     rows: Arc<BTreeMap<Place, Stored>>,
     last_ts: u64,
     now: u64,
+    /// Of a table: its time to live, and up to which commit its rows are gone for good.
+    lifetimes: BTreeMap<u32, (Option<u64>, u64)>,
 }
 
 impl Oracle {
@@ -66,7 +68,24 @@ impl Oracle {
 
     /// The row, if there is one.
     pub fn get(&self, table: u32, pk: &[u8], rk: &[u8]) -> Option<&Stored> {
-        self.rows.get(&Place::new(table, pk, rk)).filter(|stored| self.now < stored.expires)
+        let stored = self.rows.get(&Place::new(table, pk, rk));
+        stored.filter(|stored| self.shows(table, stored))
+    }
+
+    /// Whether a row is there by the present time.
+    fn shows(&self, table: u32, stored: &Stored) -> bool {
+        self.now < stored.expires && stored.ts > self.outlived_to(table)
+    }
+
+    /// Rows of commits up to here have outlived their table's time to live.
+    fn outlived_to(&self, table: u32) -> u64 {
+        let Some((ttl, cutoff)) = self.lifetimes.get(&table) else { return 0 };
+        ttl.map_or(*cutoff, |ttl| self.now.saturating_sub(ttl).max(*cutoff))
+    }
+
+    /// Sets how long rows of a table live, as of the present time.
+    pub fn set_ttl(&mut self, table: u32, ttl: Option<u64>) {
+        self.lifetimes.insert(table, (ttl, self.outlived_to(table)));
     }
 
     /// The time by which rows have expired.
@@ -158,8 +177,9 @@ impl Oracle {
         // BTreeMap::range panics on a range that ends before it starts; such a range is empty.
         let rows =
             if is_backward(&start, &end) { None } else { Some(self.rows.range((start, end))) };
-        let now = self.now;
-        rows.into_iter().flatten().filter(move |(_, stored)| now < stored.expires)
+        let (now, outlived_to) = (self.now, self.outlived_to(table));
+        let there = move |stored: &Stored| now < stored.expires && stored.ts > outlived_to;
+        rows.into_iter().flatten().filter(move |(_, stored)| there(stored))
     }
 
     /// How many rows there are, expired ones included.
@@ -263,6 +283,21 @@ mod tests {
             ("a b".into(), "b".into())
         );
         assert!(before.get(1, b"p", b"a").is_some() && oracle.get(1, b"p", b"a").is_none());
+    }
+
+    #[test]
+    fn what_outlived_its_table_stays_gone() {
+        let mut oracle = Oracle::new();
+        oracle.commit(1, b"p", 100, &[put("a", "")]);
+        oracle.commit(1, b"p", 150, &[put("b", "")]);
+        oracle.turn_clock(160);
+        oracle.set_ttl(1, Some(50));
+        assert_eq!(row_keys(oracle.table(1)), "b");
+        oracle.turn_clock(200);
+        oracle.set_ttl(1, Some(1000));
+        assert_eq!(row_keys(oracle.table(1)), "");
+        oracle.set_ttl(1, None);
+        assert!(oracle.get(1, b"p", b"b").is_none());
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub(crate) enum Op {
     Create { table: usize },
     /// Drops the table in the slot.
     Drop { table: usize },
+    /// Sets how many ticks rows of a table live.
+    SetTtl { table: usize, ttl: Option<u64> },
     /// Adds rows past log and memtable, as one commit.
     Ingest { table: usize, rows: Vec<NewRow> },
     /// Takes a range down to the deepest level that has any of it.
@@ -176,6 +178,7 @@ enum Kind {
     Truncate,
     Create,
     Drop,
+    SetTtl,
     Ingest,
     CompactRange,
     ListTables,
@@ -215,6 +218,7 @@ impl Mix {
             (Kind::Truncate, 4),
             (Kind::Create, 120),
             (Kind::Drop, 4),
+            (Kind::SetTtl, 20),
             (Kind::Ingest, 12),
             (Kind::CompactRange, 8),
             (Kind::ListTables, 20),
@@ -329,6 +333,10 @@ impl Mix {
             Kind::Truncate => Op::Truncate { table },
             Kind::Create => Op::Create { table: rng.below(TABLES) },
             Kind::Drop => Op::Drop { table },
+            Kind::SetTtl => {
+                let ticks = *rng.pick(&[500, 20_000, 10_000_000, 300_000_000]);
+                Op::SetTtl { table, ttl: rng.chance(70).then(|| 1 + rng.below(ticks) as u64) }
+            }
             Kind::Ingest => Op::Ingest { table, rows: self.sorted_rows(rng) },
             Kind::CompactRange => {
                 let mut end = || bound(rng, |rng| self.keys(rng));

@@ -8,6 +8,7 @@ use crate::store::{Reached, Store};
 use crate::zones;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
+use std::time::Duration;
 use tabulith::error::{Error, Kind};
 use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
@@ -25,6 +26,8 @@ pub(crate) struct Run {
     /// The table in each slot, and the highest number given out so far.
     tables: [Option<TableId>; TABLES],
     last_table: u32,
+    /// Whether a table ever had a time to live.
+    ages: bool,
     snapshots: [Option<Held>; SNAPSHOTS],
     cursors: [Option<cursors::Held>; CURSORS],
     pasts: [Option<Past>; PASTS],
@@ -56,6 +59,7 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
         model: Oracle::new(),
         tables: [None; TABLES],
         last_table: 0,
+        ages: false,
         snapshots: Default::default(),
         cursors: Default::default(),
         pasts: Default::default(),
@@ -79,7 +83,8 @@ enum Ending {
 
 impl Run {
     fn apply(&mut self, op: &Op) -> Result<(), Difference> {
-        if !matches!(op, Op::Update { .. } | Op::Batch { .. }) {
+        // What has outlived its table must not change with each commit that becomes visible.
+        if !matches!(op, Op::Update { .. } | Op::Batch { .. }) || self.ages {
             self.settle()?;
         }
         self.history_floor = self.history_floor.max(self.store.history_floor());
@@ -168,6 +173,7 @@ impl Run {
             Op::Truncate { table } => self.truncate(*table),
             Op::Create { table } => self.create(*table),
             Op::Drop { table } => self.drop_table(*table),
+            Op::SetTtl { table, ttl } => self.set_ttl(*table, *ttl),
             Op::Ingest { table, rows } => self.ingest(*table, rows),
             Op::CompactRange { table, from, to } => {
                 if self.tables[*table].is_none() {
@@ -440,6 +446,22 @@ impl Run {
             self.model.truncate(id.0, ticket.ts().0);
         }
         self.pending.push(Pending::Rows(ticket));
+        Ok(())
+    }
+
+    fn set_ttl(&mut self, slot: usize, ttl: Option<u64>) -> Result<(), Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(()) };
+        let table = self.store.db().table(&name(slot)).map_err(said)?;
+        let span = ttl.map(|ticks| Duration::from_nanos(ticks * 100));
+        let before = table.ttl();
+        table.set_ttl(span).map_err(said)?;
+        if table.ttl() != span {
+            return Err(format!("the time to live is {:?}", table.ttl()));
+        }
+        if before != span {
+            self.model.set_ttl(id.0, ttl);
+        }
+        self.ages = true;
         Ok(())
     }
 

@@ -135,6 +135,7 @@ fn check_meta(model: &Model, meta: &FileMeta, file: &MemoryFile) {
         oldest_delete: deletes.iter().copied().min().unwrap_or_default(),
         expiring: Default::default(),
         erased_to: CommitTs::ZERO,
+        aged_to: CommitTs::ZERO,
         blobs: Default::default(),
         checksum: xxhash_rust::xxh3::xxh3_64(&file.bytes()),
     };

@@ -1,0 +1,136 @@
+//! How long the rows of a table live: a time to live that may be changed, and what has outlived it.
+//!
+//! A row has outlived it once so much time has passed since its commit. A change holds for readers
+//! that see its commit; those before it go by what was. What was hidden once stays hidden: a change
+//! carries a *cutoff*, and what was committed up to there is gone for good.
+//!
+//! For that nobody may hide more under the old setting than the cutoff does, so time stops for
+//! readers under the old one shortly before the new one is committed ([`Lifetimes::stop`]). They
+//! take the time first and look here second; who stops it looks at the clock after that.
+
+use crate::ids::CommitTs;
+use crate::moment::Moment;
+
+/// One setting, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lifetime {
+    /// The commit that set it.
+    pub(crate) since: CommitTs,
+    /// In ticks; 0 for ever.
+    pub(crate) ttl: u64,
+    /// What was committed up to here is hidden whatever the setting.
+    pub(crate) cutoff: CommitTs,
+}
+
+impl Lifetime {
+    /// Up to which commit rows have outlived it by `now`.
+    fn outlived_to(&self, now: CommitTs) -> CommitTs {
+        match self.ttl {
+            0 => self.cutoff,
+            ttl => self.cutoff.max(CommitTs(now.0.saturating_sub(ttl))),
+        }
+    }
+}
+
+/// The settings of one table, oldest first. Before the first, rows live for ever.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lifetimes {
+    /// With each, where time stops for its readers.
+    settings: Vec<(Lifetime, CommitTs)>,
+}
+
+impl Lifetimes {
+    /// Adds the newest setting.
+    pub(crate) fn add(&mut self, lifetime: Lifetime) {
+        self.settings.push((lifetime, CommitTs::MAX));
+    }
+
+    /// The setting for a reader who sees commits up to `at`.
+    pub(crate) fn at(&self, at: CommitTs) -> Option<&Lifetime> {
+        self.settings[..self.count_at(at)].last().map(|(lifetime, _)| lifetime)
+    }
+
+    fn count_at(&self, at: CommitTs) -> usize {
+        self.settings.iter().rposition(|(lifetime, _)| lifetime.since <= at).map_or(0, |i| i + 1)
+    }
+
+    /// Rows of commits up to here are hidden from a reader; zero hides none.
+    pub(crate) fn outlived_to(&self, moment: Moment) -> CommitTs {
+        let setting = self.settings[..self.count_at(moment.at)].last();
+        setting
+            .map_or(CommitTs::ZERO, |(lifetime, stop)| lifetime.outlived_to(moment.now.min(*stop)))
+    }
+
+    /// Rows of commits up to here are hidden from every reader, of now or to come. `readers`: their
+    /// moments, the last that of those to come. `recorded`: what a crash does not take back; a later
+    /// setting may be lost, and the one before it hold again.
+    pub(crate) fn outlived_for_all(
+        &self,
+        readers: impl Iterator<Item = Moment>,
+        recorded: CommitTs,
+    ) -> CommitTs {
+        let mut least = CommitTs::MAX;
+        let mut last = Moment::past(CommitTs::ZERO);
+        for reader in readers {
+            least = least.min(self.outlived_to(reader));
+            last = reader;
+        }
+        let Some(first) = self.count_at(last.at.min(recorded)).checked_sub(1) else {
+            return CommitTs::ZERO;
+        };
+        let to_come = self.settings[first..].iter();
+        let to_come = to_come.map(|(lifetime, stop)| lifetime.outlived_to(last.now.min(*stop)));
+        to_come.fold(least, CommitTs::min)
+    }
+
+    /// Stops time at `now` for readers under the newest setting; `CommitTs::MAX` lets it go on.
+    pub(crate) fn stop(&mut self, now: CommitTs) {
+        if let Some((_, stop)) = self.settings.last_mut() {
+            *stop = now;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(at: u64, now: u64) -> Moment {
+        Moment { at: CommitTs(at), now: CommitTs(now) }
+    }
+
+    fn lifetimes() -> Lifetimes {
+        let mut lifetimes = Lifetimes::default();
+        let setting =
+            |since, ttl, cutoff| Lifetime { since: CommitTs(since), ttl, cutoff: CommitTs(cutoff) };
+        lifetimes.add(setting(100, 10, 0));
+        lifetimes.stop(CommitTs(199));
+        lifetimes.add(setting(200, 0, 189));
+        lifetimes
+    }
+
+    #[test]
+    fn a_reader_goes_by_the_setting_that_it_sees_and_nothing_comes_back() {
+        let to = |moment| lifetimes().outlived_to(moment).0;
+        assert_eq!(to(at(99, 150)), 0, "before there was one");
+        assert_eq!(to(at(100, 150)), 140);
+        assert_eq!(to(at(150, 900)), 189, "time has stopped");
+        assert_eq!(to(at(200, 900)), 189, "so this hides no less");
+    }
+
+    #[test]
+    fn what_some_reader_or_a_crash_may_bring_back_is_not_outlived_for_all() {
+        let to = |readers: &[Moment], recorded| {
+            lifetimes().outlived_for_all(readers.iter().copied(), CommitTs(recorded)).0
+        };
+        assert_eq!(to(&[at(300, 300)], 300), 189);
+        assert_eq!(to(&[at(150, 160), at(300, 300)], 300), 150, "a snapshot");
+        assert_eq!(
+            to(&[at(300, 300)], 150),
+            189,
+            "the change may be lost; the one before hid as much"
+        );
+        assert_eq!(to(&[at(300, 300)], 99), 0, "there may come to be none");
+        assert_eq!(to(&[at(50, 60), at(300, 300)], 300), 0);
+    }
+}
