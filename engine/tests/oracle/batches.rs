@@ -22,6 +22,8 @@ const CALLBACK_SECONDS: u64 = 120;
 pub(crate) enum Pending {
     Rows(Box<dyn CommitTicket>),
     Batch(CommitTs, Ticket),
+    /// Asked as a future: told by a callback.
+    Polled(CommitTs, Ticket),
     Told(CommitTs, Receiver<tabulith::Result<CommitTs>>),
 }
 
@@ -29,7 +31,7 @@ impl Pending {
     pub(crate) fn ts(&self) -> CommitTs {
         match self {
             Pending::Rows(ticket) => ticket.ts(),
-            Pending::Batch(ts, _) | Pending::Told(ts, _) => *ts,
+            Pending::Batch(ts, _) | Pending::Polled(ts, _) | Pending::Told(ts, _) => *ts,
         }
     }
 
@@ -38,7 +40,7 @@ impl Pending {
         match self {
             Pending::Rows(ticket) => ticket.is_done(),
             Pending::Batch(_, ticket) => ticket.is_done(),
-            Pending::Told(..) => true,
+            Pending::Polled(..) | Pending::Told(..) => true,
         }
     }
 
@@ -46,7 +48,7 @@ impl Pending {
         let ts = self.ts();
         let told = match self {
             Pending::Rows(ticket) => return ticket.wait().map_err(said),
-            Pending::Batch(_, ticket) => ticket.wait(),
+            Pending::Batch(_, ticket) | Pending::Polled(_, ticket) => ticket.wait(),
             Pending::Told(_, told) => told
                 .recv_timeout(Duration::from_secs(CALLBACK_SECONDS))
                 .map_err(|_| format!("nobody calls back for commit {ts}"))?,
@@ -69,7 +71,7 @@ pub(crate) fn pend(
         Then::Poll => match Pin::new(&mut ticket).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(told) if told.as_ref().ok() == Some(&ts) => None,
             Poll::Ready(told) => return Err(format!("commit {ts} was told of as {told:?}")),
-            Poll::Pending => Some(Pending::Batch(ts, ticket)),
+            Poll::Pending => Some(Pending::Polled(ts, ticket)),
         },
         Then::Notify => {
             let (tell, told) = channel();
