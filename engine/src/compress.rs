@@ -21,6 +21,8 @@ const ZSTD_EXPANSION_MAX: usize = 32 << 10;
 /// A scratch buffer above this is given back after use, so that one large value does not pin it.
 const SCRATCH_BYTES_KEPT: usize = 1 << 20;
 
+const BROKEN: &str = "values do not decompress";
+
 /// How values are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -69,6 +71,23 @@ impl Codec {
         Ok(raw)
     }
 
+    /// The same behind a copy of `before`, in one piece of memory.
+    pub(crate) fn unpack_behind(
+        self,
+        before: &[u8],
+        stored: &[u8],
+        raw_len: usize,
+    ) -> Result<Vec<u8>, &'static str> {
+        if !self.is_plausible(stored.len(), raw_len) {
+            return Err(BROKEN);
+        }
+        let mut whole = Vec::with_capacity(before.len() + raw_len);
+        whole.extend_from_slice(before);
+        whole.resize(before.len() + raw_len, 0);
+        self.unpack_into(stored, &mut whole[before.len()..])?;
+        Ok(whole)
+    }
+
     /// The same into a buffer that is used again: `raw` holds exactly the bytes, or after an error
     /// nothing of use.
     pub(crate) fn unpack_to(
@@ -77,20 +96,24 @@ impl Codec {
         raw_len: usize,
         raw: &mut Vec<u8>,
     ) -> Result<(), &'static str> {
-        const BROKEN: &str = "values do not decompress";
         if !self.is_plausible(stored.len(), raw_len) {
             return Err(BROKEN);
         }
         raw.resize(raw_len, 0);
+        self.unpack_into(stored, raw)
+    }
+
+    /// Fills `raw`, which must be what `stored` stands for and of plausible length.
+    fn unpack_into(self, stored: &[u8], raw: &mut [u8]) -> Result<(), &'static str> {
         let len = match self {
             Codec::None => {
                 raw.copy_from_slice(stored);
-                raw_len
+                raw.len()
             }
             Codec::Lz4 => decompress_into(stored, raw).map_err(|_| BROKEN)?,
             Codec::Zstd => zstandard::decompress_into(stored, raw)?,
         };
-        if len == raw_len { Ok(()) } else { Err(BROKEN) }
+        if len == raw.len() { Ok(()) } else { Err(BROKEN) }
     }
 }
 

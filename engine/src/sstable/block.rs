@@ -30,6 +30,15 @@ pub(crate) struct Block {
     run_heads: Box<[u64]>,
 }
 
+/// When the values of a block are decompressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unpack {
+    /// With the block: somebody will ask for one. Costs one piece of memory for the whole block.
+    Now,
+    /// Once one is asked for.
+    Later,
+}
+
 /// Which byte of a row's hash is its fingerprint. Not the bits that pick its filter line, so that
 /// the two doubt a key for different reasons.
 pub(crate) fn fingerprint(row_hash: u64) -> u8 {
@@ -64,11 +73,28 @@ impl Block {
         Ok(block)
     }
 
-    /// Proves `bytes` to be a block of data, which has fingerprints.
-    pub(crate) fn parse_data(bytes: Bytes) -> Result<Block, Damage> {
-        let block = Block::parse(bytes)?;
-        let marked = block.layout.fingerprints;
-        if marked { Ok(block) } else { Err(Damage("data block without fingerprints")) }
+    /// Proves `bytes` to be a block of data, which has fingerprints, and copies it; with its values
+    /// decompressed where `unpack` says so. Values that cannot be are found out by whoever asks for
+    /// them.
+    pub(crate) fn copy_data(bytes: &[u8], unpack: Unpack) -> Result<Block, Damage> {
+        let layout = Layout::read(bytes)?;
+        if !layout.fingerprints {
+            return Err(Damage("data block without fingerprints"));
+        }
+        let (keys, stored) = bytes.split_at(layout.keys_len());
+        let facts = check::check(&Columns { bytes: keys, layout: &layout })?;
+        let whole = match (layout.codec, unpack) {
+            (Codec::None, _) => Some(bytes.to_vec()),
+            (codec, Unpack::Now) => codec.unpack_behind(keys, stored, layout.values_len).ok(),
+            (_, Unpack::Later) => None,
+        };
+        if let Some(whole) = whole {
+            return Ok(Block::in_place(Bytes::from(whole), layout, facts));
+        }
+        let keys = Bytes::copy_from_slice(keys);
+        let stored = Mutex::new(Bytes::copy_from_slice(stored));
+        let (values, run_heads) = (OnceLock::new(), Box::default());
+        Ok(Block { keys, layout, facts, values, stored, run_heads })
     }
 
     /// A block of data that was proved before, its values not compressed, its timestamps as
@@ -160,6 +186,11 @@ impl Block {
             return Ok(&[]);
         }
         Ok(self.values()?.get(range).unwrap_or_default())
+    }
+
+    /// Whether nobody needs to decompress anything any more.
+    pub(crate) fn is_unpacked(&self) -> bool {
+        self.values.get().is_some()
     }
 
     /// All values, one after another.

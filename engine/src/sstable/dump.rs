@@ -3,7 +3,7 @@
 //! Promise: damage is printed where it lies and the rest goes on, so that a broken file can be
 //! looked at.
 
-use super::block::Block;
+use super::block::{Block, Unpack};
 use super::index::{EntryAt, Handle};
 use super::reader::TableFile;
 use crate::blob::format::{Link, Use};
@@ -39,7 +39,7 @@ impl TableFile {
         let mut entry = Some(self.index().first()).filter(|_| detail >= Detail::Blocks);
         while let Some(at) = entry {
             let handle = self.index().handle(at);
-            match self.raw().read_block(handle) {
+            match self.raw().read_block(handle, Unpack::Later) {
                 Ok(block) => {
                     line(&self.block_line(at, handle, &block))?;
                     if detail >= Detail::Rows {

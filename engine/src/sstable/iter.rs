@@ -5,7 +5,7 @@
 //! as if the file did not have it.
 
 use super::ahead::{Ahead, Pace};
-use super::block::Block;
+use super::block::{Block, Unpack};
 use super::index::EntryAt;
 use super::reader::TableFile;
 use super::sieve::{Sieve, Sifted};
@@ -98,7 +98,7 @@ impl TableCursor {
         };
         let next = self.file.index().next(entry);
         let Some(ruled_out) = self.sift(entry) else { return self.enter(next, Direction::Up) };
-        let block = self.load(entry)?;
+        let block = self.load(entry, Direction::Up)?;
         let row = block.lower_bound(key, ts);
         if row == block.rows() {
             return self.enter(next, Direction::Up);
@@ -116,7 +116,7 @@ impl TableCursor {
         };
         let before = self.file.index().prev(entry);
         let Some(ruled_out) = self.sift(entry) else { return self.enter(before, Direction::Down) };
-        let block = self.load(entry)?;
+        let block = self.load(entry, Direction::Down)?;
         match block.lower_bound(key, CommitTs::MAX).checked_sub(1) {
             Some(row) => self.stand(entry, block, row, ruled_out),
             None => return self.enter(before, Direction::Down),
@@ -158,7 +158,7 @@ impl TableCursor {
                 };
                 continue;
             };
-            let block = self.load(at)?;
+            let block = self.load(at, direction)?;
             let row = match direction {
                 Direction::Up => 0,
                 Direction::Down => block.rows() - 1,
@@ -218,7 +218,7 @@ impl TableCursor {
         index.prev(at.entry).is_some_and(|before| index.splits_key_after(before))
     }
 
-    fn load(&mut self, entry: EntryAt) -> Result<Arc<Block>> {
+    fn load(&mut self, entry: EntryAt, direction: Direction) -> Result<Arc<Block>> {
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
             return Ok(Arc::clone(&at.block));
         }
@@ -226,7 +226,10 @@ impl TableCursor {
             return Ok(block);
         }
         let handle = self.file.index().handle(entry);
-        self.ahead.block(&self.file, handle)
+        // Whoever asked for values of the last block will do so here.
+        let asked = self.at.as_ref().is_some_and(|at| at.block.is_unpacked());
+        let unpack = if asked { Unpack::Now } else { Unpack::Later };
+        self.ahead.block(&self.file, handle, direction, unpack)
     }
 }
 

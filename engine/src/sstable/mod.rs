@@ -15,6 +15,7 @@ pub(crate) mod index;
 pub(crate) mod zones;
 pub(crate) mod zone_builder;
 pub(crate) mod builder;
+pub(crate) mod scratch;
 pub(crate) mod raw;
 pub(crate) mod mapped;
 pub(crate) mod reader;

@@ -3,10 +3,11 @@
 //!
 //! Absent: caches, and what is kept in memory; see `reader`.
 
-use super::block::Block;
+use super::block::{Block, Unpack};
 use super::filter::Filter;
 use super::format::{FOOTER_LEN, Footer, Props, Stretch, unseal};
 use super::index::{Handle, Index};
+use super::scratch::Scratch;
 use super::zones::Zones;
 use crate::error::{Error, Result};
 use crate::ids::FileNo;
@@ -72,16 +73,22 @@ impl RawFile {
     }
 
     /// The data block at `handle`, from the file.
-    pub(super) fn read_block(&self, handle: Handle) -> Result<Block> {
-        let stretch = Stretch { offset: handle.offset, len: handle.len.into() };
-        self.parse_block(handle, Bytes::from(self.read(stretch)?))
+    pub(super) fn read_block(&self, handle: Handle, unpack: Unpack) -> Result<Block> {
+        let mut scratch = Scratch::default();
+        let sealed = scratch.first(handle.len as usize);
+        self.read_to(sealed, handle.offset)?;
+        self.parse_block(handle, sealed, unpack)
     }
 
     /// The data block whose bytes at `handle` are `sealed`.
-    pub(super) fn parse_block(&self, handle: Handle, sealed: Bytes) -> Result<Block> {
-        let body_len = unseal(self.no, handle.offset, &sealed).map(<[u8]>::len);
-        let block = body_len.and_then(|len| Block::parse_data(sealed.slice(..len)));
-        block
+    pub(super) fn parse_block(
+        &self,
+        handle: Handle,
+        sealed: &[u8],
+        unpack: Unpack,
+    ) -> Result<Block> {
+        let body = unseal(self.no, handle.offset, sealed);
+        body.and_then(|body| Block::copy_data(body, unpack))
             .map(|block| block.dated(self.ts_base))
             .map_err(|damage| damage.at(&self.path, handle.offset))
     }
@@ -95,20 +102,28 @@ impl RawFile {
 
     /// The bytes of a stretch, which must lie in the file as its footer or length says.
     pub(super) fn read(&self, stretch: Stretch) -> Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        self.read_into(stretch, &mut bytes)?;
-        Ok(bytes)
+        let bytes = self.file.read_vec_at(stretch.len as usize, stretch.offset);
+        bytes.map_err(|error| self.read_failed(stretch.offset, error))
     }
 
     /// As [`RawFile::read`], into a buffer that is used again.
     pub(super) fn read_into(&self, stretch: Stretch, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.resize(stretch.len as usize, 0);
-        match self.file.read_exact_at(bytes, stretch.offset) {
-            Ok(()) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(Error::corrupt(&self.path, stretch.offset, "table file ends early"))
+        self.read_to(bytes, stretch.offset)
+    }
+
+    /// Fills `bytes` from `offset` on.
+    pub(super) fn read_to(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+        let read = self.file.read_exact_at(bytes, offset);
+        read.map_err(|error| self.read_failed(offset, error))
+    }
+
+    fn read_failed(&self, offset: u64, error: io::Error) -> Error {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::corrupt(&self.path, offset, "table file ends early")
             }
-            Err(e) => Err(Error::io("reading a table file", &self.path, e)),
+            _ => Error::io("reading a table file", &self.path, error),
         }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Promise: a point read of a cached block allocates nothing.
 
-use super::block::{Block, fingerprint};
+use super::block::{Block, Unpack, fingerprint};
 use super::filter::Filter;
 use super::format::{FOOTER_LEN, FileMeta, Footer, Props};
 use super::index::{EntryAt, Handle, Index, PlainSums};
@@ -315,8 +315,8 @@ impl TableFile {
             return Err(Error::new(Kind::WouldBlock, "the block is not in the cache"));
         }
         let block = match self.sealed_in_place(handle) {
-            Some(sealed) => self.raw.parse_block(handle, sealed)?,
-            None => self.raw.read_block(handle)?,
+            Some(sealed) => self.raw.parse_block(handle, &sealed, Unpack::Now)?,
+            None => self.raw.read_block(handle, Unpack::Now)?,
         };
         let (weight, block) = (block.weight(), Arc::new(block));
         Ok(self.cache.insert(place, block, weight))

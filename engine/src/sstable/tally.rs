@@ -5,9 +5,10 @@
 //! sources too; `iter/count` knows those and says how far.
 
 use super::ahead::{Ahead, Pace};
-use super::block::Block;
+use super::block::{Block, Unpack};
 use super::index::EntryAt;
 use super::reader::TableFile;
+use crate::cursor::Direction;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::order::TABLE_LEN;
@@ -160,7 +161,10 @@ impl Tally {
         let At::Block(Unread { entry, cut, .. }) = self.at else { return Ok(()) };
         let block = match self.file.block_in_place(entry)? {
             Some(block) => block,
-            None => self.ahead.block(&self.file, self.file.index().handle(entry))?,
+            None => {
+                let handle = self.file.index().handle(entry);
+                self.ahead.block(&self.file, handle, Direction::Up, Unpack::Later)?
+            }
         };
         let row = if cut { block.lower_bound(&self.key, CommitTs::MAX) } else { 0 };
         self.stand_on(Position { entry, block, row });

@@ -1,6 +1,6 @@
 //! Reads every byte of a table file and holds it against everything that is said of it.
 
-use super::block::{Block, fingerprint};
+use super::block::{Block, Unpack, fingerprint};
 use super::format::{Damage, FileMeta, Props, Stretch};
 use super::index::EntryAt;
 use super::reader::TableFile;
@@ -52,7 +52,7 @@ impl TableFile {
         let mut entry = Some(self.index().first());
         while let Some(at) = entry {
             let handle = self.index().handle(at);
-            let block = self.raw().read_block(handle)?;
+            let block = self.raw().read_block(handle, Unpack::Now)?;
             self.verify_block(&mut pass, at, &block, link)
                 .and_then(|()| verify_erased(&block, meta.erased_to, erasures))
                 .map_err(|damage| damage.at(self.path(), handle.offset))?;

@@ -42,12 +42,15 @@ fn a_long_walk_makes_few_reads_in_both_directions() {
 }
 
 #[test]
-fn a_short_walk_reads_no_block_in_vain() {
+fn a_short_walk_reads_once_and_little() {
     let (memory, meta) = large_file();
     let file = open(&memory, &meta, 0).unwrap();
-    let before = memory.bytes_read();
-    assert_eq!(walk(&file, true, 20), 20);
-    assert!(memory.bytes_read() - before <= 3 * (5 << 10), "at most three blocks");
+    for forward in [true, false] {
+        let before = (memory.bytes_read(), memory.reads());
+        assert_eq!(walk(&file, forward, 20), 20);
+        assert_eq!(memory.reads() - before.1, 1, "forward: {forward}");
+        assert!(memory.bytes_read() - before.0 <= 10 << 10, "forward: {forward}");
+    }
 }
 
 #[test]
