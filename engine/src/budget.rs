@@ -39,9 +39,11 @@ const BUILDER_BYTES: usize = 1 << 20;
 /// It also keeps 8 bytes per row of some 128 until the file ends.
 const BUILDER_SHARE: usize = 16;
 
-/// Of the caches' bytes one part in so many is for single rows. A row held as such is found three
-/// times as fast as in its block, but serves no scan.
-const ROWS_SHARE: usize = 4;
+/// Of the caches' bytes single rows may take this part, in percent, as far as they are asked for; blocks
+/// have the rest. A row held as such is found three times as fast as in its block, but serves no scan.
+const ROWS_PERCENT: usize = 50;
+/// The same where blocks are read in place and mostly need no cache.
+const ROWS_PERCENT_MAPPED: usize = 75;
 
 /// The shares of one budget, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,12 +59,15 @@ pub(crate) struct Budget {
     /// What the caches may have at most.
     caches: usize,
     file: usize,
+    mapped: bool,
 }
 
 /// What each cache may hold now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CacheShares {
-    pub(crate) blocks: usize,
+    /// Blocks and rows together.
+    pub(crate) both: usize,
+    /// Of these, rows.
     pub(crate) rows: usize,
 }
 
@@ -88,6 +93,7 @@ impl Budget {
             work: (wanted / WORK_SHARE).clamp(WORK_BYTES_MIN, WORK_BYTES_MAX),
             caches: block_cache_bytes.unwrap_or(usize::MAX),
             file: options.advanced.file_bytes,
+            mapped: options.advanced.mapped,
         };
         if options.memory.is_none() {
             let asked = budget.set_aside().saturating_add(block_cache_bytes.unwrap_or(0));
@@ -114,9 +120,9 @@ impl Budget {
 
     /// The caches' shares at that.
     pub(crate) fn caches(&self, pinned: usize, working: usize) -> CacheShares {
-        let bytes = self.left(pinned, working).min(self.caches);
-        let rows = bytes / ROWS_SHARE;
-        CacheShares { blocks: bytes - rows, rows }
+        let both = self.left(pinned, working).min(self.caches);
+        let percent = if self.mapped { ROWS_PERCENT_MAPPED } else { ROWS_PERCENT };
+        CacheShares { both, rows: both / 100 * percent }
     }
 
     /// What writing a table file of `raw` bytes holds.
@@ -154,9 +160,10 @@ mod tests {
     }
 
     fn sum(budget: &Budget, pinned: usize, working: usize) -> usize {
-        let CacheShares { blocks, rows } = budget.caches(pinned, working);
+        let CacheShares { both, rows } = budget.caches(pinned, working);
+        assert!(rows <= both);
         let working = working.max(budget.work);
-        budget.memtables + budget.log + working + pinned + blocks + rows
+        budget.memtables + budget.log + working + pinned + both
     }
 
     #[test]
@@ -166,7 +173,7 @@ mod tests {
             assert_eq!(sum(&budget, 0, 0), memory, "{budget:?}");
             assert_eq!(sum(&budget, 1 << 20, 0), memory, "index and filters push out caches");
             assert_eq!(sum(&budget, 0, budget.work + (1 << 20)), memory);
-            assert!(budget.caches(0, 0).blocks > memory / 8, "{budget:?}");
+            assert!(budget.caches(0, 0).both > memory / 8, "{budget:?}");
             assert!(budget.merge(12) + budget.builder(budget.memtable) <= budget.work);
             assert!(2 * budget.chunk(0, 0) <= memory / 2);
         }
@@ -175,7 +182,7 @@ mod tests {
     #[test]
     fn caches_end_where_nothing_is_left_for_them() {
         let budget = Budget::of(&options(32 << 20), 0);
-        let none = CacheShares { blocks: 0, rows: 0 };
+        let none = CacheShares { both: 0, rows: 0 };
         assert_eq!(budget.caches(1 << 30, 0), none);
         assert_eq!(Budget::without_caches().caches(0, 0), none);
     }
@@ -197,8 +204,8 @@ mod tests {
         };
         let options = Options { advanced, ..Options::default() };
         let budget = Budget::of(&options, 0);
-        let CacheShares { blocks, rows } = budget.caches(0, 0);
-        assert_eq!((budget.memtable, blocks + rows), (100 << 20, 1 << 30));
+        let both = budget.caches(0, 0).both;
+        assert_eq!((budget.memtable, both), (100 << 20, 1 << 30));
         assert_eq!(sum(&budget, 0, 0), budget.bytes, "the budget grew to hold them");
         let capped = Budget::of(&Options { memory: Some(600 << 20), ..options }, 0);
         assert_eq!(sum(&capped, 0, 0), 600 << 20, "a budget that was named stays: the cache gives");

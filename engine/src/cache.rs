@@ -9,12 +9,15 @@
 //! is room it is taken, and then only when it is read a second time. Otherwise reads all over more
 //! values than fit would fill and empty the cache for nothing, and the blocks with it.
 //!
+//! What rows are held singly take of its room as they come (see [`Lender`]): where nobody reads single
+//! rows, blocks have all of it.
+//!
 //! Promise: never more than `capacity` bytes by the weights given; hits take a shared lock only.
 //! Absent: reading. A miss is the caller's to fill, and two callers may fill the same one.
 
 use crate::ids::FileNo;
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -44,6 +47,19 @@ pub(crate) struct BlockPlace {
 pub(crate) struct Cache<B> {
     shards: Box<[RwLock<Shard<B>>]>,
     shard_bytes: AtomicUsize,
+    sizes: Mutex<Sizes>,
+}
+
+/// What there is, and how much of it another cache has.
+struct Sizes {
+    capacity: usize,
+    lent: usize,
+}
+
+/// A cache that lets another one have of its room.
+pub(crate) trait Lender: Send + Sync {
+    /// From now on `bytes` in all are lent: what is held beyond the rest goes at once.
+    fn lend(&self, bytes: usize);
 }
 
 /// What a cache did so far and holds now.
@@ -90,6 +106,14 @@ impl<B> std::fmt::Debug for Cache<B> {
     }
 }
 
+impl<B: Send + Sync> Lender for Cache<B> {
+    fn lend(&self, bytes: usize) {
+        let mut sizes = self.sizes.lock();
+        sizes.lent = bytes;
+        self.resize(&sizes);
+    }
+}
+
 impl<B> Cache<B> {
     /// A cache of at most `capacity` bytes; 0 holds nothing.
     pub(crate) fn new(capacity: usize) -> Cache<B> {
@@ -97,6 +121,7 @@ impl<B> Cache<B> {
         Cache {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
             shard_bytes: AtomicUsize::new(capacity / shards),
+            sizes: Mutex::new(Sizes { capacity, lent: 0 }),
         }
     }
 
@@ -104,7 +129,19 @@ impl<B> Cache<B> {
     /// at least one block of usual size only where the cache was made for that, this is for less
     /// than [`Cache::new`] was given, and back.
     pub(crate) fn set_capacity(&self, capacity: usize) {
-        let shard_bytes = capacity / self.shards.len();
+        let mut sizes = self.sizes.lock();
+        sizes.capacity = capacity;
+        self.resize(&sizes);
+    }
+
+    /// Bytes that it may hold now, and bytes that it has lent.
+    pub(crate) fn sizes(&self) -> (usize, usize) {
+        let Sizes { capacity, lent } = *self.sizes.lock();
+        (capacity.saturating_sub(lent), lent)
+    }
+
+    fn resize(&self, sizes: &Sizes) {
+        let shard_bytes = sizes.capacity.saturating_sub(sizes.lent) / self.shards.len();
         // Before the shards are looked at: whoever has a shard's lock later sees it.
         let before = self.shard_bytes.swap(shard_bytes, Relaxed);
         if shard_bytes < before {
@@ -401,6 +438,19 @@ mod tests {
         assert!((0..10).all(|old| cache.get(place(old)).is_none()), "unused blocks made room");
         assert!((100..110).all(|new| cache.get_value(place(new)).is_some()));
         assert_eq!((cache.get(place(100)), cache.counts().bytes), (None, 1000));
+    }
+
+    #[test]
+    fn what_it_lends_it_does_not_hold() {
+        let cache = Cache::new(1000);
+        fill(&cache, 0..10);
+        cache.lend(600);
+        assert_eq!((cache.counts().bytes, cache.sizes()), (400, (400, 600)));
+        cache.set_capacity(800);
+        assert_eq!((cache.counts().bytes, cache.sizes()), (200, (200, 600)));
+        cache.lend(0);
+        fill(&cache, 0..10);
+        assert_eq!(cache.counts().bytes, 800);
     }
 
     #[test]

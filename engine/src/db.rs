@@ -400,7 +400,7 @@ impl Db {
     fn memory(&self, view: &View) -> MemoryStats {
         let pool = &self.inner.tree.shelf.pool;
         let (budget, taken) = (&pool.budget, pool.taken());
-        let caches = budget.caches(taken.pinned, taken.working);
+        let (blocks_max, rows_max) = pool.blocks.sizes();
         let log = self.inner.writer.as_ref().map_or(0, |writer| writer.pipeline.buffer_bytes());
         let used = |bytes, bytes_max| MemoryUse { bytes, bytes_max };
         MemoryStats {
@@ -409,8 +409,8 @@ impl Db {
             log: used(log, budget.log),
             work: used(taken.working, budget.work.max(taken.working)),
             index_and_filters: used(taken.pinned, budget.bytes),
-            blocks: used(pool.blocks.counts().bytes as usize, caches.blocks),
-            rows: used(pool.rows.counts().2, caches.rows),
+            blocks: used(pool.blocks.counts().bytes as usize, blocks_max),
+            rows: used(pool.rows.counts().2, rows_max),
         }
     }
 

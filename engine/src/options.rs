@@ -113,8 +113,9 @@ pub struct Advanced {
     /// Sealed memtables that may wait for their flush before writes wait. Default 3; 1 to 16.
     pub sealed_memtables_max: usize,
 
-    /// Bytes of the caches of what was read from files: three quarters for decompressed blocks and
-    /// large values, one for single rows. 0 reads every block from its file.
+    /// Bytes of the caches of what was read from files: decompressed blocks and large values, and rows
+    /// that were read singly, which take up to half of it (of a `mapped` database three quarters) as
+    /// they come. 0 reads every block from its file.
     ///
     /// Default `None`: what [`Options::memory`] leaves.
     pub block_cache_bytes: Option<usize>,

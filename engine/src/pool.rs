@@ -6,6 +6,7 @@
 //! index and filters.
 
 use crate::budget::Budget;
+use crate::cache::Lender;
 use crate::row_cache::RowCache;
 use crate::sstable::reader::BlockCache;
 use parking_lot::Mutex;
@@ -39,10 +40,12 @@ pub(crate) struct Claim {
 impl Pool {
     pub(crate) fn new(budget: Budget) -> Arc<Pool> {
         let shares = budget.caches(0, 0);
+        let blocks = Arc::new(BlockCache::new(shares.both));
+        let lender: Arc<dyn Lender> = Arc::<BlockCache>::clone(&blocks);
         Arc::new(Pool {
             budget,
-            blocks: Arc::new(BlockCache::new(shares.blocks)),
-            rows: RowCache::new(shares.rows),
+            blocks,
+            rows: RowCache::new(shares.rows).borrowing_from(lender),
             taken: Mutex::default(),
         })
     }
@@ -75,7 +78,7 @@ impl Pool {
         change(&mut taken);
         let after = self.budget.caches(taken.pinned, taken.working);
         if after != before {
-            self.blocks.set_capacity(after.blocks);
+            self.blocks.set_capacity(after.both);
             self.rows.set_capacity(after.rows);
         }
     }

@@ -18,14 +18,15 @@
 //! [`VALUE_BYTES_MAX`]. Time: a row that expires is held with its expiry, and whoever asks decides
 //! whether it is still there.
 
+use crate::cache::Lender;
 use crate::cursor::Found;
 use crate::ids::{CommitTs, RowKind};
 use crate::prefetch;
 use crate::stats::StripedCounter;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 /// A value larger than this gains little: reading it costs more than finding it.
 pub(crate) const VALUE_BYTES_MAX: usize = 4 << 10;
@@ -43,6 +44,9 @@ const TABLES: usize = 3;
 /// Buckets looked at per row that is added to a full cache.
 const SWEEP_BUCKETS: usize = 16;
 
+/// What is borrowed at a time.
+const LOAN_BYTES: usize = 1 << 20;
+
 const WAYS: usize = 6;
 
 /// The rows, bounded in bytes.
@@ -50,6 +54,8 @@ pub(crate) struct RowCache {
     buckets_max: usize,
     tables_bytes: usize, // Of all tables of buckets.
     rows_bytes_max: AtomicUsize,
+    lender: Option<Arc<dyn Lender>>,
+    borrowed: AtomicUsize,
     tables: [OnceLock<Box<[Bucket]>>; TABLES],
     table: AtomicUsize,
     growing: Mutex<()>,
@@ -148,6 +154,8 @@ impl RowCache {
             buckets_max,
             tables_bytes,
             rows_bytes_max: AtomicUsize::new(capacity.saturating_sub(tables_bytes)),
+            lender: None,
+            borrowed: AtomicUsize::new(0),
             tables: Default::default(),
             table: AtomicUsize::new(0),
             growing: Mutex::default(),
@@ -159,20 +167,31 @@ impl RowCache {
         }
     }
 
+    /// Takes what it holds from `lender`, whose capacity includes this one's.
+    pub(crate) fn borrowing_from(self, lender: Arc<dyn Lender>) -> RowCache {
+        RowCache { lender: Some(lender), ..self }
+    }
+
     /// From now on holds at most `capacity` bytes, which is at most what [`RowCache::new`] was given:
     /// what is too much goes at once, but not the buckets.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         let rows_bytes_max = capacity.saturating_sub(self.tables_bytes);
         let before = self.rows_bytes_max.swap(rows_bytes_max, Ordering::Relaxed);
         if rows_bytes_max < before {
-            // The first pass takes the rows that nobody asked for, the second one any.
-            for any in [false, true] {
-                for bucket in self.current().into_iter().flatten() {
-                    if self.rows_bytes.load(Ordering::Relaxed) <= rows_bytes_max {
-                        return;
-                    }
-                    self.drop_rows(Some(bucket), |_, ways, way| any || ways.is_idle(way));
+            self.shrink(rows_bytes_max);
+            self.give_back(capacity);
+        }
+    }
+
+    /// Drops rows until at most `bytes_max` remain.
+    fn shrink(&self, bytes_max: usize) {
+        // The first pass takes the rows that nobody asked for, the second one any.
+        for any in [false, true] {
+            for bucket in self.current().into_iter().flatten() {
+                if self.rows_bytes.load(Ordering::Relaxed) <= bytes_max {
+                    return;
                 }
+                self.drop_rows(Some(bucket), |_, ways, way| any || ways.is_idle(way));
             }
         }
     }
@@ -226,6 +245,7 @@ impl RowCache {
         drop(ways);
         self.rows_bytes.fetch_sub(freed, Ordering::Relaxed);
         let held = held.saturating_sub(freed);
+        self.borrow(held);
         self.grow(held);
         self.sweep(held);
     }
@@ -256,8 +276,7 @@ impl RowCache {
 
     /// Lookups that found their row, those that found it in the files, and bytes held now.
     pub(crate) fn counts(&self) -> (u64, u64, usize) {
-        let buckets: usize = self.tables.iter().filter_map(|t| t.get()).map(|t| t.len()).sum();
-        let bytes = self.rows_bytes.load(Ordering::Relaxed) + buckets * size_of::<Bucket>();
+        let bytes = self.rows_bytes.load(Ordering::Relaxed) + self.made_bytes();
         (self.hits.get(), self.misses.get(), bytes)
     }
 
@@ -285,6 +304,38 @@ impl RowCache {
         place(self.tables[at].get_or_init(|| new_table(self.buckets_max, at)), row_hash)
     }
 
+    /// Sees to it that what it holds with `rows_bytes` of rows is taken from the lender; a loan at a
+    /// time, so that few rows in many make the lender look for what to drop.
+    fn borrow(&self, rows_bytes: usize) {
+        let Some(lender) = &self.lender else { return };
+        let needed = rows_bytes + self.made_bytes();
+        let borrowed = self.borrowed.load(Ordering::Relaxed);
+        if needed <= borrowed {
+            return;
+        }
+        let capacity = self.rows_bytes_max.load(Ordering::Relaxed) + self.tables_bytes;
+        let more = needed.next_multiple_of(LOAN_BYTES).min(capacity).max(needed);
+        if self.borrowed.fetch_max(more, Ordering::Relaxed) < more {
+            // Of two at a time the larger has the last word, or the next row puts it right.
+            lender.lend(self.borrowed.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Keeps at most `capacity` of what was borrowed.
+    fn give_back(&self, capacity: usize) {
+        if let Some(lender) = &self.lender
+            && self.borrowed.fetch_min(capacity, Ordering::Relaxed) > capacity
+        {
+            lender.lend(capacity);
+        }
+    }
+
+    /// Bytes of the tables that were made.
+    fn made_bytes(&self) -> usize {
+        let buckets: usize = self.tables.iter().filter_map(|t| t.get()).map(|t| t.len()).sum();
+        buckets * size_of::<Bucket>()
+    }
+
     /// Goes over to a larger table once this one is filled. The rows of the old one are dropped:
     /// they come back as they are asked for, at most twice in a cache's life.
     fn grow(&self, held: usize) {
@@ -296,6 +347,7 @@ impl RowCache {
         if self.table.load(Ordering::Acquire) != at {
             return;
         }
+        self.borrow(held + table_len(self.buckets_max, at + 1) * size_of::<Bucket>());
         self.tables[at + 1].get_or_init(|| new_table(self.buckets_max, at + 1));
         self.table.store(at + 1, Ordering::Release);
         self.drop_rows(self.tables[at].get().into_iter().flatten(), |_, _, _| true);
@@ -547,6 +599,27 @@ mod tests {
         let cache = RowCache::new(0);
         add(&cache, 1, 5, 0);
         assert_eq!((get(&cache, 1, 9), cache.counts().2), (None, 0));
+    }
+
+    #[test]
+    fn what_it_holds_is_borrowed_and_given_back() {
+        struct Lent(AtomicUsize);
+        impl Lender for Lent {
+            fn lend(&self, bytes: usize) {
+                self.0.store(bytes, Ordering::Relaxed);
+            }
+        }
+        let lent = Arc::new(Lent(AtomicUsize::new(0)));
+        let lender: Arc<dyn Lender> = Arc::<Lent>::clone(&lent);
+        let cache = RowCache::new(8 << 20).borrowing_from(lender);
+        for i in 0..60_000 {
+            add(&cache, i, 1, 0);
+            assert!(cache.counts().2 <= lent.0.load(Ordering::Relaxed), "row {i}");
+        }
+        assert!((6 << 20..=8 << 20).contains(&lent.0.load(Ordering::Relaxed)));
+        cache.set_capacity(4 << 20);
+        assert_eq!(lent.0.load(Ordering::Relaxed), 4 << 20);
+        assert!(cache.counts().2 <= 4 << 20);
     }
 
     #[test]

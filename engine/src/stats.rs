@@ -147,7 +147,7 @@ pub struct MemoryStats {
     pub index_and_filters: MemoryUse,
     /// The cache of decompressed blocks and large values.
     pub blocks: MemoryUse,
-    /// The cache of single rows.
+    /// The cache of single rows, which takes of the room for blocks as rows are read.
     pub rows: MemoryUse,
 }
 
