@@ -7,27 +7,26 @@ use crate::ids::{CommitTs, RowKind};
 use crate::iter::merge::KEY_ABOVE_ALL;
 use crate::iter::sifting::Sifting;
 use crate::sstable::iter::TableCursor;
-use crate::version::files::LiveFile;
+use crate::version::files::Part;
 use bytes::Bytes;
-use std::sync::Arc;
 
 /// A cursor over files that are sorted and do not overlap.
 pub(crate) struct LevelCursor {
-    files: Vec<Arc<LiveFile>>,
+    part: Part,
     at: usize, // The file that `cursor` is over.
     cursor: Option<TableCursor>,
     sifting: Option<Sifting>,
 }
 
 impl LevelCursor {
-    /// A cursor over `files`, in key order, that passes over what `sifting` says.
-    pub(crate) fn new(files: Vec<Arc<LiveFile>>, sifting: Option<Sifting>) -> LevelCursor {
-        LevelCursor { files, at: 0, cursor: None, sifting }
+    /// A cursor over the files of `part` that passes over what `sifting` says.
+    pub(crate) fn new(part: Part, sifting: Option<Sifting>) -> LevelCursor {
+        LevelCursor { part, at: 0, cursor: None, sifting }
     }
 
     /// Opens file `at`; stands on nothing where there is no such file.
     fn open(&mut self, at: Option<usize>) -> Result<Option<&mut TableCursor>> {
-        let Some((at, file)) = at.and_then(|at| Some((at, self.files.get(at)?))) else {
+        let Some((at, file)) = at.and_then(|at| Some((at, self.part.files().get(at)?))) else {
             self.cursor = None;
             return Ok(None);
         };
@@ -70,7 +69,7 @@ impl LevelCursor {
 
 impl Cursor for LevelCursor {
     fn seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {
-        let at = self.files.partition_point(|file| file.meta.largest.as_slice() < key);
+        let at = self.part.files().partition_point(|file| file.meta.largest.as_slice() < key);
         if let Some(cursor) = self.open(Some(at))? {
             cursor.seek(key, ts)?;
         }
@@ -79,7 +78,7 @@ impl Cursor for LevelCursor {
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<()> {
-        let after = self.files.partition_point(|file| file.meta.smallest.as_slice() < key);
+        let after = self.part.files().partition_point(|file| file.meta.smallest.as_slice() < key);
         if let Some(cursor) = self.open(after.checked_sub(1))? {
             cursor.seek_before(key)?;
         }
@@ -147,9 +146,9 @@ impl Cursor for LevelCursor {
     fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
         let from = self.at;
         let (mut at, older) = (Some(from), |at: usize| {
-            self.files.get(at).is_some_and(|file| file.meta.max_ts < before)
+            self.part.files().get(at).is_some_and(|file| file.meta.max_ts < before)
         });
-        while let Some(file) = at.filter(|at| older(*at)).and_then(|at| self.files.get(at)) {
+        while let Some(file) = at.filter(|at| older(*at)).and_then(|at| self.part.files().get(at)) {
             let reaches_fence = match direction {
                 Direction::Up => file.meta.largest.as_slice() >= fence,
                 Direction::Down => file.meta.smallest.as_slice() < fence,

@@ -17,23 +17,16 @@ pub(crate) struct Sifting {
 }
 
 impl Sifting {
-    /// One for each run, newest first: each file of L0, then each deeper level that has files.
+    /// One for each of `runs`, newest first.
     /// Nothing where there is no filter.
-    pub(crate) fn of_runs(
+    pub(crate) fn of_runs<'a>(
         range: &KeyRange,
         scan: Option<&Arc<ZoneScan>>,
-        levels: &[Vec<Arc<LiveFile>>],
+        runs: impl Iterator<Item = &'a [Arc<LiveFile>]>,
     ) -> std::vec::IntoIter<Sifting> {
         let Some(scan) = scan else { return Vec::new().into_iter() };
-        let meta = |file: &Arc<LiveFile>| Arc::clone(&file.meta);
-        let mut runs: Vec<Arc<[Arc<FileMeta>]>> = Vec::new();
-        for (level, files) in levels.iter().enumerate() {
-            match level {
-                0 => runs.extend(files.iter().map(|file| Arc::from([meta(file)]))),
-                _ if files.is_empty() => {}
-                _ => runs.push(files.iter().map(meta).collect()),
-            }
-        }
+        let metas = |files: &[Arc<LiveFile>]| files.iter().map(|f| Arc::clone(&f.meta)).collect();
+        let runs: Vec<Arc<[Arc<FileMeta>]>> = runs.map(metas).collect();
         let older = (1..=runs.len()).map(|next| Older::from(&runs[next..]));
         let sifting = |older| Sifting { scan: Arc::clone(scan), range: range.clone(), older };
         older.map(sifting).collect::<Vec<_>>().into_iter()

@@ -14,7 +14,7 @@ use crate::limits::LEVELS;
 use crate::memtable::api::Memtable;
 use crate::moment::Moment;
 use crate::sstable::iter::TableCursor;
-use crate::version::files::LiveFile;
+use crate::version::files::{LiveFile, Part};
 use crate::view::View;
 use crate::zone::ZoneScan;
 use bytes::Bytes;
@@ -66,20 +66,16 @@ pub(crate) fn merge(
     for (table, last_ts) in memories(view) {
         sources.push(Source::Memory(Arc::clone(table).cursor(), last_ts));
     }
-    let levels = levels(view, range)?;
-    let mut siftings = Sifting::of_runs(range, zones, &levels);
-    for (level, files) in levels.into_iter().enumerate() {
-        match level {
-            0 => {
-                for file in files {
-                    let table = file.table()?;
-                    let sieve = Sifting::sieve(siftings.next().as_ref(), &file)?;
-                    sources.push(Source::File(table.cursor().with_sieve(sieve)));
-                }
-            }
-            _ if files.is_empty() => {}
-            _ => sources.push(Source::Level(LevelCursor::new(files, siftings.next()))),
-        }
+    let (newest, parts) = files(view, range)?;
+    let runs = newest.iter().map(std::slice::from_ref).chain(parts.iter().map(Part::files));
+    let mut siftings = Sifting::of_runs(range, zones, runs);
+    for file in newest {
+        let table = file.table()?;
+        let sieve = Sifting::sieve(siftings.next().as_ref(), &file)?;
+        sources.push(Source::File(table.cursor().with_sieve(sieve)));
+    }
+    for part in parts {
+        sources.push(Source::Level(LevelCursor::new(part, siftings.next())));
     }
     Ok(MergeCursor::new(sources))
 }
@@ -91,46 +87,45 @@ pub(crate) fn memories(view: &View) -> impl Iterator<Item = (&Arc<dyn Memtable>,
     all.filter(|(table, _)| !table.is_empty())
 }
 
-/// The files that may hold rows of `range`, level by level.
-fn levels(view: &View, range: &KeyRange) -> Result<Vec<Vec<Arc<LiveFile>>>> {
+/// The files that may hold rows of `range`: those of L0, and of each sorted level that has any.
+fn files(view: &View, range: &KeyRange) -> Result<(Vec<Arc<LiveFile>>, Vec<Part>)> {
     let largest = range.end.as_slice(); // Excluded: one file too many at most.
     let partition = one_partition(range);
-    let mut levels = Vec::with_capacity(LEVELS);
-    for level in 0..LEVELS {
-        let mut files = view.version.overlapping(level, &range.start, largest);
-        // Where more files of a sorted level overlap, the partition fills those in the middle.
-        if let Some(partition) = partition.filter(|_| level == 0 || files.len() <= 2) {
-            files = holding(files, partition)?;
+    let holds = |file: &LiveFile| match partition {
+        Some(partition) => Ok(file.table()?.may_hold_partition(partition)),
+        None => Ok(true),
+    };
+    let mut newest = Vec::new();
+    for file in view.version.overlapping(0, &range.start, largest) {
+        if holds(&file)? {
+            newest.push(file);
         }
-        levels.push(files);
     }
-    Ok(levels)
+    let mut parts = Vec::with_capacity(LEVELS);
+    for level in 1..LEVELS {
+        let mut part = view.version.part(level, &range.start, largest);
+        // Where more files of a sorted level overlap, the partition fills those in the middle.
+        if partition.is_some() {
+            part.trim(holds)?;
+        }
+        if !part.files().is_empty() {
+            parts.push(part);
+        }
+    }
+    Ok((newest, parts))
 }
 
 /// The same as runs, newest first: each has files that are sorted and do not overlap.
 pub(crate) fn runs(view: &View, range: &KeyRange) -> Result<Vec<Vec<Arc<LiveFile>>>> {
-    let mut levels = levels(view, range)?.into_iter();
-    let newest = levels.next().unwrap_or_default();
-    let mut runs: Vec<_> = newest.into_iter().map(|file| vec![file]).collect();
-    runs.extend(levels.filter(|files| !files.is_empty()));
-    Ok(runs)
+    let (newest, parts) = files(view, range)?;
+    let newest = newest.into_iter().map(|file| vec![file]);
+    Ok(newest.chain(parts.iter().map(|part| part.files().to_vec())).collect())
 }
 
 /// The hash of the partition that the whole range lies in, if it lies in one.
 fn one_partition(range: &KeyRange) -> Option<u64> {
     let prefix = range.start.get(..order::prefix_len(&range.start)?)?;
     (range.end <= order::partition_end(prefix)).then(|| hash::of_partition(prefix))
-}
-
-/// The files whose filter does not rule the partition out.
-fn holding(files: Vec<Arc<LiveFile>>, partition: u64) -> Result<Vec<Arc<LiveFile>>> {
-    let mut holding = Vec::with_capacity(files.len());
-    for file in files {
-        if file.table()?.may_hold_partition(partition) {
-            holding.push(file);
-        }
-    }
-    Ok(holding)
 }
 
 /// Moves past everything up to `fence`.

@@ -21,6 +21,7 @@ use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -144,6 +145,36 @@ impl Candidates<'_> {
     }
 }
 
+/// Neighbouring files of a sorted level. A scan over a database holds thousands of files by this one
+/// count: counting each of them would cost more than the scan of fifty rows.
+pub(crate) struct Part {
+    version: Arc<Version>,
+    level: usize,
+    range: Range<usize>,
+}
+
+impl Part {
+    /// The files, in key order.
+    pub(crate) fn files(&self) -> &[Arc<LiveFile>] {
+        self.version.levels[self.level].get(self.range.clone()).unwrap_or_default()
+    }
+
+    /// Leaves out files at its ends that `holds` says hold nothing.
+    pub(crate) fn trim(&mut self, mut holds: impl FnMut(&LiveFile) -> Result<bool>) -> Result<()> {
+        while let Some(first) = self.files().first().cloned()
+            && !holds(&first)?
+        {
+            self.range.start += 1;
+        }
+        while let Some(last) = self.files().last().cloned()
+            && !holds(&last)?
+        {
+            self.range.end -= 1;
+        }
+        Ok(())
+    }
+}
+
 /// The files of every level, and what hides rows of them.
 #[derive(Debug, Default)]
 pub(crate) struct Version {
@@ -232,6 +263,14 @@ impl Version {
             at.start += 1;
         }
         files.get(at.start)
+    }
+
+    /// The files of a sorted level that overlap `smallest..=largest`, without a count of each of them.
+    pub(crate) fn part(self: &Arc<Self>, level: usize, smallest: &[u8], largest: &[u8]) -> Part {
+        let files = &self.levels[level];
+        let start = files.partition_point(|file| file.meta.largest.as_slice() < smallest);
+        let len = files[start..].partition_point(|file| file.meta.smallest.as_slice() <= largest);
+        Part { version: Arc::clone(self), level, range: start..start + len }
     }
 
     /// The files of a level that overlap `smallest..=largest`, in the level's order.
