@@ -32,6 +32,8 @@ pub(crate) struct VisibleCursor<C> {
     direction: Direction,
     /// Moves in `direction` that lead to rows without further checks.
     plain: usize,
+    /// Where `state` is `On`: the kind of the version here. Asked for at every value, and known.
+    kind: RowKind,
     key: Vec<u8>,
     /// The row that the merge has passed.
     passed: (CommitTs, RowKind, Bytes),
@@ -67,6 +69,7 @@ impl<C: Cursor> VisibleCursor<C> {
             state: State::Fresh,
             direction: Direction::Up,
             plain: 0,
+            kind: RowKind::Delete,
             key: Vec::new(),
             passed: (CommitTs::ZERO, RowKind::Delete, Bytes::new()),
         }
@@ -110,7 +113,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     fn stored_kind(&self) -> RowKind {
-        if self.state == State::On { self.merge.kind() } else { self.passed.1 }
+        if self.state == State::On { self.kind } else { self.passed.1 }
     }
 
     /// The value as stored.
@@ -163,6 +166,7 @@ impl<C: Cursor> VisibleCursor<C> {
         if plain {
             self.plain -= 1;
             self.merge.move_plainly(direction);
+            self.kind = RowKind::Put; // What a plain move leads to.
         }
         plain
     }
@@ -266,7 +270,7 @@ impl<C: Cursor> VisibleCursor<C> {
                     self.merge.leave_key(&mut self.key)?;
                 }
             } else if self.is_alive_here()? {
-                self.state = State::On;
+                (self.state, self.kind) = (State::On, self.merge.kind());
                 return Ok(true);
             } else {
                 self.merge.leave_key(&mut self.key)?;
@@ -292,7 +296,7 @@ impl<C: Cursor> VisibleCursor<C> {
             } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
                 self.merge.prev()?;
             } else if self.merge.ts() <= self.at && self.is_alive_here()? {
-                self.state = State::On;
+                (self.state, self.kind) = (State::On, self.merge.kind());
                 return Ok(true);
             } else {
                 self.merge.prev()?;
