@@ -16,6 +16,7 @@ use crate::table::walk::{Move, Walk};
 use crate::table::zones::FilterZones;
 use crate::zone::ZoneScan;
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,8 +73,8 @@ fn fill(
             let (ts, value) = walk.row()?;
             meter.bytes += value.len() as u64;
             let (partition_key, row_key) = walk.key()?;
-            let keys = (text(&partition_key)?, text(row_key)?);
-            entities.extend(read_entity(keys, ts, &value, query, plan)?);
+            let keys = RowKeys { bytes: (&partition_key, row_key), texts: OnceCell::new() };
+            entities.extend(read_entity(&keys, ts, value, query, plan)?);
         }
     }
 }
@@ -91,25 +92,44 @@ fn text(key: &[u8]) -> Result<Cow<'_, str>> {
         .ok_or_else(|| Error::new(Kind::Corrupt, format!("a stored key is no text: {key:x?}")))
 }
 
+/// The keys of a row, made texts when somebody asks: of most rows a filter reads other properties.
+struct RowKeys<'a> {
+    bytes: (&'a [u8], &'a [u8]),
+    texts: OnceCell<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl RowKeys<'_> {
+    /// PartitionKey and RowKey.
+    fn texts(&self) -> Result<(&str, &str)> {
+        if self.texts.get().is_none() {
+            let _ = self.texts.set((text(self.bytes.0)?, text(self.bytes.1)?));
+        }
+        Ok(self.texts.get().map(|(pk, rk)| (&**pk, &**rk)).unwrap_or_default())
+    }
+}
+
 /// The entity of a row, as much of it as is asked for, if it passes what the plan leaves to ask.
 fn read_entity(
-    (partition_key, row_key): (Cow<'_, str>, Cow<'_, str>),
+    keys: &RowKeys<'_>,
     ts: CommitTs,
     value: &[u8],
     query: &Query,
     plan: &Plan,
 ) -> Result<Option<Entity>> {
     let read = || {
-        let (partition_key, row_key) = (&*partition_key, &*row_key);
-        let stored =
-            StoredEntity { partition_key, row_key, ts, properties: EntityBytes::open(value)? };
+        let stored = StoredEntity { keys, ts, properties: EntityBytes::open(value)? };
         let passes = plan.rest().map_or(Ok(true), |rest| eval::passes(rest, &stored))?;
         if passes { stored.selected(query.select.as_deref()).map(Some) } else { Ok(None) }
     };
-    let properties = read().map_err(|error| codec::in_row(error, &partition_key, &row_key))?;
+    let properties = match read() {
+        Ok(None) => return Ok(None),
+        read => read,
+    };
+    let (partition_key, row_key) = keys.texts()?;
+    let properties = properties.map_err(|error| codec::in_row(error, partition_key, row_key))?;
     Ok(properties.map(|properties| Entity {
-        partition_key: partition_key.into_owned(),
-        row_key: row_key.into_owned(),
+        partition_key: partition_key.to_owned(),
+        row_key: row_key.to_owned(),
         ts,
         properties,
     }))
@@ -141,14 +161,13 @@ impl<'a> Meter<'a> {
 }
 
 /// A row as it is stored, its properties read as they are asked for.
-struct StoredEntity<'a> {
-    partition_key: &'a str,
-    row_key: &'a str,
+struct StoredEntity<'a, 'k> {
+    keys: &'a RowKeys<'k>,
     ts: CommitTs,
     properties: EntityBytes<'a>,
 }
 
-impl StoredEntity<'_> {
+impl StoredEntity<'_, '_> {
     /// The properties named, or all.
     fn selected(&self, names: Option<&[String]>) -> Result<Vec<(String, Value)>> {
         match names {
@@ -160,11 +179,11 @@ impl StoredEntity<'_> {
     }
 }
 
-impl Properties for StoredEntity<'_> {
+impl Properties for StoredEntity<'_, '_> {
     fn property(&self, name: &str) -> Result<Option<ValueRef<'_>>> {
         match name {
-            "PartitionKey" => Ok(Some(ValueRef::String(self.partition_key))),
-            "RowKey" => Ok(Some(ValueRef::String(self.row_key))),
+            "PartitionKey" => Ok(Some(ValueRef::String(self.keys.texts()?.0))),
+            "RowKey" => Ok(Some(ValueRef::String(self.keys.texts()?.1))),
             "Timestamp" => Ok(Some(ValueRef::DateTime(DateTime::from(self.ts)))),
             _ => self.properties.property(name),
         }
