@@ -6,14 +6,9 @@
 
 use anyhow::{Context as _, Result};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tabulith::db::Db;
-use tabulith::embedded::rows::Table;
-use tabulith::env::clock::SystemClock;
-use tabulith::env::jobs::ByHand;
 use tabulith::options::Durability;
-use tabulith::vfs::os::OsVfs;
+use tabulith_benches::fixture::{self, Store};
 use tabulith_benches::rows::{self, PARTITION_ROWS, Values};
 use tempfile::TempDir;
 
@@ -23,28 +18,23 @@ const ROWS: u64 = 200_000;
 /// Files that are merged; each has every 8th row, so that no block is spared.
 const FILES: u64 = 8;
 
-/// A database without threads, so that nothing happens beside what is measured.
+/// A database in a folder of its own.
 struct Bench {
-    db: Db,
-    table: Table,
+    store: Store,
     _dir: TempDir,
 }
 
 impl Bench {
     fn new() -> Result<Bench> {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-        let builder = Db::builder().durability(Durability::Buffered);
-        let by_hand =
-            builder.parts(Arc::new(OsVfs::new()), Arc::new(SystemClock::new()), Arc::new(ByHand));
-        let db = by_hand.open(dir.path())?;
-        let table = db.table("bench")?;
-        Ok(Bench { db, table, _dir: dir })
+        let dir = fixture::folder()?;
+        let store = Store::open(dir.path(), Durability::Buffered, None)?;
+        Ok(Bench { store, _dir: dir })
     }
 
     /// Puts one of the files' rows into the memtable.
     fn fill(&self, file: u64, values: &mut Values) -> Result<()> {
         for first in (0..ROWS).step_by(PARTITION_ROWS as usize) {
-            let mut batch = self.table.partition(rows::keys(first).0).batch();
+            let mut batch = self.store.table.partition(rows::keys(first).0).batch();
             for i in (first + file..first + PARTITION_ROWS).step_by(FILES as usize) {
                 batch = batch.upsert(rows::keys(i).1, values.value());
             }
@@ -59,18 +49,18 @@ impl Bench {
         for file in 0..FILES {
             self.fill(file, &mut values)?;
             let start = Instant::now();
-            self.db.flush()?;
+            self.store.db.flush()?;
             flushed += start.elapsed();
         }
         let start = Instant::now();
-        self.db.compact()?;
+        self.store.db.compact()?;
         Ok((flushed, start.elapsed()))
     }
 
     fn ingest(&self) -> Result<Duration> {
         let mut values = Values::new(1);
         let start = Instant::now();
-        let mut ingest = self.table.ingest()?;
+        let mut ingest = self.store.table.ingest()?;
         for i in 0..ROWS {
             let (pk, rk) = rows::keys(i);
             ingest.add(pk, rk, values.value())?;
@@ -89,7 +79,8 @@ fn background(c: &mut Criterion) {
     let once = || -> Result<_> {
         let bench = Bench::new()?;
         bench.flush_and_merge()?;
-        Ok(bench.db.stats())
+        anyhow::ensure!(bench.store.table.count()? == ROWS, "every row is there");
+        Ok(bench.store.db.stats())
     };
     let stats = once().unwrap_or_else(|e| panic!("{e:#}"));
     let mut group = c.benchmark_group("background");

@@ -1,5 +1,5 @@
-//! Hot paths one by one, as far as the public API reaches them: keys, gets, scans, unsynced
-//! commits, and what the entity layer adds.
+//! Hot paths through the whole engine, by the public API: gets, scans, counts, unsynced commits, and
+//! what the entity layer adds.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -10,14 +10,13 @@ use std::sync::Arc;
 use tabulith::db::Db;
 use tabulith::embedded::rows::Table;
 use tabulith::env::rng::Rng;
-use tabulith::ids::{CommitTs, TableId};
-use tabulith::key::{hash, order};
+use tabulith::ids::CommitTs;
 use tabulith::options::{Durability, Reach};
 use tabulith::table::entity::Entity;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::TableStore;
-use tabulith::table::value::Value;
 use tabulith::table::write::Write;
+use tabulith_benches::fixture;
 use tabulith_benches::rows::{self, PARTITION_ROWS, Values};
 use tempfile::TempDir;
 
@@ -33,7 +32,7 @@ struct Bench {
 
 impl Bench {
     fn empty() -> Result<Bench> {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let dir = fixture::folder()?;
         let db = Db::builder().durability(Durability::Buffered).open(dir.path())?;
         let table = db.table("bench")?;
         Ok(Bench { db, table, _dir: dir })
@@ -57,6 +56,15 @@ impl Bench {
     }
 }
 
+/// Rows that a cursor passes.
+fn walk(table: &Table) -> tabulith::Result<u64> {
+    let (mut cursor, mut rows) = (table.cursor::<&str, &str>(..)?, 0);
+    while cursor.next()?.is_some() {
+        rows += 1;
+    }
+    Ok(rows)
+}
+
 /// Keys of rows at random.
 fn keys() -> impl Iterator<Item = (String, String)> {
     let mut rng = Rng::seeded(1);
@@ -64,21 +72,11 @@ fn keys() -> impl Iterator<Item = (String, String)> {
     keys.into_iter().cycle()
 }
 
-fn encoding(c: &mut Criterion) {
-    let (pk, rk) = rows::keys(12_345);
-    let key = order::row_key(TableId(7), pk.as_bytes(), rk.as_bytes());
-    let prefix_len = order::prefix_len(&key).unwrap_or(0);
-    c.bench_function("key: encode", |b| {
-        b.iter(|| order::row_key(TableId(7), black_box(pk.as_bytes()), rk.as_bytes()))
-    });
-    c.bench_function("key: split", |b| b.iter(|| order::split(black_box(&key))));
-    c.bench_function("key: both hashes", |b| b.iter(|| hash::of(black_box(&key), prefix_len)));
-}
-
 fn reads(c: &mut Criterion) -> Result<()> {
     for (place, in_files) in [("memtable", false), ("one file, cached", true)] {
         let bench = Bench::filled(in_files)?;
         let table = &bench.table;
+        anyhow::ensure!((walk(table)?, table.count()?) == (ROWS, ROWS), "every row is there");
         let mut keys = keys();
         c.bench_function(&format!("get: {place}"), |b| {
             b.iter(|| keys.next().map(|(pk, rk)| table.get(pk, rk)))
@@ -99,13 +97,7 @@ fn reads(c: &mut Criterion) -> Result<()> {
             })
         });
         c.bench_function(&format!("cursor over all {ROWS} rows: {place}"), |b| {
-            b.iter(|| {
-                let (mut cursor, mut rows) = (table.cursor::<&str, &str>(..)?, 0);
-                while cursor.next()?.is_some() {
-                    rows += 1;
-                }
-                tabulith::Result::Ok(rows)
-            })
+            b.iter(|| walk(table))
         });
         c.bench_function(&format!("count of all {ROWS} rows: {place}"), |b| {
             b.iter(|| table.count())
@@ -143,7 +135,7 @@ fn entities(c: &mut Criterion) -> Result<()> {
         partition_key: rows::keys(i).0,
         row_key: rows::keys(i).1,
         ts: CommitTs::ZERO,
-        properties: (0..10).map(|n| (format!("Property{n}"), Value::Int32(n))).collect(),
+        properties: fixture::properties(),
     };
     let mut i = 0;
     c.bench_function("entity of 10 properties: insert or replace, Buffered", |b| {
@@ -163,7 +155,6 @@ fn entities(c: &mut Criterion) -> Result<()> {
 
 /// A group that could not be prepared ends the run with its error.
 fn all(c: &mut Criterion) {
-    encoding(c);
     let groups = [reads(c), commits(c), entities(c)];
     for group in groups {
         group.expect("a temporary folder takes a small database");

@@ -5,11 +5,8 @@
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
-use tabulith::env::rng::Rng;
-use tabulith::ids::TableId;
-use tabulith::internals::Memory;
-use tabulith::key::order;
-use tabulith_benches::rows;
+use tabulith::structures::Memory;
+use tabulith_benches::fixture::{self, key};
 
 /// Rows of a memtable of about 64 MiB.
 const ROWS: u64 = 200_000;
@@ -19,19 +16,12 @@ const RUN_ROWS: u64 = 100;
 
 const VALUE: [u8; 200] = [7; 200];
 
-fn key(i: u64) -> Vec<u8> {
-    let (pk, rk) = rows::keys(i);
-    order::row_key(TableId(7), pk.as_bytes(), rk.as_bytes())
-}
-
 fn random(seed: u64) -> Vec<Vec<u8>> {
-    let mut rng = Rng::seeded(seed);
-    (0..ROWS).map(|_| key(rng.below(ROWS * 3))).collect()
+    fixture::random(seed, ROWS, ROWS * 3).map(key).collect()
 }
 
 fn runs() -> Vec<Vec<u8>> {
-    let mut rng = Rng::seeded(2);
-    let starts = (0..ROWS / RUN_ROWS).map(|_| rng.below(ROWS * 3));
+    let starts = fixture::random(2, ROWS / RUN_ROWS, ROWS * 3);
     starts.flat_map(|start| (start..start + RUN_ROWS).map(key)).collect()
 }
 
@@ -69,6 +59,7 @@ fn inserts(c: &mut Criterion) {
 fn reads(c: &mut Criterion) {
     let keys = random(1);
     let memory = filled(&keys);
+    assert!(keys.iter().all(|key| memory.get(key).is_some_and(|value| value == VALUE[..])));
     let mut present = keys.iter().cycle();
     c.bench_function("memtable: get", |b| b.iter(|| present.next().map(|key| memory.get(key))));
     let others = random(9);

@@ -25,4 +25,5 @@ pub mod http;
 pub mod serve;
 
 // Floor 2: what is measured.
+pub mod fixture;
 pub mod cases;

@@ -1,5 +1,5 @@
-//! Doors to crate-private readers, for the project's own fuzzing and benches. No promise: names and
-//! results change with the code behind them.
+//! Doors to crate-private readers, for the project's own fuzzing. No promise: names and results
+//! change with the code behind them.
 //!
 //! A reader takes the bytes of a whole file, lays them on a simulated disk, and reads them in every
 //! way that the engine does, so that its checks on itself are asked too. A mender writes the
@@ -11,7 +11,7 @@ use crate::blob::reader::BlobFile;
 use crate::checksum::placed;
 use crate::cursor::Cursor;
 use crate::error::{Error, Kind, Result};
-use crate::ids::{CommitTs, FileNo, RowKind, SegmentId};
+use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::key::hash;
 use crate::key::order;
 use crate::key::range::KeyRange;
@@ -20,8 +20,6 @@ use crate::manifest::edit::Edit;
 use crate::manifest::frame;
 use crate::manifest::load;
 use crate::manifest::root::{ROOT_BYTES, Root};
-use crate::memtable::api::Memtable;
-use crate::memtable::table::new_memtable;
 use crate::names::{self, Copy, FileKind};
 use crate::options::Reach;
 use crate::sstable::ahead::Pace;
@@ -527,53 +525,5 @@ impl Disk {
 
     fn vfs(&self) -> &dyn Vfs {
         &self.0
-    }
-}
-
-/// A memtable, as the engine's writer and readers use it.
-#[derive(Debug)]
-pub struct Memory(Arc<dyn Memtable>);
-
-impl Default for Memory {
-    fn default() -> Memory {
-        Memory(new_memtable())
-    }
-}
-
-impl Memory {
-    /// Adds one row. `ts` must not be below that of any earlier call.
-    pub fn insert(&self, key: &[u8], ts: u64, value: &[u8]) {
-        self.0.insert(key, CommitTs(ts), RowKind::Put, value);
-    }
-
-    /// Bytes of the newest value of a row.
-    pub fn get(&self, key: &[u8]) -> Option<Bytes> {
-        self.0.get(key, hash::of_row(key), CommitTs::MAX).map(|found| found.value)
-    }
-
-    /// Walks at most `rows` versions from `key`, upwards or downwards; bytes of keys and values.
-    pub fn scan(&self, key: &[u8], up: bool, rows: usize) -> Result<usize> {
-        let mut cursor = Arc::clone(&self.0).cursor();
-        match up {
-            true => cursor.seek(key, CommitTs::MAX)?,
-            false => cursor.seek_before(key)?,
-        }
-        let mut bytes = 0;
-        for _ in 0..rows {
-            if !cursor.valid() {
-                break;
-            }
-            bytes += cursor.key().len() + cursor.value_ref()?.len();
-            match up {
-                true => cursor.next()?,
-                false => cursor.prev()?,
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> usize {
-        self.0.bytes()
     }
 }

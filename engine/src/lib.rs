@@ -210,6 +210,8 @@ pub mod embedded;
 // For the project's own fuzzing and benches; no promise.
 #[doc(hidden)]
 pub mod internals;
+#[doc(hidden)]
+pub mod structures;
 
 /// The cookbook of docs/, whose examples run as tests of this crate.
 #[cfg(doctest)]
