@@ -5,7 +5,6 @@
 
 use anyhow::{Context as _, Result};
 use criterion::{Criterion, criterion_group, criterion_main};
-use std::hint::black_box;
 use std::sync::Arc;
 use tabulith::db::Db;
 use tabulith::embedded::rows::Table;

@@ -26,4 +26,5 @@ pub mod serve;
 
 // Floor 2: what is measured.
 pub mod fixture;
+pub mod counted;
 pub mod cases;

@@ -18,7 +18,7 @@ use crate::memtable::table::new_memtable;
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::row_cache::RowCache;
-use crate::sstable::block::{Block, fingerprint};
+use crate::sstable::block::{Block, Unpack, fingerprint};
 use crate::sstable::block_builder::{BlockBuilder, NewRow};
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::filter::Filter;
@@ -170,7 +170,7 @@ impl DataBlock {
     /// Proves the columns and decompresses the values: what a read of a block that no cache has
     /// costs beside the file and the checksum.
     pub fn decode(bytes: &Bytes) -> Result<DataBlock> {
-        let block = Block::parse_data(bytes.clone()).map_err(damaged)?;
+        let block = Block::copy_data(bytes, Unpack::Now).map_err(damaged)?;
         block.values().map_err(damaged)?;
         Ok(DataBlock(Arc::new(block)))
     }
