@@ -200,6 +200,10 @@ impl Cursor for Source {
         each!(self, cursor => cursor.ends_key(direction))
     }
 
+    fn leave_key(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
+        each!(self, cursor => cursor.leave_key(scratch))
+    }
+
     fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
         each!(self, cursor => cursor.plain_moves(direction, at, fence))
     }

@@ -120,6 +120,10 @@ fn walks_as_the_map_walks() {
                 }
                 1 => ours.seek_before(&key).and_then(|()| map.seek_before(&key)),
                 _ if !ours.valid() => Ok(()),
+                2 => {
+                    let mut scratch = Vec::new();
+                    ours.leave_key(&mut scratch).and_then(|()| map.leave_key(&mut scratch))
+                }
                 n if (n % 3 == 0) != (step % 2000 < 1000) => ours.next().and_then(|()| map.next()),
                 _ => ours.prev().and_then(|()| map.prev()),
             };
