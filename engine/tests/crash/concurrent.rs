@@ -4,7 +4,7 @@
 //! Threads take turns as the machine likes, so a failure shows its state but does not replay.
 
 use crate::explore::{Depth, Explorer, Tally};
-use crate::model::{Change, History, Need};
+use crate::model::{Change, History, NEVER, Need};
 use crate::run::{DIR, Finished};
 use crate::workload::small;
 use bytes::Bytes;
@@ -37,7 +37,7 @@ fn write(db: &Db, table: &TableInfo, trace: &Trace, writer: u8) -> Written {
         let ts = ticket.ts().0;
         ticket.wait().expect("nothing fails here");
         trace.mark(ts);
-        (ts, Change::Rows { table: TABLE.to_owned(), pk: pk.clone(), rows })
+        (ts, Change::Rows { table: TABLE.to_owned(), pk: pk.clone(), rows, expires: NEVER })
     };
     (0..COMMITS_PER_WRITER).map(commit).collect()
 }

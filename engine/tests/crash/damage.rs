@@ -127,7 +127,7 @@ impl Corpus {
             Ok(world) => {
                 let mut history = History::new();
                 history.begin_with(self.world.clone());
-                panic!("{}: {}", case(), history.explain(&world, 0));
+                panic!("{}: {}", case(), history.explain(&world, 0, 0));
             }
             Err(Stop::Wrong(what)) => panic!("{}: {what}", case()),
             Err(Stop::Refused(error)) => {

@@ -12,6 +12,8 @@ use tabulith_testkit::seed;
 
 /// States that are opened and compared; the variable asks for another number.
 const STATES: u64 = 500_000;
+/// Workloads in which rows expire, cut at few places each.
+const LIVES: u64 = 2000;
 const STATES_VARIABLE: &str = "TABULITH_CRASH_STATES";
 /// Replays a crash point: `random:17 Hostile 203`.
 const REPLAY_VARIABLE: &str = "TABULITH_CRASH";
@@ -32,8 +34,9 @@ impl Job {
             0 | 1 => Name(Family::Random, round),
             2 | 3 => Name(Family::Mixed, round),
             4 | 5 => Name(Family::Tiny, round),
+            6 | 7 => Name(Family::Aging, round),
             // A stride that shares no factor with their number: far apart at first, all in the end.
-            _ => Name(Family::Triple, (round * 6 + place - 6) * 619 % TRIPLES),
+            _ => Name(Family::Triple, (round * 4 + place - 8) * 619 % TRIPLES),
         };
         Job { name, profile }
     }
@@ -145,6 +148,28 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     assert!(all.opened >= wanted, "only {} states", all.opened);
     let (nested, kills, used) = (all.nested * 20, all.kills * 50, all.used * 100);
     assert!(nested >= wanted && kills >= wanted && used >= wanted, "too few of one kind: {all}");
+}
+
+/// Which rows are gone depends on what was written and merged when, more than on where a write was
+/// cut: many lives, each cut at a few places.
+#[test]
+fn what_is_gone_stays_gone_and_the_rest_stays_in_many_short_lives() {
+    let mut all = Tally::default();
+    for number in 0..LIVES {
+        let profile = [Profile::Ordered, Profile::Hostile][(number % 2) as usize];
+        let job = Job { name: Name(Family::Aging, number), profile };
+        let depth = Depth { states: 2, one_used_in: 4, one_nested_in: u64::MAX, ..job.depth() };
+        let run = job.run().unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
+        let mut explorer = Explorer::new(&run, &depth);
+        let last = run.trace.len();
+        for n in [last, last * (1 + number as usize % 7) / 8] {
+            let outcome = explorer.crash_after(n);
+            outcome.unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
+        }
+        all += explorer.tally();
+    }
+    eprintln!("{LIVES} short lives: {all}");
+    assert!(all.opened > LIVES * 3 && all.used > LIVES / 4, "{all}");
 }
 
 /// Runs one crash point, every state of it; by default one that tells whether runs repeat.

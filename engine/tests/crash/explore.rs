@@ -104,6 +104,11 @@ impl<'a> Explorer<'a> {
         Explorer { depth, run, level: 0, tally: Tally::default(), opened: HashMap::new() }
     }
 
+    /// What was looked at so far.
+    pub(crate) fn tally(&self) -> Tally {
+        self.tally
+    }
+
     /// Crashes after every effect.
     pub(crate) fn all(mut self) -> Result<Tally, (Tally, Violation)> {
         for n in 0..=self.run.trace.len() {

@@ -1,7 +1,6 @@
 //! What an open database shows: all of it now, and as it was.
 
-use crate::model::{History, Stored, Table, World};
-use bytes::Bytes;
+use crate::model::{History, Life, NEVER, Place, Stored, Table, World, Written};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +53,9 @@ impl std::fmt::Display for Stop {
 pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
     let mut world = catalog_of(db)?;
     for (name, table) in &mut world.tables {
-        table.rows = Arc::new(read_table(db, name, TableId(table.id))?);
+        let rows = read_table(db, name, TableId(table.id))?.into_iter();
+        let written = |(place, stored)| (place, Written { stored, expires: NEVER });
+        table.rows = Arc::new(rows.map(written).collect());
     }
     Ok(world)
 }
@@ -63,13 +64,14 @@ pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
 pub(crate) fn catalog_of(db: &Db) -> Result<World, Stop> {
     let tables = db.tables("", None, usize::MAX)?.into_iter();
     let table = |info: TableInfo| {
-        let table = Table { id: info.id.0, created: info.created.0, ..Table::default() };
-        (info.name, table)
+        let ttl = db.table(&info.name)?.ttl().map_or(0, |ttl| ttl.as_nanos() as u64 / 100);
+        let (id, created, life) = (info.id.0, info.created.0, Life::found(ttl));
+        Ok((info.name, Table { id, created, life, ..Table::default() }))
     };
-    Ok(World { tables: tables.map(table).collect() })
+    Ok(World { tables: tables.map(table).collect::<Result<_, Stop>>()? })
 }
 
-fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<(Bytes, Bytes), Stored>, Stop> {
+fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored>, Stop> {
     let mut rows = BTreeMap::new();
     for row in db.table(name)?.scan::<&[u8], &[u8]>(..)? {
         let row = row?;
@@ -86,7 +88,7 @@ fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<(Bytes, Bytes
 }
 
 /// A scan with a filter leaves out only rows that do not pass it, whatever zones the files have.
-fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<(Bytes, Bytes), Stored>) -> Result<(), Stop> {
+fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<Place, Stored>) -> Result<(), Stop> {
     let middle = rows.values().nth(rows.len() / 2);
     let Some((since, value)) = middle else { return Ok(()) };
     let byte = value.first().copied().unwrap_or(0);
@@ -178,7 +180,7 @@ pub(crate) fn read_past(db: &Db, history: &History, window: Duration) -> Result<
         });
         let rows: BTreeMap<_, _> = rows.collect();
         let same = match expected {
-            Some(table) => found.is_some() && rows == *table.rows,
+            Some(table) => found.is_some() && rows.iter().eq(table.shown(at)),
             None => found.is_none(),
         };
         if !same {

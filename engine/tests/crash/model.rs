@@ -2,7 +2,8 @@
 //!
 //! After a crash the database must equal one of them, and one late enough that all is there that
 //! was promised. Row timestamps, table numbers and times of creation are part of a state, so a
-//! commit that came back half, twice or under another ETag equals none.
+//! commit that came back half, twice or under another ETag equals none. What has expired by the time
+//! of who looks, or has outlived its table's time to live, is in a state and not shown.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -20,7 +21,61 @@ pub(crate) struct World {
 pub(crate) struct Table {
     pub(crate) id: u32,
     pub(crate) created: u64,
-    pub(crate) rows: Arc<BTreeMap<Place, Stored>>,
+    pub(crate) life: Life,
+    pub(crate) rows: Arc<BTreeMap<Place, Written>>,
+}
+
+/// How long a table's rows live, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// 0 for ever.
+    pub(crate) ttl: u64,
+    /// Rows of commits up to here were gone before it was set.
+    cutoff: u64,
+    /// Where time stopped for its readers, as the next one was set.
+    stop: Option<u64>,
+}
+
+impl Life {
+    /// As found in a database, which does not show what is gone.
+    pub(crate) fn found(ttl: u64) -> Life {
+        Life { ttl, ..Life::default() }
+    }
+
+    /// Rows of commits up to here are gone by `now`.
+    fn outlived_to(&self, now: u64) -> u64 {
+        match self.ttl {
+            0 => self.cutoff,
+            ttl => self.cutoff.max(self.stop.map_or(now, |stop| now.min(stop)).saturating_sub(ttl)),
+        }
+    }
+}
+
+/// A row as a commit wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) stored: Stored,
+    /// From when on it is gone; [`NEVER`] for one that stays.
+    pub(crate) expires: u64,
+}
+
+/// The end of time.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+impl Table {
+    /// The rows that are there by `now`.
+    pub(crate) fn shown(&self, now: u64) -> impl Iterator<Item = (&Place, &Stored)> {
+        let outlived_to = self.life.outlived_to(now);
+        let there = move |row: &Written| now < row.expires && row.stored.0 > outlived_to;
+        let rows = self.rows.iter().filter(move |(_, row)| there(row));
+        rows.map(|(place, row)| (place, &row.stored))
+    }
+
+    /// Whether it looks like `found` by `now`.
+    fn shows(&self, found: &Table, now: u64) -> bool {
+        let facts = |table: &Table| (table.id, table.created, table.life.ttl);
+        facts(self) == facts(found) && self.shown(now).eq(found.shown(now))
+    }
 }
 
 /// PartitionKey and RowKey.
@@ -32,10 +87,29 @@ pub(crate) type Stored = (u64, Bytes);
 /// One commit.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    Rows { table: String, pk: Bytes, rows: Vec<(Bytes, Option<Bytes>)> },
-    Truncate { table: String },
-    Create { table: String, id: u32 },
-    Drop { table: String },
+    /// Those that it writes are gone from `expires` on.
+    Rows {
+        table: String,
+        pk: Bytes,
+        rows: Vec<(Bytes, Option<Bytes>)>,
+        expires: u64,
+    },
+    Truncate {
+        table: String,
+    },
+    Create {
+        table: String,
+        id: u32,
+    },
+    Drop {
+        table: String,
+    },
+    /// Sets the time to live, 0 for none, as of the time `now`.
+    SetTtl {
+        table: String,
+        ttl: u64,
+        now: u64,
+    },
 }
 
 impl Change {
@@ -44,7 +118,8 @@ impl Change {
         let (Change::Rows { table, .. }
         | Change::Truncate { table }
         | Change::Create { table, .. }
-        | Change::Drop { table }) = self;
+        | Change::Drop { table }
+        | Change::SetTtl { table, .. }) = self;
         table
     }
 }
@@ -155,23 +230,51 @@ impl History {
         }
         let mut world = World::clone(self.last());
         match change.clone() {
-            Change::Rows { table, pk, rows } => world.write(&table, &pk, rows, ts)?,
+            Change::Rows { table, pk, rows, expires } => {
+                world.write(&table, &pk, rows, ts, expires)?;
+            }
             Change::Truncate { table } => {
                 let table = world.tables.get_mut(&table).ok_or("truncates what is not there")?;
                 table.rows = Arc::default();
             }
             Change::Create { table, id } if id > self.last_table => {
                 self.last_table = id;
-                world.tables.insert(table, Table { id, created: ts, rows: Arc::default() });
+                world.tables.insert(table, Table { id, created: ts, ..Table::default() });
             }
             Change::Create { id, .. } => return Err(format!("table number {id} was given twice")),
             Change::Drop { table } => drop(world.tables.remove(&table)),
+            Change::SetTtl { table, ttl, now } => {
+                self.stop_time(&table, now);
+                let table = world.tables.get_mut(&table).ok_or("a life of what is not there")?;
+                let cutoff = table.life.outlived_to(now);
+                table.life = Life { ttl, cutoff, stop: None };
+            }
         }
         self.changes.push(change);
         self.states.push(Arc::new(world));
         self.levels.push(level);
         self.timestamps.push(ts);
         Ok(self.len())
+    }
+
+    /// Readers of a table who do not see its new time to live go by no later time than `now`.
+    fn stop_time(&mut self, name: &str, now: u64) {
+        for state in &mut self.states {
+            let stops = state.tables.get(name).is_some_and(|table| table.life.stop.is_none());
+            if stops && let Some(table) = Arc::make_mut(state).tables.get_mut(name) {
+                table.life.stop = Some(now);
+            }
+        }
+    }
+
+    /// Time goes on for everybody: the database was opened anew.
+    pub(crate) fn restart_time(&mut self) {
+        for state in &mut self.states {
+            if state.tables.values().any(|table| table.life.stop.is_some()) {
+                let tables = Arc::make_mut(state).tables.values_mut();
+                tables.for_each(|table| table.life.stop = None);
+            }
+        }
     }
 
     /// Adds a commit that turns out to have happened, before the later ones.
@@ -187,16 +290,17 @@ impl History {
         Ok(())
     }
 
-    /// The states from `from` on, of commits not above `visible`, that are `found`. Where a table
-    /// was made and dropped, there may be several.
+    /// The states from `from` on, of commits not above `visible`, that are `found` by the time `now`.
+    /// Where a table was made and dropped, or a row was written that is gone, there may be several.
     pub(crate) fn find(
         &self,
         found: &World,
         from: usize,
         visible: u64,
+        now: u64,
     ) -> Option<RangeInclusive<usize>> {
         let to = self.count_at(visible);
-        let mut equal = (from..=to).filter(|k| *self.states[*k] == *found);
+        let mut equal = (from..=to).filter(|k| self.states[*k].shows(found, now));
         let first = equal.next()?;
         Some(first..=equal.next_back().unwrap_or(first))
     }
@@ -239,18 +343,18 @@ impl History {
     }
 
     /// Why `found` is not a state with at least `need` commits.
-    pub(crate) fn explain(&self, found: &World, need: usize) -> String {
-        if let Some(k) = self.find(found, 0, u64::MAX) {
+    pub(crate) fn explain(&self, found: &World, need: usize, now: u64) -> String {
+        if let Some(k) = self.find(found, 0, u64::MAX, now) {
             let k = k.end();
             return format!("only {k} commits are there, {need} were promised");
         }
-        let differences = |k: usize| self.states[k].differences(found);
+        let differences = |k: usize| self.states[k].differences(found, now);
         let nearest = (0..=self.len()).min_by_key(|k| differences(*k).len()).unwrap_or(0);
         let differences = differences(nearest);
         let first: Vec<_> = differences.iter().take(4).map(String::as_str).collect();
         format!(
-            "no state of the {} commits ({need} promised); against the one after {nearest}: {} \
-             differences: {}",
+            "no state of the {} commits ({need} promised) by {now}; against the one after {nearest}: \
+             {} differences: {}",
             self.len(),
             differences.len(),
             first.join("; ")
@@ -265,19 +369,30 @@ impl World {
         pk: &Bytes,
         rows: Vec<(Bytes, Option<Bytes>)>,
         ts: u64,
+        expires: u64,
     ) -> Result<(), String> {
         let table = self.tables.get_mut(table).ok_or("a commit into a table that is not there")?;
         let stored = Arc::make_mut(&mut table.rows);
         for (rk, value) in rows {
             match value {
-                Some(value) => stored.insert((pk.clone(), rk), (ts, value)),
+                Some(value) => {
+                    stored.insert((pk.clone(), rk), Written { stored: (ts, value), expires })
+                }
                 None => stored.remove(&(pk.clone(), rk)),
             };
         }
         Ok(())
     }
 
-    fn differences(&self, found: &World) -> Vec<String> {
+    /// Whether it looks like `found` by `now`.
+    fn shows(&self, found: &World, now: u64) -> bool {
+        let same = |((name, own), (other, found)): ((&String, &Table), (&String, &Table))| {
+            name == other && own.shows(found, now)
+        };
+        self.tables.len() == found.tables.len() && self.tables.iter().zip(&found.tables).all(same)
+    }
+
+    fn differences(&self, found: &World, now: u64) -> Vec<String> {
         let mut out = Vec::new();
         let names: std::collections::BTreeSet<_> =
             self.tables.keys().chain(found.tables.keys()).collect();
@@ -287,7 +402,11 @@ impl World {
                     if (want.id, want.created) != (got.id, got.created) {
                         out.push(format!("{name}: number {} for {}", got.id, want.id));
                     }
-                    row_differences(name, &want.rows, &got.rows, &mut out);
+                    if want.life.ttl != got.life.ttl {
+                        let (got, want) = (got.life.ttl, want.life.ttl);
+                        out.push(format!("{name}: lives {got} ticks, not {want}"));
+                    }
+                    row_differences(name, want.shown(now).collect(), got, &mut out);
                 }
                 (want, _) => out.push(format!(
                     "table {name} is {}",
@@ -301,15 +420,18 @@ impl World {
 
 fn row_differences(
     table: &str,
-    want: &BTreeMap<Place, Stored>,
-    got: &BTreeMap<Place, Stored>,
+    want: BTreeMap<&Place, &Stored>,
+    got: &Table,
     out: &mut Vec<String>,
 ) {
-    let places: std::collections::BTreeSet<_> = want.keys().chain(got.keys()).collect();
+    let places: std::collections::BTreeSet<_> =
+        want.keys().copied().chain(got.rows.keys()).collect();
     for place in places {
-        let (want, got) = (want.get(place), got.get(place));
+        let want = want.get(place).map(|(ts, value)| (*ts, value));
+        let got = got.rows.get(place).map(|row| (row.stored.0, &row.stored.1));
         if want != got {
-            let ts = |row: Option<&Stored>| row.map_or("none".to_owned(), |(ts, _)| ts.to_string());
+            let ts =
+                |row: Option<(u64, &Bytes)>| row.map_or("none".to_owned(), |r| r.0.to_string());
             let (pk, rk) = place;
             out.push(format!("{table} {pk:?} {rk:?} is of commit {} not {}", ts(got), ts(want)));
         }

@@ -1,9 +1,10 @@
 //! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
 
 use crate::look::{FirstByte, Stop, catalog_of, name_of, read_past, read_world};
-use crate::model::{Change, History, Need, World};
+use crate::model::{Change, History, NEVER, Need, World};
 use crate::workload::Op;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -13,6 +14,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
+use tabulith::ids::CommitTs;
 use tabulith::options::{Durability, Options};
 use tabulith::rows::{Catalog, CommitTicket, RowStore};
 use tabulith::vfs::api::Vfs;
@@ -40,6 +42,8 @@ pub(crate) struct Run {
     /// commit before it.
     doubts: Vec<(u64, Change)>,
     need: Need,
+    /// The ticks that rows written from here on last; `None` for ever.
+    life: Option<u64>,
 }
 
 /// A run that is over: all that its crashes are judged by.
@@ -88,6 +92,7 @@ impl Run {
             history,
             doubts: Vec::new(),
             need: floor,
+            life: None,
         }
     }
 
@@ -169,6 +174,11 @@ impl Run {
                 if *wait { self.wait_all() } else { Ok(()) }
             }
             Op::Drop(table) => self.drop_table(&name_of(*table)),
+            Op::Life(ticks) => {
+                self.life = *ticks;
+                Ok(())
+            }
+            Op::SetTtl { table, ticks } => self.set_ttl(&name_of(*table), *ticks),
             Op::Flush => {
                 self.db()?.flush()?;
                 self.promise_all()
@@ -193,14 +203,15 @@ impl Run {
     /// Gives the greatest number of commits that may be there.
     pub(crate) fn open(&mut self, enough: impl Fn(Need) -> usize) -> Result<usize, Stop> {
         let db = open_with(&self.vfs, &self.options, &self.clock)?;
+        self.history.restart_time();
         let db = self.db.insert(db);
-        let (found, visible) = (read_world(db)?, db.visible().0);
+        let (found, visible, now) = (read_world(db)?, db.visible().0, db.time().0);
         let need = enough(self.need);
         self.settle(&found)?;
         self.doubts.clear();
         self.told = Arc::default();
-        let Some(counts) = self.history.find(&found, need, visible) else {
-            return Err(Stop::Wrong(self.history.explain(&found, need)));
+        let Some(counts) = self.history.find(&found, need, visible, now) else {
+            return Err(Stop::Wrong(self.history.explain(&found, need, now)));
         };
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
         read_past(self.db()?, &self.history, self.options.history)?;
@@ -249,21 +260,34 @@ impl Run {
         let rows = rows.iter().map(|(rk, bytes)| (key_of('r', *rk), *bytes));
         let rows: Vec<_> =
             rows.map(|(rk, len)| (rk, len.map(|len| value_of(number, len)))).collect();
+        let expires = self.expires()?;
         let ticket = self.db()?.update(info.id, &pk, Some(level), &mut |partition| {
             rows.iter().try_for_each(|(rk, value)| match value {
-                Some(value) => partition.put(rk, value),
+                Some(value) if expires == NEVER => partition.put(rk, value),
+                Some(value) => partition.put_until(rk, value, CommitTs(expires)),
                 None => partition.delete(rk),
             })
         })?;
-        let there = &self.history.last().tables[table].rows;
-        let changes =
-            rows.iter().any(|(rk, v)| v.is_some() || there.contains_key(&(pk.clone(), rk.clone())));
+        let there = self.row_keys(table, &pk)?;
+        let changes = rows.iter().any(|(rk, value)| value.is_some() || there.contains(rk));
         if changes {
-            let change = Change::Rows { table: table.to_owned(), pk, rows };
+            let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
             self.history.push(ticket.ts().0, level.min(self.options.durability), change)?;
         }
         self.tickets.push(ticket);
         Ok(())
+    }
+
+    /// When a row written now is gone.
+    fn expires(&self) -> Result<u64, Stop> {
+        let now = self.db()?.time().0;
+        Ok(self.life.map_or(NEVER, |ticks| now + ticks))
+    }
+
+    /// The RowKeys of a partition of which all writers know by now.
+    fn row_keys(&self, table: &str, pk: &Bytes) -> Result<BTreeSet<Bytes>, Stop> {
+        let shown = self.history.last().tables[table].shown(self.db()?.time().0);
+        Ok(shown.filter(|((other, _), _)| other == pk).map(|((_, rk), _)| rk.clone()).collect())
     }
 
     /// Ends durable, and with it all that came before.
@@ -275,12 +299,16 @@ impl Run {
         let rows = rows.iter().map(|(rk, len)| (key_of('r', *rk), value_of(number, *len)));
         let rows: Vec<_> = rows.collect();
         let mut ingest = self.db()?.table(table)?.ingest()?;
+        let expires = self.expires()?;
         for (rk, value) in &rows {
-            ingest.add(&pk, rk, value)?;
+            match expires {
+                NEVER => ingest.add(&pk, rk, value)?,
+                _ => ingest.add_until(&pk, rk, value, CommitTs(expires))?,
+            }
         }
         let ts = ingest.finish()?.0;
         let rows = rows.into_iter().map(|(rk, value)| (rk, Some(value))).collect();
-        let change = Change::Rows { table: table.to_owned(), pk, rows };
+        let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
         self.history.push(ts, Durability::Synced, change)?;
         self.promise_all()
     }
@@ -301,11 +329,10 @@ impl Run {
             partition.delete_range(Bound::Included(&from), to)
         })?;
         let within = |rk: &Bytes| from <= *rk && to.as_ref().is_none_or(|to| rk < to);
-        let there = self.history.last().tables[table].rows.keys();
-        let gone = there.filter(|(other, rk)| *other == pk && within(rk));
-        let rows: Vec<_> = gone.map(|(_, rk)| (rk.clone(), None)).collect();
+        let gone = self.row_keys(table, &pk)?.into_iter().filter(within);
+        let rows: Vec<_> = gone.map(|rk| (rk, None)).collect();
         if !rows.is_empty() {
-            let change = Change::Rows { table: table.to_owned(), pk, rows };
+            let change = Change::Rows { table: table.to_owned(), pk, rows, expires: NEVER };
             self.history.push(ticket.ts().0, level.min(self.options.durability), change)?;
         }
         self.tickets.push(ticket);
@@ -316,7 +343,8 @@ impl Run {
     fn truncate(&mut self, table: &str, level: Durability) -> Result<(), Stop> {
         let Some(info) = self.db()?.find_table(table)? else { return Ok(()) };
         let ticket = RowStore::truncate(self.db()?, info.id, Some(level))?;
-        if !self.history.last().tables[table].rows.is_empty() {
+        let now = self.db()?.time().0;
+        if self.history.last().tables[table].shown(now).next().is_some() {
             let change = Change::Truncate { table: table.to_owned() };
             self.history.push(ticket.ts().0, level.min(self.options.durability), change)?;
         }
@@ -387,9 +415,12 @@ impl Run {
             rows.iter().map(|(rk, len)| (key_of('r', *rk), len.map(|l| value_of(number, l))));
         let rows: Vec<_> = rows.collect();
         let place = (pk.clone(), read.clone());
-        let row_in =
-            |world: &World| world.tables.get(table).and_then(|t| t.rows.get(&place)).cloned();
-        let db = self.db()?;
+        let (db, expires) = (self.db()?, self.expires()?);
+        let now = db.time().0;
+        let row_in = |world: &World| {
+            let table = world.tables.get(table)?;
+            table.shown(now).find(|(other, _)| **other == place).map(|(_, row)| row.clone())
+        };
         let mut transaction = db.transaction(info.id, &pk)?;
         let seen = row_in(self.history.after(self.history.count_at(transaction.at().0)).1);
         let found = transaction.get(&read)?.map(|row| (row.ts.0, row.value));
@@ -398,7 +429,8 @@ impl Run {
         }
         for (rk, value) in &rows {
             match value {
-                Some(value) => transaction.put(rk, value)?,
+                Some(value) if expires == NEVER => transaction.put(rk, value)?,
+                Some(value) => transaction.put_until(rk, value, CommitTs(expires))?,
                 None => transaction.delete(rk)?,
             }
         }
@@ -413,7 +445,7 @@ impl Run {
             }
             Ok(_) if rows.is_empty() => {}
             Ok(ts) => {
-                let change = Change::Rows { table: table.to_owned(), pk, rows };
+                let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
                 self.history.push(ts.0, self.options.durability, change)?;
             }
             Err(error) => return Err(error.into()),
@@ -429,9 +461,10 @@ impl Run {
         let db = self.db()?;
         let visible = db.visible().0;
         let count = self.history.count_at(visible);
-        let found = read_world(db)?;
-        if self.history.find(&found, count, visible).is_none() {
-            return Err(Stop::Wrong(format!("a reader: {}", self.history.explain(&found, count))));
+        let (found, now) = (read_world(db)?, db.time().0);
+        if self.history.find(&found, count, visible, now).is_none() {
+            let what = self.history.explain(&found, count, now);
+            return Err(Stop::Wrong(format!("a reader: {what}")));
         }
         self.promise(self.history.promised(count));
         Ok(())
@@ -459,6 +492,23 @@ impl Run {
         match db.drop_table(table) {
             Ok(true) => self.changed(self.db()?.visible().0, change),
             Ok(false) => self.settle_shown(),
+            Err(error) => self.failed(error, change),
+        }
+    }
+
+    /// Sets a time to live, 0 for none.
+    fn set_ttl(&mut self, name: &str, ticks: u64) -> Result<(), Stop> {
+        let db = self.db()?;
+        if db.find_table(name)?.is_none() {
+            return Ok(());
+        }
+        let table = db.table(name)?;
+        if table.ttl() == ttl_of(ticks) {
+            return Ok(table.set_ttl(ttl_of(ticks))?);
+        }
+        let change = Change::SetTtl { table: name.to_owned(), ttl: ticks, now: db.time().0 };
+        match table.set_ttl(ttl_of(ticks)) {
+            Ok(()) => self.changed(self.db()?.visible().0, change),
             Err(error) => self.failed(error, change),
         }
     }
@@ -501,6 +551,9 @@ impl Run {
                 }
                 // Nobody tells when it happened; before the next commit.
                 (Change::Drop { .. }, None) => self.history.insert(after + 1, change)?,
+                (Change::SetTtl { ttl, .. }, Some(shown)) if shown.life.ttl == *ttl => {
+                    self.history.insert(after + 1, change)?;
+                }
                 _ => self.doubts.push((after, change)),
             }
         }
@@ -564,6 +617,10 @@ fn open_with(vfs: &Arc<dyn Vfs>, options: &Options, clock: &Arc<ManualClock>) ->
     let db = builder.open(DIR)?;
     db.track(Arc::new(FirstByte));
     Ok(db)
+}
+
+fn ttl_of(ticks: u64) -> Option<Duration> {
+    (ticks > 0).then(|| Duration::from_nanos(ticks * 100))
 }
 
 fn key_of(letter: char, number: u8) -> Bytes {

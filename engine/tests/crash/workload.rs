@@ -74,6 +74,13 @@ pub(crate) enum Op {
     Read,
     Create(u8),
     Drop(u8),
+    /// Rows written from here on are gone after so many ticks; `None` for never.
+    Life(Option<u64>),
+    /// Sets how many ticks rows of a table live; 0 for ever.
+    SetTtl {
+        table: u8,
+        ticks: u64,
+    },
     Flush,
     Compact,
     Settle,
@@ -103,7 +110,7 @@ pub(crate) struct Name(pub Family, pub u64);
 /// Kinds of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// All sequences of three steps out of twenty-one, after a short beginning.
+    /// All sequences of three steps out of two dozen, after a short beginning.
     Triple,
     /// Long random lists, every commit durable.
     Random,
@@ -111,20 +118,27 @@ pub(crate) enum Family {
     Mixed,
     /// A handful of steps, for crashes within crashes.
     Tiny,
+    /// Rows that are gone after some steps, overwritten, merged, and their tables' time to live set
+    /// and set again.
+    Aging,
 }
 
 impl Family {
-    const ALL: [(Family, &str); 4] = [
+    const ALL: [(Family, &str); 5] = [
         (Family::Triple, "triple"),
         (Family::Random, "random"),
         (Family::Mixed, "mixed"),
         (Family::Tiny, "tiny"),
+        (Family::Aging, "aging"),
     ];
 }
 
 /// How many sequences [`Family::Triple`] has.
 pub(crate) const TRIPLES: u64 = (STEPS as u64).pow(3);
-const STEPS: usize = 21;
+const STEPS: usize = 24;
+
+/// What a start after a crash is ahead of the newest commit, in ticks.
+const SECOND: u64 = 10_000_000;
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,6 +169,7 @@ impl Name {
                 (options, random(&mut rng, 40, &[Synced, Flushed, Flushed, Buffered]))
             }
             Family::Tiny => (small(), random(&mut rng, 6, &[Durability::Synced])),
+            Family::Aging => (varied(&mut rng), aging(&mut rng)),
         };
         Workload { options, ops }
     }
@@ -240,6 +255,11 @@ fn triple(number: u64) -> Vec<Op> {
         },
         // One commit that is larger than a memtable and than a segment of the log.
         |n| vec![put(0, 2, &[0, 1, 2, 3, 4, 5].map(|rk| (rk + n, Some(3000))), n != 1)],
+        // Gone by the step after next.
+        |n| vec![Op::Life(Some(5)), put(0, 0, &[(0, Some(600)), (n, Some(20))], true)],
+        // Gone for who opens after a second crash, and for most after the first.
+        |n| vec![Op::Life(Some(SECOND + 2)), put(0, 1, &[(n, Some(30)), (4, Some(9))], n != 1)],
+        |n| vec![Op::SetTtl { table: 0, ticks: [6, SECOND + 6, 0][usize::from(n)] }],
     ];
     let mut ops = vec![Op::Create(0), put(0, 0, &[(0, Some(30)), (1, Some(30))], true)];
     let mut rest = number;
@@ -251,11 +271,38 @@ fn triple(number: u64) -> Vec<Op> {
     ops
 }
 
+/// Few rows, so that most are written again and again.
+fn aging(rng: &mut Rng) -> Vec<Op> {
+    let mut ops = vec![Op::Create(0)];
+    while ops.len() < 16 {
+        let rows = |rng: &mut Rng| -> Vec<_> {
+            let bytes = if rng.chance(20) { 2500 } else { 60 };
+            (0..4).filter(|_| rng.chance(50)).map(|rk| (rk, Some(bytes))).collect()
+        };
+        ops.push(match rng.below(24) {
+            0..6 => put(0, 0, &rows(rng), rng.chance(75)),
+            6..10 => Op::Life(rng.chance(75).then(|| random_ticks(rng))),
+            10..14 => {
+                Op::SetTtl { table: 0, ticks: if rng.chance(60) { random_ticks(rng) } else { 0 } }
+            }
+            14..17 => Op::Flush,
+            17 => Op::Compact,
+            18 => Op::Settle,
+            19 => Op::Step,
+            20 => Op::Read,
+            21 => Op::Reopen,
+            22 => Op::Kill,
+            _ => Op::ClockBack,
+        });
+    }
+    ops
+}
+
 fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     let mut ops = vec![Op::Create(0)];
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
-        ops.push(match rng.below(100) {
+        ops.push(match rng.below(108) {
             0..32 => random_write(rng, table, levels),
             32..36 => random_transact(rng, table),
             36 => Op::Urge,
@@ -274,11 +321,23 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
             91..94 => Op::Reopen,
             94..96 => Op::Kill,
             96 => Op::ClockBack,
+            100..104 => Op::Life(rng.chance(70).then(|| random_ticks(rng))),
+            104..108 if rng.chance(60) => Op::SetTtl { table, ticks: random_ticks(rng) },
+            104..108 => Op::SetTtl { table, ticks: 0 },
             _ if rng.chance(40) => Op::CompactPartition { table, pk: rng.below(3) as u8 },
             _ => random_ingest(rng, table),
         });
     }
     ops
+}
+
+/// Some steps, about until the start after a crash, or longer than everything.
+fn random_ticks(rng: &mut Rng) -> u64 {
+    match rng.below(4) {
+        0 | 1 => 1 + rng.below(40) as u64,
+        2 => SECOND - 60 + rng.below(120) as u64,
+        _ => 3600 * SECOND,
+    }
 }
 
 fn random_ingest(rng: &mut Rng, table: u8) -> Op {
