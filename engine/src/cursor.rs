@@ -84,6 +84,11 @@ pub(crate) trait Cursor {
         0
     }
 
+    /// No plain move from here leads to a version of an earlier commit; zero where that is not known.
+    fn plain_from(&self) -> CommitTs {
+        CommitTs::ZERO
+    }
+
     /// Passes over versions older than `before` in `direction`, up to `fence` (to the first version
     /// at or after it on the way up, to the last one of a key below it on the way down), where that
     /// is known to skip nothing else. Whether it moved; the whole way or a part of it.

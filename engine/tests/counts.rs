@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
@@ -141,6 +142,22 @@ fn what_an_erasure_covers_is_not_read() {
     let (count, read) = blocks_read(&db, || table.count().unwrap());
     // One at either end of what was erased before, and one at the row that came then.
     assert!(count == 0 && read <= 4, "{count} rows by {read} blocks");
+}
+
+#[test]
+fn what_outlived_its_table_is_not_read() {
+    let db = open(false);
+    let table = settled(&db);
+    // Every commit is a tick, as the clock stands still: half of them have gone by.
+    table.set_ttl(Some(Duration::from_micros(ROWS as u64 / 20))).unwrap();
+    let (found, read) = blocks_read(&db, || scanned(&table));
+    assert!((ROWS as u64 / 2 - 10..=ROWS as u64 / 2).contains(&found), "{found} rows");
+    assert!(read > 1_000, "a scan reads {read} blocks");
+    let (count, read) = blocks_read(&db, || table.count().unwrap());
+    assert_eq!(count, found);
+    assert!(read <= 70, "{read} blocks, of the one file that holds rows of both kinds");
+    write(&table, (0..ROWS).step_by(1_000));
+    assert_eq!(table.count().unwrap(), scanned(&table));
 }
 
 #[test]

@@ -21,12 +21,11 @@ use crate::erasure::live::Cover;
 use crate::error::Result;
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
-use crate::iter::tree::{self, memories, runs};
+use crate::iter::tree::{memories, runs};
 use crate::key::hash;
 use crate::key::range::KeyRange;
 use crate::moment::Moment;
 use crate::sstable::ahead::Pace;
-use crate::sstable::reader::TableFile;
 use crate::sstable::tally::{Low, Passed, Tally};
 use crate::version::files::LiveFile;
 use crate::view::View;
@@ -35,8 +34,8 @@ use std::sync::Arc;
 /// The rows of `range` in `view` that a reader at `moment` sees.
 ///
 /// Cost: opens every file of the range; what it reads, see above. A moment that has newer commits in
-/// a file reads all of that file's keys in the range. A table of which rows have outlived its time to
-/// live, up to the commit `outlived_to`, is scanned.
+/// a file reads all of that file's keys in the range; so does a table's time to live by which some of
+/// the file's rows are gone and others are not. It hides rows of commits up to `outlived_to`.
 pub(crate) fn count(
     view: &View,
     range: &KeyRange,
@@ -45,14 +44,6 @@ pub(crate) fn count(
 ) -> Result<u64> {
     if range.is_empty() {
         return Ok(0);
-    }
-    if outlived_to > CommitTs::ZERO {
-        let mut scan = tree::scan(view, range.clone(), moment, outlived_to)?;
-        let mut rows = 0;
-        while scan.next()? {
-            rows += 1;
-        }
-        return Ok(rows);
     }
     let mut sources = Vec::new();
     for (table, _) in memories(view) {
@@ -65,7 +56,11 @@ pub(crate) fn count(
     }
     let Moment { at, now } = moment;
     let (cover, end) = (view.cover(at), &range.end);
-    let mut count = Count { sources, cover, at, now, end, key: Vec::new(), rows: 0 };
+    let from = match outlived_to {
+        CommitTs::ZERO => CommitTs::ZERO, // Hides none.
+        CommitTs(ts) => CommitTs(ts.saturating_add(1)),
+    };
+    let mut count = Count { sources, cover, at, now, from, end, key: Vec::new(), rows: 0 };
     while count.step()? {}
     Ok(count.rows)
 }
@@ -76,6 +71,8 @@ struct Count<'a> {
     cover: Cover,
     at: CommitTs,
     now: CommitTs,
+    /// What was committed before has outlived its table's time to live.
+    from: CommitTs,
     end: &'a [u8],
     key: Vec<u8>, // Used again from step to step.
     rows: u64,
@@ -146,11 +143,12 @@ impl Count<'_> {
             }
         }
         let Some(low) = tally.low() else { return Ok(()) };
-        let (hidden_before, clear_to) = self.cover.hidden_to(low.key, fence);
+        let (erased_before, clear_to) = self.cover.hidden_to(low.key, fence);
         let erasure_ends = clear_to < fence;
+        let hidden_before = erased_before.max(self.from);
         let file = Arc::clone(tally.file());
         let none_counts = file.newest() < hidden_before;
-        let all_count = shows_all(&file, self.at, hidden_before);
+        let all_count = shows_all(tally, self.at, hidden_before);
         let passed = match none_counts || all_count {
             true => tally.pass_blocks(clear_to, none_counts),
             false => Passed::Unknown,
@@ -198,7 +196,7 @@ impl Count<'_> {
             }
         }
         if let Some((ts, gone_from)) = newest {
-            let shown = self.now < gone_from && !self.cover.hides(&key, ts);
+            let shown = self.from <= ts && self.now < gone_from && !self.cover.hides(&key, ts);
             self.rows += u64::from(shown);
         }
         self.key = key;
@@ -213,8 +211,8 @@ impl Count<'_> {
         let lows = others.iter().chain(others_after.iter()).filter_map(Source::low);
         let fence = lows.map(|low| low.key).min().map_or(self.end, |fence| fence.min(self.end));
         let Some(low) = tally.low().filter(|low| low.key < fence) else { return 0 };
-        let (hidden_before, clear_to) = self.cover.hidden_to(low.key, fence);
-        match shows_all(tally.file(), self.at, hidden_before) {
+        let (erased_before, clear_to) = self.cover.hidden_to(low.key, fence);
+        match shows_all(tally, self.at, erased_before.max(self.from)) {
             true => tally.pass_rows(clear_to),
             false => 0,
         }
@@ -222,9 +220,10 @@ impl Count<'_> {
 }
 
 /// Whether a reader at `at`, for whom versions before `hidden_before` are hidden, sees every version
-/// in the file that is the newest of its key.
-fn shows_all(file: &TableFile, at: CommitTs, hidden_before: CommitTs) -> bool {
-    file.newest() <= at && hidden_before <= file.oldest()
+/// that is the newest of its key: in the block here, or in the file, where the block was not read.
+fn shows_all(tally: &Tally, at: CommitTs, hidden_before: CommitTs) -> bool {
+    let (oldest, newest) = tally.times();
+    newest <= at && hidden_before <= oldest
 }
 
 impl Source {

@@ -143,6 +143,10 @@ impl Cursor for LevelCursor {
         self.on_row().map_or(0, |cursor| cursor.plain_moves(direction, at, fence))
     }
 
+    fn plain_from(&self) -> CommitTs {
+        self.on_row().map_or(CommitTs::ZERO, Cursor::plain_from)
+    }
+
     fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
         let from = self.at;
         let (mut at, older) = (Some(from), |at: usize| {

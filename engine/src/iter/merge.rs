@@ -286,6 +286,10 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         first.plain_moves(direction, at, nearer)
     }
 
+    fn plain_from(&self) -> CommitTs {
+        self.first().map_or(CommitTs::ZERO, C::plain_from)
+    }
+
     fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
         match direction == self.direction {
             true => self.guard(|merge| merge.try_skip(direction, fence, before)),

@@ -208,6 +208,10 @@ impl Cursor for Source {
         each!(self, cursor => cursor.plain_moves(direction, at, fence))
     }
 
+    fn plain_from(&self) -> CommitTs {
+        each!(self, cursor => cursor.plain_from())
+    }
+
     fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
         match self {
             Source::Memory(_, last_ts) if *last_ts >= before => Ok(false),

@@ -173,8 +173,8 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// Begins a plain stretch and makes its first move, where the merge knows of one.
     fn enters_stretch(&mut self, direction: Direction) -> bool {
-        if self.outlived_to > CommitTs::ZERO {
-            return false;
+        if self.outlived_to > CommitTs::ZERO && self.merge.plain_from() <= self.outlived_to {
+            return false; // Some of it has gone by.
         }
         let fence = match direction {
             Direction::Up => &self.range.end,

@@ -108,6 +108,8 @@ impl Block {
     /// Adds `ts_base` to every timestamp: see [`Layout::date`].
     pub(crate) fn dated(mut self, ts_base: u64) -> Block {
         self.layout.date(ts_base);
+        let newest = &mut self.facts.max_ts;
+        *newest = CommitTs(newest.0.saturating_add(ts_base));
         self
     }
 
@@ -156,6 +158,16 @@ impl Block {
     /// are puts of different keys, none newer.
     pub(crate) fn is_plain(&self, at: CommitTs) -> bool {
         self.facts.all_puts && self.facts.distinct && self.facts.max_ts <= at
+    }
+
+    /// No row is of an earlier commit.
+    pub(crate) fn oldest(&self) -> CommitTs {
+        CommitTs(self.layout.base_ts)
+    }
+
+    /// No row is of a later commit.
+    pub(crate) fn newest(&self) -> CommitTs {
+        self.facts.max_ts
     }
 
     /// The row's timestamp.

@@ -317,6 +317,10 @@ impl Cursor for TableCursor {
         }
     }
 
+    fn plain_from(&self) -> CommitTs {
+        self.at.as_ref().map_or(CommitTs::ZERO, |at| at.block.oldest())
+    }
+
     fn move_plainly(&mut self, direction: Direction) {
         let Some(at) = &mut self.at else { return };
         match direction {

@@ -8,6 +8,7 @@ use super::ahead::{Ahead, Pace};
 use super::block::{Block, Unpack};
 use super::index::EntryAt;
 use super::reader::TableFile;
+use super::zones::Times;
 use crate::cursor::Direction;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
@@ -116,6 +117,15 @@ impl Tally {
     /// Whether it stands on a row, so that its low key is there.
     pub(crate) fn is_on_row(&self) -> bool {
         matches!(self.at, At::Row(_))
+    }
+
+    /// No version of the block here is of an earlier or a later commit; of the file, where the block
+    /// was not read.
+    pub(crate) fn times(&self) -> Times {
+        match &self.at {
+            At::Row(at) => (at.block.oldest(), at.block.newest()),
+            At::Block(_) | At::End => (self.file.oldest(), self.file.newest()),
+        }
     }
 
     /// How the walk has gone so far.
