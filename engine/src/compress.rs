@@ -71,21 +71,12 @@ impl Codec {
         Ok(raw)
     }
 
-    /// The same behind a copy of `before`, in one piece of memory.
-    pub(crate) fn unpack_behind(
-        self,
-        before: &[u8],
-        stored: &[u8],
-        raw_len: usize,
-    ) -> Result<Vec<u8>, &'static str> {
-        if !self.is_plausible(stored.len(), raw_len) {
-            return Err(BROKEN);
+    /// Fills `raw` with what `stored` was made from.
+    pub(crate) fn unpack_over(self, stored: &[u8], raw: &mut [u8]) -> Result<(), &'static str> {
+        match self.is_plausible(stored.len(), raw.len()) {
+            true => self.unpack_into(stored, raw),
+            false => Err(BROKEN),
         }
-        let mut whole = Vec::with_capacity(before.len() + raw_len);
-        whole.extend_from_slice(before);
-        whole.resize(before.len() + raw_len, 0);
-        self.unpack_into(stored, &mut whole[before.len()..])?;
-        Ok(whole)
     }
 
     /// The same into a buffer that is used again: `raw` holds exactly the bytes, or after an error

@@ -10,8 +10,8 @@
 
 use super::block::{Block, Unpack};
 use super::index::Handle;
+use super::piece::Piece;
 use super::reader::TableFile;
-use super::scratch::Scratch;
 use crate::cursor::Direction;
 use crate::error::Result;
 use std::sync::Arc;
@@ -39,9 +39,8 @@ pub(crate) struct Ahead {
     pace: Pace,
     /// The block missed last.
     last: Option<Handle>,
-    /// The first `len` bytes are those of the file from `offset`.
-    bytes: Scratch,
-    len: usize,
+    /// Those of the file from `offset`.
+    bytes: Piece,
     offset: u64,
 }
 
@@ -86,7 +85,7 @@ impl Ahead {
     fn held(&self, handle: Handle) -> Option<&[u8]> {
         let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
         let end = start.checked_add(handle.len as usize)?;
-        self.bytes.bytes().get(..self.len)?.get(start..end)
+        self.bytes.get(start..end)
     }
 
     /// Reads the block and what lies beyond it.
@@ -108,10 +107,10 @@ impl Ahead {
     }
 
     fn fill(&mut self, file: &TableFile, from: u64, to: u64) -> Result<()> {
-        let len = to.saturating_sub(from) as usize;
-        self.len = 0;
-        file.raw().read_to(self.bytes.first(len), from)?;
-        (self.len, self.offset) = (len, from);
+        self.bytes = Piece::default(); // Back before the next is taken: it may be the same one.
+        let mut bytes = Piece::of(to.saturating_sub(from) as usize);
+        file.raw().read_to(&mut bytes, from)?;
+        (self.bytes, self.offset) = (bytes, from);
         Ok(())
     }
 }

@@ -7,6 +7,7 @@
 use super::check::{self, Facts};
 use super::format::Damage;
 use super::layout::{Columns, Layout, Suffix};
+use super::piece::Piece;
 use crate::compress::Codec;
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
@@ -17,17 +18,27 @@ use std::sync::OnceLock;
 /// Bytes of bookkeeping per block, charged to the cache.
 const OVERHEAD_BYTES: usize = 320;
 
+const UNREADABLE: &str = "block's values do not decompress";
+
 /// One block, proved sound when it was parsed.
 pub(crate) struct Block {
-    keys: Bytes,
+    // The columns, and behind them the values, unless those are `packed`.
+    bytes: Bytes,
     layout: Layout,
     facts: Facts,
-    values: OnceLock<Bytes>,
-    // The values as stored, until they are decompressed; the lock lets one thread do it.
-    stored: Mutex<Bytes>,
+    packed: Option<Box<Packed>>,
+    // Bytes of memory that it takes, with its values.
+    weight: usize,
     // Of each run's prefix the first 8 bytes, for blocks with many runs that live long: those of
     // the index. Empty for blocks of data.
     run_heads: Box<[u64]>,
+}
+
+/// Values that nobody has asked for yet.
+struct Packed {
+    values: OnceLock<Bytes>,
+    // As stored, until they are decompressed; the lock lets one thread do it.
+    stored: Mutex<Bytes>,
 }
 
 /// When the values of a block are decompressed.
@@ -52,16 +63,11 @@ impl Block {
         let keys_len = layout.keys_len();
         let facts = check::check(&Columns { bytes: &bytes[..keys_len], layout: &layout })?;
         if layout.codec == Codec::None {
-            let values = OnceLock::from(bytes.slice(keys_len..));
-            let keys = bytes.slice(..keys_len);
-            let (stored, run_heads) = (Mutex::default(), Box::default());
-            return Ok(Block { keys, layout, facts, values, stored, run_heads });
+            return Ok(Block::in_place(bytes, layout, facts));
         }
         // Copied, so that the stored values can be let go once they are decompressed.
-        let keys = Bytes::copy_from_slice(&bytes[..keys_len]);
-        let stored = Mutex::new(bytes.slice(keys_len..));
-        let (values, run_heads) = (OnceLock::new(), Box::default());
-        Ok(Block { keys, layout, facts, values, stored, run_heads })
+        let keys = Piece::copy_of(&bytes[..keys_len]);
+        Ok(Block::packed(keys, bytes.slice(keys_len..), layout, facts))
     }
 
     /// Proves `bytes` to be a block of an index, and prepares it for many searches.
@@ -83,26 +89,39 @@ impl Block {
         }
         let (keys, stored) = bytes.split_at(layout.keys_len());
         let facts = check::check(&Columns { bytes: keys, layout: &layout })?;
-        let whole = match (layout.codec, unpack) {
-            (Codec::None, _) => Some(bytes.to_vec()),
-            (codec, Unpack::Now) => codec.unpack_behind(keys, stored, layout.values_len).ok(),
-            (_, Unpack::Later) => None,
-        };
-        if let Some(whole) = whole {
-            return Ok(Block::in_place(Bytes::from(whole), layout, facts));
+        match (layout.codec, unpack) {
+            (Codec::None, _) => {
+                let whole = Piece::copy_of(bytes);
+                let weight = whole.weight();
+                return Ok(Block { weight, ..Block::in_place(whole.share(), layout, facts) });
+            }
+            (codec, Unpack::Now) if codec.is_plausible(stored.len(), layout.values_len) => {
+                let mut whole = Piece::of(keys.len() + layout.values_len);
+                let (keys_here, values) = whole.split_at_mut(keys.len());
+                keys_here.copy_from_slice(keys);
+                if codec.unpack_over(stored, values).is_ok() {
+                    let weight = whole.weight();
+                    return Ok(Block { weight, ..Block::in_place(whole.share(), layout, facts) });
+                }
+            }
+            _ => {}
         }
-        let keys = Bytes::copy_from_slice(keys);
-        let stored = Mutex::new(Bytes::copy_from_slice(stored));
-        let (values, run_heads) = (OnceLock::new(), Box::default());
-        Ok(Block { keys, layout, facts, values, stored, run_heads })
+        let stored = Piece::copy_of(stored).share();
+        Ok(Block::packed(Piece::copy_of(keys), stored, layout, facts))
+    }
+
+    fn packed(keys: Piece, stored: Bytes, layout: Layout, facts: Facts) -> Block {
+        let weight = keys.weight() + layout.values_len;
+        let packed = Packed { values: OnceLock::new(), stored: Mutex::new(stored) };
+        let (bytes, packed) = (keys.share(), Some(Box::new(packed)));
+        Block { bytes, layout, facts, packed, weight, run_heads: Box::default() }
     }
 
     /// A block of data that was proved before, its values not compressed, its timestamps as
     /// `layout` has them.
-    pub(crate) fn in_place(mut bytes: Bytes, layout: Layout, facts: Facts) -> Block {
-        let values = OnceLock::from(bytes.split_off(layout.keys_len().min(bytes.len())));
-        let (stored, run_heads) = (Mutex::default(), Box::default());
-        Block { keys: bytes, layout, facts, values, stored, run_heads }
+    pub(crate) fn in_place(bytes: Bytes, layout: Layout, facts: Facts) -> Block {
+        let weight = bytes.len();
+        Block { bytes, layout, facts, packed: None, weight, run_heads: Box::default() }
     }
 
     /// Adds `ts_base` to every timestamp: see [`Layout::date`].
@@ -120,7 +139,7 @@ impl Block {
 
     /// Bytes of memory it takes once its values are decompressed.
     pub(crate) fn weight(&self) -> usize {
-        self.keys.len() + self.layout.values_len + OVERHEAD_BYTES
+        self.weight + OVERHEAD_BYTES
     }
 
     /// Its counts, for those who print them.
@@ -186,7 +205,8 @@ impl Block {
         if range.is_empty() {
             return Ok(Bytes::new());
         }
-        let values = self.values()?;
+        let (values, at) = self.values_at()?;
+        let range = at + range.start..at + range.end;
         let inside = range.start <= range.end && range.end <= values.len();
         if inside { Ok(values.slice(range)) } else { Err(Damage("row's value lies outside")) }
     }
@@ -202,26 +222,38 @@ impl Block {
 
     /// Whether nobody needs to decompress anything any more.
     pub(crate) fn is_unpacked(&self) -> bool {
-        self.values.get().is_some()
+        self.packed.as_ref().is_none_or(|packed| packed.values.get().is_some())
     }
 
     /// All values, one after another.
-    pub(crate) fn values(&self) -> Result<&Bytes, Damage> {
-        if let Some(values) = self.values.get() {
-            return Ok(values);
+    pub(crate) fn values(&self) -> Result<&[u8], Damage> {
+        let (bytes, at) = self.values_at()?;
+        Ok(bytes.get(at..).unwrap_or_default())
+    }
+
+    /// The bytes that hold the values, and where in them those begin.
+    fn values_at(&self) -> Result<(&Bytes, usize), Damage> {
+        let Some(packed) = &self.packed else { return Ok((&self.bytes, self.layout.keys_len())) };
+        if let Some(values) = packed.values.get() {
+            return Ok((values, 0));
         }
-        let mut stored = self.stored.lock();
-        if self.values.get().is_none() {
-            let raw = self.layout.codec.unpack(&stored, self.layout.values_len).map_err(Damage)?;
+        let mut stored = packed.stored.lock();
+        if packed.values.get().is_none() {
+            let (codec, len) = (self.layout.codec, self.layout.values_len);
+            if !codec.is_plausible(stored.len(), len) {
+                return Err(Damage(UNREADABLE));
+            }
+            let mut values = Piece::of(len);
+            codec.unpack_over(&stored, &mut values).map_err(Damage)?;
             *stored = Bytes::new();
-            let _ = self.values.set(Bytes::from(raw));
+            let _ = packed.values.set(values.share());
         }
-        self.values.get().ok_or(Damage("block's values do not decompress"))
+        packed.values.get().map(|values| (values, 0)).ok_or(Damage(UNREADABLE))
     }
 
     /// The value of a row whose block keeps its values uncompressed, as an index block does.
     pub(crate) fn plain_value(&self, row: usize) -> &[u8] {
-        let values = self.values.get().map(|values| &values[..]).unwrap_or_default();
+        let values = self.bytes.get(self.layout.keys_len()..).unwrap_or_default();
         values.get(self.columns().value_range(row)).unwrap_or_default()
     }
 
@@ -257,6 +289,8 @@ impl Block {
     }
 
     pub(super) fn columns(&self) -> Columns<'_> {
-        Columns { bytes: &self.keys, layout: &self.layout }
+        // A mapping may have changed under us: then there are no columns, and no row is found.
+        let keys = self.bytes.get(..self.layout.keys_len()).unwrap_or_default();
+        Columns { bytes: keys, layout: &self.layout }
     }
 }

@@ -7,7 +7,7 @@ use super::block::{Block, Unpack};
 use super::filter::Filter;
 use super::format::{FOOTER_LEN, Footer, Props, Stretch, unseal};
 use super::index::{Handle, Index};
-use super::scratch::Scratch;
+use super::piece::Piece;
 use super::zones::Zones;
 use crate::error::{Error, Result};
 use crate::ids::FileNo;
@@ -74,10 +74,9 @@ impl RawFile {
 
     /// The data block at `handle`, from the file.
     pub(super) fn read_block(&self, handle: Handle, unpack: Unpack) -> Result<Block> {
-        let mut scratch = Scratch::default();
-        let sealed = scratch.first(handle.len as usize);
-        self.read_to(sealed, handle.offset)?;
-        self.parse_block(handle, sealed, unpack)
+        let mut sealed = Piece::of(handle.len as usize);
+        self.read_to(&mut sealed, handle.offset)?;
+        self.parse_block(handle, &sealed, unpack)
     }
 
     /// The data block whose bytes at `handle` are `sealed`.
