@@ -130,17 +130,24 @@ impl Budget {
         BUILDER_BYTES + raw / BUILDER_SHARE
     }
 
-    /// How much a merge of so many `runs` reads of each at once; it shares its part of the memory
-    /// with a flush.
-    pub(crate) fn ahead(&self, runs: usize) -> usize {
-        let builders = self.builder(self.file) + self.builder(self.memtable);
-        let each = self.work.saturating_sub(builders) / runs.max(1);
+    /// How much each of `parts` of a merge of so many `runs` reads of each at once; they share their
+    /// part of the memory with a flush.
+    pub(crate) fn ahead(&self, runs: usize, parts: usize) -> usize {
+        let builders = parts * self.builder(self.file) + self.builder(self.memtable);
+        let each = self.work.saturating_sub(builders) / (runs * parts).max(1);
         each.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX)
     }
 
-    /// What a merge of so many `runs` holds.
-    pub(crate) fn merge(&self, runs: usize) -> usize {
-        runs * self.ahead(runs) + self.builder(self.file)
+    /// What a merge of so many `runs` holds that is done in `parts`.
+    pub(crate) fn merge(&self, runs: usize, parts: usize) -> usize {
+        parts * (runs * self.ahead(runs, parts) + self.builder(self.file))
+    }
+
+    /// In how many parts, up to `wanted`, a merge may be done within its share of the memory.
+    pub(crate) fn merge_parts(&self, runs: usize, wanted: usize) -> usize {
+        let fits =
+            |parts: &usize| self.merge(runs, *parts) + self.builder(self.memtable) <= self.work;
+        (1..=wanted).rev().find(fits).unwrap_or(1)
     }
 
     /// Bytes of a chunk of an ingest, of which there are two: twice a file, raw, or what a quarter
@@ -174,9 +181,20 @@ mod tests {
             assert_eq!(sum(&budget, 1 << 20, 0), memory, "index and filters push out caches");
             assert_eq!(sum(&budget, 0, budget.work + (1 << 20)), memory);
             assert!(budget.caches(0, 0).both > memory / 8, "{budget:?}");
-            assert!(budget.merge(12) + budget.builder(budget.memtable) <= budget.work);
+            for wanted in 1..9 {
+                let parts = budget.merge_parts(12, wanted);
+                assert!((1..=wanted).contains(&parts));
+                let working = budget.merge(12, parts) + budget.builder(budget.memtable);
+                assert!(working <= budget.work, "{parts} parts, {budget:?}");
+            }
             assert!(2 * budget.chunk(0, 0) <= memory / 2);
         }
+    }
+
+    #[test]
+    fn merges_are_divided_where_there_is_memory() {
+        assert_eq!(Budget::of(&options(32 << 20), 0).merge_parts(12, 8), 1);
+        assert_eq!(Budget::of(&options(4 << 30), 0).merge_parts(12, 8), 8);
     }
 
     #[test]

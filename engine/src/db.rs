@@ -7,7 +7,7 @@ use crate::commit::pipeline::{self, Pipeline};
 use crate::compaction::picker::Aim;
 use crate::cursor::Found;
 use crate::env::clock::{Clock, SystemClock};
-use crate::env::jobs::{Jobs, Threads};
+use crate::env::jobs::{self, Jobs, Threads};
 use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event, Events};
@@ -26,7 +26,7 @@ use crate::recovery::{self, Opened};
 use crate::rows::Row;
 use crate::stall::{Bucket, Cause, Stall, stall};
 use crate::stats::{MemoryStats, MemoryUse, Recovery, Stats};
-use crate::tree::Tree;
+use crate::tree::{Tree, World};
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::view::View;
@@ -188,6 +188,7 @@ impl Db {
         };
         let budget = Budget::of(&options, memory::bytes_usable());
         options.advanced.memtable_bytes = Some(budget.memtable);
+        options.threads = Some(options.threads.unwrap_or_else(jobs::threads_default));
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
         let recovering = events.span(Doing::Recovery);
@@ -197,9 +198,9 @@ impl Db {
         let (set, log) = writer.unzip();
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
         let tables = recovery::load_tables(&view)?;
-        let now = Arc::clone(&clock);
-        let tree =
-            Arc::new(Tree::new(options, events.clone(), shelf, now, view, set, history_floor));
+        let world =
+            World { clock: Arc::clone(&clock), jobs: Arc::clone(&jobs), events: events.clone() };
+        let tree = Arc::new(Tree::new(options, world, shelf, view, set, history_floor));
         tree.show_tables(tables);
         let writer = match log {
             None => None,
@@ -378,6 +379,7 @@ impl Db {
             flushes: counters.flushes.get(),
             flushed_bytes: counters.flushed_bytes.get(),
             compactions: counters.compactions.get(),
+            compaction_parts: counters.compaction_parts.get(),
             moves: counters.moves.get(),
             compaction_bytes_read: counters.compaction_bytes_read.get(),
             compaction_bytes_written: counters.compaction_bytes_written.get(),

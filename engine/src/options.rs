@@ -56,6 +56,14 @@ pub struct Options {
     /// where settings of [`Advanced`] ask for more. 32 MiB to 1 TiB.
     pub memory: Option<usize>,
 
+    /// Threads that a merge of table files may use at once. A merge has one of its own; it is divided
+    /// among more where commits would soon be slowed because merges are behind, and where somebody
+    /// waits for it: [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle). Flushes and
+    /// the log have a thread each besides. They all stand back behind those that commit.
+    ///
+    /// Default `None`: as many as there are processors, at most 8. 1 to 64.
+    pub threads: Option<usize>,
+
     /// Whether a database is made where there is none. Default true.
     pub create_if_missing: bool,
 
@@ -192,6 +200,7 @@ impl Default for Options {
             durability: Durability::Synced,
             history: Duration::ZERO,
             memory: None,
+            threads: None,
             create_if_missing: true,
             read_only: false,
             advanced: Advanced::default(),
@@ -230,6 +239,9 @@ impl Options {
     pub fn validated(self) -> Result<Options> {
         if let Some(memory) = self.memory {
             check("memory", memory as u64, 32 << 20, 1 << 40)?;
+        }
+        if let Some(threads) = self.threads {
+            check("threads", threads as u64, 1, 64)?;
         }
         self.advanced.check()?;
         Ok(self)

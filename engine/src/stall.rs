@@ -62,6 +62,12 @@ const L0_STOPS: usize = 4;
 /// A part of a whole in this many parts.
 const PARTS: u64 = 1 << 10;
 
+/// Whether commits will soon be slowed because merges are behind: three quarters of the L0 files
+/// from which on they are.
+pub(crate) fn is_near(debt: Debt, options: &Options) -> bool {
+    debt.l0_files * 4 >= options.advanced.l0_slow_files * 3
+}
+
 /// What a commit of `bytes` does at `debt`.
 pub(crate) fn stall(debt: Debt, bytes: usize, options: &Options) -> Stall {
     let advanced = &options.advanced;
@@ -145,6 +151,16 @@ mod tests {
             files(stop) < Duration::from_millis(1) && files(2 * stop) < Duration::from_millis(4)
         );
         assert_eq!(files(4 * stop), Duration::MAX, "the files of L0 take memory");
+    }
+
+    #[test]
+    fn debt_is_near_before_it_slows_anybody() {
+        let options = Options::default();
+        let debt = |l0_files| Debt { l0_files, ..Debt::default() };
+        let (compact, slow) = (options.advanced.l0_compact_files, options.advanced.l0_slow_files);
+        assert!(!is_near(debt(compact), &options) && is_near(debt(slow), &options));
+        let first = (0..).map(debt).find(|debt| is_near(*debt, &options)).unwrap_or_default();
+        assert_eq!(at(&options, first), Duration::ZERO);
     }
 
     #[test]

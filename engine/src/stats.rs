@@ -60,6 +60,7 @@ pub(crate) struct Counters {
     pub(crate) flushes: Counter,
     pub(crate) flushed_bytes: Counter,
     pub(crate) compactions: Counter,
+    pub(crate) compaction_parts: Counter,
     pub(crate) moves: Counter,
     pub(crate) compaction_bytes_read: Counter,
     pub(crate) compaction_bytes_written: Counter,
@@ -99,6 +100,9 @@ pub struct Stats {
     pub flushed_bytes: u64,
     /// Merges done.
     pub compactions: u64,
+    /// Parts that these were done in: more where some were divided among
+    /// [`threads`](crate::Options::threads).
+    pub compaction_parts: u64,
     /// Files moved down a level as they were.
     pub moves: u64,
     /// Bytes of the files that merges read.

@@ -11,6 +11,7 @@ use crate::compaction::picker::{self, Aim, Turns};
 use crate::compaction::space::Scene;
 use crate::compaction::upkeep;
 use crate::env::clock::Clock;
+use crate::env::jobs::Jobs;
 use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasure;
 use crate::error::Result;
@@ -28,7 +29,7 @@ use crate::options::Options;
 use crate::row_cache::RowCache;
 use crate::snapshot::{Boundaries, Snapshots};
 use crate::sstable::format::FileMeta;
-use crate::stall::Debt;
+use crate::stall::{self, Debt};
 use crate::stats::Counters;
 use crate::version::files::Version;
 use crate::version::set::VersionSet;
@@ -94,6 +95,14 @@ fn row_hashes(memtable: &Arc<dyn Memtable>) -> Result<Vec<u64>> {
     Ok(hashes)
 }
 
+/// What of the world a tree reaches, and who is told of what it does.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) jobs: Arc<dyn Jobs>,
+    pub(crate) events: Events,
+}
+
 /// Memtables and files of one database.
 #[derive(Debug)]
 pub(crate) struct Tree {
@@ -101,6 +110,7 @@ pub(crate) struct Tree {
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) snapshots: Snapshots,
     clock: Arc<dyn Clock>,
+    jobs: Arc<dyn Jobs>,
     pub(crate) tables: ArcSwap<Tables>,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
@@ -155,15 +165,15 @@ impl Tree {
     /// are not whole.
     pub(crate) fn new(
         options: Options,
-        events: Events,
+        World { clock, jobs, events }: World,
         shelf: Arc<Shelf>,
-        clock: Arc<dyn Clock>,
         view: View,
         set: Option<VersionSet>,
         history_floor: CommitTs,
     ) -> Tree {
         Tree {
             options,
+            jobs,
             shelf,
             snapshots: Snapshots::new(history_floor),
             clock,
@@ -379,7 +389,12 @@ impl Tree {
             Some((job, Arc::clone(version), readable))
         });
         let Some((job, version, readable)) = picked.flatten() else { return Ok(false) };
-        let done = self.run_job(&job, &version, &boundaries, &readable, &mut turns);
+        let threads = match aim.is_awaited() || stall::is_near(self.debt(), &self.options) {
+            true => self.options.threads.unwrap_or(1),
+            false => 1,
+        };
+        let scene = (&*version, &boundaries, &readable);
+        let done = self.run_job(&job, threads, scene, &mut turns);
         *self.merging.lock() = None;
         done.map(|()| true)
     }
@@ -387,9 +402,8 @@ impl Tree {
     fn run_job(
         &self,
         job: &Job,
-        version: &Version,
-        boundaries: &Boundaries,
-        readable: &Readable,
+        threads: usize,
+        (version, boundaries, readable): (&Version, &Boundaries, &Readable),
         turns: &mut Turns,
     ) -> Result<()> {
         let span = self.events.span(Doing::Merge);
@@ -414,6 +428,9 @@ impl Tree {
                 (Compaction::Moved, 0, 0)
             }
             Job::Merge(merge) => {
+                let (budget, runs) = (&self.shelf.pool.budget, merge.runs());
+                let parts = budget.merge_parts(runs, threads);
+                let ranges = executor::divide(merge, &self.options, parts)?;
                 let next_file = || self.next_file().unwrap_or_default();
                 let env = MergeEnv {
                     shelf: &self.shelf,
@@ -422,16 +439,18 @@ impl Tree {
                     boundaries,
                     readable,
                     next_file: &next_file,
+                    jobs: &*self.jobs,
                     closing: &self.closing,
                 };
-                let _claim = self.shelf.pool.claim(self.shelf.pool.budget.merge(merge.runs()));
-                let mut edit = executor::merge(merge, &env)?;
+                let _claim = self.shelf.pool.claim(budget.merge(runs, ranges.len()));
+                let mut edit = executor::merge(merge, &ranges, &env)?;
                 edit.history_floor = Some(boundaries.floor());
                 let read = merge.upper.iter().chain(&merge.lower).map(|f| f.meta.bytes).sum();
                 let tables = edit.added.iter().map(|(_, meta)| meta.bytes);
                 let written = tables.chain(edit.blobs.iter().map(|blob| blob.bytes)).sum();
                 self.install(edit, |_| {})?;
                 self.counters.compactions.add(1);
+                self.counters.compaction_parts.add(ranges.len() as u64);
                 self.counters.compaction_bytes_read.add(read);
                 self.counters.compaction_bytes_written.add(written);
                 if !merge.upper.is_empty() {

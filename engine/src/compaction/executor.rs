@@ -3,21 +3,30 @@
 //!
 //! What is dropped is decided by `fate` alone. Versions read must equal versions written and
 //! dropped, or nothing is installed.
+//!
+//! A merge that hurries is divided by ranges of keys into parts with inputs and outputs of their own,
+//! on a thread each. All versions of a key are in one part, so parts need not know of one another.
+//! One edit names what all of them wrote; if one fails, the files of all are thrown away.
 
 use crate::blob::format::BlobMeta;
 use crate::catalog::Readable;
 use crate::compaction::input::{Input, inputs};
 use crate::compaction::job::Merge;
 use crate::compaction::outputs::Outputs;
+use crate::compaction::picker;
 use crate::compaction::tournament::{Run as _, Tournament};
 use crate::compaction::values::Values;
+use crate::env::jobs::{Jobs, Part};
 use crate::error::{Error, Kind, Result};
 use crate::expiry;
 use crate::fate::{Fate, Judge};
 use crate::flush::sync_names;
 use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::iter::split;
 use crate::key::order;
+use crate::key::range::KeyRange;
 use crate::manifest::edit::Edit;
+use crate::names::FileKind;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
 use crate::sstable::format::{FileMeta, TableOptions};
@@ -36,24 +45,91 @@ pub(crate) struct MergeEnv<'a> {
     pub(crate) version: &'a Version,
     pub(crate) boundaries: &'a Boundaries,
     pub(crate) readable: &'a Readable,
-    pub(crate) next_file: &'a dyn Fn() -> FileNo,
+    pub(crate) next_file: &'a (dyn Fn() -> FileNo + Sync),
+    pub(crate) jobs: &'a dyn Jobs,
     /// Whether the database closes: a merge then ends early and leaves nothing.
     pub(crate) closing: &'a AtomicBool,
 }
 
 /// What a merge did with the versions that it read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    pub(crate) read: u64,
-    pub(crate) written: u64,
-    pub(crate) dropped: u64,
+struct Tally {
+    read: u64,
+    written: u64,
+    dropped: u64,
 }
 
-/// Merges; the outputs and their names are durable on return. After an error the outputs are in
-/// the trash and the inputs untouched.
+/// What one part of a merge wrote; the bytes are durable, the names not yet.
+struct Written {
+    tables: Vec<FileMeta>,
+    blobs: Vec<BlobMeta>,
+    tally: Tally,
+}
+
+impl Written {
+    fn discard(&self, shelf: &Shelf) {
+        self.tables.iter().for_each(|table| shelf.put_trash(FileKind::Table, table.no));
+        self.blobs.iter().for_each(|blob| shelf.put_trash(FileKind::Blob, blob.no));
+    }
+}
+
+/// The ranges of keys that a merge is done in: at most `parts`, each of one file's bytes at least, so
+/// that dividing a merge leaves no small files.
+pub(crate) fn divide(job: &Merge, options: &Options, parts: usize) -> Result<Vec<KeyRange>> {
+    let files = || job.upper.iter().chain(&job.lower);
+    let (smallest, largest) = picker::span(files());
+    let whole = KeyRange::spanning(smallest, largest);
+    let bytes: u64 = files().map(|file| file.meta.bytes).sum();
+    let parts = parts.min((bytes / options.advanced.file_bytes as u64) as usize);
+    if parts <= 1 { Ok(vec![whole]) } else { split::split_anywhere(files(), &whole, parts) }
+}
+
+/// Merges within `ranges`, which hold all keys of the inputs between them; the outputs and their
+/// names are durable on return. After an error the outputs are in the trash and the inputs untouched.
 ///
 /// Errors: `Closed` where the database closes meanwhile.
-pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
+pub(crate) fn merge(job: &Merge, ranges: &[KeyRange], env: &MergeEnv<'_>) -> Result<Edit> {
+    let failed = AtomicBool::new(false);
+    let ahead_bytes = env.shelf.pool.budget.ahead(job.runs(), ranges.len());
+    let mut outcomes: Vec<_> = ranges.iter().map(|_| Ok(None)).collect();
+    let part = |(range, outcome)| -> Part<'_> {
+        let (failed, outcome): (_, &mut Result<Option<Written>>) = (&failed, outcome);
+        Box::new(move || {
+            *outcome = merge_part(job, range, ahead_bytes, env, failed);
+            if outcome.is_err() {
+                failed.store(true, Ordering::Relaxed);
+            }
+        })
+    };
+    env.jobs.together(ranges.iter().zip(&mut outcomes).map(part).collect());
+    let (mut parts, mut error) = (Vec::with_capacity(ranges.len()), None);
+    for outcome in outcomes {
+        match outcome {
+            Ok(written) => parts.extend(written),
+            Err(e) => error = error.or(Some(e)),
+        }
+    }
+    let done = match error {
+        Some(error) => Err(error),
+        None => check(job, &parts).and_then(|()| sync_names(env.shelf)),
+    };
+    match done {
+        Ok(()) => Ok(edit(job, parts, env)),
+        Err(error) => {
+            parts.iter().for_each(|part| part.discard(env.shelf));
+            Err(error)
+        }
+    }
+}
+
+/// Merges what `range` holds; nothing, and no files, where another part `failed` meanwhile.
+fn merge_part(
+    job: &Merge,
+    range: &KeyRange,
+    ahead_bytes: usize,
+    env: &MergeEnv<'_>,
+    failed: &AtomicBool,
+) -> Result<Option<Written>> {
     let mut options = TableOptions::from(env.options);
     if env.version.levels.iter().skip(job.level + 2).all(|files| files.is_empty()) {
         options.codec = env.options.advanced.table_codecs().bottom;
@@ -64,19 +140,17 @@ pub(crate) fn merge(job: &Merge, env: &MergeEnv<'_>) -> Result<Edit> {
     let values = Values::new(env.shelf, env.next_file, env.options, &env.version.blobs);
     let mut outputs =
         Outputs::new(env.shelf, env.next_file, options, file_bytes, below, erasures, values);
-    let merged = merge_into(job, env, &mut outputs).and_then(|tally| {
-        check(job, &tally, outputs.finish()?)?;
-        sync_names(env.shelf)
-    });
+    let inputs = inputs(job, range, ahead_bytes);
+    let merged = merge_into(job, inputs, env, failed, &mut outputs)
+        .and_then(|tally| tally.map_or(Ok(None), |tally| outputs.finish().map(|()| Some(tally))));
     match merged {
-        Ok(()) => {
-            let (mut tables, blobs) = outputs.into_files();
-            tables.iter_mut().for_each(|table| table.aged_to = aged_to(table, env.readable));
-            Ok(edit(job, (tables, blobs)))
+        Ok(Some(tally)) => {
+            let (tables, blobs) = outputs.into_files();
+            Ok(Some(Written { tables, blobs, tally }))
         }
-        Err(error) => {
+        given_up => {
             outputs.discard();
-            Err(error)
+            given_up.map(|_| None)
         }
     }
 }
@@ -89,37 +163,50 @@ fn aged_to(table: &FileMeta, readable: &Readable) -> CommitTs {
     aging.flatten().unwrap_or_default()
 }
 
-fn edit(job: &Merge, (outputs, blobs): (Vec<FileMeta>, Vec<BlobMeta>)) -> Edit {
+fn edit(job: &Merge, parts: Vec<Written>, env: &MergeEnv<'_>) -> Edit {
     let out_level = (job.level + 1) as u8;
     let from_upper = job.upper.iter().map(|file| (job.level as u8, file.meta.no));
     let from_lower = job.lower.iter().map(|file| (out_level, file.meta.no));
-    Edit {
-        added: outputs.into_iter().map(|meta| (out_level, Arc::new(meta))).collect(),
-        removed: from_upper.chain(from_lower).collect(),
-        blobs: blobs.into_iter().map(Arc::new).collect(),
-        ..Edit::default()
+    let mut edit = Edit { removed: from_upper.chain(from_lower).collect(), ..Edit::default() };
+    for Written { tables, blobs, .. } in parts {
+        for table in tables {
+            let aged_to = aged_to(&table, env.readable);
+            edit.added.push((out_level, Arc::new(FileMeta { aged_to, ..table })));
+        }
+        edit.blobs.extend(blobs.into_iter().map(Arc::new));
     }
+    edit
 }
 
 /// Versions in must be versions out and versions dropped.
-fn check(job: &Merge, tally: &Tally, outputs: &[FileMeta]) -> Result<()> {
+fn check(job: &Merge, parts: &[Written]) -> Result<()> {
+    let sum = |count: fn(&Tally) -> u64| parts.iter().map(|part| count(&part.tally)).sum::<u64>();
+    let (read, written, dropped) = (sum(|t| t.read), sum(|t| t.written), sum(|t| t.dropped));
     let given: u64 = job.upper.iter().chain(&job.lower).map(|file| file.meta.rows).sum();
-    let written: u64 = outputs.iter().map(|meta| meta.rows).sum();
-    if tally.read == given && tally.written == written && given == written + tally.dropped {
+    let stored: u64 = parts.iter().flat_map(|part| &part.tables).map(|table| table.rows).sum();
+    if read == given && written == stored && given == written + dropped {
         return Ok(());
     }
-    let what = format!("compaction of {given} versions lost count: {tally:?}, written {written}");
+    let what = format!(
+        "compaction of {given} versions lost count: {read} read, {written} written, {stored} stored, {dropped} dropped"
+    );
     Err(Error::new(Kind::Corrupt, what))
 }
 
-fn merge_into(job: &Merge, env: &MergeEnv<'_>, outputs: &mut Outputs<'_>) -> Result<Tally> {
-    let mut merge: Tournament<Input> =
-        Tournament::start(inputs(job, env.shelf.pool.budget.ahead(job.runs())))?;
+/// `None` where another part `failed` meanwhile.
+fn merge_into(
+    job: &Merge,
+    inputs: Vec<Input<'_>>,
+    env: &MergeEnv<'_>,
+    failed: &AtomicBool,
+    outputs: &mut Outputs<'_>,
+) -> Result<Option<Tally>> {
+    let mut merge = Tournament::start(inputs)?;
     let mut judge = Judge::of_merge(job.level + 1, env.version, env.boundaries, env.readable);
     let mut tally = Tally::default();
     loop {
         let new_key = merge.is_new_key();
-        let Some(row) = merge.winner() else { return Ok(tally) };
+        let Some(row) = merge.winner() else { return Ok(Some(tally)) };
         if new_key {
             judge.next_key(row.key());
             outputs.before_key(row.key())?;
@@ -144,8 +231,13 @@ fn merge_into(job: &Merge, env: &MergeEnv<'_>, outputs: &mut Outputs<'_>) -> Res
             }
             _ => tally.dropped += 1,
         }
-        if tally.read.is_multiple_of(VERSIONS_PER_LOOK) && env.closing.load(Ordering::Relaxed) {
-            return Err(Error::new(Kind::Closed, "the database closes; a merge was given up"));
+        if tally.read.is_multiple_of(VERSIONS_PER_LOOK) {
+            if env.closing.load(Ordering::Relaxed) {
+                return Err(Error::new(Kind::Closed, "the database closes; a merge was given up"));
+            }
+            if failed.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
         }
         merge.next()?;
     }

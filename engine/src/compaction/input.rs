@@ -4,34 +4,38 @@ use crate::compaction::job::Merge;
 use crate::compaction::tournament::Run;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
+use crate::key::range::KeyRange;
 use crate::sstable::pass::Pass;
 use crate::version::files::LiveFile;
 use std::sync::Arc;
 
-/// Files that do not overlap, passed in the order of their keys.
-pub(crate) struct Input {
+/// Files that do not overlap, passed in the order of their keys as far as a range holds them.
+pub(crate) struct Input<'a> {
     files: std::vec::IntoIter<Arc<LiveFile>>,
+    range: &'a KeyRange,
     pass: Option<Pass>,
     ahead_bytes: usize,
 }
 
-/// The runs of a merge: the files of L0 each, those of a deeper level as one. Of each `ahead_bytes`
-/// are read at once.
-pub(crate) fn inputs(job: &Merge, ahead_bytes: usize) -> Vec<Input> {
-    let alone = |file: &Arc<LiveFile>| Input::over(vec![Arc::clone(file)], ahead_bytes);
-    let mut inputs: Vec<_> = match job.level {
-        0 => job.upper.iter().map(alone).collect(),
-        _ => vec![Input::over(job.upper.clone(), ahead_bytes)],
+/// The runs of a merge within `range`: the files of L0 each, those of a deeper level as one. Of each
+/// `ahead_bytes` are read at once.
+pub(crate) fn inputs<'a>(job: &Merge, range: &'a KeyRange, ahead_bytes: usize) -> Vec<Input<'a>> {
+    let over = |files: &[Arc<LiveFile>]| {
+        let here = |file: &&Arc<LiveFile>| {
+            file.meta.smallest < range.end && file.meta.largest >= range.start
+        };
+        let files: Vec<_> = files.iter().filter(here).cloned().collect();
+        Input { files: files.into_iter(), range, pass: None, ahead_bytes }
     };
-    inputs.push(Input::over(job.lower.clone(), ahead_bytes));
+    let mut inputs: Vec<_> = match job.level {
+        0 => job.upper.iter().map(|file| over(std::slice::from_ref(file))).collect(),
+        _ => vec![over(&job.upper)],
+    };
+    inputs.push(over(&job.lower));
     inputs
 }
 
-impl Input {
-    fn over(files: Vec<Arc<LiveFile>>, ahead_bytes: usize) -> Input {
-        Input { files: files.into_iter(), pass: None, ahead_bytes }
-    }
-
+impl Input<'_> {
     /// Length of the partition prefix of the key here.
     pub(crate) fn prefix_len(&self) -> usize {
         self.pass.as_ref().map_or(0, Pass::prefix_len)
@@ -48,7 +52,7 @@ impl Input {
     }
 }
 
-impl Run for Input {
+impl Run for Input<'_> {
     fn next(&mut self) -> Result<bool> {
         loop {
             if let Some(pass) = &mut self.pass
@@ -60,7 +64,12 @@ impl Run for Input {
                 self.pass = None;
                 return Ok(false);
             };
-            self.pass = Some(file.table()?.pass(self.ahead_bytes));
+            let (table, range) = (file.table()?, self.range);
+            let whole = range.contains(&file.meta.smallest) && range.contains(&file.meta.largest);
+            self.pass = Some(match whole {
+                true => table.pass(self.ahead_bytes),
+                false => table.pass_in(self.ahead_bytes, range),
+            });
         }
     }
 

@@ -110,10 +110,9 @@ impl<'a> Outputs<'a> {
     }
 
     /// Ends the last file; the bytes of all of them are durable then, their names not yet.
-    pub(crate) fn finish(&mut self) -> Result<&[FileMeta]> {
+    pub(crate) fn finish(&mut self) -> Result<()> {
         self.end_file()?;
-        self.values.finish()?;
-        Ok(&self.done)
+        self.values.finish()
     }
 
     /// The files, once they are finished.

@@ -48,6 +48,14 @@ pub(crate) enum Aim<'a> {
 }
 
 impl Aim<'_> {
+    /// Whether somebody waits until it is reached.
+    pub(crate) fn is_awaited(self) -> bool {
+        match self {
+            Aim::Balance | Aim::Rest => false,
+            Aim::Settled | Aim::OneRun | Aim::Range(..) => true,
+        }
+    }
+
     /// How eagerly space is reclaimed on the way.
     pub(crate) fn effort(self) -> Effort {
         match self {

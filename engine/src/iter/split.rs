@@ -1,4 +1,5 @@
-//! Where to cut a range so that its parts hold about as many bytes each and no partition is in two.
+//! Where to cut a range so that its parts hold about as many bytes each: for a scan so that no
+//! partition is in two, for a merge anywhere.
 //!
 //! The weights come from what is in memory of table files: of a file's index some 64 separators, or
 //! where there are many files only each file's first key. Rows in memtables have no weight, so the
@@ -7,7 +8,9 @@
 use crate::error::Result;
 use crate::key::order;
 use crate::key::range::KeyRange;
+use crate::version::files::LiveFile;
 use crate::view::View;
+use std::sync::Arc;
 
 /// Separators that are taken of one file's index.
 const SAMPLES_PER_FILE: usize = 64;
@@ -15,9 +18,29 @@ const SAMPLES_PER_FILE: usize = 64;
 /// Files for each part from which on a file's first key is enough, and none is opened for this.
 const FILES_PER_PART_MANY: usize = 16;
 
-/// At most `parts` ranges that do not overlap, in order, together `range`.
+/// At most `parts` ranges that do not overlap, in order, together `range`; no partition is in two.
 pub(crate) fn split(view: &View, range: &KeyRange, parts: usize) -> Result<Vec<KeyRange>> {
-    let mut samples = samples(view, range, parts)?;
+    let files = view.version.files().map(|(_, file)| file);
+    cut(files, range, parts, |key| order::prefix_len(key).and_then(|len| key.get(..len)))
+}
+
+/// The same by the bytes of `files` alone, cut between any two keys: large partitions are divided.
+pub(crate) fn split_anywhere<'a>(
+    files: impl Iterator<Item = &'a Arc<LiveFile>>,
+    range: &KeyRange,
+    parts: usize,
+) -> Result<Vec<KeyRange>> {
+    cut(files, range, parts, |key| key.get(..))
+}
+
+/// Cuts where `border_at` a key allows it.
+fn cut<'a>(
+    files: impl Iterator<Item = &'a Arc<LiveFile>>,
+    range: &KeyRange,
+    parts: usize,
+    border_at: impl Fn(&[u8]) -> Option<&[u8]>,
+) -> Result<Vec<KeyRange>> {
+    let mut samples = samples(files, range, parts)?;
     samples.sort_unstable();
     let total: u64 = samples.iter().map(|(_, bytes)| bytes).sum();
     let (mut ranges, mut rest, mut passed) = (Vec::new(), range.clone(), 0);
@@ -25,8 +48,7 @@ pub(crate) fn split(view: &View, range: &KeyRange, parts: usize) -> Result<Vec<K
         // The part that the bytes so far fill; a sample stands for the bytes before it.
         passed += bytes;
         let due = u128::from(passed) * parts as u128 / u128::from(total.max(1));
-        let border = order::prefix_len(key).and_then(|len| key.get(..len));
-        let border = border.filter(|border| *border > rest.start.as_slice());
+        let border = border_at(key).filter(|border| *border > rest.start.as_slice());
         if let Some(border) =
             border.filter(|_| due > ranges.len() as u128 && ranges.len() + 1 < parts)
         {
@@ -39,11 +61,12 @@ pub(crate) fn split(view: &View, range: &KeyRange, parts: usize) -> Result<Vec<K
 }
 
 /// Keys of the range, with the bytes that each stands for.
-fn samples(view: &View, range: &KeyRange, parts: usize) -> Result<Vec<(Vec<u8>, u64)>> {
-    let files: Vec<_> = view
-        .version
-        .files()
-        .map(|(_, file)| file)
+fn samples<'a>(
+    files: impl Iterator<Item = &'a Arc<LiveFile>>,
+    range: &KeyRange,
+    parts: usize,
+) -> Result<Vec<(Vec<u8>, u64)>> {
+    let files: Vec<_> = files
         .filter(|file| file.meta.largest >= range.start && file.meta.smallest < range.end)
         .collect();
     let many = files.len() > parts.saturating_mul(FILES_PER_PART_MANY);

@@ -53,6 +53,11 @@ impl KeyRange {
         KeyRange { start, end }
     }
 
+    /// From `first` to `last`, both included.
+    pub(crate) fn spanning(first: Vec<u8>, last: Vec<u8>) -> KeyRange {
+        KeyRange { start: first, end: after(last) }
+    }
+
     /// Whether no key can be in it.
     pub fn is_empty(&self) -> bool {
         self.start >= self.end

@@ -1,4 +1,4 @@
-//! One pass over a table file from its first row to its last, as a merge makes it.
+//! One pass over a table file or a range of it, from the first row to the last, as a merge makes it.
 //!
 //! Unlike a cursor it goes one way only and lends what it stands on: key and value lie in buffers
 //! that are used again for the next block, so that a row costs no allocation and no reference
@@ -14,6 +14,7 @@ use super::reader::TableFile;
 use crate::compress::Codec;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
+use crate::key::range::KeyRange;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,11 +22,13 @@ use std::sync::Arc;
 pub(crate) struct Pass {
     file: Arc<TableFile>,
     next: Option<EntryAt>,
+    bounds: Option<Bounds>,
     ahead: Ahead,
     ahead_bytes: u64,
     block: Option<Open>,
     values: Vec<u8>, // Decompressed, where `Open::values` says so.
     row: usize,
+    row_end: usize, // Rows of the block from here on are past the range.
     run: Range<usize>,
     // The key at `row`; its first `share_len` bytes are those of the whole run.
     key: Vec<u8>,
@@ -33,6 +36,14 @@ pub(crate) struct Pass {
     prefix_len: usize,
     last_key: Vec<u8>,
     shared: usize,
+}
+
+/// Where a pass begins and ends that is not over a whole file.
+struct Bounds {
+    range: KeyRange,
+    /// The blocks that hold the first row of the range and the first one past it, where there are any.
+    first: Option<EntryAt>,
+    last: Option<EntryAt>,
 }
 
 /// What was read and not yet passed: `bytes` begin at `offset` of the file.
@@ -63,11 +74,13 @@ impl TableFile {
         Pass {
             next: Some(self.index().first()),
             file: Arc::clone(self),
+            bounds: None,
             ahead: Ahead { bytes: Vec::new(), offset: 0 },
             ahead_bytes: ahead_bytes as u64,
             block: None,
             values: Vec::new(),
             row: 0,
+            row_end: 0,
             run: 0..0,
             key: Vec::new(),
             share_len: 0,
@@ -76,21 +89,26 @@ impl TableFile {
             shared: 0,
         }
     }
+
+    /// The same over the rows of `range`. All versions of a key are within it or none.
+    pub(crate) fn pass_in(self: &Arc<Self>, ahead_bytes: usize, range: &KeyRange) -> Pass {
+        let block_of = |key| self.index().seek(key, CommitTs::MAX);
+        let (first, last) = (block_of(&range.start), block_of(&range.end));
+        let bounds = Some(Bounds { range: range.clone(), first, last });
+        Pass { next: first, bounds, ..self.pass(ahead_bytes) }
+    }
 }
 
 impl Pass {
     /// Moves to the next version; false after the last, and then it stands on nothing.
     pub(crate) fn next(&mut self) -> Result<bool> {
-        let in_block = self.block.as_ref().is_some_and(|open| self.row + 1 < open.layout.rows);
-        match in_block {
-            true => self.row += 1,
-            false => match self.next {
-                Some(entry) => self.enter(entry)?,
-                None => {
-                    self.block = None;
-                    return Ok(false);
-                }
-            },
+        self.row += 1;
+        while self.row >= self.row_end {
+            let Some(entry) = self.next else {
+                (self.block, self.row_end) = (None, 0);
+                return Ok(false);
+            };
+            self.enter(entry)?;
         }
         self.show();
         Ok(true)
@@ -154,10 +172,29 @@ impl Pass {
             Codec::None => Values::Plain,
             _ => Values::Packed,
         };
+        let rows = layout.rows;
         self.block = Some(Open { handle, layout, body: at..at + len, values });
         self.next = self.file.index().next(entry);
-        (self.row, self.run) = (0, 0..0);
+        (self.row, self.row_end, self.run) = (0, rows, 0..0);
+        self.stay_in_bounds(entry);
         Ok(())
+    }
+
+    /// Leaves out the rows of the block at `entry` that are not in the range.
+    fn stay_in_bounds(&mut self, entry: EntryAt) {
+        let Some(Bounds { range, first, last }) = &self.bounds else { return };
+        if ![first, last].contains(&&Some(entry)) {
+            return;
+        }
+        let Some(columns) = self.columns() else { return };
+        let rows_before = |key| columns.lower_bound(key, CommitTs::MAX, &[]);
+        let start = if *first == Some(entry) { rows_before(&range.start) } else { self.row };
+        let end = if *last == Some(entry) { rows_before(&range.end) } else { self.row_end };
+        let ends = *last == Some(entry);
+        (self.row, self.row_end) = (start, end);
+        if ends {
+            self.next = None;
+        }
     }
 
     /// Where in `ahead` the bytes of a block begin, reading on where they are not there yet.

@@ -16,6 +16,7 @@ mod explore;
 mod enumeration;
 mod regressions;
 mod concurrent;
+mod parts;
 mod copies;
 mod faults;
 mod damage;

@@ -109,6 +109,12 @@ impl Run {
         Ok(run.finish(Need::default()))
     }
 
+    /// How many more parts than merges there were since the last opening.
+    pub(crate) fn merges_divided(&mut self) -> Result<u64, Stop> {
+        let stats = self.db()?.stats();
+        Ok(stats.compaction_parts - stats.compactions)
+    }
+
     pub(crate) fn finish(mut self, floor: Need) -> Finished {
         // The trace ends here: what dropping the database does is not part of the run.
         let (trace, history, options) =

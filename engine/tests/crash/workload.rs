@@ -161,11 +161,13 @@ impl Name {
         let mut rng = Rng::new(number ^ 0x1057);
         let (options, ops) = match family {
             Family::Triple => (small(), triple(number)),
-            Family::Random => (varied(&mut rng), random(&mut rng, 40, &[Durability::Synced])),
+            Family::Random => {
+                (varied(number, &mut rng), random(&mut rng, 40, &[Durability::Synced]))
+            }
             Family::Mixed => {
                 use Durability::{Buffered, Flushed, Synced};
                 let own = *rng.pick(&[Synced, Flushed, Buffered]);
-                let options = Options { durability: own, ..varied(&mut rng) };
+                let options = Options { durability: own, ..varied(number, &mut rng) };
                 (options, random(&mut rng, 40, &[Synced, Flushed, Flushed, Buffered]))
             }
             Family::Tiny => (small(), random(&mut rng, 6, &[Durability::Synced])),
@@ -191,11 +193,12 @@ pub(crate) fn small() -> Options {
             blob_file_bytes: 4 << 10,
             ..Advanced::default()
         },
+        threads: Some(1),
         ..Options::default()
     }
 }
 
-fn varied(rng: &mut Rng) -> Options {
+fn varied(number: u64, rng: &mut Rng) -> Options {
     let advanced = Advanced {
         l0_compact_files: rng.between(1, 3),
         filter_bits: *rng.pick(&[0, 10]),
@@ -212,7 +215,9 @@ fn varied(rng: &mut Rng) -> Options {
     };
     // None, some operations, or all of a run.
     let history = *rng.pick(&[Duration::ZERO, Duration::from_micros(3), LONG_HISTORY]);
-    Options { advanced, history, ..small() }
+    // Merges are divided in two of three runs, as far as they are large enough.
+    let threads = Some(1 + (number % 3) as usize);
+    Options { advanced, history, threads, ..small() }
 }
 
 fn put(table: u8, pk: u8, rows: &[(u8, Option<u16>)], wait: bool) -> Op {

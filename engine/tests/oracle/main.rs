@@ -54,6 +54,7 @@ fn every_answer_equals_the_model() {
     assert!(reached.openings > lists, "nothing was opened again");
     assert!(reached.flushes > lists * 10, "too few flushes to mean anything");
     assert!(reached.compactions > lists * 10, "too few compactions to mean anything");
+    assert!(reached.parts > reached.compactions + lists * 10, "too few divided merges");
     assert!(reached.blob_files > 2, "too few values in blob files to mean anything");
     assert!(reached.level >= 2, "no row reached a deep level");
     let skipped = zones::SKIPPED.load(Ordering::Relaxed);

@@ -43,6 +43,8 @@ pub(crate) struct Reached {
     pub(crate) openings: u64,
     pub(crate) flushes: u64,
     pub(crate) compactions: u64,
+    /// Parts that they were done in.
+    pub(crate) parts: u64,
     pub(crate) moves: u64,
     pub(crate) dropped_files: u64,
     pub(crate) checkpoints: u64,
@@ -57,6 +59,7 @@ impl Reached {
         self.openings += other.openings;
         self.flushes += other.flushes;
         self.compactions += other.compactions;
+        self.parts += other.parts;
         self.moves += other.moves;
         self.dropped_files += other.dropped_files;
         self.checkpoints += other.checkpoints;
@@ -111,6 +114,7 @@ impl Store {
             openings: 1,
             flushes: stats.flushes,
             compactions: stats.compactions,
+            parts: stats.compaction_parts,
             moves: stats.moves,
             dropped_files: stats.dropped_files,
             checkpoints: 0, // Counted when they are made.
@@ -263,5 +267,7 @@ fn options(set: usize) -> Result<Options> {
         _ => Advanced::default(),
     };
     let history = Duration::from_secs([60, 0, 60, 5, 600, 60, 60][set % OPTION_SETS]);
-    Options { durability, history, advanced, ..Options::default() }.validated()
+    // With threads and without: the even sets do the parts of a merge one after the other.
+    let threads = Some([2, 3, 4, 1, 8, 2, 1][set % OPTION_SETS]);
+    Options { durability, history, threads, advanced, ..Options::default() }.validated()
 }
