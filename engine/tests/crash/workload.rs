@@ -171,7 +171,7 @@ impl Name {
                 (options, random(&mut rng, 40, &[Synced, Flushed, Flushed, Buffered]))
             }
             Family::Tiny => (small(), random(&mut rng, 6, &[Durability::Synced])),
-            Family::Aging => (varied(&mut rng), aging(&mut rng)),
+            Family::Aging => (varied(number, &mut rng), aging(&mut rng)),
         };
         Workload { options, ops }
     }
