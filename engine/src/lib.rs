@@ -44,7 +44,7 @@
 //! | count rows without reading them | [`Table::count`], [`Partition::count`], [`Table::bytes_on_disk`] |
 //! | read one moment | [`Db::snapshot`], [`Db::snapshot_at`], [`Snapshot`] |
 //! | remove many rows | [`Batch::delete_range`], [`Table::drop_partition`], [`Table::truncate`], [`Db::drop_table`] |
-//! | let rows expire | [`Table::set_ttl`], [`Batch::upsert_until`] |
+//! | let rows expire | [`Table::set_ttl`], [`Batch::upsert_until`], [`Entities::insert_until`] |
 //! | load many rows | [`Table::ingest`] |
 //! | commit without waiting | [`Batch::commit_async`], [`Ticket`] |
 //! | copy a live database | [`Db::checkpoint`] |
@@ -83,7 +83,8 @@
 //! # Time to live
 //!
 //! A table may have one ([`Table::set_ttl`]), counted from the commit that wrote a row, and a row one
-//! of its own ([`Batch::upsert_until`]); what is over first counts. From that time on the row is gone
+//! of its own ([`Batch::upsert_until`]); so have entities ([`Entities::set_ttl`],
+//! [`Entities::insert_until`]). What is over first counts. From that time on the row is gone
 //! for every read and condition, as if it had been deleted, and what it replaced does not come back.
 //! Compaction gives back the space, that of whole files unread, also where nobody writes. Time is
 //! [`Db::time`]: the wall clock, as far as that is not behind what the database has seen. A snapshot

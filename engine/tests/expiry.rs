@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::table::error::TableError;
+use tabulith::table::write::Write;
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, CommitTs, Db, If, Kind, Options, Table};
+use tabulith::{Advanced, CommitTs, Db, Entities, Entity, If, Kind, Options, Table};
 
 const START_TICKS: u64 = 17_672_256_000_000_000;
 
@@ -308,6 +310,49 @@ fn a_moment_of_the_past_goes_by_the_time_to_live_of_then() {
     db.compact().unwrap();
     assert_eq!(table.get_at(first, "p", "a").unwrap_err().kind(), Kind::Invalid);
     assert_eq!(row_keys(&table), ["d"]);
+}
+
+#[test]
+fn an_entity_is_gone_when_its_own_time_or_its_tables_is_over() {
+    let place = Place::new();
+    let db = place.open(0);
+    let table = db.entities("sessions").unwrap();
+    let entity = |rk: &str, n: i32| Entity::new("p", rk).with("N", n);
+    let minute = in_seconds(&db, 60);
+    table.upsert(entity("a", 1)).unwrap();
+    table.upsert_until(entity("a", 2), minute).unwrap();
+    table.insert_until(entity("b", 1), minute).unwrap();
+    table.insert_until(entity("c", 1), minute).unwrap();
+    let exists = table.insert_until(entity("b", 3), minute).unwrap_err();
+    assert!(matches!(exists, TableError::EntityExists));
+    // A group with each its own end; a merge that says none leaves an entity that stays.
+    let writes = vec![
+        Write::InsertOrMerge(Entity::new("p", "c").with("M", 5)),
+        Write::InsertOrReplace(entity("d", 1)).until(in_seconds(&db, 600)),
+        Write::Insert(entity("e", 1)).until(minute).until(in_seconds(&db, 600)),
+    ];
+    table.transact(writes).unwrap();
+    assert_eq!(table.count().unwrap(), 5);
+    place.pass(61);
+    let left = |table: &Entities| -> Vec<String> {
+        table.query(None).map(|entity| entity.unwrap().row_key).collect()
+    };
+    assert_eq!(left(&table), ["c", "d"]);
+    assert_eq!(table.count_partition("p").unwrap(), 2);
+    assert!(table.get("p", "a").unwrap().is_none(), "not even the older one");
+    let gone = table.merge(entity("a", 4), tabulith::table::etag::If::Any).unwrap_err();
+    assert!(matches!(gone, TableError::EntityNotFound));
+    table.insert(entity("a", 5)).unwrap();
+    // The table's own time: of what is there already, too.
+    assert_eq!(table.ttl().unwrap(), None);
+    table.set_ttl(Some(Duration::from_secs(30))).unwrap();
+    assert_eq!(left(&table), ["a"]);
+    db.close().unwrap();
+    let db = place.open(0);
+    let table = db.entities("Sessions").unwrap();
+    assert_eq!(table.ttl().unwrap(), Some(Duration::from_secs(30)));
+    place.pass(31);
+    assert!(left(&table).is_empty());
 }
 
 #[test]

@@ -197,6 +197,7 @@ fn access_of(write: &Write) -> Access {
         Write::InsertOrReplace(_) | Write::InsertOrMerge(_) => Access::Upsert,
         Write::Update(..) | Write::Merge(..) => Access::Update,
         Write::Delete { .. } => Access::Delete,
+        Write::Until(write, _) => access_of(write),
     }
 }
 

@@ -3,16 +3,19 @@
 
 use crate::db::Db;
 use crate::error::Error;
+use crate::ids::CommitTs;
 use crate::options::Reach;
+use crate::rows::{Catalog, TableInfo};
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
 use crate::table::etag::{ETag, If};
 use crate::table::filter::ast::Filter;
-use crate::table::name::{AccountName, NameError, TableName};
+use crate::table::name::{AccountName, NameError, TableName, catalog_name};
 use crate::table::page::{Continuation, Query};
 use crate::table::store::TableStore;
 use crate::table::write::{Write, WriteOutcome};
 use std::sync::Arc;
+use std::time::Duration;
 use std::vec;
 
 /// The account whose tables [`Db::entities`] opens: the one that the server knows without any
@@ -72,6 +75,32 @@ impl Entities {
         self.write(Write::InsertOrMerge(entity)).map(|outcome| ETag(outcome.ts))
     }
 
+    /// [`Entities::insert`] of an entity that is gone, as if it had been deleted, for reads from the time
+    /// `expires` on: `db.time().after(span)`. Other changes, and groups of them: [`Write::until`].
+    ///
+    /// ```
+    /// # fn main() -> tabulith::table::error::TableResult<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// use tabulith::Entity;
+    /// let sessions = db.entities("sessions")?;
+    /// let hour = std::time::Duration::from_secs(3600);
+    /// sessions.insert_until(Entity::new("users", "ann").with("visits", 1), db.time().after(hour))?;
+    /// assert!(sessions.get("users", "ann")?.is_some());
+    /// sessions.upsert_until(Entity::new("users", "ann"), db.time())?;
+    /// assert!(sessions.get("users", "ann")?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn insert_until(&self, entity: Entity, expires: CommitTs) -> TableResult<ETag> {
+        self.write(Write::Insert(entity).until(expires)).map(|outcome| ETag(outcome.ts))
+    }
+
+    /// [`Entities::upsert`] of an entity that is gone from the time `expires` on.
+    pub fn upsert_until(&self, entity: Entity, expires: CommitTs) -> TableResult<ETag> {
+        self.write(Write::InsertOrReplace(entity).until(expires)).map(|outcome| ETag(outcome.ts))
+    }
+
     /// Replaces an entity that is as `condition` says.
     pub fn replace(&self, entity: Entity, condition: If) -> TableResult<ETag> {
         self.write(Write::Update(entity, condition)).map(|outcome| ETag(outcome.ts))
@@ -111,6 +140,23 @@ impl Entities {
     /// How many of them a partition has.
     pub fn count_partition(&self, partition_key: &str) -> TableResult<u64> {
         self.store.count_partition(&self.account, &self.name, partition_key)
+    }
+
+    /// How long entities live from their last change on; `None` for ever. As
+    /// [`Table::set_ttl`](crate::Table::set_ttl).
+    pub fn set_ttl(&self, ttl: Option<Duration>) -> TableResult<()> {
+        Ok(self.store.rows().set_ttl(&self.info()?, ttl)?)
+    }
+
+    /// How long entities live: [`Entities::set_ttl`].
+    pub fn ttl(&self) -> TableResult<Option<Duration>> {
+        Ok(self.store.rows().ttl(self.info()?.id))
+    }
+
+    /// What the catalogue says of the table.
+    fn info(&self) -> TableResult<TableInfo> {
+        let found = self.store.rows().find_table(&catalog_name(&self.account, &self.name))?;
+        found.ok_or(TableError::TableNotFound)
     }
 
     fn write(&self, write: Write) -> TableResult<WriteOutcome> {

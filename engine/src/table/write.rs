@@ -39,12 +39,35 @@ pub enum Write {
         /// What it must be like.
         condition: If,
     },
+    /// Another change, after which the entity is gone from a time on: [`Write::until`].
+    Until(Box<Write>, CommitTs),
 }
 
 impl Write {
+    /// The same change, and the entity that it leaves is gone, as if it had been deleted, for reads from
+    /// the time `expires` on; its space comes back with compaction. Times are ticks of 100 ns since
+    /// 1970: [`db.time().after(span)`](crate::Db::time). A change that does not say so leaves an entity
+    /// that stays, also where the one before it would have gone. Of two times the earlier one counts; a
+    /// delete has no use for any.
+    #[must_use]
+    pub fn until(self, expires: CommitTs) -> Write {
+        Write::Until(Box::new(self), expires)
+    }
+
+    /// The change itself, and when what it leaves is gone.
+    fn and_expiry(self) -> (Write, Option<CommitTs>) {
+        let (mut write, mut earliest) = (self, None);
+        while let Write::Until(inner, expires) = write {
+            earliest = Some(earliest.map_or(expires, |earliest: CommitTs| earliest.min(expires)));
+            write = *inner;
+        }
+        (write, earliest)
+    }
+
     /// PartitionKey and RowKey of the entity that it changes.
     pub fn keys(&self) -> (&str, &str) {
         match self {
+            Write::Until(write, _) => write.keys(),
             Write::Delete { partition_key, row_key, .. } => (partition_key, row_key),
             Write::Insert(entity)
             | Write::InsertOrReplace(entity)
@@ -65,6 +88,7 @@ impl Write {
     /// The entity that it brings; a delete brings none.
     fn entity(&self) -> Option<&Entity> {
         match self {
+            Write::Until(write, _) => write.entity(),
             Write::Delete { .. } => None,
             Write::Insert(entity)
             | Write::InsertOrReplace(entity)
@@ -76,6 +100,7 @@ impl Write {
 
     fn entity_mut(&mut self) -> Option<&mut Entity> {
         match self {
+            Write::Until(write, _) => write.entity_mut(),
             Write::Delete { .. } => None,
             Write::Insert(entity)
             | Write::InsertOrReplace(entity)
@@ -87,6 +112,7 @@ impl Write {
 
     fn into_entity(self) -> Option<Entity> {
         match self {
+            Write::Until(write, _) => write.into_entity(),
             Write::Delete { .. } => None,
             Write::Insert(entity)
             | Write::InsertOrReplace(entity)
@@ -165,7 +191,9 @@ impl<T, E> std::fmt::Debug for Pending<T, E> {
 
 /// A checked change of one row, ready to be decided under the partition's lock.
 pub(crate) struct Prepared {
+    /// No [`Write::Until`].
     write: Write,
+    expires: Option<CommitTs>,
     row_key: Vec<u8>,
     /// The bytes of the properties that are given; empty for a delete.
     encoded: Vec<u8>,
@@ -173,7 +201,8 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// Checks all that needs no look at the store: keys, names, values, sizes.
-    pub(crate) fn new(mut write: Write) -> TableResult<Prepared> {
+    pub(crate) fn new(write: Write) -> TableResult<Prepared> {
+        let (mut write, expires) = write.and_expiry();
         if let Some(entity) = write.entity_mut() {
             entity.properties.iter_mut().for_each(|(_, value)| unsign_zero(value));
         }
@@ -183,7 +212,7 @@ impl Prepared {
         }
         let encoded = write.entity().map_or(Vec::new(), |e| codec::encode(&e.properties));
         let row_key = keys::encode(write.keys().1).into_owned();
-        Ok(Prepared { write, row_key, encoded })
+        Ok(Prepared { write, expires, row_key, encoded })
     }
 
     /// The partition's key bytes.
@@ -217,6 +246,7 @@ impl Prepared {
     fn check_state(&self, current: Option<&Row>) -> TableResult<()> {
         let condition = match &self.write {
             Write::InsertOrReplace(_) | Write::InsertOrMerge(_) => return Ok(()),
+            Write::Until(..) => return Ok(()), // Taken off when it was prepared.
             Write::Insert(_) if current.is_some() => return Err(TableError::EntityExists),
             Write::Insert(_) => return Ok(()),
             Write::Update(_, condition) | Write::Merge(_, condition) => condition,
@@ -300,10 +330,17 @@ pub(crate) fn apply(
             return Ok(());
         };
         for (write, decision) in writes.iter().zip(decisions) {
-            match &decision.change {
-                Change::AsGiven => partition.put(&write.row_key, &write.encoded)?,
-                Change::Merged(value, _) => partition.put(&write.row_key, value)?,
-                Change::Remove => partition.delete(&write.row_key)?,
+            let value = match &decision.change {
+                Change::AsGiven => &write.encoded,
+                Change::Merged(value, _) => value,
+                Change::Remove => {
+                    partition.delete(&write.row_key)?;
+                    continue;
+                }
+            };
+            match write.expires {
+                None => partition.put(&write.row_key, value)?,
+                Some(expires) => partition.put_until(&write.row_key, value, expires)?,
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ mod rows;
 mod cursors;
 mod batches;
 mod zones;
+mod entities;
 mod store;
 mod run;
 

@@ -1,6 +1,7 @@
 //! What the metamorphic test does to a store: a list of operations that depends on the seed alone,
 //! so that a part of a failing list is a list too.
 
+use crate::entities::Deed;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use tabulith_testkit::oracle::{Change, NewRow};
@@ -79,6 +80,8 @@ pub(crate) enum Op {
     Drop { table: usize },
     /// Sets how many ticks rows of a table live.
     SetTtl { table: usize, ttl: Option<u64> },
+    /// Does something to a table of entities.
+    Entities(Deed),
     /// Adds rows past log and memtable, as one commit.
     Ingest { table: usize, rows: Vec<NewRow> },
     /// Takes a range down to the deepest level that has any of it.
@@ -179,6 +182,7 @@ enum Kind {
     Create,
     Drop,
     SetTtl,
+    Entities,
     Ingest,
     CompactRange,
     ListTables,
@@ -219,6 +223,7 @@ impl Mix {
             (Kind::Create, 120),
             (Kind::Drop, 4),
             (Kind::SetTtl, 20),
+            (Kind::Entities, 300),
             (Kind::Ingest, 12),
             (Kind::CompactRange, 8),
             (Kind::ListTables, 20),
@@ -337,6 +342,7 @@ impl Mix {
                 let ticks = *rng.pick(&[500, 20_000, 10_000_000, 300_000_000]);
                 Op::SetTtl { table, ttl: rng.chance(70).then(|| 1 + rng.below(ticks) as u64) }
             }
+            Kind::Entities => Op::Entities(Deed::choose(rng, &mut |rng| self.life(rng))),
             Kind::Ingest => Op::Ingest { table, rows: self.sorted_rows(rng) },
             Kind::CompactRange => {
                 let mut end = || bound(rng, |rng| self.keys(rng));
