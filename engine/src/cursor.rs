@@ -75,6 +75,21 @@ pub(crate) trait Cursor {
         Ok(())
     }
 
+    /// Moves down past every version of the key here, of which it stands on the oldest; returns the
+    /// newest that is not newer than `at`. `scratch` is used for whatever it needs.
+    fn pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
+        scratch.clear();
+        scratch.extend_from_slice(self.key());
+        let mut newest = None;
+        while self.valid() && self.key() == scratch.as_slice() {
+            if self.ts() <= at {
+                newest = Some(Found { ts: self.ts(), kind: self.kind(), value: self.value()? });
+            }
+            self.prev()?;
+        }
+        Ok(newest)
+    }
+
     /// How many moves in `direction` are plain: each leads to a put that is the only version of its
     /// key as far as it is not newer than `at`, that is on this side of `fence` (below it on the
     /// way up, above it on the way down; not at it), and that needs no read to be reached. 0 where

@@ -5,7 +5,7 @@
 //! not, it is sorted in again by halving. Where the first source knows that the rest of its block
 //! lies before the second, no comparison is left ([`Cursor::plain_moves`]).
 
-use crate::cursor::{Cursor, Direction};
+use crate::cursor::{Cursor, Direction, Found};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
@@ -153,6 +153,24 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
+    /// The same downwards; what each source shows of the key, the newest of it.
+    fn try_pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
+        let mut newest: Option<Found> = None;
+        loop {
+            let Some(first) = self.order.first().copied() else { return Ok(newest) };
+            let shared = self.same;
+            let found = self.sources[first].pass_key(at, scratch)?;
+            let newer = |than: &Found| found.as_ref().is_some_and(|found| found.ts > than.ts);
+            if newest.as_ref().is_none_or(newer) {
+                newest = found;
+            }
+            self.settle(first);
+            if !shared {
+                return Ok(newest);
+            }
+        }
+    }
+
     fn try_seek(
         &mut self,
         direction: Direction,
@@ -273,6 +291,18 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.guard(|merge| merge.try_leave_key(scratch))
     }
 
+    fn pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
+        self.guard(|merge| {
+            if let Some(first) = merge.order.first().copied()
+                && merge.direction == Direction::Up
+            {
+                merge.turn(first, Direction::Down)?;
+                merge.elect();
+            }
+            merge.try_pass_key(at, scratch)
+        })
+    }
+
     fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
         let Some(first) = self.first().filter(|_| direction == self.direction) else { return 0 };
         let Some(second) = self.second() else { return first.plain_moves(direction, at, fence) };
@@ -349,6 +379,9 @@ mod tests {
         }
         fn leave_key(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
             (**self).leave_key(scratch)
+        }
+        fn pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
+            (**self).pass_key(at, scratch)
         }
     }
 

@@ -1,7 +1,7 @@
 //! A View as one cursor: its memtables, its L0 files and its deeper levels, merged; sources that
 //! cannot hold a row of the range are left out.
 
-use crate::cursor::{Cursor, Direction};
+use crate::cursor::{Cursor, Direction, Found};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::level::LevelCursor;
@@ -202,6 +202,10 @@ impl Cursor for Source {
 
     fn leave_key(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
         each!(self, cursor => cursor.leave_key(scratch))
+    }
+
+    fn pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
+        each!(self, cursor => cursor.pass_key(at, scratch))
     }
 
     fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {

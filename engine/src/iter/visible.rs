@@ -3,14 +3,14 @@
 //!
 //! Both directions cost the same: a key with one version, which is nearly every key, is settled
 //! where the merge stands, with no copy. Going down, only a key with several versions is carried
-//! along until the merge has passed the newest. Where the merge knows of a plain stretch (one
-//! source, puts of different keys), its rows are handed out one after the other with no check at
-//! all; where something is erased, such a stretch ends with it.
+//! along, as the merge has passed it by then. Where the merge knows of a plain stretch (one source,
+//! puts of different keys), its rows are handed out one after the other with no check at all; where
+//! something is erased, such a stretch ends with it.
 //!
 //! Rows that an erasure hides are not walked one by one where a source knows that all of them are
 //! older than it: it is sought past them.
 
-use crate::cursor::{Cursor, Direction};
+use crate::cursor::{Cursor, Direction, Found};
 use crate::erasure::live::Cover;
 use crate::error::Result;
 use crate::expiry;
@@ -36,7 +36,8 @@ pub(crate) struct VisibleCursor<C> {
     kind: RowKind,
     key: Vec<u8>,
     /// The row that the merge has passed.
-    passed: (CommitTs, RowKind, Bytes),
+    passed: Found,
+    scratch: Vec<u8>,
 }
 
 /// Where the cursor stands, and so where the merge below it stands.
@@ -71,7 +72,8 @@ impl<C: Cursor> VisibleCursor<C> {
             plain: 0,
             kind: RowKind::Delete,
             key: Vec::new(),
-            passed: (CommitTs::ZERO, RowKind::Delete, Bytes::new()),
+            passed: Found { ts: CommitTs::ZERO, kind: RowKind::Delete, value: Bytes::new() },
+            scratch: Vec::new(),
         }
     }
 
@@ -104,7 +106,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     pub(crate) fn ts(&self) -> CommitTs {
-        if self.state == State::On { self.merge.ts() } else { self.passed.0 }
+        if self.state == State::On { self.merge.ts() } else { self.passed.ts }
     }
 
     /// How the value is stored: as it is, or as a reference to it.
@@ -113,7 +115,7 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     fn stored_kind(&self) -> RowKind {
-        if self.state == State::On { self.kind } else { self.passed.1 }
+        if self.state == State::On { self.kind } else { self.passed.kind }
     }
 
     /// The value as stored.
@@ -121,7 +123,7 @@ impl<C: Cursor> VisibleCursor<C> {
         let start = expiry::value_start(self.stored_kind());
         let mut value = match self.state {
             State::On => self.merge.value()?,
-            _ => self.passed.2.clone(),
+            _ => self.passed.value.clone(),
         };
         Ok(if start == 0 { value } else { value.split_off(start.min(value.len())) })
     }
@@ -129,7 +131,8 @@ impl<C: Cursor> VisibleCursor<C> {
     /// The value as stored, borrowed. Cost: the first of a block decompresses the block's values.
     pub(crate) fn value_ref(&self) -> Result<&[u8]> {
         let kind = self.stored_kind();
-        let stored = if self.state == State::On { self.merge.value_ref()? } else { &self.passed.2 };
+        let stored =
+            if self.state == State::On { self.merge.value_ref()? } else { &self.passed.value };
         Ok(expiry::value_of(kind, stored))
     }
 
@@ -311,18 +314,22 @@ impl<C: Cursor> VisibleCursor<C> {
     fn pass_key(&mut self) -> Result<bool> {
         self.key.clear();
         self.key.extend_from_slice(self.merge.key());
-        let mut seen = false;
-        while self.merge.valid() && self.merge.key() == self.key.as_slice() {
-            if self.merge.ts() <= self.at {
-                let hidden = self.cover.hides(&self.key, self.merge.ts());
-                seen = !hidden && self.is_alive_here()?;
-                if seen {
-                    self.passed = (self.merge.ts(), self.merge.kind(), self.merge.value()?);
-                }
-            }
-            self.merge.prev()?;
-        }
+        let Some(newest) = self.merge.pass_key(self.at, &mut self.scratch)? else {
+            return Ok(false);
+        };
+        let seen = !self.cover.hides(&self.key, newest.ts) && self.is_alive(&newest);
+        self.passed = newest;
         Ok(seen)
+    }
+
+    /// Whether a version is a row; see [`VisibleCursor::is_alive_here`].
+    fn is_alive(&self, version: &Found) -> bool {
+        version.ts > self.outlived_to
+            && match version.kind {
+                RowKind::Delete => false,
+                RowKind::Put | RowKind::Link => true,
+                kind => self.now < expiry::of(kind, &version.value),
+            }
     }
 }
 

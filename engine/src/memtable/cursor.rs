@@ -1,6 +1,6 @@
 //! A cursor over a memtable: walks its rows where they lie and copies nothing but values asked for.
 
-use crate::cursor::{Cursor, Direction};
+use crate::cursor::{Cursor, Direction, Found};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::memtable::arena::{Arena, Ref};
@@ -45,12 +45,8 @@ impl MemCursor {
     /// Goes to the oldest version of a row.
     fn enter_last(&mut self, row: Option<(Place, Ref<Row>)>) {
         self.enter(row);
-        self.newer_is_known = true;
         let Some(here) = &mut self.here else { return };
-        while let Some(older) = self.table.arena.get(here.version).older() {
-            self.newer.push(here.version);
-            here.version = older;
-        }
+        here.version = self.table.arena.get(here.row).oldest().unwrap_or(here.version);
     }
 
     /// Fills `newer`.
@@ -169,5 +165,19 @@ impl Cursor for MemCursor {
         let next = self.here.and_then(|here| here.place.next(self.arena()));
         self.enter(next);
         Ok(())
+    }
+
+    /// One step, too.
+    fn pass_key(&mut self, at: CommitTs, _scratch: &mut Vec<u8>) -> Result<Option<Found>> {
+        let Some(here) = self.here else { return Ok(None) };
+        let table = &self.table;
+        let found = table.arena.get(here.row).newest_at(&table.arena, at).map(|at| {
+            let version = table.arena.get(at);
+            let value = row::value_of(&table.arena, &table.shared, at);
+            Found { ts: version.ts(), kind: version.kind(), value }
+        });
+        let prev = here.place.prev(self.arena());
+        self.enter_last(prev);
+        Ok(found)
     }
 }

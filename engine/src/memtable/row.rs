@@ -16,11 +16,12 @@ const SHARED_BIT: u32 = 1 << KIND_BITS;
 const LEN_SHIFT: u32 = KIND_BITS + 1;
 const _: () = assert!(VALUE_BYTES_MAX < 1 << (32 - LEN_SHIFT), "a value's length fits");
 
-/// A key and its newest version. The key's bytes stand behind.
+/// A key, its newest and its oldest version. The key's bytes stand behind.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Row {
     newest: AtomicRef<Version>,
+    oldest: AtomicRef<Version>,
     key_len: AtomicU32,
 }
 
@@ -60,7 +61,7 @@ impl Row {
         let at = arena.node_with::<Row>(bump, key);
         let row = arena.get(at);
         row.key_len.store(key.len() as u32, Ordering::Relaxed);
-        row.newest.store(Some(Version::create(arena, bump, first, None)));
+        row.put(Version::create(arena, bump, first, None), true);
         at
     }
 
@@ -72,7 +73,18 @@ impl Row {
             debug_assert!(newest.ts() <= version.ts, "timestamps of a key rise");
             if newest.ts() == version.ts { newest.older() } else { Some(at) }
         });
-        self.newest.store(Some(Version::create(arena, bump, version, older)));
+        self.put(Version::create(arena, bump, version, older), older.is_none());
+    }
+
+    fn put(&self, version: Ref<Version>, is_oldest: bool) {
+        if is_oldest {
+            self.oldest.store(Some(version));
+        }
+        self.newest.store(Some(version));
+    }
+
+    pub(super) fn oldest(&self) -> Option<Ref<Version>> {
+        self.oldest.load()
     }
 
     pub(super) fn newest(&self) -> Option<Ref<Version>> {

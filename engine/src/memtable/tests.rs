@@ -1,6 +1,6 @@
 //! The memtable against a plain map: alone, and while many read what one writes.
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Direction};
 use crate::env::rng::Rng;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
@@ -123,6 +123,14 @@ fn walks_as_the_map_walks() {
                 2 => {
                     let mut scratch = Vec::new();
                     ours.leave_key(&mut scratch).and_then(|()| map.leave_key(&mut scratch))
+                }
+                4 if ours.ends_key(Direction::Up) => {
+                    let (at, mut scratch) = (CommitTs(rng.below(1600)), Vec::new());
+                    let passed = ours.pass_key(at, &mut scratch);
+                    passed.and_then(|found| {
+                        assert!(map.pass_key(at, &mut scratch)? == found, "{shape:?} at {at}");
+                        Ok(())
+                    })
                 }
                 n if (n % 3 == 0) != (step % 2000 < 1000) => ours.next().and_then(|()| map.next()),
                 _ => ours.prev().and_then(|()| map.prev()),
