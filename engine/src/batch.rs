@@ -193,34 +193,21 @@ impl Commit {
     #[must_use]
     pub(crate) fn each(&self, mut row: impl FnMut(&[u8], RowKind, &[u8])) -> bool {
         let mut key = self.prefix.clone();
-        let mut reader = Reader::new(&self.operations);
-        for _ in 0..self.count {
-            let (kind, rk, value) = match read_operation(&mut reader) {
-                Some(Operation::Row(kind, rk, value)) => (kind, rk, value),
-                Some(Operation::Erase(_)) => continue,
-                None => return false,
-            };
+        self.lent().each(|rk, kind, value| {
             key.truncate(self.prefix.len());
             key.extend_from_slice(rk);
             row(&key, kind, value);
-        }
-        reader.is_empty()
+        })
     }
 
     /// What the commit erases. Cost: nothing but a branch for a commit without erases.
     pub(crate) fn erasures(&self) -> Vec<Erasure> {
-        let mut erasures = Vec::new();
-        let mut reader = Reader::new(&self.operations);
-        while erasures.len() < self.erases {
-            match read_operation(&mut reader) {
-                Some(Operation::Erase(scope)) => {
-                    erasures.push(Erasure::new(&scope.range(&self.prefix), self.ts));
-                }
-                Some(Operation::Row(..)) => {}
-                None => break,
-            }
-        }
-        erasures
+        self.lent().erasures()
+    }
+
+    fn lent(&self) -> LentCommit<'_> {
+        let Commit { ts, prefix, operations, count, erases } = self;
+        LentCommit { ts: *ts, prefix, operations, count: *count, erases: *erases }
     }
 
     /// A value that [`Commit::each`] gave, as a share of the commit's buffer, which lives as long.
@@ -230,25 +217,83 @@ impl Commit {
 
     /// The commits of a group, in order; `None` where the bytes are not what [`Batch`] writes.
     pub(crate) fn read_group(group: &Bytes) -> Option<Vec<Commit>> {
-        let mut commits = Vec::new();
-        let mut reader = Reader::new(group);
+        let (mut commits, mut reader) = (Vec::new(), Reader::new(group));
         while !reader.is_empty() {
-            let ts = CommitTs(reader.u64()?);
-            let prefix = reader.slice(KEY_BYTES_MAX)?.to_vec();
-            if order::prefix_len(&prefix) != Some(prefix.len()) {
-                return None;
-            }
-            let count = reader.varint_max(COMMIT_ROWS_MAX)?;
-            let start = reader.rest();
-            let mut erases = 0;
-            for _ in 0..count {
-                let operation = read_operation(&mut reader)?;
-                erases += usize::from(matches!(operation, Operation::Erase(_)));
-            }
-            let operations = group.slice_ref(start.get(..start.len() - reader.rest().len())?);
+            let LentCommit { ts, prefix, operations, count, erases } =
+                LentCommit::read(&mut reader)?;
+            let (prefix, operations) = (prefix.to_vec(), group.slice_ref(operations));
             commits.push(Commit { ts, prefix, operations, count, erases });
         }
         Some(commits)
+    }
+}
+
+/// A commit where it lies in a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LentCommit<'a> {
+    pub(crate) ts: CommitTs,
+    /// What the keys of all its rows begin with.
+    pub(crate) prefix: &'a [u8],
+    operations: &'a [u8],
+    count: usize,
+    erases: usize,
+}
+
+impl<'a> LentCommit<'a> {
+    /// The next commit of a group; `None` where the bytes are not what [`Batch`] writes.
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Option<LentCommit<'a>> {
+        let ts = CommitTs(reader.u64()?);
+        let prefix = reader.slice(KEY_BYTES_MAX)?;
+        if order::prefix_len(prefix) != Some(prefix.len()) {
+            return None;
+        }
+        let count = reader.varint_max(COMMIT_ROWS_MAX)?;
+        let start = reader.rest();
+        let mut erases = 0;
+        for _ in 0..count {
+            let operation = read_operation(reader)?;
+            erases += usize::from(matches!(operation, Operation::Erase(_)));
+        }
+        let operations = start.get(..start.len() - reader.rest().len())?;
+        Some(LentCommit { ts, prefix, operations, count, erases })
+    }
+
+    /// Calls `row` with each operation on a row: RowKey, kind, value. False where the bytes are not
+    /// what [`Batch`] writes.
+    #[must_use]
+    pub(crate) fn each(&self, mut row: impl FnMut(&'a [u8], RowKind, &'a [u8])) -> bool {
+        let mut reader = Reader::new(self.operations);
+        for _ in 0..self.count {
+            match read_operation(&mut reader) {
+                Some(Operation::Row(kind, rk, value)) => row(rk, kind, value),
+                Some(Operation::Erase(_)) => {}
+                None => return false,
+            }
+        }
+        reader.is_empty()
+    }
+
+    /// The commit with memory of its own.
+    pub(crate) fn copied(&self) -> Commit {
+        let LentCommit { ts, prefix, operations, count, erases } = *self;
+        let operations = Bytes::copy_from_slice(operations);
+        Commit { ts, prefix: prefix.to_vec(), operations, count, erases }
+    }
+
+    /// What the commit erases.
+    pub(crate) fn erasures(&self) -> Vec<Erasure> {
+        let mut erasures = Vec::new();
+        let mut reader = Reader::new(self.operations);
+        while erasures.len() < self.erases {
+            match read_operation(&mut reader) {
+                Some(Operation::Erase(scope)) => {
+                    erasures.push(Erasure::new(&scope.range(self.prefix), self.ts));
+                }
+                Some(Operation::Row(..)) => {}
+                None => break,
+            }
+        }
+        erasures
     }
 }
 

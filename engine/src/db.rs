@@ -192,10 +192,12 @@ impl Db {
         let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
         let now = pipeline::now(&*clock);
         let recovering = events.span(Doing::Recovery);
-        let opened = recovery::open(Arc::clone(&vfs), dir, &options, Pool::new(budget), seed, now)?;
+        let pool = Pool::new(budget);
+        let opened = recovery::open(Arc::clone(&vfs), dir, &options, pool, seed, now, &*jobs)?;
         drop(recovering);
         let Opened { shelf, view, last_ts, history_floor, report, writer } = opened;
         let (set, log) = writer.unzip();
+        let log_floor = set.as_ref().map_or(SegmentId(0), |set| set.state().log_floor);
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
         let tables = recovery::load_tables(&view)?;
         let world =
@@ -227,7 +229,7 @@ impl Db {
         };
         let db = Db { inner: Arc::new(inner) };
         if let Some(writer) = &db.inner.writer {
-            writer.work.start(&*jobs)?;
+            writer.work.start(&*jobs, log_floor)?;
         }
         let Recovery { log_groups, repairs, .. } = db.recovery();
         let (log_groups, repairs, took) = (*log_groups, repairs.clone(), opening.took());

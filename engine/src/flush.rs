@@ -46,10 +46,8 @@ impl Flushed {
     }
 }
 
-/// Writes the memtable to a table file and its large values to blob files, without the versions
-/// that no reader can ask for. Files and names are durable on return. `None` where nothing is left
-/// to write. `erased`: what the memtable's own commits erased, which the caller records with the
-/// files.
+/// Writes the memtable to a table file and its large values to blob files, as [`write_rows`] does.
+/// Files and names are durable on return.
 pub(crate) fn write_memtable(
     memtable: &Arc<dyn Memtable>,
     erased: &Erasures,
@@ -57,12 +55,28 @@ pub(crate) fn write_memtable(
 ) -> Result<Option<Flushed>> {
     let mut cursor = Arc::clone(memtable).cursor();
     cursor.seek(&[], CommitTs::MAX)?;
+    let flushed = write_rows(&mut *cursor, erased, env)?;
+    if let Some(files) = &flushed {
+        sync_names(env.shelf).inspect_err(|_| files.discard(env.shelf))?;
+    }
+    Ok(flushed)
+}
+
+/// Writes the rows from `cursor` on to a table file and large values to blob files, without the
+/// versions that no reader can ask for. The files are durable on return, their names are not. `None`
+/// where nothing is left to write. `erased`: what the commits of these rows erased, which the caller
+/// records with the files.
+pub(crate) fn write_rows(
+    cursor: &mut dyn Cursor,
+    erased: &Erasures,
+    env: &FlushEnv<'_>,
+) -> Result<Option<Flushed>> {
     if !cursor.valid() {
         return Ok(None);
     }
     let (no, shelf) = ((env.next_file)(), env.shelf);
     let mut sink = Sink::new(&*shelf.vfs, &shelf.dir, env.next_file, env.options.into());
-    let written = write_from(&mut *cursor, erased, no, &mut sink, env);
+    let written = write_from(cursor, erased, no, &mut sink, env);
     if written.is_err() {
         shelf.put_trash(FileKind::Table, no);
         sink.numbers().iter().for_each(|no| shelf.put_trash(FileKind::Blob, *no));
@@ -94,9 +108,9 @@ fn write_from(
             }
             judge.next_key(&key);
         }
-        let (ts, kind, value) = (cursor.ts(), cursor.kind(), cursor.value()?);
-        let kept = match judge.of(&key, ts, kind, expiry::of(kind, &value)) {
-            Fate::Keep { erased_at } => Some((erased_at, kind, &value[..])),
+        let (ts, kind, value) = (cursor.ts(), cursor.kind(), cursor.value_ref()?);
+        let kept = match judge.of(&key, ts, kind, expiry::of(kind, value)) {
+            Fate::Keep { erased_at } => Some((erased_at, kind, value)),
             Fate::Expired { erased_at } => Some((erased_at, RowKind::Delete, &[][..])),
             _ => None,
         };
@@ -115,7 +129,6 @@ fn write_from(
     let Some(builder) = builder else { return Ok(None) };
     let blobs = sink.finish()?;
     let table = FileMeta { erased_to: erased_to.ts(), ..builder.finish()? };
-    sync_names(env.shelf)?;
     Ok(Some(Flushed { table, blobs }))
 }
 

@@ -190,6 +190,8 @@ pub(crate) mod latch;
 pub(crate) mod commit;
 pub(crate) mod fate;
 pub(crate) mod flush;
+pub(crate) mod replayed;
+pub(crate) mod restore;
 pub(crate) mod compaction;
 pub(crate) mod tree;
 pub(crate) mod work;

@@ -1,19 +1,19 @@
 //! From a folder to a database: manifest, then log, then a fresh start.
 //!
-//! What the log holds beyond the files is written to files first; then a fresh log is made, and only
-//! then does one manifest edit name both. Until that edit is durable a crash leaves the old state
+//! What the log holds beyond the files is written to files, a fresh log is made, and only then does one
+//! manifest edit name both. Until that edit is durable a crash leaves the old state
 //! whole, so recovery may be cut anywhere, any number of times. It also means that nothing is
 //! served that sits only in the page cache of a log the last process could not sync.
 
-use crate::batch::Commit;
+use crate::batch::LentCommit;
 use crate::catalog::{self, Tables};
+use crate::codec::Reader;
 use crate::cursor::Cursor as _;
+use crate::env::jobs::Jobs;
 use crate::env::rng::Rng;
 use crate::erasure::live::ErasureList;
-use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
-use crate::flush::{self, FlushEnv};
-use crate::ids::{CommitTs, FileNo, RowKind, SegmentId};
+use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::iter::tree;
 use crate::key::order;
 use crate::key::range::KeyRange;
@@ -21,12 +21,11 @@ use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
-use crate::moment;
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::pool::Pool;
+use crate::restore::Restore;
 use crate::rows::Row;
-use crate::snapshot::Snapshots;
 use crate::stats::Recovery;
 use crate::version::files::Version;
 use crate::version::set::VersionSet;
@@ -36,7 +35,6 @@ use crate::view::{Sealed, View};
 use crate::wal::replay::{self, Replay};
 use crate::wal::writer::LogWriter;
 use bytes::Bytes;
-use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -55,7 +53,8 @@ pub(crate) struct Opened {
 }
 
 /// Opens the database in `dir`, or makes one. `seed`: for the new database's id. `now`: the wall
-/// clock, which new commits follow where it is ahead.
+/// clock, which new commits follow where it is ahead. The segments of the log before it stay for
+/// [`LogWriter::release`].
 ///
 /// The caller holds the folder's lock, unless it opens read-only.
 pub(crate) fn open(
@@ -65,17 +64,17 @@ pub(crate) fn open(
     pool: Arc<Pool>,
     seed: u64,
     now: CommitTs,
+    jobs: &dyn Jobs,
 ) -> Result<Opened> {
     let mapped = options.advanced.mapped;
     let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), pool, mapped);
     let mut report = Recovery::default();
-    let (state, found) = match Manifest::load(&*vfs, dir)? {
+    let state = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
             report.manifest_generation = loaded.generation;
             report.manifest_edits = loaded.edits;
             report.repairs = loaded.repairs.iter().map(Error::to_string).collect();
-            let found = read_log(&*vfs, dir, options, &loaded.state)?;
-            (loaded.state, found)
+            loaded.state
         }
         None if options.create_if_missing && !options.read_only => create(&vfs, dir, seed)?,
         None => {
@@ -83,14 +82,10 @@ pub(crate) fn open(
             return Err(Error::new(Kind::NotFound, what));
         }
     };
-    report.log_groups = found.replay.groups;
-    report.tail_discarded_bytes = found.replay.tail_discarded_bytes;
-    let mut opened = match options.read_only {
-        true => show(shelf, &state, found),
-        false => start(shelf, options, state, found, now)?,
-    };
-    opened.report = report;
-    Ok(opened)
+    match options.read_only {
+        true => show(shelf, options, &state, report),
+        false => start(shelf, options, state, report, now, jobs),
+    }
 }
 
 /// The catalogue as of the newest commit, with the tables dropped before whose rows may still be
@@ -118,63 +113,45 @@ pub(crate) fn load_tables(view: &View) -> Result<Tables> {
     Ok(tables)
 }
 
-/// Commits of the log, as a memtable would have them.
-struct Replayed {
-    table: Arc<dyn Memtable>,
-    erased: Arc<ErasureList>,
-}
-
-/// What the log holds beyond the files.
-struct Found {
-    replay: Replay,
-    /// Oldest first.
-    memtables: Vec<Replayed>,
-    last_ts: CommitTs,
-}
-
-fn create(vfs: &Arc<dyn Vfs>, dir: &Path, seed: u64) -> Result<(State, Found)> {
+fn create(vfs: &Arc<dyn Vfs>, dir: &Path, seed: u64) -> Result<State> {
     let mut rng = Rng::seeded(seed);
     let db_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
-    let (_, state) = Manifest::create(Arc::clone(vfs), dir, db_id)?;
-    let replay = replay::replay(&**vfs, dir, state.log_floor, &mut |_, _, _| Ok(()))?;
-    Ok((state, Found { replay, memtables: Vec::new(), last_ts: CommitTs::ZERO }))
+    Manifest::create(Arc::clone(vfs), dir, db_id).map(|(_, state)| state)
 }
 
-fn read_log(vfs: &dyn Vfs, dir: &Path, options: &Options, state: &State) -> Result<Found> {
-    let mut memtables: Vec<Replayed> = Vec::new();
+/// Takes a commit, and what it was read with; `None` where its bytes are not what a batch writes.
+type Take<'a> = dyn FnMut(&LentCommit<'_>, &Bytes) -> Option<()> + 'a;
+
+/// Gives every commit of the log beyond the files, in order; returns the last one.
+fn read_log(
+    shelf: &Shelf,
+    state: &State,
+    report: &mut Recovery,
+    take: &mut Take<'_>,
+) -> Result<(Replay, CommitTs)> {
     let mut last_ts = state.last_ts;
-    let replay = replay::replay(vfs, dir, state.log_floor, &mut |_, group_last, payload| {
-        if group_last <= state.last_ts {
-            return Ok(());
-        }
-        let group = Bytes::copy_from_slice(payload);
-        for commit in Commit::read_group(&group).ok_or_else(damaged_group)? {
-            if commit.ts <= state.last_ts {
-                continue;
+    let replay =
+        replay::replay(&*shelf.vfs, &shelf.dir, state.log_floor, &mut |_, last, group| {
+            if last <= state.last_ts {
+                return Ok(());
             }
-            if commit.ts <= last_ts {
-                return Err(damaged_group());
+            let mut reader = Reader::new(group.bytes);
+            while !reader.is_empty() {
+                let commit = LentCommit::read(&mut reader).ok_or_else(damaged_group)?;
+                if commit.ts <= state.last_ts {
+                    continue;
+                }
+                if commit.ts <= last_ts {
+                    return Err(damaged_group());
+                }
+                last_ts = commit.ts;
+                take(&commit, group.window).ok_or_else(damaged_group)?;
             }
-            last_ts = commit.ts;
-            let full = |last: &Replayed| {
-                last.table.bytes() + last.erased.bytes() >= options.advanced.memtable()
-            };
-            if memtables.last().is_none_or(full) {
-                let (table, erased) = (new_memtable(), Arc::default());
-                memtables.push(Replayed { table, erased });
-            }
-            let Some(last) = memtables.last() else { continue };
-            let erasures = commit.erasures();
-            if !erasures.is_empty() {
-                last.erased.add(erasures);
-            }
-            if !last.table.apply(&commit) {
-                return Err(damaged_group());
-            }
-        }
-        Ok(())
-    })?;
-    Ok(Found { replay, memtables, last_ts })
+            Ok(())
+        })?;
+    report.log_groups = replay.groups;
+    report.tail_discarded_bytes = replay.tail_discarded_bytes;
+    Ok((replay, last_ts))
 }
 
 /// The frame's checksum held, so this is not a torn write.
@@ -183,88 +160,75 @@ fn damaged_group() -> Error {
 }
 
 /// Read-only: what the log holds is shown from memory and nothing is written.
-fn show(shelf: Arc<Shelf>, state: &State, found: Found) -> Opened {
-    let sealed = |Replayed { table, erased }| {
-        Arc::new(Sealed { table, erased, last_ts: found.last_ts, log_floor: state.log_floor })
-    };
+fn show(
+    shelf: Arc<Shelf>,
+    options: &Options,
+    state: &State,
+    mut report: Recovery,
+) -> Result<Opened> {
+    // Oldest first.
+    let mut memtables: Vec<(Arc<dyn Memtable>, Arc<ErasureList>)> = Vec::new();
+    let (_, last_ts) = read_log(&shelf, state, &mut report, &mut |commit, _| {
+        let full = |(table, erased): &(Arc<dyn Memtable>, Arc<ErasureList>)| {
+            table.bytes() + erased.bytes() >= options.advanced.memtable()
+        };
+        if memtables.last().is_none_or(full) {
+            memtables.push((new_memtable(), Arc::default()));
+        }
+        let (table, erased) = memtables.last()?;
+        let erasures = commit.erasures();
+        if !erasures.is_empty() {
+            erased.add(erasures);
+        }
+        table.apply(&commit.copied()).then_some(())
+    })?;
+    let sealed =
+        |(table, erased)| Arc::new(Sealed { table, erased, last_ts, log_floor: state.log_floor });
     let view = View {
         active: new_memtable(),
         erased: Arc::default(),
-        sealed: found.memtables.into_iter().rev().map(sealed).collect(),
+        sealed: memtables.into_iter().rev().map(sealed).collect(),
         version: Arc::new(Version::of(state, &shelf)),
         edition: 0,
     };
-    let (last_ts, history_floor) = (found.last_ts, state.history_floor);
-    Opened { shelf, view, last_ts, history_floor, report: Recovery::default(), writer: None }
+    let history_floor = state.history_floor;
+    Ok(Opened { shelf, view, last_ts, history_floor, report, writer: None })
 }
 
 fn start(
     shelf: Arc<Shelf>,
     options: &Options,
     mut state: State,
-    found: Found,
+    mut report: Recovery,
     now: CommitTs,
+    jobs: &dyn Jobs,
 ) -> Result<Opened> {
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
     // Before anything is made or deleted on its word.
     Manifest::settle(&*vfs, &dir)?;
     remove_orphans(&shelf, &state)?;
-    write_files(&shelf, options, &mut state, &found, now)?;
+    let mut restore = Restore::new(&shelf, options, &state, now, jobs);
+    let (replay, found_ts) =
+        read_log(&shelf, &state, &mut report, &mut |commit, window| restore.add(commit, window))?;
+    // Made while others write: it waits for the disk, they for the processor.
+    restore.give();
+    let segment_bytes = options.advanced.wal_segment_bytes;
+    let log = LogWriter::create(Arc::clone(&vfs), &dir, segment_bytes, &replay)?;
+    restore.finish(&mut state)?;
     let history_floor = state.history_floor;
-    let mut log = LogWriter::create(
-        Arc::clone(&vfs),
-        &dir,
-        options.advanced.wal_segment_bytes,
-        &found.replay,
-    )?;
     // Above every timestamp that was ever seen, and a second's worth more: one that a crash took
     // along is never given out again. Recorded, or the next start would begin at the same place
     // where this one's commits are lost.
-    let seen = found.replay.seen_ts.max(found.last_ts).max(state.last_ts);
+    let seen = replay.seen_ts.max(found_ts).max(state.last_ts);
     let last_ts = CommitTs(seen.0.saturating_add(CommitTs::TICKS_PER_SECOND)).max(now);
     state.last_ts = last_ts;
     state.log_floor = log.current();
     let manifest = Manifest::start(vfs, &dir, &state)?;
-    log.release(log.current()).remove()?;
     let version = Arc::new(Version::of(&state, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
     let (active, erased) = (new_memtable(), Arc::default());
     let view = View { active, erased, sealed: Vec::new(), version, edition: 0 };
-    let report = Recovery::default();
     Ok(Opened { shelf, view, last_ts, history_floor, report, writer: Some((set, log)) })
-}
-
-/// Writes what the log holds to L0 files and adds them to `state`.
-fn write_files(
-    shelf: &Arc<Shelf>,
-    options: &Options,
-    state: &mut State,
-    found: &Found,
-    now: CommitTs,
-) -> Result<()> {
-    let time = now.max(found.last_ts).max(state.history_floor);
-    let floor = CommitTs(time.0.saturating_sub(moment::ticks(options.history)));
-    let boundaries = Snapshots::new(state.history_floor).boundaries(|| found.last_ts, floor);
-    let number = Cell::new(state.next_file);
-    let next_file = || number.replace(FileNo(number.get().0 + 1));
-    let env = FlushEnv { shelf, options, boundaries: &boundaries, next_file: &next_file };
-    for Replayed { table, erased } in &found.memtables {
-        let erased = erased.get();
-        if let Some(flushed) = flush::write_memtable(table, &erased, &env)? {
-            state.levels[0].push(Arc::new(flushed.table));
-            state.blobs.extend(flushed.blobs.into_iter().map(|blob| (blob.no, Arc::new(blob))));
-        }
-        if !erased.is_empty() {
-            let mut erasures = Erasures::clone(&state.erasures);
-            erased.iter().for_each(|erasure| erasures.insert(erasure.clone()));
-            state.erasures = Arc::new(erasures);
-        }
-    }
-    if !found.memtables.is_empty() {
-        state.history_floor = boundaries.floor();
-    }
-    state.next_file = number.get();
-    Ok(())
 }
 
 /// Deletes table files and blob files that the manifest does not name: a crash came between their

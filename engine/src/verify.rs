@@ -5,6 +5,7 @@ use crate::batch::Commit;
 use crate::blob::format::{BlobMeta, Link};
 use crate::blob::reader::BlobFile;
 use crate::budget::Budget;
+use crate::env::jobs::ByHand;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
@@ -162,7 +163,7 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
     let mut unreadable = Vec::new();
     let log = replay::check(vfs, dir, state.log_floor, &mut |first, last, payload| {
         last_ts = last_ts.max(last);
-        match Commit::read_group(&Bytes::copy_from_slice(payload)) {
+        match Commit::read_group(&Bytes::copy_from_slice(payload.bytes)) {
             Some(group) => commits += group.len() as u64,
             None => unreadable.push(format!("the group of commits {first} to {last} is no list")),
         }
@@ -181,7 +182,7 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
 fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
     let options = Options { read_only: true, ..Options::default() };
     let pool = Pool::new(Budget::without_caches());
-    let opened = recovery::open(Arc::clone(vfs), dir, &options, pool, 0, CommitTs::ZERO);
+    let opened = recovery::open(Arc::clone(vfs), dir, &options, pool, 0, CommitTs::ZERO, &ByHand);
     let read = opened.and_then(|opened| recovery::load_tables(&opened.view));
     report.damage.extend(read.err());
 }

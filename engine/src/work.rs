@@ -6,6 +6,7 @@ use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::ids::SegmentId;
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
@@ -54,16 +55,21 @@ impl Work {
         Arc::new(Work { tree, pipeline, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    /// Starts the workers.
-    pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs) -> Result<()> {
+    /// Starts the workers. Every segment of the log below `log_floor` may go, and does so behind the
+    /// caller's back where there are threads: removing a hundred MiB takes 10 ms.
+    pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs, log_floor: SegmentId) -> Result<()> {
         // Tickets and callbacks are completed by the log's thread.
         self.start_one(jobs, "tabulith-log", Priority::Normal, |work| work.pipeline.run())?;
-        self.start_one(jobs, "tabulith-flush", Priority::Behind, |work| {
+        self.start_one(jobs, "tabulith-flush", Priority::Behind, move |work| {
+            // What stays after an error is removed by the next start.
+            let _ = work.pipeline.release_log(log_floor);
             work.repeat(Work::flush_step, None);
         })?;
         self.start_one(jobs, "tabulith-compact", Priority::Last, |work| {
             work.repeat(Work::compact_step, Some(IDLE_AFTER));
-        })
+        })?;
+        let by_hand = self.state.lock().by_hand;
+        if by_hand { self.pipeline.release_log(log_floor) } else { Ok(()) }
     }
 
     fn start_one(

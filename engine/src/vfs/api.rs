@@ -109,6 +109,12 @@ pub trait File: Debug + Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// From where on the system knows of zeros only, without a read: room that was taken and never
+    /// written. The file's length where it knows of none.
+    fn zeros_from(&self) -> io::Result<u64> {
+        self.len()
+    }
+
     /// Cuts the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 

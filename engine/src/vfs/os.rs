@@ -145,6 +145,17 @@ impl File for OsFile {
     }
 
     #[cfg(target_os = "linux")]
+    fn zeros_from(&self) -> io::Result<u64> {
+        use rustix::fs::{SeekFrom, seek};
+        use rustix::io::Errno;
+        let hole = seek(&self.0, SeekFrom::Hole(0));
+        match hole.map(|hole| (hole, seek(&self.0, SeekFrom::Data(hole)))) {
+            Ok((hole, Err(Errno::NXIO))) => Ok(hole), // No data behind it.
+            _ => self.len(),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
     fn reserve(&self, len: u64) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
         use rustix::io::retry_on_intr;

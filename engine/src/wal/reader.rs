@@ -1,5 +1,8 @@
 //! Reads one segment file: what it says it is, and which frames verify in it.
 //!
+//! What a frame holds is lent as a part of the memory that it was read into, so that whoever keeps it
+//! need not copy it.
+//!
 //! Promise: no allocation beyond the file's own length; an error of the disk is never taken for
 //! the end of the log. Absent: judgement. What a missing frame means is decided in `replay`.
 
@@ -11,6 +14,7 @@ use crate::wal::format::{
     self, BLOCK_BYTES, FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, Frame, SegmentHeader,
     claimed_payload_bytes, decode_frame, frame_bytes, next_block,
 };
+use bytes::Bytes;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -20,8 +24,8 @@ const WINDOW_BYTES: u64 = 1 << 20;
 /// What stands where a frame may begin.
 #[derive(Debug)]
 pub(crate) enum Seen<'a> {
-    /// A frame that verifies.
-    Frame(Frame<'a>),
+    /// A frame that verifies, and what its bytes are a part of.
+    Frame(Frame<'a>, &'a Bytes),
     /// No frame. If the bytes claim to be one of this segment, the bytes it would take.
     Nothing { claimed_bytes: u64 },
     /// The end of the segment.
@@ -35,17 +39,30 @@ pub(crate) struct SegmentReader {
     segment: SegmentId,
     file: Arc<dyn File>,
     file_bytes: u64,
-    window: Vec<u8>,
+    /// From where on the disk knows of zeros only.
+    zeros_from: u64,
+    window: Bytes,
     window_at: u64,
 }
 
 impl SegmentReader {
     pub(crate) fn open(vfs: &dyn Vfs, dir: &Path, segment: SegmentId) -> Result<SegmentReader> {
         let path = names::segment_path(dir, segment);
-        let opened = vfs.open(&path, Access::Read).and_then(|file| Ok((file.len()?, file)));
-        let (file_bytes, file) =
+        let opened = vfs.open(&path, Access::Read).and_then(|file| {
+            // Before anything is read: what lies in the system's cache may be anything.
+            Ok((file.len()?, file.zeros_from()?, file))
+        });
+        let (file_bytes, zeros_from, file) =
             opened.map_err(|error| Error::io("opening a log segment", &path, error))?;
-        Ok(SegmentReader { path, segment, file, file_bytes, window: Vec::new(), window_at: 0 })
+        Ok(SegmentReader {
+            path,
+            segment,
+            file,
+            file_bytes,
+            zeros_from,
+            window: Bytes::new(),
+            window_at: 0,
+        })
     }
 
     /// What the segment says of itself. It was synced before the file had its name, so anything
@@ -67,7 +84,7 @@ impl SegmentReader {
 
     /// Shows what stands at every place where a frame may begin, and the end, in order of their
     /// offsets: at every block boundary that is not inside a frame that verifies, and behind every
-    /// such frame.
+    /// such frame; but where the disk knows of nothing but zeros, only once.
     pub(crate) fn scan(
         &mut self,
         block_bytes: usize,
@@ -75,11 +92,12 @@ impl SegmentReader {
     ) -> Result<()> {
         let path = self.path.clone();
         let mut at = block_bytes as u64;
-        while at < self.file_bytes {
+        // Behind the first block of zeros that go on to the end there is nothing to be seen.
+        while at < self.file_bytes.min(next_block(self.zeros_from, block_bytes)) {
             at = match self.look(at)? {
-                Seen::Frame(frame) => {
+                Seen::Frame(frame, window) => {
                     let len = frame_bytes(frame.payload_bytes, FRAME_ALIGN_BYTES);
-                    see(&path, at, Seen::Frame(frame))?;
+                    see(&path, at, Seen::Frame(frame, window))?;
                     at + len as u64
                 }
                 other => {
@@ -102,8 +120,11 @@ impl SegmentReader {
         if len as u64 > rest {
             return Ok(Seen::Nothing { claimed_bytes: rest });
         }
-        Ok(match decode_frame(segment, at, self.bytes(at, len)?) {
-            Some(frame) => Seen::Frame(frame),
+        self.bytes(at, len)?;
+        let window = &self.window;
+        let frame = window.get((at - self.window_at) as usize..).unwrap_or_default();
+        Ok(match decode_frame(segment, at, frame) {
+            Some(frame) => Seen::Frame(frame, window),
             None => Seen::Nothing { claimed_bytes: len as u64 },
         })
     }
@@ -121,12 +142,10 @@ impl SegmentReader {
         let covered = self.window_at <= at && end <= self.window_at + self.window.len() as u64;
         if !covered {
             let fetched = len.max(WINDOW_BYTES).min(self.file_bytes.saturating_sub(at));
-            self.window.clear();
-            self.window.resize(fetched as usize, 0);
-            self.window_at = at;
-            self.file
-                .read_exact_at(&mut self.window, at)
-                .map_err(|error| Error::io("reading the log", &self.path, error))?;
+            self.window = Bytes::new(); // Its memory serves again, unless somebody keeps it.
+            let read = self.file.read_vec_at(fetched as usize, at);
+            let read = read.map_err(|error| Error::io("reading the log", &self.path, error))?;
+            (self.window, self.window_at) = (read.into(), at);
         }
         let from = (at - self.window_at) as usize;
         Ok(&self.window[from..from + len as usize])
@@ -145,7 +164,7 @@ pub(crate) fn dump(
     line(format::dump_segment(&header));
     reader.scan(header.block_bytes, &mut |_, at, seen| {
         match seen {
-            Seen::Frame(frame) => line(format::dump_frame(at, &frame)),
+            Seen::Frame(frame, _) => line(format::dump_frame(at, &frame)),
             Seen::Nothing { claimed_bytes: 1.. } => line(format!("{at:>10}  a frame that fails")),
             Seen::Nothing { .. } | Seen::End => {}
         }

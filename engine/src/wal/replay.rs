@@ -33,7 +33,16 @@ use crate::wal::format::{
     FRAME_ALIGN_BYTES, Frame, FrameHeader, SegmentHeader, frame_bytes, next_block,
 };
 use crate::wal::reader::{Seen, SegmentReader};
+use bytes::Bytes;
 use std::path::{Path, PathBuf};
+
+/// The commits of a group, as they lie in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Payload<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// What they were read with: to keep this is to keep them. The same for many groups.
+    pub(crate) window: &'a Bytes,
+}
 
 /// What replay found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +104,9 @@ pub(crate) fn check(
     Ok(LogReport { replay, damage })
 }
 
-type Show<'a> = dyn FnMut(CommitTs, CommitTs, &[u8]) -> Result<()> + 'a;
+/// What a frame holds: first and last commit, the group's bytes.
+type Show<'a> = dyn FnMut(CommitTs, CommitTs, Payload<'_>) -> Result<()> + 'a;
+type ShowBytes<'a> = dyn FnMut(CommitTs, CommitTs, &[u8]) -> Result<()> + 'a;
 type Damage<'a> = dyn FnMut(Error) -> Result<()> + 'a;
 
 fn walk(
@@ -179,10 +190,13 @@ fn walk_segment(
     #[cfg(bug = "B04")]
     let mut zeros = SegmentReader::open(vfs, dir, id)?;
     reader.scan(block_bytes, &mut |path, at, seen| match seen {
-        Seen::Frame(frame) => {
+        Seen::Frame(frame, window) => {
             let end = at + frame_bytes(frame.payload_bytes, FRAME_ALIGN_BYTES) as u64;
             let place = Place { path, at, end, opens_segment: at == first_at, block_bytes };
-            chain.frame(&place, &frame, show, damaged)
+            let mut show = |first: CommitTs, last: CommitTs, bytes: &[u8]| {
+                show(first, last, Payload { bytes, window })
+            };
+            chain.frame(&place, &frame, &mut show, damaged)
         }
         // Planted: a block of zeros passes for an empty frame, and the next one follows it.
         #[cfg(bug = "B04")]
@@ -253,7 +267,7 @@ impl Chain {
         &mut self,
         place: &Place<'_>,
         frame: &Frame<'_>,
-        show: &mut Show<'_>,
+        show: &mut ShowBytes<'_>,
         damaged: &mut Damage<'_>,
     ) -> Result<()> {
         let header = &frame.header;
@@ -290,7 +304,12 @@ impl Chain {
         self.accept(place, frame, show)
     }
 
-    fn accept(&mut self, place: &Place<'_>, frame: &Frame<'_>, show: &mut Show<'_>) -> Result<()> {
+    fn accept(
+        &mut self,
+        place: &Place<'_>,
+        frame: &Frame<'_>,
+        show: &mut ShowBytes<'_>,
+    ) -> Result<()> {
         let FrameHeader { number, first_ts, last_ts, .. } = frame.header;
         self.cut = None;
         let path = || place.path.to_owned();

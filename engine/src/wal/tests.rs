@@ -68,6 +68,7 @@ fn payload(n: u64, bytes: usize) -> Vec<u8> {
 fn read(fs: &dyn Vfs, floor: SegmentId) -> Result<(Vec<u64>, Replay)> {
     let mut groups = Vec::new();
     let found = replay(fs, Path::new(DIR), floor, &mut |first, last, bytes| {
+        let bytes = bytes.bytes;
         let n = u64::from_le_bytes(*bytes.first_chunk().expect("a payload of `append`"));
         assert_eq!(bytes, payload(n, bytes.len()), "group {n} is not what was appended");
         assert_eq!((first, last), (CommitTs(10 * n), CommitTs(10 * n + 3)));
@@ -111,8 +112,8 @@ fn groups_of_all_sizes_come_back_over_real_files() {
     log.seal().expect("a sync");
     let mut seen = Vec::new();
     let found = replay(&*vfs, dir.path(), FIRST, &mut |first, _, bytes| {
-        assert_eq!(bytes, payload(first.0 / 10, bytes.len()));
-        seen.push(bytes.len());
+        assert_eq!(bytes.bytes, payload(first.0 / 10, bytes.bytes.len()));
+        seen.push(bytes.bytes.len());
         Ok(())
     });
     let found = found.expect("a whole log");

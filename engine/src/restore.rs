@@ -1,0 +1,267 @@
+//! Restoring: what the log holds beyond the files becomes L0 files, while it is still being read.
+//!
+//! One thread reads the log; whenever it has gathered enough, other threads sort and write that, and
+//! it helps them when it is done. Where there are no threads it writes each lot itself before it goes
+//! on, so that a simulation has one order of effects.
+//!
+//! Promise: the files are durable when [`Restore::finish`] returns. Nothing writes any more once a
+//! `Restore` is gone, however it went.
+//! Absent: the manifest. Until it names them, the files are orphans.
+
+use crate::batch::LentCommit;
+use crate::cursor::Cursor as _;
+use crate::env::jobs::{Jobs, Priority};
+use crate::erasure::set::Erasures;
+use crate::error::{Error, Kind, Result};
+use crate::flush::{self, FlushEnv, Flushed};
+use crate::ids::{CommitTs, FileNo};
+use crate::manifest::state::State;
+use crate::moment;
+use crate::options::Options;
+use crate::replayed::Replayed;
+use crate::snapshot::{Boundaries, Snapshots};
+use crate::version::shelf::Shelf;
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Threads beside the one that reads: while one waits for the disk, another sorts and compresses.
+const THREADS: usize = 2;
+
+/// The first lots are a memtable's share of this each, the others a memtable each: a log of one memtable
+/// keeps all threads busy, and one of several does not become more L0 files than reads and merges like.
+const SMALL_LOTS: usize = 3;
+
+/// Lots that may wait. When more do, whoever reads writes one: memory is bounded by so many memtables.
+const WAITING_MAX: usize = 2;
+
+/// Files in the making out of a log that is being read.
+pub(crate) struct Restore<'a> {
+    office: Arc<Office>,
+    jobs: &'a dyn Jobs,
+    snapshots: Snapshots,
+    /// The wall clock, as far as it is not behind what the database has seen.
+    now: CommitTs,
+    rows: Replayed,
+    given: usize,
+    threads: usize,
+    by_hand: bool,
+}
+
+/// What the threads share.
+struct Office {
+    shelf: Arc<Shelf>,
+    options: Options,
+    next_file: AtomicU64,
+    desk: Mutex<Desk>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Desk {
+    waiting: VecDeque<Lot>,
+    running: usize,
+    closing: bool,
+    done: Vec<Result<Done>>,
+}
+
+/// Rows to be written to one table file. Its number is given with the lot, so that L0 is in the order
+/// of the log.
+struct Lot {
+    no: FileNo,
+    rows: Replayed,
+    boundaries: Boundaries,
+}
+
+struct Done {
+    flushed: Option<Flushed>,
+    erased: Erasures,
+    floor: CommitTs,
+}
+
+impl<'a> Restore<'a> {
+    /// Begins for a database whose files `state` names. `now`: the wall clock.
+    pub(crate) fn new(
+        shelf: &Arc<Shelf>,
+        options: &Options,
+        state: &State,
+        now: CommitTs,
+        jobs: &'a dyn Jobs,
+    ) -> Restore<'a> {
+        let office = Office {
+            shelf: Arc::clone(shelf),
+            options: options.clone(),
+            next_file: AtomicU64::new(state.next_file.0),
+            desk: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        Restore {
+            office: Arc::new(office),
+            jobs,
+            snapshots: Snapshots::new(state.history_floor),
+            now: now.max(state.history_floor),
+            rows: Replayed::default(),
+            given: 0,
+            threads: 0,
+            by_hand: false,
+        }
+    }
+
+    /// Adds a commit, newer than those before it; `None` where its bytes are not what
+    /// [`Batch`](crate::batch::Batch) writes.
+    pub(crate) fn add(&mut self, commit: &LentCommit<'_>, window: &Bytes) -> Option<()> {
+        if self.rows.bytes() >= self.lot_bytes() {
+            self.give();
+            self.start_thread();
+            self.help();
+        }
+        self.rows.add(commit, window).then_some(())
+    }
+
+    /// Hands out what was gathered last.
+    pub(crate) fn give(&mut self) {
+        let rows = std::mem::take(&mut self.rows);
+        if rows.is_empty() {
+            return;
+        }
+        self.given += 1;
+        // A floor that is lower than that of the lots to come keeps more than they do.
+        let floor = self.now.max(rows.last_ts).0;
+        let floor = CommitTs(floor.saturating_sub(moment::ticks(self.office.options.history)));
+        let boundaries = self.snapshots.boundaries(|| rows.last_ts, floor);
+        let no = self.office.next_file();
+        self.office.desk.lock().waiting.push_back(Lot { no, rows, boundaries });
+        self.office.changed.notify_all();
+    }
+
+    /// Writes what nobody has taken, waits for the others, and adds all files to `state`.
+    pub(crate) fn finish(mut self, state: &mut State) -> Result<()> {
+        self.give();
+        while self.office.write_one() {}
+        let done = self.stop();
+        if done.len() < self.given && !done.iter().any(Result::is_err) {
+            return Err(Error::new(Kind::Closed, "a thread that wrote files panicked"));
+        }
+        for done in done {
+            let Done { flushed, erased, floor } = done?;
+            if let Some(Flushed { table, blobs }) = flushed {
+                state.levels[0].push(Arc::new(table));
+                state.blobs.extend(blobs.into_iter().map(|blob| (blob.no, Arc::new(blob))));
+            }
+            if !erased.is_empty() {
+                let mut erasures = Erasures::clone(&state.erasures);
+                erased.iter().for_each(|erasure| erasures.insert(erasure.clone()));
+                state.erasures = Arc::new(erasures);
+            }
+            state.history_floor = state.history_floor.max(floor);
+        }
+        state.levels[0].sort_unstable_by_key(|table| table.no);
+        state.next_file = FileNo(self.office.next_file.load(Relaxed));
+        if self.given > 0 {
+            flush::sync_names(&self.office.shelf)?;
+        }
+        Ok(())
+    }
+
+    fn lot_bytes(&self) -> usize {
+        let memtable = self.office.options.advanced.memtable();
+        if self.given < SMALL_LOTS { memtable / SMALL_LOTS } else { memtable }
+    }
+
+    fn start_thread(&mut self) {
+        if self.by_hand || self.threads == THREADS {
+            return;
+        }
+        let office = Arc::clone(&self.office);
+        let work = Box::new(move || office.work());
+        // One that cannot be had is done without.
+        self.by_hand =
+            !matches!(self.jobs.start("tabulith-restore", Priority::Normal, work), Ok(true));
+        self.threads += usize::from(!self.by_hand);
+    }
+
+    fn help(&self) {
+        let most = if self.threads == 0 { 0 } else { WAITING_MAX };
+        while self.office.desk.lock().waiting.len() > most && self.office.write_one() {}
+    }
+
+    /// Ends the threads; gives what all have done.
+    fn stop(&self) -> Vec<Result<Done>> {
+        let mut desk = self.office.desk.lock();
+        desk.waiting.clear();
+        desk.closing = true;
+        self.office.changed.notify_all();
+        while desk.running > 0 {
+            self.office.changed.wait(&mut desk);
+        }
+        std::mem::take(&mut desk.done)
+    }
+}
+
+impl Drop for Restore<'_> {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Counts a lot while it is written, so that nobody waits for one whose thread panicked.
+struct Running<'a>(&'a Office);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.desk.lock().running -= 1;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Office {
+    fn next_file(&self) -> FileNo {
+        FileNo(self.next_file.fetch_add(1, Relaxed))
+    }
+
+    /// One thread's life: writes lots until the end.
+    fn work(&self) {
+        loop {
+            while self.write_one() {}
+            let mut desk = self.desk.lock();
+            if desk.closing {
+                return;
+            }
+            if desk.waiting.is_empty() {
+                self.changed.wait(&mut desk);
+            }
+        }
+    }
+
+    /// Writes the oldest lot that waits; false where none does.
+    fn write_one(&self) -> bool {
+        let mut desk = self.desk.lock();
+        let Some(lot) = desk.waiting.pop_front() else { return false };
+        desk.running += 1;
+        drop(desk);
+        let _running = Running(self);
+        let done = self.write(lot);
+        let mut desk: MutexGuard<'_, Desk> = self.desk.lock();
+        if done.is_err() {
+            desk.waiting.clear();
+        }
+        desk.done.push(done);
+        true
+    }
+
+    fn write(&self, lot: Lot) -> Result<Done> {
+        let Lot { no, mut rows, boundaries } = lot;
+        rows.sort();
+        let own = Cell::new(Some(no));
+        let next_file = || own.take().unwrap_or_else(|| self.next_file());
+        let (shelf, options) = (&self.shelf, &self.options);
+        let env = FlushEnv { shelf, options, boundaries: &boundaries, next_file: &next_file };
+        let mut cursor = rows.cursor();
+        cursor.seek(&[], CommitTs::MAX)?;
+        let flushed = flush::write_rows(&mut cursor, &rows.erased, &env)?;
+        Ok(Done { flushed, erased: rows.erased, floor: boundaries.floor() })
+    }
+}

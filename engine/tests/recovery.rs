@@ -1,0 +1,131 @@
+//! Opening after a kill: what the log holds comes back, written by threads while it is read or by
+//! one hand, and whatever the disk refuses on the way.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::{ByHand, Jobs, Threads};
+use tabulith::options::{Advanced, Options};
+use tabulith::vfs::api::Vfs;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Db, If, Result, verify};
+use tabulith_testkit::seed::Rng;
+
+const DIR: &str = "db";
+const COMMITS: u64 = 2500;
+const ROWS: usize = 400;
+
+type Rows = BTreeMap<(Vec<u8>, Vec<u8>), Vec<u8>>;
+
+fn open(disk: Arc<dyn Vfs>, memtable_bytes: usize, jobs: Arc<dyn Jobs>) -> Result<Db> {
+    let advanced = Advanced {
+        memtable_bytes: Some(memtable_bytes),
+        wal_segment_bytes: 256 << 10,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..Options::default() };
+    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    Db::builder().options(options).parts(disk, clock, jobs).open(DIR)
+}
+
+fn key(rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
+    let n = rng.below(ROWS);
+    (format!("p{}", n % 7).into(), format!("row-{n:06}").into())
+}
+
+/// What a process wrote before it was killed, all of it in the log, and the rows that it meant.
+fn killed() -> (SimFs, Rows) {
+    let disk = SimFs::new();
+    let db = open(Arc::new(disk.clone()), 64 << 20, Arc::new(ByHand)).unwrap();
+    let table = db.table("rows").unwrap();
+    let (mut rng, mut rows) = (Rng::new(7), Rows::new());
+    for _ in 0..COMMITS {
+        let (pk, rk) = key(&mut rng);
+        match rng.below(100) {
+            0..10 => {
+                let _ = table.delete(&pk, &rk, If::Any);
+                rows.remove(&(pk, rk));
+            }
+            10 => {
+                table.partition(&pk).batch().delete_range(&rk[..]..).commit().unwrap();
+                rows.retain(|(p, r), _| *p != pk || *r < rk);
+            }
+            // One commit that says two things of a row.
+            11..20 => {
+                let batch = table.partition(&pk).batch().upsert(&rk, b"first").upsert(&rk, b"last");
+                batch.commit().unwrap();
+                rows.insert((pk, rk), b"last".to_vec());
+            }
+            _ => {
+                let len = if rng.chance(3) { 9000 } else { rng.between(0, 1500) };
+                let value = rng.bytes(len);
+                table.upsert(&pk, &rk, &value).unwrap();
+                rows.insert((pk, rk), value);
+            }
+        }
+    }
+    assert_eq!(db.stats().flushes, 0, "all of it is in the log only");
+    disk.kill();
+    (disk.process(), rows)
+}
+
+#[track_caller]
+fn check(db: &Db, rows: &Rows) {
+    let table = db.table("rows").unwrap();
+    let mut found = Rows::new();
+    let mut cursor = table.cursor::<&[u8], &[u8]>(..).unwrap();
+    while let Some(row) = cursor.next().unwrap() {
+        let value = row.value().unwrap().to_vec();
+        found.insert((row.partition_key.to_vec(), row.row_key.to_vec()), value);
+    }
+    assert!(found == *rows, "{} rows, wanted {}", found.len(), rows.len());
+    for ((pk, rk), value) in rows {
+        let row = table.get(pk, rk).unwrap().unwrap();
+        assert!(row.value == value, "a get of {rk:?}");
+    }
+}
+
+#[test]
+fn threads_restore_what_one_hand_would() {
+    let (disk, rows) = killed();
+    for (memtable, jobs) in [
+        (16 << 10, Arc::new(Threads) as Arc<dyn Jobs>),
+        (300 << 10, Arc::new(Threads)),
+        (64 << 20, Arc::new(Threads)),
+        (16 << 10, Arc::new(ByHand)),
+        (300 << 10, Arc::new(ByHand)),
+    ] {
+        let disk = disk.fork();
+        let db = open(Arc::new(disk.clone()), memtable, jobs).unwrap();
+        assert!(db.recovery().log_groups >= COMMITS / 2);
+        check(&db, &rows);
+        db.close().unwrap();
+        let report = verify::check_with(Arc::new(disk.clone()), Path::new(DIR)).unwrap();
+        assert!(report.is_clean(), "{:?}", report.damage);
+        check(&open(Arc::new(disk), 1 << 20, Arc::new(ByHand)).unwrap(), &rows);
+    }
+}
+
+#[test]
+fn a_reader_sees_what_the_next_writer_will() {
+    let (disk, rows) = killed();
+    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    let builder = Db::builder().read_only();
+    let db = builder.parts(Arc::new(disk), clock, Arc::new(ByHand)).open(DIR).unwrap();
+    check(&db, &rows);
+}
+
+#[test]
+fn a_file_that_cannot_be_written_costs_the_open_and_nothing_else() {
+    let (disk, rows) = killed();
+    for skip in 0..5 {
+        let disk = disk.fork();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        faults.add(Rule::fail(Call::Sync).named("*.sst").skip(skip));
+        open(Arc::new(faults), 64 << 10, Arc::new(Threads)).unwrap_err();
+        check(&open(Arc::new(disk), 64 << 10, Arc::new(Threads)).unwrap(), &rows);
+    }
+}
