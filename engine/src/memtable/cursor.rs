@@ -7,8 +7,13 @@ use crate::memtable::arena::{Arena, Ref};
 use crate::memtable::row::{self, Row, Version};
 use crate::memtable::store::ArenaMemtable;
 use crate::memtable::tree::Place;
+use crate::prefetch;
 use bytes::Bytes;
 use std::sync::Arc;
+
+/// Of a row, what is fetched before the cursor comes to it: its key and its first version lie one
+/// behind the other, and mostly end within this.
+const ROW_BYTES_FETCHED: usize = 320;
 
 /// A position among the versions of a memtable that may go on growing.
 pub(super) struct MemCursor {
@@ -40,6 +45,16 @@ impl MemCursor {
             let version = self.table.arena.get(row).newest()?;
             Some(Here { place, row, version })
         });
+    }
+
+    /// Goes to the row behind, and has the next one fetched: rows lie in the order in which they came,
+    /// so each of them is a miss.
+    fn enter_next(&mut self, from: Place) {
+        let next = from.next(self.arena());
+        self.enter(next);
+        if let Some((_, row)) = next.and_then(|(place, _)| place.next(self.arena())) {
+            prefetch::read_from(self.arena().get(row), ROW_BYTES_FETCHED);
+        }
     }
 
     /// Goes to the oldest version of a row.
@@ -101,8 +116,8 @@ impl Cursor for MemCursor {
                 here.version = older;
             }
             None => {
-                let next = here.place.next(arena);
-                self.enter(next);
+                let place = here.place;
+                self.enter_next(place);
             }
         }
         Ok(())
@@ -162,8 +177,9 @@ impl Cursor for MemCursor {
 
     /// One step, however many versions the key has: a row that is written often has thousands.
     fn leave_key(&mut self, _scratch: &mut Vec<u8>) -> Result<()> {
-        let next = self.here.and_then(|here| here.place.next(self.arena()));
-        self.enter(next);
+        if let Some(here) = self.here {
+            self.enter_next(here.place);
+        }
         Ok(())
     }
 
