@@ -27,4 +27,5 @@ pub mod serve;
 // Floor 2: what is measured.
 pub mod fixture;
 pub mod counted;
+pub mod budgeted;
 pub mod cases;
