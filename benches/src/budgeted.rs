@@ -1,8 +1,7 @@
 //! Work whose memory is measured: each in a process of its own, on a database with one budget and
 //! defaults for everything else.
 //!
-//! Every work has three times the budget in rows to do with, so that nothing fits. What is read is
-//! checked. Absent: the program that starts the processes; it is `bin/memory.rs`.
+//! What is read is checked. Absent: the program that starts the processes; it is `bin/memory.rs`.
 
 use crate::fixture::{self, BATCH_ROWS};
 use crate::rows::{self, PARTITION_ROWS, VALUE_BYTES, Values};
@@ -14,15 +13,12 @@ use tabulith::{Db, Durability, Table};
 /// Bytes of a row's keys and value.
 const ROW_BYTES: usize = 29 + VALUE_BYTES;
 
-/// Rows for each byte of the budget: three times as much as fits.
-const DATA_PER_BUDGET: usize = 3;
-
 /// Large enough for blob files.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Single rows that are asked for, or scans of 50.
-const GETS: u64 = 1_000_000;
-const SCANS: u64 = 20_000;
+/// Single rows that are asked for, and scans, at most.
+const GETS_MAX: u64 = 1_000_000;
+const SCANS_MAX: u64 = 20_000;
 const SCAN_ROWS: usize = 50;
 
 /// One work.
@@ -55,11 +51,12 @@ pub struct Resident {
 }
 
 impl Work {
-    /// Does the work on the database in `dir` with a budget of `budget` bytes.
-    pub fn run(&self, dir: &Path, budget: usize) -> Result<Resident> {
+    /// Does the work with `data` bytes of rows on the database in `dir`, which gets a budget of
+    /// `budget` bytes.
+    pub fn run(&self, dir: &Path, budget: usize, data: usize) -> Result<Resident> {
         let before = status_bytes("VmRSS:")?;
         let db = Db::builder().memory(budget).durability(Durability::Flushed).open(dir)?;
-        (self.run)(&db, budget).with_context(|| self.name)?;
+        (self.run)(&db, data).with_context(|| self.name)?;
         db.close()?;
         Ok(Resident { before, peak: status_bytes("VmHWM:")? })
     }
@@ -74,13 +71,13 @@ fn status_bytes(field: &str) -> Result<u64> {
     Ok(kib << 10)
 }
 
-fn row_count(budget: usize) -> u64 {
-    (DATA_PER_BUDGET * budget / ROW_BYTES) as u64 / PARTITION_ROWS * PARTITION_ROWS
+fn row_count(data: usize) -> u64 {
+    (data / ROW_BYTES) as u64 / PARTITION_ROWS * PARTITION_ROWS
 }
 
 /// Numbers of the rows of random batches, by their first ones.
-fn random_batches(seed: u64, budget: usize) -> impl Iterator<Item = u64> {
-    let batches = row_count(budget) / BATCH_ROWS;
+fn random_batches(seed: u64, data: usize) -> impl Iterator<Item = u64> {
+    let batches = row_count(data) / BATCH_ROWS;
     fixture::random(seed, batches, batches).map(|batch| batch * BATCH_ROWS)
 }
 
@@ -94,22 +91,22 @@ fn put(table: &Table, first: u64, values: &mut Values) -> Result<()> {
 }
 
 /// All rows once, batches in random order, and then as many batches again.
-fn fill(db: &Db, budget: usize) -> Result<()> {
+fn fill(db: &Db, data: usize) -> Result<()> {
     let (table, mut values) = (db.table("rows")?, Values::new(1));
-    let mut once: Vec<_> = (0..row_count(budget) / BATCH_ROWS).map(|i| i * BATCH_ROWS).collect();
+    let mut once: Vec<_> = (0..row_count(data) / BATCH_ROWS).map(|i| i * BATCH_ROWS).collect();
     let mut rng = Rng::seeded(1);
     for last in (1..once.len()).rev() {
         once.swap(last, rng.below(last as u64 + 1) as usize);
     }
-    for first in once.into_iter().chain(random_batches(2, budget)) {
+    for first in once.into_iter().chain(random_batches(2, data)) {
         put(&table, first, &mut values)?;
     }
     db.flush()?;
     Ok(db.settle()?)
 }
 
-fn get_all(table: &Table, seed: u64, budget: usize) -> Result<()> {
-    for i in fixture::random(seed, GETS, row_count(budget)) {
+fn get_all(table: &Table, seed: u64, data: usize) -> Result<()> {
+    for i in fixture::random(seed, GETS_MAX.min(2 * row_count(data)), row_count(data)) {
         let (pk, rk) = rows::keys(i);
         let row = table.get(&pk, &rk)?.with_context(|| format!("{pk} {rk} is not there"))?;
         ensure!(row.value.len() == VALUE_BYTES, "{pk} {rk}");
@@ -117,13 +114,14 @@ fn get_all(table: &Table, seed: u64, budget: usize) -> Result<()> {
     Ok(())
 }
 
-fn gets(db: &Db, budget: usize) -> Result<()> {
-    get_all(&db.table("rows")?, 3, budget)
+fn gets(db: &Db, data: usize) -> Result<()> {
+    get_all(&db.table("rows")?, 3, data)
 }
 
-fn scans(db: &Db, budget: usize) -> Result<()> {
+fn scans(db: &Db, data: usize) -> Result<()> {
     let table = db.table("rows")?;
-    for i in fixture::random(4, SCANS, row_count(budget) - SCAN_ROWS as u64) {
+    for i in fixture::random(4, SCANS_MAX.min(row_count(data)), row_count(data) - SCAN_ROWS as u64)
+    {
         let mut cursor = table.cursor(rows::keys(i)..)?;
         for _ in 0..SCAN_ROWS {
             let row = cursor.next()?.context("fifty rows")?;
@@ -133,7 +131,7 @@ fn scans(db: &Db, budget: usize) -> Result<()> {
     Ok(())
 }
 
-fn full_scans(db: &Db, budget: usize) -> Result<()> {
+fn full_scans(db: &Db, data: usize) -> Result<()> {
     let table = db.table("rows")?;
     let mut cursor = table.cursor::<&str, &str>(..)?;
     let (mut up, mut down) = (0, 0);
@@ -143,23 +141,23 @@ fn full_scans(db: &Db, budget: usize) -> Result<()> {
     while let Some(row) = cursor.prev()? {
         down += u64::from(row.value()?.len() == VALUE_BYTES);
     }
-    ensure!((up, down) == (row_count(budget), up), "{up} rows up, {down} down");
+    ensure!((up, down) == (row_count(data), up), "{up} rows up, {down} down");
     Ok(())
 }
 
-fn both(db: &Db, budget: usize) -> Result<()> {
+fn both(db: &Db, data: usize) -> Result<()> {
     let table = db.table("rows")?;
     std::thread::scope(|scope| {
-        let reader = scope.spawn(|| get_all(&table, 5, budget));
+        let reader = scope.spawn(|| get_all(&table, 5, data));
         let mut values = Values::new(2);
-        random_batches(6, budget).try_for_each(|first| put(&table, first, &mut values))?;
+        random_batches(6, data).try_for_each(|first| put(&table, first, &mut values))?;
         reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))?
     })
 }
 
-fn large(db: &Db, budget: usize) -> Result<()> {
+fn large(db: &Db, data: usize) -> Result<()> {
     let (table, value) = (db.table("large")?, vec![7; LARGE_BYTES]);
-    let count = (DATA_PER_BUDGET * budget / LARGE_BYTES) as u64;
+    let count = (data / LARGE_BYTES) as u64;
     for i in 0..count {
         let (pk, rk) = rows::keys(i);
         table.upsert(pk, rk, &value)?;
@@ -178,10 +176,9 @@ mod tests {
 
     #[test]
     fn every_work_finds_what_it_looks_for() {
-        const BUDGET: usize = 4 << 20;
         let folder = fixture::folder().expect("a folder");
         for work in WORKS {
-            let resident = work.run(folder.path(), BUDGET).expect(work.name);
+            let resident = work.run(folder.path(), 32 << 20, 1 << 20).expect(work.name);
             assert!(resident.peak >= resident.before && resident.before > 0);
         }
     }

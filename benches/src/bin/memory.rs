@@ -14,6 +14,9 @@ use std::process::Command;
 use tabulith_benches::budgeted::{WORKS, Work};
 use tabulith_benches::{fixture, machine};
 
+/// Bytes of rows for each byte of the budget: nothing fits.
+const DATA_PER_BUDGET: usize = 3;
+
 /// Shows how much memory a database takes beside the budget that it was given.
 #[derive(Debug, Parser)]
 struct Args {
@@ -43,7 +46,8 @@ fn main() -> Result<()> {
     let mut out = std::io::stdout().lock();
     if let Some(Run::Run { name, dir, bytes }) = &args.run {
         let work = WORKS.iter().find(|work| work.name == name);
-        let resident = work.with_context(|| format!("no work {name}"))?.run(dir, *bytes)?;
+        let work = work.with_context(|| format!("no work {name}"))?;
+        let resident = work.run(dir, *bytes, DATA_PER_BUDGET * bytes)?;
         return Ok(writeln!(out, "{}", resident.peak - resident.before)?);
     }
     let folder = fixture::folder()?;
