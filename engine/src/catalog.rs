@@ -5,29 +5,34 @@
 //! RowKey        value
 //! "next"        the next table id, u32
 //! "t" + name    version u8 = 1 | table id u32 | note
-//!               version u8 = 2 | table id u32 | created u64 | time to live u64 | cutoff u64 | note
+//!               version u8 = 2 | table id u32 | created u64 | time to live u64 | cutoff u64
+//!                              | declared columns u8 | each: length varint, name | note
 //! ```
 //!
-//! Version 2 is a table whose time to live was set or changed, in ticks (0: removed again).
+//! Version 2 is a table of which something was set: its time to live, in ticks (0: none), or columns
+//! that it wants zones of.
 
-use crate::codec::Reader;
+use crate::codec::{Reader, put_slice};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::key::order;
 use crate::lifetime::{Lifetime, Lifetimes};
-use crate::limits::TABLE_NAME_BYTES_MAX;
+use crate::limits::{TABLE_NAME_BYTES_MAX, ZONE_COLUMN_BYTES_MAX};
 use crate::moment::Moment;
 use crate::rows::{Row, TableInfo};
 use crate::snapshot::Boundaries;
+use crate::sstable::zones::COLUMNS_MAX;
+use crate::zone::Declared;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
+use std::sync::Arc;
 
 const PARTITION: &[u8] = b"tables";
 const NEXT_ID: &[u8] = b"next";
 const TABLE_PREFIX: u8 = b't';
 const VALUE_VERSION: u8 = 1;
-const VALUE_VERSION_WITH_LIFETIME: u8 = 2;
+const VALUE_VERSION_WITH_SETTINGS: u8 = 2;
 
 /// The partition prefix of all catalogue rows.
 pub(crate) fn partition() -> Vec<u8> {
@@ -52,15 +57,44 @@ pub(crate) fn encode(id: TableId, note: &[u8]) -> Vec<u8> {
     value
 }
 
-/// A table's row once its time to live was set; `since` is that row's own timestamp.
-pub(crate) fn encode_with_lifetime(table: &TableInfo, lifetime: &Lifetime) -> Vec<u8> {
-    let mut value = vec![VALUE_VERSION_WITH_LIFETIME];
+/// A table's row once something was set for it; the lifetime's `since` is that row's own timestamp.
+pub(crate) fn encode_with_settings(
+    table: &TableInfo,
+    lifetime: &Lifetime,
+    columns: &[Vec<u8>],
+) -> Vec<u8> {
+    let mut value = vec![VALUE_VERSION_WITH_SETTINGS];
     value.extend_from_slice(&table.id.0.to_le_bytes());
     for number in [table.created.0, lifetime.ttl, lifetime.cutoff.0] {
         value.extend_from_slice(&number.to_le_bytes());
     }
+    value.push(columns.len() as u8); // At most `COLUMNS_MAX`.
+    columns.iter().for_each(|name| put_slice(&mut value, name));
     value.extend_from_slice(&table.note);
     value
+}
+
+/// Refuses columns that a table cannot declare.
+pub(crate) fn check_columns(columns: &[Vec<u8>]) -> Result<()> {
+    let len_is_wrong = |name: &Vec<u8>| name.is_empty() || name.len() > ZONE_COLUMN_BYTES_MAX;
+    if columns.len() > COLUMNS_MAX {
+        return Err(Error::invalid(format!("at most {COLUMNS_MAX} columns can be declared")));
+    }
+    if columns.iter().any(len_is_wrong) {
+        let what = format!("a column's name has 1 to {ZONE_COLUMN_BYTES_MAX} bytes");
+        return Err(Error::invalid(what));
+    }
+    match columns.iter().enumerate().any(|(at, name)| columns[..at].contains(name)) {
+        true => Err(Error::invalid("a column is declared twice")),
+        false => Ok(()),
+    }
+}
+
+fn read_columns(reader: &mut Reader<'_>) -> Option<Vec<Vec<u8>>> {
+    let count = usize::from(reader.u8()?);
+    let columns = (0..count).map(|_| reader.slice(ZONE_COLUMN_BYTES_MAX).map(<[u8]>::to_vec));
+    let columns = columns.collect::<Option<Vec<_>>>()?;
+    check_columns(&columns).is_ok().then_some(columns)
 }
 
 fn read_lifetime(reader: &mut Reader<'_>, since: CommitTs) -> Option<(CommitTs, Lifetime)> {
@@ -103,7 +137,8 @@ pub(crate) struct Tables {
     live: BTreeMap<TableId, CommitTs>, // Asked by every read, so no hash of the slow, safe kind.
     dropped: HashMap<TableId, (TableInfo, CommitTs)>,
     lifetimes: BTreeMap<TableId, Lifetimes>, // Of those that ever had a time to live.
-    changed: CommitTs,                       // The last change.
+    columns: Arc<Declared>,
+    changed: CommitTs, // The last change.
     next_id: u32,
 }
 
@@ -123,16 +158,21 @@ impl Tables {
         let name = name_of(rk)?;
         let mut reader = Reader::new(&row.value);
         let version = reader.u8();
-        if !matches!(version, Some(VALUE_VERSION | VALUE_VERSION_WITH_LIFETIME)) {
+        if !matches!(version, Some(VALUE_VERSION | VALUE_VERSION_WITH_SETTINGS)) {
             return Err(damaged("unknown version"));
         }
         let id = TableId(reader.u32().ok_or_else(|| damaged("cut short"))?);
         let mut created = row.ts;
-        if version == Some(VALUE_VERSION_WITH_LIFETIME) {
+        if version == Some(VALUE_VERSION_WITH_SETTINGS) {
             let read = read_lifetime(&mut reader, row.ts);
             let (made, lifetime) = read.ok_or_else(|| damaged("time to live is cut short"))?;
             created = made;
-            self.set_lifetime(id, lifetime);
+            let lives_for_ever = lifetime.ttl == 0 && lifetime.cutoff == CommitTs::ZERO;
+            if !lives_for_ever || self.lifetimes.contains_key(&id) {
+                self.set_lifetime(id, lifetime);
+            }
+            let columns = read_columns(&mut reader).ok_or_else(|| damaged("declared columns"))?;
+            self.set_columns(id, columns, row.ts);
         }
         let note = row.value.slice_ref(reader.rest());
         self.add(TableInfo { id, name: name.to_owned(), note, created });
@@ -158,6 +198,31 @@ impl Tables {
     pub(crate) fn set_lifetime(&mut self, id: TableId, lifetime: Lifetime) {
         self.changed = self.changed.max(lifetime.since);
         self.lifetimes.entry(id).or_default().add(lifetime);
+    }
+
+    /// The setting of a table's time to live, as applied.
+    pub(crate) fn lifetime(&self, id: TableId) -> Option<&Lifetime> {
+        self.lifetimes.get(&id).and_then(|lifetimes| lifetimes.at(CommitTs::MAX))
+    }
+
+    /// Takes over that a table declares columns, by the commit `at`.
+    pub(crate) fn set_columns(&mut self, id: TableId, columns: Vec<Vec<u8>>, at: CommitTs) {
+        self.changed = self.changed.max(at);
+        let all = Arc::make_mut(&mut self.columns);
+        match columns.is_empty() {
+            true => all.remove(&id),
+            false => all.insert(id, columns),
+        };
+    }
+
+    /// The columns that tables have declared, as applied.
+    pub(crate) fn columns(&self) -> &Arc<Declared> {
+        &self.columns
+    }
+
+    /// Those of one table.
+    pub(crate) fn columns_of(&self, id: TableId) -> &[Vec<u8>] {
+        self.columns.get(&id).map_or(&[], Vec::as_slice)
     }
 
     /// Stops time for the rows of a table: [`Lifetimes::stop`].
@@ -188,6 +253,9 @@ impl Tables {
     pub(crate) fn remove(&mut self, name: &str, at: CommitTs) {
         if let Some(table) = self.by_name.remove(name) {
             self.live.remove(&table.id);
+            if self.columns.contains_key(&table.id) {
+                Arc::make_mut(&mut self.columns).remove(&table.id);
+            }
             self.dropped.insert(table.id, (table, at));
             self.changed = self.changed.max(at);
         }

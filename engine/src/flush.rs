@@ -141,7 +141,7 @@ pub(crate) fn create_table(
     let path = shelf.table_path(no);
     let file = shelf.vfs.create(&path).map_err(|e| Error::io("create table file", &path, e))?;
     let builder = TableBuilder::new(file, &path, no, options.clone());
-    Ok(builder.with_zones(shelf.extract.get().cloned()))
+    Ok(builder.with_zones(shelf.extract.get().cloned(), shelf.declared.load_full()))
 }
 
 /// Makes the names of new files durable.

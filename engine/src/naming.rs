@@ -78,7 +78,8 @@ impl Db {
         let cutoff = tables.outlived_to(table.id, applied);
         let lifetime = |since| Lifetime { since, ttl: ticks, cutoff };
         let mut batch = Batch::new(catalog::partition());
-        let row = catalog::encode_with_lifetime(table, &lifetime(CommitTs::ZERO));
+        let columns = tables.columns_of(table.id);
+        let row = catalog::encode_with_settings(table, &lifetime(CommitTs::ZERO), columns);
         batch.put(&catalog::row_key(&table.name), &row);
         let set = |tables: &mut Tables, ts| tables.set_lifetime(table.id, lifetime(ts));
         if let Err(error) = inner.change_catalog(writer, batch, set) {
@@ -90,6 +91,35 @@ impl Db {
         pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
         writer.work.poke();
         Ok(())
+    }
+
+    /// Declares columns of a table:
+    /// [`Table::set_zone_columns`](crate::Table::set_zone_columns).
+    pub(crate) fn set_zone_columns(&self, table: &TableInfo, columns: &[&str]) -> Result<()> {
+        let inner = &*self.inner;
+        let columns: Vec<Vec<u8>> = columns.iter().map(|name| name.as_bytes().to_vec()).collect();
+        catalog::check_columns(&columns)?;
+        let writer = inner.writer()?;
+        let _one_at_a_time = inner.catalog.lock();
+        inner.check_writable(writer, table.id)?;
+        let tables = inner.tree.tables.load_full();
+        if tables.columns_of(table.id) == columns {
+            return writer.pipeline.wait(tables.changed());
+        }
+        let forever = Lifetime { since: CommitTs::ZERO, ttl: 0, cutoff: CommitTs::ZERO };
+        let lifetime = tables.lifetime(table.id).unwrap_or(&forever);
+        let mut batch = Batch::new(catalog::partition());
+        let row = catalog::encode_with_settings(table, lifetime, &columns);
+        batch.put(&catalog::row_key(&table.name), &row);
+        let set = |tables: &mut Tables, ts| tables.set_columns(table.id, columns, ts);
+        inner.change_catalog(writer, batch, set).map(drop)
+    }
+
+    /// The columns that a table has declared.
+    pub(crate) fn zone_columns(&self, table: TableId) -> Vec<String> {
+        let tables = self.inner.tree.tables.load();
+        let text = |name: &Vec<u8>| String::from_utf8_lossy(name).into_owned();
+        tables.columns_of(table).iter().map(text).collect()
     }
 
     /// The time to live of a table's rows.

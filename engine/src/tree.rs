@@ -210,6 +210,7 @@ impl Tree {
     /// Makes `tables` the catalogue that readers and writers go by.
     pub(crate) fn show_tables(&self, tables: Tables) {
         self.ages.store(tables.age(), Relaxed); // Before a commit of it can be seen.
+        self.shelf.declared.store(Arc::clone(tables.columns()));
         self.tables.store(Arc::new(tables));
     }
 

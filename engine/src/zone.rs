@@ -6,7 +6,8 @@
 //! no row that the zone describes can pass. Then a scan with zones finds the rows that one without
 //! finds.
 
-use crate::ids::CommitTs;
+use crate::ids::{CommitTs, TableId};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -79,6 +80,9 @@ pub trait Extract: fmt::Debug + Send + Sync + 'static {
     /// where the value is none that it knows: any column may be there then.
     fn columns(&self, value: &[u8], each: &mut dyn FnMut(&[u8], Cell)) -> bool;
 }
+
+/// By a table's number, the names of the columns that it wants zones of before all others.
+pub(crate) type Declared = BTreeMap<TableId, Vec<Vec<u8>>>;
 
 /// A condition that can be asked of zones.
 pub trait ZoneFilter: Send + Sync + 'static {

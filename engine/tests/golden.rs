@@ -50,6 +50,7 @@ fn write(dir: &Path) {
         let person = Entity::new("q", format!("{i:02}")).with("Age", i).with("Name", "Ann");
         entities.insert(if i % 3 == 0 { person } else { person.with("Paid", i > 9) }).unwrap();
     }
+    entities.set_zone_columns(&["Paid", "Rank"]).unwrap();
     db.flush().unwrap();
     rows.delete([b'p', 0], [3], tabulith::If::Present).unwrap();
     entities.insert(Entity::new("p", "ä𝄞").with("Age", 7).with("Name", "Ada")).unwrap();
@@ -102,6 +103,7 @@ fn version_1_reads_as_it_was_written() {
     assert_eq!(value, "value 39".repeat(39));
     assert!(rows.get([b'q'], [0]).unwrap().unwrap().value == large(5000));
     assert!(rows.get([b'q'], [1]).unwrap().unwrap().value == "9".repeat(6000));
+    assert_eq!(db.entities("people").unwrap().zone_columns().unwrap(), ["Paid", "Rank"]);
     let ada = db.entities("people").unwrap().get("p", "ä𝄞").unwrap().unwrap();
     assert_eq!(ada.property("Age"), Some(&7.into()));
 }

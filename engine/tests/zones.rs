@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::env::rng::Rng;
@@ -16,7 +17,7 @@ use tabulith::table::page::{Page, Query};
 use tabulith::table::store::TableStore;
 use tabulith::table::value::DateTime;
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, Db, Entity, Filter, Op, Options, Value};
+use tabulith::{Advanced, Db, Entity, Filter, Kind, Op, Options, Value};
 
 fn open() -> Db {
     let advanced = Advanced {
@@ -158,6 +159,11 @@ fn a_query_finds_what_the_filter_passes() {
     for seed in 0..6 {
         let (bed, mut rng, mut model) = (Bed::new(), Rng::seeded(seed), BTreeMap::new());
         for round in 0..25 {
+            if rng.one_in(4) {
+                let things = bed.db.entities("Things").unwrap();
+                let declared: [&[&str]; 4] = [&[], &["B"], &["Absent", "B", "A"], &["Large"]];
+                things.set_zone_columns(declared[rng.below(4) as usize]).unwrap();
+            }
             churn(&bed, &mut rng, &mut model);
             for _ in 0..12 {
                 let filter = filter(&mut rng, 2);
@@ -175,6 +181,69 @@ fn a_query_finds_what_the_filter_passes() {
         }
     }
     assert!(skipped_in_all > 10_000, "only {skipped_in_all} blocks were passed over");
+}
+
+#[test]
+fn a_declared_column_has_zones_though_others_are_in_more_rows_and_come_first() {
+    let bed = Bed::new();
+    let things = bed.db.entities("Things").unwrap();
+    let write = || {
+        for row in 0..400 {
+            let mut entity = Entity::new("p", format!("{row:04}"));
+            // Names of one letter: a value in a blob file says nothing to a merge.
+            for other in 'a'..='r' {
+                entity = entity.with(other, row);
+            }
+            // Every second row has it, behind more than are followed.
+            things.upsert(if row % 2 == 0 { entity.with("Rare", row) } else { entity }).unwrap();
+        }
+        bed.db.compact().unwrap();
+    };
+    let asked = || {
+        let rare = Filter::compare("Rare", Op::Eq, Value::Int32(100));
+        let (found, skipped) = bed.query(Some(rare));
+        assert_eq!(found.len(), 1);
+        skipped
+    };
+    write();
+    assert_eq!(asked(), 0, "nothing is known of it");
+    things.set_zone_columns(&["Rare", "r"]).unwrap();
+    assert_eq!(things.zone_columns().unwrap(), ["Rare", "r"]);
+    assert_eq!(asked(), 0, "files that are there have no zones of it");
+    write();
+    assert!(asked() > 100, "{} blocks passed over", asked());
+    let chosen = |name: &str| bed.query(Some(Filter::compare(name, Op::Eq, 7.into()))).1;
+    assert!(chosen("r") > 100 && chosen("a") > 100, "declared, and chosen as ever");
+    things.set_zone_columns(&[]).unwrap();
+    write();
+    assert_eq!(asked(), 0);
+}
+
+#[test]
+fn columns_that_cannot_be_declared_are_refused_and_those_that_can_outlive_the_process() {
+    let disk = SimFs::new();
+    let open = || {
+        let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+        let parts = Db::builder().parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
+        parts.open(Path::new("db")).unwrap()
+    };
+    let db = open();
+    let table = db.table("t").unwrap();
+    let nine: Vec<String> = (0..9).map(|n| n.to_string()).collect();
+    let nine: Vec<&str> = nine.iter().map(String::as_str).collect();
+    let long = "x".repeat(1025);
+    for bad in [&nine[..], &["a", "b", "a"], &[""], &[&long]] {
+        assert_eq!(table.set_zone_columns(bad).unwrap_err().kind(), Kind::Invalid);
+    }
+    assert!(table.zone_columns().is_empty());
+    // Each setting leaves the other as it was.
+    table.set_zone_columns(&nine[..8]).unwrap();
+    table.set_ttl(Some(Duration::from_secs(60))).unwrap();
+    table.set_zone_columns(&["a", "b"]).unwrap();
+    db.close().unwrap();
+    let table = open().table("t").unwrap();
+    assert_eq!(table.zone_columns(), ["a", "b"]);
+    assert_eq!(table.ttl(), Some(Duration::from_secs(60)));
 }
 
 #[test]

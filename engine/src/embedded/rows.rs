@@ -248,6 +248,26 @@ impl Table {
         self.db.set_ttl(&self.info, ttl)
     }
 
+    /// Declares up to eight columns of which every table file written from now on keeps zones, so that a
+    /// scan with a filter on one of them passes over blocks unread; an empty list declares none. Columns
+    /// that are not declared are chosen by what the rows have, as far as eight leave room. What columns
+    /// a row has is known for entities, [`Entities::set_zone_columns`](crate::Entities::set_zone_columns),
+    /// and where a program tells it by [`RowStore::track`].
+    ///
+    /// Files that are there get such zones when a merge writes them anew. Cost: one commit; none where
+    /// they are declared already. The setting is kept with the table.
+    ///
+    /// Errors: `Invalid` for more than eight, for one that comes twice, and for a name that has no byte
+    /// or more than 1,024; `NotFound` where the table was dropped; otherwise as [`Batch::commit`].
+    pub fn set_zone_columns(&self, columns: &[&str]) -> Result<()> {
+        self.db.set_zone_columns(&self.info, columns)
+    }
+
+    /// The columns that are declared: [`Table::set_zone_columns`].
+    pub fn zone_columns(&self) -> Vec<String> {
+        self.db.zone_columns(self.info.id)
+    }
+
     /// How long rows live: [`Table::set_ttl`].
     pub fn ttl(&self) -> Option<Duration> {
         self.db.ttl(self.info.id)

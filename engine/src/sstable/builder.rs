@@ -18,7 +18,7 @@ use crate::key::hash;
 use crate::key::order::TABLE_LEN;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::vfs::api::File;
-use crate::zone::Extract;
+use crate::zone::{Declared, Extract};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -107,9 +107,13 @@ impl TableBuilder {
         }
     }
 
-    /// Keeps zones of the columns that `extract` finds in values.
-    pub(crate) fn with_zones(self, extract: Option<Arc<dyn Extract>>) -> TableBuilder {
-        TableBuilder { zones: ZoneBuilder::new(extract), ..self }
+    /// Keeps zones of columns that `extract` finds in values, of those that are `declared` first.
+    pub(crate) fn with_zones(
+        self,
+        extract: Option<Arc<dyn Extract>>,
+        declared: Arc<Declared>,
+    ) -> TableBuilder {
+        TableBuilder { zones: ZoneBuilder::new(extract, declared), ..self }
     }
 
     /// Adds a version of a row whose value is kept here.

@@ -1,13 +1,13 @@
 //! Gathers the zones of a table file as its rows are written.
 //!
-//! The first [`CANDIDATES_MAX`] columns that rows of a table show are followed; at the end those that
-//! most rows have are kept. A column whose blocks each span nearly all of its values would spare no
+//! The columns that a table has declared are followed, and the first [`CANDIDATES_MAX`] that its rows
+//! show; at the end the declared ones are kept and of the others those that most rows have. A column whose blocks each span nearly all of its values would spare no
 //! block: of such a one only the whole file's zone is written.
 
 use super::zones::{COLUMNS_MAX, ColumnZones, TableZones, Times, Zones};
 use crate::ids::{CommitTs, RowKind, TableId};
 use crate::key::order;
-use crate::zone::{Cell, Extract, Zone};
+use crate::zone::{Cell, Declared, Extract, Zone};
 use std::sync::Arc;
 
 /// Columns of a table that are followed while a file is written.
@@ -20,6 +20,7 @@ const SPAN_MAX: f64 = 0.75;
 #[derive(Default)]
 pub(crate) struct ZoneBuilder {
     extract: Option<Arc<dyn Extract>>,
+    declared: Arc<Declared>,
     times: Vec<Times>,
     open: Option<Times>,
     /// By number; all but the last have ended.
@@ -30,7 +31,9 @@ pub(crate) struct ZoneBuilder {
 struct Group {
     table: TableId,
     first_block: usize,
+    /// Those that the table declared come first.
     columns: Vec<Column>,
+    declared: usize,
     /// Of each block: whether it holds a row whose columns are not known.
     unknown: Vec<bool>,
     /// Rows with columns in the open block.
@@ -50,8 +53,8 @@ struct Column {
 
 impl ZoneBuilder {
     /// Takes columns by `extract`; without one it gathers nothing.
-    pub(crate) fn new(extract: Option<Arc<dyn Extract>>) -> ZoneBuilder {
-        ZoneBuilder { extract, ..ZoneBuilder::default() }
+    pub(crate) fn new(extract: Option<Arc<dyn Extract>>, declared: Arc<Declared>) -> ZoneBuilder {
+        ZoneBuilder { extract, declared, ..ZoneBuilder::default() }
     }
 
     /// Adds a version to the open block. `value`: what it holds for its reader; `None` where that is
@@ -69,7 +72,8 @@ impl ZoneBuilder {
             if let Some(group) = self.tables.last_mut() {
                 group.end_block(blocks);
             }
-            self.tables.push(Group::new(table, blocks));
+            let declared = self.declared.get(&table).map_or(&[][..], Vec::as_slice);
+            self.tables.push(Group::new(table, blocks, declared));
         }
         let Some(group) = self.tables.last_mut() else { return };
         group.fill_to(self.times.len());
@@ -104,11 +108,12 @@ impl ZoneBuilder {
 }
 
 impl Group {
-    fn new(table: TableId, first_block: usize) -> Group {
+    fn new(table: TableId, first_block: usize, declared: &[Vec<u8>]) -> Group {
         Group {
             table,
             first_block,
-            columns: Vec::new(),
+            columns: declared.iter().map(|name| Column::new(name, &[], 0)).collect(),
+            declared: declared.len(),
             unknown: Vec::new(),
             rows: 0,
             open_unknown: false,
@@ -120,6 +125,7 @@ impl Group {
     fn add(&mut self, extract: &dyn Extract, value: &[u8]) -> bool {
         self.rows += 1;
         let (columns, row) = (&mut self.columns, self.rows);
+        let columns_max = self.declared + CANDIDATES_MAX;
         let (unknown, mut guess) = (&self.unknown, 0);
         extract.columns(value, &mut |name, cell| {
             // Rows mostly show their columns in the same order.
@@ -129,7 +135,7 @@ impl Group {
             };
             let at = match at {
                 Some(at) => at,
-                None if columns.len() < CANDIDATES_MAX => {
+                None if columns.len() < columns_max => {
                     columns.push(Column::new(name, unknown, row - 1));
                     columns.len() - 1
                 }
@@ -163,7 +169,9 @@ impl Group {
     }
 
     fn finish(mut self) -> TableZones {
-        self.columns.sort_by_key(|column| std::cmp::Reverse(column.all_rows));
+        if let Some(others) = self.columns.get_mut(self.declared..) {
+            others.sort_by_key(|column| std::cmp::Reverse(column.all_rows));
+        }
         self.columns.truncate(COLUMNS_MAX);
         let columns = self.columns.into_iter().map(Column::finish).collect();
         let (table, first_block, blocks) = (self.table, self.first_block, self.unknown.len());

@@ -4,7 +4,8 @@ use crate::ids::FileNo;
 use crate::names::{self, FileKind};
 use crate::pool::Pool;
 use crate::vfs::api::Vfs;
-use crate::zone::Extract;
+use crate::zone::{Declared, Extract};
+use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -17,6 +18,8 @@ pub(crate) struct Shelf {
     pub(crate) pool: Arc<Pool>,
     /// What the zones of new table files are taken by; nothing until someone knows.
     pub(crate) extract: OnceLock<Arc<dyn Extract>>,
+    /// The columns that tables have declared, for new table files.
+    pub(crate) declared: ArcSwap<Declared>,
     /// Whether table files are read in place: see [`Advanced::mapped`](crate::options::Advanced).
     pub(crate) mapped: bool,
     trash: Mutex<Vec<(FileKind, FileNo)>>,
@@ -30,7 +33,8 @@ impl Shelf {
         mapped: bool,
     ) -> Arc<Shelf> {
         let (extract, trash) = (OnceLock::new(), Mutex::default());
-        Arc::new(Shelf { vfs, dir, pool, extract, mapped, trash })
+        let declared = ArcSwap::default();
+        Arc::new(Shelf { vfs, dir, pool, extract, declared, mapped, trash })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

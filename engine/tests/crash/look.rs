@@ -64,9 +64,11 @@ pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
 pub(crate) fn catalog_of(db: &Db) -> Result<World, Stop> {
     let tables = db.tables("", None, usize::MAX)?.into_iter();
     let table = |info: TableInfo| {
-        let ttl = db.table(&info.name)?.ttl().map_or(0, |ttl| ttl.as_nanos() as u64 / 100);
+        let table = db.table(&info.name)?;
+        let ttl = table.ttl().map_or(0, |ttl| ttl.as_nanos() as u64 / 100);
         let (id, created, life) = (info.id.0, info.created.0, Life::found(ttl));
-        Ok((info.name, Table { id, created, life, ..Table::default() }))
+        let columns = table.zone_columns();
+        Ok((info.name, Table { id, created, life, columns, ..Table::default() }))
     };
     Ok(World { tables: tables.map(table).collect::<Result<_, Stop>>()? })
 }
@@ -116,7 +118,7 @@ fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<Place, Stored>) -> Result<(
     }
 }
 
-const FIRST_BYTE: &str = "first byte";
+pub(crate) const FIRST_BYTE: &str = "first byte";
 
 /// Takes the first byte of a value for a column.
 #[derive(Debug)]

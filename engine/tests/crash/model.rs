@@ -22,6 +22,8 @@ pub(crate) struct Table {
     pub(crate) id: u32,
     pub(crate) created: u64,
     pub(crate) life: Life,
+    /// The columns that it declares.
+    pub(crate) columns: Vec<String>,
     pub(crate) rows: Arc<BTreeMap<Place, Written>>,
 }
 
@@ -74,7 +76,8 @@ impl Table {
     /// Whether it looks like `found` by `now`.
     fn shows(&self, found: &Table, now: u64) -> bool {
         let facts = |table: &Table| (table.id, table.created, table.life.ttl);
-        facts(self) == facts(found) && self.shown(now).eq(found.shown(now))
+        let same = facts(self) == facts(found) && self.columns == found.columns;
+        same && self.shown(now).eq(found.shown(now))
     }
 }
 
@@ -104,6 +107,10 @@ pub(crate) enum Change {
     Drop {
         table: String,
     },
+    Declare {
+        table: String,
+        columns: Vec<String>,
+    },
     /// Sets the time to live, 0 for none, as of the time `now`.
     SetTtl {
         table: String,
@@ -119,7 +126,8 @@ impl Change {
         | Change::Truncate { table }
         | Change::Create { table, .. }
         | Change::Drop { table }
-        | Change::SetTtl { table, .. }) = self;
+        | Change::SetTtl { table, .. }
+        | Change::Declare { table, .. }) = self;
         table
     }
 }
@@ -243,6 +251,10 @@ impl History {
             }
             Change::Create { id, .. } => return Err(format!("table number {id} was given twice")),
             Change::Drop { table } => drop(world.tables.remove(&table)),
+            Change::Declare { table, columns } => {
+                let table = world.tables.get_mut(&table).ok_or("columns of what is not there")?;
+                table.columns = columns;
+            }
             Change::SetTtl { table, ttl, now } => {
                 self.stop_time(&table, now);
                 let table = world.tables.get_mut(&table).ok_or("a life of what is not there")?;
@@ -405,6 +417,9 @@ impl World {
                     if want.life.ttl != got.life.ttl {
                         let (got, want) = (got.life.ttl, want.life.ttl);
                         out.push(format!("{name}: lives {got} ticks, not {want}"));
+                    }
+                    if want.columns != got.columns {
+                        out.push(format!("{name}: declares {:?}", got.columns));
                     }
                     row_differences(name, want.shown(now).collect(), got, &mut out);
                 }

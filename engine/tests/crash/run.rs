@@ -1,6 +1,6 @@
 //! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
 
-use crate::look::{FirstByte, Stop, catalog_of, name_of, read_past, read_world};
+use crate::look::{FIRST_BYTE, FirstByte, Stop, catalog_of, name_of, read_past, read_world};
 use crate::model::{Change, History, NEVER, Need, World};
 use crate::workload::Op;
 use bytes::Bytes;
@@ -184,6 +184,7 @@ impl Run {
                 self.life = *ticks;
                 Ok(())
             }
+            Op::Declare { table, columns } => self.declare(&name_of(*table), *columns),
             Op::SetTtl { table, ticks } => self.set_ttl(&name_of(*table), *ticks),
             Op::Flush => {
                 self.db()?.flush()?;
@@ -519,6 +520,27 @@ impl Run {
         }
     }
 
+    /// Declares columns.
+    fn declare(&mut self, name: &str, columns: u8) -> Result<(), Stop> {
+        let db = self.db()?;
+        if db.find_table(name)?.is_none() {
+            return Ok(());
+        }
+        let table = db.table(name)?;
+        let bits = [FIRST_BYTE, "none"].into_iter().enumerate();
+        let columns: Vec<_> = bits.filter(|(bit, _)| columns >> bit & 1 == 1).collect();
+        let columns: Vec<&str> = columns.into_iter().map(|(_, name)| name).collect();
+        if table.zone_columns() == columns {
+            return Ok(table.set_zone_columns(&columns)?);
+        }
+        let names = columns.iter().map(|name| (*name).to_owned()).collect();
+        let change = Change::Declare { table: name.to_owned(), columns: names };
+        match table.set_zone_columns(&columns) {
+            Ok(()) => self.changed(self.db()?.visible().0, change),
+            Err(error) => self.failed(error, change),
+        }
+    }
+
     /// The catalogue was changed.
     fn changed(&mut self, ts: u64, change: Change) -> Result<(), Stop> {
         self.doubts.retain(|(_, other)| other.table() != change.table());
@@ -557,6 +579,9 @@ impl Run {
                 }
                 // Nobody tells when it happened; before the next commit.
                 (Change::Drop { .. }, None) => self.history.insert(after + 1, change)?,
+                (Change::Declare { columns, .. }, Some(shown)) if shown.columns == *columns => {
+                    self.history.insert(after + 1, change)?;
+                }
                 (Change::SetTtl { ttl, .. }, Some(shown)) if shown.life.ttl == *ttl => {
                     self.history.insert(after + 1, change)?;
                 }

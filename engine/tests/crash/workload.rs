@@ -76,6 +76,11 @@ pub(crate) enum Op {
     Drop(u8),
     /// Rows written from here on are gone after so many ticks; `None` for never.
     Life(Option<u64>),
+    /// Declares columns of a table, one bit for each that there may be.
+    Declare {
+        table: u8,
+        columns: u8,
+    },
     /// Sets how many ticks rows of a table live; 0 for ever.
     SetTtl {
         table: u8,
@@ -307,7 +312,7 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     let mut ops = vec![Op::Create(0)];
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
-        ops.push(match rng.below(108) {
+        ops.push(match rng.below(110) {
             0..32 => random_write(rng, table, levels),
             32..36 => random_transact(rng, table),
             36 => Op::Urge,
@@ -329,6 +334,7 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
             100..104 => Op::Life(rng.chance(70).then(|| random_ticks(rng))),
             104..108 if rng.chance(60) => Op::SetTtl { table, ticks: random_ticks(rng) },
             104..108 => Op::SetTtl { table, ticks: 0 },
+            108 | 109 => Op::Declare { table, columns: rng.below(4) as u8 },
             _ if rng.chance(40) => Op::CompactPartition { table, pk: rng.below(3) as u8 },
             _ => random_ingest(rng, table),
         });

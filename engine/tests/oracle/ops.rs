@@ -2,6 +2,7 @@
 //! so that a part of a failing list is a list too.
 
 use crate::entities::Deed;
+use crate::zones::COLUMNS;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use tabulith_testkit::oracle::{Change, NewRow};
@@ -80,6 +81,8 @@ pub(crate) enum Op {
     Drop { table: usize },
     /// Sets how many ticks rows of a table live.
     SetTtl { table: usize, ttl: Option<u64> },
+    /// Declares columns of a table, by their number in [`COLUMNS`](crate::zones::COLUMNS).
+    Declare { table: usize, columns: usize },
     /// Does something to a table of entities.
     Entities(Deed),
     /// Adds rows past log and memtable, as one commit.
@@ -182,6 +185,7 @@ enum Kind {
     Create,
     Drop,
     SetTtl,
+    Declare,
     Entities,
     Ingest,
     CompactRange,
@@ -223,6 +227,7 @@ impl Mix {
             (Kind::Create, 120),
             (Kind::Drop, 4),
             (Kind::SetTtl, 20),
+            (Kind::Declare, 10),
             (Kind::Entities, 300),
             (Kind::Ingest, 12),
             (Kind::CompactRange, 8),
@@ -342,6 +347,7 @@ impl Mix {
                 let ticks = *rng.pick(&[500, 20_000, 10_000_000, 300_000_000]);
                 Op::SetTtl { table, ttl: rng.chance(70).then(|| 1 + rng.below(ticks) as u64) }
             }
+            Kind::Declare => Op::Declare { table, columns: rng.below(COLUMNS.len()) },
             Kind::Entities => Op::Entities(Deed::choose(rng, &mut |rng| self.life(rng))),
             Kind::Ingest => Op::Ingest { table, rows: self.sorted_rows(rng) },
             Kind::CompactRange => {

@@ -175,6 +175,7 @@ impl Run {
             Op::Create { table } => self.create(*table),
             Op::Drop { table } => self.drop_table(*table),
             Op::SetTtl { table, ttl } => self.set_ttl(*table, *ttl),
+            Op::Declare { table, columns } => self.declare(*table, zones::COLUMNS[*columns]),
             Op::Entities(deed) => entities::run(self.store.db(), &mut self.model, deed),
             Op::Ingest { table, rows } => self.ingest(*table, rows),
             Op::CompactRange { table, from, to } => {
@@ -465,6 +466,18 @@ impl Run {
         }
         self.ages = true;
         Ok(())
+    }
+
+    fn declare(&self, slot: usize, columns: &[&str]) -> Result<(), Difference> {
+        if self.tables[slot].is_none() {
+            return Ok(());
+        }
+        let table = self.store.db().table(&name(slot)).map_err(said)?;
+        table.set_zone_columns(columns).map_err(said)?;
+        match table.zone_columns() == columns {
+            true => Ok(()),
+            false => Err(format!("{:?} are declared, not {columns:?}", table.zone_columns())),
+        }
     }
 
     fn ingest(&mut self, slot: usize, rows: &[NewRow]) -> Result<(), Difference> {

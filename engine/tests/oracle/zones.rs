@@ -19,6 +19,10 @@ pub(crate) struct FirstByte;
 
 const NAME: &str = "first byte";
 
+/// What tables declare: nothing, the column that there is, or others and so less room for it.
+pub(crate) const COLUMNS: [&[&str]; 4] =
+    [&[], &[NAME], &["none", NAME], &["a", "b", "c", "d", "e", "f", "g", "h"]];
+
 impl Extract for FirstByte {
     fn columns(&self, value: &[u8], each: &mut dyn FnMut(&[u8], Cell)) -> bool {
         if let Some(byte) = value.first() {
