@@ -105,18 +105,26 @@ fn entity((pk, rk): (u8, u8), (n, m): Numbers) -> Entity {
     entity
 }
 
-/// Does it to the store and to the model, by which time it is.
-pub(crate) fn run(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<(), Difference> {
+/// Does it to the store and to the model; whether something was committed.
+pub(crate) fn run(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<bool, Difference> {
+    let (before, is_there) =
+        (model.last_ts(), db.find_table(CATALOG_NAME).map_err(wrong)?.is_some());
+    let is_set = perform(db, model, deed)?;
+    Ok(is_set || !is_there || model.last_ts() > before)
+}
+
+/// The same; whether a setting was committed.
+fn perform(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<bool, Difference> {
     let table = db.entities(TABLE).map_err(wrong)?;
     let id = db.find_table(CATALOG_NAME).map_err(wrong)?.ok_or("the table is not there")?.id.0;
     let expires = |life: Option<u64>| life.map(|ticks| CommitTs(db.time().0 + ticks));
     match deed {
         Deed::Write { keys, verb, number, life } => {
-            write(&table, (model, id), *keys, *verb, *number, expires(*life))
+            write(&table, (model, id), *keys, *verb, *number, expires(*life))?;
         }
         Deed::Group { rows, .. } if rows.is_empty() => match table.transact(Vec::new()) {
-            Err(_) => Ok(()),
-            Ok(done) => Err(format!("a group of nothing gave {done:?}")),
+            Err(_) => {}
+            Ok(done) => return Err(format!("a group of nothing gave {done:?}")),
         },
         Deed::Group { pk, rows } => {
             let write = |(rk, number, life): &(u8, i32, Option<u64>)| {
@@ -129,7 +137,6 @@ pub(crate) fn run(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<(), Differ
             };
             let changes: Vec<_> = rows.iter().map(put).collect();
             model.commit(id, format!("p{pk}").as_bytes(), outcomes[0].ts.0, &changes);
-            Ok(())
         }
         Deed::Get { keys: (pk, rk) } => {
             let (pk, rk) = (format!("p{pk}"), format!("r{rk:02}"));
@@ -137,9 +144,9 @@ pub(crate) fn run(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<(), Differ
             let expected = model.get(id, pk.as_bytes(), rk.as_bytes());
             let found = found.map(|entity| (entity.ts.0, text(numbers(&entity))));
             let expected = expected.map(|stored| (stored.ts, stored.value.clone()));
-            same(&found, &expected)
+            same(&found, &expected)?;
         }
-        Deed::Query { least } => query(&table, model, id, *least),
+        Deed::Query { least } => query(&table, model, id, *least)?,
         Deed::SetTtl { ticks } => {
             let span = ticks.map(|ticks| Duration::from_nanos(ticks * 100));
             let before = table.ttl().map_err(wrong)?;
@@ -147,9 +154,11 @@ pub(crate) fn run(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<(), Differ
             if before != span {
                 model.set_ttl(id, *ticks);
             }
-            same(&table.ttl().map_err(wrong)?, &span)
+            same(&table.ttl().map_err(wrong)?, &span)?;
+            return Ok(before != span);
         }
     }
+    Ok(false)
 }
 
 fn put(rk: u8, numbers: Numbers, expires: Option<CommitTs>) -> Change {

@@ -12,6 +12,7 @@ mod cursors;
 mod batches;
 mod zones;
 mod entities;
+mod doubt;
 mod store;
 mod run;
 
@@ -56,6 +57,7 @@ fn every_answer_equals_the_model() {
     assert!(reached.flushes > lists * 10, "too few flushes to mean anything");
     assert!(reached.compactions > lists * 10, "too few compactions to mean anything");
     assert!(reached.parts > reached.compactions + lists * 10, "too few divided merges");
+    assert!(reached.lost > 0 || lists < 10, "no kill took a buffered commit back");
     assert!(reached.blob_files > 2, "too few values in blob files to mean anything");
     assert!(reached.level >= 2, "no row reached a deep level");
     let skipped = zones::SKIPPED.load(Ordering::Relaxed);

@@ -5,6 +5,7 @@ use crate::entities::Deed;
 use crate::zones::COLUMNS;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use tabulith::options::Durability;
 use tabulith_testkit::oracle::{Change, NewRow};
 use tabulith_testkit::seed::Rng;
 
@@ -26,7 +27,14 @@ pub(crate) type Keys = (Vec<u8>, Vec<u8>);
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     /// Changes one partition. A refused update fails after it has written, and must leave nothing.
-    Update { table: usize, pk: Vec<u8>, changes: Vec<Change>, refuse: bool, wait: bool },
+    Update {
+        table: usize,
+        pk: Vec<u8>,
+        changes: Vec<Change>,
+        level: Option<Durability>,
+        refuse: bool,
+        wait: bool,
+    },
     /// Reads, writes and undoes writes of one partition in a transaction, beside which an update
     /// may change the same partition.
     Transact {
@@ -38,7 +46,13 @@ pub(crate) enum Op {
         meanwhile: Vec<Change>,
     },
     /// Changes one partition by a batch under conditions, the way a user does.
-    Batch { table: usize, pk: Vec<u8>, writes: Vec<(Change, Demand)>, then: Then },
+    Batch {
+        table: usize,
+        pk: Vec<u8>,
+        writes: Vec<(Change, Demand)>,
+        level: Option<Durability>,
+        then: Then,
+    },
     /// Reads a row as of now.
     Get { table: usize, keys: Keys },
     /// Reads a row only if memory has it.
@@ -155,6 +169,8 @@ pub(crate) struct Mix {
     ranges: usize,
     /// Rows that expire, in a hundred.
     expiring: usize,
+    /// Commits that ask for a durability of their own, in a hundred.
+    own_level: usize,
     partitions: usize,
     rows: usize,
 }
@@ -248,6 +264,7 @@ impl Mix {
             weights,
             ranges: *rng.pick(&[0, 1, 6]),
             expiring: *rng.pick(&[0, 10, 80]),
+            own_level: *rng.pick(&[0, 15, 90]),
             partitions: *rng.pick(&[1, 4, 12]),
             rows: *rng.pick(&[8, 60, 800]),
         }
@@ -283,6 +300,7 @@ impl Mix {
                 table,
                 pk: self.pk(rng),
                 changes: self.changes(rng),
+                level: self.level(rng),
                 refuse: rng.chance(5),
                 wait: rng.chance(70),
             },
@@ -298,6 +316,7 @@ impl Mix {
                 table,
                 pk: self.pk(rng),
                 writes: self.changes(rng).into_iter().map(|c| (c, demand(rng))).collect(),
+                level: self.level(rng),
                 then: *rng.pick(&[Then::Wait, Then::Later, Then::Poll, Then::Notify, Then::Forget]),
             },
             Kind::Get => Op::Get { table, keys: self.keys(rng) },
@@ -389,6 +408,12 @@ impl Mix {
                 }
             })
             .collect()
+    }
+
+    /// What a commit asks for; nothing mostly. The store may give less of itself than it is asked for.
+    fn level(&self, rng: &mut Rng) -> Option<Durability> {
+        use Durability::{Buffered, Flushed, Synced};
+        rng.chance(self.own_level).then(|| *rng.pick(&[Buffered, Buffered, Flushed, Synced]))
     }
 
     /// The ticks after which a row is gone, if it is to expire; the run makes a time of it.

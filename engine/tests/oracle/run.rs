@@ -2,6 +2,7 @@
 
 use crate::batches::{self, Pending};
 use crate::cursors;
+use crate::doubt::{self, Commit, Doubt};
 use crate::entities;
 use crate::ops::{CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
 use crate::rows::{Difference, said, slices};
@@ -14,7 +15,7 @@ use tabulith::error::{Error, Kind};
 use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
-use tabulith::options::Reach;
+use tabulith::options::{Durability, Reach};
 use tabulith::rows::{Catalog, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore};
 use tabulith::transaction::Transaction;
 use tabulith::{Db, Snapshot, Table};
@@ -36,6 +37,9 @@ pub(crate) struct Run {
     history_floor: u64,
     /// Commits in the model that nobody has waited for yet.
     pending: Vec<Pending>,
+    doubt: Option<Doubt>,
+    /// The newest commit that anybody was told of. It is not given again, be it lost.
+    told_ts: u64,
 }
 
 /// A snapshot of the store and of the model, with the tables that there were.
@@ -66,6 +70,8 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
         pasts: Default::default(),
         history_floor: 0,
         pending: Vec::new(),
+        doubt: None,
+        told_ts: 0,
     };
     for (i, op) in ops.iter().enumerate() {
         run.apply(op).map_err(|difference| format!("operation {i}, {op:?}: {difference}"))?;
@@ -91,9 +97,9 @@ impl Run {
         self.history_floor = self.history_floor.max(self.store.history_floor());
         self.model.turn_clock(self.store.db().time().0);
         match op {
-            Op::Update { table, pk, changes, refuse, wait } => {
+            Op::Update { table, pk, changes, level, refuse, wait } => {
                 let Some(id) = self.tables[*table] else { return Ok(()) };
-                self.update(id, pk, &self.timed(changes), *refuse)?;
+                self.update(id, pk, &self.timed(changes), *level, *refuse)?;
                 if *wait { self.settle() } else { Ok(()) }
             }
             Op::Transact { table, pk, changes, undone, scan, meanwhile } => {
@@ -110,11 +116,13 @@ impl Run {
                     open.scan()?;
                 }
                 let Open { transaction, read, own, .. } = open;
-                self.update(id, pk, &self.timed(meanwhile), false)?;
+                self.update(id, pk, &self.timed(meanwhile), None, false)?;
                 self.settle()?;
                 self.end(id, pk, transaction, &before, &read, *scan, own)
             }
-            Op::Batch { table, pk, writes, then } => self.batch(*table, pk, writes, *then),
+            Op::Batch { table, pk, writes, level, then } => {
+                self.batch(*table, pk, writes, *level, *then)
+            }
             Op::Get { table, keys } => self.get(*table, keys, Reach::Disk),
             Op::GetFromMemory { table, keys } => self.get(*table, keys, Reach::Memory),
             Op::GetMany { snapshot, table, keys } => self.get_many(*snapshot, *table, keys),
@@ -176,18 +184,33 @@ impl Run {
             Op::Drop { table } => self.drop_table(*table),
             Op::SetTtl { table, ttl } => self.set_ttl(*table, *ttl),
             Op::Declare { table, columns } => self.declare(*table, zones::COLUMNS[*columns]),
-            Op::Entities(deed) => entities::run(self.store.db(), &mut self.model, deed),
+            Op::Entities(deed) => {
+                if entities::run(self.store.db(), &mut self.model, deed)? {
+                    self.all_is_safe();
+                }
+                Ok(())
+            }
             Op::Ingest { table, rows } => self.ingest(*table, rows),
             Op::CompactRange { table, from, to } => {
                 if self.tables[*table].is_none() {
                     return Ok(());
                 }
                 let table = self.store.db().table(&name(*table)).map_err(said)?;
-                table.compact((from.clone(), to.clone())).map_err(said)
+                table.compact((from.clone(), to.clone())).map_err(said)?;
+                self.all_is_safe();
+                Ok(())
             }
             Op::ListTables => self.list_tables(),
-            Op::Flush => self.store.db().flush().map_err(said),
-            Op::Compact => self.store.db().compact().map_err(said),
+            Op::Flush => {
+                self.store.db().flush().map_err(said)?;
+                self.all_is_safe();
+                Ok(())
+            }
+            Op::Compact => {
+                self.store.db().compact().map_err(said)?;
+                self.all_is_safe();
+                Ok(())
+            }
             Op::Settle => self.store.db().settle().map_err(said),
             Op::Checkpoint { options, stay } => self.checkpoint(*options, *stay),
             Op::Reopen { options } => self.reopen(*options, Ending::Close),
@@ -215,7 +238,52 @@ impl Run {
                 return Err(format!("commit {} is not done, a later one is", earlier.ts()));
             }
         }
+        doubt::settle(&mut self.doubt);
         Ok(())
+    }
+
+    /// Every commit so far outlives a kill.
+    fn all_is_safe(&mut self) {
+        self.doubt = None;
+        self.told_ts = self.told_ts.max(self.model.last_ts());
+    }
+
+    /// Takes up a commit of rows.
+    fn committed(&mut self, commit: Commit) -> Result<(), Difference> {
+        let before = self.model.last_ts().max(self.told_ts);
+        if commit.ts <= before {
+            return Err(format!("commit {} after {before}", commit.ts));
+        }
+        let (table, pk, ts, changes) =
+            (commit.table, commit.pk.clone(), commit.ts, commit.changes.clone());
+        doubt::note(&mut self.doubt, &self.model, commit);
+        self.model.commit(table, &pk, ts, &changes);
+        self.told_ts = ts;
+        Ok(())
+    }
+
+    /// After a kill: the store holds some of what was in doubt, and all before it.
+    fn resolve(&mut self) -> Result<(), Difference> {
+        let Some(doubt) = self.doubt.take() else { return Ok(()) };
+        let (newest, now) = (self.model.last_ts(), self.store.db().time().0);
+        let mut first = None;
+        for mut outcome in doubt.outcomes() {
+            outcome.turn_clock(now);
+            match self.compare_rows(self.store.db(), &outcome) {
+                Ok(()) => {
+                    self.model = outcome;
+                    if self.model.last_ts() < newest {
+                        self.store.count_lost();
+                    }
+                    let last_ts = self.model.last_ts();
+                    let stays = |past: &Past| past.at.0 <= last_ts;
+                    self.pasts.iter_mut().for_each(|past| *past = past.take().filter(stays));
+                    return Ok(());
+                }
+                Err(difference) => drop(first.get_or_insert(difference)),
+            }
+        }
+        Err(format!("no prefix of what was in doubt; against all of it: {first:?}"))
     }
 
     fn update(
@@ -223,6 +291,7 @@ impl Run {
         table: TableId,
         pk: &[u8],
         changes: &[Change],
+        level: Option<Durability>,
         refuse: bool,
     ) -> Result<(), Difference> {
         let mut difference = None;
@@ -231,7 +300,7 @@ impl Run {
             difference = rehearse(partition, model, table, pk, changes)?;
             if refuse { Err(Error::changed(None)) } else { Ok(()) }
         };
-        let ticket = self.store.rows().update(table, pk, None, &mut work);
+        let ticket = self.store.rows().update(table, pk, level, &mut work);
         if let Some(difference) = difference {
             return Err(difference);
         }
@@ -241,10 +310,8 @@ impl Run {
             other => other.map_err(said)?,
         };
         if changes_something(&self.model, table, pk, changes) {
-            if ticket.ts().0 <= self.model.last_ts() {
-                return Err(format!("commit {} after {}", ticket.ts(), self.model.last_ts()));
-            }
-            self.model.commit(table.0, pk, ticket.ts().0, changes);
+            let (table, pk, ts) = (table.0, pk.to_vec(), ticket.ts().0);
+            self.committed(Commit { table, pk, ts, changes: changes.to_vec(), level })?;
         }
         self.pending.push(Pending::Rows(ticket));
         Ok(())
@@ -256,6 +323,7 @@ impl Run {
         slot: usize,
         pk: &[u8],
         writes: &[(Change, Demand)],
+        level: Option<Durability>,
         then: Then,
     ) -> Result<(), Difference> {
         let Some(id) = self.tables[slot] else { return Ok(()) };
@@ -264,6 +332,10 @@ impl Run {
         let changes = self.timed(&changes);
         let (batch, refusal) =
             batches::batch(&partition, &self.model, (id.0, pk), &changes, &demands);
+        let batch = match level {
+            Some(level) => batch.durability(level),
+            None => batch,
+        };
         let ticket = batch.commit_async();
         let Some(ts) = ticket.ts().filter(|_| refusal.is_none()) else {
             let outcome = ticket.wait();
@@ -273,10 +345,8 @@ impl Run {
             };
         };
         if changes_something(&self.model, id, pk, &changes) {
-            if ts.0 <= self.model.last_ts() {
-                return Err(format!("commit {ts} after {}", self.model.last_ts()));
-            }
-            self.model.commit(id.0, pk, ts.0, &changes);
+            let pk = pk.to_vec();
+            self.committed(Commit { table: id.0, pk, ts: ts.0, changes, level })?;
         }
         self.pending.extend(batches::pend(ts, ticket, then)?);
         if batches::leaves_it_to_others(then) {
@@ -313,6 +383,7 @@ impl Run {
                 };
                 let changes: Vec<_> = own.into_iter().map(change).collect();
                 self.model.commit(table.0, pk, ts.0, &changes);
+                self.all_is_safe();
                 Ok(())
             }
             other => {
@@ -445,10 +516,15 @@ impl Run {
     fn truncate(&mut self, slot: usize) -> Result<(), Difference> {
         let Some(id) = self.tables[slot] else { return Ok(()) };
         let ticket = self.store.rows().truncate(id, None).map_err(said)?;
-        if self.model.table(id.0).next().is_some() {
+        let changes = self.model.table(id.0).next().is_some();
+        if changes {
             self.model.truncate(id.0, ticket.ts().0);
         }
         self.pending.push(Pending::Rows(ticket));
+        self.settle()?;
+        if changes {
+            self.all_is_safe();
+        }
         Ok(())
     }
 
@@ -463,6 +539,7 @@ impl Run {
         }
         if before != span {
             self.model.set_ttl(id.0, ttl);
+            self.all_is_safe();
         }
         self.ages = true;
         Ok(())
@@ -498,6 +575,7 @@ impl Run {
         let ts = ingest.finish().map_err(said)?;
         if !rows.is_empty() {
             self.model.ingest(id.0, ts.0, &rows);
+            self.all_is_safe();
         }
         Ok(())
     }
@@ -512,6 +590,7 @@ impl Run {
             return Err(format!("a dropped table answers {gone:?}"));
         }
         self.model.drop_table(id.0);
+        self.all_is_safe();
         Ok(())
     }
 
@@ -523,6 +602,7 @@ impl Run {
             (Ok(info), None) if info.id.0 > self.last_table => {
                 self.last_table = info.id.0;
                 self.tables[slot] = Some(info.id);
+                self.all_is_safe();
                 Ok(())
             }
             (outcome, there) => Err(format!("making a table gave {outcome:?} with {there:?}")),
@@ -555,16 +635,18 @@ impl Run {
             }
             Ending::Kill => {
                 self.let_go();
-                self.store.kill_and_open(options)
+                self.store.kill_and_open(options, self.doubt.is_some())
             }
         }
         .map_err(said)?;
-        self.list_tables()
+        self.list_tables()?;
+        self.resolve()
     }
 
     /// Closes the store; what is held reads on, then it is let go.
     fn close(&mut self) -> Result<(), Difference> {
         self.store.close().map_err(said)?;
+        self.all_is_safe();
         for held in self.cursors.iter_mut().flatten() {
             held.walk(&[Step::Next(20), Step::Prev(30)])?;
         }
@@ -582,7 +664,7 @@ impl Run {
         let dir = self.store.checkpoint().map_err(said)?;
         let copy = self.store.read_copy(&dir, options).map_err(said)?;
         self.compare_tables(&copy)?;
-        self.compare_rows(&copy)?;
+        self.compare_rows(&copy, &self.model)?;
         let written = copy.create_table("another", b"");
         if written.as_ref().err().map(Error::kind) != Some(Kind::ReadOnly) {
             return Err(format!("a copy that is only read gave {written:?}"));
@@ -598,15 +680,15 @@ impl Run {
 
     fn compare_everything(&mut self) -> Result<(), Difference> {
         self.model.turn_clock(self.store.db().time().0);
-        self.compare_rows(self.store.db())
+        self.compare_rows(self.store.db(), &self.model)
     }
 
-    fn compare_rows(&self, db: &Db) -> Result<(), Difference> {
+    fn compare_rows(&self, db: &Db, model: &Oracle) -> Result<(), Difference> {
         let now = RowStore::snapshot(db).map_err(said)?;
         for id in self.tables.iter().flatten() {
             let all = [Step::Next(usize::MAX)];
-            scan(&*now, &self.model, *id, &Range::Table, &all)?;
-            scan(&*now, &self.model, *id, &Range::Table, &[Step::Prev(usize::MAX)])?;
+            scan(&*now, model, *id, &Range::Table, &all)?;
+            scan(&*now, model, *id, &Range::Table, &[Step::Prev(usize::MAX)])?;
         }
         Ok(())
     }

@@ -48,6 +48,8 @@ pub(crate) struct Reached {
     pub(crate) moves: u64,
     pub(crate) dropped_files: u64,
     pub(crate) checkpoints: u64,
+    /// Kills that took commits back, of those that allowed it.
+    pub(crate) lost: u64,
     /// The most blob files that there were at a closing.
     pub(crate) blob_files: usize,
     /// The deepest level that ever held a file.
@@ -63,6 +65,7 @@ impl Reached {
         self.moves += other.moves;
         self.dropped_files += other.dropped_files;
         self.checkpoints += other.checkpoints;
+        self.lost += other.lost;
         self.blob_files = self.blob_files.max(other.blob_files);
         self.level = self.level.max(other.level);
     }
@@ -117,7 +120,8 @@ impl Store {
             parts: stats.compaction_parts,
             moves: stats.moves,
             dropped_files: stats.dropped_files,
-            checkpoints: 0, // Counted when they are made.
+            checkpoints: 0, // Counted when they are made, as is the next.
+            lost: 0,
             blob_files: stats.blob_files,
             level,
         });
@@ -137,12 +141,19 @@ impl Store {
     }
 
     /// As after SIGKILL: what was written is there, nothing is flushed or closed any more.
-    pub(crate) fn kill_and_open(&mut self, options: usize) -> Result<()> {
+    /// `may_lose`: whether the newest commit may be gone.
+    pub(crate) fn kill_and_open(&mut self, options: usize, may_lose: bool) -> Result<()> {
         self.count();
+        self.may_step_back &= !may_lose;
         self.disk.kill();
         self.db = None;
         self.verify()?;
         self.reopen(options)
+    }
+
+    /// A kill took commits back.
+    pub(crate) fn count_lost(&mut self) {
+        self.reached.lost += 1;
     }
 
     /// Reads every byte of the closed folder; the first damage is an error.
