@@ -165,6 +165,11 @@ impl Order {
         any && !self.leading && self.syncs < SYNCS_MAX
     }
 
+    /// Whether the commit of `ts` is all that there is to write, and nobody writes or syncs.
+    pub(crate) fn is_alone(&self, ts: CommitTs) -> bool {
+        self.group_first == ts && self.waiting.len() == 1 && self.may_lead() && !self.full
+    }
+
     /// Whether the gathered group should wait for more commits. One that only goes to the kernel
     /// never does: that takes a microsecond, and the pause fifty.
     pub(crate) fn hopes_for_more(&self) -> bool {

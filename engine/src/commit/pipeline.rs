@@ -1,8 +1,9 @@
 //! The commit pipeline: gives every commit its place in the one order, applies it to the memtable,
 //! and makes groups of commits as safe as they asked for.
 //!
-//! A commit is *applied* under the order lock, in the order of its timestamp. Whoever then waits
-//! and finds no leader becomes one: it takes all that was applied so far as one group, writes it
+//! A commit is *applied* under the order lock, in the order of its timestamp. One that asks for no
+//! sync and finds nobody else is handed to the kernel there and then. Otherwise, whoever waits and
+//! finds no leader becomes one: it takes all that was applied so far as one group, writes it
 //! with no lock held and leaves the lead; then it syncs, while the next group gathers. Whoever ends
 //! a sync wakes those whose commits are covered, all by one call. A commit is *visible* once it and
 //! all before it are as safe as each asked for. Conditions of later commits look at what is
@@ -32,12 +33,17 @@ use crate::wal::buffer::FrameBuffer;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A commit of so many bytes is written from where the memtable keeps it: a piece more for the
 /// system costs less than copying that much into the group.
 const LENT_BYTES_MIN: usize = 16 << 10;
+
+/// A commit of so many bytes is written with the order lock held, if it only goes to the kernel and
+/// finds nobody before it: that takes a microsecond, and to hand it to a leader, sleep and be woken
+/// takes several. A larger one would keep others from being applied for too long.
+const AT_ONCE_BYTES_MAX: usize = 4 << 10;
 
 /// Places to wait at. Each group has one, so that nobody is woken for another group; two groups
 /// share one only where this many are written and wait for a sync of an earlier one.
@@ -60,6 +66,7 @@ pub(crate) struct Pipeline {
     visible: AtomicU64,
     pub(crate) segment: AtomicU64,
     pub(crate) spare_due: AtomicBool,
+    at_door: AtomicU32, // Threads with a commit that are about to take the order lock.
     // Lock order: order before log; the leader takes log alone.
     pub(crate) order: Mutex<Order>,
     pub(crate) log: Mutex<LogWriter>,
@@ -88,6 +95,7 @@ impl Pipeline {
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             spare_due: AtomicBool::new(false),
+            at_door: AtomicU32::new(0),
             order: Mutex::new(order),
             log: Mutex::new(log),
             seats: Default::default(),
@@ -129,7 +137,10 @@ impl Pipeline {
         durability: Durability,
         apply: impl FnOnce(&Commit),
     ) -> Result<CommitTs> {
-        let mut order = self.make_room(self.order.lock())?;
+        self.at_door.fetch_add(1, Ordering::Relaxed);
+        let order = self.order.lock();
+        self.at_door.fetch_sub(1, Ordering::Relaxed);
+        let mut order = self.make_room(order)?;
         let ts = CommitTs(now(&*self.clock).0.max(order.last_ts.0 + 1));
         order.last_ts = ts;
         if order.group.is_empty() {
@@ -152,11 +163,37 @@ impl Pipeline {
             order.sync_wanted = ts;
         }
         apply(&commit);
+        let is_alone = order.is_alone(ts) && self.at_door.load(Ordering::Relaxed) == 0;
+        if durability == Durability::Flushed && is_alone {
+            self.write_at_once(&mut order);
+        }
         self.publish(&mut order);
         if durability == Durability::Buffered && order.group_first == ts {
             self.called.notify_one();
         }
         Ok(ts)
+    }
+
+    /// Hands the only commit that there is to the kernel. Does nothing where that might take long, or
+    /// where the log did not take it and stays usable: then a leader will write it.
+    fn write_at_once(&self, order: &mut Order) {
+        let Some(mut log) = self.log.try_lock() else { return };
+        if order.group.len() > AT_ONCE_BYTES_MAX || !log.fits(order.group.len()) {
+            return;
+        }
+        let ts = order.last_ts;
+        let group = Group { first_ts: ts, last_ts: ts, frame: &mut order.group, sync: false };
+        match log.append(group) {
+            Ok(_) => {
+                self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
+                order.group.clear();
+                order.group_commits = 0;
+                order.written = ts;
+                order.sealed = false;
+            }
+            Err(error) if log.closed().is_some() => order.fail(error),
+            Err(_) => {}
+        }
     }
 
     /// Waits until the gathered group takes one commit more, writing it out where nobody does.

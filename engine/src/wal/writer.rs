@@ -232,8 +232,8 @@ impl LogWriter {
         frame_bytes(payload_bytes, self.block_bytes) + 2 * self.block_bytes
     }
 
-    /// Whether this segment has room for a group.
-    fn fits(&self, payload_bytes: usize) -> bool {
+    /// Whether this segment has room for a group of this many bytes.
+    pub(crate) fn fits(&self, payload_bytes: usize) -> bool {
         let (at, unit) = self.next_place();
         let end = (at + frame_bytes(payload_bytes, unit) as u64)
             .next_multiple_of(self.block_bytes as u64);
