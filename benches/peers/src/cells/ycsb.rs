@@ -150,6 +150,7 @@ impl Thread<'_> {
         while !get()? {
             let waited = since.get_or_insert_with(Instant::now).elapsed();
             ensure!(self.mix.inserts > 0 && waited < INSERT_MAX, "row {i} is not there");
+            std::thread::yield_now();
         }
         ensure!(rows::row_of(&self.value) == i, "row {i} is {} bytes", self.value.len());
         Ok(i)
