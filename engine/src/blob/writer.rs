@@ -18,6 +18,10 @@ const WRITE_BYTES: usize = 256 << 10;
 /// A value from here on is written by a call of its own: that costs less than copying it.
 const OWN_WRITE_BYTES: usize = 32 << 10;
 
+/// Bytes after which the disk is given something to do: it then writes while values are compressed,
+/// and the sync at the end waits for the rest only.
+const BEGIN_SYNC_BYTES: u64 = 4 << 20;
+
 /// A blob file being written.
 pub(crate) struct BlobWriter {
     file: Arc<dyn File>,
@@ -25,13 +29,23 @@ pub(crate) struct BlobWriter {
     no: FileNo,
     buffer: Vec<u8>,
     written: u64,
+    /// Up to where the disk was told to write.
+    begun: u64,
     values: u64,
 }
 
 impl BlobWriter {
     /// Writes file `no` into `file`, which is new and empty; `path` is for errors.
     pub(crate) fn new(file: Arc<dyn File>, path: &Path, no: FileNo) -> BlobWriter {
-        BlobWriter { file, path: path.to_owned(), no, buffer: header(no), written: 0, values: 0 }
+        BlobWriter {
+            file,
+            path: path.to_owned(),
+            no,
+            buffer: header(no),
+            written: 0,
+            begun: 0,
+            values: 0,
+        }
     }
 
     /// Appends a value of `raw_len` bytes, stored as `stored`.
@@ -42,13 +56,11 @@ impl BlobWriter {
         if stored.len() < OWN_WRITE_BYTES {
             self.buffer.extend_from_slice(stored);
             if self.buffer.len() >= WRITE_BYTES {
-                self.write()?;
+                self.write(&[])?;
             }
             return Ok(link);
         }
-        self.write()?;
-        self.write_at_end(stored)?;
-        self.written += stored.len() as u64;
+        self.write(stored)?;
         Ok(link)
     }
 
@@ -62,7 +74,7 @@ impl BlobWriter {
         let bytes = self.bytes_so_far() + FOOTER_LEN;
         let meta = BlobMeta { no: self.no, bytes, values: self.values };
         self.buffer.extend_from_slice(&footer(&meta));
-        self.write()?;
+        self.write(&[])?;
         // Planted: the manifest names the file before its bytes are safe.
         if cfg!(not(bug = "B08")) {
             self.file.sync().map_err(|e| Error::io("syncing a blob file", &self.path, e))?;
@@ -70,17 +82,17 @@ impl BlobWriter {
         Ok(meta)
     }
 
-    fn write(&mut self) -> Result<()> {
-        let buffer = std::mem::take(&mut self.buffer);
-        self.write_at_end(&buffer)?;
-        self.written += buffer.len() as u64;
-        self.buffer = buffer;
+    /// Writes what was gathered and `more` behind it.
+    fn write(&mut self, more: &[u8]) -> Result<()> {
+        let parts: &[&[u8]] = if more.is_empty() { &[&self.buffer] } else { &[&self.buffer, more] };
+        let written = self.file.write_parts_at(parts, self.written);
+        written.map_err(|e| Error::io("writing a blob file", &self.path, e))?;
+        self.written += (self.buffer.len() + more.len()) as u64;
         self.buffer.clear();
+        if self.written - self.begun >= BEGIN_SYNC_BYTES {
+            self.file.begin_sync(self.begun, self.written - self.begun);
+            self.begun = self.written;
+        }
         Ok(())
-    }
-
-    fn write_at_end(&self, bytes: &[u8]) -> Result<()> {
-        let written = self.file.write_all_at(bytes, self.written);
-        written.map_err(|e| Error::io("writing a blob file", &self.path, e))
     }
 }

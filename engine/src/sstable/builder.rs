@@ -26,6 +26,10 @@ use xxhash_rust::xxh3::Xxh3Default;
 /// Bytes gathered before they are written: large enough that the calls do not count.
 const WRITE_BYTES: usize = 1 << 20;
 
+/// Bytes after which the disk is given something to do: it then writes while blocks are made, and the
+/// sync at the end waits for the rest only.
+const BEGIN_SYNC_BYTES: u64 = 4 << 20;
+
 /// A table file being written.
 pub(crate) struct TableBuilder {
     out: Output,
@@ -319,13 +323,15 @@ struct Output {
     no: FileNo,
     buffer: Vec<u8>,
     written: u64,
+    /// Up to where the disk was told to write.
+    begun: u64,
     digest: Xxh3Default,
 }
 
 impl Output {
     fn new(file: Arc<dyn File>, path: &Path, no: FileNo) -> Output {
         let digest = Xxh3Default::new();
-        Output { file, path: path.to_owned(), no, buffer: Vec::new(), written: 0, digest }
+        Output { file, path: path.to_owned(), no, buffer: Vec::new(), written: 0, begun: 0, digest }
     }
 
     fn offset(&self) -> u64 {
@@ -349,6 +355,10 @@ impl Output {
         let written = self.file.write_all_at(&self.buffer, self.written);
         written.map_err(|e| Error::io("writing a table file", &self.path, e))?;
         self.written += self.buffer.len() as u64;
+        if self.written - self.begun >= BEGIN_SYNC_BYTES {
+            self.file.begin_sync(self.begun, self.written - self.begun);
+            self.begun = self.written;
+        }
         self.buffer.clear();
         if self.buffer.capacity() > 4 * WRITE_BYTES {
             self.buffer = Vec::new(); // One large value must not pin its size for good.

@@ -92,6 +92,12 @@ pub trait File: Debug + Send + Sync {
     /// nothing may be assumed about them, now or after a later success.
     fn sync(&self) -> io::Result<()>;
 
+    /// Has the system begin to bring `len` bytes from `offset` on to the disk, so that a later
+    /// [`File::sync`] has less to wait for. Promises nothing, and does nothing where that is not to be had.
+    fn begin_sync(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Writes all of `bytes` at `offset` and returns once they survive power loss, as the bytes
     /// written before through other handles may not. After an error as after one of either.
     fn write_synced_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
