@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::options::{Advanced, Options, Reach};
+use tabulith::options::{Advanced, Compression, Options, Reach};
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
@@ -104,6 +104,42 @@ fn memory_alone_answers_once_the_value_was_read() {
     assert_eq!(from_memory().unwrap_err().kind(), Kind::WouldBlock);
     assert!(rows.get("p", "r").unwrap().unwrap().value == value(1));
     assert!(from_memory().unwrap().unwrap().value == value(1));
+}
+
+#[test]
+fn in_place_a_value_is_lent_after_its_checksum_held() {
+    let advanced = Advanced { mapped: true, compression: Compression::NONE, ..options().advanced };
+    let options = Options { advanced, ..options() };
+    let disk = SimFs::new();
+    let db = open(&disk, options.clone());
+    let rows = db.table("rows").unwrap();
+    for n in 0..20 {
+        rows.upsert("p", key(n), value(n)).unwrap();
+    }
+    db.flush().unwrap();
+    let place = |rows: &Table, n| rows.get("p", key(n)).unwrap().unwrap().value;
+    for n in 0..20 {
+        assert!(place(&rows, n) == value(n));
+        assert_eq!(place(&rows, n).as_ptr(), place(&rows, n).as_ptr(), "no copy of {n}");
+    }
+    // It stays as long as somebody keeps it, whatever becomes of its file.
+    let kept = place(&rows, 7);
+    rows.truncate().unwrap();
+    db.compact().unwrap();
+    assert_eq!(bytes_of(&disk, ".blob"), 0);
+    assert!(kept == value(7));
+
+    rows.upsert("p", "bad", value(1)).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let names = disk.list(Path::new(DIR)).unwrap();
+    let blob = names.iter().find(|name| name.ends_with(".blob")).unwrap();
+    let file = disk.open(&Path::new(DIR).join(blob), Access::ReadWrite).unwrap();
+    file.write_all_at(b"other bytes", 30_000).unwrap();
+    let db = open(&disk, options);
+    let error = db.table("rows").unwrap().get("p", "bad").unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt);
+    assert!(error.to_string().contains(".blob"), "{error}");
 }
 
 #[test]

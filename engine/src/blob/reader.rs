@@ -2,14 +2,18 @@
 //!
 //! Promise: a value is given only if its checksum agrees with the reference that asked for it. Cost
 //! of a value: one read of exactly its bytes into the buffer that is given out, unless the cache
-//! has it; the file is not looked at otherwise.
+//! has it; the file is not looked at otherwise. In a database that is read in place a value that is
+//! not compressed is lent from the mapping, and its checksum verified once.
 
 use super::format::{BlobMeta, FOOTER_LEN, HEAD_LEN, HEADER_LEN, Link, footer, header};
 use crate::cache::{BlockPlace, Cache};
+use crate::compress::Codec;
 use crate::error::{Error, Kind, Result};
 use crate::options::Reach;
 use crate::vfs::api::File;
 use bytes::Bytes;
+use parking_lot::RwLock;
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,6 +26,15 @@ pub(crate) struct BlobFile {
     file: Arc<dyn File>,
     path: PathBuf,
     meta: BlobMeta,
+    mapped: Option<Mapped>,
+}
+
+/// The mapping of a blob file, which is of the length that the manifest gives it.
+struct Mapped {
+    bytes: Bytes,
+    /// The values whose checksums held, by their references' offset and checksum. A value takes many
+    /// times the bytes that this keeps of it, and its reader far longer than the look.
+    proved: RwLock<HashSet<(u64, u32)>>,
 }
 
 impl BlobFile {
@@ -32,13 +45,25 @@ impl BlobFile {
             let what = format!("blob file has {len} bytes; the manifest says {}", meta.bytes);
             return Err(Error::corrupt(&path, len.min(meta.bytes), what));
         }
-        Ok(BlobFile { file, path, meta: meta.clone() })
+        Ok(BlobFile { file, path, meta: meta.clone(), mapped: None })
+    }
+
+    /// The same, read in place where the system maps files.
+    pub(crate) fn in_place(self) -> BlobFile {
+        // As long as it was when it was opened: the first read behind its end would end the process.
+        let whole = self.file.map().ok().filter(|bytes| bytes.len() as u64 == self.meta.bytes);
+        let mapped = whole.map(|bytes| Mapped { bytes, proved: RwLock::default() });
+        BlobFile { mapped, ..self }
     }
 
     /// The value that `link`, which names this file, stands for.
     ///
-    /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the cache does not have it.
+    /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the cache does not have it, or where
+    /// it is read in place and was not read before.
     pub(crate) fn value<B>(&self, link: &Link, cache: &Cache<B>, reach: Reach) -> Result<Bytes> {
+        if let Some(mapped) = self.mapped.as_ref().filter(|_| link.codec == Codec::None) {
+            return self.lend(mapped, link, reach);
+        }
         let place = BlockPlace { file: link.file, offset: link.offset };
         if let Some(value) = cache.get_value(place) {
             return Ok(value);
@@ -58,11 +83,35 @@ impl BlobFile {
         raw.map(Bytes::from).map_err(|what| self.corrupt(link.offset, what))
     }
 
-    /// The bytes of the value as they are stored, checked.
-    pub(crate) fn stored(&self, link: &Link) -> Result<Vec<u8>> {
-        if link.offset < HEADER_LEN || link.end() > self.meta.bytes - FOOTER_LEN {
+    /// The value where the mapping has it.
+    fn lend(&self, mapped: &Mapped, link: &Link, reach: Reach) -> Result<Bytes> {
+        self.check_bounds(link)?;
+        let start = (link.offset + HEAD_LEN) as usize;
+        let value = start..start + link.stored_len as usize;
+        let proof = (link.offset, link.checksum);
+        if !mapped.proved.read().contains(&proof) {
+            if reach == Reach::Memory {
+                return Err(Error::new(Kind::WouldBlock, "the value was not read before"));
+            }
+            let stored = mapped.bytes.get(value.clone()).unwrap_or_default();
+            if link.checksum_of(stored) != link.checksum {
+                return Err(self.corrupt(link.offset, "value's checksum does not agree"));
+            }
+            mapped.proved.write().insert(proof);
+        }
+        Ok(mapped.bytes.slice(value))
+    }
+
+    fn check_bounds(&self, link: &Link) -> Result<()> {
+        if link.offset < HEADER_LEN || link.end() > self.meta.bytes.saturating_sub(FOOTER_LEN) {
             return Err(self.corrupt(link.offset, "reference beyond the values of the blob file"));
         }
+        Ok(())
+    }
+
+    /// The bytes of the value as they are stored, checked.
+    pub(crate) fn stored(&self, link: &Link) -> Result<Vec<u8>> {
+        self.check_bounds(link)?;
         let stored = self.bytes(link.offset + HEAD_LEN, u64::from(link.stored_len))?;
         if link.checksum_of(&stored) != link.checksum {
             return Err(self.corrupt(link.offset, "value's checksum does not agree"));

@@ -19,10 +19,10 @@ pub(crate) fn read_only(file: &fs::File) -> io::Result<Bytes> {
     // SAFETY: the memory must stay as it is while a slice of it is borrowed.
     // - It cannot be written through: the mapping is read-only, and `Bytes` lends shared slices.
     // - It does not go away: `Bytes` owns the mapping, which outlives the handle of the file.
-    // - The file does not change under it: only table files are mapped, by their `TableFile`, after
-    //   the manifest has named them, which is after their builder has written and synced the last
-    //   byte. Nothing writes to a table file again: compaction makes new files and removes names,
-    //   which leaves the bytes to those who have them open.
+    // - The file does not change under it: only table files and blob files are mapped, by their
+    //   `TableFile` and `BlobFile`, after the manifest has named them, which is after their builder
+    //   has written and synced the last byte. Nothing writes to either again: compaction makes new
+    //   files and removes names, which leaves the bytes to those who have them open.
     // - Others: the lock of the folder keeps every other engine that writes away. A program that
     //   writes to the folder behind the engine's back breaks this; who turns `Advanced::mapped` on
     //   is told so and answers for it.
