@@ -39,9 +39,9 @@ pub struct Operation {
 }
 
 /// Does step `i`.
-type Step = Box<dyn FnMut(u64) -> Result<()>>;
+pub type Step = Box<dyn FnMut(u64) -> Result<()>>;
 
-const fn operation(
+pub(crate) const fn operation(
     name: &'static str,
     steps: u64,
     prepare: fn(&Path) -> Result<Step>,

@@ -27,5 +27,6 @@ pub mod serve;
 // Floor 2: what is measured.
 pub mod fixture;
 pub mod counted;
+pub mod rivals;
 pub mod budgeted;
 pub mod cases;

@@ -3,6 +3,7 @@
 //!
 //! Each operation runs in two processes, the second with twice the steps. What the second takes
 //! more, divided by its further steps, is the cost of one: start, preparation and end fall out.
+//! With `--rivals` it counts designs that lost beside those that the engine has.
 
 #![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 
@@ -12,6 +13,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tabulith_benches::counted::{self, OPERATIONS, Operation};
+use tabulith_benches::rivals::counts as rivals;
 use tabulith_benches::{fixture, machine};
 
 /// Counts instructions per operation, which depend neither on the machine's speed nor on its load.
@@ -20,6 +22,9 @@ struct Args {
     /// Count only operations whose names hold this text.
     #[arg(long, default_value = "")]
     only: String,
+    /// Count designs that lost beside those that the engine has.
+    #[arg(long)]
+    rivals: bool,
     #[command(subcommand)]
     run: Option<Run>,
 }
@@ -41,7 +46,8 @@ enum Run {
 fn main() -> Result<()> {
     let args = Args::parse();
     if let Some(Run::Run { name, dir, steps }) = &args.run {
-        let operation = OPERATIONS.iter().find(|operation| operation.name == name);
+        let mut all = OPERATIONS.iter().chain(&rivals::OPERATIONS);
+        let operation = all.find(|operation| operation.name == name);
         return operation.with_context(|| format!("no operation {name}"))?.run(dir, *steps);
     }
     let mut out = std::io::stdout().lock();
@@ -58,7 +64,8 @@ fn main() -> Result<()> {
     }
     writeln!(out, "- {}", String::from_utf8_lossy(&version.stdout).trim())?;
     writeln!(out, "\n| operation | instructions | per |\n|---|--:|---|")?;
-    for operation in OPERATIONS.iter().filter(|one| one.name.contains(&args.only)) {
+    let operations = if args.rivals { &rivals::OPERATIONS[..] } else { &OPERATIONS[..] };
+    for operation in operations.iter().filter(|one| one.name.contains(&args.only)) {
         let count = per_unit(operation, folder.path())?;
         writeln!(out, "| {} | {count} | {} |", operation.name, operation.unit)?;
     }
