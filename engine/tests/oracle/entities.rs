@@ -3,7 +3,6 @@
 //!
 //! An entity has up to two numbers, `N` and `M`; their text is the model's value.
 
-use crate::rows::Difference;
 use std::fmt::Debug;
 use std::time::Duration;
 use tabulith::rows::Catalog;
@@ -14,6 +13,9 @@ use tabulith::table::write::Write;
 use tabulith::{CommitTs, Db, Entity, Filter, Op as Compare};
 use tabulith_testkit::oracle::{Change, Oracle};
 use tabulith_testkit::seed::Rng;
+
+/// What differed, in words.
+type Difference = String;
 
 const TABLE: &str = "entities";
 /// Its name in the catalogue.

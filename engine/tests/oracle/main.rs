@@ -6,13 +6,14 @@
 //! `TABULITH_ORACLE_OPS` runs another number of operations than a million.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
-mod ops;
-mod rows;
-mod cursors;
-mod batches;
 mod zones;
 mod entities;
 mod doubt;
+mod ops;
+mod rows;
+mod walk;
+mod cursors;
+mod batches;
 mod store;
 mod run;
 
