@@ -6,8 +6,8 @@
 use anyhow::{Context as _, Result};
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::sync::Arc;
+use tabulith::Table;
 use tabulith::db::Db;
-use tabulith::embedded::rows::Table;
 use tabulith::env::rng::Rng;
 use tabulith::ids::CommitTs;
 use tabulith::options::{Durability, Reach};

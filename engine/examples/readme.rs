@@ -1,10 +1,9 @@
 //! The example of README.md, word for word; `cargo dev tidy` holds the two together.
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
-use tabulith::db::Db;
-use tabulith::embedded::rows::If;
+use tabulith::{Db, If};
 
-fn main() -> tabulith::error::Result<()> {
+fn main() -> tabulith::Result<()> {
     let db = Db::open("flights-db")?;
     let delays = db.table("delays")?;
 

@@ -223,10 +223,13 @@ pub struct Cookbook;
 
 pub use compress::Codec;
 pub use db::{Builder, Db};
+pub use embedded::batch::Batch;
 pub use embedded::cursor::{Cursor, RowRef};
+pub use embedded::decide::If;
 pub use embedded::entities::Entities;
-pub use embedded::rows::{Batch, If, Partition, Snapshot, Table};
+pub use embedded::rows::{Partition, Table};
 pub use embedded::scan::{Scan, ScanRow};
+pub use embedded::snapshot::Snapshot;
 pub use embedded::ticket::Ticket;
 pub use error::{Error, Kind, Result};
 pub use event::Event;

@@ -3,8 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "looks at the folder from outside")]
 
+use tabulith::If;
 use tabulith::db::Db;
-use tabulith::embedded::rows::If;
 use tabulith::error::Kind;
 use tabulith::options::{Advanced, Durability, Options};
 
@@ -36,7 +36,7 @@ fn rows_survive_flush_compaction_and_reopen() {
     for i in (0..5000u32).step_by(3) {
         table.delete(format!("tenant-{:02}", i % 20), i.to_be_bytes(), If::Present).unwrap();
     }
-    let check = |table: &tabulith::embedded::rows::Table| {
+    let check = |table: &tabulith::Table| {
         for i in 0..5000u32 {
             let row = table.get(format!("tenant-{:02}", i % 20), i.to_be_bytes()).unwrap();
             let want = (i % 3 != 0).then(|| value(i));

@@ -5,10 +5,10 @@
 
 use std::path::Path;
 use tabulith::db::Db;
-use tabulith::embedded::rows::{If, Table};
 use tabulith::error::Kind;
 use tabulith::ids::CommitTs;
 use tabulith::options::{Advanced, Options};
+use tabulith::{If, Table};
 
 /// Files so small that 2,000 rows make many.
 fn small() -> Options {

@@ -2,11 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use tabulith::db::Db;
-use tabulith::embedded::rows::{If, Table};
 use tabulith::env::rng::Rng;
 use tabulith::options::{Advanced, Durability, Options};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::os::OsVfs;
+use tabulith::{If, Table};
 
 /// Several levels with few rows.
 fn open(dir: &std::path::Path) -> Db {

@@ -6,8 +6,8 @@ use crate::sample::{Loop, Meter, Sample, histogram};
 use anyhow::Result;
 use std::collections::VecDeque;
 use std::time::Instant;
+use tabulith::Table;
 use tabulith::db::Db;
-use tabulith::embedded::rows::Table;
 use tabulith::env::rng::Rng;
 use tabulith::options::Durability;
 

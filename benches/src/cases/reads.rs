@@ -5,8 +5,8 @@ use crate::rows::{self, PARTITION_ROWS, Values};
 use crate::sample::{Loop, Meter, Sample, histogram};
 use anyhow::{Result, ensure};
 use tabulith::Cursor;
+use tabulith::Table;
 use tabulith::db::Db;
-use tabulith::embedded::rows::Table;
 use tabulith::env::rng::Rng;
 use tabulith::options::Durability;
 

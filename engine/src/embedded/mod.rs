@@ -4,6 +4,9 @@
 pub mod cursor;
 pub mod scan;
 pub mod ticket;
+pub mod decide;
+pub mod batch;
 pub mod rows;
+pub mod snapshot;
 pub mod parallel;
 pub mod entities;

@@ -1,7 +1,8 @@
 //! A table read by several threads at once, each a part of its partitions, all as of one moment.
 
 use crate::embedded::cursor::{Cursor, RowRef};
-use crate::embedded::rows::{Snapshot, Table};
+use crate::embedded::rows::Table;
+use crate::embedded::snapshot::Snapshot;
 use crate::error::Result;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -50,7 +51,7 @@ impl Table {
         threads: usize,
         visit: impl Fn(RowRef<'_>) -> Result<()> + Sync,
     ) -> Result<()> {
-        let mut cursors = self.snapshot()?.split(self, threads)?.into_iter();
+        let mut cursors = self.db.snapshot()?.split(self, threads)?.into_iter();
         let (failed, visit) = (AtomicBool::new(false), &visit);
         let walk = |mut cursor: Cursor| {
             let walked = walk(&mut cursor, &failed, visit);

@@ -1,53 +1,26 @@
-//! Tables of byte rows: get, insert, replace, upsert, delete, batches within one partition,
-//! snapshots.
+//! Tables of byte rows and their partitions: get, insert, replace, upsert, delete, scans, counts.
 
 use crate::db::{Db, Inner};
+use crate::embedded::batch::{Batch, What};
 use crate::embedded::cursor::Cursor;
+use crate::embedded::decide::{self, If};
 use crate::embedded::scan::{self, Scan};
-use crate::embedded::ticket::Ticket;
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::ingest::Ingest;
 use crate::key::range::KeyRange;
 use crate::moment::Moment;
-use crate::options::{Durability, Reach};
-use crate::rows::{
-    Catalog, CommitTicket, KeyPair, PartitionUpdate, Row, RowSnapshot, RowStore, TableInfo,
-};
+use crate::options::Reach;
+use crate::rows::{Catalog, KeyPair, Row, RowSnapshot, RowStore, TableInfo};
 use crate::storage::DbSnapshot;
 use crate::transaction::Transaction;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Attempts of [`Partition::transact`]. One of those who meet always commits, so this many
 /// failures in a row need a thousand other commits.
 const ATTEMPTS_MAX: usize = 1000;
-
-/// What a row must be like for a change to happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum If {
-    /// Anything, or nothing.
-    Any,
-    /// It must not exist.
-    Absent,
-    /// It must exist.
-    Present,
-    /// It must be as this commit left it.
-    Match(CommitTs),
-}
-
-impl If {
-    fn check(self, row: Option<&Row>) -> Result<()> {
-        match (self, row) {
-            (If::Any, _) | (If::Absent, None) | (If::Present, Some(_)) => Ok(()),
-            (If::Absent, Some(_)) => Err(Error::new(Kind::Exists, "the row exists")),
-            (If::Match(ts), Some(row)) if row.ts == ts => Ok(()),
-            (If::Match(_), Some(row)) => Err(Error::changed(Some(row.ts))),
-            (_, None) => Err(Error::new(Kind::NotFound, "the row does not exist")),
-        }
-    }
-}
 
 impl Db {
     /// The table of byte rows called `name`, made where there is none.
@@ -75,43 +48,13 @@ impl Db {
     pub fn ingest(&self, table: &Table) -> Result<Ingest> {
         Ingest::new(self, table.info.id)
     }
-
-    /// All that is visible now, across tables, for as long as the snapshot lives.
-    pub fn snapshot(&self) -> Result<Snapshot> {
-        Ok(Snapshot { rows: DbSnapshot::now(self) })
-    }
-
-    /// All that was visible at a moment of the past, tables dropped since included. `at` is a
-    /// commit's timestamp or any other: ticks of 100 ns since 1970.
-    ///
-    /// Moments younger than [`Options::history`](crate::Options::history) are kept. A window that is
-    /// widened at an opening does not bring back what was given up before.
-    ///
-    /// Errors: `Invalid` where `at` lies before what is kept, or after what is visible.
-    ///
-    /// ```
-    /// # fn main() -> tabulith::Result<()> {
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// let hour = std::time::Duration::from_secs(3600);
-    /// let db = tabulith::Db::builder().history(hour).open(folder.path())?;
-    /// let table = db.table("prices")?;
-    /// let before = table.upsert("fruit", "apple", "3")?;
-    /// table.upsert("fruit", "apple", "4")?;
-    /// let row = db.snapshot_at(before)?.get(&table, "fruit", "apple")?;
-    /// assert_eq!(row.unwrap().value, "3");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn snapshot_at(&self, at: CommitTs) -> Result<Snapshot> {
-        Ok(Snapshot { rows: DbSnapshot::past(self, at)? })
-    }
 }
 
 /// A handle on a table of byte rows.
 #[derive(Clone, Debug)]
 pub struct Table {
-    db: Db,
-    info: Arc<TableInfo>,
+    pub(super) db: Db,
+    pub(super) info: Arc<TableInfo>,
 }
 
 impl Table {
@@ -188,7 +131,8 @@ impl Table {
 
     /// One change, without a batch: its value is copied once less.
     fn change(&self, pk: &[u8], rk: &[u8], value: &[u8], what: What) -> Result<CommitTs> {
-        commit(decide(self, pk, None, &mut |rows| what.apply(rk, value, rows)))
+        let place = (&self.db, self.info.id, pk);
+        decide::commit(decide::decide(place, None, &mut |rows| what.apply(rk, value, rows)))
     }
 
     /// Removes all rows of the table in one record; the table stays. Snapshots taken before still
@@ -283,7 +227,7 @@ impl Table {
         &self,
         range: impl RangeBounds<(P, R)>,
     ) -> Result<Scan> {
-        self.db.snapshot()?.scan(self, range)
+        scan::open(self.now(), self.range(&range))
     }
 
     /// The same as a cursor that lends its rows: the cheapest way to read many.
@@ -291,7 +235,7 @@ impl Table {
         &self,
         range: impl RangeBounds<(P, R)>,
     ) -> Result<Cursor> {
-        self.db.snapshot()?.cursor(self, range)
+        self.now().cursor(self.range(&range)).map(Cursor::new)
     }
 
     /// How many rows there are, as of now: exactly, and mostly without reading them.
@@ -299,7 +243,7 @@ impl Table {
     /// Cost: where compaction has settled the table, a step for each of its files; no row is read.
     /// What was written since and lies above the deepest level is read (a tenth of the table at
     /// most, as levels grow tenfold), and below it a block for each row that it replaces or removes.
-    /// A [`Snapshot`] that is older than the last compaction reads the keys of what that wrote.
+    /// A snapshot that is older than the last compaction reads the keys of what that wrote.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {
@@ -313,7 +257,7 @@ impl Table {
     /// # }
     /// ```
     pub fn count(&self) -> Result<u64> {
-        self.db.snapshot()?.rows.count(self.all())
+        self.now().count(self.all())
     }
 
     /// How many rows lie between two pairs of (PartitionKey, RowKey), as of now: [`Table::count`].
@@ -321,7 +265,7 @@ impl Table {
         &self,
         range: impl RangeBounds<(P, R)>,
     ) -> Result<u64> {
-        self.db.snapshot()?.count(self, range)
+        self.now().count(self.range(&range))
     }
 
     /// Bytes that the table takes on the disk, about: those of its blocks in table files, with their
@@ -331,11 +275,12 @@ impl Table {
     ///
     /// Cost: a step per file; reads no row.
     pub fn bytes_on_disk(&self) -> Result<u64> {
-        self.db.snapshot()?.rows.bytes_on_disk(&self.all())
+        self.now().bytes_on_disk(&self.all())
     }
 
-    pub(super) fn snapshot(&self) -> Result<Snapshot> {
-        self.db.snapshot()
+    /// All that is visible now.
+    fn now(&self) -> DbSnapshot {
+        DbSnapshot::now(&self.db)
     }
 
     /// The keys of all its rows.
@@ -343,7 +288,10 @@ impl Table {
         KeyRange::table(self.info.id)
     }
 
-    fn range<P: AsRef<[u8]>, R: AsRef<[u8]>>(&self, range: &impl RangeBounds<(P, R)>) -> KeyRange {
+    pub(super) fn range<P: AsRef<[u8]>, R: AsRef<[u8]>>(
+        &self,
+        range: &impl RangeBounds<(P, R)>,
+    ) -> KeyRange {
         let from = range.start_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
         let to = range.end_bound().map(|(pk, rk)| (pk.as_ref(), rk.as_ref()));
         KeyRange::between(self.info.id, from, to)
@@ -370,12 +318,12 @@ impl Partition {
 
     /// Its rows between two RowKeys, as of now, from either end.
     pub fn scan<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Scan> {
-        self.table.db.snapshot()?.scan_partition(self, range)
+        scan::open(self.table.now(), self.range(&range))
     }
 
     /// The same as a cursor that lends its rows: the cheapest way to read many.
     pub fn cursor<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Cursor> {
-        self.table.db.snapshot()?.cursor_partition(self, range)
+        self.table.now().cursor(self.range(&range)).map(Cursor::new)
     }
 
     /// How many rows it has, as of now: exactly, and mostly without reading them. [`Table::count`]
@@ -386,14 +334,14 @@ impl Partition {
 
     /// How many of its rows lie between two RowKeys, as of now.
     pub fn count_range<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<u64> {
-        self.table.db.snapshot()?.count_partition(self, range)
+        self.table.now().count(self.range(&range))
     }
 
     /// Bytes that it takes on the disk, about: [`Table::bytes_on_disk`]. To within a block for each
     /// level.
     pub fn bytes_on_disk(&self) -> Result<u64> {
         let range = self.range::<&[u8]>(&(..));
-        self.table.db.snapshot()?.rows.bytes_on_disk(&range)
+        self.table.now().bytes_on_disk(&range)
     }
 
     /// Removes all its rows in one record. Snapshots taken before still read them.
@@ -404,7 +352,7 @@ impl Partition {
         self.batch().delete_range::<&[u8]>(..).commit()
     }
 
-    fn range<R: AsRef<[u8]>>(&self, range: &impl RangeBounds<R>) -> KeyRange {
+    pub(super) fn range<R: AsRef<[u8]>>(&self, range: &impl RangeBounds<R>) -> KeyRange {
         let (from, to) = (range.start_bound(), range.end_bound());
         KeyRange::rows(self.table.info.id, &self.pk, from.map(R::as_ref), to.map(R::as_ref))
     }
@@ -491,339 +439,10 @@ impl Partition {
     /// Changes of this partition that happen together or not at all. A batch cannot name another
     /// partition.
     pub fn batch(&self) -> Batch {
-        Batch {
-            partition: self.clone(),
-            bytes: Vec::new(),
-            operations: Vec::new(),
-            durability: None,
-        }
+        Batch::new(self.table.db.clone(), self.table.info.id, self.pk.clone())
     }
 }
 
-/// Changes of one partition, in order; later ones see earlier ones.
-#[derive(Clone, Debug)]
-#[must_use = "nothing happens before `commit`"]
-pub struct Batch {
-    partition: Partition,
-    bytes: Vec<u8>, // RowKey and value of each operation, one after the other.
-    operations: Vec<Operation>,
-    durability: Option<Durability>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Operation {
-    rk_bytes: usize,
-    value_bytes: usize,
-    what: What,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum What {
-    Put(If),
-    PutUntil(If, CommitTs),
-    Delete(If),
-    /// RowKey and value are the bounds, as far as they are there.
-    DeleteRange(Bound<()>, Bound<()>),
-}
-
-impl What {
-    fn apply(&self, rk: &[u8], value: &[u8], rows: &mut dyn PartitionUpdate) -> Result<()> {
-        if let What::Put(condition) | What::PutUntil(condition, _) | What::Delete(condition) = self
-            && *condition != If::Any
-        {
-            condition.check(rows.get(rk)?.as_ref())?;
-        }
-        match self {
-            What::Put(_) => rows.put(rk, value),
-            What::PutUntil(_, expires) => rows.put_until(rk, value, *expires),
-            What::Delete(_) => rows.delete(rk),
-            What::DeleteRange(from, to) => rows.delete_range(from.map(|()| rk), to.map(|()| value)),
-        }
-    }
-}
-
-impl Batch {
-    /// Adds a row; the batch fails where there is one.
-    pub fn insert(self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
-        self.put_if(rk, value, If::Absent)
-    }
-
-    /// Adds or replaces a row.
-    pub fn upsert(self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
-        self.put_if(rk, value, If::Any)
-    }
-
-    /// Writes a row if the one there is as `condition` says.
-    pub fn put_if(mut self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>, condition: If) -> Batch {
-        self.push(rk.as_ref(), value.as_ref(), What::Put(condition));
-        self
-    }
-
-    /// Adds or replaces a row that is gone, as if it had been deleted, for reads from the time
-    /// `expires` on; its space comes back with compaction. What it replaces does not come back. Times
-    /// are ticks of 100 ns since 1970: `db.time().after(span)`.
-    ///
-    /// ```
-    /// # fn main() -> tabulith::Result<()> {
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let db = tabulith::Db::open(folder.path())?;
-    /// let sessions = db.table("sessions")?.partition("users");
-    /// let hour = std::time::Duration::from_secs(3600);
-    /// sessions.batch().upsert_until("ann", "token", db.time().after(hour)).commit()?;
-    /// assert!(sessions.get("ann")?.is_some());
-    /// sessions.batch().upsert_until("ann", "token", db.time()).commit()?;
-    /// assert!(sessions.get("ann")?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn upsert_until(
-        self,
-        rk: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expires: CommitTs,
-    ) -> Batch {
-        self.put_until_if(rk, value, expires, If::Any)
-    }
-
-    /// The same if the row there is as `condition` says; one that has expired is absent.
-    pub fn put_until_if(
-        mut self,
-        rk: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        expires: CommitTs,
-        condition: If,
-    ) -> Batch {
-        self.push(rk.as_ref(), value.as_ref(), What::PutUntil(condition, expires));
-        self
-    }
-
-    /// Removes a row, if there is one.
-    pub fn delete(self, rk: impl AsRef<[u8]>) -> Batch {
-        self.delete_if(rk, If::Any)
-    }
-
-    /// Removes a row if it is as `condition` says.
-    pub fn delete_if(mut self, rk: impl AsRef<[u8]>, condition: If) -> Batch {
-        self.push(rk.as_ref(), &[], What::Delete(condition));
-        self
-    }
-
-    /// Removes the rows between two RowKeys, those included that this batch has written so far; what
-    /// it writes later stays.
-    ///
-    /// Cost: one record, however many rows there are; their space comes back with compaction.
-    pub fn delete_range<R: AsRef<[u8]>>(mut self, range: impl RangeBounds<R>) -> Batch {
-        let (from, to) = (range.start_bound(), range.end_bound());
-        let key = |bound: Bound<&R>| match bound {
-            Bound::Included(rk) | Bound::Excluded(rk) => rk.as_ref().to_vec(),
-            Bound::Unbounded => Vec::new(),
-        };
-        let what = What::DeleteRange(from.map(|_| ()), to.map(|_| ()));
-        self.push(&key(from), &key(to), what);
-        self
-    }
-
-    fn push(&mut self, rk: &[u8], value: &[u8], what: What) {
-        self.bytes.extend_from_slice(rk);
-        self.bytes.extend_from_slice(value);
-        self.operations.push(Operation { rk_bytes: rk.len(), value_bytes: value.len(), what });
-    }
-
-    fn apply(&self, rows: &mut dyn PartitionUpdate) -> Result<()> {
-        let mut rest = self.bytes.as_slice();
-        for Operation { rk_bytes, value_bytes, what } in &self.operations {
-            let (rk, behind) = rest.split_at(*rk_bytes);
-            let (value, behind) = behind.split_at(*value_bytes);
-            rest = behind;
-            what.apply(rk, value, rows)?;
-        }
-        Ok(())
-    }
-
-    /// Asks for less than the database promises, for this batch alone; it cannot ask for more. It
-    /// becomes visible in its place in the order: behind a synced commit, after that one's sync.
-    pub fn durability(mut self, durability: Durability) -> Batch {
-        self.durability = Some(durability);
-        self
-    }
-
-    /// Commits the changes and returns once they are as safe as the database promises.
-    ///
-    /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
-    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`; `Closed`;
-    /// after `Io` and `NoSpace` the outcome is known only after the next open.
-    pub fn commit(self) -> Result<CommitTs> {
-        commit(self.decide())
-    }
-
-    /// Decides and applies the changes and returns at once: they are safe and visible when the
-    /// ticket is done, and fail there as [`Batch::commit`] does. Many tickets of one thread share
-    /// syncs, which run while the thread goes on.
-    ///
-    /// Batches that follow see these changes in their conditions, in whichever partition they are.
-    ///
-    /// ```
-    /// # fn main() -> tabulith::Result<()> {
-    /// # let folder = tempfile::tempdir().unwrap();
-    /// # let db = tabulith::Db::open(folder.path())?;
-    /// let log = db.table("log")?;
-    /// let tickets: Vec<_> = (0..100u32)
-    ///     .map(|n| log.partition("day 1").batch().insert(n.to_be_bytes(), "line").commit_async())
-    ///     .collect();
-    /// for ticket in tickets {
-    ///     ticket.wait()?; // Or `.await`, or `notify(callback)`.
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn commit_async(self) -> Ticket {
-        match self.decide() {
-            Ok((ts, ticket)) => Ticket::new(Ok(ts), Some(ticket)),
-            Err((error, read)) => Ticket::new(Err(error), read),
-        }
-    }
-
-    fn decide(self) -> Decided {
-        let Partition { table, pk } = &self.partition;
-        decide(table, pk, self.durability, &mut |rows| self.apply(rows))
-    }
-}
-
-/// What was applied, with its ticket; or why nothing was, with what is to be waited for before that
-/// is told.
-type Decided = Result<(CommitTs, Box<dyn CommitTicket>), (Error, Option<Box<dyn CommitTicket>>)>;
-
-/// Applies changes of one partition. An error comes with what is to be waited for before it is told:
-/// the row that refused may not be durable yet, and what a crash can still take away is not told.
-fn decide(
-    table: &Table,
-    pk: &[u8],
-    durability: Option<Durability>,
-    changes: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
-) -> Decided {
-    let (db, id) = (&table.db, table.info.id);
-    match db.update(id, pk, durability, changes) {
-        Ok(ticket) => Ok((ticket.ts(), ticket)),
-        // An update that writes nothing waits for all that it could read.
-        Err(error) if is_condition(&error) => match db.update(id, pk, None, &mut |_| Ok(())) {
-            Ok(read) => Err((error, Some(read))),
-            Err(closed) => Err((closed, None)),
-        },
-        Err(error) => Err((error, None)),
-    }
-}
-
-/// Waits until what was decided is as safe as was asked for.
-fn commit(decided: Decided) -> Result<CommitTs> {
-    match decided {
-        Ok((ts, ticket)) => ticket.wait().map(|()| ts),
-        Err((error, None)) => Err(error),
-        Err((error, Some(read))) => read.wait().and(Err(error)),
-    }
-}
-
-fn is_condition(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Exists | Kind::NotFound | Kind::Changed)
-}
-
-/// All that was visible at one moment. Keeps outdated rows from being reclaimed while it lives.
-#[derive(Clone)]
-pub struct Snapshot {
-    pub(super) rows: DbSnapshot,
-}
-
-impl Snapshot {
-    /// The newest commit that it shows.
-    pub fn at(&self) -> CommitTs {
-        self.rows.at()
-    }
-
-    /// The table that had that name then, to be read by this snapshot; dropped since or not.
-    pub fn table(&self, name: &str) -> Option<Table> {
-        let info = Arc::new(self.rows.find_table(name)?);
-        Some(Table { db: self.rows.db(), info })
-    }
-
-    /// The row under the two keys, if there was one.
-    pub fn get(
-        &self,
-        table: &Table,
-        pk: impl AsRef<[u8]>,
-        rk: impl AsRef<[u8]>,
-    ) -> Result<Option<Row>> {
-        self.rows.get(table.info.id, pk.as_ref(), rk.as_ref())
-    }
-
-    /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for.
-    pub fn get_many<P: AsRef<[u8]>, R: AsRef<[u8]>>(
-        &self,
-        table: &Table,
-        keys: &[(P, R)],
-    ) -> Result<Vec<Option<Row>>> {
-        self.rows.get_many(table.info.id, &key_pairs(keys))
-    }
-
-    /// The rows of `table` between two pairs of (PartitionKey, RowKey), from either end.
-    pub fn scan<P: AsRef<[u8]>, R: AsRef<[u8]>>(
-        &self,
-        table: &Table,
-        range: impl RangeBounds<(P, R)>,
-    ) -> Result<Scan> {
-        scan::open(self.rows.clone(), table.range(&range))
-    }
-
-    /// The rows of `partition` between two RowKeys, from either end.
-    pub fn scan_partition<R: AsRef<[u8]>>(
-        &self,
-        partition: &Partition,
-        range: impl RangeBounds<R>,
-    ) -> Result<Scan> {
-        scan::open(self.rows.clone(), partition.range(&range))
-    }
-
-    /// A cursor over the rows of `table` between two pairs of (PartitionKey, RowKey).
-    pub fn cursor<P: AsRef<[u8]>, R: AsRef<[u8]>>(
-        &self,
-        table: &Table,
-        range: impl RangeBounds<(P, R)>,
-    ) -> Result<Cursor> {
-        self.rows.cursor(table.range(&range)).map(Cursor::new)
-    }
-
-    /// A cursor over the rows of `partition` between two RowKeys.
-    pub fn cursor_partition<R: AsRef<[u8]>>(
-        &self,
-        partition: &Partition,
-        range: impl RangeBounds<R>,
-    ) -> Result<Cursor> {
-        self.rows.cursor(partition.range(&range)).map(Cursor::new)
-    }
-
-    /// How many rows of `table` lie between two pairs of (PartitionKey, RowKey): [`Table::count`].
-    pub fn count<P: AsRef<[u8]>, R: AsRef<[u8]>>(
-        &self,
-        table: &Table,
-        range: impl RangeBounds<(P, R)>,
-    ) -> Result<u64> {
-        self.rows.count(table.range(&range))
-    }
-
-    /// How many rows of `partition` lie between two RowKeys.
-    pub fn count_partition<R: AsRef<[u8]>>(
-        &self,
-        partition: &Partition,
-        range: impl RangeBounds<R>,
-    ) -> Result<u64> {
-        self.rows.count(partition.range(&range))
-    }
-}
-
-fn key_pairs<P: AsRef<[u8]>, R: AsRef<[u8]>>(keys: &[(P, R)]) -> Vec<KeyPair<'_>> {
+pub(super) fn key_pairs<P: AsRef<[u8]>, R: AsRef<[u8]>>(keys: &[(P, R)]) -> Vec<KeyPair<'_>> {
     keys.iter().map(|(pk, rk)| (pk.as_ref(), rk.as_ref())).collect()
-}
-
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Snapshot({})", self.at())
-    }
 }

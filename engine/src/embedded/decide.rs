@@ -1,0 +1,68 @@
+//! Whether changes of one partition happen: conditions on rows, and what is told when one does not hold.
+
+use crate::db::Db;
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, TableId};
+use crate::options::Durability;
+use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
+
+/// What a row must be like for a change to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum If {
+    /// Anything, or nothing.
+    Any,
+    /// It must not exist.
+    Absent,
+    /// It must exist.
+    Present,
+    /// It must be as this commit left it.
+    Match(CommitTs),
+}
+
+impl If {
+    pub(super) fn check(self, row: Option<&Row>) -> Result<()> {
+        match (self, row) {
+            (If::Any, _) | (If::Absent, None) | (If::Present, Some(_)) => Ok(()),
+            (If::Absent, Some(_)) => Err(Error::new(Kind::Exists, "the row exists")),
+            (If::Match(ts), Some(row)) if row.ts == ts => Ok(()),
+            (If::Match(_), Some(row)) => Err(Error::changed(Some(row.ts))),
+            (_, None) => Err(Error::new(Kind::NotFound, "the row does not exist")),
+        }
+    }
+}
+
+/// What was applied, with its ticket; or why nothing was, with what is to be waited for before that
+/// is told.
+pub(super) type Decided =
+    Result<(CommitTs, Box<dyn CommitTicket>), (Error, Option<Box<dyn CommitTicket>>)>;
+
+/// Applies changes of one partition. An error comes with what is to be waited for before it is told:
+/// the row that refused may not be durable yet, and what a crash can still take away is not told.
+pub(super) fn decide(
+    (db, id, pk): (&Db, TableId, &[u8]),
+    durability: Option<Durability>,
+    changes: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
+) -> Decided {
+    match db.update(id, pk, durability, changes) {
+        Ok(ticket) => Ok((ticket.ts(), ticket)),
+        // An update that writes nothing waits for all that it could read.
+        Err(error) if is_condition(&error) => match db.update(id, pk, None, &mut |_| Ok(())) {
+            Ok(read) => Err((error, Some(read))),
+            Err(closed) => Err((closed, None)),
+        },
+        Err(error) => Err((error, None)),
+    }
+}
+
+/// Waits until what was decided is as safe as was asked for.
+pub(super) fn commit(decided: Decided) -> Result<CommitTs> {
+    match decided {
+        Ok((ts, ticket)) => ticket.wait().map(|()| ts),
+        Err((error, None)) => Err(error),
+        Err((error, Some(read))) => read.wait().and(Err(error)),
+    }
+}
+
+fn is_condition(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Exists | Kind::NotFound | Kind::Changed)
+}
