@@ -101,7 +101,9 @@ pub struct Advanced {
     /// Bytes of one table file made by compaction. Default 32 MiB; 4 KiB to 1 GiB.
     pub file_bytes: usize,
 
-    /// Bytes of L1; each deeper level holds [`Advanced::level_fanout`] times as many.
+    /// Bytes of L1 at most; each deeper level holds [`Advanced::level_fanout`] times as many. L1 is
+    /// smaller where memtables are: as large as those of the L0 files that are merged into it at once,
+    /// and one file at least, since each such merge may write all of L1 anew.
     ///
     /// Default 256 MiB; 4 KiB to 64 GiB.
     pub level_base_bytes: u64,

@@ -147,13 +147,14 @@ fn fullest(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
     over.then(|| from_level(version, level, options, turns))
 }
 
-/// Bytes that a level below L0 should hold.
+/// Bytes that a level below L0 should hold: see [`Advanced::level_base_bytes`].
+///
+/// [`Advanced::level_base_bytes`]: crate::options::Advanced::level_base_bytes
 fn level_bytes(level: usize, options: &Options) -> u64 {
-    let deeper = level.saturating_sub(1) as u32;
-    options
-        .advanced
-        .level_base_bytes
-        .saturating_mul(options.advanced.level_fanout.saturating_pow(deeper))
+    let advanced = &options.advanced;
+    let merged_at_once = advanced.l0_compact_files as u64 * advanced.memtable() as u64;
+    let base = advanced.level_base_bytes.min(merged_at_once.max(advanced.file_bytes as u64));
+    base.saturating_mul(advanced.level_fanout.saturating_pow(level.saturating_sub(1) as u32))
 }
 
 /// The merge that brings the oldest file of L0 down. There must be one.
@@ -240,4 +241,24 @@ pub(crate) fn span<'a>(files: impl IntoIterator<Item = &'a Arc<LiveFile>>) -> (V
         });
     }
     span.map(|(a, b)| (a.to_vec(), b.to_vec())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Advanced;
+
+    fn level_mib(level: usize, memtable_mib: usize) -> u64 {
+        let memtable_bytes = Some(memtable_mib << 20);
+        let advanced = Advanced { memtable_bytes, ..Advanced::default() };
+        level_bytes(level, &Options { advanced, ..Options::default() }) >> 20
+    }
+
+    #[test]
+    fn a_level_is_in_proportion_to_what_is_merged_into_it() {
+        assert_eq!([1, 2, 3].map(|level| level_mib(level, 64)), [256, 2560, 25600]);
+        assert_eq!([1, 2, 3].map(|level| level_mib(level, 12)), [48, 480, 4800]);
+        assert_eq!(level_mib(1, 512), 256, "never above what the option says");
+        assert_eq!(level_mib(1, 1), 32, "never below one file");
+    }
 }
