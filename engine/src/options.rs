@@ -141,16 +141,17 @@ pub struct Advanced {
     pub compression: Compression,
 
     /// Whether table files are read in place, through a mapping of them, instead of by reads into the
-    /// cache; and blob files, as far as their values are not compressed. For data that fits in memory: a
-    /// read costs no copy, no call and no room in the cache, and pages go when the system wants them
-    /// for others. Table files are then written uncompressed, in spite of [`Advanced::compression`];
-    /// compressed ones from before are read through the cache as ever. Systems without mappings read as if this were off. Default false.
+    /// cache; and blob files, as far as their values are not compressed. For data that fits in memory:
+    /// a read costs no copy, no call and no room in the cache, and pages go when the system wants
+    /// them for others. Table files are then written uncompressed, in spite of
+    /// [`Advanced::compression`]; compressed ones from before are read through the cache as ever.
+    /// Systems without mappings read as if this were off. Default false.
     ///
     /// Dangers. Where the disk fails under a read, or something outside this engine cuts or overwrites
-    /// such a file, the process ends with SIGBUS or reads wrong rows, instead of an error: a block's
-    /// or value's checksum is verified at its first use after the file was opened, and trusted from then on. A read
-    /// from the disk stops its thread without a call that could be seen, so [`Reach::Memory`] is only
-    /// a guess: blocks used before pass for being in memory. A value that is kept holds its whole file,
+    /// such a file, the process ends with SIGBUS or reads wrong rows, instead of an error: the checksum
+    /// of a block or value is verified at its first use after the file was opened, and trusted from
+    /// then on. A read from the disk stops its thread without a call that could be seen, so
+    /// [`Reach::Memory`] is only a guess: blocks used before pass for being in memory. A value that is kept holds its whole file,
     /// though the file was deleted since.
     pub mapped: bool,
 

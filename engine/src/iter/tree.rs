@@ -31,8 +31,8 @@ pub(crate) enum Source {
 /// The rows of a range that a reader sees.
 pub(crate) type Scan = VisibleCursor<MergeCursor<Source>>;
 
-/// Opens a scan; rows of commits up to `outlived_to` are hidden. Cost: opens the L0 files that overlap, and two files at most of a deeper level;
-/// reads nothing else yet.
+/// Opens a scan; rows of commits up to `outlived_to` are hidden. Cost: opens the L0 files that
+/// overlap, and two files at most of a deeper level; reads nothing else yet.
 pub(crate) fn scan(
     view: &View,
     range: KeyRange,

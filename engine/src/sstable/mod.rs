@@ -2,7 +2,8 @@
 //!
 //! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
 //! columns of a block, `search` how they are searched; `builder` writes a file, `reader` answers
-//! point reads from it, `mapped` does so in place, `iter` walks it, `tally` counts in it, `verify` proves it and `dump` prints it.
+//! point reads from it, `mapped` does so in place, `iter` walks it, `tally` counts in it, `verify`
+//! proves it and `dump` prints it.
 
 pub(crate) mod format;
 pub(crate) mod filter;

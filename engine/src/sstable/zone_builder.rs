@@ -1,8 +1,9 @@
 //! Gathers the zones of a table file as its rows are written.
 //!
 //! The columns that a table has declared are followed, and the first [`CANDIDATES_MAX`] that its rows
-//! show; at the end the declared ones are kept and of the others those that most rows have. A column whose blocks each span nearly all of its values would spare no
-//! block: of such a one only the whole file's zone is written.
+//! show; at the end the declared ones are kept and of the others those that most rows have. A column
+//! whose blocks each span nearly all of its values would spare no block: of such a one only the
+//! whole file's zone is written.
 
 use super::zones::{COLUMNS_MAX, ColumnZones, TableZones, Times, Zones};
 use crate::ids::{CommitTs, RowKind, TableId};
