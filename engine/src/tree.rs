@@ -120,6 +120,7 @@ pub(crate) struct Tree {
     // Lock order: flushing or compacting, then set, then merging. `set` is held over one manifest edit.
     flushing: Mutex<()>,
     compacting: Mutex<Turns>,
+    deleting: Mutex<()>, // Held while what was trash is removed, so that whoever finds none can wait.
     merging: Mutex<Option<Merging>>,
     closing: AtomicBool,            // Long work gives up.
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
@@ -185,6 +186,7 @@ impl Tree {
             views_made: AtomicU64::new(0),
             flushing: Mutex::default(),
             compacting: Mutex::default(),
+            deleting: Mutex::default(),
             merging: Mutex::default(),
             closing: AtomicBool::new(false),
             set: Mutex::new(set),
@@ -530,9 +532,11 @@ impl Tree {
         self.set.lock().as_ref().map(work)
     }
 
-    /// Deletes the files that nobody can reach any more. One that cannot be deleted now is tried
+    /// Deletes the files that nobody can reach any more; those that another thread has begun to delete
+    /// are gone too on return, or in the trash again. One that cannot be deleted now is tried
     /// again later; the next open deletes what is left.
     pub(crate) fn delete_trash(&self) {
+        let _others_are_done = self.deleting.lock();
         for (kind, no) in self.shelf.take_trash() {
             let path = names::path(&self.shelf.dir, kind, no);
             match self.shelf.vfs.remove(&path) {
