@@ -197,6 +197,18 @@ pub const HOST_INFORMATION_NOT_PRESENT: WireError = WireError::fixed(
      header or include the absolute URI in the request line.",
 );
 
+/// XML that does not parse, or that says more than the service keeps.
+pub const INVALID_XML_DOCUMENT: WireError =
+    WireError::fixed(400, "InvalidXmlDocument", "XML specified is not syntactically valid.");
+
+/// A value within a document of XML that is not of its kind.
+pub const INVALID_XML_NODE_VALUE: WireError = WireError::fixed(
+    400,
+    "InvalidXmlNodeValue",
+    "The value provided for one of the XML nodes in the request body was not in the correct \
+     format.",
+);
+
 /// An `Authorization` that does not parse.
 pub const INVALID_AUTHENTICATION_INFO: WireError = WireError::fixed(
     400,
@@ -220,6 +232,22 @@ pub const X_METHOD_INCORRECT_VALUE: WireError =
 pub const X_METHOD_INCORRECT_COUNT: WireError =
     WireError::fixed(400, "XMethodIncorrectCount", "More than one X-HTTP-Method is specified.");
 
+/// A bearer token that is refused.
+pub const BEARER_REFUSED: WireError = WireError::fixed(
+    401,
+    "InvalidAuthenticationInfo",
+    "Server failed to authenticate the request. Please refer to the information in the \
+     www-authenticate header.",
+);
+
+/// No credentials, where a bearer token would have been one.
+pub const NO_AUTHENTICATION_INFORMATION: WireError = WireError::fixed(
+    401,
+    "NoAuthenticationInformation",
+    "Server failed to authenticate the request. Please refer to the information in the \
+     www-authenticate header.",
+);
+
 /// A signature that does not verify, an unknown account, a date too far away, or no credentials:
 /// one answer for all, so that it tells nothing.
 pub const AUTHENTICATION_FAILED: WireError = WireError::fixed(
@@ -234,6 +262,34 @@ pub const AUTHORIZATION_FAILURE: WireError = WireError::fixed(
     403,
     "AuthorizationFailure",
     "This request is not authorized to perform this operation.",
+);
+
+/// A shared access signature or a token without the permission.
+pub const AUTHORIZATION_PERMISSION_MISMATCH: WireError = WireError::fixed(
+    403,
+    "AuthorizationPermissionMismatch",
+    "This request is not authorized to perform this operation using this permission.",
+);
+
+/// An account SAS for resources of another kind.
+pub const AUTHORIZATION_RESOURCE_TYPE_MISMATCH: WireError = WireError::fixed(
+    403,
+    "AuthorizationResourceTypeMismatch",
+    "This request is not authorized to perform this operation using this resource type.",
+);
+
+/// An account SAS for another service than Table.
+pub const AUTHORIZATION_SERVICE_MISMATCH: WireError = WireError::fixed(
+    403,
+    "AuthorizationServiceMismatch",
+    "This request is not authorized to perform this operation using this service.",
+);
+
+/// A shared access signature for TLS only, without it.
+pub const AUTHORIZATION_PROTOCOL_MISMATCH: WireError = WireError::fixed(
+    403,
+    "AuthorizationProtocolMismatch",
+    "This request is not authorized to perform this operation using this protocol.",
 );
 
 /// A write to the secondary endpoint.
@@ -335,6 +391,13 @@ pub fn key_count(account: &str, table: &str) -> WireError {
 pub fn value_out_of_range(property: &str, value: &str) -> WireError {
     OUT_OF_RANGE_INPUT
         .saying(format!("The '{property}' parameter of value '{value}' is out of range."))
+}
+
+/// A shared access signature for other addresses than the one that asks.
+pub fn source_ip_mismatch(address: &str) -> WireError {
+    let message = "This request is not authorized to perform this operation using this source IP";
+    WireError::fixed(403, "AuthorizationSourceIPMismatch", "")
+        .saying(format!("{message} {address}."))
 }
 
 /// An `If-Match` that is not one weak ETag.

@@ -14,6 +14,7 @@ pub mod context;
 pub mod error;
 
 // Floor 1: wire. Bytes and values, no sockets, no store.
+pub mod xml;
 pub mod http;
 pub mod odata;
 pub mod batch;

@@ -42,6 +42,15 @@ pub const PAGE_ENTITIES_MAX: usize = 1_000;
 /// for `odata.` members.
 pub const JSON_MEMBERS_MAX: usize = 8_192;
 
+/// Most bytes of a document of XML: five policies or five CORS rules need a fifth of that.
+pub const XML_BYTES_MAX: usize = 64 << 10;
+
+/// Most elements of a document that may be open at once.
+pub const XML_DEPTH_MAX: usize = 8;
+
+/// Most attributes of one element; none of them means anything to the service.
+pub const XML_ATTRIBUTES_MAX: usize = 16;
+
 /// How far a request's date may lie from the server's clock.
 pub const DATE_SKEW_MAX: Duration = Duration::from_secs(15 * 60);
 
