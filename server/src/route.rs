@@ -1,7 +1,7 @@
 //! Verb and resource into an operation: one table for all of them, for requests of their own and
 //! for those within a batch.
 
-use crate::auth::verify::Access;
+use crate::auth::access::Access;
 use crate::error::{
     INVALID_QUERY_PARAMETER_VALUE, INVALID_URI, MEDIA_TYPE_NOT_SUPPORTED, NOT_IMPLEMENTED,
     UNSUPPORTED_HTTP_VERB, WireError, X_METHOD_INCORRECT_COUNT, X_METHOD_INCORRECT_VALUE,

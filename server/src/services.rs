@@ -4,7 +4,8 @@
 //! names, so that no handler can reach another. Refusals of the table layer become the service's
 //! here and nowhere else; failures of the engine are logged here, once.
 
-use crate::auth::verify::{Access, Grant};
+use crate::auth::access::Access;
+use crate::auth::verify::Grant;
 use crate::error::{
     DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS, ENTITY_TOO_LARGE,
     INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT, INVALID_RESOURCE_NAME, NAME_LENGTH,

@@ -6,6 +6,7 @@
 //!
 //! Absent: shared access signatures and bearer tokens. A request that presents one is refused.
 
+use crate::auth::access::Access;
 use crate::auth::canonical::{resource, respellings, shared_key, shared_key_lite};
 use crate::auth::shared_key::{Credentials, Scheme};
 use crate::config::Accounts;
@@ -26,35 +27,6 @@ use tabulith::table::name::AccountName;
 pub struct Principal {
     account: AccountName,
     secondary: bool,
-}
-
-/// What an operation does, as far as permission to do it goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// Shows the names of tables.
-    ListTables,
-    /// Shows whether a table is there.
-    ReadTable,
-    /// Makes a table.
-    CreateTable,
-    /// Removes a table.
-    DeleteTable,
-    /// Reads entities.
-    Read,
-    /// Adds an entity.
-    Insert,
-    /// Adds or changes an entity.
-    Upsert,
-    /// Changes an entity.
-    Update,
-    /// Removes an entity.
-    Delete,
-}
-
-impl Access {
-    fn is_read(self) -> bool {
-        matches!(self, Access::ListTables | Access::ReadTable | Access::Read)
-    }
 }
 
 /// Permission for one operation on one table of one account.
