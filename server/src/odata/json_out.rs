@@ -1,5 +1,5 @@
 //! Entities, tables and errors as the service writes them in JSON: no blanks, annotations before
-//! their values, `odata.` members as the metadata level has them.
+//! their values, `odata.` members as the metadata level has them, ASCII only.
 
 use crate::odata::address::{entity_path, table_path};
 use crate::odata::literal::guid_text;
@@ -277,11 +277,11 @@ impl Writer {
     }
 }
 
-/// Appends `text` in quotes. U+2028 and U+2029 are escaped because they end a line in JavaScript.
+/// Appends `text` in quotes. As the service does, whatever is not ASCII is escaped.
 fn escape(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
-    while let Some(at) = rest.bytes().position(may_need_escape) {
+    while let Some(at) = rest.bytes().position(needs_escape) {
         let (plain, behind) = rest.split_at(at);
         out.push_str(plain);
         let mut chars = behind.chars();
@@ -291,10 +291,9 @@ fn escape(out: &mut String, text: &str) {
             Some('\n') => out.push_str("\\n"),
             Some('\r') => out.push_str("\\r"),
             Some('\t') => out.push_str("\\t"),
-            Some(other @ ('\0'..='\u{1f}' | '\u{7f}' | '\u{2028}' | '\u{2029}')) => {
-                let _ = write!(out, "\\u{:04x}", u32::from(other));
-            }
-            Some(other) => out.push(other),
+            Some(other) => other.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                let _ = write!(out, "\\u{unit:04x}");
+            }),
             None => {}
         }
         rest = chars.as_str();
@@ -303,10 +302,9 @@ fn escape(out: &mut String, text: &str) {
     out.push('"');
 }
 
-/// Whether a character that begins with `byte` may need an escape. 0xe2 begins U+2028 and U+2029,
-/// and never stands within a character, so that looking at bytes alone cuts none in two.
-fn may_need_escape(byte: u8) -> bool {
-    matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f | 0xe2)
+/// Whether a character that begins with `byte` is written as an escape.
+fn needs_escape(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f..)
 }
 
 #[cfg(test)]
@@ -450,7 +448,7 @@ mod tests {
         let json = entity(form(Metadata::None), "T", None, &sent);
         let draft = Draft::parse(&json).expect("our own JSON");
         assert_eq!(draft.properties, [(awkward.clone(), Value::String(awkward))]);
-        assert!(!json.iter().any(|byte| *byte < b' '));
+        assert!(json.iter().all(|byte| (b' '..0x7f).contains(byte)));
     }
 
     #[test]
