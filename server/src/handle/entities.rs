@@ -15,6 +15,7 @@ use crate::services::{Found, Services, Store, refusal};
 use std::sync::Arc;
 use tabulith::options::Reach;
 use tabulith::table::etag::{ETag, If};
+use tabulith::table::rules::check_keys;
 use tabulith::table::write::{Write, WriteOutcome};
 
 /// `GET /name(PartitionKey='p',RowKey='r')`
@@ -63,7 +64,11 @@ pub fn write_of<S: Store>(
             condition: condition.ok_or(MISSING_REQUIRED_HEADER)?,
         }),
         Operation::Change(place, change) => {
-            let draft = Draft::parse(body)?;
+            let mut draft = Draft::parse(body)?;
+            if let Some(fault) = draft.fault.take() {
+                let keys = (place.partition_key.as_str(), place.row_key.as_str());
+                return Err(first_of(services, call, Some(keys), fault));
+            }
             let entity = draft.under(place.partition_key.clone(), place.row_key.clone());
             let condition = condition.unwrap_or(If::Any);
             Ok(match change {
@@ -73,13 +78,35 @@ pub fn write_of<S: Store>(
                 Change::Merge | Change::Delete => Write::Merge(entity, condition),
             })
         }
-        _ => match Draft::parse(body)?.under_own_keys() {
-            Ok(entity) => Ok(Write::Insert(entity)),
-            // The service looks for the table before it looks for keys.
-            Err(_) if !services.has_table(call.grant()?)? => Err(TABLE_NOT_FOUND),
-            Err(_) => Err(PROPERTIES_NEED_VALUE),
-        },
+        _ => {
+            let mut draft = Draft::parse(body)?;
+            if let Some(fault) = draft.fault.take() {
+                let keys = draft.partition_key.as_deref().zip(draft.row_key.as_deref());
+                return Err(first_of(services, call, keys, fault));
+            }
+            let entity = draft.under_own_keys();
+            let entity = entity.map_err(|error| first_of(services, call, None, error))?;
+            Ok(Write::Insert(entity))
+        }
     }
+}
+
+/// The refusal of a body with a `fault` in its properties: the service looks for the table first,
+/// then at the keys, and only then at properties.
+fn first_of<S: Store>(
+    services: &Services<S>,
+    call: &Call,
+    keys: Option<(&str, &str)>,
+    fault: WireError,
+) -> WireError {
+    let check = || {
+        if !services.has_table(call.grant()?)? {
+            return Err(TABLE_NOT_FOUND);
+        }
+        let (partition_key, row_key) = keys.ok_or(PROPERTIES_NEED_VALUE)?;
+        check_keys(partition_key, row_key).map_err(refusal)
+    };
+    check().err().unwrap_or(fault)
 }
 
 /// The answer to a change that was made.

@@ -19,7 +19,7 @@ use crate::odata::json_text::{Member, Scalar, members};
 use crate::odata::literal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::time::{self, TimeError};
@@ -36,6 +36,9 @@ pub struct Draft {
     pub row_key: Option<String>,
     /// Custom properties in the body's order.
     pub properties: Vec<(String, Value)>,
+    /// What is wrong with one of them although it is well written. The service says so only once
+    /// it has found the table and the keys good.
+    pub fault: Option<WireError>,
 }
 
 impl Draft {
@@ -43,8 +46,8 @@ impl Draft {
     /// layer's.
     pub fn parse(body: &[u8]) -> Result<Draft, WireError> {
         let members = members_of(body)?;
-        let types = annotations(&members)?;
-        let mut draft = Draft::default();
+        let (types, fault) = annotations(&members)?;
+        let mut draft = Draft { fault, ..Draft::default() };
         for (name, value) in &members {
             if is_annotation(name) || name == "Timestamp" {
                 continue;
@@ -53,11 +56,13 @@ impl Draft {
             match name.as_ref() {
                 "PartitionKey" => draft.partition_key = key(value, edm_type)?,
                 "RowKey" => draft.row_key = key(value, edm_type)?,
-                _ => {
-                    if let Some(value) = typed(name, value, edm_type)? {
-                        draft.properties.push((name.to_string(), value));
+                _ => match typed(name, value, edm_type)? {
+                    Typed::Value(value) => draft.properties.push((name.to_string(), value)),
+                    Typed::Nothing => {}
+                    Typed::OutOfRange(error) => {
+                        draft.fault.get_or_insert(error);
                     }
-                }
+                },
             }
         }
         Ok(draft)
@@ -102,13 +107,17 @@ fn is_annotation(name: &str) -> bool {
     name.starts_with("odata.") || name.contains("@odata.")
 }
 
-/// The type annotations by property, once it is sure that no property is given twice.
-fn annotations<'a>(members: &'a [Member<'a>]) -> Result<HashMap<&'a str, &'a str>, WireError> {
+/// Type annotations by property.
+type Types<'a> = HashMap<&'a str, &'a str>;
+
+/// The type annotations, and whether a property is given twice.
+fn annotations<'a>(members: &'a [Member<'a>]) -> Result<(Types<'a>, Option<WireError>), WireError> {
     let mut types = HashMap::new();
-    let mut seen = HashMap::with_capacity(members.len());
+    let mut fault = None;
+    let mut seen = HashSet::with_capacity(members.len());
     for (name, value) in members {
-        if seen.insert(name.as_ref(), ()).is_some() && !name.starts_with("odata.") {
-            return Err(DUPLICATE_PROPERTIES);
+        if !seen.insert(name.as_ref()) && !name.starts_with("odata.") {
+            fault = Some(DUPLICATE_PROPERTIES);
         }
         if let Some(property) = name.strip_suffix(TYPE_SUFFIX) {
             match value {
@@ -117,7 +126,7 @@ fn annotations<'a>(members: &'a [Member<'a>]) -> Result<HashMap<&'a str, &'a str
             };
         }
     }
-    Ok(types)
+    Ok((types, fault))
 }
 
 fn key(value: &Scalar, edm_type: Option<&str>) -> Result<Option<String>, WireError> {
@@ -128,16 +137,26 @@ fn key(value: &Scalar, edm_type: Option<&str>) -> Result<Option<String>, WireErr
     }
 }
 
-/// A property's value; none for null.
-fn typed(name: &str, value: &Scalar, edm_type: Option<&str>) -> Result<Option<Value>, WireError> {
+/// What a property's member says.
+enum Typed {
+    Value(Value),
+    /// It is null, and that is as if it were not there.
+    Nothing,
+    OutOfRange(WireError),
+}
+
+fn typed(name: &str, value: &Scalar, edm_type: Option<&str>) -> Result<Typed, WireError> {
     let typed = match (edm_type, value) {
         (edm_type, Scalar::Null) => {
-            return if edm_type.is_none_or(is_edm_type) { Ok(None) } else { Err(BAD_BODY) };
+            let is_known = edm_type.is_none_or(is_edm_type);
+            return if is_known { Ok(Typed::Nothing) } else { Err(BAD_BODY) };
         }
         (None, value) => untyped(value),
         (Some("Edm.DateTime"), Scalar::String(text)) => match time::parse(text) {
             Ok(moment) => Some(Value::DateTime(moment)),
-            Err(TimeError::OutOfRange { shown }) => return Err(value_out_of_range(name, &shown)),
+            Err(TimeError::OutOfRange { shown }) => {
+                return Ok(Typed::OutOfRange(value_out_of_range(name, &shown)));
+            }
             Err(TimeError::Syntax) => None,
         },
         (Some(edm_type), Scalar::Boolean(flag)) => {
@@ -147,7 +166,7 @@ fn typed(name: &str, value: &Scalar, edm_type: Option<&str>) -> Result<Option<Va
         (Some("Edm.Double"), Scalar::String(text)) => double(text).map(Value::Double),
         (Some(edm_type), Scalar::String(text)) => from_text(text, edm_type),
     };
-    typed.map(Some).ok_or(BAD_BODY)
+    typed.map(Typed::Value).ok_or(BAD_BODY)
 }
 
 fn is_edm_type(name: &str) -> bool {
@@ -216,7 +235,10 @@ mod tests {
 
     fn value(json: &str) -> Result<Option<Value>, WireError> {
         let draft = Draft::parse(format!("{{{json}}}").as_bytes())?;
-        Ok(draft.properties.into_iter().next().map(|(_, value)| value))
+        match draft.fault {
+            Some(fault) => Err(fault),
+            None => Ok(draft.properties.into_iter().next().map(|(_, value)| value)),
+        }
     }
 
     #[track_caller]
