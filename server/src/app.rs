@@ -8,18 +8,21 @@ use crate::auth::verify::authenticate;
 use crate::config::Config;
 use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
 use crate::error::{
-    CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
+    CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, OPERATION_TIMED_OUT, REQUEST_BODY_TOO_LARGE,
+    SERVER_BUSY, WireError,
 };
 use crate::handle::answer::Answer;
 use crate::handle::call::{Call, check_length};
 use crate::handle::reply::{self, ErrorForm};
 use crate::handle::{entities, group, query, tables};
 use crate::http::message::{Body, Head, Request, Response};
+use crate::limits::QUERY_TIME_MAX;
 use crate::odata::address::Address;
 use crate::odata::options::Params;
 use crate::route::Operation;
 use crate::services::{Services, Store};
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::env::clock::Clock;
 use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
@@ -30,7 +33,6 @@ use tabulith::table::store::TableStore;
 pub struct App<S> {
     services: Services<S>,
     config: Config,
-    clock: Arc<dyn Clock>,
     ids: Ids,
 }
 
@@ -42,7 +44,7 @@ impl<S: Store> App<S> {
         clock: Arc<dyn Clock>,
         ids_seed: u64,
     ) -> App<S> {
-        App { services: Services::new(tables), config, clock, ids: Ids::seeded(ids_seed) }
+        App { services: Services::new(tables, clock), config, ids: Ids::seeded(ids_seed) }
     }
 
     /// Its settings.
@@ -90,6 +92,19 @@ impl<S: Store> App<S> {
         reply::answered(call, Err(SERVER_BUSY))
     }
 
+    /// The answer to a request whose time is over. What it asked for may still happen.
+    pub fn timed_out(&self, call: &Call) -> Response {
+        reply::answered(call, Err(OPERATION_TIMED_OUT))
+    }
+
+    /// How long an admitted request may still take. A query whose own time is over answers where
+    /// it stands, and gets the time to do so.
+    pub fn time_left(&self, call: &Call) -> Duration {
+        let left = call.time_left(self.services.clock().steady());
+        let may_be_short = matches!(call.operation, Operation::Query(_));
+        if may_be_short { left + QUERY_TIME_MAX } else { left }
+    }
+
     fn context(&self, head: &Head) -> Context {
         let header = |name| head.headers.get(name);
         let version = header("x-ms-version").filter(|version| is_version(version));
@@ -97,7 +112,8 @@ impl<S: Store> App<S> {
             request_id: self.ids.next(),
             client_request_id: echoed(header("x-ms-client-request-id")),
             version: version.unwrap_or(DEFAULT_VERSION).to_owned(),
-            received: CommitTs(self.clock.wall_ticks()),
+            received: CommitTs(self.services.clock().wall_ticks()),
+            started: self.services.clock().steady(),
         }
     }
 
@@ -123,6 +139,9 @@ impl<S: Store> App<S> {
 
     fn dispatch(&self, call: &Arc<Call>, body: &[u8], reach: Reach) -> Result<Answer, WireError> {
         let services = &self.services;
+        if self.time_left(call).is_zero() {
+            return Err(OPERATION_TIMED_OUT);
+        }
         let response = match &call.operation {
             Operation::Insert(_) | Operation::Change(..) => {
                 return entities::change(services, call, body);

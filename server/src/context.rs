@@ -1,7 +1,8 @@
-//! What every answer repeats of its request: ids, version, and when it came.
+//! What every answer knows of its request: ids, version, and when it came.
 
 use crate::limits::CLIENT_REQUEST_ID_BYTES_MAX;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tabulith::env::rng::Rng;
 use tabulith::ids::CommitTs;
 use tabulith::table::value::DateTime;
@@ -21,6 +22,8 @@ pub struct Context {
     pub version: String,
     /// When it came, in ticks since the Unix epoch.
     pub received: CommitTs,
+    /// When it came, by the clock that is never set.
+    pub started: Duration,
 }
 
 impl Context {
@@ -90,6 +93,7 @@ mod tests {
             client_request_id: None,
             version: String::new(),
             received: CommitTs(received),
+            started: Duration::ZERO,
         };
         assert_eq!(at(0).time_text(), "1970-01-01T00:00:00.0000000Z");
         assert_eq!(at(16_620_471_053_208_809).time_text(), "2022-09-01T15:45:05.3208809Z");

@@ -178,6 +178,21 @@ pub const INVALID_QUERY_PARAMETER_VALUE: WireError = WireError::fixed(
 pub const MISSING_REQUIRED_HEADER: WireError =
     WireError::fixed(400, "MissingRequiredHeader", "A required HTTP header was not specified.");
 
+/// `If-Match` and `If-None-Match` on one write.
+pub const BOTH_CONDITION_HEADERS: WireError = WireError::fixed(
+    400,
+    "InvalidInput",
+    "Both If-Match and If-None-Match HTTP headers cannot be specified at the same time. Please \
+     specify either one of the headers or none of them.",
+);
+
+/// A verb that nobody knows.
+pub const INVALID_HTTP_VERB: WireError = WireError::fixed(
+    400,
+    "InvalidHttpVerb",
+    "The HTTP verb specified was not recognized by the server.",
+);
+
 /// `If-None-Match` on a write.
 pub const CONDITION_HEADERS_NOT_SUPPORTED: WireError =
     WireError::fixed(400, "ConditionHeadersNotSupported", "Condition headers are not supported.");
@@ -358,11 +373,22 @@ pub const MEDIA_TYPE_NOT_SUPPORTED: WireError = WireError::fixed(
 pub const ATOM_FORMAT_NOT_SUPPORTED: WireError =
     WireError::fixed(415, "AtomFormatNotSupported", "Atom format is not supported.");
 
+/// The JSON of older versions of OData.
+pub const JSON_VERBOSE_FORMAT_NOT_SUPPORTED: WireError =
+    WireError::fixed(415, "JsonVerboseFormatNotSupported", "JSON format is not supported.");
+
 /// Our own failure; its cause goes to the log.
 pub const INTERNAL_ERROR: WireError = WireError::fixed(
     500,
     "InternalError",
     "Server encountered an internal error. Please try again after some time.",
+);
+
+/// An operation that did not end in time. What it was to change may have been changed.
+pub const OPERATION_TIMED_OUT: WireError = WireError::fixed(
+    500,
+    "OperationTimedOut",
+    "Operation could not be completed within the permitted time.",
 );
 
 /// An operation or an option that the service does not have.

@@ -54,6 +54,9 @@ pub const XML_ATTRIBUTES_MAX: usize = 16;
 /// How far a request's date may lie from the server's clock.
 pub const DATE_SKEW_MAX: Duration = Duration::from_secs(15 * 60);
 
+/// Time that a request may take in all; also what a client waits that does not say.
+pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// Time one query may run before it ends its page.
 pub const QUERY_TIME_MAX: Duration = Duration::from_secs(5);
 

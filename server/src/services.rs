@@ -1,4 +1,4 @@
-//! What a handler may touch: the tables, behind grants.
+//! What a handler may touch: the tables, behind grants, and the clock.
 //!
 //! Every call takes the [`Grant`] that allows it and uses the account and the table that the grant
 //! names, so that no handler can reach another. Refusals of the table layer become the service's
@@ -17,6 +17,7 @@ use crate::error::{
 use crate::limits::{QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX};
 use std::sync::Arc;
 use std::time::Duration;
+use tabulith::env::clock::Clock;
 use tabulith::error::{Error, Kind};
 use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
@@ -34,10 +35,11 @@ pub trait Store: RowStore + Catalog {}
 
 impl<S: RowStore + Catalog> Store for S {}
 
-/// The tables.
+/// The tables and the clock.
 #[derive(Debug)]
 pub struct Services<S> {
     tables: Arc<TableStore<S>>,
+    clock: Arc<dyn Clock>,
 }
 
 /// What a lookup in memory, or on disk, gave.
@@ -73,14 +75,19 @@ pub struct ReadEntities {
     pub top: usize,
     /// PartitionKey and RowKey of the first one.
     pub from: Option<(String, String)>,
-    /// How long the client will wait, where that is less than [`QUERY_TIME_MAX`].
-    pub time: Option<Duration>,
+    /// How long the client will wait; the page ends by [`QUERY_TIME_MAX`] anyway.
+    pub time: Duration,
 }
 
 impl<S: Store> Services<S> {
     /// Services over `tables`.
-    pub fn new(tables: Arc<TableStore<S>>) -> Services<S> {
-        Services { tables }
+    pub fn new(tables: Arc<TableStore<S>>, clock: Arc<dyn Clock>) -> Services<S> {
+        Services { tables, clock }
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.clock
     }
 
     /// Lists tables of the grant's account. With the page comes the moment at which its last table
@@ -155,7 +162,7 @@ impl<S: Store> Services<S> {
         let from =
             read.from.map(|(partition_key, row_key)| Continuation { partition_key, row_key });
         let budget = Budget {
-            time: read.time.unwrap_or(QUERY_TIME_MAX).min(QUERY_TIME_MAX),
+            time: read.time.min(QUERY_TIME_MAX),
             rows_scanned: QUERY_ROWS_MAX,
             bytes_scanned: QUERY_BYTES_MAX,
         };

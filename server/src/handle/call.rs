@@ -3,13 +3,14 @@
 use crate::auth::verify::{Grant, Principal};
 use crate::context::Context;
 use crate::error::{
-    CONDITION_HEADERS_NOT_SUPPORTED, INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED,
-    MISSING_CONTENT_LENGTH, WireError, bad_etag,
+    BOTH_CONDITION_HEADERS, CONDITION_HEADERS_NOT_SUPPORTED, INVALID_HEADER_VALUE, INVALID_INPUT,
+    MEDIA_TYPE_NOT_SUPPORTED, MISSING_CONTENT_LENGTH, WireError, bad_etag,
 };
 use crate::http::message::Head;
-use crate::odata::address::{Address, Resource, without_secondary};
+use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
 use crate::odata::options::{Metadata, Params, media_type, negotiate};
 use crate::route::{Operation, route, verb};
+use std::time::Duration;
 use tabulith::table::etag::If;
 
 /// An admitted request.
@@ -31,6 +32,8 @@ pub struct Call {
     pub explain: bool,
     /// `Content-Type` as sent, or empty.
     pub content_type: String,
+    /// How long it may take.
+    pub time_max: Duration,
     if_match: Result<Option<If>, WireError>,
     principal: Principal,
     grant: Option<Grant>,
@@ -76,9 +79,14 @@ impl Call {
         let operation = route(&verb(head)?, &address, &params, head)?;
         let grant = operation.access().map(|access| principal.authorize(access, operation.table()));
         let grant = grant.transpose()?;
-        let metadata = negotiate(params.get("$format"), head.headers.get("Accept"))?;
+        let metadata = match negotiate(params.get("$format"), head.headers.get("Accept")) {
+            // Who sends a batch accepts multipart, and says for each part what else.
+            Err(_) if operation == Operation::Batch => Metadata::default(),
+            negotiated => negotiated?,
+        };
         check_headers(head, &operation)?;
         let prefer = Prefer::of(head).filter(|_| operation.heeds_prefer());
+        let time_max = params.timeout()?;
         let explain = head.headers.get("x-tabulith-explain").is_some_and(|text| text == "true");
         let content_type = head.headers.get("Content-Type").unwrap_or_default().to_owned();
         let if_match = if_match(head);
@@ -91,6 +99,7 @@ impl Call {
             prefer,
             explain,
             content_type,
+            time_max,
             if_match,
             principal,
             grant,
@@ -99,12 +108,24 @@ impl Call {
 
     /// Admits a request within this batch, as its sender's and under the same rules.
     pub fn part(&self, head: &Head) -> Result<Call, WireError> {
-        let path = without_account(head.path(), &self.address.account);
+        let path = without_account(head.path(), &self.address);
+        if is_content_id(path) {
+            return Err(INVALID_INPUT);
+        }
         let resource = Resource::parse(path, &self.address.account)?;
         let address = Address { resource, ..self.address.clone() };
         let params = Params::parse(head.query())?;
         let call = Call::open(head, address, params, self.principal.clone(), self.context.clone())?;
-        if call.operation == Operation::Batch { Err(INVALID_INPUT) } else { Ok(call) }
+        match call.operation {
+            Operation::Batch => Err(INVALID_INPUT),
+            // A query ends its page a little before the batch would be out of time.
+            _ => Ok(Call { time_max: self.time_max - self.time_max / 8, ..call }),
+        }
+    }
+
+    /// How long it may still take, at the moment `now` of the steady clock.
+    pub fn time_left(&self, now: Duration) -> Duration {
+        self.time_max.saturating_sub(now.saturating_sub(self.context.started))
     }
 
     /// The permission for its operation. Fails for a batch: its parts have their own.
@@ -145,7 +166,7 @@ fn check_headers(head: &Head, operation: &Operation) -> Result<(), WireError> {
     }
     if matches!(operation, Operation::Change(..)) && header("If-None-Match").is_some() {
         let both = header("If-Match").is_some();
-        return Err(if both { INVALID_INPUT } else { CONDITION_HEADERS_NOT_SUPPORTED });
+        return Err(if both { BOTH_CONDITION_HEADERS } else { CONDITION_HEADERS_NOT_SUPPORTED });
     }
     if operation.has_body() && *operation != Operation::Batch {
         let content_type = media_type(header("Content-Type").unwrap_or_default());
@@ -164,10 +185,19 @@ pub fn check_length(head: &Head, operation: &Operation) -> Result<(), WireError>
 }
 
 /// The path of a request within a batch below the account, which it may or may not name.
-fn without_account<'a>(path: &'a str, account: &str) -> &'a str {
+fn without_account<'a>(path: &'a str, address: &Address) -> &'a str {
     let relative = path.trim_start_matches('/');
     match relative.split_once('/') {
-        Some((first, rest)) if without_secondary(first).0 == account => rest,
+        Some((first, rest)) if without_secondary(first).0 == address.account => {
+            if address.secondary { without_repeated_account(rest, &address.account) } else { rest }
+        }
         _ => relative,
     }
+}
+
+/// Whether a path is `$1` or the like: what another request of the change set has made. The
+/// service knows no such names.
+fn is_content_id(path: &str) -> bool {
+    let name = path.strip_prefix('$').or_else(|| path.strip_prefix("%24")).unwrap_or_default();
+    name.starts_with(|first: char| first.is_ascii_digit())
 }

@@ -26,7 +26,7 @@ pub fn query<S: Store>(
         select: select.as_ref().and_then(|select| select.names.clone()),
         top: call.params.top()?,
         from: call.params.next_entity()?,
-        time: call.params.timeout()?,
+        time: call.time_left(services.clock().steady()),
     };
     let page = services.query(call.grant()?, read)?;
     let body = json_out::entities(reply::form(call), table, select.as_ref(), &page.entities);

@@ -185,14 +185,29 @@ async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: Arc<Call>, body: Body)
             answer => return settled(&call, answer).await,
         }
     }
-    let (shared, own) = (shared.clone(), call.clone());
-    match spawn_blocking(move || shared.app.perform(&own, &body, Reach::Disk)).await {
-        Ok(answer) => settled(&call, answer).await,
-        Err(error) => {
-            tracing::error!(%error, "a request's thread ended without an answer");
-            reply::answered(&call, Err(INTERNAL_ERROR))
+    let (own_shared, own_call) = (shared.clone(), call.clone());
+    let work = async {
+        let work = move || own_shared.app.perform(&own_call, &body, Reach::Disk);
+        match spawn_blocking(work).await {
+            Ok(answer) => settled(&call, answer).await,
+            Err(error) => {
+                tracing::error!(%error, "a request's thread ended without an answer");
+                reply::answered(&call, Err(INTERNAL_ERROR))
+            }
         }
-    }
+    };
+    in_time(shared, &call, work).await
+}
+
+/// The answer, or that the client's time is over. A commit that is under way stands all the same.
+async fn in_time<S: Store>(
+    shared: &Shared<S>,
+    call: &Call,
+    work: impl Future<Output = Response>,
+) -> Response {
+    let time_left = shared.app.time_left(call);
+    let answer = tokio::time::timeout(time_left, work).await;
+    answer.unwrap_or_else(|_| shared.app.timed_out(call))
 }
 
 /// Waits for a commit, without a thread.
@@ -246,4 +261,72 @@ fn into_hyper(response: Response) -> hyper::Response<Full<Bytes>> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Shared, in_time, settled};
+    use crate::app::App;
+    use crate::auth::canonical;
+    use crate::auth::shared_key::signature_text;
+    use crate::config::{Config, DEVELOPMENT_ACCOUNT, Key};
+    use crate::handle::answer::{Answer, Later, Write};
+    use crate::http::message::{Head, Response};
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tabulith::db::Db;
+    use tabulith::env::clock::ManualClock;
+    use tabulith::env::jobs::ByHand;
+    use tabulith::table::store::TableStore;
+    use tabulith::vfs::mem::SimFs;
+
+    /// A commit of which nobody ever hears.
+    struct Never;
+
+    impl Later for Never {
+        fn wait(self: Box<Self>) -> Response {
+            Response::new(204)
+        }
+
+        fn notify(self: Box<Self>, done: Box<dyn FnOnce(Write) + Send>) {
+            std::mem::forget(done);
+        }
+    }
+
+    fn delete() -> Head {
+        let mut head = Head {
+            method: "DELETE".to_owned(),
+            target: format!("/{DEVELOPMENT_ACCOUNT}/T(PartitionKey='',RowKey='')?timeout=7"),
+            authority: "127.0.0.1".to_owned(),
+            ..Head::default()
+        };
+        let resource = canonical::resource(DEVELOPMENT_ACCOUNT, head.path(), None);
+        let string = canonical::shared_key_lite("soon", &resource);
+        let signature = signature_text(&Key::development(), &string);
+        head.headers.push("Date", "soon");
+        let authorization = format!("SharedKeyLite {DEVELOPMENT_ACCOUNT}:{signature}");
+        head.headers.push("Authorization", authorization);
+        head
+    }
+
+    #[test]
+    fn who_waits_for_a_commit_waits_no_longer_than_asked() {
+        let clock = Arc::new(ManualClock::at(1));
+        let db = Db::builder().parts(Arc::new(SimFs::new()), clock.clone(), Arc::new(ByHand));
+        let tables = Arc::new(TableStore::new(Arc::new(db.open("data").expect("a database"))));
+        let config = Config { date_checked: false, ..Config::default() };
+        let shared = Shared::new(App::new(config, tables, clock.clone(), 1));
+        let call = shared.app.receive(&delete()).expect("admitted");
+        let left = shared.app.time_left(&call);
+        assert_eq!(left, Duration::from_secs(7));
+        clock.advance(left);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let answer = runtime.expect("a runtime").block_on(async {
+            in_time(&shared, &call, settled(&call, Answer::Later(Box::new(Never)))).await
+        });
+        assert_eq!(
+            (answer.status, answer.get("x-ms-error-code")),
+            (500, Some("OperationTimedOut"))
+        );
+    }
 }

@@ -111,7 +111,7 @@ fn host_style(authority: &str) -> Option<(String, bool)> {
 }
 
 /// The Python SDK puts the account behind `{account}-secondary` once more.
-fn without_repeated_account<'a>(path: &'a str, account: &str) -> &'a str {
+pub(crate) fn without_repeated_account<'a>(path: &'a str, account: &str) -> &'a str {
     match path.strip_prefix(account) {
         Some("") => "",
         Some(rest) => rest.strip_prefix('/').unwrap_or(path),

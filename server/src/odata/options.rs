@@ -3,12 +3,13 @@
 
 use crate::error::{
     ATOM_FORMAT_NOT_SUPPORTED, INVALID_INPUT, INVALID_QUERY_PARAMETER_VALUE,
-    MEDIA_TYPE_NOT_SUPPORTED, NOT_IMPLEMENTED, WireError,
+    JSON_VERBOSE_FORMAT_NOT_SUPPORTED, MEDIA_TYPE_NOT_SUPPORTED, NOT_IMPLEMENTED, WireError,
 };
-use crate::limits::{PAGE_ENTITIES_MAX, SELECT_NAMES_MAX};
+use crate::limits::{PAGE_ENTITIES_MAX, REQUEST_TIME_MAX, SELECT_NAMES_MAX};
 use crate::odata::literal::{Plus, percent_decoded};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -59,11 +60,16 @@ impl Params {
         self.timeout().map(|_| ())
     }
 
-    /// `timeout`: how long the client will wait, to the second.
-    pub fn timeout(&self) -> Result<Option<Duration>, WireError> {
-        let seconds = self.get("timeout").map(str::parse::<u32>).transpose();
-        let seconds = seconds.map_err(|_| INVALID_QUERY_PARAMETER_VALUE)?;
-        Ok(seconds.map(|seconds| Duration::from_secs(seconds.into())))
+    /// `timeout`: how long the client will wait, in whole seconds. Nobody waits longer than
+    /// [`REQUEST_TIME_MAX`], nor for less than a second.
+    pub fn timeout(&self) -> Result<Duration, WireError> {
+        let Some(text) = self.get("timeout") else { return Ok(REQUEST_TIME_MAX) };
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(INVALID_QUERY_PARAMETER_VALUE);
+        }
+        // What is too large to be a number is more than the most.
+        let asked = text.parse().map_or(REQUEST_TIME_MAX, Duration::from_secs);
+        Ok(if asked.is_zero() { REQUEST_TIME_MAX } else { asked.min(REQUEST_TIME_MAX) })
     }
 
     /// `$top`: entities of one page; [`PAGE_ENTITIES_MAX`] where it is not given.
@@ -76,15 +82,14 @@ impl Params {
     /// `$select`.
     pub fn select(&self) -> Result<Option<Select>, WireError> {
         let Some(text) = self.get("$select") else { return Ok(None) };
-        let names: Vec<String> = text
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect();
-        if names.len() > SELECT_NAMES_MAX {
+        let given = || text.split(',').map(str::trim).filter(|name| !name.is_empty());
+        if given().count() > SELECT_NAMES_MAX {
             return Err(INVALID_INPUT);
         }
+        // A name that comes twice is shown once.
+        let mut seen = HashSet::new();
+        let names: Vec<String> =
+            given().filter(|name| seen.insert(*name)).map(str::to_owned).collect();
         let all = names.is_empty() || names.iter().any(|name| name == "*");
         Ok(Some(Select { text: text.to_owned(), names: (!all).then_some(names) }))
     }
@@ -172,6 +177,7 @@ pub fn negotiate(format: Option<&str>, accept: Option<&str>) -> Result<Metadata,
     let asked = match (format, accept) {
         (Some("json"), _) => return Ok(Metadata::Minimal),
         (Some("atom"), _) => return Err(ATOM_FORMAT_NOT_SUPPORTED),
+        (Some("verbosejson"), _) => return Err(JSON_VERBOSE_FORMAT_NOT_SUPPORTED),
         (Some(format), _) => format,
         (None, Some(accept)) if !accept.trim().is_empty() => accept,
         (None, _) => return Ok(Metadata::Minimal),
@@ -183,6 +189,7 @@ pub fn negotiate(format: Option<&str>, accept: Option<&str>) -> Result<Metadata,
                 None | Some("minimalmetadata") => return Ok(Metadata::Minimal),
                 Some("nometadata") => return Ok(Metadata::None),
                 Some("fullmetadata") => return Ok(Metadata::Full),
+                Some("verbose") => error = JSON_VERBOSE_FORMAT_NOT_SUPPORTED,
                 Some(_) => {}
             },
             "*/*" | "application/*" => return Ok(Metadata::Minimal),
@@ -274,6 +281,7 @@ mod tests {
         assert_eq!(select("$select="), expect("", None));
         assert_eq!(select("$select=*"), expect("*", None));
         assert_eq!(select("$select=A%2C+B,,"), expect("A, B,,", names(&["A", "B"])));
+        assert_eq!(select("$select=B,A,B"), expect("B,A,B", names(&["B", "A"])));
         assert_eq!(select(&format!("$select={}", "a,".repeat(256))), Err(INVALID_INPUT));
     }
 
@@ -284,8 +292,20 @@ mod tests {
         assert_eq!(check("timeout=x"), Err(INVALID_QUERY_PARAMETER_VALUE));
         assert_eq!(check("a=%ff"), Err(INVALID_QUERY_PARAMETER_VALUE));
         assert_eq!(check("timeout=90&_=1&sig=x&&a"), Ok(()));
-        let timeout = Params::parse("timeout=2").and_then(|params| params.timeout());
-        assert_eq!(timeout, Ok(Some(Duration::from_secs(2))));
+        let timeout = |query: &str| Params::parse(query).and_then(|params| params.timeout());
+        for (query, seconds) in [
+            ("", 30),
+            ("timeout=2", 2),
+            ("timeout=030", 30),
+            ("timeout=31", 30),
+            ("timeout=0", 30),
+            ("timeout=99999999999999999999999", 30),
+        ] {
+            assert_eq!(timeout(query), Ok(Duration::from_secs(seconds)), "{query}");
+        }
+        for query in ["timeout=", "timeout=-1", "timeout=%2B1", "timeout=1.5", "timeout=+1"] {
+            assert_eq!(timeout(query), Err(INVALID_QUERY_PARAMETER_VALUE), "{query}");
+        }
     }
 
     #[test]
@@ -311,7 +331,7 @@ mod tests {
         assert_eq!(negotiate(None, Some("text/html")), Err(MEDIA_TYPE_NOT_SUPPORTED));
         assert_eq!(
             negotiate(None, Some("application/json;odata=verbose")),
-            Err(MEDIA_TYPE_NOT_SUPPORTED)
+            Err(JSON_VERBOSE_FORMAT_NOT_SUPPORTED)
         );
     }
 }
