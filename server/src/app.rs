@@ -8,17 +8,19 @@ use crate::auth::verify::authenticate;
 use crate::config::Config;
 use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
 use crate::error::{
-    CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, OPERATION_TIMED_OUT, REQUEST_BODY_TOO_LARGE,
-    SERVER_BUSY, WireError,
+    CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, INVALID_QUERY_PARAMETER_VALUE,
+    OPERATION_TIMED_OUT, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
 };
 use crate::handle::answer::Answer;
 use crate::handle::call::{Call, check_length};
-use crate::handle::reply::{self, ErrorForm};
-use crate::handle::{entities, group, query, tables};
+use crate::handle::reply::{self, ErrorForm, is_by_front_end};
+use crate::handle::{entities, group, query, service, tables};
 use crate::http::message::{Body, Head, Request, Response};
 use crate::limits::QUERY_TIME_MAX;
 use crate::odata::address::Address;
 use crate::odata::options::Params;
+use crate::properties::cors::{Cors, Question};
+use crate::properties::model::{CorsRule, Properties};
 use crate::route::Operation;
 use crate::services::{Services, Store};
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use std::time::Duration;
 use tabulith::env::clock::Clock;
 use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
+use tabulith::table::name::AccountName;
 use tabulith::table::store::TableStore;
 
 /// The service over some store.
@@ -68,12 +71,32 @@ impl<S: Store> App<S> {
     /// Admits a request by its head alone, or refuses it. Who is refused has not made the server
     /// read a body.
     pub fn receive(&self, head: &Head) -> Result<Arc<Call>, Response> {
-        let context = self.context(head);
-        self.admit(head, &context).map(Arc::new).map_err(|error| {
+        let mut context = self.context(head);
+        let address = Address::parse(head);
+        let rules = address.as_ref().ok().and_then(|address| self.cors_rules(&address.account));
+        let rules = rules.as_ref().map_or(&[][..], |properties| &properties.cors);
+        if head.method != "OPTIONS" {
+            context.cors = Cors::of(rules, &head.method, head.headers.get("Origin"));
+        }
+        let params = Params::parse(head.query());
+        context.speaks_xml = params.as_ref().is_ok_and(Params::is_for_settings);
+        let refused = |error: WireError| {
             let params = Params::parse(head.query()).unwrap_or_default();
             let form = ErrorForm::of(head, &params, &error);
+            let mut context = context.clone();
+            if is_by_front_end(&error) {
+                context.version.clear();
+            }
             reply::finished(&context, reply::error_response(&context, form, &error))
-        })
+        };
+        let known = address.and_then(|address| Ok((address, params?)));
+        let known = known.and_then(|known| check_version(head).map(|()| known));
+        let (address, params) = known.map_err(refused)?;
+        if head.method == "OPTIONS" {
+            let answer = preflight(head, rules).map_err(refused)?;
+            return Err(reply::finished(&context, answer));
+        }
+        self.admit(head, address, params, &context).map(Arc::new).map_err(refused)
     }
 
     /// Does what an admitted request asks for. With [`Reach::Memory`] a point read may come back
@@ -114,21 +137,30 @@ impl<S: Store> App<S> {
             version: version.unwrap_or(DEFAULT_VERSION).to_owned(),
             received: CommitTs(self.services.clock().wall_ticks()),
             started: self.services.clock().steady(),
+            ..Context::default()
         }
     }
 
-    fn admit(&self, head: &Head, context: &Context) -> Result<Call, WireError> {
-        let address = Address::parse(head)?;
-        let params = Params::parse(head.query())?;
+    /// Rules for browsers of an account that is served.
+    fn cors_rules(&self, account: &str) -> Option<Arc<Properties>> {
+        let is_served = !self.config.accounts.keys(account).is_empty();
+        let account = AccountName::parse(account).ok().filter(|_| is_served)?;
+        Some(self.services.cors_rules(&account))
+    }
+
+    fn admit(
+        &self,
+        head: &Head,
+        address: Address,
+        params: Params,
+        context: &Context,
+    ) -> Result<Call, WireError> {
         let mut context = context.clone();
-        if head.headers.get("x-ms-version").is_some_and(|version| !is_version(version)) {
-            return Err(INVALID_HEADER_VALUE);
-        }
-        if let Some(version) = params.get("api-version").filter(|version| is_version(version)) {
+        if let Some(version) = params.get("api-version") {
+            if !is_version(version) {
+                return Err(INVALID_QUERY_PARAMETER_VALUE);
+            }
             context.version = version.to_owned();
-        }
-        if head.method == "OPTIONS" {
-            return Err(preflight(head));
         }
         let now = self.config.date_checked.then_some(context.received);
         let principal = authenticate(head, &address, &params, &self.config.accounts, now)?;
@@ -156,17 +188,27 @@ impl<S: Store> App<S> {
             Operation::GetTable(_) => tables::show(services, call)?,
             Operation::CreateTable => tables::create(services, call, body)?,
             Operation::DeleteTable(_) => tables::delete(services, call)?,
+            Operation::Document => service::document(services, call)?,
+            Operation::Metadata => service::metadata(services, call)?,
+            Operation::GetProperties => service::properties(services, call)?,
+            Operation::SetProperties => service::set_properties(services, call, body)?,
+            Operation::GetStats => service::stats(services, call)?,
         };
         Ok(Answer::Now(reply::finished(&call.context, response)))
     }
 }
 
-/// No account has rules for browsers, so that every question of one is denied.
-fn preflight(head: &Head) -> WireError {
-    let asks = ["Origin", "Access-Control-Request-Method"];
-    if asks.iter().all(|name| head.headers.get(name).is_some()) {
-        CORS_PREFLIGHT_FAILURE
-    } else {
-        INVALID_HEADER_VALUE.saying("A required CORS header is not present.")
-    }
+fn check_version(head: &Head) -> Result<(), WireError> {
+    let is_none = head.headers.get("x-ms-version").is_some_and(|version| !is_version(version));
+    if is_none { Err(INVALID_HEADER_VALUE) } else { Ok(()) }
+}
+
+/// Answers what a browser asks before a request. Whether what it is about exists is not looked at.
+fn preflight(head: &Head, rules: &[CorsRule]) -> Result<Response, WireError> {
+    let header = |name| head.headers.get(name).filter(|value| !value.is_empty());
+    let question = header("Origin").zip(header("Access-Control-Request-Method"));
+    let (origin, method) =
+        question.ok_or(INVALID_HEADER_VALUE.saying("A required CORS header is not present."))?;
+    let headers = header("Access-Control-Request-Headers");
+    Question { origin, method, headers }.answer(rules).ok_or(CORS_PREFLIGHT_FAILURE)
 }

@@ -1,6 +1,7 @@
 //! What every answer knows of its request: ids, version, and when it came.
 
 use crate::limits::CLIENT_REQUEST_ID_BYTES_MAX;
+use crate::properties::cors::Cors;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tabulith::env::rng::Rng;
@@ -12,14 +13,18 @@ use uuid::Builder;
 pub const DEFAULT_VERSION: &str = "2019-02-02";
 
 /// One request as its answer sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Context {
     /// The server's id of the request; repeated in the text of an error.
     pub request_id: String,
     /// The client's id, echoed.
     pub client_request_id: Option<String>,
-    /// The service version, echoed.
+    /// The service version, echoed; empty where the answer is to have none.
     pub version: String,
+    /// Whether it is about settings, which are asked and answered in XML.
+    pub speaks_xml: bool,
+    /// What its answer says to browsers.
+    pub cors: Cors,
     /// When it came, in ticks since the Unix epoch.
     pub received: CommitTs,
     /// When it came, by the clock that is never set.
@@ -88,13 +93,7 @@ mod tests {
 
     #[test]
     fn errors_tell_time_with_seven_digits() {
-        let at = |received: u64| Context {
-            request_id: String::new(),
-            client_request_id: None,
-            version: String::new(),
-            received: CommitTs(received),
-            started: Duration::ZERO,
-        };
+        let at = |received: u64| Context { received: CommitTs(received), ..Context::default() };
         assert_eq!(at(0).time_text(), "1970-01-01T00:00:00.0000000Z");
         assert_eq!(at(16_620_471_053_208_809).time_text(), "2022-09-01T15:45:05.3208809Z");
     }

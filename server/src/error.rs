@@ -224,6 +224,20 @@ pub const INVALID_XML_NODE_VALUE: WireError = WireError::fixed(
      format.",
 );
 
+/// An element of XML that the service does not have.
+pub const UNSUPPORTED_XML_NODE: WireError = WireError::fixed(
+    400,
+    "UnsupportedXmlNode",
+    "One of the XML nodes specified in the request body is not supported.",
+);
+
+/// An element of XML that is missing.
+pub const MISSING_REQUIRED_XML_NODE: WireError = WireError::fixed(
+    400,
+    "MissingRequiredXmlNode",
+    "A required XML node was not specified in the request body.",
+);
+
 /// An `Authorization` that does not parse.
 pub const INVALID_AUTHENTICATION_INFO: WireError = WireError::fixed(
     400,

@@ -10,7 +10,6 @@
 // Floor 0: words.
 pub mod limits;
 pub mod config;
-pub mod context;
 pub mod error;
 
 // Floor 1: wire. Bytes and values, no sockets, no store.
@@ -20,6 +19,8 @@ pub mod odata;
 pub mod batch;
 
 // Floor 2: gates.
+pub mod properties;
+pub mod context;
 pub mod auth;
 
 // Floor 3: routes.

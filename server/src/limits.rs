@@ -51,6 +51,27 @@ pub const XML_DEPTH_MAX: usize = 8;
 /// Most attributes of one element; none of them means anything to the service.
 pub const XML_ATTRIBUTES_MAX: usize = 16;
 
+/// Most rules for browsers of an account.
+pub const CORS_RULES_MAX: usize = 5;
+
+/// Most origins of a rule, and most headers of one of its lists that are named in full.
+pub const CORS_ENTRIES_MAX: usize = 64;
+
+/// Most headers of one list of a rule that are named by their start.
+pub const CORS_PREFIXES_MAX: usize = 2;
+
+/// Most characters of an origin or a header of a rule.
+pub const CORS_ENTRY_CHARS_MAX: usize = 256;
+
+/// Most bytes of all texts of an account's rules.
+pub const CORS_TEXT_BYTES_MAX: usize = 2 << 10;
+
+/// Days for which logs and metrics may be kept.
+pub const RETENTION_DAYS: std::ops::RangeInclusive<u16> = 1..=365;
+
+/// Most tables that `$metadata` describes.
+pub const METADATA_TABLES_MAX: usize = 10_000;
+
 /// How far a request's date may lie from the server's clock.
 pub const DATE_SKEW_MAX: Duration = Duration::from_secs(15 * 60);
 

@@ -3,9 +3,9 @@
 
 use crate::auth::access::Access;
 use crate::error::{
-    INVALID_QUERY_PARAMETER_VALUE, INVALID_URI, MEDIA_TYPE_NOT_SUPPORTED, NOT_IMPLEMENTED,
-    UNSUPPORTED_HTTP_VERB, WireError, X_METHOD_INCORRECT_COUNT, X_METHOD_INCORRECT_VALUE,
-    X_METHOD_NOT_USING_POST, key_count,
+    INVALID_HTTP_VERB, INVALID_QUERY_PARAMETER_VALUE, INVALID_URI, MEDIA_TYPE_NOT_SUPPORTED,
+    NOT_IMPLEMENTED, UNSUPPORTED_HTTP_VERB, WireError, X_METHOD_INCORRECT_COUNT,
+    X_METHOD_INCORRECT_VALUE, X_METHOD_NOT_USING_POST, key_count,
 };
 use crate::http::message::Head;
 use crate::odata::address::{Address, Below, Resource};
@@ -30,6 +30,16 @@ pub enum Operation {
     Insert(String),
     /// A change of one entity.
     Change(Place, Change),
+    /// The collections that are there by themselves.
+    Document,
+    /// The tables as OData describes them.
+    Metadata,
+    /// The properties of the service.
+    GetProperties,
+    /// Other properties for the service.
+    SetProperties,
+    /// How far the second endpoint has come.
+    GetStats,
     /// Several of these at once.
     Batch,
 }
@@ -73,6 +83,10 @@ impl Operation {
             Operation::Change(_, Change::InsertOrReplace | Change::InsertOrMerge) => Access::Upsert,
             Operation::Change(_, Change::Update | Change::Merge) => Access::Update,
             Operation::Change(_, Change::Delete) => Access::Delete,
+            Operation::Document | Operation::Metadata => Access::ListTables,
+            Operation::GetProperties => Access::ReadService,
+            Operation::SetProperties => Access::WriteService,
+            Operation::GetStats => Access::ReadStats,
             Operation::Batch => return None,
         })
     }
@@ -80,7 +94,14 @@ impl Operation {
     /// The table that it is about, as sent.
     pub fn table(&self) -> Option<&str> {
         match self {
-            Operation::ListTables | Operation::CreateTable | Operation::Batch => None,
+            Operation::ListTables
+            | Operation::CreateTable
+            | Operation::Document
+            | Operation::Metadata
+            | Operation::GetProperties
+            | Operation::SetProperties
+            | Operation::GetStats
+            | Operation::Batch => None,
             Operation::GetTable(table)
             | Operation::DeleteTable(table)
             | Operation::Query(table)
@@ -97,10 +118,18 @@ impl Operation {
     /// Whether it comes with a body.
     pub fn has_body(&self) -> bool {
         match self {
-            Operation::CreateTable | Operation::Insert(_) | Operation::Batch => true,
+            Operation::CreateTable
+            | Operation::Insert(_)
+            | Operation::SetProperties
+            | Operation::Batch => true,
             Operation::Change(_, change) => *change != Change::Delete,
             _ => false,
         }
+    }
+
+    /// Whether it is asked and answered in XML, its refusals too.
+    pub fn speaks_xml(&self) -> bool {
+        matches!(self, Operation::GetProperties | Operation::SetProperties | Operation::GetStats)
     }
 
     /// Whether `Prefer` says how it is answered.
@@ -133,9 +162,20 @@ pub fn route(
     params: &Params,
     head: &Head,
 ) -> Result<Operation, WireError> {
-    check_params(address, params)?;
+    if !VERBS.contains(&verb) {
+        return Err(INVALID_HTTP_VERB);
+    }
+    let special = special(address, params)?;
     let conditional = head.headers.get("If-Match").is_some();
     let resource = address.resource.clone();
+    if let Some(special) = special {
+        return match (special, verb) {
+            (Special::Properties, "GET") => Ok(Operation::GetProperties),
+            (Special::Properties, "PUT") => Ok(Operation::SetProperties),
+            (Special::Stats, "GET") => Ok(Operation::GetStats),
+            _ => Err(UNSUPPORTED_HTTP_VERB),
+        };
+    }
     Ok(match (resource, verb) {
         (Resource::Tables, "GET") => Operation::ListTables,
         (Resource::Tables, "POST") => Operation::CreateTable,
@@ -154,7 +194,8 @@ pub fn route(
         (Resource::BelowTable(table, below), verb) => {
             return below_table(address, table, below, verb);
         }
-        (Resource::Service | Resource::Metadata, "GET" | "PUT") => return Err(NOT_IMPLEMENTED),
+        (Resource::Service, "GET") => Operation::Document,
+        (Resource::Metadata, "GET") => Operation::Metadata,
         _ => return Err(UNSUPPORTED_HTTP_VERB),
     })
 }
@@ -170,13 +211,26 @@ fn change(verb: &str, conditional: bool) -> Result<Change, WireError> {
     }
 }
 
-/// `comp` and `restype` choose other operations, which are not served.
-fn check_params(address: &Address, params: &Params) -> Result<(), WireError> {
+/// Verbs that HTTP has, or that the service has added to it.
+const VERBS: [&str; 10] =
+    ["GET", "HEAD", "POST", "PUT", "DELETE", "MERGE", "PATCH", "OPTIONS", "TRACE", "CONNECT"];
+
+/// An operation that `comp` and `restype` choose.
+enum Special {
+    /// Properties of the service.
+    Properties,
+    /// Stats of the service.
+    Stats,
+}
+
+/// What `comp` and `restype` choose, if they are there.
+fn special(address: &Address, params: &Params) -> Result<Option<Special>, WireError> {
     params.check()?;
     let value = |name| params.get(name).map(str::to_ascii_lowercase);
     match (&address.resource, value("restype").as_deref(), value("comp").as_deref()) {
-        (_, None, None) => Ok(()),
-        (Resource::Service, Some("service"), Some("properties" | "stats")) => Err(NOT_IMPLEMENTED),
+        (_, None, None) => Ok(None),
+        (Resource::Service, Some("service"), Some("properties")) => Ok(Some(Special::Properties)),
+        (Resource::Service, Some("service"), Some("stats")) => Ok(Some(Special::Stats)),
         (Resource::Entities(_), None, Some("acl")) => Err(NOT_IMPLEMENTED),
         _ => Err(INVALID_QUERY_PARAMETER_VALUE),
     }
@@ -241,6 +295,13 @@ mod tests {
         assert_eq!(ask("PATCH", entity, &if_match), change(Change::Merge));
         assert_eq!(ask("DELETE", entity, &[]), change(Change::Delete));
         assert_eq!(ask("POST", "/$batch", &[]), Ok(Operation::Batch));
+        assert_eq!(ask("GET", "/", &[]), Ok(Operation::Document));
+        assert_eq!(ask("GET", "/$metadata", &[]), Ok(Operation::Metadata));
+        let service =
+            |verb: &str, comp: &str| ask(verb, &format!("/?restype=service&comp={comp}"), &[]);
+        assert_eq!(service("GET", "properties"), Ok(Operation::GetProperties));
+        assert_eq!(service("PUT", "Properties"), Ok(Operation::SetProperties));
+        assert_eq!(service("GET", "stats"), Ok(Operation::GetStats));
     }
 
     #[test]
@@ -279,11 +340,20 @@ mod tests {
             ("POST", entity),
             ("HEAD", entity),
             ("GET", "/$batch"),
-            ("FOO", "/"),
+            ("PUT", "/"),
+            ("POST", "/$metadata"),
+            ("POST", "/?restype=service&comp=properties"),
+            ("PUT", "/?restype=service&comp=stats"),
         ] {
             assert_eq!(ask(method, target, &[]), Err(UNSUPPORTED_HTTP_VERB), "{method} {target}");
         }
-        assert_eq!(ask("GET", "/?comp=nothing", &[]), Err(INVALID_QUERY_PARAMETER_VALUE));
+        assert_eq!(ask("FOO", "/", &[]), Err(INVALID_HTTP_VERB));
+        assert_eq!(ask("get", "/", &[]), Err(INVALID_HTTP_VERB));
+        for target in
+            ["/?comp=nothing", "/?comp=properties", "/?restype=service", "/Tables?comp=acl"]
+        {
+            assert_eq!(ask("GET", target, &[]), Err(INVALID_QUERY_PARAMETER_VALUE), "{target}");
+        }
         assert_eq!(ask("GET", "/T?comp=acl", &[]), Err(NOT_IMPLEMENTED));
         assert_eq!(ask("GET", "/T?$orderby=A", &[]), Err(NOT_IMPLEMENTED));
     }

@@ -14,8 +14,13 @@ use crate::error::{
     TABLE_ALREADY_EXISTS, TABLE_NOT_FOUND, TOO_MANY_CHANGES, TOO_MANY_PROPERTIES,
     UPDATE_CONDITION_NOT_SATISFIED, WireError, value_out_of_range,
 };
-use crate::limits::{QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX};
-use std::sync::Arc;
+use crate::limits::{
+    METADATA_TABLES_MAX, PAGE_ENTITIES_MAX, QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX,
+};
+use crate::properties::document;
+use crate::properties::model::{Given, Properties};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
 use tabulith::error::{Error, Kind};
@@ -24,7 +29,7 @@ use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::entity::Entity;
 use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::filter::ast::Filter;
-use tabulith::table::name::{NameError, TableName};
+use tabulith::table::name::{AccountName, NameError, TableName};
 use tabulith::table::page::{Budget, Continuation, Page, Query};
 use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::table::value::DateTime;
@@ -35,11 +40,18 @@ pub trait Store: RowStore + Catalog {}
 
 impl<S: RowStore + Catalog> Store for S {}
 
+/// The name of the setting that holds an account's service properties, as the XML that shows them.
+const PROPERTIES_SETTING: &str = "service-properties";
+
 /// The tables and the clock.
 #[derive(Debug)]
 pub struct Services<S> {
     tables: Arc<TableStore<S>>,
     clock: Arc<dyn Clock>,
+    /// Service properties by account: every answer needs the rules for browsers among them.
+    properties: RwLock<HashMap<String, Arc<Properties>>>,
+    /// Held by who reads properties from the store or changes them.
+    properties_lock: Mutex<()>,
 }
 
 /// What a lookup in memory, or on disk, gave.
@@ -82,12 +94,99 @@ pub struct ReadEntities {
 impl<S: Store> Services<S> {
     /// Services over `tables`.
     pub fn new(tables: Arc<TableStore<S>>, clock: Arc<dyn Clock>) -> Services<S> {
-        Services { tables, clock }
+        Services { tables, clock, properties: RwLock::default(), properties_lock: Mutex::default() }
     }
 
     /// The clock.
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// Service properties of the grant's account.
+    pub fn properties(&self, grant: &Grant) -> Result<Arc<Properties>, WireError> {
+        grant.check(Access::ReadService)?;
+        self.properties_of(grant.account())
+    }
+
+    /// Lays properties over those of the grant's account; returns once that is durable.
+    pub fn set_properties(&self, grant: &Grant, given: Given) -> Result<(), WireError> {
+        grant.check(Access::WriteService)?;
+        let account = grant.account();
+        let _changing = self.properties_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let properties = self.stored_properties(account)?.with(given);
+        let text = document::write(&properties);
+        self.tables
+            .set_account_setting(account, PROPERTIES_SETTING, Some(&text))
+            .map_err(refusal)?;
+        self.remember(account, Arc::new(properties));
+        Ok(())
+    }
+
+    /// Fails unless the grant allows to look at stats.
+    pub fn check_stats(&self, grant: &Grant) -> Result<(), WireError> {
+        grant.check(Access::ReadStats)
+    }
+
+    /// Fails unless the grant allows to list tables.
+    pub fn check_listing(&self, grant: &Grant) -> Result<(), WireError> {
+        grant.check(Access::ListTables)
+    }
+
+    /// The rules for browsers of an account that is served. Who cannot read them has none.
+    pub fn cors_rules(&self, account: &AccountName) -> Arc<Properties> {
+        self.properties_of(account).unwrap_or_default()
+    }
+
+    fn properties_of(&self, account: &AccountName) -> Result<Arc<Properties>, WireError> {
+        let known = || {
+            let known = self.properties.read().unwrap_or_else(PoisonError::into_inner);
+            known.get(account.as_str()).cloned()
+        };
+        if let Some(properties) = known() {
+            return Ok(properties);
+        }
+        let _reading = self.properties_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(properties) = known() {
+            return Ok(properties);
+        }
+        let properties = Arc::new(self.stored_properties(account)?);
+        self.remember(account, properties.clone());
+        Ok(properties)
+    }
+
+    fn stored_properties(&self, account: &AccountName) -> Result<Properties, WireError> {
+        let text = self.tables.account_setting(account, PROPERTIES_SETTING).map_err(refusal)?;
+        let Some(text) = text else { return Ok(Properties::default()) };
+        match document::read(&text) {
+            Ok(given) => Ok(Properties::default().with(given)),
+            Err(error) => {
+                tracing::error!(%account, %error, "stored service properties do not read");
+                Err(INTERNAL_ERROR)
+            }
+        }
+    }
+
+    fn remember(&self, account: &AccountName, properties: Arc<Properties>) {
+        let mut known = self.properties.write().unwrap_or_else(PoisonError::into_inner);
+        known.insert(account.as_str().to_owned(), properties);
+    }
+
+    /// The names of the tables of the grant's account, as many as a description of them names.
+    pub fn table_names(&self, grant: &Grant) -> Result<Vec<String>, WireError> {
+        grant.check(Access::ListTables)?;
+        let mut names: Vec<String> = Vec::new();
+        let mut from: Option<String> = None;
+        while names.len() < METADATA_TABLES_MAX {
+            let page =
+                self.tables.list_tables(grant.account(), None, PAGE_ENTITIES_MAX, from.as_deref());
+            let page = page.map_err(refusal)?;
+            names.extend(page.tables.iter().map(|table| table.name.as_str().to_owned()));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        Ok(names)
     }
 
     /// Lists tables of the grant's account. With the page comes the moment at which its last table

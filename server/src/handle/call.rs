@@ -80,6 +80,7 @@ impl Call {
         let grant = operation.access().map(|access| principal.authorize(access, operation.table()));
         let grant = grant.transpose()?;
         let metadata = match negotiate(params.get("$format"), head.headers.get("Accept")) {
+            _ if operation.speaks_xml() || operation == Operation::Metadata => Metadata::default(),
             // Who sends a batch accepts multipart, and says for each part what else.
             Err(_) if operation == Operation::Batch => Metadata::default(),
             negotiated => negotiated?,
@@ -168,7 +169,7 @@ fn check_headers(head: &Head, operation: &Operation) -> Result<(), WireError> {
         let both = header("If-Match").is_some();
         return Err(if both { BOTH_CONDITION_HEADERS } else { CONDITION_HEADERS_NOT_SUPPORTED });
     }
-    if operation.has_body() && *operation != Operation::Batch {
+    if operation.has_body() && *operation != Operation::Batch && !operation.speaks_xml() {
         let content_type = media_type(header("Content-Type").unwrap_or_default());
         if !matches!(content_type.as_str(), "" | "application/json") {
             return Err(MEDIA_TYPE_NOT_SUPPORTED);

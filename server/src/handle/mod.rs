@@ -3,6 +3,7 @@
 pub mod call;
 pub mod reply;
 pub mod answer;
+pub mod service;
 pub mod tables;
 pub mod entities;
 pub mod query;

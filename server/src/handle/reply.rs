@@ -25,7 +25,10 @@ impl ErrorForm {
         let accept = head.headers.get("Accept");
         let names_json = accept.is_some_and(|accept| accept.contains("json"));
         // The service's front end speaks JSON only to who asks for it.
-        let by_front_end = error.code == AUTHENTICATION_FAILED.code;
+        let by_front_end = is_by_front_end(error);
+        if params.is_for_settings() && !(by_front_end && names_json) {
+            return ErrorForm::Xml;
+        }
         match negotiate(params.get("$format"), accept) {
             Ok(_) if by_front_end && !names_json => ErrorForm::Xml,
             Ok(metadata) => ErrorForm::Json(metadata),
@@ -35,16 +38,27 @@ impl ErrorForm {
     }
 }
 
-/// An answer with everything that all answers carry.
+/// Whether a refusal comes from before the service proper, which knows no versions.
+pub fn is_by_front_end(error: &WireError) -> bool {
+    error.code == AUTHENTICATION_FAILED.code
+}
+
+/// An answer with everything that all answers carry. Recorded: those about settings lack the two
+/// headers for browsers.
 pub fn finished(context: &Context, mut response: Response) -> Response {
-    response.header("Cache-Control", "no-cache");
+    if !context.speaks_xml {
+        response.header("Cache-Control", "no-cache");
+        response.header("X-Content-Type-Options", "nosniff");
+    }
     response.header("Server", SERVER);
-    response.header("X-Content-Type-Options", "nosniff");
     response.header("x-ms-request-id", context.request_id.as_str());
-    response.header("x-ms-version", context.version.as_str());
+    if !context.version.is_empty() {
+        response.header("x-ms-version", context.version.as_str());
+    }
     if let Some(id) = &context.client_request_id {
         response.header("x-ms-client-request-id", id.as_str());
     }
+    context.cors.add_to(&mut response);
     response
 }
 
@@ -59,7 +73,9 @@ pub fn answered(call: &Call, result: Result<Response, WireError>) -> Response {
 
 /// A refusal of an admitted request, without what all answers carry.
 pub fn refused(call: &Call, error: &WireError) -> Response {
-    let mut response = error_response(&call.context, ErrorForm::Json(call.metadata), error);
+    let form =
+        if call.operation.speaks_xml() { ErrorForm::Xml } else { ErrorForm::Json(call.metadata) };
+    let mut response = error_response(&call.context, form, error);
     add_preference_applied(&mut response, call.prefer);
     response
 }
@@ -107,6 +123,14 @@ fn xml_error(code: &str, message: &str) -> Vec<u8> {
 pub fn json(call: &Call, status: u16, body: Vec<u8>) -> Response {
     let mut response = Response::new(status);
     response.header("Content-Type", call.metadata.content_type());
+    response.body = body.into();
+    response
+}
+
+/// An answer with a body of XML.
+pub fn xml(status: u16, body: Vec<u8>) -> Response {
+    let mut response = Response::new(status);
+    response.header("Content-Type", "application/xml");
     response.body = body.into();
     response
 }

@@ -22,6 +22,23 @@ pub struct Form<'a> {
     pub account: &'a str,
 }
 
+/// The service: of what there is, only the collection of tables is there by itself.
+pub fn service_document(form: Form) -> Vec<u8> {
+    let mut out = Writer::new();
+    out.open();
+    if form.metadata != Metadata::None {
+        out.text_member("odata.metadata", &format!("{}/$metadata", form.base));
+    }
+    out.open_list("value");
+    out.open();
+    out.text_member("name", "Tables");
+    out.text_member("url", "Tables");
+    out.close();
+    out.close_list();
+    out.close();
+    out.finish()
+}
+
 /// One table.
 pub fn table(form: Form, name: &str) -> Vec<u8> {
     let mut out = Writer::new();

@@ -52,6 +52,13 @@ impl Params {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
+    /// Whether they choose an operation on settings: policies, properties or stats.
+    pub fn is_for_settings(&self) -> bool {
+        let settings = ["acl", "properties", "stats"];
+        self.get("comp")
+            .is_some_and(|comp| settings.iter().any(|own| comp.eq_ignore_ascii_case(own)))
+    }
+
     /// Refuses options that the service does not have, and a `timeout` that is no number.
     pub fn check(&self) -> Result<(), WireError> {
         if NOT_SERVED.iter().any(|name| self.get(name).is_some()) {
