@@ -1,0 +1,41 @@
+//! The list itself: the files of `rows`, in the order of the specification.
+
+use crate::parse::{self, ListError};
+use crate::row::Row;
+use crate::unfold;
+use std::collections::BTreeSet;
+
+/// Each file of the list with its text.
+const FILES: &[(&str, &str)] = &[
+    ("rows/tables.txt", include_str!("../rows/tables.txt")),
+    ("rows/entities.txt", include_str!("../rows/entities.txt")),
+    ("rows/model.txt", include_str!("../rows/model.txt")),
+    ("rows/query.txt", include_str!("../rows/query.txt")),
+];
+
+/// Every row, ids unique.
+pub fn rows() -> Result<Vec<Row>, ListError> {
+    let mut out: Vec<Row> = Vec::new();
+    let mut ids = BTreeSet::new();
+    for (name, text) in FILES {
+        for block in parse::blocks(name, text)? {
+            for row in unfold::rows(&block)? {
+                if !ids.insert(row.id.clone()) {
+                    let why = format!("the id {} is taken", row.id);
+                    return Err(ListError { place: row.place, why });
+                }
+                out.push(row);
+            }
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_list_is_whole() {
+        let rows = super::rows().expect("a list");
+        assert!(rows.iter().all(|row| !row.section.number.is_empty()), "rows without a section");
+    }
+}
