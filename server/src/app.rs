@@ -4,7 +4,8 @@
 //! version, CORS, signature, verb, permission, form of the answer (all of [`App::receive`], before
 //! its body is read), then size and syntax of the body, table, keys, properties, entity.
 
-use crate::auth::verify::authenticate;
+use crate::auth::keyring::Keyring;
+use crate::auth::verify::{Authority, authenticate};
 use crate::config::Config;
 use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
 use crate::error::{
@@ -14,7 +15,7 @@ use crate::error::{
 use crate::handle::answer::Answer;
 use crate::handle::call::{Call, check_length};
 use crate::handle::reply::{self, ErrorForm, is_by_front_end};
-use crate::handle::{entities, group, query, service, tables};
+use crate::handle::{acl, entities, group, query, service, tables};
 use crate::http::message::{Body, Head, Request, Response};
 use crate::limits::QUERY_TIME_MAX;
 use crate::odata::address::Address;
@@ -35,6 +36,7 @@ use tabulith::table::store::TableStore;
 #[derive(Debug)]
 pub struct App<S> {
     services: Services<S>,
+    keyring: Arc<Keyring>,
     config: Config,
     ids: Ids,
 }
@@ -47,12 +49,19 @@ impl<S: Store> App<S> {
         clock: Arc<dyn Clock>,
         ids_seed: u64,
     ) -> App<S> {
-        App { services: Services::new(tables, clock), config, ids: Ids::seeded(ids_seed) }
+        let keyring = Arc::new(Keyring::new(config.accounts.clone()));
+        let services = Services::new(tables, clock);
+        App { services, keyring, config, ids: Ids::seeded(ids_seed) }
     }
 
     /// Its settings.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The accounts that it serves, to be replaced while it does.
+    pub fn keyring(&self) -> &Arc<Keyring> {
+        &self.keyring
     }
 
     /// Answers a request, waiting for whatever it needs.
@@ -143,7 +152,7 @@ impl<S: Store> App<S> {
 
     /// Rules for browsers of an account that is served.
     fn cors_rules(&self, account: &str) -> Option<Arc<Properties>> {
-        let is_served = !self.config.accounts.keys(account).is_empty();
+        let is_served = !self.keyring.accounts().keys(account).is_empty();
         let account = AccountName::parse(account).ok().filter(|_| is_served)?;
         Some(self.services.cors_rules(&account))
     }
@@ -162,14 +171,22 @@ impl<S: Store> App<S> {
             }
             context.version = version.to_owned();
         }
-        let now = self.config.date_checked.then_some(context.received);
-        let principal = authenticate(head, &address, &params, &self.config.accounts, now)?;
+        let authority = Authority {
+            accounts: &self.keyring.accounts(),
+            policies: &self.services,
+            trusted_proxies: &self.config.trusted_proxies,
+            now: context.received,
+            date_checked: self.config.date_checked,
+        };
+        let principal = authenticate(head, &address, &params, &authority)?;
         let call = Call::open(head, address, params, principal, context)?;
         check_length(head, &call.operation)?;
         Ok(call)
     }
 
     fn dispatch(&self, call: &Arc<Call>, body: &[u8], reach: Reach) -> Result<Answer, WireError> {
+        // A body may have taken its time: the key that its head was signed with may be gone.
+        call.check_key(&self.keyring.accounts())?;
         let services = &self.services;
         if self.time_left(call).is_zero() {
             return Err(OPERATION_TIMED_OUT);
@@ -193,6 +210,8 @@ impl<S: Store> App<S> {
             Operation::GetProperties => service::properties(services, call)?,
             Operation::SetProperties => service::set_properties(services, call, body)?,
             Operation::GetStats => service::stats(services, call)?,
+            Operation::GetAcl(_) => acl::show(services, call)?,
+            Operation::SetAcl(_) => acl::replace(services, call, body)?,
         };
         Ok(Answer::Now(reply::finished(&call.context, response)))
     }

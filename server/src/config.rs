@@ -3,12 +3,15 @@
 //! Promise: no key is ever printed. [`Key`] shows nothing in `Debug` and has no `Display`.
 
 use crate::limits::ACCOUNT_CHARS;
+use crate::source::Network;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
+use subtle::ConstantTimeEq as _;
 
 /// The account that every Azure SDK knows under `UseDevelopmentStorage=true`.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -33,6 +36,10 @@ pub struct Config {
     ///
     /// Default false: such a start is refused.
     pub development_key_for_all: bool,
+
+    /// Proxies that are believed when they say in `X-Forwarded-For` whom they ask for, and in
+    /// `X-Forwarded-Proto` whether he came over TLS. Default: none.
+    pub trusted_proxies: Vec<Network>,
 
     /// Whether a request's date must lie within 15 minutes of the clock. Default true.
     pub date_checked: bool,
@@ -61,6 +68,7 @@ impl Default for Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
             accounts: Accounts::development(),
             development_key_for_all: false,
+            trusted_proxies: Vec::new(),
             date_checked: true,
             connections_max: 10_000,
             body_bytes_max: 256 << 20,
@@ -146,7 +154,7 @@ impl Accounts {
 
     fn has_development_key(&self) -> bool {
         let published = Key::development();
-        self.0.values().flatten().any(|key| key.0 == published.0)
+        self.0.values().flatten().any(|key| *key == published)
     }
 }
 
@@ -158,23 +166,33 @@ pub fn is_account_name(name: &str) -> bool {
 
 /// A signing key.
 #[derive(Clone)]
-pub struct Key(Vec<u8>);
+pub struct Key(Arc<[u8]>);
 
 impl Key {
     /// The published key of the development account.
     pub fn development() -> Key {
-        Key(STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default())
+        Key(STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default().into())
     }
 
     fn parse(account: &str, text: &str) -> Result<Key, ConfigError> {
         let key = STANDARD.decode(text.trim()).ok().filter(|key| !key.is_empty());
-        key.map(Key).ok_or_else(|| ConfigError(format!("account {account}: a key is not base64")))
+        key.map(|key| Key(key.into()))
+            .ok_or_else(|| ConfigError(format!("account {account}: a key is not base64")))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
+
+/// In the same time wherever two keys of one length differ.
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Key {}
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

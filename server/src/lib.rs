@@ -9,6 +9,7 @@
 
 // Floor 0: words.
 pub mod limits;
+pub mod source;
 pub mod config;
 pub mod error;
 
@@ -25,6 +26,7 @@ pub mod auth;
 
 // Floor 3: routes.
 pub mod route;
+pub mod stored;
 pub mod services;
 pub mod handle;
 

@@ -51,6 +51,12 @@ pub const XML_DEPTH_MAX: usize = 8;
 /// Most attributes of one element; none of them means anything to the service.
 pub const XML_ATTRIBUTES_MAX: usize = 16;
 
+/// Most stored policies of a table.
+pub const POLICIES_MAX: usize = 5;
+
+/// Most characters of a stored policy's name.
+pub const POLICY_ID_CHARS_MAX: usize = 64;
+
 /// Most rules for browsers of an account.
 pub const CORS_RULES_MAX: usize = 5;
 

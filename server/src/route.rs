@@ -40,6 +40,10 @@ pub enum Operation {
     SetProperties,
     /// How far the second endpoint has come.
     GetStats,
+    /// A table's stored policies.
+    GetAcl(String),
+    /// New stored policies for a table, in place of those that it has.
+    SetAcl(String),
     /// Several of these at once.
     Batch,
 }
@@ -87,6 +91,8 @@ impl Operation {
             Operation::GetProperties => Access::ReadService,
             Operation::SetProperties => Access::WriteService,
             Operation::GetStats => Access::ReadStats,
+            Operation::GetAcl(_) => Access::GetAcl,
+            Operation::SetAcl(_) => Access::SetAcl,
             Operation::Batch => return None,
         })
     }
@@ -105,7 +111,9 @@ impl Operation {
             Operation::GetTable(table)
             | Operation::DeleteTable(table)
             | Operation::Query(table)
-            | Operation::Insert(table) => Some(table),
+            | Operation::Insert(table)
+            | Operation::GetAcl(table)
+            | Operation::SetAcl(table) => Some(table),
             Operation::Get(place) | Operation::Change(place, _) => Some(&place.table),
         }
     }
@@ -121,6 +129,7 @@ impl Operation {
             Operation::CreateTable
             | Operation::Insert(_)
             | Operation::SetProperties
+            | Operation::SetAcl(_)
             | Operation::Batch => true,
             Operation::Change(_, change) => *change != Change::Delete,
             _ => false,
@@ -129,7 +138,14 @@ impl Operation {
 
     /// Whether it is asked and answered in XML, its refusals too.
     pub fn speaks_xml(&self) -> bool {
-        matches!(self, Operation::GetProperties | Operation::SetProperties | Operation::GetStats)
+        matches!(
+            self,
+            Operation::GetAcl(_)
+                | Operation::SetAcl(_)
+                | Operation::GetProperties
+                | Operation::SetProperties
+                | Operation::GetStats
+        )
     }
 
     /// Whether `Prefer` says how it is answered.
@@ -173,6 +189,8 @@ pub fn route(
             (Special::Properties, "GET") => Ok(Operation::GetProperties),
             (Special::Properties, "PUT") => Ok(Operation::SetProperties),
             (Special::Stats, "GET") => Ok(Operation::GetStats),
+            (Special::Acl(table), "GET" | "HEAD") => Ok(Operation::GetAcl(table)),
+            (Special::Acl(table), "PUT") => Ok(Operation::SetAcl(table)),
             _ => Err(UNSUPPORTED_HTTP_VERB),
         };
     }
@@ -217,6 +235,8 @@ const VERBS: [&str; 10] =
 
 /// An operation that `comp` and `restype` choose.
 enum Special {
+    /// Stored policies of a table.
+    Acl(String),
     /// Properties of the service.
     Properties,
     /// Stats of the service.
@@ -231,7 +251,7 @@ fn special(address: &Address, params: &Params) -> Result<Option<Special>, WireEr
         (_, None, None) => Ok(None),
         (Resource::Service, Some("service"), Some("properties")) => Ok(Some(Special::Properties)),
         (Resource::Service, Some("service"), Some("stats")) => Ok(Some(Special::Stats)),
-        (Resource::Entities(_), None, Some("acl")) => Err(NOT_IMPLEMENTED),
+        (Resource::Entities(table), None, Some("acl")) => Ok(Some(Special::Acl(table.clone()))),
         _ => Err(INVALID_QUERY_PARAMETER_VALUE),
     }
 }
@@ -302,6 +322,9 @@ mod tests {
         assert_eq!(service("GET", "properties"), Ok(Operation::GetProperties));
         assert_eq!(service("PUT", "Properties"), Ok(Operation::SetProperties));
         assert_eq!(service("GET", "stats"), Ok(Operation::GetStats));
+        assert_eq!(ask("GET", "/T?comp=ACL", &[]), Ok(Operation::GetAcl(name())));
+        assert_eq!(ask("HEAD", "/T?comp=acl", &[]), Ok(Operation::GetAcl(name())));
+        assert_eq!(ask("PUT", "/T()?comp=acl", &[]), Ok(Operation::SetAcl(name())));
     }
 
     #[test]
@@ -354,7 +377,7 @@ mod tests {
         {
             assert_eq!(ask("GET", target, &[]), Err(INVALID_QUERY_PARAMETER_VALUE), "{target}");
         }
-        assert_eq!(ask("GET", "/T?comp=acl", &[]), Err(NOT_IMPLEMENTED));
+        assert_eq!(ask("POST", "/T?comp=acl", &[]), Err(UNSUPPORTED_HTTP_VERB));
         assert_eq!(ask("GET", "/T?$orderby=A", &[]), Err(NOT_IMPLEMENTED));
     }
 }

@@ -5,6 +5,7 @@
 //! here and nowhere else; failures of the engine are logged here, once.
 
 use crate::auth::access::Access;
+use crate::auth::policy::{Policies, Policy, Stored};
 use crate::auth::verify::Grant;
 use crate::error::{
     DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS, ENTITY_TOO_LARGE,
@@ -19,6 +20,7 @@ use crate::limits::{
 };
 use crate::properties::document;
 use crate::properties::model::{Given, Properties};
+use crate::stored::{Steady, StoredPolicies};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -52,6 +54,7 @@ pub struct Services<S> {
     properties: RwLock<HashMap<String, Arc<Properties>>>,
     /// Held by who reads properties from the store or changes them.
     properties_lock: Mutex<()>,
+    policies: StoredPolicies,
 }
 
 /// What a lookup in memory, or on disk, gave.
@@ -94,7 +97,13 @@ pub struct ReadEntities {
 impl<S: Store> Services<S> {
     /// Services over `tables`.
     pub fn new(tables: Arc<TableStore<S>>, clock: Arc<dyn Clock>) -> Services<S> {
-        Services { tables, clock, properties: RwLock::default(), properties_lock: Mutex::default() }
+        Services {
+            tables,
+            clock,
+            properties: RwLock::default(),
+            properties_lock: Mutex::default(),
+            policies: StoredPolicies::default(),
+        }
     }
 
     /// The clock.
@@ -228,6 +237,7 @@ impl<S: Store> Services<S> {
     /// Removes the grant's table; returns once that is durable.
     pub fn delete_table(&self, grant: &Grant) -> Result<(), WireError> {
         grant.check(Access::DeleteTable)?;
+        let _changing = self.policies.changing();
         match self.tables.delete_table(grant.account(), &table_name(grant)?) {
             Ok(()) => Ok(()),
             Err(TableError::TableNotFound) => Err(RESOURCE_NOT_FOUND),
@@ -244,7 +254,12 @@ impl<S: Store> Services<S> {
         reach: Reach,
     ) -> Result<Found, WireError> {
         grant.check(Access::Read)?;
+        let _steady = self.steady(grant)?;
         let table = table_name(grant)?;
+        if grant.check_keys(partition_key, row_key).is_err() {
+            // Outside of a signature's range there is nothing.
+            return if self.has_table(grant)? { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
+        }
         match self.tables.get(grant.account(), &table, partition_key, row_key, reach) {
             Ok(Some(entity)) => Ok(Found::Entity(entity)),
             Ok(None) => Ok(Found::Nothing),
@@ -258,6 +273,7 @@ impl<S: Store> Services<S> {
     /// Reads one page of entities.
     pub fn query(&self, grant: &Grant, read: ReadEntities) -> Result<Page, WireError> {
         grant.check(Access::Read)?;
+        drop(self.steady(grant)?);
         let from =
             read.from.map(|(partition_key, row_key)| Continuation { partition_key, row_key });
         let budget = Budget {
@@ -265,14 +281,24 @@ impl<S: Store> Services<S> {
             rows_scanned: QUERY_ROWS_MAX,
             bytes_scanned: QUERY_BYTES_MAX,
         };
-        let query = Query { filter: read.filter, select: read.select, top: read.top, from, budget };
-        self.tables.query(grant.account(), &table_name(grant)?, &query).map_err(refusal)
+        let filter = grant.range().and(read.filter);
+        let query = Query { filter, select: read.select, top: read.top, from, budget };
+        let page = self.tables.query(grant.account(), &table_name(grant)?, &query);
+        let mut page = page.map_err(refusal)?;
+        // The plan reads the range alone. Should it ever read more, that is not told either.
+        let keys = |entity: &Entity| grant.check_keys(&entity.partition_key, &entity.row_key);
+        page.entities.retain(|entity| keys(entity).is_ok());
+        page.next = page.next.and_then(|next| grant.range().next(next));
+        Ok(page)
     }
 
     /// Changes one entity. The change is decided when this returns, and safe to tell once the
     /// pending outcome is.
     pub fn write(&self, grant: &Grant, write: Write) -> Result<Pending<WriteOutcome>, WireError> {
         grant.check(access_of(&write))?;
+        let (partition_key, row_key) = write.keys();
+        grant.check_keys(partition_key, row_key)?;
+        let _steady = self.steady(grant)?;
         self.tables.write(grant.account(), &table_name(grant)?, write).map_err(refusal)
     }
 
@@ -285,9 +311,12 @@ impl<S: Store> Services<S> {
         let Some((first, _)) = changes.first() else { return Err((0, INVALID_INPUT)) };
         let first = first.clone();
         let table = table_name(&first).map_err(|error| (0, error))?;
+        let _steady = self.steady(&first).map_err(|error| (0, error))?;
         let mut writes = Vec::with_capacity(changes.len());
         for (index, (grant, write)) in changes.into_iter().enumerate() {
             grant.check(access_of(&write)).map_err(|error| (index, error))?;
+            let (partition_key, row_key) = write.keys();
+            grant.check_keys(partition_key, row_key).map_err(|error| (index, error))?;
             let own = table_name(&grant).map_err(|error| (index, error))?;
             if own != table || grant.account() != first.account() {
                 return Err((index, DIFFERENT_PARTITIONS));
@@ -295,6 +324,42 @@ impl<S: Store> Services<S> {
             writes.push(write);
         }
         self.tables.transact(first.account(), &table, writes).map_err(group_refusal)
+    }
+
+    /// The stored policies of the grant's table.
+    pub fn policies(&self, grant: &Grant) -> Result<Arc<[Policy]>, WireError> {
+        grant.check(Access::GetAcl)?;
+        let all = self.policies.all(&self.tables, grant.account(), &table_name(grant)?);
+        all.map(|(_, policies)| policies).map_err(refusal)
+    }
+
+    /// Replaces the stored policies of the grant's table; returns once that is durable.
+    pub fn set_policies(&self, grant: &Grant, policies: Vec<Policy>) -> Result<(), WireError> {
+        grant.check(Access::SetAcl)?;
+        let table = table_name(grant)?;
+        self.policies.set(&self.tables, grant.account(), &table, policies).map_err(refusal)
+    }
+
+    /// Fails where the grant depends on a stored policy that is not what it was when the request
+    /// came. While the answer lives, it stays what it is.
+    fn steady(&self, grant: &Grant) -> Result<Option<Steady<'_>>, WireError> {
+        let Some(stored) = grant.stored() else { return Ok(None) };
+        let steady = self.policies.steady();
+        let table = table_name(grant)?;
+        let same = self.policies.check(&self.tables, grant.account(), &table, stored);
+        same.map_err(refusal)??;
+        Ok(Some(steady))
+    }
+}
+
+impl<S: Store> Policies for Services<S> {
+    fn policy(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        id: &str,
+    ) -> Result<Option<Stored>, WireError> {
+        self.policies.get(&self.tables, account, table, id).map_err(refusal)
     }
 }
 

@@ -6,8 +6,9 @@
 use crate::input::text;
 use tabulith::ids::CommitTs;
 use tabulith_server::auth::canonical;
+use tabulith_server::auth::policy::NoPolicies;
 use tabulith_server::auth::shared_key::{Credentials, signature_text};
-use tabulith_server::auth::verify::authenticate;
+use tabulith_server::auth::verify::{Authority, authenticate};
 use tabulith_server::config::{Accounts, DEVELOPMENT_ACCOUNT, Key};
 use tabulith_server::http::message::Head;
 use tabulith_server::odata::address::Address;
@@ -39,7 +40,14 @@ pub fn authorization(data: &[u8]) {
     let Ok(address) = Address::parse(&head) else { return };
     let Ok(params) = Params::parse(head.query()) else { return };
     for now in [None, Some(NOW)] {
-        let found = authenticate(&head, &address, &params, &Accounts::development(), now);
+        let authority = Authority {
+            accounts: &Accounts::development(),
+            policies: &NoPolicies,
+            trusted_proxies: &[],
+            now: now.unwrap_or(NOW),
+            date_checked: now.is_some(),
+        };
+        let found = authenticate(&head, &address, &params, &authority);
         if let Ok(principal) = found {
             assert!(signed, "nobody has signed {head:?}\n{given}");
             assert_eq!(principal.account().as_str(), DEVELOPMENT_ACCOUNT);

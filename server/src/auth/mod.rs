@@ -1,6 +1,13 @@
 //! Who asks, and what they may do.
 
 pub mod access;
+pub mod moment;
+pub mod permissions;
+pub mod key_range;
+pub mod policy;
+pub mod keyring;
 pub mod canonical;
 pub mod shared_key;
+pub mod sas;
+pub mod rights;
 pub mod verify;

@@ -31,12 +31,35 @@ pub struct Credentials {
     signature: Signature,
 }
 
+/// An HMAC-SHA256.
 #[derive(Clone, PartialEq, Eq)]
-struct Signature([u8; 32]);
+pub(crate) struct Signature([u8; 32]);
 
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Signature(…)")
+    }
+}
+
+impl Signature {
+    /// Reads 32 bytes in canonical base64.
+    pub(crate) fn parse(text: &str) -> Option<Signature> {
+        STANDARD.decode(text).ok()?.try_into().ok().map(Signature)
+    }
+
+    /// The one of `keys` that made it over one of the strings. Every key is tried with every
+    /// string, and a missing key is replaced by one that fits nothing.
+    pub(crate) fn signer<'k>(&self, keys: &'k [Key], strings: &[String]) -> Option<&'k Key> {
+        let mut fits = [Choice::from(0); KEYS_TRIED];
+        for (slot, fits) in fits.iter_mut().enumerate() {
+            let key = keys.get(slot).map(Key::bytes);
+            let is_key = Choice::from(u8::from(key.is_some()));
+            for string in strings {
+                let made = sign(key.unwrap_or(&[0; 64]), string);
+                *fits |= is_key & made.ct_eq(&self.0);
+            }
+        }
+        keys.iter().zip(fits).find(|(_, fits)| bool::from(*fits)).map(|(key, _)| key)
     }
 }
 
@@ -51,27 +74,14 @@ impl Credentials {
             _ => return None,
         };
         let (account, signature) = rest.trim_start().split_once(':')?;
-        let signature = STANDARD.decode(signature).ok()?.try_into().ok()?;
-        (!account.is_empty()).then(|| Credentials {
-            scheme,
-            account: account.to_owned(),
-            signature: Signature(signature),
-        })
+        let signature = Signature::parse(signature)?;
+        let account = account.to_owned();
+        (!account.is_empty()).then_some(Credentials { scheme, account, signature })
     }
 
-    /// Whether one of `keys` made the signature over one of the strings. Every key is tried with
-    /// every string, and a missing key is replaced by one that fits nothing.
-    pub fn are_signed(&self, keys: &[Key], strings: &[String]) -> bool {
-        let mut signed = Choice::from(0);
-        for slot in 0..KEYS_TRIED {
-            let key = keys.get(slot).map(Key::bytes);
-            let is_key = Choice::from(u8::from(key.is_some()));
-            for string in strings {
-                let made = sign(key.unwrap_or(&[0; 64]), string);
-                signed |= is_key & made.ct_eq(&self.signature.0);
-            }
-        }
-        signed.into()
+    /// The one of `keys` that made the signature over one of the strings.
+    pub fn signer<'k>(&self, keys: &'k [Key], strings: &[String]) -> Option<&'k Key> {
+        self.signature.signer(keys, strings)
     }
 }
 
@@ -141,9 +151,9 @@ mod tests {
             let header = format!("SharedKeyLite {DEVELOPMENT_ACCOUNT}:{signature}");
             let credentials = Credentials::parse(&header).expect(&header);
             let wrong = "x".to_owned();
-            assert!(credentials.are_signed(&keys(), &[wrong.clone(), string.to_owned()]));
-            assert!(!credentials.are_signed(&keys(), &[wrong]));
-            assert!(!credentials.are_signed(&[], &[string.to_owned()]));
+            assert!(credentials.signer(&keys(), &[wrong.clone(), string.to_owned()]).is_some());
+            assert!(credentials.signer(&keys(), &[wrong]).is_none());
+            assert!(credentials.signer(&[], &[string.to_owned()]).is_none());
         }
     }
 
@@ -153,7 +163,7 @@ mod tests {
         for key in accounts.keys("abc") {
             let header = format!("SharedKey abc:{}", signature_text(key, DATE));
             let credentials = Credentials::parse(&header).expect("credentials");
-            assert!(credentials.are_signed(accounts.keys("abc"), &[DATE.to_owned()]));
+            assert_eq!(credentials.signer(accounts.keys("abc"), &[DATE.to_owned()]), Some(key));
         }
     }
 
@@ -167,13 +177,13 @@ mod tests {
             let mut bent = string.as_bytes().to_vec();
             bent[at] ^= 1;
             let bent = String::from_utf8(bent).expect("ASCII");
-            assert!(!good.are_signed(&keys(), &[bent]), "byte {at}");
+            assert_eq!(good.signer(&keys(), &[bent]), None, "byte {at}");
         }
         for byte in 0..32 {
             let mut bent = STANDARD.decode(signature).expect("base64");
             bent[byte] ^= 1;
             let bent = credentials(&STANDARD.encode(bent)).expect("credentials");
-            assert!(!bent.are_signed(&keys(), &[string.to_owned()]), "byte {byte}");
+            assert_eq!(bent.signer(&keys(), &[string.to_owned()]), None, "byte {byte}");
         }
     }
 

@@ -3,13 +3,15 @@
 //! Everything that touches storage takes a [`Grant`], and this file is the only one that can make
 //! one: no handler can forget to ask. What the requests of a batch do is granted by the same
 //! function as what requests of their own do.
-//!
-//! Absent: shared access signatures and bearer tokens. A request that presents one is refused.
 
 use crate::auth::access::Access;
 use crate::auth::canonical::{resource, respellings, shared_key, shared_key_lite};
+use crate::auth::key_range::KeyRange;
+use crate::auth::policy::{Policies, Stored};
+use crate::auth::rights::Rights;
+use crate::auth::sas::{self, Given, Sas};
 use crate::auth::shared_key::{Credentials, Scheme};
-use crate::config::Accounts;
+use crate::config::{Accounts, Key};
 use crate::error::{
     AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE, INVALID_AUTHENTICATION_INFO,
     SECONDARY_IS_READ_ONLY, WireError,
@@ -18,15 +20,33 @@ use crate::http::message::Head;
 use crate::limits::DATE_SKEW_MAX;
 use crate::odata::address::Address;
 use crate::odata::options::Params;
+use crate::source::{Network, behind_proxies};
 use jiff::fmt::rfc2822::DateTimeParser;
 use tabulith::ids::CommitTs;
-use tabulith::table::name::AccountName;
+use tabulith::table::name::{AccountName, TableName};
+use tabulith::table::value::DateTime;
 
-/// Proof that a request is signed by a key of an account that is served.
+/// What requests are judged by.
+pub struct Authority<'a> {
+    /// The accounts and their keys.
+    pub accounts: &'a Accounts,
+    /// The stored policies.
+    pub policies: &'a dyn Policies,
+    /// Proxies that are believed.
+    pub trusted_proxies: &'a [Network],
+    /// The time.
+    pub now: CommitTs,
+    /// Whether a signed request's date must be near it.
+    pub date_checked: bool,
+}
+
+/// Proof of who sent a request, and what he may do.
 #[derive(Clone, Debug)]
 pub struct Principal {
     account: AccountName,
     secondary: bool,
+    key: Option<Key>,
+    rights: Rights,
 }
 
 /// Permission for one operation on one table of one account.
@@ -35,6 +55,8 @@ pub struct Grant {
     account: AccountName,
     table: Option<String>,
     access: Access,
+    range: KeyRange,
+    stored: Option<Stored>,
 }
 
 impl Grant {
@@ -52,18 +74,41 @@ impl Grant {
     pub fn check(&self, access: Access) -> Result<(), WireError> {
         if self.access == access { Ok(()) } else { Err(AUTHORIZATION_FAILURE) }
     }
+
+    /// Fails unless it covers an entity of these keys.
+    pub fn check_keys(&self, partition_key: &str, row_key: &str) -> Result<(), WireError> {
+        let covered = self.range.contains(partition_key, row_key);
+        if covered { Ok(()) } else { Err(AUTHORIZATION_FAILURE) }
+    }
+
+    /// The keys that it covers.
+    pub fn range(&self) -> &KeyRange {
+        &self.range
+    }
+
+    /// The stored policy that it depends on, as it was when the request came.
+    pub fn stored(&self) -> Option<&Stored> {
+        self.stored.as_ref()
+    }
 }
 
-/// Finds out who sent a request. `now`: none where a request's date is not to be checked.
+/// Finds out who sent a request, and what he may do.
 pub fn authenticate(
     head: &Head,
     address: &Address,
     params: &Params,
-    accounts: &Accounts,
-    now: Option<CommitTs>,
+    authority: &Authority<'_>,
 ) -> Result<Principal, WireError> {
     let mut headers = head.headers.all("Authorization");
-    let Some(header) = headers.next() else { return Err(AUTHENTICATION_FAILED) };
+    let Some(header) = headers.next() else {
+        // A header wins over a signature in the address.
+        let signed = sas::is_in(params);
+        return if signed {
+            by_sas(head, address, params, authority)
+        } else {
+            Err(AUTHENTICATION_FAILED)
+        };
+    };
     if headers.next().is_some() {
         return Err(INVALID_AUTHENTICATION_INFO);
     }
@@ -71,22 +116,111 @@ pub fn authenticate(
         return Err(AUTHENTICATION_FAILED);
     }
     let credentials = Credentials::parse(header).ok_or(INVALID_AUTHENTICATION_INFO)?;
-    let keys = accounts.keys(&address.account);
-    let signed = |paths: &[String]| {
+    let key = key_of(head, address, params, &credentials, authority);
+    let account = AccountName::parse(&address.account).ok();
+    match (account, key) {
+        (Some(account), Some(key)) if credentials.account == address.account => Ok(Principal {
+            account,
+            secondary: address.secondary,
+            key: Some(key.clone()),
+            rights: Rights::Owner,
+        }),
+        _ => Err(AUTHENTICATION_FAILED),
+    }
+}
+
+/// The key that has signed a request as its header says.
+fn key_of<'a>(
+    head: &Head,
+    address: &Address,
+    params: &Params,
+    credentials: &Credentials,
+    authority: &Authority<'a>,
+) -> Option<&'a Key> {
+    let keys = authority.accounts.keys(&address.account);
+    let key = |paths: &[String]| {
         // A date counts only where it is the one that was signed: another one proves nothing.
-        dates(head).fold(false, |signed, date| {
+        dates(head).fold(None, |found, date| {
             let strings = strings_to_sign(head, address, params, credentials.scheme, date, paths);
-            let in_time = now.is_none_or(|now| is_near(date, now));
-            signed | (credentials.are_signed(keys, &strings) && in_time)
+            let in_time = !authority.date_checked || is_near(date, authority.now);
+            found.or(credentials.signer(keys, &strings).filter(|_| in_time))
         })
     };
     // Nearly every client signs what it sends; only the others pay for the other spellings.
-    let signed =
-        signed(&[head.path().to_owned()]) || signed(&respellings(&address.account, head.path()));
-    let account = AccountName::parse(&address.account).ok();
-    match account.filter(|_| signed && credentials.account == address.account) {
-        Some(account) => Ok(Principal { account, secondary: address.secondary }),
-        None => Err(AUTHENTICATION_FAILED),
+    key(&[head.path().to_owned()]).or_else(|| key(&respellings(&address.account, head.path())))
+}
+
+/// Whom a shared access signature makes of who presents it.
+fn by_sas(
+    head: &Head,
+    address: &Address,
+    params: &Params,
+    authority: &Authority<'_>,
+) -> Result<Principal, WireError> {
+    let sas = Sas::read(params)?;
+    let keys = authority.accounts.keys(&address.account);
+    let key = sas.signer(&address.account, keys).ok_or(AUTHENTICATION_FAILED)?.clone();
+    let account = AccountName::parse(&address.account).map_err(|_| AUTHENTICATION_FAILED)?;
+    let rights = rights(sas.given()?, &account, authority)?;
+    let origin = Origin::of(head, authority.trusted_proxies);
+    sas.check_origin(origin.peer, origin.secure)?;
+    Ok(Principal { account, secondary: address.secondary, key: Some(key), rights })
+}
+
+/// The rights that a signature gives now, together with its stored policy.
+fn rights(
+    given: Given,
+    account: &AccountName,
+    authority: &Authority<'_>,
+) -> Result<Rights, WireError> {
+    let now = DateTime::from(authority.now);
+    match given {
+        Given::Account { resources, permissions, terms } => {
+            let holds = terms.hold_at(now);
+            let rights = Rights::Account { resources, permissions };
+            if holds { Ok(rights) } else { Err(AUTHENTICATION_FAILED) }
+        }
+        Given::Table { table, range, policy, terms } => {
+            let stored = stored(account, &table, policy.as_deref(), authority)?;
+            let of_policy = stored.as_ref().and_then(|stored| stored.policy.terms);
+            let terms =
+                terms.with(of_policy.unwrap_or_default()).filter(|terms| terms.hold_at(now));
+            match terms.and_then(|terms| terms.permissions) {
+                Some(permissions) => Ok(Rights::Table { table, permissions, range, stored }),
+                None => Err(AUTHENTICATION_FAILED),
+            }
+        }
+    }
+}
+
+fn stored(
+    account: &AccountName,
+    table: &TableName,
+    policy: Option<&str>,
+    authority: &Authority<'_>,
+) -> Result<Option<Stored>, WireError> {
+    let Some(id) = policy else { return Ok(None) };
+    let stored = authority.policies.policy(account, table, id)?;
+    stored.map(Some).ok_or(AUTHENTICATION_FAILED)
+}
+
+/// Where a request comes from, and how.
+struct Origin {
+    peer: Option<std::net::IpAddr>,
+    secure: bool,
+}
+
+impl Origin {
+    fn of(head: &Head, trusted: &[Network]) -> Origin {
+        let Some(peer) = head.peer else { return Origin { peer: None, secure: head.secure } };
+        let by_proxy = trusted.iter().any(|network| network.contains(peer));
+        let mut protocols = head.headers.all("X-Forwarded-Proto");
+        let says_secure = protocols.next().is_some_and(|text| text.trim() == "https")
+            && protocols.next().is_none();
+        Origin {
+            peer: behind_proxies(peer, head.headers.all("X-Forwarded-For"), trusted),
+            secure: head.secure || by_proxy && says_secure,
+        }
     }
 }
 
@@ -133,20 +267,32 @@ impl Principal {
         &self.account
     }
 
-    /// Permission for `access` to `table`, or why not. Who holds an account's key may do
-    /// everything, on the second endpoint as long as it only reads.
+    /// Permission for `access` to `table`, or why not. On the second endpoint nothing is written,
+    /// whoever asks.
     pub fn authorize(&self, access: Access, table: Option<&str>) -> Result<Grant, WireError> {
         if self.secondary && !access.is_read() {
             return Err(SECONDARY_IS_READ_ONLY);
         }
+        self.rights.check(access, table)?;
+        let (range, stored) = match &self.rights {
+            Rights::Table { range, stored, .. } => (range.clone(), stored.clone()),
+            _ => (KeyRange::default(), None),
+        };
         let table = table.map(str::to_owned);
-        Ok(Grant { account: self.account.clone(), table, access })
+        Ok(Grant { account: self.account.clone(), table, access, range, stored })
+    }
+
+    /// Whether the key that made him who he is still is one of the account's.
+    pub fn is_current(&self, accounts: &Accounts) -> bool {
+        let keys = accounts.keys(self.account.as_str());
+        self.key.as_ref().is_none_or(|key| keys.contains(key))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::policy::NoPolicies;
     use crate::auth::shared_key::signature_text;
     use crate::config::DEVELOPMENT_ACCOUNT;
 
@@ -170,7 +316,14 @@ mod tests {
     fn ask(head: &Head, now: Option<CommitTs>) -> Result<Principal, WireError> {
         let address = Address::parse(head)?;
         let params = Params::parse(head.query())?;
-        authenticate(head, &address, &params, &Accounts::development(), now)
+        let authority = Authority {
+            accounts: &Accounts::development(),
+            policies: &NoPolicies,
+            trusted_proxies: &[],
+            now: now.unwrap_or(NOW),
+            date_checked: now.is_some(),
+        };
+        authenticate(head, &address, &params, &authority)
     }
 
     fn sign(string: &str) -> String {

@@ -1,10 +1,12 @@
 //! A request that has been admitted: who asks, for what, in which form. Bodies come later.
 
 use crate::auth::verify::{Grant, Principal};
+use crate::config::Accounts;
 use crate::context::Context;
 use crate::error::{
-    BOTH_CONDITION_HEADERS, CONDITION_HEADERS_NOT_SUPPORTED, INVALID_HEADER_VALUE, INVALID_INPUT,
-    MEDIA_TYPE_NOT_SUPPORTED, MISSING_CONTENT_LENGTH, WireError, bad_etag,
+    AUTHENTICATION_FAILED, BOTH_CONDITION_HEADERS, CONDITION_HEADERS_NOT_SUPPORTED,
+    INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED, MISSING_CONTENT_LENGTH,
+    WireError, bad_etag,
 };
 use crate::http::message::Head;
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
@@ -79,10 +81,15 @@ impl Call {
         let operation = route(&verb(head)?, &address, &params, head)?;
         let grant = operation.access().map(|access| principal.authorize(access, operation.table()));
         let grant = grant.transpose()?;
+        if let (Some(grant), Operation::Change(place, _)) = (&grant, &operation) {
+            grant.check_keys(&place.partition_key, &place.row_key)?;
+        }
         let metadata = match negotiate(params.get("$format"), head.headers.get("Accept")) {
             _ if operation.speaks_xml() || operation == Operation::Metadata => Metadata::default(),
             // Who sends a batch accepts multipart, and says for each part what else.
-            Err(_) if operation == Operation::Batch => Metadata::default(),
+            Err(_) if operation == Operation::Batch || operation.speaks_xml() => {
+                Metadata::default()
+            }
             negotiated => negotiated?,
         };
         check_headers(head, &operation)?;
@@ -132,6 +139,11 @@ impl Call {
     /// The permission for its operation. Fails for a batch: its parts have their own.
     pub fn grant(&self) -> Result<&Grant, WireError> {
         self.grant.as_ref().ok_or(INVALID_INPUT)
+    }
+
+    /// Fails where the key that its sender signed with is no longer one of the account's.
+    pub fn check_key(&self, accounts: &Accounts) -> Result<(), WireError> {
+        if self.principal.is_current(accounts) { Ok(()) } else { Err(AUTHENTICATION_FAILED) }
     }
 
     /// Whether it reads one entity, so that the answer may lie in memory.

@@ -5,6 +5,7 @@ pub mod reply;
 pub mod answer;
 pub mod service;
 pub mod tables;
+pub mod acl;
 pub mod entities;
 pub mod query;
 pub mod group;

@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use std::fmt;
+use std::net::IpAddr;
 
 /// A request's line and headers.
 #[derive(Clone, Default)]
@@ -16,6 +17,8 @@ pub struct Head {
     pub authority: String,
     /// Whether it came over TLS.
     pub secure: bool,
+    /// The other end of its connection; none where there is no connection.
+    pub peer: Option<IpAddr>,
     /// The headers as sent.
     pub headers: Headers,
 }

@@ -22,6 +22,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::options::Reach;
@@ -51,6 +52,7 @@ impl<S: Store> Shared<S> {
 pub(crate) async fn serve<S: Store>(shared: Arc<Shared<S>>, stream: TcpStream, watcher: Watcher) {
     // A small answer must not wait for the acknowledgement of the one before.
     let _ = stream.set_nodelay(true);
+    let peer = stream.peer_addr().ok().map(|peer| peer.ip());
     let config = shared.app.config();
     let mut builder = http1::Builder::new();
     builder
@@ -60,7 +62,7 @@ pub(crate) async fn serve<S: Store>(shared: Arc<Shared<S>>, stream: TcpStream, w
         .max_headers(HEADERS_MAX);
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { respond(&shared, request).await }
+        async move { respond(&shared, request, peer).await }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
@@ -89,9 +91,10 @@ impl std::error::Error for Broken {}
 async fn respond<S: Store>(
     shared: &Arc<Shared<S>>,
     request: hyper::Request<Incoming>,
+    peer: Option<IpAddr>,
 ) -> Result<hyper::Response<Full<Bytes>>, Broken> {
     let (parts, body) = request.into_parts();
-    let head = head(&parts);
+    let head = Head { peer, ..head(&parts) };
     let time_max = shared.app.config().body_time_max;
     let response = match shared.app.receive(&head) {
         Ok(call) => answer(shared, call, body, time_max).await?,

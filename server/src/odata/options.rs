@@ -52,6 +52,11 @@ impl Params {
         self.0.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
+    /// Names and values, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// Whether they choose an operation on settings: policies, properties or stats.
     pub fn is_for_settings(&self) -> bool {
         let settings = ["acl", "properties", "stats"];
