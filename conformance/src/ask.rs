@@ -54,7 +54,13 @@ impl Draft {
         };
         for (name, value) in &ask.headers {
             match value {
-                Some(value) => draft.headers.push((scope.fill(name)?, scope.fill(value)?)),
+                Some(value) => {
+                    let value = scope.fill(value)?;
+                    // A case that has nothing to say sends no header.
+                    if !value.is_empty() {
+                        draft.headers.push((scope.fill(name)?, value));
+                    }
+                }
                 None => draft.left_out.push(name.clone()),
             }
         }
@@ -69,6 +75,9 @@ impl Draft {
     fn add_body(&mut self, ask: &Ask, target: &Target, scope: &Scope) -> Result<(), String> {
         let Some(text) = &ask.body else { return Ok(()) };
         let mut text = scope.fill(text)?;
+        if text.is_empty() {
+            return Ok(());
+        }
         let mut kind = "application/json".to_owned();
         if let Some(form) = ask.order("batch") {
             let boundary = Uuid::new_v4().to_string();

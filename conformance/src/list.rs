@@ -7,10 +7,17 @@ use std::collections::BTreeSet;
 
 /// Each file of the list with its text.
 const FILES: &[(&str, &str)] = &[
+    ("rows/uri.txt", include_str!("../rows/uri.txt")),
     ("rows/tables.txt", include_str!("../rows/tables.txt")),
     ("rows/entities.txt", include_str!("../rows/entities.txt")),
+    ("rows/service.txt", include_str!("../rows/service.txt")),
+    ("rows/batch.txt", include_str!("../rows/batch.txt")),
     ("rows/model.txt", include_str!("../rows/model.txt")),
     ("rows/query.txt", include_str!("../rows/query.txt")),
+    ("rows/auth.txt", include_str!("../rows/auth.txt")),
+    ("rows/cors.txt", include_str!("../rows/cors.txt")),
+    ("rows/errors.txt", include_str!("../rows/errors.txt")),
+    ("rows/limits.txt", include_str!("../rows/limits.txt")),
 ];
 
 /// Every row, ids unique.
