@@ -30,6 +30,11 @@ impl WireError {
         WireError { message: message.into(), ..self }
     }
 
+    /// The same refusal with a body, where nothing but a body can tell it.
+    pub fn told(self) -> WireError {
+        WireError { bare: false, ..self }
+    }
+
     /// The message as it stands in the answer to one operation of a change set.
     pub fn at_index(self, index: usize) -> WireError {
         let message = format!("{index}:{}", self.message);

@@ -21,7 +21,7 @@ use crate::limits::{
 use crate::properties::document;
 use crate::properties::model::{Given, Properties};
 use crate::stored::{Steady, StoredPolicies};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
@@ -33,6 +33,7 @@ use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::filter::ast::Filter;
 use tabulith::table::name::{AccountName, NameError, TableName};
 use tabulith::table::page::{Budget, Continuation, Page, Query};
+use tabulith::table::rules::{check_entity, check_keys};
 use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::table::value::DateTime;
 use tabulith::table::write::{Pending, Write, WriteOutcome};
@@ -302,6 +303,33 @@ impl<S: Store> Services<S> {
         self.tables.write(grant.account(), &table_name(grant)?, write).map_err(refusal)
     }
 
+    /// What is wrong with the first of these changes at fault, as far as that shows without a look
+    /// at the entities.
+    pub fn first_fault(&self, changes: &[(Grant, Write)]) -> Option<(usize, WireError)> {
+        let (first, write) = changes.first()?;
+        let partition = write.keys().0;
+        let mut rows = HashSet::new();
+        changes.iter().enumerate().find_map(|(index, (grant, write))| {
+            let (own_partition, row) = write.keys();
+            let is_new = rows.insert(row);
+            let check = || {
+                grant.check(access_of(write))?;
+                grant.check_keys(own_partition, row)?;
+                if index == 0 && !self.has_table(grant)? {
+                    return Err(TABLE_NOT_FOUND);
+                }
+                if table_name(grant)? != table_name(first)? || own_partition != partition {
+                    return Err(DIFFERENT_PARTITIONS);
+                }
+                if !is_new {
+                    return Err(INVALID_DUPLICATE_ROW);
+                }
+                check_write(write).map_err(refusal)
+            };
+            check().err().map(|error| (index, error))
+        })
+    }
+
     /// Changes entities together or not at all; each change under its own grant. Refusals come
     /// with the place of the change at fault.
     pub fn transact(
@@ -312,17 +340,19 @@ impl<S: Store> Services<S> {
         let first = first.clone();
         let table = table_name(&first).map_err(|error| (0, error))?;
         let _steady = self.steady(&first).map_err(|error| (0, error))?;
-        let mut writes = Vec::with_capacity(changes.len());
-        for (index, (grant, write)) in changes.into_iter().enumerate() {
-            grant.check(access_of(&write)).map_err(|error| (index, error))?;
-            let (partition_key, row_key) = write.keys();
-            grant.check_keys(partition_key, row_key).map_err(|error| (index, error))?;
-            let own = table_name(&grant).map_err(|error| (index, error))?;
-            if own != table || grant.account() != first.account() {
-                return Err((index, DIFFERENT_PARTITIONS));
+        for (index, (grant, write)) in changes.iter().enumerate() {
+            let check = || {
+                grant.check(access_of(write))?;
+                grant.check_keys(write.keys().0, write.keys().1)?;
+                let same = table_name(grant)? == table && grant.account() == first.account();
+                if same { Ok(()) } else { Err(DIFFERENT_PARTITIONS) }
+            };
+            if let Err(error) = check() {
+                // One before it may be at fault in a way that only the table layer looks for.
+                return Err(self.first_fault(&changes[..index]).unwrap_or((index, error)));
             }
-            writes.push(write);
         }
+        let writes = changes.into_iter().map(|(_, write)| write).collect();
         self.tables.transact(first.account(), &table, writes).map_err(group_refusal)
     }
 
@@ -370,6 +400,19 @@ fn access_of(write: &Write) -> Access {
         Write::Update(..) | Write::Merge(..) => Access::Update,
         Write::Delete { .. } => Access::Delete,
         Write::Until(write, _) => access_of(write),
+    }
+}
+
+/// What the table layer will look at before it looks at entities.
+fn check_write(write: &Write) -> Result<(), TableError> {
+    match write {
+        Write::Insert(entity)
+        | Write::InsertOrReplace(entity)
+        | Write::InsertOrMerge(entity)
+        | Write::Update(entity, _)
+        | Write::Merge(entity, _) => check_entity(entity),
+        Write::Delete { partition_key, row_key, .. } => check_keys(partition_key, row_key),
+        Write::Until(write, _) => check_write(write),
     }
 }
 

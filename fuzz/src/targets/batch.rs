@@ -4,6 +4,7 @@
 //! Input: the request's Content-Type up to the first line end, then the body.
 
 use crate::input::text;
+use std::borrow::Cow;
 use tabulith_server::batch::changeset::{self, Answer, Batch};
 use tabulith_server::batch::multipart::{Embedded, parts};
 use tabulith_server::http::message::Response;
@@ -43,7 +44,7 @@ fn answered(changes: &[Embedded<'_>]) {
     let answer = |change: &Embedded<'_>| {
         let mut response = Response::new(204);
         response.header("DataServiceId", change.target);
-        let content_id = change.header("Content-ID").map(str::to_owned);
+        let content_id = change.header("Content-ID").map(Cow::into_owned);
         Answer { response, content_id }
     };
     let answers: Vec<_> = changes.iter().map(answer).collect();

@@ -43,10 +43,10 @@ pub fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Batch<'a>, NoBatch
     // Two change sets would need two answers and could not be one transaction.
     let [part] = parts.as_slice() else { return Err(whole(INVALID_INPUT)) };
     let content_type = part.header("Content-Type").unwrap_or_default();
-    if media_type(content_type) == "application/http" {
+    if media_type(&content_type) == "application/http" {
         return Embedded::parse(part.content).map(Batch::Query).ok_or_else(|| whole(INVALID_INPUT));
     }
-    changes(part, content_type).map(Batch::Changes)
+    changes(part, &content_type).map(Batch::Changes)
 }
 
 fn changes<'a>(part: &Part<'a>, content_type: &str) -> Result<Vec<Embedded<'a>>, NoBatch> {
@@ -60,7 +60,7 @@ fn changes<'a>(part: &Part<'a>, content_type: &str) -> Result<Vec<Embedded<'a>>,
     }
     let requests = parts.iter().enumerate().map(|(index, part)| {
         let is_http =
-            part.header("Content-Type").is_none_or(|t| media_type(t) == "application/http");
+            part.header("Content-Type").is_none_or(|t| media_type(&t) == "application/http");
         let request = Embedded::parse(part.content).filter(|_| is_http);
         request.ok_or_else(|| at(index, INVALID_INPUT))
     });

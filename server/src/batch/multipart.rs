@@ -2,9 +2,12 @@
 //!
 //! Old and hand-written clients bend RFC 2046, and all of this is taken: bare LF, blank lines too
 //! many or too few, a preamble, a missing `--` or line end at the end, `Content-Length` that lies,
-//! raw blanks in a request target. A delimiter is only ever a whole line of its own.
+//! raw blanks in a request target, headers that go on in the next line. A delimiter is only ever a
+//! whole line of its own.
 //!
 //! Promise: one pass over the body, nothing of it copied.
+
+use std::borrow::Cow;
 
 /// A part: its headers and everything behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +19,7 @@ pub struct Part<'a> {
 
 impl<'a> Part<'a> {
     /// A header of the part.
-    pub fn header(&self, name: &str) -> Option<&'a str> {
+    pub fn header(&self, name: &str) -> Option<Cow<'a, str>> {
         header(self.headers, name)
     }
 }
@@ -80,14 +83,31 @@ fn split(part: &[u8]) -> Part<'_> {
 }
 
 /// A header's value among lines of `name: value`.
-fn header<'a>(headers: &'a [u8], name: &str) -> Option<&'a str> {
+fn header<'a>(headers: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     header_lines(headers).find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-fn header_lines(headers: &[u8]) -> impl Iterator<Item = (&str, &str)> {
-    headers.split(|byte| *byte == b'\n').filter_map(|line| {
-        let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
-        Some((name.trim(), value.trim()))
+/// Names and values. A line that begins with a blank belongs to the value before it.
+fn header_lines(headers: &[u8]) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+    let mut lines = headers.split(|byte| *byte == b'\n').peekable();
+    std::iter::from_fn(move || {
+        loop {
+            let line =
+                std::str::from_utf8(lines.next()?).ok().and_then(|line| line.split_once(':'));
+            let mut value = line.map(|(_, value)| Cow::Borrowed(value.trim()));
+            while let Some(more) = lines.next_if(|line| matches!(line.first(), Some(b' ' | b'\t')))
+            {
+                let more = std::str::from_utf8(more).unwrap_or_default().trim();
+                match &mut value {
+                    Some(value) if value.is_empty() => *value = Cow::Borrowed(more),
+                    Some(value) if !more.is_empty() => value.to_mut().extend([" ", more]),
+                    _ => {}
+                }
+            }
+            if let Some(((name, _), value)) = line.zip(value) {
+                return Some((name.trim(), value));
+            }
+        }
     })
 }
 
@@ -125,12 +145,12 @@ impl<'a> Embedded<'a> {
     }
 
     /// A header of the request.
-    pub fn header(&self, name: &str) -> Option<&'a str> {
+    pub fn header(&self, name: &str) -> Option<Cow<'a, str>> {
         header(self.headers, name)
     }
 
     /// Every header of the request.
-    pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pub fn headers(&self) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> {
         header_lines(self.headers)
     }
 
@@ -191,8 +211,16 @@ mod tests {
     fn headers_in_any_case() {
         let body = b"--b\r\ncontent-TYPE : x/y; a=b\r\nbad line\r\n\r\n--b--";
         let parts = parts(body, "b", 9).expect("delimiters");
-        assert_eq!(parts[0].header("Content-Type"), Some("x/y; a=b"));
+        assert_eq!(parts[0].header("Content-Type").as_deref(), Some("x/y; a=b"));
         assert_eq!(parts[0].header("Content-ID"), None);
+    }
+
+    #[test]
+    fn headers_over_several_lines() {
+        let body = b"--b\r\nContent-Type: x/y;\r\n a=b;\r\n\tc=d\r\nbad line\r\n more\r\nE: f\r\n\r\n--b--";
+        let parts = parts(body, "b", 9).expect("delimiters");
+        assert_eq!(parts[0].header("Content-Type").as_deref(), Some("x/y; a=b; c=d"));
+        assert_eq!(parts[0].header("E").as_deref(), Some("f"));
     }
 
     #[test]
@@ -207,7 +235,7 @@ mod tests {
             "POST http://h/a/T HTTP/1.1\r\nContent-Type: application/json\r\n\r\n{\"a\":1}\r\n";
         let request = Embedded::parse(post.as_bytes()).expect("a request");
         assert_eq!((request.method, request.path_and_query()), ("POST", "/a/T"));
-        assert_eq!(request.header("content-type"), Some("application/json"));
+        assert_eq!(request.header("content-type").as_deref(), Some("application/json"));
         assert_eq!(request.body, b"{\"a\":1}");
         for text in [
             "\r\nPOST /a/T HTTP/1.1\nA: b\n\n\n{\"a\":1}\n\n",

@@ -6,9 +6,11 @@ use crate::batch::multipart::Embedded;
 use crate::context::Ids;
 use crate::error::{INVALID_INPUT, TABLE_NOT_FOUND, WireError};
 use crate::handle::answer::Answer;
-use crate::handle::call::Call;
-use crate::handle::{entities, query, reply};
+use crate::handle::call::{Call, Prefer};
+use crate::handle::reply::{self, ErrorForm};
+use crate::handle::{entities, query};
 use crate::http::message::{Head, Response};
+use crate::odata::options::{Metadata, Params, negotiate};
 use crate::route::Operation;
 use crate::services::{Services, Store, group_refusal};
 use std::sync::Arc;
@@ -32,7 +34,7 @@ pub fn batch<S: Store>(
         Ok(Batch::Changes(requests)) => Ok(changes(services, call, &requests, boundaries)),
         Err(NoBatch { error, index: None }) => Err(error),
         Err(NoBatch { error, index: Some(index) }) => {
-            let failed = Failed { index, part: None, error };
+            let failed = Failed { index, manner: None, error };
             Ok(Answer::Now(reply::finished(&call.context, boundaries.failure(call, failed))))
         }
     }
@@ -41,26 +43,41 @@ pub fn batch<S: Store>(
 /// An operation of a change set.
 struct Part {
     call: Call,
+    manner: Manner,
+}
+
+/// How an operation is answered, whatever it turns out to be.
+struct Manner {
+    metadata: Metadata,
+    prefer: Option<Prefer>,
     content_id: Option<String>,
 }
 
-/// An operation that was understood: its answer's form, its permission and what it does.
+impl Manner {
+    fn of(head: &Head) -> Manner {
+        let params = Params::parse(head.query()).unwrap_or_default();
+        let metadata = negotiate(params.get("$format"), head.headers.get("Accept"));
+        // Only inserts heed it, and they are the ones that are posted.
+        let inserts = head.method == "POST" && head.headers.get("X-HTTP-Method").is_none();
+        Manner {
+            metadata: metadata.unwrap_or_default(),
+            prefer: Prefer::of(head).filter(|_| inserts),
+            content_id: head.headers.get("Content-ID").map(str::to_owned),
+        }
+    }
+}
+
+/// An operation that was understood: what it is, its permission and what it does.
 struct Understood {
-    part: Part,
+    call: Call,
     grant: Grant,
     write: Write,
 }
 
-/// An operation that was not, as far as it got.
-struct Misunderstood {
-    part: Option<Box<Part>>,
-    error: WireError,
-}
-
-/// The operation at fault, as far as it was understood.
+/// The operation at fault. Of one that is no request nobody knows how it wants to be answered.
 struct Failed {
     index: usize,
-    part: Option<Box<Part>>,
+    manner: Option<Manner>,
     error: WireError,
 }
 
@@ -77,15 +94,21 @@ fn changes<S: Store>(
     let mut parts = Vec::with_capacity(requests.len());
     let mut writes = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        match understand(services, call, request) {
-            Ok(Understood { part, grant, write }) => {
-                parts.push(part);
+        let head = head_of(call, request);
+        match understand(services, call, &head, request.body) {
+            Ok(Understood { call, grant, write }) => {
+                parts.push(Part { call, manner: Manner::of(&head) });
                 writes.push((grant, write));
             }
-            Err(Misunderstood { part, error }) => {
-                // The service looks for the table before it looks for keys, at the first change.
-                let index = if error == TABLE_NOT_FOUND { 0 } else { index };
-                return failure(Failed { index, part, error });
+            Err(error) => {
+                // Changes are looked at in order: one before this may be at fault in another way.
+                let (index, manner, error) = match services.first_fault(&writes) {
+                    Some((before, error)) => (before, take(parts, before), error),
+                    // The service looks for the table at the first change.
+                    None if error == TABLE_NOT_FOUND => (0, Some(Manner::of(&head)), error),
+                    None => (index, Some(Manner::of(&head)), error),
+                };
+                return failure(Failed { index, manner, error });
             }
         }
     }
@@ -93,7 +116,7 @@ fn changes<S: Store>(
         Ok(pending) => Answer::after(call, pending, move |call, outcome| {
             Ok(boundaries.outcome(call, parts, outcome))
         }),
-        Err((index, error)) => failure(Failed { index, part: take(parts, index), error }),
+        Err((index, error)) => failure(Failed { index, manner: take(parts, index), error }),
     }
 }
 
@@ -101,25 +124,16 @@ fn changes<S: Store>(
 fn understand<S: Store>(
     services: &Services<S>,
     call: &Call,
-    request: &Embedded,
-) -> Result<Understood, Misunderstood> {
-    let head = head_of(call, request);
-    let content_id = head.headers.get("Content-ID").map(str::to_owned);
-    let opened = call.part(&head).map_err(|error| Misunderstood { part: None, error })?;
-    let part = Part { call: opened, content_id };
-    let permitted = if part.call.operation.is_change() {
-        part.call.grant().cloned()
-    } else {
-        Err(INVALID_INPUT)
-    };
-    let write = permitted.and_then(|grant| {
-        let write = entities::write_of(services, &part.call, request.body)?;
-        Ok((grant, write))
-    });
-    match write {
-        Ok((grant, write)) => Ok(Understood { part, grant, write }),
-        Err(error) => Err(Misunderstood { part: Some(Box::new(part)), error }),
+    head: &Head,
+    body: &[u8],
+) -> Result<Understood, WireError> {
+    let call = call.part(head)?;
+    if !call.operation.is_change() {
+        return Err(INVALID_INPUT);
     }
+    let grant = call.grant()?.clone();
+    let write = entities::write_of(services, &call, body)?;
+    Ok(Understood { call, grant, write })
 }
 
 fn head_of(call: &Call, request: &Embedded) -> Head {
@@ -136,15 +150,19 @@ fn head_of(call: &Call, request: &Embedded) -> Head {
     head
 }
 
-fn take(parts: Vec<Part>, index: usize) -> Option<Box<Part>> {
-    parts.into_iter().nth(index).map(Box::new)
+fn take(parts: Vec<Part>, index: usize) -> Option<Manner> {
+    parts.into_iter().nth(index).map(|part| part.manner)
 }
 
 /// Runs the one query of a batch.
 fn read<S: Store>(services: &Services<S>, call: &Call, request: &Embedded) -> Response {
-    let part = match call.part(&head_of(call, request)) {
+    let head = head_of(call, request);
+    let part = match call.part(&head) {
         Ok(part) => part,
-        Err(error) => return reply::refused(call, &error),
+        Err(error) => {
+            let form = ErrorForm::Json(Manner::of(&head).metadata);
+            return reply::error_response(&call.context, form, &error.told());
+        }
     };
     let result = match &part.operation {
         Operation::Get(place) => entities::get(services, &part, place, Reach::Disk)
@@ -172,7 +190,7 @@ impl Boundaries {
             Ok(outcomes) => {
                 let answers = parts.into_iter().zip(&outcomes).map(|(part, outcome)| PartAnswer {
                     response: change_part(&part.call, entities::changed(&part.call, outcome)),
-                    content_id: part.content_id,
+                    content_id: part.manner.content_id,
                 });
                 self.accepted(changeset::changes_answered(
                     &answers.collect::<Vec<_>>(),
@@ -182,18 +200,19 @@ impl Boundaries {
             }
             Err(error) => {
                 let (index, error) = group_refusal(error);
-                self.failure(call, Failed { index, part: take(parts, index), error })
+                self.failure(call, Failed { index, manner: take(parts, index), error })
             }
         }
     }
 
     fn failure(&self, call: &Call, failed: Failed) -> Response {
-        let Failed { index, part, error } = failed;
-        let part_call = part.as_ref().map_or(call, |part| &part.call);
-        let refused = reply::refused(part_call, &error.at_index(index));
-        let response = in_order(refused, &FAILURE_HEADERS);
-        let content_id = part.and_then(|part| part.content_id);
-        let answer = PartAnswer { response, content_id };
+        let Failed { index, manner, error } = failed;
+        let unknown = Manner { metadata: call.metadata, prefer: None, content_id: None };
+        let Manner { metadata, prefer, content_id } = manner.unwrap_or(unknown);
+        let form = ErrorForm::Json(metadata);
+        let mut refused = reply::error_response(&call.context, form, &error.at_index(index).told());
+        reply::add_preference_applied(&mut refused, prefer);
+        let answer = PartAnswer { response: in_order(refused, &FAILURE_HEADERS), content_id };
         self.accepted(changeset::changes_answered(&[answer], &self.batch, &self.changeset))
     }
 
