@@ -14,16 +14,19 @@ use crate::http::message::{Body, Head, Response};
 use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::services::Store;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::{Body as _, Incoming};
+use http_body_util::BodyExt as _;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
+use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tabulith::options::Reach;
 use tokio::net::TcpStream;
@@ -92,7 +95,7 @@ async fn respond<S: Store>(
     shared: &Arc<Shared<S>>,
     request: hyper::Request<Incoming>,
     peer: Option<IpAddr>,
-) -> Result<hyper::Response<Full<Bytes>>, Broken> {
+) -> Result<hyper::Response<Payload>, Broken> {
     let (parts, body) = request.into_parts();
     let head = Head { peer, ..head(&parts) };
     let time_max = shared.app.config().body_time_max;
@@ -253,8 +256,36 @@ fn authority(parts: &hyper::http::request::Parts) -> String {
     parts.uri.authority().map_or(host, |authority| authority.as_str()).to_owned()
 }
 
-fn into_hyper(response: Response) -> hyper::Response<Full<Bytes>> {
-    let mut out = hyper::Response::new(Full::new(response.body));
+/// The body of an answer. The library leaves `Content-Length` out of a 204 unless the body seems to
+/// have something to say; the service sends `Content-Length: 0`, and clients look for it.
+struct Payload {
+    data: Option<Bytes>,
+}
+
+impl hyper::body::Body for Payload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let data = self.data.take().filter(|data| !data.is_empty());
+        Poll::Ready(data.map(|data| Ok(Frame::data(data))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.data.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
+    }
+}
+
+fn into_hyper(response: Response) -> hyper::Response<Payload> {
+    let is_empty = response.body.is_empty();
+    let mut out = hyper::Response::new(Payload { data: Some(response.body) });
     *out.status_mut() = hyper::StatusCode::from_u16(response.status)
         .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in &response.headers {
@@ -262,6 +293,9 @@ fn into_hyper(response: Response) -> hyper::Response<Full<Bytes>> {
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
             out.headers_mut().append(name, value);
         }
+    }
+    if is_empty {
+        out.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
     }
     out
 }
