@@ -12,7 +12,8 @@
 //! An annotation, `"name@odata.type"`, may stand before or behind its value.
 
 use crate::error::{
-    BAD_BODY, DUPLICATE_PROPERTIES, PROPERTIES_NEED_VALUE, WireError, value_out_of_range,
+    BAD_BODY, DUPLICATE_PROPERTIES, PROPERTIES_NEED_VALUE, TOO_MANY_PROPERTIES, WireError,
+    value_out_of_range,
 };
 use crate::limits::JSON_MEMBERS_MAX;
 use crate::odata::json_text::{Member, Scalar, members};
@@ -99,7 +100,8 @@ pub fn table_name(body: &[u8]) -> Result<String, WireError> {
 
 fn members_of(body: &[u8]) -> Result<Vec<Member<'_>>, WireError> {
     let text = std::str::from_utf8(body).map_err(|_| BAD_BODY)?;
-    members(text, JSON_MEMBERS_MAX).ok_or(BAD_BODY)
+    let members = members(text, JSON_MEMBERS_MAX).ok_or(BAD_BODY)?;
+    if members.len() > JSON_MEMBERS_MAX { Err(TOO_MANY_PROPERTIES) } else { Ok(members) }
 }
 
 /// `odata.etag`, `x@odata.type` and their like.

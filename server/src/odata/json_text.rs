@@ -22,15 +22,16 @@ pub(crate) enum Scalar<'a> {
 pub(crate) type Member<'a> = (Cow<'a, str>, Scalar<'a>);
 
 /// The members of the one object that `text` is, in order, repeated ones included. None where it
-/// is no flat JSON object or has more than `members_max` members.
+/// is no flat JSON object. Of more than `members_max` members one more is read and no further, so
+/// that the caller can tell too many.
 pub(crate) fn members(text: &str, members_max: usize) -> Option<Vec<Member<'_>>> {
     let mut reader = Reader { text, at: 0 };
     let mut members = Vec::new();
     reader.mark(b'{')?;
     if reader.mark(b'}').is_none() {
         loop {
-            if members.len() == members_max {
-                return None;
+            if members.len() > members_max {
+                return Some(members);
             }
             let name = reader.string()?;
             reader.mark(b':')?;
@@ -252,7 +253,7 @@ mod tests {
             assert_eq!(members(text, 10), None, "{text}");
         }
         assert_eq!(members(" {} ", 10), Some(vec![]));
-        assert_eq!(members("{\"a\":1,\"b\":2}", 1), None);
+        assert_eq!(members("{\"a\":1,\"b\":2,\"c\":3}", 1).map(|read| read.len()), Some(2));
     }
 
     /// serde_json as the oracle, over texts near the border of the grammar.
