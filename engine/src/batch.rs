@@ -205,7 +205,8 @@ impl Commit {
         self.lent().erasures()
     }
 
-    fn lent(&self) -> LentCommit<'_> {
+    /// The same, lent.
+    pub(crate) fn lent(&self) -> LentCommit<'_> {
         let Commit { ts, prefix, operations, count, erases } = self;
         LentCommit { ts: *ts, prefix, operations, count: *count, erases: *erases }
     }

@@ -7,6 +7,7 @@
 
 use crate::memtable::arena::{Arena, AtomicSpan, AtomicTagged, Bump, Ref};
 use crate::memtable::row::{self, Row};
+use crate::prefetch;
 
 const TABLE_BITS: u32 = 6;
 const TABLES: usize = 1 << TABLE_BITS;
@@ -51,6 +52,25 @@ impl HashIndex {
                 return Some(row);
             }
             at = (at + 1) & mask;
+        }
+    }
+
+    /// Starts fetching the slot at which the search for a row begins.
+    pub(super) fn prefetch_slot(&self, arena: &Arena, hash: u64) {
+        let slots = self.tables[table_of(hash)].load(arena);
+        if let Some(mask) = slots.len().checked_sub(1) {
+            prefetch::read(&slots[hash as usize & mask]);
+        }
+    }
+
+    /// Starts fetching the row that the first slot names, if it may be the one.
+    pub(super) fn prefetch_row(&self, arena: &Arena, hash: u64) {
+        let slots = self.tables[table_of(hash)].load(arena);
+        let Some(mask) = slots.len().checked_sub(1) else { return };
+        if let Some((_, row)) =
+            slots[hash as usize & mask].load().filter(|(tag, _)| *tag == hash as u32)
+        {
+            prefetch::read(arena.get(row));
         }
     }
 

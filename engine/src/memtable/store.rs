@@ -16,6 +16,9 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Operations whose memory is fetched at once: as many misses as a processor keeps under way.
+const GROUP_OPERATIONS: usize = 10;
+
 /// Versions of rows. One writer; readers take no lock and wait for nobody.
 #[derive(Debug)]
 pub(super) struct ArenaMemtable {
@@ -33,13 +36,15 @@ struct Writer {
     fill: Fill,
     finger: Finger,
     shared_bytes: usize,
+    keys: Vec<u8>, // Kept for the next commit.
 }
 
 impl ArenaMemtable {
     pub(super) fn new() -> ArenaMemtable {
         let (arena, mut bump) = Arena::new();
         let tree = Tree::new(&arena, &mut bump);
-        let writer = Writer { bump, fill: Fill::new(), finger: Finger::default(), shared_bytes: 0 };
+        let (fill, finger) = (Fill::new(), Finger::default());
+        let writer = Writer { bump, fill, finger, shared_bytes: 0, keys: Vec::new() };
         ArenaMemtable {
             arena,
             tree,
@@ -53,12 +58,42 @@ impl ArenaMemtable {
     /// Adds the operations of a commit; false where its bytes are damaged. One thread at a time.
     pub(super) fn apply_commit(&self, commit: &Commit) -> bool {
         let mut writer = self.writer.lock();
-        let whole = commit.each(|key, kind, value| {
-            let shared = share(&mut writer, &self.shared, value, || commit.share(value));
-            self.add(&mut writer, key, NewVersion { ts: commit.ts, kind, value, shared });
+        let mut group = Group { keys: std::mem::take(&mut writer.keys), ..Group::default() };
+        let lent = commit.lent();
+        let whole = lent.each(|rk, kind, value| {
+            if group.len == GROUP_OPERATIONS {
+                self.add_group(&mut writer, commit, &mut group);
+            }
+            group.push(lent.prefix, rk, kind, value);
         });
+        self.add_group(&mut writer, commit, &mut group);
+        writer.keys = group.keys;
         self.count_bytes(&writer);
         whole
+    }
+
+    /// Adds the operations of a group and empties it. Their rows are looked for together, so that
+    /// the processor waits for several at once.
+    fn add_group(&self, writer: &mut Writer, commit: &Commit, group: &mut Group<'_>) {
+        let operations = &group.operations[..group.len];
+        if operations.len() > 1 {
+            for operation in operations {
+                self.hashes.prefetch_slot(&self.arena, operation.row_hash);
+            }
+            for operation in operations {
+                self.hashes.prefetch_row(&self.arena, operation.row_hash);
+            }
+        }
+        let mut start = 0;
+        for &GroupOperation { key_end, row_hash, kind, value } in operations {
+            let key = &group.keys[start..key_end];
+            start = key_end;
+            let shared = share(writer, &self.shared, value, || commit.share(value));
+            let version = NewVersion { ts: commit.ts, kind, value, shared };
+            self.add(writer, key, row_hash, version);
+        }
+        group.keys.clear();
+        group.len = 0;
     }
 
     /// Adds one version. One thread at a time.
@@ -66,7 +101,7 @@ impl ArenaMemtable {
         let mut writer = self.writer.lock();
         let copy = || Bytes::copy_from_slice(value);
         let shared = share(&mut writer, &self.shared, value, copy);
-        self.add(&mut writer, key, NewVersion { ts, kind, value, shared });
+        self.add(&mut writer, key, hash::of_row(key), NewVersion { ts, kind, value, shared });
         self.count_bytes(&writer);
     }
 
@@ -85,9 +120,8 @@ impl ArenaMemtable {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    fn add(&self, writer: &mut Writer, key: &[u8], version: NewVersion<'_>) {
+    fn add(&self, writer: &mut Writer, key: &[u8], hash: u64, version: NewVersion<'_>) {
         let (arena, Writer { bump, fill, finger, .. }) = (&self.arena, writer);
-        let hash = hash::of_row(key);
         if let Some(row) = self.hashes.find(arena, key, hash) {
             arena.get(row).push(arena, bump, version);
             return;
@@ -100,6 +134,41 @@ impl ArenaMemtable {
     fn count_bytes(&self, writer: &Writer) {
         let bytes = writer.bump.used_bytes() + writer.shared_bytes;
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Operations of a commit that are added together.
+#[derive(Default)]
+struct Group<'a> {
+    keys: Vec<u8>, // One after the other.
+    operations: [GroupOperation<'a>; GROUP_OPERATIONS],
+    len: usize,
+}
+
+#[derive(Clone, Copy)]
+struct GroupOperation<'a> {
+    key_end: usize,
+    row_hash: u64,
+    kind: RowKind,
+    value: &'a [u8],
+}
+
+impl Default for GroupOperation<'_> {
+    fn default() -> Self {
+        GroupOperation { key_end: 0, row_hash: 0, kind: RowKind::Delete, value: &[] }
+    }
+}
+
+impl<'a> Group<'a> {
+    /// Adds an operation to a group that is not full.
+    fn push(&mut self, prefix: &[u8], rk: &[u8], kind: RowKind, value: &'a [u8]) {
+        let start = self.keys.len();
+        self.keys.extend_from_slice(prefix);
+        self.keys.extend_from_slice(rk);
+        let row_hash = hash::of_row(&self.keys[start..]);
+        let operation = GroupOperation { key_end: self.keys.len(), row_hash, kind, value };
+        self.operations[self.len] = operation;
+        self.len += 1;
     }
 }
 
