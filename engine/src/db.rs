@@ -24,6 +24,7 @@ use crate::options::{Durability, Options, Reach};
 use crate::pool::Pool;
 use crate::recovery::{self, Opened};
 use crate::rows::Row;
+use crate::scout::Scout;
 use crate::stall::{Bucket, Cause, Stall, stall};
 use crate::stats::{MemoryStats, MemoryUse, Recovery, Stats};
 use crate::tree::{Tree, World};
@@ -56,6 +57,7 @@ pub(crate) struct Inner {
     clock: Arc<dyn Clock>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) latches: Latches,
+    pub(crate) scout: Scout,
     pauses: Bucket,
     pace: AtomicU8, // 0, or 1 more than the cause that commits pause for.
     pub(crate) catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
@@ -219,6 +221,7 @@ impl Db {
             clock,
             tree,
             latches: Latches::new(),
+            scout: Scout::default(),
             pauses: Bucket::default(),
             pace: AtomicU8::new(0),
             catalog: Mutex::default(),

@@ -187,6 +187,7 @@ pub(crate) mod iter;
 pub(crate) mod stall;
 pub(crate) mod catalog;
 pub(crate) mod latch;
+pub(crate) mod scout;
 pub(crate) mod commit;
 pub(crate) mod fate;
 pub(crate) mod flush;

@@ -298,11 +298,12 @@ impl PartitionUpdate for Update<'_> {
 
     fn delete(&mut self, rk: &[u8]) -> Result<()> {
         check_key_part("RowKey", rk)?;
-        let there = match self.writes.get(rk) {
+        let inner = self.inner;
+        let deletes = match self.writes.get(rk) {
             Some(own) => own.is_some(),
-            None => self.may_be_stored(rk)?,
+            None => inner.scout.deletes(|| self.may_be_stored(rk))?,
         };
-        if there { self.writes.delete(rk) } else { Ok(()) }
+        if deletes { self.writes.delete(rk) } else { Ok(()) }
     }
 
     fn delete_range(&mut self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<()> {
