@@ -9,13 +9,13 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 use tabulith_benches::case::{self, Case, Plan};
-use tabulith_benches::cases::{commits, disk, filters, import, reads, server};
+use tabulith_benches::cases::{commits, disk, filters, floors, import, reads, server};
 use tabulith_benches::{machine, report, serve};
 
 /// Measures what the engine and the server do on this machine, beside what the disk can.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Measure only one group (disk, durable, unsynced, read, filter, import, server) or the cases whose names hold
+    /// Measure only one group (disk, floor, durable, unsynced, read, filter, import, server) or the cases whose names hold
     /// this text. May be repeated.
     #[arg(long)]
     only: Vec<String>,
@@ -96,8 +96,9 @@ fn main() -> Result<()> {
 /// All cases whose name holds one of `only`. A group is prepared only if it has one.
 fn cases(plan: &Plan, only: &[String]) -> Result<Vec<Case>> {
     type Group = fn(&Plan) -> Result<Vec<Case>>;
-    let groups: [(&str, Group); 7] = [
+    let groups: [(&str, Group); 8] = [
         ("disk", disk::cases),
+        ("floor", floors::cases),
         ("durable", commits::durable),
         ("unsynced", commits::unsynced),
         ("read", reads::cases),
