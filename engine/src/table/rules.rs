@@ -6,6 +6,7 @@ use crate::limits::KEY_PART_BYTES_MAX;
 use crate::table::entity::Entity;
 use crate::table::error::{Key, TableError, TableResult};
 use crate::table::value::{DateTime, Value};
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// Most units of a key.
 pub const KEY_UNITS_MAX: usize = 1024;
@@ -133,28 +134,42 @@ pub fn check_property_name(name: &str) -> TableResult<()> {
 }
 
 /// Whether `text` is an identifier as C# has them: a letter or `_`, then letters, digits,
-/// connecting, combining and format characters. A little wider than C# where Unicode's classes
-/// are not at hand: every alphabetic or numeric character counts.
+/// connecting, combining and format characters.
 pub fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();
-    let starts = |c: char| c == '_' || c.is_alphabetic();
     chars.next().is_some_and(starts) && chars.all(|c| starts(c) || continues(c))
 }
 
+fn starts(c: char) -> bool {
+    use GeneralCategory::{
+        LetterNumber, LowercaseLetter, ModifierLetter, OtherLetter, TitlecaseLetter,
+        UppercaseLetter,
+    };
+    if c.is_ascii() {
+        return c == '_' || c.is_ascii_alphabetic();
+    }
+    matches!(
+        c.general_category(),
+        LetterNumber
+            | LowercaseLetter
+            | ModifierLetter
+            | OtherLetter
+            | TitlecaseLetter
+            | UppercaseLetter
+    )
+}
+
 fn continues(c: char) -> bool {
-    c.is_alphanumeric()
-        || matches!(c,
-            // Connecting.
-            '\u{203f}' | '\u{2040}' | '\u{2054}' | '\u{fe33}' | '\u{fe34}'
-            | '\u{fe4d}'..='\u{fe4f}' | '\u{ff3f}'
-            // Combining, where not alphabetic.
-            | '\u{300}'..='\u{36f}' | '\u{483}'..='\u{487}' | '\u{591}'..='\u{5c7}'
-            | '\u{93c}' | '\u{94d}' | '\u{e31}'..='\u{e4e}' | '\u{1ab0}'..='\u{1aff}'
-            | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{3099}' | '\u{309a}'
-            | '\u{fe20}'..='\u{fe2f}'
-            // Format.
-            | '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-            | '\u{2060}'..='\u{2064}' | '\u{feff}')
+    use GeneralCategory::{
+        ConnectorPunctuation, DecimalNumber, Format, NonspacingMark, SpacingMark,
+    };
+    if c.is_ascii() {
+        return c.is_ascii_digit();
+    }
+    matches!(
+        c.general_category(),
+        ConnectorPunctuation | DecimalNumber | Format | NonspacingMark | SpacingMark
+    )
 }
 
 fn check_value(property: &str, value: &Value) -> TableResult<()> {
@@ -199,10 +214,58 @@ mod tests {
 
     #[test]
     fn names() {
-        for good in ["a", "_x", "A1", "é", "名", "a_b", "ETag", "a\u{301}", &"n".repeat(255)] {
+        let long = "n".repeat(255);
+        for good in [
+            "a",
+            "_x",
+            "A1",
+            "é",
+            "名",
+            "a_b",
+            "ETag",
+            "a\u{301}",
+            &long,
+            "ǅ",
+            "ʰ",
+            "Ⅷ",
+            "x٣",
+            // Marks that are no letters: Bengali, Devanagari, Thai, Hebrew.
+            "বিশ্ব",
+            "विश्व",
+            "น้ำ",
+            "שָׁלוֹם",
+            "a\u{200d}b",
+            "a\u{203f}b",
+            "𝒜",
+            "Ω",
+        ] {
             assert!(one(good, Value::Int32(1)).is_ok(), "{good}");
         }
-        for bad in ["", "123", "a-b", "a.b", "$a", "a b", "RowKey", "Timestamp"] {
+        for bad in [
+            "",
+            "123",
+            "a-b",
+            "a.b",
+            "$a",
+            "a b",
+            "RowKey",
+            "Timestamp",
+            "\u{301}a",
+            "٣x",
+            "²",
+            "a²",
+            "½",
+            "Ⓐ",
+            "😀",
+            "a😀",
+            "\u{200d}a",
+            "\u{a0}",
+            "a\u{2028}",
+            "€",
+            "a’s",
+            "«a»",
+            "\u{e000}",
+        ] {
             let error = one(bad, Value::Int32(1)).expect_err(bad);
             assert!(matches!(error, TableError::PropertyNameInvalid { name } if name == bad));
         }
