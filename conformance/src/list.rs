@@ -18,6 +18,7 @@ const FILES: &[(&str, &str)] = &[
     ("rows/cors.txt", include_str!("../rows/cors.txt")),
     ("rows/errors.txt", include_str!("../rows/errors.txt")),
     ("rows/limits.txt", include_str!("../rows/limits.txt")),
+    ("rows/sdks.txt", include_str!("../rows/sdks.txt")),
 ];
 
 /// Every row, ids unique.

@@ -24,7 +24,7 @@ pub trait Connect: Sync {
 pub struct Plain;
 
 /// Longest wait for bytes of an answer. The service gives up after 30 s itself.
-const SILENCE_MAX: Duration = Duration::from_secs(90);
+const SILENCE_MAX: Duration = Duration::from_secs(35);
 
 const BODY_BYTES_MAX: usize = 256 << 20;
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -16,6 +16,7 @@ mod import;
 mod query;
 mod export;
 mod check;
+mod conformance;
 mod serve;
 
 use crate::args::{Cli, Command};
@@ -46,6 +47,7 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Query(args) => wait(query::run(args)),
         Command::Export(args) => wait(export::run(args)),
         Command::Check(args) => check::run(&args),
+        Command::Conformance(args) => conformance::run(&args),
     }
 }
 

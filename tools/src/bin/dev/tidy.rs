@@ -5,6 +5,7 @@
 use crate::listing;
 use crate::modules;
 use crate::repo::{Repo, TextFile};
+use crate::rows;
 use crate::smoke;
 use crate::source;
 use anyhow::Result;
@@ -42,6 +43,7 @@ pub(crate) fn check(repo: &Repo) -> Result<Report> {
     magics_are_documented(repo, repo.text("docs/format.md")?, &mut report);
     readme_runs(repo, repo.text("README.md")?, &mut report);
     report.breaches.extend(listing::differences(repo)?);
+    report.breaches.extend(rows::differences(repo)?);
     Ok(report)
 }
 

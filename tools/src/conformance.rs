@@ -1,0 +1,99 @@
+//! `tabulith conformance`: asks an endpoint every row of the conformance list and prints its score.
+
+use crate::args::{ConformanceArgs, ReportForm};
+use crate::connect::{Connection, Credential};
+use crate::exit::{Exit, Failure};
+use anyhow::Result;
+use std::io::{self, Write};
+use tabulith_conformance::list;
+use tabulith_conformance::row::{Provenance, Row};
+use tabulith_conformance::run::Outcome;
+use tabulith_conformance::score::{Score, json, told};
+use tabulith_conformance::suite::run_all;
+use tabulith_conformance::target::{Key, Target};
+use tabulith_conformance::wire::Plain;
+use tabulith_server::config::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+
+/// Asks, prints what failed and the score; fails where a row does.
+pub(crate) fn run(args: &ConformanceArgs) -> Result<Exit> {
+    let rows = chosen(args)?;
+    let mut out = io::stdout().lock();
+    if args.list {
+        for row in &rows {
+            let (mark, section) = (row.provenance, &row.section.number);
+            writeln!(out, "{}\t{mark}\t{section}\t{}\t{}", row.id, row.about, row.test)?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let target = target(args)?;
+    let outcomes = run_all(&rows, &target, &Plain, usize::from(args.jobs));
+    match args.output {
+        ReportForm::Json => writeln!(out, "{}", json(&rows, &outcomes))?,
+        ReportForm::Text => {
+            for (row, outcome) in rows.iter().zip(&outcomes) {
+                match outcome {
+                    Outcome::Failed(failure) => writeln!(out, "{}", told(row, failure))?,
+                    Outcome::Skipped(need) => {
+                        writeln!(out, "skipped {}: needs {}", row.id, need.missing())?;
+                    }
+                    Outcome::Passed => {}
+                }
+            }
+            writeln!(out, "{}", Score::of(&rows, &outcomes).text())?;
+        }
+    }
+    let failed = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_)));
+    Ok(if failed { Exit::Failure } else { Exit::Ok })
+}
+
+/// The rows that the flags leave.
+fn chosen(args: &ConformanceArgs) -> Result<Vec<Row>> {
+    let mut marks = Vec::new();
+    for mark in &args.provenance {
+        let known = Provenance::of(mark);
+        marks.push(known.ok_or_else(|| Failure::usage(format!("no provenance is {mark}")))?);
+    }
+    let mut rows = list::rows()?;
+    rows.retain(|row| {
+        let named = |start: &String| row.id.starts_with(start.as_str());
+        (args.only.is_empty() || args.only.iter().any(named))
+            && (marks.is_empty() || marks.contains(&row.provenance))
+    });
+    if rows.is_empty() {
+        return Err(Failure::usage("no row has such an id and provenance").into());
+    }
+    Ok(rows)
+}
+
+fn target(args: &ConformanceArgs) -> Result<Target> {
+    let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
+    let mut target = if args.endpoint.contains("://") && !args.endpoint.contains(';') {
+        let account = args.account.as_deref();
+        let named = Target::new(&args.endpoint, account, Key::of_bytes(Vec::new()));
+        let mut target = named.map_err(|error| usage(&error))?;
+        let key = match &args.key {
+            Some(key) => key.clone(),
+            None if target.account == DEVELOPMENT_ACCOUNT => DEVELOPMENT_KEY.to_owned(),
+            None => std::env::var("AZURE_STORAGE_KEY").map_err(|_| {
+                Failure::usage("neither --key nor AZURE_STORAGE_KEY has the account's key")
+            })?,
+        };
+        target.key = Key::of_base64(&key).map_err(|error| usage(&error))?;
+        target
+    } else {
+        let Connection { account, endpoint, credential } = Connection::parse(&args.endpoint)?;
+        let Credential::Key(key) = credential else {
+            return Err(Failure::usage("the connection string has no AccountKey").into());
+        };
+        let named = Target::new(&endpoint, Some(&account), Key::of_bytes(key));
+        named.map_err(|error| usage(&error))?
+    };
+    if target.tls {
+        return Err(Failure::usage("this version asks plain HTTP only").into());
+    }
+    if let Some(key) = &args.second_key {
+        target.second_key = Some(Key::of_base64(key).map_err(|error| usage(&error))?);
+    }
+    target.service_changes = args.allow_service_changes;
+    Ok(target)
+}
