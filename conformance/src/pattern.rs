@@ -5,6 +5,8 @@
 //! | `${*}` | anything within a line |
 //! | `${**}` | anything |
 //! | `${GUID}`, `${N}`, `${TIME}`, `${TIME7}`, `${DATE}`, `${ETAG}` | what its name says; `TIME7` has seven digits, `DATE` is that of a header |
+//! | `${TRIMMED}` | an ETag whose fraction has no zeros at its end |
+//! | `${END}` | what ends a member of a JSON object |
 //! | `${name<HOLE}` | the same, kept as a variable for what follows |
 //! | others | their value ([`crate::expand`]), to the letter |
 
@@ -77,7 +79,9 @@ fn open(hole: &str) -> Option<(Option<&str>, &'static str)> {
         "TIME" => r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,7})?Z",
         "TIME7" => r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z",
         "DATE" => r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT",
-        "ETAG" => r#"W/"datetime'\d{4}-\d\d-\d\dT\d\d%3A\d\d%3A\d\d(?:\.\d{0,6}[1-9])?Z'""#,
+        "ETAG" => r#"W/"datetime'\d{4}-\d\d-\d\dT\d\d%3A\d\d%3A\d\d(?:\.\d{1,7})?Z'""#,
+        "TRIMMED" => r#"W/"datetime'\d{4}-\d\d-\d\dT\d\d%3A\d\d%3A\d\d(?:\.\d{0,6}[1-9])?Z'""#,
+        "END" => "[,}]",
         _ => return None,
     };
     Some((name, form))
@@ -97,7 +101,7 @@ mod tests {
         assert!(check("a.b(${N})", "a.b(12)") && !check("a.b(${N})", "axb(12)"));
         assert!(check("${e<ETAG}", "W/\"datetime'2017-11-10T02%3A44%3A47.62Z'\""));
         assert!(check("${e}", "W/\"datetime'2017-11-10T02%3A44%3A47.62Z'\""));
-        assert!(!check("${ETAG}", "W/\"datetime'2017-11-10T02%3A44%3A47.620Z'\""));
+        assert!(!check("${TRIMMED}", "W/\"datetime'2017-11-10T02%3A44%3A47.620Z'\""));
         assert!(!check("a${*}b", "a\nb") && check("a${**}b", "a\nb"));
         assert!(fits("b", "abc", Extent::Somewhere, &mut scope).expect("a pattern"));
         assert!(fits("${x}", "", Extent::Whole, &mut scope).is_err());
