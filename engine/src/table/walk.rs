@@ -142,7 +142,11 @@ impl<'a> Ranges<'a> {
     ) -> Result<Ranges<'a>> {
         let (mut piece, mut start) = (0, Vec::new());
         let end = match place(table, keys, &mut piece, from.0, from.1, &mut start) {
-            Place::Past => Vec::new(),
+            Place::Past => {
+                // Nothing, but of this table: the snapshot asks whether it is there.
+                start = order::table_start(table);
+                Vec::new()
+            }
             Place::Before => end_of(table, keys),
             Place::Inside => {
                 start = order::row_key(table, from.0, from.1);
