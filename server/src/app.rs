@@ -4,6 +4,7 @@
 //! version, CORS, signature, verb, permission, form of the answer (all of [`App::receive`], before
 //! its body is read), then size and syntax of the body, table, keys, properties, entity.
 
+use crate::auth::bearer::{Bearer, challenge};
 use crate::auth::keyring::Keyring;
 use crate::auth::verify::{Authority, authenticate};
 use crate::config::Config;
@@ -37,6 +38,7 @@ use tabulith::table::store::TableStore;
 pub struct App<S> {
     services: Services<S>,
     keyring: Arc<Keyring>,
+    bearer: Option<Arc<Bearer>>,
     config: Config,
     ids: Ids,
 }
@@ -51,7 +53,8 @@ impl<S: Store> App<S> {
     ) -> App<S> {
         let keyring = Arc::new(Keyring::new(config.accounts.clone()));
         let services = Services::new(tables, clock);
-        App { services, keyring, config, ids: Ids::seeded(ids_seed) }
+        let bearer = config.bearer.clone().map(|config| Arc::new(Bearer::new(config)));
+        App { services, keyring, bearer, config, ids: Ids::seeded(ids_seed) }
     }
 
     /// Its settings.
@@ -62,6 +65,11 @@ impl<S: Store> App<S> {
     /// The accounts that it serves, to be replaced while it does.
     pub fn keyring(&self) -> &Arc<Keyring> {
         &self.keyring
+    }
+
+    /// Who judges bearer tokens, if any are accepted.
+    pub fn bearer(&self) -> Option<&Arc<Bearer>> {
+        self.bearer.as_ref()
     }
 
     /// Answers a request, waiting for whatever it needs.
@@ -96,7 +104,11 @@ impl<S: Store> App<S> {
             if is_by_front_end(&error) {
                 context.version.clear();
             }
-            reply::finished(&context, reply::error_response(&context, form, &error))
+            let mut response = reply::error_response(&context, form, &error);
+            if error.status == 401 {
+                response.header("WWW-Authenticate", challenge(self.bearer.as_deref()));
+            }
+            reply::finished(&context, response)
         };
         let known = address.and_then(|address| Ok((address, params?)));
         let known = known.and_then(|known| check_version(head).map(|()| known));
@@ -174,6 +186,8 @@ impl<S: Store> App<S> {
         let authority = Authority {
             accounts: &self.keyring.accounts(),
             policies: &self.services,
+            bearer: self.bearer.as_deref(),
+            version: &context.version,
             trusted_proxies: &self.config.trusted_proxies,
             now: context.received,
             date_checked: self.config.date_checked,

@@ -4,6 +4,8 @@
 
 use crate::limits::ACCOUNT_CHARS;
 use crate::source::Network;
+use crate::texts::TextSource;
+use crate::tokens::BearerConfig;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
@@ -41,6 +43,13 @@ pub struct Config {
     /// `X-Forwarded-Proto` whether he came over TLS. Default: none.
     pub trusted_proxies: Vec<Network>,
 
+    /// Accounts in the form of `AZURITE_ACCOUNTS`, read anew every minute. What it says replaces
+    /// [`Config::accounts`]. Default: none.
+    pub accounts_source: Option<TextSource>,
+
+    /// Bearer tokens. Default: none are accepted.
+    pub bearer: Option<BearerConfig>,
+
     /// Whether a request's date must lie within 15 minutes of the clock. Default true.
     pub date_checked: bool,
 
@@ -69,6 +78,8 @@ impl Default for Config {
             accounts: Accounts::development(),
             development_key_for_all: false,
             trusted_proxies: Vec::new(),
+            accounts_source: None,
+            bearer: None,
             date_checked: true,
             connections_max: 10_000,
             body_bytes_max: 256 << 20,
@@ -82,8 +93,13 @@ impl Default for Config {
 impl Config {
     /// Refuses the published key where others than this machine can reach it.
     pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_accounts(&self.accounts)
+    }
+
+    /// The same for accounts that are to replace those of the start.
+    pub fn check_accounts(&self, accounts: &Accounts) -> Result<(), ConfigError> {
         let open = !self.listen.ip().is_loopback() && !self.development_key_for_all;
-        if open && self.accounts.has_development_key() {
+        if open && accounts.has_development_key() {
             return Err(ConfigError(format!(
                 "the published development key would be served on {}; give your own accounts in \
                  AZURITE_ACCOUNTS, listen on 127.0.0.1, or allow it explicitly",
@@ -174,7 +190,8 @@ impl Key {
         Key(STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default().into())
     }
 
-    fn parse(account: &str, text: &str) -> Result<Key, ConfigError> {
+    /// Reads base64. `account` is for the text of the error.
+    pub fn parse(account: &str, text: &str) -> Result<Key, ConfigError> {
         let key = STANDARD.decode(text.trim()).ok().filter(|key| !key.is_empty());
         key.map(|key| Key(key.into()))
             .ok_or_else(|| ConfigError(format!("account {account}: a key is not base64")))

@@ -10,6 +10,8 @@
 // Floor 0: words.
 pub mod limits;
 pub mod source;
+pub mod texts;
+pub mod tokens;
 pub mod config;
 pub mod error;
 

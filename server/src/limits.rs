@@ -51,6 +51,18 @@ pub const XML_DEPTH_MAX: usize = 8;
 /// Most attributes of one element; none of them means anything to the service.
 pub const XML_ATTRIBUTES_MAX: usize = 16;
 
+/// How often texts that may change while the server serves are read.
+pub const RELOAD_EVERY: Duration = Duration::from_secs(60);
+
+/// Most bytes of a bearer token.
+pub const TOKEN_BYTES_MAX: usize = 16 << 10;
+
+/// Most bytes of a text of public keys, and of one of accounts.
+pub const TEXT_BYTES_MAX: usize = 1 << 20;
+
+/// Most public keys of a text.
+pub const JWKS_KEYS_MAX: usize = 100;
+
 /// Most stored policies of a table.
 pub const POLICIES_MAX: usize = 5;
 

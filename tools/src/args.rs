@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use tabulith::options::Durability;
+use tabulith_server::source::Network;
 
 /// Azure Table Storage that you own.
 ///
@@ -74,6 +75,35 @@ pub(crate) struct ServeArgs {
     /// Serve the published development key also to other machines.
     #[arg(long)]
     pub(crate) development_key_for_all: bool,
+    /// File of accounts in the form of AZURITE_ACCOUNTS, name:key1[:key2];…; read every minute.
+    #[arg(long, value_name = "FILE", env = "TABULITH_ACCOUNTS_FILE", help_heading = "Access")]
+    pub(crate) accounts_file: Option<PathBuf>,
+    /// Proxy, or network of proxies, whose X-Forwarded-For is believed.
+    #[arg(long = "trusted-proxy", value_name = "NETWORK", help_heading = "Access")]
+    pub(crate) trusted_proxies: Vec<Network>,
+    /// Accept bearer tokens: `basic` without a look at their signature, for development; or a JWKS
+    /// file with the keys that sign them, read every minute.
+    #[arg(long, value_name = "basic|FILE", help_heading = "Access")]
+    pub(crate) oauth: Option<PathBuf>,
+    /// Who may issue tokens: the issuer, or what it begins with.
+    #[arg(long = "oauth-issuer", value_name = "URL", requires = "oauth", help_heading = "Access")]
+    pub(crate) oauth_issuers: Vec<String>,
+    /// For whom tokens may be, beside Azure Storage and the account.
+    #[arg(long = "oauth-audience", value_name = "TEXT", requires = "oauth")]
+    #[arg(help_heading = "Access")]
+    pub(crate) oauth_audiences: Vec<String>,
+    /// A role for the bearer of that object id, such as "Storage Table Data Reader".
+    #[arg(
+        long = "oauth-role",
+        value_name = "OID=ROLE",
+        requires = "oauth",
+        help_heading = "Access"
+    )]
+    #[arg(value_parser = role)]
+    pub(crate) oauth_roles: Vec<(String, String)>,
+    /// Accept tokens without TLS too: whoever reads one on its way may use it.
+    #[arg(long, requires = "oauth", help_heading = "Access")]
+    pub(crate) oauth_without_tls: bool,
     /// Print nothing but errors.
     #[arg(long)]
     pub(crate) silent: bool,
@@ -86,6 +116,12 @@ pub(crate) struct ServeArgs {
     /// Accepted for Azurite's sake: every service version is always accepted here.
     #[arg(long = "skipApiVersionCheck", hide = true)]
     pub(crate) skip_api_version_check: bool,
+}
+
+/// Reads `OID=ROLE`.
+fn role(text: &str) -> Result<(String, String), String> {
+    let (object, role) = text.split_once('=').ok_or("an object id, '=' and a role are needed")?;
+    Ok((object.to_owned(), role.to_owned()))
 }
 
 /// How safe a write is when it is acknowledged.

@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failure};
 use crate::print::note;
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ use tabulith::db::Db;
 use tabulith::options::Durability;
 use tabulith::table::store::TableStore;
 use tabulith_server::config::{DEFAULT_PORT, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use tabulith_server::limits::TEXT_BYTES_MAX;
+use tabulith_server::texts::TextSource;
+use tabulith_server::tokens::BearerConfig;
 use tabulith_server::{Accounts, Config, Server};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
@@ -23,7 +26,6 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     start_log(args)?;
     let config = config(args)?;
-    let accounts: Vec<String> = config.accounts.names().map(str::to_owned).collect();
     let durability = Durability::from(args.durability);
     let db = Db::builder().durability(durability).open(&args.data_dir);
     let db = Arc::new(db.with_context(|| format!("opening {}", args.data_dir.display()))?);
@@ -34,6 +36,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let running = Server::start(config, Arc::new(TableStore::new(db.clone())))
         .map_err(|error| not_started(listen, error))?;
     if !args.silent {
+        let accounts = running.account_names();
         greet(&mut io::stdout().lock(), running.addr(), &accounts, args)?;
     }
     running.wait_for_signal().context("waiting for a signal")?;
@@ -54,12 +57,45 @@ fn config(args: &ServeArgs) -> Result<Config> {
         listen: SocketAddr::new(args.listen, args.port),
         accounts,
         development_key_for_all: args.development_key_for_all,
+        trusted_proxies: args.trusted_proxies.clone(),
+        accounts_source: args.accounts_file.as_deref().map(file),
+        bearer: bearer(args)?,
         ..Config::default()
     };
     config
         .check()
         .map_err(|error| Failure::usage(format!("{error}: --development-key-for-all")))?;
     Ok(config)
+}
+
+/// A file that the server asks for again and again.
+fn file(path: &Path) -> TextSource {
+    let own = path.to_owned();
+    TextSource::new(path.display().to_string(), move || {
+        let mut text = String::new();
+        // One byte more than the server takes shows that there is too much.
+        let most = TEXT_BYTES_MAX as u64 + 1;
+        File::open(&own)?.take(most).read_to_string(&mut text)?;
+        Ok(text)
+    })
+}
+
+/// Which tokens are accepted.
+fn bearer(args: &ServeArgs) -> Result<Option<BearerConfig>> {
+    let Some(mode) = &args.oauth else { return Ok(None) };
+    let issuers = args.oauth_issuers.clone();
+    let mut config = if mode.as_os_str() == "basic" {
+        BearerConfig::basic()
+    } else if issuers.is_empty() {
+        return Err(Failure::usage("--oauth with a file needs an --oauth-issuer".to_owned()).into());
+    } else {
+        BearerConfig::signed(file(mode), Vec::new())
+    };
+    config.issuers.extend(issuers);
+    config.audiences.extend(args.oauth_audiences.iter().cloned());
+    config.assignments.extend(args.oauth_roles.iter().cloned());
+    config.without_tls = args.oauth_without_tls;
+    Ok(Some(config))
 }
 
 fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
@@ -94,7 +130,7 @@ fn greet(
     writeln!(out, "tabulith {} listens on {addr}", env!("CARGO_PKG_VERSION"))?;
     for account in accounts {
         // Other keys than the published one are secrets, and its owner knows them.
-        let key = if account == DEVELOPMENT_ACCOUNT && keys_are_published() {
+        let key = if account == DEVELOPMENT_ACCOUNT && keys_are_published(args) {
             DEVELOPMENT_KEY
         } else {
             "<its key>"
@@ -105,7 +141,7 @@ fn greet(
             "connection  DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};TableEndpoint={base}/{account};"
         )?;
     }
-    if addr == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)) && keys_are_published() {
+    if addr == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)) && keys_are_published(args) {
         writeln!(out, "or          UseDevelopmentStorage=true")?;
     }
     writeln!(out, "data        {}", data.display())?;
@@ -113,8 +149,9 @@ fn greet(
     out.flush()
 }
 
-fn keys_are_published() -> bool {
-    std::env::var_os("AZURITE_ACCOUNTS").is_none_or(|text| text.is_empty())
+fn keys_are_published(args: &ServeArgs) -> bool {
+    args.accounts_file.is_none()
+        && std::env::var_os("AZURITE_ACCOUNTS").is_none_or(|text| text.is_empty())
 }
 
 fn explained(durability: Durability) -> &'static str {

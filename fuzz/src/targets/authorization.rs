@@ -43,6 +43,8 @@ pub fn authorization(data: &[u8]) {
         let authority = Authority {
             accounts: &Accounts::development(),
             policies: &NoPolicies,
+            bearer: None,
+            version: "2019-02-02",
             trusted_proxies: &[],
             now: now.unwrap_or(NOW),
             date_checked: now.is_some(),

@@ -9,5 +9,8 @@ pub mod keyring;
 pub mod canonical;
 pub mod shared_key;
 pub mod sas;
+pub mod roles;
+pub mod jwks;
+pub mod bearer;
 pub mod rights;
 pub mod verify;

@@ -5,6 +5,7 @@ use crate::auth::access::Access;
 use crate::auth::key_range::KeyRange;
 use crate::auth::permissions::Letters;
 use crate::auth::policy::Stored;
+use crate::auth::roles::Actions;
 use crate::error::{
     AUTHORIZATION_FAILURE, AUTHORIZATION_PERMISSION_MISMATCH, AUTHORIZATION_RESOURCE_TYPE_MISMATCH,
     WireError,
@@ -23,6 +24,8 @@ pub enum Rights {
         /// What may be done with them.
         permissions: Letters,
     },
+    /// What a bearer token says.
+    Roles(Actions),
     /// What a table SAS says.
     Table {
         /// The table.
@@ -41,6 +44,8 @@ impl Rights {
     pub fn check(&self, access: Access, table: Option<&str>) -> Result<(), WireError> {
         match self {
             Rights::Owner => Ok(()),
+            Rights::Roles(actions) if actions.cover(access) => Ok(()),
+            Rights::Roles(_) => Err(AUTHORIZATION_PERMISSION_MISMATCH),
             Rights::Account { resources, permissions } => {
                 check_account(*resources, *permissions, access)
             }

@@ -5,6 +5,7 @@
 //! function as what requests of their own do.
 
 use crate::auth::access::Access;
+use crate::auth::bearer::Bearer;
 use crate::auth::canonical::{resource, respellings, shared_key, shared_key_lite};
 use crate::auth::key_range::KeyRange;
 use crate::auth::policy::{Policies, Stored};
@@ -13,8 +14,8 @@ use crate::auth::sas::{self, Given, Sas};
 use crate::auth::shared_key::{Credentials, Scheme};
 use crate::config::{Accounts, Key};
 use crate::error::{
-    AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE, INVALID_AUTHENTICATION_INFO,
-    SECONDARY_IS_READ_ONLY, WireError,
+    AUTHENTICATION_FAILED, AUTHORIZATION_FAILURE, BEARER_REFUSED, INVALID_AUTHENTICATION_INFO,
+    NO_AUTHENTICATION_INFORMATION, SECONDARY_IS_READ_ONLY, WireError,
 };
 use crate::http::message::Head;
 use crate::limits::DATE_SKEW_MAX;
@@ -32,6 +33,10 @@ pub struct Authority<'a> {
     pub accounts: &'a Accounts,
     /// The stored policies.
     pub policies: &'a dyn Policies,
+    /// Who judges bearer tokens, if any are accepted.
+    pub bearer: Option<&'a Bearer>,
+    /// The service version of the request: older ones have another answer to bad tokens.
+    pub version: &'a str,
     /// Proxies that are believed.
     pub trusted_proxies: &'a [Network],
     /// The time.
@@ -102,18 +107,19 @@ pub fn authenticate(
     let mut headers = head.headers.all("Authorization");
     let Some(header) = headers.next() else {
         // A header wins over a signature in the address.
-        let signed = sas::is_in(params);
-        return if signed {
+        return if sas::is_in(params) {
             by_sas(head, address, params, authority)
         } else {
-            Err(AUTHENTICATION_FAILED)
+            Err(no_credentials(authority))
         };
     };
     if headers.next().is_some() {
         return Err(INVALID_AUTHENTICATION_INFO);
     }
-    if header.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("Bearer ")) {
-        return Err(AUTHENTICATION_FAILED);
+    if let Some((scheme, token)) = header.split_at_checked("Bearer ".len())
+        && scheme.eq_ignore_ascii_case("Bearer ")
+    {
+        return by_token(token.trim(), head, address, authority);
     }
     let credentials = Credentials::parse(header).ok_or(INVALID_AUTHENTICATION_INFO)?;
     let key = key_of(head, address, params, &credentials, authority);
@@ -126,6 +132,49 @@ pub fn authenticate(
             rights: Rights::Owner,
         }),
         _ => Err(AUTHENTICATION_FAILED),
+    }
+}
+
+/// The first version that answers a bad token with a challenge.
+const CHALLENGED: &str = "2019-12-12";
+
+impl Authority<'_> {
+    /// A refusal with a challenge, where the version knows of such; else the one for all.
+    fn challenged(&self, refusal: WireError) -> WireError {
+        if self.version >= CHALLENGED { refusal } else { AUTHENTICATION_FAILED }
+    }
+}
+
+/// Where tokens are accepted, who shows nothing learns that he might show one.
+fn no_credentials(authority: &Authority<'_>) -> WireError {
+    match authority.bearer {
+        Some(_) => authority.challenged(NO_AUTHENTICATION_INFORMATION),
+        None => AUTHENTICATION_FAILED,
+    }
+}
+
+/// Whom a bearer token makes of who presents it.
+fn by_token(
+    token: &str,
+    head: &Head,
+    address: &Address,
+    authority: &Authority<'_>,
+) -> Result<Principal, WireError> {
+    let refused = || authority.challenged(BEARER_REFUSED);
+    let bearer = authority.bearer.ok_or_else(refused)?;
+    if !Origin::of(head, authority.trusted_proxies).secure && !bearer.config().without_tls {
+        return Err(refused());
+    }
+    let served = !authority.accounts.keys(&address.account).is_empty();
+    let account = AccountName::parse(&address.account).ok().filter(|_| served);
+    match (account, bearer.actions(token, &address.account, authority.now)) {
+        (Some(account), Some(actions)) => Ok(Principal {
+            account,
+            secondary: address.secondary,
+            key: None,
+            rights: Rights::Roles(actions),
+        }),
+        _ => Err(refused()),
     }
 }
 
@@ -319,6 +368,8 @@ mod tests {
         let authority = Authority {
             accounts: &Accounts::development(),
             policies: &NoPolicies,
+            bearer: None,
+            version: "2019-02-02",
             trusted_proxies: &[],
             now: now.unwrap_or(NOW),
             date_checked: now.is_some(),

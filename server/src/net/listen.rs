@@ -1,8 +1,9 @@
 //! The listener: accepts, bounds, and stops in order.
 
 use crate::app::App;
-use crate::config::Config;
+use crate::config::{Accounts, Config, ConfigError};
 use crate::net::conn::{Shared, serve};
+use crate::net::reload::Reloader;
 use crate::services::Store;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::io;
@@ -34,7 +35,11 @@ impl Server {
         let stop_time_max = config.stop_time_max;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let ids_seed = Uuid::new_v4().as_u64_pair().0;
-        let app = App::new(config, store, clock, ids_seed);
+        let app = App::new(config.clone(), store, clock, ids_seed);
+        let reloader = Reloader::new(config, app.keyring().clone(), app.bearer().cloned());
+        let reloader = Arc::new(reloader);
+        reloader.reload()?;
+        runtime.spawn(reloader.clone().run());
         let (stop, stopping) = watch::channel(false);
         let accepting = runtime.spawn(accept(listener, Arc::new(Shared::new(app)), stopping));
         Ok(Running {
@@ -43,6 +48,7 @@ impl Server {
             stop,
             addr,
             stop_time_max,
+            reloader,
         })
     }
 }
@@ -55,9 +61,27 @@ pub struct Running {
     stop: watch::Sender<bool>,
     addr: SocketAddr,
     stop_time_max: Duration,
+    reloader: Arc<Reloader>,
 }
 
 impl Running {
+    /// The names of the accounts that are served, in order.
+    pub fn account_names(&self) -> Vec<String> {
+        self.reloader.account_names()
+    }
+
+    /// Serves these accounts and no others from the next request on.
+    ///
+    /// Errors: the published development key, where it must not be served.
+    pub fn set_accounts(&self, accounts: Accounts) -> Result<(), ConfigError> {
+        self.reloader.set_accounts(accounts)
+    }
+
+    /// Reads the texts of accounts and of token issuers' keys now. It happens every minute anyway.
+    pub fn reload(&self) -> io::Result<()> {
+        self.reloader.reload()
+    }
+
     /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr

@@ -1,4 +1,5 @@
 //! Sockets.
 
+pub mod reload;
 pub mod conn;
 pub mod listen;

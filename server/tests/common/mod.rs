@@ -27,6 +27,10 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
+        Bench::with(Config::default())
+    }
+
+    pub fn with(config: Config) -> Bench {
         let clock = Arc::new(ManualClock::at(START));
         let options = tabulith::options::Options {
             advanced: tabulith::options::Advanced {
@@ -44,7 +48,7 @@ impl Bench {
             .expect("a database in memory opens");
         let db = Arc::new(db);
         let tables = Arc::new(TableStore::with_clock(db.clone(), clock.clone()));
-        let app = App::new(Config::default(), tables, clock.clone(), 1);
+        let app = App::new(config, tables, clock.clone(), 1);
         Bench { app, clock, db }
     }
 
@@ -204,7 +208,7 @@ impl Sas {
 
 /// Percent-encoding of all but letters and digits.
 pub fn escaped(text: &str) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric();
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
     let escape =
         |byte: u8| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(escape).collect()

@@ -1,0 +1,104 @@
+//! Public keys of whoever issues bearer tokens, from a JWKS, and their signatures: RS256 and
+//! ES256.
+//!
+//! Promise: the algorithm is the key's and never only what a token claims; no other algorithm
+//! verifies anything.
+
+use crate::limits::{JWKS_KEYS_MAX, TEXT_BYTES_MAX};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey,
+};
+use serde_json::Value;
+use std::fmt;
+
+/// Public keys.
+#[derive(Clone, Debug, Default)]
+pub struct Jwks(Vec<PublicKey>);
+
+#[derive(Clone, Debug)]
+struct PublicKey {
+    id: Option<String>,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// Modulus and exponent.
+    Rsa(Vec<u8>, Vec<u8>),
+    /// An uncompressed point of P-256.
+    P256(Vec<u8>),
+}
+
+/// A text that is no JWKS, or one without a key that can be used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoKeys;
+
+impl fmt::Display for NoKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a JWKS with an RSA key or a key of P-256 for signatures")
+    }
+}
+
+impl std::error::Error for NoKeys {}
+
+impl Jwks {
+    /// Reads `{"keys":[…]}`. Keys of other kinds, or for something else than signatures, are
+    /// passed over.
+    pub fn parse(text: &str) -> Result<Jwks, NoKeys> {
+        if text.len() > TEXT_BYTES_MAX {
+            return Err(NoKeys);
+        }
+        let document: Value = serde_json::from_str(text).map_err(|_| NoKeys)?;
+        let keys = document.get("keys").and_then(Value::as_array).ok_or(NoKeys)?;
+        let keys: Vec<PublicKey> = keys.iter().take(JWKS_KEYS_MAX).filter_map(public_key).collect();
+        if keys.is_empty() { Err(NoKeys) } else { Ok(Jwks(keys)) }
+    }
+
+    /// Whether one of the keys, the one of that id if a token names one, made the signature by
+    /// that algorithm.
+    pub fn verify(
+        &self,
+        algorithm: &str,
+        id: Option<&str>,
+        message: &[u8],
+        signature: &[u8],
+    ) -> bool {
+        let candidates = self.0.iter().filter(|key| id.is_none() || key.id.as_deref() == id);
+        candidates.into_iter().any(|key| match (&key.kind, algorithm) {
+            (Kind::Rsa(n, e), "RS256") => {
+                let key = RsaPublicKeyComponents { n, e };
+                key.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature).is_ok()
+            }
+            (Kind::P256(point), "ES256") => {
+                let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
+                key.verify(message, signature).is_ok()
+            }
+            _ => false,
+        })
+    }
+}
+
+fn public_key(key: &Value) -> Option<PublicKey> {
+    let text = |name| key.get(name).and_then(Value::as_str);
+    let bytes = |name| URL_SAFE_NO_PAD.decode(text(name)?).ok();
+    if text("use").is_some_and(|usage| usage != "sig") {
+        return None;
+    }
+    let own_algorithm = |name| text("alg").is_none_or(|own| own == name);
+    let kind = match text("kty")? {
+        "RSA" if own_algorithm("RS256") => {
+            let modulus = bytes("n")?;
+            let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+            Kind::Rsa(modulus[zeros..].to_vec(), bytes("e")?)
+        }
+        "EC" if text("crv") == Some("P-256") && own_algorithm("ES256") => {
+            let (x, y) = (bytes("x")?, bytes("y")?);
+            let whole = x.len() == 32 && y.len() == 32;
+            whole.then(|| Kind::P256([&[4][..], &x, &y].concat()))?
+        }
+        _ => return None,
+    };
+    Some(PublicKey { id: text("kid").map(str::to_owned), kind })
+}
