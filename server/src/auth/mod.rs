@@ -13,4 +13,5 @@ pub mod roles;
 pub mod jwks;
 pub mod bearer;
 pub mod rights;
+pub mod origin;
 pub mod verify;

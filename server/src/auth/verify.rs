@@ -8,6 +8,7 @@ use crate::auth::access::Access;
 use crate::auth::bearer::Bearer;
 use crate::auth::canonical::{resource, respellings, shared_key, shared_key_lite};
 use crate::auth::key_range::KeyRange;
+use crate::auth::origin::Origin;
 use crate::auth::policy::{Policies, Stored};
 use crate::auth::rights::Rights;
 use crate::auth::sas::{self, Given, Sas};
@@ -21,7 +22,7 @@ use crate::http::message::Head;
 use crate::limits::DATE_SKEW_MAX;
 use crate::odata::address::Address;
 use crate::odata::options::Params;
-use crate::source::{Network, behind_proxies};
+use crate::source::Network;
 use jiff::fmt::rfc2822::DateTimeParser;
 use tabulith::ids::CommitTs;
 use tabulith::table::name::{AccountName, TableName};
@@ -251,26 +252,6 @@ fn stored(
     let Some(id) = policy else { return Ok(None) };
     let stored = authority.policies.policy(account, table, id)?;
     stored.map(Some).ok_or(AUTHENTICATION_FAILED)
-}
-
-/// Where a request comes from, and how.
-struct Origin {
-    peer: Option<std::net::IpAddr>,
-    secure: bool,
-}
-
-impl Origin {
-    fn of(head: &Head, trusted: &[Network]) -> Origin {
-        let Some(peer) = head.peer else { return Origin { peer: None, secure: head.secure } };
-        let by_proxy = trusted.iter().any(|network| network.contains(peer));
-        let mut protocols = head.headers.all("X-Forwarded-Proto");
-        let says_secure = protocols.next().is_some_and(|text| text.trim() == "https")
-            && protocols.next().is_none();
-        Origin {
-            peer: behind_proxies(peer, head.headers.all("X-Forwarded-For"), trusted),
-            secure: head.secure || by_proxy && says_secure,
-        }
-    }
 }
 
 /// The dates that may have been signed.
