@@ -146,7 +146,8 @@ fn run(whole: &Whole) -> Result<()> {
         engines: whole.engines.clone(),
         known: engines().into_iter().map(str::to_owned).collect(),
         runs: whole.runs,
-        patience: Duration::from_secs_f64(120.0 + 180.0 * size.scale + 40.0 * size.seconds),
+        // The longest cell, W2-paced, takes five and a half minutes and then settles.
+        patience: Duration::from_secs_f64(120.0 + 480.0 * size.scale + 40.0 * size.seconds),
         arguments: arguments(size),
     };
     let facts = facts(whole, machine::facts(&dir));
