@@ -1,7 +1,7 @@
 //! Shared access signatures of tables and of accounts: their fields in a query string, what of
 //! them is signed, and when and whence they are good.
 //!
-//! Promise: a field counts once or the signature is refused, in whatever case its name is written;
+//! Promise: a field says one thing or the signature is refused, in whatever case its name is written;
 //! a field that its version does not sign is refused too, so that nothing can be added to a
 //! signature that was given out. An empty field is one that is not there, as the string to sign
 //! cannot tell the two apart.
@@ -215,16 +215,19 @@ impl<'a> Sas<'a> {
 /// Other services have letters of their own.
 const ANY_LETTER: &str = "abcdefghijklmnopqrstuvwxyz";
 
-/// The fields that are there, each once and by its own name.
+/// The fields that are there, each by its own name. Some clients add their signature to an address
+/// that has it already: a field may stand there again if it says the same.
 fn present(params: &Params) -> Option<Vec<&'static str>> {
     let all = || COMMON.iter().chain(&OF_TABLES).chain(&OF_ACCOUNTS).chain(&OF_USERS);
     let mut present = Vec::new();
-    for (name, _) in params.iter() {
+    for (name, value) in params.iter() {
         let Some(field) = all().find(|field| field.eq_ignore_ascii_case(name)) else { continue };
-        if *field != name || present.contains(field) {
+        if *field != name || params.get(field) != Some(value) {
             return None;
         }
-        present.push(*field);
+        if !present.contains(field) {
+            present.push(*field);
+        }
     }
     Some(present)
 }
