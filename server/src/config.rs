@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,9 @@ pub const DEFAULT_PORT: u16 = 10_002;
 pub struct Config {
     /// Where to listen; port 0 takes a free one. Default 127.0.0.1:10002.
     pub listen: SocketAddr,
+
+    /// Where to listen for TLS too, and as whom. Default: nowhere.
+    pub tls: Option<Tls>,
 
     /// The accounts served. Default: the development account alone.
     pub accounts: Accounts,
@@ -75,6 +79,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
+            tls: None,
             accounts: Accounts::development(),
             development_key_for_all: false,
             trusted_proxies: Vec::new(),
@@ -98,16 +103,54 @@ impl Config {
 
     /// The same for accounts that are to replace those of the start.
     pub fn check_accounts(&self, accounts: &Accounts) -> Result<(), ConfigError> {
-        let open = !self.listen.ip().is_loopback() && !self.development_key_for_all;
-        if open && accounts.has_development_key() {
-            return Err(ConfigError(format!(
-                "the published development key would be served on {}; give your own accounts in \
-                 AZURITE_ACCOUNTS, listen on 127.0.0.1, or allow it explicitly",
-                self.listen
-            )));
+        let mut listens = std::iter::once(self.listen).chain(self.tls.iter().map(|tls| tls.listen));
+        let open = listens.find(|listen| !listen.ip().is_loopback());
+        let open = open.filter(|_| !self.development_key_for_all);
+        match open.filter(|_| accounts.has_development_key()) {
+            Some(open) => Err(ConfigError(format!(
+                "the published development key would be served on {open}; give your own accounts \
+                 in AZURITE_ACCOUNTS, listen on 127.0.0.1, or allow it explicitly"
+            ))),
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// How to serve over TLS.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+
+    /// As whom.
+    pub identity: Identity,
+
+    /// How long a client may take to shake hands. 10 s is plenty.
+    pub handshake_time_max: Duration,
+}
+
+/// Whom a server says it is.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    /// What is given, at the start and anew whenever that is asked for.
+    Given(Arc<dyn PemSource>),
+    /// A certificate for this machine's own names, made at the start and signed by itself. For
+    /// development: nobody trusts it who was not told to.
+    SelfSigned,
+}
+
+/// Where certificates come from.
+pub trait PemSource: fmt::Debug + Send + Sync {
+    /// Reads them as they are now. An error says where it happened.
+    fn read(&self) -> io::Result<Pem>;
+}
+
+/// A certificate and its key, as text.
+pub struct Pem {
+    /// The certificate, then those that lead to a root.
+    pub certificates: Vec<u8>,
+    /// The certificate's private key.
+    pub key: Vec<u8>,
 }
 
 /// A setting that cannot be.
@@ -219,7 +262,7 @@ impl fmt::Debug for Key {
 
 #[cfg(test)]
 mod tests {
-    use super::{Accounts, Config, DEVELOPMENT_KEY};
+    use super::*;
 
     #[test]
     fn accounts_as_azurite_takes_them() {
@@ -257,10 +300,17 @@ mod tests {
 
     #[test]
     fn the_published_key_stays_on_this_machine() {
-        let mut config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
-        assert!(config.check().is_err());
-        config.development_key_for_all = true;
-        assert!(config.check().is_ok());
+        let open = ([0, 0, 0, 0], 0).into();
+        let identity = Identity::SelfSigned;
+        let tls = Tls { listen: open, identity, handshake_time_max: Duration::from_secs(1) };
+        for mut config in [
+            Config { listen: open, ..Config::default() },
+            Config { tls: Some(tls), ..Config::default() },
+        ] {
+            assert!(config.check().is_err());
+            config.development_key_for_all = true;
+            assert!(config.check().is_ok());
+        }
         assert!(Config::default().check().is_ok());
     }
 }

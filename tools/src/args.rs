@@ -3,7 +3,7 @@
 use crate::exit;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use tabulith::options::Durability;
 use tabulith_server::source::Network;
@@ -72,6 +72,23 @@ pub(crate) struct ServeArgs {
     /// How safe a write is when it is acknowledged.
     #[arg(long, value_enum, default_value_t = DurabilityArg::Synced, env = "TABULITH_DURABILITY")]
     pub(crate) durability: DurabilityArg,
+    /// Address and port to listen on for TLS too; port 0 takes a free one and prints it.
+    #[arg(long, value_name = "IP:PORT", help_heading = "TLS", env = "TABULITH_TLS_LISTEN")]
+    #[arg(requires = "identity")]
+    pub(crate) tls_listen: Option<SocketAddr>,
+    /// The certificate and those that lead to its root, in PEM; SIGHUP has it read anew.
+    #[arg(long, value_name = "FILE", help_heading = "TLS", env = "TABULITH_TLS_CERT")]
+    #[arg(requires_all = ["tls_key", "tls_listen"], group = "identity")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE", help_heading = "TLS", env = "TABULITH_TLS_KEY")]
+    #[arg(requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Make a certificate for localhost at the start, and write it to this file for clients to
+    /// trust. For development.
+    #[arg(long, value_name = "FILE", help_heading = "TLS", requires = "tls_listen")]
+    #[arg(group = "identity")]
+    pub(crate) tls_self_signed: Option<PathBuf>,
     /// Serve the published development key also to other machines.
     #[arg(long)]
     pub(crate) development_key_for_all: bool,

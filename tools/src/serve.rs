@@ -1,6 +1,10 @@
 //! `tabulith serve`: the server over one data folder, until a signal ends it.
 
-#![allow(clippy::disallowed_types, reason = "the log file is the user's, not the engine's")]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "the log and the certificates are the user's files, not the engine's"
+)]
 
 use crate::args::ServeArgs;
 use crate::exit::{Exit, Failure};
@@ -8,13 +12,16 @@ use crate::print::note;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::options::Durability;
 use tabulith::table::store::TableStore;
-use tabulith_server::config::{DEFAULT_PORT, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use tabulith_server::config::{
+    DEFAULT_PORT, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Identity, Pem, PemSource, Tls,
+};
 use tabulith_server::limits::TEXT_BYTES_MAX;
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
@@ -35,9 +42,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let listen = config.listen;
     let running = Server::start(config, Arc::new(TableStore::new(db.clone())))
         .map_err(|error| not_started(listen, error))?;
+    if let (Some(path), Some(certificate)) = (&args.tls_self_signed, running.own_certificate()) {
+        let written = std::fs::write(path, certificate);
+        written.with_context(|| format!("--tls-self-signed {}", path.display()))?;
+    }
     if !args.silent {
         let accounts = running.account_names();
-        greet(&mut io::stdout().lock(), running.addr(), &accounts, args)?;
+        let addrs = Addrs { plain: running.addr(), tls: running.tls_addr() };
+        greet(&mut io::stdout().lock(), addrs, &accounts, args)?;
     }
     running.wait_for_signal().context("waiting for a signal")?;
     db.close().with_context(|| format!("closing {}", args.data_dir.display()))?;
@@ -55,6 +67,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
     };
     let config = Config {
         listen: SocketAddr::new(args.listen, args.port),
+        tls: tls(args),
         accounts,
         development_key_for_all: args.development_key_for_all,
         trusted_proxies: args.trusted_proxies.clone(),
@@ -98,6 +111,39 @@ fn bearer(args: &ServeArgs) -> Result<Option<BearerConfig>> {
     Ok(Some(config))
 }
 
+/// How long a client may take to shake hands.
+const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
+
+fn tls(args: &ServeArgs) -> Option<Tls> {
+    let identity = match (&args.tls_cert, &args.tls_key) {
+        (Some(certificates), Some(key)) => {
+            let (certificates, key) = (certificates.clone(), key.clone());
+            Identity::Given(Arc::new(PemFiles { certificates, key }))
+        }
+        _ => Identity::SelfSigned,
+    };
+    let listen = args.tls_listen?;
+    Some(Tls { listen, identity, handshake_time_max: HANDSHAKE_TIME_MAX })
+}
+
+/// A chain and its key in two files.
+#[derive(Debug)]
+struct PemFiles {
+    certificates: PathBuf,
+    key: PathBuf,
+}
+
+impl PemSource for PemFiles {
+    fn read(&self) -> io::Result<Pem> {
+        let read = |path: &Path| {
+            std::fs::read(path).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            })
+        };
+        Ok(Pem { certificates: read(&self.certificates)?, key: read(&self.key)? })
+    }
+}
+
 fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::AddrInUse => Failure::new(
@@ -109,23 +155,27 @@ fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
         io::ErrorKind::AddrNotAvailable => {
             Failure::usage(format!("{} is no address of this machine", listen.ip()))
         }
+        io::ErrorKind::InvalidInput => Failure::usage(error.to_string()),
         _ => Failure::new(Exit::Failure, format!("listening on {listen}: {error}")),
     }
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy)]
+struct Addrs {
+    plain: SocketAddr,
+    tls: Option<SocketAddr>,
 }
 
 /// A few lines: where, how to connect, what is kept where and how safely.
 fn greet(
     out: &mut impl Write,
-    addr: SocketAddr,
+    addrs: Addrs,
     accounts: &[String],
     args: &ServeArgs,
 ) -> io::Result<()> {
-    // "All addresses" is no address to connect to.
-    let host = match addr.ip() {
-        ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        ip => ip,
-    };
-    let base = format!("http://{}", SocketAddr::new(host, addr.port()));
+    let addr = addrs.plain;
+    let base = format!("http://{}", reachable(addr));
     let data = args.data_dir.canonicalize().unwrap_or_else(|_| args.data_dir.clone());
     writeln!(out, "tabulith {} listens on {addr}", env!("CARGO_PKG_VERSION"))?;
     for account in accounts {
@@ -144,6 +194,9 @@ fn greet(
     if addr == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)) && keys_are_published(args) {
         writeln!(out, "or          UseDevelopmentStorage=true")?;
     }
+    if let Some(addr) = addrs.tls {
+        writeln!(out, "over TLS    https://{}", reachable(addr))?;
+    }
     writeln!(out, "data        {}", data.display())?;
     writeln!(out, "durability  {}", explained(Durability::from(args.durability)))?;
     out.flush()
@@ -152,6 +205,14 @@ fn greet(
 fn keys_are_published(args: &ServeArgs) -> bool {
     args.accounts_file.is_none()
         && std::env::var_os("AZURITE_ACCOUNTS").is_none_or(|text| text.is_empty())
+}
+
+/// "All addresses" is no address to connect to.
+fn reachable(addr: SocketAddr) -> SocketAddr {
+    match addr.ip() {
+        ip if ip.is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), addr.port()),
+        _ => addr,
+    }
 }
 
 fn explained(durability: Durability) -> &'static str {
@@ -210,7 +271,8 @@ mod tests {
         let Command::Serve(args) = Cli::of(words).unwrap().command else { panic!("not serve") };
         let mut out = Vec::new();
         let accounts = [DEVELOPMENT_ACCOUNT.to_owned(), "other".to_owned()];
-        greet(&mut out, addr.parse().unwrap(), &accounts, &args).unwrap();
+        let addrs = Addrs { plain: addr.parse().unwrap(), tls: args.tls_listen };
+        greet(&mut out, addrs, &accounts, &args).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -223,6 +285,41 @@ mod tests {
         assert!(text.contains("durability  flushed: "), "{text}");
         assert!(text.contains("AccountName=other;AccountKey=<its key>;"), "{text}");
         assert!(!text.contains("UseDevelopmentStorage"), "another port: {text}");
+    }
+
+    #[test]
+    fn the_greeting_names_both_ports() {
+        let words = ["--tls-listen", "0.0.0.0:443", "--tls-self-signed", "ca.pem"];
+        let text = greeting("127.0.0.1:10002", &words);
+        assert!(text.contains("\nover TLS    https://127.0.0.1:443\n"), "{text}");
+    }
+
+    #[test]
+    fn tls_options_belong_together() {
+        let parses = |words: &[&str]| {
+            let words = ["tabulith", "serve"].iter().chain(words).map(std::ffi::OsString::from);
+            Cli::of(words).is_ok()
+        };
+        assert!(parses(&["--tls-listen", "127.0.0.1:0", "--tls-cert", "a", "--tls-key", "b"]));
+        for words in [
+            &["--tls-listen", "127.0.0.1:0"][..],
+            &["--tls-cert", "a", "--tls-key", "b"],
+            &["--tls-listen", "127.0.0.1:0", "--tls-cert", "a"],
+            &["--tls-listen", "127.0.0.1:0", "--tls-key", "b"],
+            &["--tls-self-signed", "ca.pem"],
+            &[
+                "--tls-listen",
+                "127.0.0.1:0",
+                "--tls-cert",
+                "a",
+                "--tls-key",
+                "b",
+                "--tls-self-signed",
+                "c",
+            ],
+        ] {
+            assert!(!parses(words), "{words:?}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tabulith::options::Reach;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 
@@ -50,12 +50,22 @@ impl<S: Store> Shared<S> {
     }
 }
 
+/// Where the requests of a connection come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The other end.
+    pub(crate) peer: Option<IpAddr>,
+    /// Whether they come over TLS.
+    pub(crate) secure: bool,
+}
+
 /// Serves a connection until either side ends it; with `watcher`, until the server stops and the
 /// request in flight is answered.
-pub(crate) async fn serve<S: Store>(shared: Arc<Shared<S>>, stream: TcpStream, watcher: Watcher) {
-    // A small answer must not wait for the acknowledgement of the one before.
-    let _ = stream.set_nodelay(true);
-    let peer = stream.peer_addr().ok().map(|peer| peer.ip());
+pub(crate) async fn serve<S, T>(shared: Arc<Shared<S>>, stream: T, origin: Origin, watcher: Watcher)
+where
+    S: Store,
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let config = shared.app.config();
     let mut builder = http1::Builder::new();
     builder
@@ -65,7 +75,7 @@ pub(crate) async fn serve<S: Store>(shared: Arc<Shared<S>>, stream: TcpStream, w
         .max_headers(HEADERS_MAX);
     let service = service_fn(move |request| {
         let shared = shared.clone();
-        async move { respond(&shared, request, peer).await }
+        async move { respond(&shared, request, origin).await }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
@@ -94,10 +104,10 @@ impl std::error::Error for Broken {}
 async fn respond<S: Store>(
     shared: &Arc<Shared<S>>,
     request: hyper::Request<Incoming>,
-    peer: Option<IpAddr>,
+    origin: Origin,
 ) -> Result<hyper::Response<Payload>, Broken> {
     let (parts, body) = request.into_parts();
-    let head = Head { peer, ..head(&parts) };
+    let head = Head { peer: origin.peer, secure: origin.secure, ..head(&parts) };
     let time_max = shared.app.config().body_time_max;
     let response = match shared.app.receive(&head) {
         Ok(call) => answer(shared, call, body, time_max).await?,

@@ -2,20 +2,24 @@
 
 use crate::app::App;
 use crate::config::{Accounts, Config, ConfigError};
-use crate::net::conn::{Shared, serve};
+use crate::net::conn::{Origin, Shared, serve};
+use crate::net::first::{First, Speech, Told};
 use crate::net::reload::Reloader;
+use crate::net::tls::Presented;
 use crate::services::Store;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
+use tabulith::ids::CommitTs;
 use tabulith::table::store::TableStore;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 use uuid::Uuid;
 
 /// Starts servers.
@@ -25,31 +29,47 @@ pub struct Server;
 impl Server {
     /// Starts a server over `store` on threads of its own, and returns once it listens.
     ///
-    /// Errors: settings that cannot be (`InvalidInput`); an address that cannot be listened on,
-    /// such as a port in use.
+    /// Errors: settings that cannot be, certificates among them (`InvalidInput`); an address that
+    /// cannot be listened on, such as a port in use.
     pub fn start<S: Store>(config: Config, store: Arc<TableStore<S>>) -> io::Result<Running> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let now = CommitTs(clock.wall_ticks());
+        let presented = config.tls.as_ref().map(|tls| Presented::new(tls, now)).transpose()?;
+        let presented = presented.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind(config.listen))?;
         let addr = listener.local_addr()?;
+        let mut doors = vec![Door { listener, tls: None }];
+        let mut tls_addr = None;
+        if let (Some(tls), Some(presented)) = (&config.tls, &presented) {
+            let listener = runtime.block_on(TcpListener::bind(tls.listen))?;
+            tls_addr = Some(listener.local_addr()?);
+            doors.push(Door { listener, tls: Some(presented.clone()) });
+        }
         let stop_time_max = config.stop_time_max;
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let places = Arc::new(Semaphore::new(config.connections_max));
         let ids_seed = Uuid::new_v4().as_u64_pair().0;
         let app = App::new(config.clone(), store, clock, ids_seed);
         let reloader = Reloader::new(config, app.keyring().clone(), app.bearer().cloned());
         let reloader = Arc::new(reloader);
         reloader.reload()?;
         runtime.spawn(reloader.clone().run());
+        let shared = Arc::new(Shared::new(app));
+        let told = Arc::new(Told::default());
         let (stop, stopping) = watch::channel(false);
-        let accepting = runtime.spawn(accept(listener, Arc::new(Shared::new(app)), stopping));
-        Ok(Running {
-            runtime: Some(runtime),
-            accepting: Some(accepting),
-            stop,
-            addr,
-            stop_time_max,
-            reloader,
-        })
+        let mut accepting = JoinSet::new();
+        for door in doors {
+            let inside = Inside {
+                shared: shared.clone(),
+                places: places.clone(),
+                told: told.clone(),
+                stopping: stopping.clone(),
+            };
+            accepting.spawn_on(accept(door, inside), runtime.handle());
+        }
+        let runtime = Some(runtime);
+        Ok(Running { runtime, accepting, stop, addr, tls_addr, presented, stop_time_max, reloader })
     }
 }
 
@@ -57,9 +77,11 @@ impl Server {
 #[derive(Debug)]
 pub struct Running {
     runtime: Option<Runtime>,
-    accepting: Option<JoinHandle<()>>,
+    accepting: JoinSet<()>,
     stop: watch::Sender<bool>,
     addr: SocketAddr,
+    tls_addr: Option<SocketAddr>,
+    presented: Option<Arc<Presented>>,
     stop_time_max: Duration,
     reloader: Arc<Reloader>,
 }
@@ -77,14 +99,31 @@ impl Running {
         self.reloader.set_accounts(accounts)
     }
 
-    /// Reads the texts of accounts and of token issuers' keys now. It happens every minute anyway.
-    pub fn reload(&self) -> io::Result<()> {
-        self.reloader.reload()
-    }
-
-    /// Where it listens.
+    /// Where it listens for plain HTTP.
     pub fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Where it listens for TLS, if it does.
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.tls_addr
+    }
+
+    /// The certificate that it made for itself, in PEM, for clients to trust.
+    pub fn own_certificate(&self) -> Option<&str> {
+        self.presented.as_ref().and_then(|presented| presented.made())
+    }
+
+    /// Reads the texts of accounts and of token issuers' keys now, which happens every minute
+    /// anyway, and the certificates, for connections from now on. Those that are open go on.
+    ///
+    /// Errors: what does not read; it stays as it was.
+    pub fn reload(&self) -> io::Result<()> {
+        let texts = self.reloader.reload();
+        if let Some(presented) = &self.presented {
+            presented.reload()?;
+        }
+        texts
     }
 
     /// Stops accepting, answers what is in flight for at most
@@ -94,17 +133,23 @@ impl Running {
     }
 
     /// Serves until the process is asked to end (SIGTERM, SIGINT or Ctrl-C), then stops as
-    /// [`Running::stop`] does. A second signal returns at once.
+    /// [`Running::stop`] does. A second signal returns at once. SIGHUP has files read anew,
+    /// as [`Running::reload`] does.
     pub fn wait_for_signal(mut self) -> io::Result<()> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         runtime.block_on(async {
             let mut signals = Signals::new()?;
-            signals.next().await;
+            while signals.next().await == Signal::Hangup {
+                match self.reload() {
+                    Ok(()) => tracing::info!("files were read anew"),
+                    Err(error) => tracing::error!(%error, "what did not read stays as it was"),
+                }
+            }
             tracing::info!("stopping");
             let _ = self.stop.send(true);
             tokio::select! {
-                () = signals.next() => {}
-                () = finish(self.accepting.take(), self.stop_time_max) => {}
+                _ = signals.next() => {}
+                () = finish(&mut self.accepting, self.stop_time_max) => {}
             }
             io::Result::Ok(())
         })?;
@@ -115,7 +160,7 @@ impl Running {
     fn shut_down(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         let _ = self.stop.send(true);
-        runtime.block_on(finish(self.accepting.take(), self.stop_time_max));
+        runtime.block_on(finish(&mut self.accepting, self.stop_time_max));
         runtime.shutdown_background();
     }
 }
@@ -126,38 +171,64 @@ impl Drop for Running {
     }
 }
 
-async fn finish(accepting: Option<JoinHandle<()>>, time_max: Duration) {
-    let Some(accepting) = accepting else { return };
-    if tokio::time::timeout(time_max, accepting).await.is_err() {
+async fn finish(accepting: &mut JoinSet<()>, time_max: Duration) {
+    let all = async { while accepting.join_next().await.is_some() {} };
+    if tokio::time::timeout(time_max, all).await.is_err() {
         tracing::warn!("requests were still in flight when the time to stop was over");
     }
+}
+
+/// A listener, and what it presents where it is one for TLS.
+struct Door {
+    listener: TcpListener,
+    tls: Option<Arc<Presented>>,
+}
+
+/// What all doors lead to.
+struct Inside<S> {
+    shared: Arc<Shared<S>>,
+    /// Room for connections.
+    places: Arc<Semaphore>,
+    told: Arc<Told>,
+    stopping: watch::Receiver<bool>,
 }
 
 /// How long accepting rests after the system refused a connection: files may be short.
 const REST_AFTER_REFUSAL: Duration = Duration::from_millis(50);
 
 /// Accepts until told to stop, then waits for the connections to finish.
-async fn accept<S: Store>(
-    listener: TcpListener,
-    shared: Arc<Shared<S>>,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let places = Arc::new(Semaphore::new(shared.app.config().connections_max));
+async fn accept<S: Store>(door: Door, inside: Inside<S>) {
+    let Inside { shared, places, told, mut stopping } = inside;
     let graceful = GracefulShutdown::new();
     loop {
         let next = async {
-            let place = places.clone().acquire_owned().await;
-            (place, listener.accept().await)
+            let accepted = door.listener.accept().await;
+            // Only who is there takes a place: doors that wait would keep them from one another.
+            (accepted, places.clone().acquire_owned().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (accepted, place) = tokio::select! {
             _ = stopping.changed() => break,
             next = next => next,
         };
         match accepted {
             Ok((stream, _)) => {
                 let (shared, watcher) = (shared.clone(), graceful.watcher());
+                let (told, stopping) = (told.clone(), stopping.clone());
+                // A small answer must not wait for the acknowledgement of the one before.
+                let _ = stream.set_nodelay(true);
+                let tls = door.tls.clone();
                 tokio::spawn(async move {
-                    serve(shared, stream, watcher).await;
+                    match tls {
+                        None => {
+                            let stream = First::new(stream, Speech::Plain, told);
+                            let origin = Origin { peer: stream.peer(), secure: false };
+                            serve(shared, stream, origin, watcher).await;
+                        }
+                        Some(tls) => {
+                            let stream = First::new(stream, Speech::Tls, told);
+                            serve_tls(shared, stream, &tls, watcher, stopping).await;
+                        }
+                    }
                     drop(place);
                 });
             }
@@ -167,16 +238,47 @@ async fn accept<S: Store>(
             }
         }
     }
-    drop(listener);
+    drop(door);
     graceful.shutdown().await;
 }
 
-/// The signals that ask a process to end.
+/// Shakes hands within the time for it, then serves.
+async fn serve_tls<S: Store>(
+    shared: Arc<Shared<S>>,
+    stream: First,
+    tls: &Presented,
+    watcher: Watcher,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let origin = Origin { peer: stream.peer(), secure: true };
+    let accepting = TlsAcceptor::from(tls.current()).accept(stream);
+    let shaken = tokio::select! {
+        _ = stopping.changed() => return,
+        shaken = tokio::time::timeout(tls.handshake_time_max(), accepting) => shaken,
+    };
+    match shaken {
+        Ok(Ok(stream)) => serve(shared, stream, origin, watcher).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake took too long"),
+    }
+}
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signal {
+    End,
+    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has it"))]
+    Hangup,
+}
+
+/// The signals that ask a process to end, or to look at its files anew.
 struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
     interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
 }
 
 impl Signals {
@@ -184,14 +286,16 @@ impl Signals {
     fn new() -> io::Result<Signals> {
         use tokio::signal::unix::{SignalKind, signal};
         let terminate = signal(SignalKind::terminate())?;
-        Ok(Signals { terminate, interrupt: signal(SignalKind::interrupt())? })
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Signals { terminate, interrupt, hangup: signal(SignalKind::hangup())? })
     }
 
     #[cfg(unix)]
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => Signal::End,
+            _ = self.interrupt.recv() => Signal::End,
+            _ = self.hangup.recv() => Signal::Hangup,
         }
     }
 
@@ -201,10 +305,11 @@ impl Signals {
     }
 
     #[cfg(not(unix))]
-    async fn next(&mut self) {
+    async fn next(&mut self) -> Signal {
         // Without a way to listen for Ctrl-C there is no way to be asked.
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
+        Signal::End
     }
 }
