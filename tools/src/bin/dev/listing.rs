@@ -73,7 +73,8 @@ fn render(repo: &Repo) -> String {
 }
 
 fn crate_rank(folder: &str) -> usize {
-    let order = ["engine/src", "engine", "server", "conformance", "tools", "benches", "fuzz"];
+    let order =
+        ["engine/src", "engine", "server", "client", "conformance", "tools", "benches", "fuzz"];
     order.iter().position(|start| folder.starts_with(start)).unwrap_or(order.len())
 }
 

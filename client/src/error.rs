@@ -1,0 +1,169 @@
+//! Why a call failed: nobody answered, the service refused, the answer made no sense, or there was
+//! nothing to send.
+
+use crate::xml;
+use serde_json::Value as Json;
+use std::time::Duration;
+
+/// A refusal of the service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// The service's code, as `TableNotFound`; the status where it gave none.
+    pub code: String,
+    /// Its message, without the request's id and time.
+    pub message: String,
+    /// The service's id of the request, for those who run it.
+    pub request_id: Option<String>,
+    /// For a transaction: the operation at fault, from 0, where the service says it.
+    pub index: Option<usize>,
+    /// How long the service wants to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No answer, also after retries.
+    #[error("no answer from {endpoint}: {cause}")]
+    Unreachable {
+        /// The address that was asked.
+        endpoint: String,
+        /// What went wrong last.
+        cause: String,
+        /// Whether the service may have done what was asked nevertheless. False where no
+        /// connection came about at all.
+        maybe_done: bool,
+    },
+    /// The service said no.
+    #[error("{}: {}", .0.code, .0.message)]
+    Refused(Box<Refusal>),
+    /// The answer is not of this protocol.
+    #[error("unexpected answer: {0}")]
+    Garbled(String),
+    /// The call cannot be made.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl Error {
+    /// The refusal, if it is one.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Error::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// The HTTP status of a refusal.
+    pub fn status(&self) -> Option<u16> {
+        self.refusal().map(|refusal| refusal.status)
+    }
+
+    /// The service's code of a refusal, as `EntityAlreadyExists`.
+    pub fn code(&self) -> Option<&str> {
+        self.refusal().map(|refusal| refusal.code.as_str())
+    }
+
+    /// Whether the service has no such entity or table.
+    pub fn is_not_found(&self) -> bool {
+        self.status() == Some(404)
+    }
+
+    /// Whether there is such an entity or table already.
+    pub fn is_conflict(&self) -> bool {
+        self.status() == Some(409)
+    }
+
+    /// Whether the entity is no longer the version that was asked for.
+    pub fn is_changed_meanwhile(&self) -> bool {
+        self.status() == Some(412)
+    }
+}
+
+impl Refusal {
+    /// The refusal that an answer's status and body make; JSON of OData, or XML.
+    pub(crate) fn read(status: u16, body: &[u8]) -> Refusal {
+        let (code, text) = json_words(body).or_else(|| xml_words(body)).unwrap_or_default();
+        let (message, rest) = text.split_once("\nRequestId:").unwrap_or((&text, ""));
+        let request_id = rest.split(['\n', '\r']).next().filter(|id| !id.is_empty());
+        let (index, message) = match message.split_once(':') {
+            Some((index, rest)) if index.parse::<usize>().is_ok() => (index.parse().ok(), rest),
+            _ => (None, message),
+        };
+        Refusal {
+            status,
+            code: if code.is_empty() { format!("HTTP {status}") } else { code },
+            message: message.trim_end().to_owned(),
+            request_id: request_id.map(str::to_owned),
+            index,
+            retry_after: None,
+        }
+    }
+
+    /// Whether the same call may succeed later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504)
+    }
+
+    /// Whether the service may have done what was asked although it says that it failed. A service
+    /// that is busy says so before it begins.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        matches!(self.status, 408 | 500 | 502 | 504)
+    }
+}
+
+fn json_words(body: &[u8]) -> Option<(String, String)> {
+    let body: Json = serde_json::from_slice(body).ok()?;
+    let error = body.get("odata.error")?;
+    let text = |value: Option<&Json>| value.and_then(Json::as_str).unwrap_or_default().to_owned();
+    let message = error.get("message").and_then(|message| message.get("value"));
+    Some((text(error.get("code")), text(message)))
+}
+
+fn xml_words(body: &[u8]) -> Option<(String, String)> {
+    let root = xml::read(body)?;
+    let either = |small: &str, large: &str| root.child_text(small).or(root.child_text(large));
+    let code = either("code", "Code")?.to_owned();
+    Some((code, either("message", "Message").unwrap_or_default().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_services_words_are_taken_apart() {
+        let body = br#"{"odata.error":{"code":"EntityAlreadyExists","message":{"lang":"en-US","value":"3:The specified entity already exists.\nRequestId:fc61\nTime:2021"}}}"#;
+        let refusal = Refusal::read(409, body);
+        assert_eq!(refusal.code, "EntityAlreadyExists");
+        assert_eq!(refusal.message, "The specified entity already exists.");
+        assert_eq!((refusal.index, refusal.request_id.as_deref()), (Some(3), Some("fc61")));
+    }
+
+    #[test]
+    fn errors_in_xml_are_read_in_both_forms() {
+        for body in [
+            "<?xml version=\"1.0\"?><m:error xmlns:m=\"x\"><m:code>TableNotFound</m:code><m:message xml:lang=\"en-US\">No table.\nRequestId:7\nTime:1</m:message></m:error>",
+            "<Error><Code>TableNotFound</Code><Message>No table.\nRequestId:7\nTime:1</Message></Error>",
+        ] {
+            let refusal = Refusal::read(404, body.as_bytes());
+            assert_eq!(
+                (refusal.code.as_str(), refusal.message.as_str()),
+                ("TableNotFound", "No table.")
+            );
+            assert_eq!(refusal.request_id.as_deref(), Some("7"));
+        }
+    }
+
+    #[test]
+    fn a_body_of_another_kind_still_gives_a_refusal() {
+        let refusal = Refusal::read(502, b"<html>");
+        assert_eq!((refusal.code.as_str(), refusal.index), ("HTTP 502", None));
+        assert!(refusal.is_passing() && refusal.is_uncertain());
+        assert!(!Refusal::read(503, b"").is_uncertain());
+        assert!(!Refusal::read(501, b"").is_passing());
+    }
+}

@@ -1,0 +1,213 @@
+//! One table: its entities, transactions on them, its stored policies.
+//!
+//! A write whose answer was lost is made again, and may then meet what it did itself. Such a
+//! refusal is checked against what is there: if that is what the write would have left, the write
+//! is done.
+
+use crate::address::{percent, row_path};
+use crate::batch::{self, Operation, Transaction};
+use crate::entity::{Condition, ETag, Entity};
+use crate::error::Error;
+use crate::http::{Answer, Call, Failed, Http};
+use crate::json;
+use crate::pages::{Pages, Query};
+use crate::retry::Retry;
+use crate::settings::{StoredPolicy, read_policies, write_policies};
+use hyper::Method;
+
+/// A table of an account. Clones share their connections.
+#[derive(Clone)]
+pub struct Table {
+    http: Http,
+    name: String,
+}
+
+impl Table {
+    /// The table of that name, whether it exists or not.
+    pub(crate) fn new(http: Http, name: String) -> Table {
+        Table { http, name }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same table with another rule for retries.
+    #[must_use]
+    pub fn with_retry(&self, retry: Retry) -> Table {
+        Table { http: self.http.with_retry(retry), name: self.name.clone() }
+    }
+
+    /// Reads an entity; `None` where there is none. A table that does not exist is an error.
+    pub async fn get(&self, partition_key: &str, row_key: &str) -> Result<Option<Entity>, Error> {
+        let call = Call::new(Method::GET, row_path(&self.name, partition_key, row_key));
+        match self.http.call(&call).await {
+            Ok(answer) => read_one(&answer).map(Some),
+            Err(Failed { error, .. }) if error.code() == Some("ResourceNotFound") => Ok(None),
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    /// Inserts an entity that does not exist. Returns its ETag.
+    pub async fn insert(&self, entity: &Entity) -> Result<ETag, Error> {
+        self.write(&Operation::Insert(entity.clone())).await
+    }
+
+    /// Replaces all properties of an entity that exists. Returns its new ETag.
+    pub async fn replace(
+        &self,
+        entity: &Entity,
+        condition: impl Into<Condition>,
+    ) -> Result<ETag, Error> {
+        self.write(&Operation::Replace(entity.clone(), Some(condition.into()))).await
+    }
+
+    /// Sets properties of an entity that exists; the others stay. Returns its new ETag.
+    pub async fn merge(
+        &self,
+        entity: &Entity,
+        condition: impl Into<Condition>,
+    ) -> Result<ETag, Error> {
+        self.write(&Operation::Merge(entity.clone(), Some(condition.into()))).await
+    }
+
+    /// Inserts an entity, or replaces all properties of the one that is there. Returns its ETag.
+    pub async fn upsert(&self, entity: &Entity) -> Result<ETag, Error> {
+        self.write(&Operation::Replace(entity.clone(), None)).await
+    }
+
+    /// Inserts an entity, or sets properties of the one that is there. Returns its ETag.
+    pub async fn upsert_merge(&self, entity: &Entity) -> Result<ETag, Error> {
+        self.write(&Operation::Merge(entity.clone(), None)).await
+    }
+
+    /// Deletes an entity.
+    pub async fn delete(
+        &self,
+        partition_key: &str,
+        row_key: &str,
+        condition: impl Into<Condition>,
+    ) -> Result<(), Error> {
+        let operation = Operation::Delete {
+            partition_key: partition_key.to_owned(),
+            row_key: row_key.to_owned(),
+            condition: condition.into(),
+        };
+        self.run(&operation).await.map(drop)
+    }
+
+    /// Asks for entities; they are read as the answer is.
+    pub fn query(&self, query: Query) -> Pages {
+        Pages::new(self.http.clone(), self.name.clone(), query)
+    }
+
+    /// Does all operations of a transaction, or none. Returns the ETags of their entities in order;
+    /// a delete has none. [`Refusal::index`](crate::error::Refusal::index) says which one was refused.
+    pub async fn submit(&self, transaction: &Transaction) -> Result<Vec<Option<ETag>>, Error> {
+        let operations = transaction.operations();
+        if operations.is_empty() {
+            return Err(Error::Invalid("a transaction without operations".to_owned()));
+        }
+        let token = uuid::Uuid::new_v4().to_string();
+        let endpoint = &self.http.connection().endpoint;
+        let (content_type, body) = batch::body(endpoint, &self.name, operations, &token);
+        let call = Call::new(Method::POST, "/$batch").body(&content_type, body);
+        let mut retried = self.http.batch(&call, operations.len()).await;
+        if let Err(Failed { error, earlier_maybe_done: true }) = &retried
+            && met_itself(error)
+            && let Some(etags) = self.done(operations).await?
+        {
+            retried = Ok(etags);
+        }
+        Ok(retried?)
+    }
+
+    /// The table's stored policies.
+    pub async fn policies(&self) -> Result<Vec<StoredPolicy>, Error> {
+        let call = Call::new(Method::GET, format!("/{}", percent(&self.name)));
+        let answer = self.http.call(&call.query("comp", "acl")).await?;
+        read_policies(&answer.body).map_err(Error::Garbled)
+    }
+
+    /// Sets the table's stored policies, five at most; those that are not given are gone.
+    pub async fn set_policies(&self, policies: &[StoredPolicy]) -> Result<(), Error> {
+        let call = Call::new(Method::PUT, format!("/{}", percent(&self.name)))
+            .query("comp", "acl")
+            .body("application/xml", write_policies(policies));
+        self.http.call(&call).await.map(drop).map_err(Error::from)
+    }
+
+    async fn write(&self, operation: &Operation) -> Result<ETag, Error> {
+        let etag = self.run(operation).await?;
+        etag.ok_or_else(|| Error::Garbled("a write without an ETag".to_owned()))
+    }
+
+    async fn run(&self, operation: &Operation) -> Result<Option<ETag>, Error> {
+        let method = Method::from_bytes(operation.method().as_bytes()).unwrap_or_default();
+        let mut call = Call::new(method, operation.path(&self.name));
+        if let Some(condition) = operation.condition() {
+            call = call.header("If-Match", condition.text());
+        }
+        if let Operation::Insert(_) = operation {
+            call = call.header("Prefer", "return-no-content");
+        }
+        if let Some(entity) = operation.entity() {
+            let mut body = Vec::new();
+            json::write_entity(&mut body, entity);
+            call = call.body("application/json", body);
+        }
+        match self.http.call(&call).await {
+            Ok(answer) => Ok(answer.header("etag").map(ETag::new)),
+            Err(Failed { error, earlier_maybe_done: true }) if met_itself(&error) => {
+                let done = self.done(std::slice::from_ref(operation)).await?;
+                done.and_then(|mut etags| etags.pop()).ok_or(error)
+            }
+            Err(failed) => Err(failed.error),
+        }
+    }
+
+    /// The ETags of what the operations wrote, if all of them are done; `None` where one is not.
+    async fn done(&self, operations: &[Operation]) -> Result<Option<Vec<Option<ETag>>>, Error> {
+        let mut etags = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let (partition_key, row_key) = operation.keys();
+            let found = self.get(partition_key, row_key).await?;
+            if !operation.is_done(found.as_ref()) {
+                return Ok(None);
+            }
+            etags.push(found.and_then(|entity| entity.etag));
+        }
+        Ok(Some(etags))
+    }
+}
+
+impl Http {
+    /// Submits a batch. Also a refusal inside the answer is made again while it may pass.
+    async fn batch(&self, call: &Call, count: usize) -> Result<Vec<Option<ETag>>, Failed> {
+        self.call_and(call, |answer| {
+            let content_type = answer.header("content-type").unwrap_or_default();
+            batch::read_answer(&content_type, &answer.body, count)
+        })
+        .await
+    }
+}
+
+/// Whether a refusal is what a write meets that was done already.
+fn met_itself(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some("EntityAlreadyExists" | "ResourceNotFound" | "UpdateConditionNotSatisfied")
+    )
+}
+
+/// The entity that an answer's body is, with the ETag of its headers where the body has none.
+fn read_one(answer: &Answer) -> Result<Entity, Error> {
+    let value = serde_json::from_slice(&answer.body)
+        .map_err(|error| Error::Garbled(format!("no JSON: {error}")))?;
+    let mut entity = json::read_entity(value).map_err(Error::Garbled)?;
+    if entity.etag.is_none() {
+        entity.etag = answer.header("etag").map(ETag::new);
+    }
+    Ok(entity)
+}

@@ -1,0 +1,382 @@
+//! Retries against a server that fails as told, with a clock that nobody waits for.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tabulith_client::world::{Pending, World};
+use tabulith_client::{
+    Account, Backoff, Condition, Connection, ETag, Entity, Error, Options, Query, Retry, Table,
+    Transaction,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+/// A world that only notes how long it should wait.
+#[derive(Default)]
+struct Noted {
+    waits: Mutex<Vec<Duration>>,
+    now_ms: AtomicU64,
+}
+
+impl World for Noted {
+    fn wall(&self) -> Duration {
+        Duration::from_secs(1_700_000_000)
+    }
+
+    fn steady(&self) -> Duration {
+        Duration::from_millis(self.now_ms.load(Ordering::Relaxed))
+    }
+
+    fn chance(&self) -> f64 {
+        0.5
+    }
+
+    fn sleep(&self, wait: Duration) -> Pending<'_, ()> {
+        self.now_ms.fetch_add(u64::try_from(wait.as_millis()).unwrap(), Ordering::Relaxed);
+        self.waits.lock().unwrap().push(wait);
+        Box::pin(async {})
+    }
+}
+
+/// What the server does with the next request.
+#[derive(Clone)]
+enum Act {
+    /// Answers: status, further headers, body.
+    Answer(u16, &'static str, String),
+    /// Reads the request and closes.
+    Hang,
+    /// Answers with a body that is shorter than it says.
+    Cut,
+}
+
+/// A server that answers requests by a list; each connection takes one.
+struct Script {
+    table: Table,
+    world: Arc<Noted>,
+    seen: Arc<Mutex<Vec<String>>>,
+    left: Arc<Mutex<VecDeque<Act>>>,
+}
+
+const ONE_SECOND: Backoff = Backoff::Exponential {
+    unit: Duration::from_secs(1),
+    min: Duration::from_millis(1),
+    max: Duration::from_secs(100),
+};
+
+impl Script {
+    async fn new(acts: Vec<Act>) -> Script {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}/abc", listener.local_addr().unwrap());
+        let (seen, left) = (Arc::default(), Arc::new(Mutex::new(VecDeque::from(acts))));
+        tokio::spawn(serve(listener, Arc::clone(&seen), Arc::clone(&left)));
+        let text = format!("AccountName=abc;AccountKey=aGVsbG8=;TableEndpoint={endpoint}");
+        let world = Arc::new(Noted::default());
+        let retry = Retry { backoff: ONE_SECOND, retries_max: 3, ..Retry::default() };
+        let options = Options { retry, world: world.clone(), ..Options::default() };
+        let table = Account::new(Connection::parse(&text).unwrap(), options).table("T");
+        Script { table, world, seen, left }
+    }
+
+    /// The verbs of the requests that came, and the waits between them in milliseconds.
+    #[track_caller]
+    fn check(&self, verbs: &[&str], waits: &[u128]) {
+        assert_eq!(*self.seen.lock().unwrap(), verbs);
+        let noted: Vec<_> =
+            self.world.waits.lock().unwrap().iter().map(Duration::as_millis).collect();
+        assert_eq!(noted, waits);
+        assert!(self.left.lock().unwrap().is_empty(), "requests that nobody made");
+    }
+}
+
+async fn serve(
+    listener: TcpListener,
+    seen: Arc<Mutex<Vec<String>>>,
+    left: Arc<Mutex<VecDeque<Act>>>,
+) {
+    while let Ok((mut socket, _)) = listener.accept().await {
+        let Some(request) = read_request(&mut socket).await else { continue };
+        seen.lock().unwrap().push(request.split(' ').next().unwrap().to_owned());
+        let act = left.lock().unwrap().pop_front();
+        let text = match act {
+            Some(Act::Answer(status, headers, body)) => format!(
+                "HTTP/1.1 {status} X\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
+                if status == 204 { 0 } else { body.len() }
+            ),
+            Some(Act::Cut) => "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_owned(),
+            Some(Act::Hang) => continue,
+            None => "HTTP/1.1 418 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        };
+        drop(socket.write_all(text.as_bytes()).await);
+    }
+}
+
+async fn read_request(socket: &mut TcpStream) -> Option<String> {
+    let mut read = Vec::new();
+    loop {
+        let count = socket.read_buf(&mut read).await.ok()?;
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+            });
+            if body.len() >= length.unwrap_or(0) {
+                return Some(text);
+            }
+        }
+        if count == 0 {
+            return None;
+        }
+    }
+}
+
+fn refusal(status: u16, headers: &'static str, code: &str) -> Act {
+    let body = format!(
+        "{{\"odata.error\":{{\"code\":\"{code}\",\"message\":{{\"lang\":\"en-US\",\"value\":\"0:No.\\nRequestId:r\\nTime:t\"}}}}}}"
+    );
+    Act::Answer(status, headers, body)
+}
+
+const NEW: &str = "ETag: W/\"new\"\r\n";
+
+fn done() -> Act {
+    Act::Answer(204, NEW, String::new())
+}
+
+fn there(etag: &str, properties: &str) -> Act {
+    let body = format!(
+        "{{\"odata.etag\":\"W/\\\"{etag}\\\"\",\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"Timestamp\":\"2020-01-01T00:00:00Z\"{properties}}}"
+    );
+    Act::Answer(200, "", body)
+}
+
+fn busy() -> Act {
+    refusal(503, "", "ServerBusy")
+}
+
+fn exists() -> Act {
+    refusal(409, "", "EntityAlreadyExists")
+}
+
+fn missing() -> Act {
+    refusal(404, "", "ResourceNotFound")
+}
+
+fn changed() -> Act {
+    refusal(412, "", "UpdateConditionNotSatisfied")
+}
+
+fn row() -> Entity {
+    Entity::new("p", "r").with("a", 1_i32)
+}
+
+fn new() -> ETag {
+    ETag::new("W/\"new\"")
+}
+
+fn old() -> ETag {
+    ETag::new("W/\"old\"")
+}
+
+#[tokio::test]
+async fn what_may_pass_is_tried_again_after_exact_waits() {
+    for status in [408, 429, 500, 502, 503, 504] {
+        let again = || refusal(status, "", "Whatever");
+        let script = Script::new(vec![again(), again(), again(), done()]).await;
+        assert_eq!(script.table.upsert(&row()).await.unwrap(), new());
+        script.check(&["PUT"; 4], &[1000, 3000, 7000]);
+    }
+}
+
+#[tokio::test]
+async fn what_will_not_pass_is_told_at_once() {
+    for status in [400, 401, 403, 404, 405, 409, 411, 412, 413, 415, 501, 505] {
+        let script = Script::new(vec![refusal(status, "", "Whatever")]).await;
+        let error = script.table.upsert(&row()).await.unwrap_err();
+        assert_eq!(error.status(), Some(status));
+        script.check(&["PUT"], &[]);
+    }
+}
+
+#[tokio::test]
+async fn retries_end_and_the_last_refusal_is_told() {
+    let script = Script::new(vec![busy(), busy(), busy(), busy()]).await;
+    let error = script.table.get("p", "r").await.unwrap_err();
+    assert_eq!(error.code(), Some("ServerBusy"));
+    assert_eq!(error.refusal().unwrap().request_id.as_deref(), Some("r"));
+    script.check(&["GET"; 4], &[1000, 3000, 7000]);
+    let script = Script::new(vec![busy()]).await;
+    assert!(script.table.with_retry(Retry::NONE).get("p", "r").await.is_err());
+    script.check(&["GET"], &[]);
+    let script = Script::new(vec![busy(), done()]).await;
+    let fixed = Retry::fixed(Duration::from_millis(70), 1);
+    script.table.with_retry(fixed).upsert(&row()).await.unwrap();
+    script.check(&["PUT", "PUT"], &[70]);
+}
+
+#[tokio::test]
+async fn the_time_for_a_call_is_kept() {
+    let script = Script::new(vec![busy(), busy()]).await;
+    let time_max = Duration::from_millis(3999);
+    let retry = Retry { backoff: ONE_SECOND, time_max, ..Retry::default() };
+    assert!(script.table.with_retry(retry).get("p", "r").await.is_err());
+    script.check(&["GET", "GET"], &[1000]);
+}
+
+#[tokio::test]
+async fn retry_after_is_honoured_unless_it_is_too_long() {
+    let slow = refusal(503, "Retry-After: 9\r\n", "ServerBusy");
+    let exact = refusal(429, "x-ms-retry-after-ms: 3500\r\nRetry-After: 9\r\n", "ServerBusy");
+    let script = Script::new(vec![slow, exact, done()]).await;
+    script.table.upsert(&row()).await.unwrap();
+    script.check(&["PUT"; 3], &[9000, 3500]);
+    let script = Script::new(vec![refusal(503, "Retry-After: 61\r\n", "ServerBusy")]).await;
+    let error = script.table.upsert(&row()).await.unwrap_err();
+    assert_eq!(error.refusal().unwrap().retry_after, Some(Duration::from_secs(61)));
+    script.check(&["PUT"], &[]);
+}
+
+#[tokio::test]
+async fn a_cut_or_missing_answer_is_asked_for_again() {
+    let script = Script::new(vec![Act::Cut, Act::Hang, there("new", "")]).await;
+    assert!(script.table.get("p", "r").await.unwrap().is_some());
+    script.check(&["GET"; 3], &[1000, 3000]);
+    let script = Script::new(vec![Act::Hang, Act::Cut, Act::Hang, Act::Cut]).await;
+    let error = script.table.insert(&row()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { maybe_done: true, .. }), "{error}");
+    script.check(&["POST"; 4], &[1000, 3000, 7000]);
+}
+
+#[tokio::test]
+async fn where_nobody_listens_nothing_was_done() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let text = format!("AccountName=abc;AccountKey=aGVsbG8=;TableEndpoint=http://{address}/abc");
+    let world = Arc::new(Noted::default());
+    let retry = Retry::fixed(Duration::from_secs(1), 2);
+    let options = Options { retry, world: world.clone(), ..Options::default() };
+    let table = Account::new(Connection::parse(&text).unwrap(), options).table("T");
+    let error = table.insert(&row()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { maybe_done: false, .. }), "{error}");
+    assert_eq!(*world.waits.lock().unwrap(), [Duration::from_secs(1); 2]);
+}
+
+#[tokio::test]
+async fn an_insert_that_was_done_and_lost_is_recognised() {
+    let script = Script::new(vec![Act::Hang, exists(), there("new", ",\"a\":1")]).await;
+    assert_eq!(script.table.insert(&row()).await.unwrap(), new());
+    script.check(&["POST", "POST", "GET"], &[1000]);
+    let timed_out = refusal(500, "", "OperationTimedOut");
+    let script = Script::new(vec![timed_out, exists(), there("new", ",\"a\":1")]).await;
+    assert_eq!(script.table.insert(&row()).await.unwrap(), new());
+    script.check(&["POST", "POST", "GET"], &[1000]);
+}
+
+#[tokio::test]
+async fn an_insert_of_somebody_else_is_a_conflict() {
+    for other in [",\"a\":2", "", ",\"a\":1,\"b\":1", ",\"a\":1.0"] {
+        let script = Script::new(vec![Act::Hang, exists(), there("new", other)]).await;
+        assert!(script.table.insert(&row()).await.unwrap_err().is_conflict(), "{other}");
+        script.check(&["POST", "POST", "GET"], &[1000]);
+    }
+    // Without a lost answer nothing is looked up: whatever is there, this call did not write it.
+    let script = Script::new(vec![exists()]).await;
+    assert!(script.table.insert(&row()).await.unwrap_err().is_conflict());
+    script.check(&["POST"], &[]);
+    // A service that is busy has not begun.
+    let script = Script::new(vec![busy(), exists()]).await;
+    assert!(script.table.insert(&row()).await.unwrap_err().is_conflict());
+    script.check(&["POST", "POST"], &[1000]);
+}
+
+#[tokio::test]
+async fn a_delete_that_was_done_and_lost_is_recognised() {
+    let script = Script::new(vec![Act::Hang, missing(), missing()]).await;
+    script.table.delete("p", "r", old()).await.unwrap();
+    script.check(&["DELETE", "DELETE", "GET"], &[1000]);
+    let script = Script::new(vec![missing()]).await;
+    assert!(script.table.delete("p", "r", Condition::Any).await.unwrap_err().is_not_found());
+    script.check(&["DELETE"], &[]);
+    let no_table = refusal(404, "", "TableNotFound");
+    let script = Script::new(vec![Act::Hang, no_table]).await;
+    assert!(script.table.delete("p", "r", Condition::Any).await.unwrap_err().is_not_found());
+    script.check(&["DELETE", "DELETE"], &[1000]);
+}
+
+#[tokio::test]
+async fn an_update_that_was_done_and_lost_is_recognised() {
+    let script = Script::new(vec![Act::Hang, changed(), there("new", ",\"a\":1")]).await;
+    assert_eq!(script.table.replace(&row(), old()).await.unwrap(), new());
+    script.check(&["PUT", "PUT", "GET"], &[1000]);
+    let more = there("new", ",\"a\":1,\"b\":2");
+    let script = Script::new(vec![Act::Cut, changed(), more.clone()]).await;
+    assert_eq!(script.table.merge(&row(), old()).await.unwrap(), new());
+    script.check(&["PATCH", "PATCH", "GET"], &[1000]);
+    let script = Script::new(vec![Act::Hang, changed(), more]).await;
+    assert!(script.table.replace(&row(), old()).await.unwrap_err().is_changed_meanwhile());
+    script.check(&["PUT", "PUT", "GET"], &[1000]);
+    let script = Script::new(vec![changed()]).await;
+    assert!(script.table.replace(&row(), old()).await.unwrap_err().is_changed_meanwhile());
+    script.check(&["PUT"], &[]);
+}
+
+fn part(status: u16, headers: &str, body: &str) -> String {
+    format!(
+        "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: application/http\r\n\r\nHTTP/1.1 {status} X\r\n{headers}\r\n{body}\r\n--c--\r\n--b--\r\n"
+    )
+}
+
+const MULTIPART: &str = "Content-Type: multipart/mixed; boundary=b\r\n";
+
+fn refused_part(status: u16, code: &str) -> Act {
+    let Act::Answer(_, _, body) = refusal(status, "", code) else { unreachable!() };
+    Act::Answer(202, MULTIPART, part(status, "", &body))
+}
+
+#[tokio::test]
+async fn a_transaction_that_was_done_and_lost_is_recognised() {
+    let mut transaction = Transaction::new();
+    transaction.insert(row());
+    let lost = || vec![Act::Hang, refused_part(409, "EntityAlreadyExists")];
+    let script = Script::new([lost(), vec![there("new", ",\"a\":1")]].concat()).await;
+    assert_eq!(script.table.submit(&transaction).await.unwrap(), [Some(new())]);
+    script.check(&["POST", "POST", "GET"], &[1000]);
+    let script = Script::new([lost(), vec![there("new", ",\"a\":2")]].concat()).await;
+    let error = script.table.submit(&transaction).await.unwrap_err();
+    assert_eq!((error.status(), error.refusal().unwrap().index), (Some(409), Some(0)));
+    script.check(&["POST", "POST", "GET"], &[1000]);
+    // One of two is as it should be: it was somebody else.
+    transaction.delete("p", "s", Condition::Any);
+    let acts = vec![there("new", ",\"a\":1"), there("new", "")];
+    let script = Script::new([lost(), acts].concat()).await;
+    assert!(script.table.submit(&transaction).await.is_err());
+    script.check(&["POST", "POST", "GET", "GET"], &[1000]);
+}
+
+#[tokio::test]
+async fn a_passing_refusal_inside_a_transaction_is_tried_again() {
+    let mut transaction = Transaction::new();
+    transaction.insert(row());
+    let answer = Act::Answer(202, MULTIPART, part(204, NEW, ""));
+    let script = Script::new(vec![refused_part(503, "ServerBusy"), answer]).await;
+    assert_eq!(script.table.submit(&transaction).await.unwrap(), [Some(new())]);
+    script.check(&["POST", "POST"], &[1000]);
+}
+
+#[tokio::test]
+async fn empty_pages_with_more_behind_them_are_passed_over() {
+    let more =
+        "x-ms-continuation-NextPartitionKey: 1!4!cA--\r\nx-ms-continuation-NextRowKey: 1!0!\r\n";
+    let page = |headers, rows: &str| Act::Answer(200, headers, format!("{{\"value\":[{rows}]}}"));
+    let row = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\"}";
+    let acts = vec![page(more, ""), page(more, ""), busy(), page("", row)];
+    let script = Script::new(acts).await;
+    let mut pages = script.table.query(Query::new());
+    assert_eq!(pages.next().await.unwrap().unwrap().row_key, "r");
+    assert_eq!(pages.next().await.unwrap(), None);
+    script.check(&["GET"; 4], &[1000]);
+}
