@@ -272,6 +272,9 @@ impl Http {
 
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, Error> {
         let connection = self.connection();
+        if !self.endpoint(call).starts_with("http://") {
+            return Err(Error::Invalid("the client does not speak HTTPS yet".to_owned()));
+        }
         let mut target = format!("{}{}", self.endpoint(call), call.path);
         let mut separator = '?';
         for (name, value) in &call.query {
