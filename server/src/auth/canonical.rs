@@ -46,6 +46,10 @@ pub fn respellings(account: &str, path: &str) -> Vec<String> {
         path.strip_prefix(&secondary).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     if let Some(rest) = rest {
         add(format!("/{account}{rest}"));
+        // Python signs the primary's path and puts the secondary's name before it.
+        if rest.starts_with(&format!("/{account}/")) {
+            add(rest.to_owned());
+        }
     }
     spellings
 }
@@ -72,6 +76,7 @@ mod tests {
             ]
         );
         assert!(respellings("a", "/a-secondary/T").contains(&"/a/T".to_owned()));
+        assert!(respellings("a", "/a-secondary/a/T").contains(&"/a/T".to_owned()));
         assert!(!respellings("a", "/a-secondaryx").contains(&"/ax".to_owned()));
     }
 }
