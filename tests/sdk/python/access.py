@@ -275,7 +275,7 @@ class Tokens:
 
 
 def test_tokens():
-    table = fresh_table("tokens")
+    table = fresh_table("bearer")
     table.create_entity(row("a"))
 
     def service(**claims):
