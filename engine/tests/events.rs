@@ -1,4 +1,4 @@
-//! Events of a small scripted run, in order; and with the feature `tracing` its spans.
+//! Events of a small scripted run, in order.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::sync::{Arc, Mutex, mpsc};
@@ -121,49 +121,4 @@ fn a_background_job_that_fails_is_told() {
     let error = told.recv().unwrap();
     assert!(error.contains(".sst"), "{error}");
     assert_eq!(db.stats().background_errors, 1);
-}
-
-/// Spans and events that a subscriber sees.
-#[cfg(feature = "tracing")]
-mod tracing_feature {
-    use super::*;
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Level, Metadata, Subscriber};
-
-    #[derive(Clone, Default)]
-    struct Names(Arc<Mutex<Vec<String>>>);
-
-    impl Subscriber for Names {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            metadata.target() == "tabulith"
-        }
-        fn new_span(&self, span: &Attributes<'_>) -> Id {
-            self.0.lock().unwrap().push(span.metadata().name().to_owned());
-            Id::from_u64(1)
-        }
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn event(&self, event: &tracing::Event<'_>) {
-            if *event.metadata().level() <= Level::INFO {
-                self.0.lock().unwrap().push(event.metadata().level().to_string());
-            }
-        }
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {
-            self.0.lock().unwrap().push("end".to_owned());
-        }
-    }
-
-    #[test]
-    fn work_is_a_span() {
-        let names = Names::default();
-        tracing::subscriber::with_default(names.clone(), || {
-            let (db, _) = open(&SimFs::new());
-            db.table("rows").unwrap().upsert("p", "1", "v").unwrap();
-            db.checkpoint("/copy").unwrap();
-        });
-        let names = names.0.lock().unwrap().join(" ");
-        let opened = "open recovery end INFO end";
-        assert_eq!(names, format!("{opened} checkpoint flush end INFO end"));
-    }
 }
