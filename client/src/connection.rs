@@ -65,8 +65,12 @@ fn no<T>(why: impl Into<String>) -> Result<T, NoConnection> {
 
 impl Connection {
     /// Parses a connection string: `UseDevelopmentStorage=true`, or `AccountName` with `AccountKey`
-    /// or `SharedAccessSignature`, and `TableEndpoint` where it is not Azure's own.
+    /// or `SharedAccessSignature`, and `TableEndpoint` where it is not Azure's own; or an address with
+    /// a shared access signature behind its question mark.
     pub fn parse(text: &str) -> Result<Connection, NoConnection> {
+        if text.starts_with("http://") || text.starts_with("https://") {
+            return Connection::of_address(text);
+        }
         let settings = Settings::parse(text)?;
         if settings.get("UseDevelopmentStorage").is_some_and(|yes| yes.eq_ignore_ascii_case("true"))
         {
@@ -86,6 +90,21 @@ impl Connection {
             connection.secondary = checked(secondary)?;
         }
         Ok(connection)
+    }
+
+    /// What follows the account in the address, as the name of a table does, is passed over.
+    fn of_address(text: &str) -> Result<Connection, NoConnection> {
+        let (address, token) = text.split_once('?').unwrap_or((text, ""));
+        if !token.split('&').any(|parameter| parameter.starts_with("sig=")) {
+            return no("the address has no shared access signature, ?…&sig=…");
+        }
+        let address = checked(address)?;
+        let Ok(account) = account_of(&address) else { return no("the address names no account") };
+        let (host, _) = authority_and_path(&address);
+        let scheme = address.split("://").next().unwrap_or_default();
+        let path = if host.contains(".table.") { String::new() } else { format!("/{account}") };
+        let endpoint = format!("{scheme}://{host}{path}");
+        Connection::new(&account, &endpoint, Credential::of_signature(token))
     }
 
     /// A connection to an account whose endpoint is known.
@@ -272,6 +291,21 @@ mod tests {
     }
 
     #[test]
+    fn an_address_with_a_signature_is_enough() {
+        for (text, account, endpoint) in [
+            ("https://abc.table.x.y/?sv=1&sig=a%3D", "abc", "https://abc.table.x.y"),
+            ("https://abc.table.x.y/abc?sv=1&sig=a%3D", "abc", "https://abc.table.x.y"),
+            ("https://abc.table.x.y/rows?sv=1&sig=a%3D", "abc", "https://abc.table.x.y"),
+            ("http://h:1/abc?sv=1&sig=a%3D", "abc", "http://h:1/abc"),
+            ("http://h:1/abc/rows?sv=1&sig=a%3D", "abc", "http://h:1/abc"),
+        ] {
+            let connection = Connection::parse(text).unwrap();
+            assert_eq!((connection.account.as_str(), &*connection.endpoint), (account, endpoint));
+            assert_eq!(connection.credential, Credential::Signature("sv=1&sig=a%3D".to_owned()));
+        }
+    }
+
+    #[test]
     fn errors_say_what_is_missing_and_no_secret() {
         for (text, why) in [
             ("", "neither TableEndpoint nor AccountName is given"),
@@ -279,6 +313,9 @@ mod tests {
             ("AccountName=a", "neither AccountKey nor SharedAccessSignature is given"),
             ("AccountName=a;AccountKey=secret!", "AccountKey is not base64"),
             ("TableEndpoint=http://h;AccountKey=aGVsbG8=", "AccountName is not given"),
+            ("https://abc.table.x.y", "the address has no shared access signature, ?…&sig=…"),
+            ("https://h/a?secret", "the address has no shared access signature, ?…&sig=…"),
+            ("https://h?sig=secret", "the address names no account"),
             (
                 "AccountName=a;TableEndpoint=ftp://h?sig=secret;AccountKey=aGVsbG8=",
                 "the endpoint ftp://h is neither http://… nor https://…",

@@ -1,5 +1,5 @@
-//! Why a call failed: nobody answered, the service refused, the answer made no sense, or there was
-//! nothing to send.
+//! Why a call failed: nobody answered, or not whom we trust; the service refused, the answer made no
+//! sense, or there was nothing to send.
 
 use crate::xml;
 use serde_json::Value as Json;
@@ -36,6 +36,14 @@ pub enum Error {
         /// Whether the service may have done what was asked nevertheless. False where no
         /// connection came about at all.
         maybe_done: bool,
+    },
+    /// Who answers is not proven to be whom we asked; nothing was sent.
+    #[error("no trust in {endpoint}: {cause}")]
+    Untrusted {
+        /// The address that was asked.
+        endpoint: String,
+        /// What is wrong with the certificate.
+        cause: String,
     },
     /// The service said no.
     #[error("{}: {}", .0.code, .0.message)]

@@ -1,15 +1,17 @@
-//! Calls over HTTP: signed, kept alive, made again while they may still succeed.
+//! Calls over HTTP and HTTPS: signed, kept alive, made again while they may still succeed.
 
 use crate::address::percent;
 use crate::connection::{Connection, Credential};
 use crate::error::{Error, Refusal};
 use crate::retry::Retry;
 use crate::sign::{Signed, authorization};
+use crate::trust::{NoTrust, Trust, disbelief};
 use crate::world::{Machine, Waiting, World};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request};
+use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -27,6 +29,8 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 pub struct Options {
     /// When calls are made again.
     pub retry: Retry,
+    /// Whose certificates are believed, where the endpoint begins with `https://`.
+    pub trust: Trust,
     /// Time and chance.
     pub world: Arc<dyn World>,
     /// Longest wait for one answer. Default: 60 s; the service gives up after 30 s itself.
@@ -40,6 +44,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             retry: Retry::default(),
+            trust: Trust::default(),
             world: Arc::new(Machine::default()),
             answer_time_max: Duration::from_secs(60),
             answer_bytes_max: 2 << 30,
@@ -51,6 +56,7 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("retry", &self.retry)
+            .field("trust", &self.trust)
             .field("answer_time_max", &self.answer_time_max)
             .field("answer_bytes_max", &self.answer_bytes_max)
             .finish_non_exhaustive()
@@ -145,8 +151,10 @@ impl From<Failed> for Error {
     }
 }
 
+type Pool = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
 struct Shared {
-    http: legacy::Client<HttpConnector, Full<Bytes>>,
+    pool: Result<Pool, NoTrust>,
     connection: Connection,
     options: Options,
 }
@@ -161,15 +169,13 @@ pub(crate) struct Http {
 impl Http {
     /// A client that has not connected yet.
     pub(crate) fn new(connection: Connection, options: Options) -> Http {
-        let mut connector = HttpConnector::new();
-        // A batch is one write; waiting to fill a packet only delays it.
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
-        let http = legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .build(connector);
+        let secure = [&connection.endpoint, &connection.secondary]
+            .iter()
+            .any(|endpoint| endpoint.starts_with("https://"));
+        // The machine's list is read only where somebody has to be believed.
+        let pool = if secure { pool(&options.trust) } else { pool(&Trust::nobody()) };
         let retry = options.retry;
-        Http { shared: Arc::new(Shared { http, connection, options }), retry }
+        Http { shared: Arc::new(Shared { pool, connection, options }), retry }
     }
 
     /// The same client with another rule for retries.
@@ -233,6 +239,8 @@ impl Http {
 
     async fn attempt(&self, call: &Call) -> Result<Answer, Error> {
         let request = self.request(call)?;
+        let pool = self.shared.pool.as_ref();
+        let pool = pool.map_err(|error| Error::Invalid(error.to_string()))?;
         let unreachable = |cause: String, maybe_done| Error::Unreachable {
             endpoint: self.endpoint(call).to_owned(),
             cause,
@@ -240,16 +248,17 @@ impl Http {
         };
         let Options { answer_time_max, answer_bytes_max, .. } = self.shared.options;
         let exchange = async {
-            let answer = self.shared.http.request(request).await;
-            let answer = answer.map_err(|error| (innermost(&error), !error.is_connect()))?;
-            let (head, body) = answer.into_parts();
+            let answer = pool.request(request).await.map_err(|error| match disbelief(&error) {
+                Some(cause) => Error::Untrusted { endpoint: self.endpoint(call).to_owned(), cause },
+                None => unreachable(innermost(&error), !error.is_connect()),
+            });
+            let (head, body) = answer?.into_parts();
             let body = Limited::new(body, answer_bytes_max).collect().await;
-            let body = body.map_err(|error| (innermost(error.as_ref()), true))?;
-            Ok((head, body.to_bytes()))
+            let body = body.map_err(|error| unreachable(innermost(error.as_ref()), true))?;
+            Ok::<_, Error>((head, body.to_bytes()))
         };
         let (head, body) = match tokio::time::timeout(answer_time_max, exchange).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err((cause, maybe_done))) => return Err(unreachable(cause, maybe_done)),
+            Ok(answer) => answer?,
             Err(_) => {
                 let cause = format!("no answer within {} s", answer_time_max.as_secs());
                 return Err(unreachable(cause, true));
@@ -272,9 +281,6 @@ impl Http {
 
     fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, Error> {
         let connection = self.connection();
-        if !self.endpoint(call).starts_with("http://") {
-            return Err(Error::Invalid("the client does not speak HTTPS yet".to_owned()));
-        }
         let mut target = format!("{}{}", self.endpoint(call), call.path);
         let mut separator = '?';
         for (name, value) in &call.query {
@@ -327,6 +333,16 @@ impl Http {
         let moment = moment.unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         printer.timestamp_to_rfc9110_string(&moment).unwrap_or_default()
     }
+}
+
+fn pool(trust: &Trust) -> Result<Pool, NoTrust> {
+    let mut connector = HttpConnector::new();
+    connector.enforce_http(false);
+    // A batch is one write; waiting to fill a packet only delays it.
+    connector.set_nodelay(true);
+    connector.set_connect_timeout(Some(CONNECT_TIME_MAX));
+    let connector = HttpsConnector::from((connector, trust.config()?));
+    Ok(legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector))
 }
 
 /// What the service asks for: milliseconds in its own header, or whole seconds. A date is passed

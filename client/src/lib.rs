@@ -45,6 +45,12 @@
 //! counts as done. One limit is left: if somebody else has written exactly the same meanwhile, nobody
 //! can tell.
 //!
+//! # HTTPS
+//!
+//! An endpoint that begins with `https://` is spoken to over TLS, and believed where its certificate
+//! leads to an authority that the machine trusts or that [`Trust`] names, and bears the endpoint's
+//! name. Otherwise the call fails before anything is sent, and is not made again.
+//!
 //! # Secrets
 //!
 //! Keys and signatures do not print themselves, and no error repeats them. [`TableSas`] and
@@ -71,6 +77,7 @@ pub mod error;
 pub mod world;
 pub mod retry;
 pub mod batch;
+pub mod trust;
 pub mod http;
 
 // Floor 2: what is called.
@@ -91,4 +98,5 @@ pub use sas::{AccountPermissions, AccountSas, Permissions, Protocols, Resources,
 pub use settings::{CorsRule, Logging, Metrics, ServiceProperties, ServiceStats, StoredPolicy};
 pub use sign::{Key, Scheme};
 pub use table::Table;
+pub use trust::Trust;
 pub use value::{DateTime, Value};
