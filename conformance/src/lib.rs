@@ -20,6 +20,7 @@ pub mod sign;
 pub mod expand;
 pub mod pattern;
 pub mod wire;
+pub mod tls;
 pub mod multipart;
 pub mod sas;
 pub mod ask;

@@ -1,4 +1,4 @@
-//! HTTP/1.1 over a socket: bytes out as they are, answers in by the letter.
+//! HTTP/1.1 over a socket, with or without TLS under it: bytes out as they are, answers in by the letter.
 //!
 //! An answer that breaks the rules of HTTP (a bad status line, two lengths, a body where there may
 //! be none) is an error, however well its meaning could be guessed.
@@ -13,7 +13,7 @@ pub trait Stream: Read + Write + Send {}
 
 impl<S: Read + Write + Send> Stream for S {}
 
-/// Makes streams: plain ones here, TLS where the caller brings it.
+/// Makes streams: plain ones here, those of TLS in [`crate::tls`].
 pub trait Connect: Sync {
     /// A new stream to a host and port.
     fn connect(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>>;
@@ -32,12 +32,17 @@ const HEADERS_MAX: usize = 200;
 
 impl Connect for Plain {
     fn connect(&self, host: &str, port: u16) -> io::Result<Box<dyn Stream>> {
-        let stream = TcpStream::connect((host, port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
-        Ok(Box::new(stream))
+        Ok(Box::new(socket(host, port)?))
     }
+}
+
+/// A socket that gives up where the other side is silent for too long.
+pub(crate) fn socket(host: &str, port: u16) -> io::Result<TcpStream> {
+    let socket = TcpStream::connect((host, port))?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(SILENCE_MAX))?;
+    socket.set_write_timeout(Some(SILENCE_MAX))?;
+    Ok(socket)
 }
 
 /// An answer.
@@ -288,7 +293,11 @@ fn chunks(from: &mut impl BufRead) -> Result<Vec<u8>, Broken> {
 /// The next line without its CRLF; none at the end.
 fn line(from: &mut impl BufRead) -> Result<Option<String>, Broken> {
     let mut out = Vec::new();
-    from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut out)?;
+    match from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut out) {
+        // TLS that ends without its farewell: between two answers that is an end like any other.
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && out.is_empty() => {}
+        read => drop(read?),
+    }
     if out.is_empty() {
         return Ok(None);
     }
@@ -301,7 +310,8 @@ fn line(from: &mut impl BufRead) -> Result<Option<String>, Broken> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Answer, read};
+    use super::{Answer, Broken, read};
+    use std::io::{self, BufReader, Read};
 
     fn answer(text: &str) -> Option<Answer> {
         read(&mut text.as_bytes(), "GET").ok()
@@ -335,5 +345,26 @@ mod tests {
         ] {
             assert!(answer(text).is_none(), "{text:?}");
         }
+    }
+
+    /// Some bytes, and then the error of TLS that is cut.
+    struct Cut(&'static [u8]);
+
+    impl Read for Cut {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(into)? {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                length => Ok(length),
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_cut_between_answers_is_silent_and_within_one_it_is_broken() {
+        let read = |bytes| read(&mut BufReader::new(Cut(bytes)), "GET");
+        assert!(matches!(read(b""), Err(Broken::Silent)));
+        assert!(matches!(read(b"HTTP/1.1 200"), Err(Broken::Io(_))));
+        let body = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab";
+        assert!(matches!(read(body), Err(Broken::Io(_))));
     }
 }
