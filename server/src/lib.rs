@@ -28,6 +28,7 @@ pub mod auth;
 
 // Floor 3: routes.
 pub mod route;
+pub mod refusal;
 pub mod stored;
 pub mod services;
 pub mod handle;

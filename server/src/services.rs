@@ -2,36 +2,33 @@
 //!
 //! Every call takes the [`Grant`] that allows it and uses the account and the table that the grant
 //! names, so that no handler can reach another. Refusals of the table layer become the service's
-//! here and nowhere else; failures of the engine are logged here, once.
+//! here and nowhere else.
 
 use crate::auth::access::Access;
 use crate::auth::policy::{Policies, Policy, Stored};
 use crate::auth::verify::Grant;
 use crate::error::{
-    DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS, ENTITY_TOO_LARGE,
-    INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT, INVALID_RESOURCE_NAME, NAME_LENGTH,
-    OUT_OF_RANGE_INPUT, PROPERTY_NAME_INVALID, PROPERTY_NAME_TOO_LONG, PROPERTY_VALUE_TOO_LARGE,
-    REQUEST_BODY_TOO_LARGE, RESOURCE_NOT_FOUND, SECONDARY_IS_READ_ONLY, SERVER_BUSY,
-    TABLE_ALREADY_EXISTS, TABLE_NOT_FOUND, TOO_MANY_CHANGES, TOO_MANY_PROPERTIES,
-    UPDATE_CONDITION_NOT_SATISFIED, WireError, value_out_of_range,
+    DIFFERENT_PARTITIONS, INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT,
+    INVALID_RESOURCE_NAME, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
 };
 use crate::limits::{
     METADATA_TABLES_MAX, PAGE_ENTITIES_MAX, QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX,
 };
 use crate::properties::document;
 use crate::properties::model::{Given, Properties};
+use crate::refusal::{group_refusal, name_refusal, refusal};
 use crate::stored::{Steady, StoredPolicies};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
-use tabulith::error::{Error, Kind};
+use tabulith::error::Kind;
 use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::entity::Entity;
 use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::filter::ast::Filter;
-use tabulith::table::name::{AccountName, NameError, TableName};
+use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::{Budget, Continuation, Page, Query};
 use tabulith::table::rules::{check_entity, check_keys};
 use tabulith::table::store::{TableStore, TablesPage};
@@ -418,65 +415,4 @@ fn check_write(write: &Write) -> Result<(), TableError> {
 
 fn table_name(grant: &Grant) -> Result<TableName, WireError> {
     TableName::parse(grant.table().ok_or(INVALID_RESOURCE_NAME)?).map_err(name_refusal)
-}
-
-fn name_refusal(error: NameError) -> WireError {
-    match error {
-        NameError::Length => NAME_LENGTH,
-        NameError::Characters => INVALID_RESOURCE_NAME,
-        NameError::Reserved => INVALID_INPUT,
-    }
-}
-
-/// The service's words for a refusal within a change set.
-pub fn group_refusal(error: GroupError) -> (usize, WireError) {
-    (error.index, refusal(error.error))
-}
-
-/// The service's words for a refusal of the table layer.
-pub fn refusal(error: TableError) -> WireError {
-    match error {
-        TableError::Engine(error) => engine_failure(&error),
-        TableError::TableNotFound => TABLE_NOT_FOUND,
-        TableError::TableExists => TABLE_ALREADY_EXISTS,
-        TableError::EntityNotFound => RESOURCE_NOT_FOUND,
-        TableError::EntityExists => ENTITY_ALREADY_EXISTS,
-        TableError::ConditionFailed { .. } => UPDATE_CONDITION_NOT_SATISFIED,
-        TableError::KeyInvalid { key, value } => value_out_of_range(key.name(), &value),
-        TableError::KeyTooLong { .. } | TableError::PropertyValueTooLarge { .. } => {
-            PROPERTY_VALUE_TOO_LARGE
-        }
-        TableError::PropertyNameInvalid { .. } => PROPERTY_NAME_INVALID,
-        TableError::PropertyNameTooLong { .. } => PROPERTY_NAME_TOO_LONG,
-        TableError::PropertyTwice { .. } => DUPLICATE_PROPERTIES,
-        TableError::PropertyOutOfRange { .. } => OUT_OF_RANGE_INPUT,
-        TableError::TooManyProperties { .. } => TOO_MANY_PROPERTIES,
-        TableError::EntityTooLarge { .. } => ENTITY_TOO_LARGE,
-        TableError::TooManyOperations { .. } => TOO_MANY_CHANGES,
-        TableError::GroupTooLarge { .. } => REQUEST_BODY_TOO_LARGE,
-        TableError::MixedPartitions => DIFFERENT_PARTITIONS,
-        TableError::RowTwice => INVALID_DUPLICATE_ROW,
-        TableError::NoOperations
-        | TableError::FilterTooComplex
-        | TableError::PageTooLong { .. } => INVALID_INPUT,
-        other => {
-            tracing::error!(error = %other, "a refusal without words of the service");
-            INTERNAL_ERROR
-        }
-    }
-}
-
-/// A failure of the engine tells the client nothing of files and places; the log gets those.
-fn engine_failure(error: &Error) -> WireError {
-    match error.kind() {
-        Kind::Busy | Kind::NoSpace => {
-            tracing::warn!(error = %error, "the engine refuses work");
-            SERVER_BUSY
-        }
-        Kind::ReadOnly => SECONDARY_IS_READ_ONLY,
-        _ => {
-            tracing::error!(error = %error, "the engine failed");
-            INTERNAL_ERROR
-        }
-    }
 }

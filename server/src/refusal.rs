@@ -1,0 +1,75 @@
+//! The service's words for refusals of the table layer. Failures of the engine are logged here, once.
+
+use crate::error::{
+    DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS, ENTITY_TOO_LARGE,
+    INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT, INVALID_RESOURCE_NAME, NAME_LENGTH,
+    OUT_OF_RANGE_INPUT, PROPERTY_NAME_INVALID, PROPERTY_NAME_TOO_LONG, PROPERTY_VALUE_TOO_LARGE,
+    REQUEST_BODY_TOO_LARGE, RESOURCE_NOT_FOUND, SECONDARY_IS_READ_ONLY, SERVER_BUSY,
+    TABLE_ALREADY_EXISTS, TABLE_NOT_FOUND, TOO_MANY_CHANGES, TOO_MANY_PROPERTIES,
+    UPDATE_CONDITION_NOT_SATISFIED, WireError, value_out_of_range,
+};
+use tabulith::error::{Error, Kind};
+use tabulith::table::error::{GroupError, TableError};
+use tabulith::table::name::NameError;
+
+/// For a name that no table can have.
+pub fn name_refusal(error: NameError) -> WireError {
+    match error {
+        NameError::Length => NAME_LENGTH,
+        NameError::Characters => INVALID_RESOURCE_NAME,
+        NameError::Reserved => INVALID_INPUT,
+    }
+}
+
+/// For a change set, with the place of the change at fault.
+pub fn group_refusal(error: GroupError) -> (usize, WireError) {
+    (error.index, refusal(error.error))
+}
+
+/// For one operation.
+pub fn refusal(error: TableError) -> WireError {
+    match error {
+        TableError::Engine(error) => engine_failure(&error),
+        TableError::TableNotFound => TABLE_NOT_FOUND,
+        TableError::TableExists => TABLE_ALREADY_EXISTS,
+        TableError::EntityNotFound => RESOURCE_NOT_FOUND,
+        TableError::EntityExists => ENTITY_ALREADY_EXISTS,
+        TableError::ConditionFailed { .. } => UPDATE_CONDITION_NOT_SATISFIED,
+        TableError::KeyInvalid { key, value } => value_out_of_range(key.name(), &value),
+        TableError::KeyTooLong { .. } | TableError::PropertyValueTooLarge { .. } => {
+            PROPERTY_VALUE_TOO_LARGE
+        }
+        TableError::PropertyNameInvalid { .. } => PROPERTY_NAME_INVALID,
+        TableError::PropertyNameTooLong { .. } => PROPERTY_NAME_TOO_LONG,
+        TableError::PropertyTwice { .. } => DUPLICATE_PROPERTIES,
+        TableError::PropertyOutOfRange { .. } => OUT_OF_RANGE_INPUT,
+        TableError::TooManyProperties { .. } => TOO_MANY_PROPERTIES,
+        TableError::EntityTooLarge { .. } => ENTITY_TOO_LARGE,
+        TableError::TooManyOperations { .. } => TOO_MANY_CHANGES,
+        TableError::GroupTooLarge { .. } => REQUEST_BODY_TOO_LARGE,
+        TableError::MixedPartitions => DIFFERENT_PARTITIONS,
+        TableError::RowTwice => INVALID_DUPLICATE_ROW,
+        TableError::NoOperations
+        | TableError::FilterTooComplex
+        | TableError::PageTooLong { .. } => INVALID_INPUT,
+        other => {
+            tracing::error!(error = %other, "a refusal without words of the service");
+            INTERNAL_ERROR
+        }
+    }
+}
+
+/// A failure of the engine tells the client nothing of files and places; the log gets those.
+fn engine_failure(error: &Error) -> WireError {
+    match error.kind() {
+        Kind::Busy | Kind::NoSpace => {
+            tracing::warn!(error = %error, "the engine refuses work");
+            SERVER_BUSY
+        }
+        Kind::ReadOnly => SECONDARY_IS_READ_ONLY,
+        _ => {
+            tracing::error!(error = %error, "the engine failed");
+            INTERNAL_ERROR
+        }
+    }
+}
