@@ -1,8 +1,8 @@
 //! The app: a request in, a response out, as plain values. Nothing here knows of sockets.
 //!
 //! A request passes in this order, and is refused at the first step that it fails: address,
-//! version, CORS, signature, verb, permission, form of the answer (all of [`App::receive`], before
-//! its body is read), then size and syntax of the body, table, keys, properties, entity.
+//! version, CORS, signature, rate, verb, permission, form of the answer (all of [`App::receive`],
+//! before its body is read), then size and syntax of the body, table, keys, properties, entity.
 
 use crate::auth::bearer::{Bearer, challenge};
 use crate::auth::keyring::Keyring;
@@ -13,11 +13,13 @@ use crate::error::{
     CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, INVALID_QUERY_PARAMETER_VALUE,
     OPERATION_TIMED_OUT, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
 };
+use crate::faults::fault::Fault;
 use crate::handle::answer::Answer;
 use crate::handle::call::{Call, check_length};
 use crate::handle::reply::{self, ErrorForm, is_by_front_end};
 use crate::handle::{acl, entities, group, query, service, tables};
 use crate::http::message::{Body, Head, Request, Response};
+use crate::lab::{Asked, HEADER, Lab};
 use crate::limits::QUERY_TIME_MAX;
 use crate::odata::address::Address;
 use crate::odata::options::Params;
@@ -25,6 +27,7 @@ use crate::properties::cors::{Cors, Question};
 use crate::properties::model::{CorsRule, Properties};
 use crate::route::Operation;
 use crate::services::{Services, Store};
+use crate::throttle::gate::Gates;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::env::clock::Clock;
@@ -39,6 +42,7 @@ pub struct App<S> {
     services: Services<S>,
     keyring: Arc<Keyring>,
     bearer: Option<Arc<Bearer>>,
+    lab: Option<Arc<Lab>>,
     config: Config,
     ids: Ids,
 }
@@ -52,9 +56,11 @@ impl<S: Store> App<S> {
         ids_seed: u64,
     ) -> App<S> {
         let keyring = Arc::new(Keyring::new(config.accounts.clone()));
-        let services = Services::new(tables, clock);
         let bearer = config.bearer.clone().map(|config| Arc::new(Bearer::new(config)));
-        App { services, keyring, bearer, config, ids: Ids::seeded(ids_seed) }
+        let lab = config.faults.clone().map(|rules| Arc::new(Lab::new(rules)));
+        let gates = Gates::new(&config.throttling);
+        let services = Services::new(tables, clock, gates, lab.clone());
+        App { services, keyring, bearer, lab, config, ids: Ids::seeded(ids_seed) }
     }
 
     /// Its settings.
@@ -193,8 +199,23 @@ impl<S: Store> App<S> {
             date_checked: self.config.date_checked,
         };
         let principal = authenticate(head, &address, &params, &authority)?;
-        let call = Call::open(head, address, params, principal, context)?;
+        self.services.throttle_request(&address.account)?;
+        let mut call = Call::open(head, address, params, principal, context)?;
         check_length(head, &call.operation)?;
+        if let Operation::Get(place) | Operation::Change(place, _) = &call.operation {
+            self.services.throttle(call.grant()?, &place.partition_key, 1)?;
+        }
+        if let Some(lab) = &self.lab {
+            call.fault = lab.decide(Asked {
+                account: &call.address.account,
+                operation: &call.operation,
+                goes_on: call.params.get("NextPartitionKey").is_some(),
+                header: head.headers.get(HEADER),
+            })?;
+            if let Some(Fault::Busy { retry_after }) = call.fault {
+                call.context.retry_after = retry_after;
+            }
+        }
         Ok(call)
     }
 
@@ -202,7 +223,10 @@ impl<S: Store> App<S> {
         // A body may have taken its time: the key that its head was signed with may be gone.
         call.check_key(&self.keyring.accounts())?;
         let services = &self.services;
-        if self.time_left(call).is_zero() {
+        if let Some(Fault::Busy { .. }) = call.fault {
+            return Err(SERVER_BUSY);
+        }
+        if call.fault == Some(Fault::TimedOut) || self.time_left(call).is_zero() {
             return Err(OPERATION_TIMED_OUT);
         }
         let response = match &call.operation {

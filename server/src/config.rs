@@ -2,6 +2,7 @@
 //!
 //! Promise: no key is ever printed. [`Key`] shows nothing in `Debug` and has no `Display`.
 
+use crate::faults::rule::Rules;
 use crate::limits::ACCOUNT_CHARS;
 use crate::source::Network;
 use crate::texts::TextSource;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
@@ -54,6 +56,13 @@ pub struct Config {
     /// Bearer tokens. Default: none are accepted.
     pub bearer: Option<BearerConfig>,
 
+    /// Limits of rate. Default: none.
+    pub throttling: Throttling,
+
+    /// What goes wrong on purpose, for authors of clients; even without a rule, requests may then
+    /// name their own faults. Default: nothing goes wrong, whatever requests say.
+    pub faults: Option<Rules>,
+
     /// Whether a request's date must lie within 15 minutes of the clock. Default true.
     pub date_checked: bool,
 
@@ -85,6 +94,8 @@ impl Default for Config {
             trusted_proxies: Vec::new(),
             accounts_source: None,
             bearer: None,
+            throttling: Throttling::default(),
+            faults: None,
             date_checked: true,
             connections_max: 10_000,
             body_bytes_max: 256 << 20,
@@ -114,6 +125,24 @@ impl Config {
             None => Ok(()),
         }
     }
+}
+
+/// Limits of rate, each off where it is none. Beyond them requests get 503.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Throttling {
+    /// Entities per second of a partition.
+    pub partition_entities: Option<NonZeroU32>,
+
+    /// Requests per second of an account.
+    pub account_requests: Option<NonZeroU32>,
+}
+
+impl Throttling {
+    /// Azure's targets.
+    pub const AZURE: Throttling = Throttling {
+        partition_entities: NonZeroU32::new(2_000),
+        account_requests: NonZeroU32::new(20_000),
+    };
 }
 
 /// How to serve over TLS.

@@ -23,6 +23,8 @@ pub struct Context {
     pub version: String,
     /// Whether it is about settings, which are asked and answered in XML.
     pub speaks_xml: bool,
+    /// Seconds after which a client that is told 503 is to try again.
+    pub retry_after: Option<u64>,
     /// What its answer says to browsers.
     pub cors: Cors,
     /// When it came, in ticks since the Unix epoch.

@@ -356,6 +356,13 @@ pub const UNSUPPORTED_HTTP_VERB: WireError = WireError::fixed(
 pub const TABLE_ALREADY_EXISTS: WireError =
     WireError::fixed(409, "TableAlreadyExists", "The table specified already exists.");
 
+/// A table whose end is not yet over.
+pub const TABLE_BEING_DELETED: WireError = WireError::fixed(
+    409,
+    "TableBeingDeleted",
+    "The specified table is being deleted. Try operation later.",
+);
+
 /// An entity that is there already.
 pub const ENTITY_ALREADY_EXISTS: WireError =
     WireError::fixed(409, "EntityAlreadyExists", "The specified entity already exists.");
@@ -423,6 +430,10 @@ pub const SERVER_BUSY: WireError = WireError::fixed(
     "ServerBusy",
     "The server is currently unable to receive requests. Please retry your request.",
 );
+
+/// More requests of an account than it may send.
+pub const ACCOUNT_OVER_LIMIT: WireError =
+    WireError::fixed(503, "ServerBusy", "Operations per second is over the account limit.");
 
 /// The address gives another number of keys than the resource has.
 pub fn key_count(account: &str, table: &str) -> WireError {

@@ -12,6 +12,7 @@ pub mod limits;
 pub mod source;
 pub mod texts;
 pub mod tokens;
+pub mod faults;
 pub mod config;
 pub mod error;
 
@@ -25,9 +26,11 @@ pub mod batch;
 pub mod properties;
 pub mod context;
 pub mod auth;
+pub mod throttle;
 
 // Floor 3: routes.
 pub mod route;
+pub mod lab;
 pub mod refusal;
 pub mod stored;
 pub mod services;

@@ -11,6 +11,7 @@ use crate::error::{
     DIFFERENT_PARTITIONS, INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT,
     INVALID_RESOURCE_NAME, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
 };
+use crate::lab::Lab;
 use crate::limits::{
     METADATA_TABLES_MAX, PAGE_ENTITIES_MAX, QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX,
 };
@@ -18,6 +19,7 @@ use crate::properties::document;
 use crate::properties::model::{Given, Properties};
 use crate::refusal::{group_refusal, name_refusal, refusal};
 use crate::stored::{Steady, StoredPolicies};
+use crate::throttle::gate::Gates;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -53,6 +55,8 @@ pub struct Services<S> {
     /// Held by who reads properties from the store or changes them.
     properties_lock: Mutex<()>,
     policies: StoredPolicies,
+    gates: Gates,
+    lab: Option<Arc<Lab>>,
 }
 
 /// What a lookup in memory, or on disk, gave.
@@ -93,20 +97,63 @@ pub struct ReadEntities {
 }
 
 impl<S: Store> Services<S> {
-    /// Services over `tables`.
-    pub fn new(tables: Arc<TableStore<S>>, clock: Arc<dyn Clock>) -> Services<S> {
+    /// Services over `tables`, behind the gates; of a fault lab they learn which tables are going.
+    pub fn new(
+        tables: Arc<TableStore<S>>,
+        clock: Arc<dyn Clock>,
+        gates: Gates,
+        lab: Option<Arc<Lab>>,
+    ) -> Services<S> {
         Services {
             tables,
             clock,
             properties: RwLock::default(),
             properties_lock: Mutex::default(),
             policies: StoredPolicies::default(),
+            gates,
+            lab,
         }
     }
 
     /// The clock.
     pub fn clock(&self) -> &dyn Clock {
         &*self.clock
+    }
+
+    /// Fails where the account has too many requests.
+    pub fn throttle_request(&self, account: &str) -> Result<(), WireError> {
+        self.gates.request(account, self.clock.steady())
+    }
+
+    /// Fails where so many entities are too many for a partition of the grant's table.
+    pub fn throttle(
+        &self,
+        grant: &Grant,
+        partition_key: &str,
+        count: usize,
+    ) -> Result<(), WireError> {
+        let (account, table) = (grant.account().as_str(), grant.table().unwrap_or_default());
+        self.gates.entities(account, table, partition_key, count, self.clock.steady())
+    }
+
+    /// Has the fault lab say for a time that the grant's table, which was dropped, is still going.
+    pub fn keep_going(&self, grant: &Grant, time: Duration) {
+        let now = self.clock.steady();
+        if let (Some(lab), Some(table)) = (&self.lab, grant.table()) {
+            lab.going(grant.account().as_str(), table, now, now.saturating_add(time));
+        }
+    }
+
+    /// Fails for a table that the fault lab says is going.
+    fn check_going(&self, grant: &Grant, table: &TableName) -> Result<(), WireError> {
+        let Some(lab) = &self.lab else { return Ok(()) };
+        lab.check(grant.account().as_str(), table.as_str(), self.clock.steady())
+    }
+
+    /// The grant's table, for work on its entities.
+    fn entity_table(&self, grant: &Grant) -> Result<TableName, WireError> {
+        let table = table_name(grant)?;
+        self.check_going(grant, &table).map(|()| table)
     }
 
     /// Service properties of the grant's account.
@@ -213,7 +260,7 @@ impl<S: Store> Services<S> {
 
     /// Whether the grant's table exists.
     pub fn has_table(&self, grant: &Grant) -> Result<bool, WireError> {
-        let found = self.tables.get_table(grant.account(), &table_name(grant)?);
+        let found = self.tables.get_table(grant.account(), &self.entity_table(grant)?);
         Ok(found.map_err(refusal)?.is_some())
     }
 
@@ -228,6 +275,7 @@ impl<S: Store> Services<S> {
     pub fn create_table(&self, grant: &Grant, name: &str) -> Result<(), WireError> {
         grant.check(Access::CreateTable)?;
         let name = TableName::parse(name).map_err(name_refusal)?;
+        self.check_going(grant, &name)?;
         self.tables.create_table(grant.account(), &name).map_err(refusal)?;
         Ok(())
     }
@@ -253,7 +301,7 @@ impl<S: Store> Services<S> {
     ) -> Result<Found, WireError> {
         grant.check(Access::Read)?;
         let _steady = self.steady(grant)?;
-        let table = table_name(grant)?;
+        let table = self.entity_table(grant)?;
         if grant.check_keys(partition_key, row_key).is_err() {
             // Outside of a signature's range there is nothing.
             return if self.has_table(grant)? { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
@@ -281,13 +329,36 @@ impl<S: Store> Services<S> {
         };
         let filter = grant.range().and(read.filter);
         let query = Query { filter, select: read.select, top: read.top, from, budget };
-        let page = self.tables.query(grant.account(), &table_name(grant)?, &query);
+        let page = self.tables.query(grant.account(), &self.entity_table(grant)?, &query);
         let mut page = page.map_err(refusal)?;
         // The plan reads the range alone. Should it ever read more, that is not told either.
         let keys = |entity: &Entity| grant.check_keys(&entity.partition_key, &entity.row_key);
         page.entities.retain(|entity| keys(entity).is_ok());
+        self.throttle_page(grant, &mut page)?;
         page.next = page.next.and_then(|next| grant.range().next(next));
         Ok(page)
+    }
+
+    /// Ends a page before the partition that has no more to give for now. Fails where that is its
+    /// first.
+    fn throttle_page(&self, grant: &Grant, page: &mut Page) -> Result<(), WireError> {
+        let mut passed = 0;
+        let same = |a: &Entity, b: &Entity| a.partition_key == b.partition_key;
+        for entities in page.entities.chunk_by(same) {
+            let Some(first) = entities.first() else { continue };
+            match self.throttle(grant, &first.partition_key, entities.len()) {
+                Ok(()) => passed += entities.len(),
+                Err(error) if passed == 0 => return Err(error),
+                Err(_) => {
+                    let (partition_key, row_key) =
+                        (first.partition_key.clone(), first.row_key.clone());
+                    page.next = Some(Continuation { partition_key, row_key });
+                    break;
+                }
+            }
+        }
+        page.entities.truncate(passed);
+        Ok(())
     }
 
     /// Changes one entity. The change is decided when this returns, and safe to tell once the
@@ -297,7 +368,8 @@ impl<S: Store> Services<S> {
         let (partition_key, row_key) = write.keys();
         grant.check_keys(partition_key, row_key)?;
         let _steady = self.steady(grant)?;
-        self.tables.write(grant.account(), &table_name(grant)?, write).map_err(refusal)
+        let table = self.entity_table(grant)?;
+        self.tables.write(grant.account(), &table, write).map_err(refusal)
     }
 
     /// What is wrong with the first of these changes at fault, as far as that shows without a look
@@ -335,7 +407,7 @@ impl<S: Store> Services<S> {
     ) -> Result<Pending<Vec<WriteOutcome>, GroupError>, (usize, WireError)> {
         let Some((first, _)) = changes.first() else { return Err((0, INVALID_INPUT)) };
         let first = first.clone();
-        let table = table_name(&first).map_err(|error| (0, error))?;
+        let table = self.entity_table(&first).map_err(|error| (0, error))?;
         let _steady = self.steady(&first).map_err(|error| (0, error))?;
         for (index, (grant, write)) in changes.iter().enumerate() {
             let check = || {

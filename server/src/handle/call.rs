@@ -8,6 +8,7 @@ use crate::error::{
     INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED, MISSING_CONTENT_LENGTH,
     WireError, bad_etag,
 };
+use crate::faults::fault::Fault;
 use crate::http::message::Head;
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
 use crate::odata::options::{Metadata, Params, media_type, negotiate};
@@ -36,6 +37,8 @@ pub struct Call {
     pub content_type: String,
     /// How long it may take.
     pub time_max: Duration,
+    /// What is to go wrong with it, on purpose.
+    pub fault: Option<Fault>,
     if_match: Result<Option<If>, WireError>,
     principal: Principal,
     grant: Option<Grant>,
@@ -108,6 +111,7 @@ impl Call {
             explain,
             content_type,
             time_max,
+            fault: None,
             if_match,
             principal,
             grant,

@@ -47,6 +47,10 @@ pub fn change<S: Store>(
     body: &[u8],
 ) -> Result<Answer, WireError> {
     let write = write_of(services, call, body)?;
+    if let Operation::Insert(_) = &call.operation {
+        // Its keys were in the body; all others were looked at with the address.
+        services.throttle(call.grant()?, write.keys().0, 1)?;
+    }
     let pending = services.write(call.grant()?, write)?;
     Ok(Answer::after(call, pending, |call, outcome| Ok(changed(call, &outcome.map_err(refusal)?))))
 }

@@ -4,7 +4,7 @@ use crate::auth::verify::Grant;
 use crate::batch::changeset::{self, Answer as PartAnswer, Batch, NoBatch};
 use crate::batch::multipart::Embedded;
 use crate::context::Ids;
-use crate::error::{INVALID_INPUT, TABLE_NOT_FOUND, WireError};
+use crate::error::{INVALID_INPUT, SERVER_BUSY, TABLE_NOT_FOUND, WireError};
 use crate::handle::answer::Answer;
 use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, ErrorForm};
@@ -29,7 +29,7 @@ pub fn batch<S: Store>(
     let boundaries = Boundaries { batch: ids.next(), changeset: ids.next() };
     match changeset::read(&call.content_type, body) {
         Ok(Batch::Query(request)) => {
-            let response = read(services, call, &request);
+            let response = read(services, call, &request)?;
             Ok(Answer::Now(reply::finished(&call.context, boundaries.query(response))))
         }
         Ok(Batch::Changes(requests)) => Ok(changes(services, call, &requests, boundaries)),
@@ -113,6 +113,12 @@ fn changes<S: Store>(
             }
         }
     }
+    // A busy server refuses the batch as a whole: clients look for that in the status alone.
+    if let Some((grant, first)) = writes.first()
+        && let Err(error) = services.throttle(grant, first.keys().0, writes.len())
+    {
+        return Answer::Now(reply::answered(call, Err(error)));
+    }
     match services.transact(writes) {
         Ok(pending) => Answer::after(call, pending, move |call, outcome| {
             Ok(boundaries.outcome(call, parts, outcome))
@@ -155,23 +161,33 @@ fn take(parts: Vec<Part>, index: usize) -> Option<Manner> {
     parts.into_iter().nth(index).map(|part| part.manner)
 }
 
-/// Runs the one query of a batch.
-fn read<S: Store>(services: &Services<S>, call: &Call, request: &Embedded) -> Response {
+/// Runs the one query of a batch. Fails where the server is too busy for that.
+fn read<S: Store>(
+    services: &Services<S>,
+    call: &Call,
+    request: &Embedded,
+) -> Result<Response, WireError> {
     let head = head_of(call, request);
     let part = match call.part(&head) {
         Ok(part) => part,
         Err(error) => {
             let form = ErrorForm::Json(Manner::of(&head).metadata);
-            return reply::error_response(&call.context, form, &error.told());
+            return Ok(reply::error_response(&call.context, form, &error.told()));
         }
     };
     let result = match &part.operation {
-        Operation::Get(place) => entities::get(services, &part, place, Reach::Disk)
-            .and_then(|response| response.ok_or(INVALID_INPUT)),
+        Operation::Get(place) => {
+            services.throttle(part.grant()?, &place.partition_key, 1)?;
+            entities::get(services, &part, place, Reach::Disk)
+                .and_then(|response| response.ok_or(INVALID_INPUT))
+        }
         Operation::Query(table) => query::query(services, &part, table),
         _ => Err(INVALID_INPUT),
     };
-    result.unwrap_or_else(|error| reply::refused(&part, &error))
+    match result {
+        Err(error) if error.status == SERVER_BUSY.status => Err(error),
+        result => Ok(result.unwrap_or_else(|error| reply::refused(&part, &error))),
+    }
 }
 
 /// The two unique texts of an answer.

@@ -58,6 +58,9 @@ pub fn finished(context: &Context, mut response: Response) -> Response {
     if let Some(id) = &context.client_request_id {
         response.header("x-ms-client-request-id", id.as_str());
     }
+    if let Some(seconds) = context.retry_after.filter(|_| response.status == 503) {
+        response.header("Retry-After", seconds.to_string());
+    }
     context.cors.add_to(&mut response);
     response
 }

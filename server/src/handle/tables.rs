@@ -1,6 +1,7 @@
 //! Tables: list, show, make, remove.
 
 use crate::error::WireError;
+use crate::faults::fault::Fault;
 use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, add_preference_applied};
 use crate::http::message::Response;
@@ -8,6 +9,7 @@ use crate::odata::address::table_path;
 use crate::odata::options::table_token_encoded;
 use crate::odata::{json_in, json_out, parser};
 use crate::services::{ListTables, Services, Store};
+use std::time::Duration;
 
 /// `GET /Tables`
 pub fn list<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, WireError> {
@@ -57,6 +59,10 @@ pub fn create<S: Store>(
 
 /// `DELETE /Tables('name')`
 pub fn delete<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, WireError> {
-    services.delete_table(call.grant()?)?;
+    let grant = call.grant()?;
+    services.delete_table(grant)?;
+    if let Some(Fault::BeingDeleted { seconds }) = call.fault {
+        services.keep_going(grant, Duration::from_secs(seconds));
+    }
     Ok(Response::new(204))
 }

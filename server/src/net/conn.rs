@@ -7,11 +7,13 @@
 
 use crate::app::App;
 use crate::error::INTERNAL_ERROR;
+use crate::faults::fault::Fault;
 use crate::handle::answer::{Answer, Write};
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
 use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::net::flush::{Flushes, Watched};
 use crate::services::Store;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -21,7 +23,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
-use std::convert::Infallible;
 use std::fmt;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -73,9 +74,11 @@ where
         .header_read_timeout(config.head_time_max)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
+    let flushes = Flushes::default();
+    let stream = Watched::new(stream, flushes.clone());
     let service = service_fn(move |request| {
-        let shared = shared.clone();
-        async move { respond(&shared, request, origin).await }
+        let (shared, flushes) = (shared.clone(), flushes.clone());
+        async move { respond(&shared, request, origin, flushes).await }
     });
     let connection = builder.serve_connection(TokioIo::new(stream), service);
     if let Err(error) = watcher.watch(connection).await {
@@ -88,6 +91,7 @@ where
 enum Broken {
     Client(hyper::Error),
     Slow,
+    OnPurpose,
 }
 
 impl fmt::Display for Broken {
@@ -95,6 +99,7 @@ impl fmt::Display for Broken {
         match self {
             Broken::Client(error) => write!(f, "the body broke off: {error}"),
             Broken::Slow => f.write_str("the body took too long"),
+            Broken::OnPurpose => f.write_str("the fault lab lost the answer"),
         }
     }
 }
@@ -105,12 +110,20 @@ async fn respond<S: Store>(
     shared: &Arc<Shared<S>>,
     request: hyper::Request<Incoming>,
     origin: Origin,
+    flushes: Flushes,
 ) -> Result<hyper::Response<Payload>, Broken> {
     let (parts, body) = request.into_parts();
     let head = Head { peer: origin.peer, secure: origin.secure, ..head(&parts) };
     let time_max = shared.app.config().body_time_max;
+    let mut fault = None;
     let response = match shared.app.receive(&head) {
-        Ok(call) => answer(shared, call, body, time_max).await?,
+        Ok(call) => {
+            fault = call.fault;
+            if let Some(Fault::Delay { ms }) = fault {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+            }
+            answer(shared, call, body, time_max).await?
+        }
         Err(response) => {
             if !expects_continue(&parts) {
                 discard(body, time_max).await?;
@@ -119,7 +132,16 @@ async fn respond<S: Store>(
         }
     };
     tracing::debug!(method = %head.method, path = head.path(), status = response.status);
-    Ok(into_hyper(response))
+    match fault {
+        Some(Fault::Lost) => Err(Broken::OnPurpose),
+        Some(Fault::Cut { .. }) if response.body.is_empty() => Err(Broken::OnPurpose),
+        Some(Fault::Cut { bytes }) => {
+            let mut out = into_hyper(response);
+            out.body_mut().cut(bytes, flushes);
+            Ok(out)
+        }
+        _ => Ok(into_hyper(response)),
+    }
 }
 
 fn expects_continue(parts: &hyper::http::request::Parts) -> bool {
@@ -270,32 +292,54 @@ fn authority(parts: &hyper::http::request::Parts) -> String {
 /// have something to say; the service sends `Content-Length: 0`, and clients look for it.
 struct Payload {
     data: Option<Bytes>,
+    /// What is said of its length.
+    length: u64,
+    /// Where it breaks off once all that was written has left.
+    cut: Option<Flushes>,
+}
+
+impl Payload {
+    fn new(data: Bytes) -> Payload {
+        Payload { length: data.len() as u64, data: Some(data), cut: None }
+    }
+
+    /// Has it break off after so many bytes, if it has more.
+    fn cut(&mut self, bytes: usize, flushes: Flushes) {
+        if let Some(data) = self.data.as_mut().filter(|data| data.len() > bytes) {
+            data.truncate(bytes);
+            self.cut = Some(flushes);
+        }
+    }
 }
 
 impl hyper::body::Body for Payload {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Broken;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let data = self.data.take().filter(|data| !data.is_empty());
-        Poll::Ready(data.map(|data| Ok(Frame::data(data))))
+        match (data, &self.cut) {
+            (Some(data), _) => Poll::Ready(Some(Ok(Frame::data(data)))),
+            (None, Some(cut)) => cut.poll_flushed(cx).map(|()| Some(Err(Broken::OnPurpose))),
+            (None, None) => Poll::Ready(None),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.data.is_none()
+        self.data.is_none() && self.cut.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.data.as_ref().map_or(0, |data| data.len() as u64))
+        SizeHint::with_exact(if self.is_end_stream() { 0 } else { self.length })
     }
 }
 
 fn into_hyper(response: Response) -> hyper::Response<Payload> {
     let is_empty = response.body.is_empty();
-    let mut out = hyper::Response::new(Payload { data: Some(response.body) });
+    let mut out = hyper::Response::new(Payload::new(response.body));
     *out.status_mut() = hyper::StatusCode::from_u16(response.status)
         .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in &response.headers {

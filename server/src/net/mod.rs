@@ -3,5 +3,6 @@
 pub mod reload;
 pub mod tls;
 pub mod first;
+pub mod flush;
 pub mod conn;
 pub mod listen;
