@@ -23,6 +23,7 @@ pub mod report;
 // Floor 1: over the wire.
 pub mod http;
 pub mod serve;
+pub mod wire;
 
 // Floor 2: what is measured.
 pub mod fixture;

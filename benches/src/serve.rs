@@ -33,6 +33,9 @@ use crate::rows::{self, PARTITION_ROWS};
 /// The table that is served.
 pub const TABLE: &str = "bench";
 
+/// What hyper writes before a body: the status, the length and the date.
+const HEAD_BYTES: usize = 77;
+
 /// A server that ends when this is dropped.
 #[derive(Debug)]
 pub struct Served {
@@ -77,9 +80,13 @@ impl Drop for Served {
 /// What a process started by [`Served::start`] does.
 pub fn main(args: &[String]) -> Result<()> {
     match args {
-        [kind] if kind == "hello" => hello(),
+        [kind] if kind == "hello" => hello(Bytes::from_static(b"hello")),
+        [kind, bytes] if kind == "hello" => {
+            let body = bytes.parse::<usize>()?.saturating_sub(HEAD_BYTES);
+            hello(Bytes::from(vec![b'x'; body]))
+        }
         [kind, dir, count] if kind == "tables" => tables(Path::new(dir), count.parse()?),
-        _ => bail!("serve hello, or serve tables DIR ROWS"),
+        _ => bail!("serve hello, serve hello BYTES, or serve tables DIR ROWS"),
     }
 }
 
@@ -122,15 +129,17 @@ fn entity(i: u64) -> Entity {
 }
 
 /// The least that an HTTP server does, on the same library and as many threads.
-fn hello() -> Result<()> {
+fn hello(body: Bytes) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let addr = listener.local_addr()?;
     runtime.spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let _ = stream.set_nodelay(true);
-            let service = service_fn(|_: Request<Incoming>| async {
-                Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(b"hello"))))
+            let body = body.clone();
+            let service = service_fn(move |_: Request<Incoming>| {
+                let response = Response::new(Full::new(body.clone()));
+                async { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
             tokio::spawn(async { connection.await.ok() });
