@@ -21,6 +21,11 @@ impl Key {
         BASE64.decode(text).map(Key).map_err(|_| NoKey)
     }
 
+    /// Its bytes, for those who sign something else with it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The signature of a text, as base64.
     pub(crate) fn sign(&self, text: &str) -> String {
         // HMAC takes keys of any length; the error of this constructor is for other MACs.

@@ -1,18 +1,19 @@
 //! `tabulith conformance`: asks an endpoint every row of the conformance list and prints its score.
 
 use crate::args::{ConformanceArgs, ReportForm};
-use crate::connect::{Connection, Credential};
+use crate::connect;
 use crate::exit::{Exit, Failure};
 use anyhow::Result;
 use std::io::{self, Write};
+use tabulith_client::connection::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use tabulith_conformance::list;
 use tabulith_conformance::row::{Provenance, Row};
 use tabulith_conformance::run::Outcome;
 use tabulith_conformance::score::{Score, json, told};
 use tabulith_conformance::suite::run_all;
 use tabulith_conformance::target::{Key, Target};
-use tabulith_conformance::wire::Plain;
-use tabulith_server::config::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
+use tabulith_conformance::tls::Tls;
+use tabulith_conformance::wire::{Connect, Plain};
 
 /// Asks, prints what failed and the score; fails where a row does.
 pub(crate) fn run(args: &ConformanceArgs) -> Result<Exit> {
@@ -26,7 +27,8 @@ pub(crate) fn run(args: &ConformanceArgs) -> Result<Exit> {
         return Ok(Exit::Ok);
     }
     let target = target(args)?;
-    let outcomes = run_all(&rows, &target, &Plain, usize::from(args.jobs));
+    let connect = connector(args, &target)?;
+    let outcomes = run_all(&rows, &target, &*connect, usize::from(args.jobs));
     match args.output {
         ReportForm::Json => writeln!(out, "{}", json(&rows, &outcomes))?,
         ReportForm::Text => {
@@ -65,6 +67,25 @@ fn chosen(args: &ConformanceArgs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
+/// What makes connections to the target, once one of them has been made.
+fn connector(args: &ConformanceArgs, target: &Target) -> Result<Box<dyn Connect>> {
+    let connect: Box<dyn Connect> = if target.tls {
+        let config = connect::trust(args.ca.as_deref())?.config();
+        Box::new(Tls::new(config.map_err(|error| Failure::usage(error.to_string()))?))
+    } else {
+        Box::new(Plain)
+    };
+    // Otherwise each of many rows would say the same.
+    match connect.connect(&target.host, target.port) {
+        Ok(_) => Ok(connect),
+        Err(error) => {
+            let help = if target.tls { "; --ca FILE names certificates to trust" } else { "" };
+            let why = format!("no answer from {}: {error}{help}", target.authority);
+            Err(Failure::new(Exit::Unavailable, why).into())
+        }
+    }
+}
+
 fn target(args: &ConformanceArgs) -> Result<Target> {
     let usage = |error: &dyn std::fmt::Display| Failure::usage(error.to_string());
     let mut target = if args.endpoint.contains("://") && !args.endpoint.contains(';') {
@@ -81,16 +102,14 @@ fn target(args: &ConformanceArgs) -> Result<Target> {
         target.key = Key::of_base64(&key).map_err(|error| usage(&error))?;
         target
     } else {
-        let Connection { account, endpoint, credential } = Connection::parse(&args.endpoint)?;
-        let Credential::Key(key) = credential else {
+        let connection = connect::parse(&args.endpoint)?;
+        let Some(key) = connection.key() else {
             return Err(Failure::usage("the connection string has no AccountKey").into());
         };
-        let named = Target::new(&endpoint, Some(&account), Key::of_bytes(key));
+        let key = Key::of_bytes(key.bytes().to_vec());
+        let named = Target::new(&connection.endpoint, Some(&connection.account), key);
         named.map_err(|error| usage(&error))?
     };
-    if target.tls {
-        return Err(Failure::usage("this version asks plain HTTP only").into());
-    }
     if let Some(key) = &args.second_key {
         target.second_key = Some(Key::of_base64(key).map_err(|error| usage(&error))?);
     }

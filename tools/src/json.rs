@@ -1,4 +1,4 @@
-//! Entities as JSON objects: what the client sends and reads, what `query` and `export` print.
+//! Entities as JSON objects: what `query` and `export` print, and what `import` reads of one.
 //!
 //! Every value whose type plain JSON cannot say has its `name@odata.type` before it, so an exported
 //! line imports as what it was.
@@ -7,25 +7,15 @@ use crate::edm::{self, EdmType};
 use serde_json::{Map, Value as Json};
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
-use tabulith::table::time;
 use tabulith::table::value::{DateTime, Value};
 
-/// Which of the system's members an object shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum System {
-    /// The two keys: the body of a write.
-    Keys,
-    /// The two keys and the Timestamp, where it is known.
-    KeysAndTimestamp,
-}
-
 /// Appends an entity as one line, without the line's end.
-pub(crate) fn write_entity(out: &mut Vec<u8>, entity: &Entity, system: System) {
+pub(crate) fn write_entity(out: &mut Vec<u8>, entity: &Entity) {
     out.extend_from_slice(b"{\"PartitionKey\":");
     write_text(out, &entity.partition_key);
     out.extend_from_slice(b",\"RowKey\":");
     write_text(out, &entity.row_key);
-    if system == System::KeysAndTimestamp && entity.ts != CommitTs::ZERO {
+    if entity.ts != CommitTs::ZERO {
         out.extend_from_slice(b",\"Timestamp\":");
         write_text(out, &DateTime::from(entity.ts).to_string());
     }
@@ -61,7 +51,7 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     let _ = serde_json::to_writer(out, text);
 }
 
-/// An upper bound for what [`write_entity`] appends.
+/// An upper bound for what [`write_entity`] appends, and for what the client sends.
 pub(crate) fn entity_bytes_max(entity: &Entity) -> usize {
     let properties = entity.properties.iter().map(|(name, value)| {
         // Name twice, `@odata.type`, the type's name, quotes, colons and commas: below 48.
@@ -88,34 +78,6 @@ fn text_bytes(text: &str) -> usize {
 
 /// Why an object is no entity: a member, and what is wrong with it.
 pub(crate) type NoEntity = String;
-
-/// The entity that an answer's object is. Members that hold null are left out.
-pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntity> {
-    let mut entity = Entity {
-        partition_key: String::new(),
-        row_key: String::new(),
-        ts: CommitTs::ZERO,
-        properties: Vec::with_capacity(members.len()),
-    };
-    for (name, value) in members {
-        match name.as_str() {
-            "PartitionKey" => entity.partition_key = key(name, value)?,
-            "RowKey" => entity.row_key = key(name, value)?,
-            "Timestamp" => {
-                let moment = value.as_str().and_then(|text| time::parse(text).ok());
-                entity.ts = moment.and_then(DateTime::commit).unwrap_or(CommitTs::ZERO);
-            }
-            _ if is_annotation(name) => {}
-            _ => {
-                let annotated = annotation(members, name)?;
-                if let Some(value) = read_value(name, value, annotated)? {
-                    entity.properties.push((name.clone(), value));
-                }
-            }
-        }
-    }
-    Ok(entity)
-}
 
 /// Whether a member says something about the object instead of being a property.
 pub(crate) fn is_annotation(name: &str) -> bool {
@@ -175,14 +137,11 @@ pub(crate) fn shortened(text: &str) -> String {
     short
 }
 
-fn key(name: &str, value: &Json) -> Result<String, NoEntity> {
-    value.as_str().map(str::to_owned).ok_or_else(|| format!("{name}: a key is text"))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use tabulith::table::time;
 
     fn entity() -> Entity {
         let values = [
@@ -204,22 +163,32 @@ mod tests {
         }
     }
 
+    /// The value of a member, by its annotation.
+    fn read(members: &Map<String, Json>, name: &str) -> Result<Option<Value>, NoEntity> {
+        read_value(name, &members[name], annotation(members, name)?)
+    }
+
     #[test]
     fn every_type_comes_back_as_it_was() {
         let entity = entity();
         let mut line = Vec::new();
-        write_entity(&mut line, &entity, System::KeysAndTimestamp);
+        write_entity(&mut line, &entity);
         let members: Map<String, Json> = serde_json::from_slice(&line).unwrap();
-        assert_eq!(read_entity(&members).unwrap(), entity);
+        assert_eq!(members["PartitionKey"], "p");
+        assert_eq!(members["RowKey"], "r'\"");
+        assert_eq!(members["Timestamp"], "2023-11-14T22:13:20.0000001Z");
+        for (name, value) in &entity.properties {
+            assert_eq!(read(&members, name), Ok(Some(value.clone())));
+        }
         assert!(line.len() <= entity_bytes_max(&entity), "{} bytes", line.len());
     }
 
     #[test]
     fn the_text_is_the_protocols() {
         let mut line = Vec::new();
-        let mut entity = entity();
+        let mut entity = Entity { ts: CommitTs::ZERO, ..entity() };
         entity.properties.retain(|(name, _)| matches!(name.as_str(), "i" | "l" | "d"));
-        write_entity(&mut line, &entity, System::Keys);
+        write_entity(&mut line, &entity);
         assert_eq!(
             String::from_utf8(line).unwrap(),
             "{\"PartitionKey\":\"p\",\"RowKey\":\"r'\\\"\",\"i\":-1,\
@@ -234,10 +203,9 @@ mod tests {
             ("{\"a@odata.type\":\"Edm.Guid\",\"a\":\"x\"}", "a: `x` is no Guid"),
             ("{\"a@odata.type\":\"Edm.Money\",\"a\":1}", "a: no type is called Edm.Money"),
             ("{\"a\":[1]}", "a: a property is a single value"),
-            ("{\"RowKey\":1}", "RowKey: a key is text"),
         ] {
             let members: Map<String, Json> = serde_json::from_str(object).unwrap();
-            let error = read_entity(&members).unwrap_err();
+            let error = read(&members, "a").unwrap_err();
             assert!(error.starts_with(reason), "{error}");
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::args::Output;
 use crate::edm;
-use crate::json::{self, System};
+use crate::json;
 use anyhow::{Result, bail};
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -112,7 +112,7 @@ impl<W: Write> Printer<W> {
 
     fn print_line(&mut self, entity: &Entity, before: &[u8], after: &[u8]) -> io::Result<()> {
         let mut line = before.to_vec();
-        json::write_entity(&mut line, entity, System::KeysAndTimestamp);
+        json::write_entity(&mut line, entity);
         line.extend_from_slice(after);
         self.out.write_all(&line)
     }

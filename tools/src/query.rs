@@ -2,7 +2,6 @@
 
 use crate::args::{Output, QueryArgs};
 use crate::ask::Ask;
-use crate::client::tables::Found;
 use crate::exit::Exit;
 use crate::folder::Access;
 use crate::print::{Columns, Printer, note};
@@ -10,6 +9,7 @@ use crate::target::{Page, Target};
 use anyhow::Result;
 use std::io::{self, BufWriter, Write as _};
 use std::time::Duration;
+use tabulith_client::Explained;
 
 /// Most rows of a page: the service's bound.
 const PAGE_ROWS_MAX: u64 = 1000;
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
     let columns = reading.columns(args.output).await?;
     let out = BufWriter::new(io::stdout().lock());
     let mut printer = Printer::new(args.output, out, columns);
-    let mut explained = Explained::default();
+    let mut explained = Findings::default();
     reading
         .each_page(|page| {
             explained.add(page);
@@ -127,20 +127,22 @@ impl Reading<'_> {
 
 /// How the rows were found, over all pages.
 #[derive(Debug, Default)]
-struct Explained {
+struct Findings {
     plan: Option<String>,
     examined: u64,
     blocks: (u64, u64),
     pages: u64,
 }
 
-impl Explained {
+impl Findings {
     fn add(&mut self, page: &Page) {
         self.pages += 1;
-        if let Some(Found { plan, examined, blocks }) = &page.explained {
+        if let Some(Explained { plan, rows_examined, blocks_read, blocks_skipped }) =
+            &page.explained
+        {
             self.plan.get_or_insert_with(|| plan.clone());
-            self.examined += examined;
-            self.blocks = (self.blocks.0 + blocks.0, self.blocks.1 + blocks.1);
+            self.examined += rows_examined;
+            self.blocks = (self.blocks.0 + blocks_read, self.blocks.1 + blocks_skipped);
         }
     }
 

@@ -280,7 +280,7 @@ mod tests {
     fn the_greeting_has_a_connection_string_that_works() {
         let text = greeting("0.0.0.0:1234", &["--durability", "flushed"]);
         let line = text.lines().find(|line| line.starts_with("connection")).unwrap();
-        let connection = crate::connect::Connection::parse(line.split_once("  ").unwrap().1);
+        let connection = tabulith_client::Connection::parse(line.split_once("  ").unwrap().1);
         assert_eq!(connection.unwrap().endpoint, "http://127.0.0.1:1234/devstoreaccount1");
         assert!(text.contains("durability  flushed: "), "{text}");
         assert!(text.contains("AccountName=other;AccountKey=<its key>;"), "{text}");

@@ -74,19 +74,29 @@ impl Place {
     /// Starts a server on a free port over the folder `data` and waits until it listens.
     #[track_caller]
     pub fn serve(&self, port: u16, data: &str) -> Server {
+        self.serve_with(port, data, &[])
+    }
+
+    /// As `serve`, on free ports without and with TLS; what is to be trusted is written to `ca`.
+    #[track_caller]
+    pub fn serve_tls(&self, data: &str, ca: &str) -> Server {
+        let more = ["--tls-listen", "127.0.0.1:0", "--tls-self-signed", ca];
+        self.serve_with(0, data, &more)
+    }
+
+    #[track_caller]
+    fn serve_with(&self, port: u16, data: &str, more: &[&str]) -> Server {
         let port = port.to_string();
-        let mut command = self.command(&["serve", "--port", &port, "--data-dir", data]);
+        let args = ["serve", "--port", &port, "--data-dir", data];
+        let mut command = self.command(&[&args, more].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut connection = None;
         let mut said = String::new();
-        while connection.is_none() && out.read_line(&mut said).unwrap() > 0 {
-            let found =
-                said.lines().find_map(|line| line.find("DefaultEndpoints").map(|at| &line[at..]));
-            connection = found.map(str::to_owned);
-        }
-        let connection = connection.unwrap_or_else(|| panic!("the server did not start: {said}"));
-        Server { child, out, connection: connection.trim().to_owned() }
+        while !said.contains("\ndurability ") && out.read_line(&mut said).unwrap() > 0 {}
+        let after = |label: &str| said.lines().find_map(|line| line.strip_prefix(label));
+        let connection = after("connection").unwrap_or_else(|| panic!("it did not start: {said}"));
+        let tls = after("over TLS").map(|address| address.trim().to_owned());
+        Server { child, out, connection: connection.trim().to_owned(), tls }
     }
 }
 
@@ -105,12 +115,25 @@ pub struct Server {
     child: Child,
     out: BufReader<std::process::ChildStdout>,
     pub connection: String,
+    /// Its address over TLS, without an account.
+    tls: Option<String>,
 }
 
 impl Server {
     pub fn port(&self) -> u16 {
         let (_, rest) = self.connection.split_once("http://127.0.0.1:").unwrap();
         rest.split('/').next().unwrap().parse().unwrap()
+    }
+
+    /// The address of the development account over TLS.
+    pub fn tls_endpoint(&self) -> String {
+        format!("{}/devstoreaccount1", self.tls.as_deref().unwrap())
+    }
+
+    /// The same server over TLS.
+    pub fn tls_connection(&self) -> String {
+        let (before, _) = self.connection.split_once("TableEndpoint=").unwrap();
+        format!("{before}TableEndpoint={};", self.tls_endpoint())
     }
 
     /// Sends SIGTERM and returns the exit code and what was left on stdout.

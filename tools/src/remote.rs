@@ -1,0 +1,286 @@
+//! The tables of one account behind a server, through the client; patient with a server that went
+//! away or is busy.
+
+use crate::ask::{Ask, WriteError};
+use crate::exit::{Exit, Failure};
+use crate::print::note;
+use crate::translate::{commit_of, of_client, to_client};
+use anyhow::Result;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tabulith::ids::CommitTs;
+use tabulith::table::entity::Entity;
+use tabulith_client::world::{Machine, Pending, Waiting, World};
+use tabulith_client::{
+    Account, Backoff, Connection, Continuation, Error, Explained, Filter, Options, Query, Retry,
+    Transaction, Trust,
+};
+
+/// How long a first call is tried: a wrong address should be told soon.
+const SHORT: Duration = Duration::from_secs(2);
+
+/// How long a call waits before that is told, and how long until it is told again.
+const TOLD_EVERY: Duration = Duration::from_secs(2);
+
+/// The tables of an account behind a server.
+pub(crate) struct Remote {
+    account: Account,
+    /// For writes: they have been going well, so the server will come back.
+    patient: Account,
+}
+
+/// A page of rows.
+#[derive(Debug)]
+pub(crate) struct RemotePage {
+    /// The rows.
+    pub(crate) entities: Vec<Entity>,
+    /// Where the next page begins.
+    pub(crate) next: Option<Continuation>,
+    /// How they were found, where the server says so.
+    pub(crate) explained: Option<Explained>,
+}
+
+impl Remote {
+    /// The account behind a connection, of which nothing is asked yet. `patience`: how long a write
+    /// waits for a server that went away.
+    pub(crate) fn new(connection: Connection, trust: Trust, patience: Duration) -> Remote {
+        let world = Arc::new(Telling::new(patience));
+        let options = Options { retry: retry(SHORT), trust, world, ..Options::default() };
+        let account = Account::new(connection, options);
+        Remote { patient: account.with_retry(retry(patience)), account }
+    }
+
+    /// Text that is the same for the same tables.
+    pub(crate) fn identity(&self) -> String {
+        self.account.connection().endpoint.clone()
+    }
+
+    /// Makes the table; false where it exists already.
+    pub(crate) async fn create_table(&self, table: &str) -> Result<bool> {
+        let made = self.account.create_table(table).await;
+        made.map_err(|error| failed(error, &format!("creating the table {table}")))
+    }
+
+    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit.
+    pub(crate) async fn write(
+        &self,
+        table: &str,
+        rows: &[&Entity],
+    ) -> Result<CommitTs, WriteError> {
+        let mut transaction = Transaction::new();
+        for row in rows {
+            transaction.upsert(to_client(row));
+        }
+        let written = self.patient.table(table).submit(&transaction).await;
+        let etags = written.map_err(|error| refused(error, table, rows.len()))?;
+        let commits = etags.iter().flatten().filter_map(commit_of);
+        Ok(commits.max().unwrap_or(CommitTs::ZERO))
+    }
+
+    /// Reads a row; there is none where there is no table.
+    pub(crate) async fn get(
+        &self,
+        table: &str,
+        partition_key: &str,
+        row_key: &str,
+    ) -> Result<Option<Entity>> {
+        let doing = format!("reading from {table}");
+        match self.account.table(table).get(partition_key, row_key).await {
+            Ok(row) => {
+                row.map(|row| of_client(row).map_err(|why| garbled(&why, &doing))).transpose()
+            }
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(failed(error, &doing)),
+        }
+    }
+
+    /// Reads a page.
+    pub(crate) async fn page(
+        &self,
+        table: &str,
+        ask: &Ask,
+        from: Option<&Continuation>,
+    ) -> Result<RemotePage> {
+        let doing = format!("reading {table}");
+        let mut query = query(ask);
+        if let Some(from) = from {
+            query = query.from(from.clone());
+        }
+        let page = self.account.table(table).query(query).next_page().await;
+        let page = page.map_err(|error| failed(error, &doing))?.unwrap_or_default();
+        let entities = page.entities.into_iter().map(of_client).collect::<Result<_, _>>();
+        Ok(RemotePage {
+            entities: entities.map_err(|why| garbled(&why, &doing))?,
+            next: page.next,
+            explained: page.explained,
+        })
+    }
+}
+
+fn query(ask: &Ask) -> Query {
+    let mut query = Query::new().page_size(ask.top);
+    if !ask.filter.is_empty() {
+        query = query.filter(Filter::raw(&ask.filter));
+    }
+    if let Some(select) = &ask.select {
+        // The service leaves out keys that are not asked for; our output always has them.
+        let names = ["PartitionKey", "RowKey", "Timestamp"].into_iter();
+        query = query.select(names.chain(select.iter().map(String::as_str)));
+    }
+    if ask.explain { query.explained() } else { query }
+}
+
+/// Soon at first, every two seconds later, for so long in all.
+fn retry(time_max: Duration) -> Retry {
+    Retry {
+        backoff: Backoff::Exponential {
+            unit: Duration::from_millis(50),
+            min: Duration::ZERO,
+            max: Duration::from_secs(2),
+        },
+        retries_max: u32::MAX,
+        time_max,
+        retry_after_max: time_max,
+    }
+}
+
+/// A refusal of status 400 that names an operation blames its row.
+fn refused(error: Error, table: &str, rows: usize) -> WriteError {
+    match error.refusal() {
+        Some(refusal) if refusal.status == 400 && refusal.index.is_some_and(|at| at < rows) => {
+            WriteError::Row {
+                index: refusal.index.unwrap_or_default(),
+                why: format!("{}: {}", refusal.code, refusal.message),
+            }
+        }
+        _ => WriteError::Failed(failed(error, &format!("writing to {table}"))),
+    }
+}
+
+/// The error that ends the process, with its exit code.
+fn failed(error: Error, doing: &str) -> anyhow::Error {
+    let exit = match &error {
+        Error::Unreachable { .. } => Exit::Unavailable,
+        Error::Refused(refusal) => Exit::of_status(refusal.status),
+        _ => Exit::Failure,
+    };
+    let help = match &error {
+        Error::Untrusted { .. } => "; --ca FILE names certificates to trust",
+        _ => "",
+    };
+    Failure::new(exit, format!("{doing}: {error}{help}")).into()
+}
+
+fn garbled(why: &str, doing: &str) -> anyhow::Error {
+    failed(Error::Garbled(why.to_owned()), doing)
+}
+
+/// The machine's time and chance, and a word to the person where calls wait for long.
+struct Telling {
+    machine: Machine,
+    patience: Duration,
+    /// When that was told last, in milliseconds; 0: never.
+    told_ms: AtomicU64,
+}
+
+impl Telling {
+    fn new(patience: Duration) -> Telling {
+        Telling { machine: Machine::default(), patience, told_ms: AtomicU64::new(0) }
+    }
+
+    /// Whether a call that waits is to be told of. Many wait at once; one word is for all of them.
+    fn is_due(&self, spent: Duration, now: Duration) -> bool {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let now = ms(now).max(1);
+        let due =
+            |told: u64| (told == 0 || now >= told.saturating_add(ms(TOLD_EVERY))).then_some(now);
+        spent >= TOLD_EVERY
+            && self.told_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok()
+    }
+}
+
+impl World for Telling {
+    fn wall(&self) -> Duration {
+        self.machine.wall()
+    }
+
+    fn steady(&self) -> Duration {
+        self.machine.steady()
+    }
+
+    fn chance(&self) -> f64 {
+        self.machine.chance()
+    }
+
+    fn sleep(&self, wait: Duration) -> Pending<'_, ()> {
+        self.machine.sleep(wait)
+    }
+
+    fn waiting(&self, waiting: &Waiting<'_>) {
+        if self.is_due(waiting.spent, self.steady()) {
+            let left = self.patience.saturating_sub(waiting.spent).as_secs();
+            note(&format!("waiting for {}: {left} s left", waiting.endpoint));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_calls_that_wait_are_told_of_once_in_a_while() {
+        let telling = Telling::new(Duration::from_secs(60));
+        let told =
+            [(1.9, 5.0), (2.0, 5.0), (2.5, 5.5), (4.0, 6.9), (4.0, 7.0), (9.0, 8.0), (9.0, 12.0)]
+                .map(|(spent, now)| {
+                    telling.is_due(Duration::from_secs_f64(spent), Duration::from_secs_f64(now))
+                });
+        assert_eq!(told, [false, true, false, false, true, false, true]);
+    }
+
+    #[test]
+    fn a_refusal_blames_its_row_or_ends_the_work() {
+        let refusal = |status, index| {
+            let code = "EntityTooLarge".to_owned();
+            let message = "Too large.".to_owned();
+            Error::Refused(Box::new(tabulith_client::Refusal {
+                status,
+                code,
+                message,
+                index,
+                ..Default::default()
+            }))
+        };
+        let WriteError::Row { index, why } = refused(refusal(400, Some(7)), "T", 8) else {
+            panic!("a row is to blame");
+        };
+        assert_eq!((index, why.as_str()), (7, "EntityTooLarge: Too large."));
+        for (status, index) in [(400, None), (400, Some(8)), (404, Some(0))] {
+            let WriteError::Failed(error) = refused(refusal(status, index), "T", 8) else {
+                panic!("no row is to blame");
+            };
+            assert_eq!(error.to_string(), "writing to T: EntityTooLarge: Too large.");
+        }
+    }
+
+    #[test]
+    fn every_failure_has_its_exit() {
+        let endpoint = "https://h/a".to_owned();
+        let cause = "UnknownIssuer".to_owned();
+        let away = Error::Unreachable {
+            endpoint: endpoint.clone(),
+            cause: "refused".to_owned(),
+            maybe_done: false,
+        };
+        let away = failed(away, "reading T");
+        assert_eq!(crate::exit::of(&away), Exit::Unavailable);
+        assert_eq!(away.to_string(), "reading T: no answer from https://h/a: refused");
+        let other = failed(Error::Untrusted { endpoint, cause }, "reading T");
+        assert_eq!(crate::exit::of(&other), Exit::Failure);
+        assert!(other.to_string().ends_with("; --ca FILE names certificates to trust"), "{other}");
+        let garbled = garbled("x", "reading T");
+        assert_eq!(garbled.to_string(), "reading T: unexpected answer: x");
+    }
+}
