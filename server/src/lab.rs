@@ -239,7 +239,7 @@ mod tests {
         for (text, says) in [
             ("lsot", "x-tabulith-fault: `lsot`: no fault"),
             ("empty-page", "x-tabulith-fault: this fault is for query alone"),
-            ("busy every=2", "x-tabulith-fault: `every=2`: busy has no such setting"),
+            ("busy every=2", "x-tabulith-fault: `every=2`: no such setting; busy has"),
         ] {
             let error = with(text).expect_err(text);
             assert_eq!((error.status, error.code), (400, "InvalidHeaderValue"));

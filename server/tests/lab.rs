@@ -362,7 +362,7 @@ fn a_header_that_makes_no_sense_is_told_so() {
     let house = House::start(Some(""));
     for (fault, says) in [
         ("lsot", "x-tabulith-fault: `lsot`: no fault; there are busy, "),
-        ("busy every=2", "x-tabulith-fault: `every=2`: busy has no such setting"),
+        ("busy every=2", "x-tabulith-fault: `every=2`: no such setting; busy has"),
         ("empty-page", "x-tabulith-fault: this fault is for query alone"),
         ("", "x-tabulith-fault: ``: no fault"),
     ] {

@@ -118,13 +118,13 @@ mod tests {
         for (text, says) in [
             ("", "``: no fault; there are busy, timed-out, "),
             ("Busy", "`Busy`: no fault"),
-            ("busy seconds=1", "`seconds=1`: busy has no such setting"),
+            ("busy seconds=1", "`seconds=1`: no such setting; busy has"),
             ("busy retry-after=601", "`retry-after=601`: retry-after is a whole number"),
-            ("lost bytes=1", "`bytes=1`: lost has no such setting"),
+            ("lost bytes=1", "`bytes=1`: no such setting; lost has"),
             ("cut bytes=4294967296", "`bytes=4294967296`: bytes is a whole number"),
             ("delay", "`delay`: how long is missing"),
             ("delay ms=600001", "`ms=600001`: ms is a whole number from 0 to 600000"),
-            ("busy every=2", "`every=2`: busy has no such setting"),
+            ("busy every=2", "`every=2`: no such setting; busy has"),
         ] {
             let error = Fault::parse(text).expect_err(text).to_string();
             assert!(error.starts_with(says), "{text}: {error}");

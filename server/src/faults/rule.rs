@@ -222,7 +222,7 @@ mod tests {
     fn a_bad_file_is_told_by_line_and_word() {
         for (text, says) in [
             ("lost\nlsot\n", "line 2: `lsot`: no fault; there are busy,"),
-            ("\n#\nlost often=1", "line 3: `often=1`: lost has no such setting"),
+            ("\n#\nlost often=1", "line 3: `often=1`: no such setting; lost has"),
             ("lost every=0", "line 1: `every=0`: every is a whole number from 1 to"),
             ("lost skip=-1", "line 1: `skip=-1`: skip is a whole number from 0 to"),
             ("lost chance=1.5", "line 1: `chance=1.5`: chance is from 0 to 1"),

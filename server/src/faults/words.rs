@@ -13,6 +13,8 @@ const SHOWN_CHARS_MAX: usize = 40;
 pub struct Words<'a> {
     name: &'a str,
     settings: Vec<(&'a str, &'a str)>,
+    /// What was asked for: the settings that there are.
+    known: Vec<&'static str>,
 }
 
 /// A word that is wrong, and why.
@@ -49,7 +51,7 @@ impl<'a> Words<'a> {
             }
             settings.push((key, value));
         }
-        Ok(Words { name, settings })
+        Ok(Words { name, settings, known: Vec::new() })
     }
 
     /// The first word, or nothing.
@@ -58,7 +60,8 @@ impl<'a> Words<'a> {
     }
 
     /// Takes the value of a setting.
-    pub fn take(&mut self, key: &str) -> Option<&'a str> {
+    pub fn take(&mut self, key: &'static str) -> Option<&'a str> {
+        self.known.push(key);
         let at = self.settings.iter().position(|(own, _)| *own == key)?;
         Some(self.settings.remove(at).1)
     }
@@ -66,7 +69,7 @@ impl<'a> Words<'a> {
     /// Takes a whole number within its bounds.
     pub fn number(
         &mut self,
-        key: &str,
+        key: &'static str,
         bounds: RangeInclusive<u64>,
     ) -> Result<Option<u64>, BadWord> {
         let Some(value) = self.take(key) else { return Ok(None) };
@@ -84,10 +87,11 @@ impl<'a> Words<'a> {
     pub fn end(self) -> Result<(), BadWord> {
         match self.settings.first() {
             None => Ok(()),
-            Some((key, value)) => Err(BadWord::new(
-                &format!("{key}={value}"),
-                format_args!("{} has no such setting", self.name),
-            )),
+            Some((key, value)) => {
+                let known = if self.known.is_empty() { "none" } else { &self.known.join(", ") };
+                let why = format!("no such setting; {} has {known}", self.name);
+                Err(BadWord::new(&format!("{key}={value}"), why))
+            }
         }
     }
 }
@@ -101,9 +105,10 @@ mod tests {
         let mut words = Words::of("  busy\tretry-after=2  every=3 ").expect("words");
         assert_eq!(words.name(), "busy");
         assert_eq!(words.number("retry-after", 0..=9), Ok(Some(2)));
-        assert_eq!(words.number("retry-after", 0..=9), Ok(None));
         let left = words.end().expect_err("every is left").to_string();
-        assert_eq!(left, "`every=3`: busy has no such setting");
+        assert_eq!(left, "`every=3`: no such setting; busy has retry-after");
+        let none = Words::of("lost a=1").expect("words").end().expect_err("a is left").to_string();
+        assert_eq!(none, "`a=1`: no such setting; lost has none");
     }
 
     #[test]
