@@ -4,8 +4,10 @@ use crate::exit;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use tabulith::options::Durability;
+use tabulith_server::config::Throttling;
 use tabulith_server::source::Network;
 
 /// Azure Table Storage that you own.
@@ -121,6 +123,21 @@ pub(crate) struct ServeArgs {
     /// Accept tokens without TLS too: whoever reads one on its way may use it.
     #[arg(long, requires = "oauth", help_heading = "Access")]
     pub(crate) oauth_without_tls: bool,
+    /// Entities per second of a partition, 503 beyond them; `azure` for Azure's target, 2000.
+    #[arg(long, value_name = "N|azure", help_heading = "Trouble on purpose")]
+    #[arg(value_parser = |text: &str| rate(text, Throttling::AZURE.partition_entities))]
+    pub(crate) throttle_partition: Option<NonZeroU32>,
+    /// Requests per second of an account, 503 beyond them; `azure` for Azure's target, 20000.
+    #[arg(long, value_name = "N|azure", help_heading = "Trouble on purpose")]
+    #[arg(value_parser = |text: &str| rate(text, Throttling::AZURE.account_requests))]
+    pub(crate) throttle_account: Option<NonZeroU32>,
+    /// Have requests fail by the rules in this file, or as their header x-tabulith-fault says. For
+    /// tests of clients; docs/fault-lab.md describes both.
+    #[arg(long, value_name = "RULES-FILE", help_heading = "Trouble on purpose")]
+    pub(crate) fault_lab: Option<PathBuf>,
+    /// The seed of the rules that go by chance, in place of the one in the file.
+    #[arg(long, value_name = "N", requires = "fault_lab", help_heading = "Trouble on purpose")]
+    pub(crate) fault_seed: Option<u64>,
     /// Print nothing but errors.
     #[arg(long)]
     pub(crate) silent: bool,
@@ -133,6 +150,12 @@ pub(crate) struct ServeArgs {
     /// Accepted for Azurite's sake: every service version is always accepted here.
     #[arg(long = "skipApiVersionCheck", hide = true)]
     pub(crate) skip_api_version_check: bool,
+}
+
+/// Reads a rate: a number, or the word for Azure's.
+fn rate(text: &str, azure: Option<NonZeroU32>) -> Result<NonZeroU32, String> {
+    let rate = if text == "azure" { azure } else { text.parse().ok() };
+    rate.ok_or_else(|| format!("a whole number from 1 to {} or `azure` is needed", u32::MAX))
 }
 
 /// Reads `OID=ROLE`.
@@ -396,6 +419,31 @@ mod tests {
         let args = serve_args(&["--port", "0", "-l", "x"]);
         assert_eq!((args.port, args.data_dir), (0, PathBuf::from("x")));
         assert_eq!(serve_args(&["serve", "--port", "1"]).port, 1);
+    }
+
+    #[test]
+    fn rates_are_numbers_or_azures() {
+        let rates = |words: &[&str]| {
+            let args = serve_args(words);
+            let plain = |rate: Option<NonZeroU32>| rate.map(NonZeroU32::get);
+            (plain(args.throttle_partition), plain(args.throttle_account))
+        };
+        assert_eq!(rates(&[]), (None, None));
+        assert_eq!(rates(&["--throttle-partition", "7"]), (Some(7), None));
+        let azure = ["--throttle-partition", "azure", "--throttle-account", "azure"];
+        assert_eq!(rates(&azure), (Some(2_000), Some(20_000)));
+        for text in ["0", "-1", "x", "4294967296", ""] {
+            let words = ["tabulith", "serve", "--throttle-account", text];
+            assert!(Cli::of(words.map(OsString::from)).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_seed_needs_a_lab() {
+        let words = ["tabulith", "serve", "--fault-seed", "1"];
+        assert!(Cli::of(words.map(OsString::from)).is_err());
+        let args = serve_args(&["--fault-lab", "rules", "--fault-seed", "1"]);
+        assert_eq!((args.fault_lab, args.fault_seed), (Some(PathBuf::from("rules")), Some(1)));
     }
 
     #[test]

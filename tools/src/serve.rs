@@ -20,8 +20,10 @@ use tabulith::db::Db;
 use tabulith::options::Durability;
 use tabulith::table::store::TableStore;
 use tabulith_server::config::{
-    DEFAULT_PORT, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Identity, Pem, PemSource, Tls,
+    DEFAULT_PORT, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Identity, Pem, PemSource, Throttling, Tls,
 };
+use tabulith_server::faults::rule::Rules;
+use tabulith_server::lab::HEADER;
 use tabulith_server::limits::TEXT_BYTES_MAX;
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
@@ -40,6 +42,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         note(&format!("put right from its other copy: {repair}"));
     }
     let listen = config.listen;
+    let trouble = trouble(&config);
     let running = Server::start(config, Arc::new(TableStore::new(db.clone())))
         .map_err(|error| not_started(listen, error))?;
     if let (Some(path), Some(certificate)) = (&args.tls_self_signed, running.own_certificate()) {
@@ -49,7 +52,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     if !args.silent {
         let accounts = running.account_names();
         let addrs = Addrs { plain: running.addr(), tls: running.tls_addr() };
-        greet(&mut io::stdout().lock(), addrs, &accounts, args)?;
+        let mut out = io::stdout().lock();
+        greet(&mut out, addrs, &accounts, args)?;
+        out.write_all(trouble.as_bytes())?;
+        out.flush()?;
     }
     running.wait_for_signal().context("waiting for a signal")?;
     db.close().with_context(|| format!("closing {}", args.data_dir.display()))?;
@@ -73,6 +79,11 @@ fn config(args: &ServeArgs) -> Result<Config> {
         trusted_proxies: args.trusted_proxies.clone(),
         accounts_source: args.accounts_file.as_deref().map(file),
         bearer: bearer(args)?,
+        throttling: Throttling {
+            partition_entities: args.throttle_partition,
+            account_requests: args.throttle_account,
+        },
+        faults: faults(args)?,
         ..Config::default()
     };
     config
@@ -91,6 +102,17 @@ fn file(path: &Path) -> TextSource {
         File::open(&own)?.take(most).read_to_string(&mut text)?;
         Ok(text)
     })
+}
+
+/// What goes wrong on purpose.
+fn faults(args: &ServeArgs) -> Result<Option<Rules>> {
+    let Some(path) = &args.fault_lab else { return Ok(None) };
+    let bad = |error: String| Failure::usage(format!("--fault-lab {error}"));
+    let text = file(path).read().map_err(|error| bad(error.to_string()))?;
+    let rules = Rules::parse(&text);
+    let mut rules = rules.map_err(|error| bad(format!("{}: {error}", path.display())))?;
+    rules.seed = args.fault_seed.unwrap_or(rules.seed);
+    Ok(Some(rules))
 }
 
 /// Which tokens are accepted.
@@ -200,6 +222,23 @@ fn greet(
     writeln!(out, "data        {}", data.display())?;
     writeln!(out, "durability  {}", explained(Durability::from(args.durability)))?;
     out.flush()
+}
+
+/// The lines of a greeting about what goes wrong on purpose, so that nobody looks for the reason.
+fn trouble(config: &Config) -> String {
+    let mut lines = String::new();
+    let Throttling { partition_entities, account_requests } = config.throttling;
+    if let Some(rate) = partition_entities {
+        lines += &format!("throttling  {rate} entities/s of a partition\n");
+    }
+    if let Some(rate) = account_requests {
+        lines += &format!("throttling  {rate} requests/s of an account\n");
+    }
+    if let Some(Rules { seed, rules }) = &config.faults {
+        let count = rules.len();
+        lines += &format!("fault lab   {count} rules, seed {seed}, and the header {HEADER}\n");
+    }
+    lines
 }
 
 fn keys_are_published(args: &ServeArgs) -> bool {
@@ -320,6 +359,19 @@ mod tests {
         ] {
             assert!(!parses(words), "{words:?}");
         }
+    }
+
+    #[test]
+    fn trouble_on_purpose_is_told() {
+        assert_eq!(trouble(&Config::default()), "");
+        let faults = Some(Rules::parse("seed 42\nlost\nbusy every=3\n").unwrap());
+        let config = Config { throttling: Throttling::AZURE, faults, ..Config::default() };
+        assert_eq!(
+            trouble(&config),
+            "throttling  2000 entities/s of a partition\n\
+             throttling  20000 requests/s of an account\n\
+             fault lab   2 rules, seed 42, and the header x-tabulith-fault\n"
+        );
     }
 
     #[test]

@@ -84,8 +84,9 @@ impl Place {
         self.serve_with(0, data, &more)
     }
 
+    /// As `serve`, with more flags.
     #[track_caller]
-    fn serve_with(&self, port: u16, data: &str, more: &[&str]) -> Server {
+    pub fn serve_with(&self, port: u16, data: &str, more: &[&str]) -> Server {
         let port = port.to_string();
         let args = ["serve", "--port", &port, "--data-dir", data];
         let mut command = self.command(&[&args, more].concat());
