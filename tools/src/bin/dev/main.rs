@@ -24,7 +24,7 @@ cargo dev tidy    the rules of the house, with what to do about each breach
 cargo dev map     who imports whom, in the order of the house; ^ marks an upward arrow
 cargo dev bless   writes the file list of ARCHITECTURE.md anew from the files' first lines, and the
                   counts of docs/azure.md from the conformance list
-cargo dev smoke   runs every example of README.md and engine/examples
+cargo dev smoke   runs every example of README.md, docs/fault-lab.md and engine/examples
 ";
 
 fn main() -> ExitCode {

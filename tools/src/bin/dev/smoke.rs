@@ -1,5 +1,5 @@
-//! Runs every example of README.md as it stands there, in its order, against a server that the
-//! README's own first command starts in an empty folder.
+//! Runs every example of README.md and docs/fault-lab.md as it stands there, in its order, against a
+//! server that the document's own command starts in a folder that was empty in the beginning.
 //!
 //! A comment above a block says what is special about it: `<!-- smoke: serve -->` starts the server,
 //! `<!-- smoke: ci -->` is a command that .ci/run itself runs. Rust blocks stand in engine/examples too.
@@ -18,7 +18,7 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const KEY: &str =
     "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==";
 
-/// A fenced block of the README.
+/// A fenced block of a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) language: String,
@@ -37,18 +37,23 @@ struct Stage {
     server: Option<Child>,
 }
 
-/// Runs the examples of the README and of engine/examples.
+/// The documents whose examples are run.
+const DOCUMENTS: [&str; 2] = ["README.md", "docs/fault-lab.md"];
+
+/// Runs the examples of the documents and of engine/examples.
 pub(crate) fn run() -> Result<()> {
     let root = repo::root()?;
-    let readme = fs::read_to_string(root.join("README.md")).context("README.md")?;
     let work = root.join("target/smoke");
     let _ = fs::remove_dir_all(&work);
     fs::create_dir_all(&work)?;
     let mut stage = Stage { root, work, port: free_port()?, server: None };
-    for block in blocks(&readme) {
-        let place = format!("README.md:{}", block.line);
-        println!("smoke: {place} {} {}", block.language, block.mark);
-        stage.play(&block).with_context(|| format!("the example at {place} failed"))?;
+    for document in DOCUMENTS {
+        let text = fs::read_to_string(stage.root.join(document)).context(document)?;
+        for block in blocks(&text) {
+            let place = format!("{document}:{}", block.line);
+            println!("smoke: {place} {} {}", block.language, block.mark);
+            stage.play(&block).with_context(|| format!("the example at {place} failed"))?;
+        }
     }
     stage.stop_server()?;
     stage.run_engine_examples()
@@ -95,7 +100,8 @@ impl Stage {
         let mut command = self.local(code.trim());
         if self.port != PORT {
             println!("smoke: port {PORT} is taken, using {}", self.port);
-            command = format!("{command} -- serve --port {}", self.port);
+            let serve = if command.contains(" -- serve") { "" } else { " -- serve" };
+            command = format!("{command}{serve} --port {}", self.port);
         }
         // The build comes first, so that the wait below is for the start alone.
         let build = "cargo build --quiet --release --locked --bin tabulith";
