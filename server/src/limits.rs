@@ -42,6 +42,9 @@ pub const PAGE_ENTITIES_MAX: usize = 1_000;
 /// for `odata.` members.
 pub const JSON_MEMBERS_MAX: usize = 8_192;
 
+/// Depth of what stands within a body of JSON and is passed over.
+pub const JSON_DEPTH_MAX: usize = 100;
+
 /// Most bytes of a document of XML: five policies or five CORS rules need a fifth of that.
 pub const XML_BYTES_MAX: usize = 64 << 10;
 

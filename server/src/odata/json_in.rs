@@ -16,7 +16,7 @@ use crate::error::{
     value_out_of_range,
 };
 use crate::limits::JSON_MEMBERS_MAX;
-use crate::odata::json_text::{Member, Scalar, members};
+use crate::odata::json_text::{Json, Member, members};
 use crate::odata::literal;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -92,8 +92,8 @@ impl Draft {
 pub fn table_name(body: &[u8]) -> Result<String, WireError> {
     let members = members_of(body)?;
     match members.into_iter().find(|(name, _)| name == "TableName") {
-        Some((_, Scalar::String(name))) => Ok(name.into_owned()),
-        Some((_, Scalar::Null)) | None => Err(PROPERTIES_NEED_VALUE),
+        Some((_, Json::String(name))) => Ok(name.into_owned()),
+        Some((_, Json::Null)) | None => Err(PROPERTIES_NEED_VALUE),
         Some(_) => Err(BAD_BODY),
     }
 }
@@ -123,7 +123,7 @@ fn annotations<'a>(members: &'a [Member<'a>]) -> Result<(Types<'a>, Option<WireE
         }
         if let Some(property) = name.strip_suffix(TYPE_SUFFIX) {
             match value {
-                Scalar::String(edm_type) => types.insert(property, edm_type.as_ref()),
+                Json::String(edm_type) => types.insert(property, edm_type.as_ref()),
                 _ => return Err(BAD_BODY),
             };
         }
@@ -131,10 +131,10 @@ fn annotations<'a>(members: &'a [Member<'a>]) -> Result<(Types<'a>, Option<WireE
     Ok((types, fault))
 }
 
-fn key(value: &Scalar, edm_type: Option<&str>) -> Result<Option<String>, WireError> {
+fn key(value: &Json, edm_type: Option<&str>) -> Result<Option<String>, WireError> {
     match (edm_type, value) {
-        (None | Some("Edm.String"), Scalar::String(text)) => Ok(Some(text.to_string())),
-        (_, Scalar::Null) => Ok(None),
+        (None | Some("Edm.String"), Json::String(text)) => Ok(Some(text.to_string())),
+        (_, Json::Null) => Ok(None),
         _ => Err(BAD_BODY),
     }
 }
@@ -147,26 +147,27 @@ enum Typed {
     OutOfRange(WireError),
 }
 
-fn typed(name: &str, value: &Scalar, edm_type: Option<&str>) -> Result<Typed, WireError> {
+fn typed(name: &str, value: &Json, edm_type: Option<&str>) -> Result<Typed, WireError> {
     let typed = match (edm_type, value) {
-        (edm_type, Scalar::Null) => {
+        (edm_type, Json::Null) => {
             let is_known = edm_type.is_none_or(is_edm_type);
             return if is_known { Ok(Typed::Nothing) } else { Err(BAD_BODY) };
         }
         (None, value) => untyped(value),
-        (Some("Edm.DateTime"), Scalar::String(text)) => match time::parse(text) {
+        (Some("Edm.DateTime"), Json::String(text)) => match time::parse(text) {
             Ok(moment) => Some(Value::DateTime(moment)),
             Err(TimeError::OutOfRange { shown }) => {
                 return Ok(Typed::OutOfRange(value_out_of_range(name, &shown)));
             }
             Err(TimeError::Syntax) => None,
         },
-        (Some(edm_type), Scalar::Boolean(flag)) => {
+        (Some(edm_type), Json::Boolean(flag)) => {
             (edm_type == "Edm.Boolean").then_some(Value::Boolean(*flag))
         }
-        (Some(edm_type), Scalar::Number(text)) => number(text, edm_type),
-        (Some("Edm.Double"), Scalar::String(text)) => double(text).map(Value::Double),
-        (Some(edm_type), Scalar::String(text)) => from_text(text, edm_type),
+        (Some(edm_type), Json::Number(text)) => number(text, edm_type),
+        (Some("Edm.Double"), Json::String(text)) => double(text).map(Value::Double),
+        (Some(edm_type), Json::String(text)) => from_text(text, edm_type),
+        (Some(_), Json::Nested) => None,
     };
     typed.map(Typed::Value).ok_or(BAD_BODY)
 }
@@ -185,13 +186,13 @@ fn is_edm_type(name: &str) -> bool {
     )
 }
 
-fn untyped(value: &Scalar) -> Option<Value> {
+fn untyped(value: &Json) -> Option<Value> {
     match value {
-        Scalar::String(text) => Some(Value::String(text.to_string())),
-        Scalar::Boolean(flag) => Some(Value::Boolean(*flag)),
-        Scalar::Number(text) if text.contains(['.', 'e', 'E']) => number(text, "Edm.Double"),
-        Scalar::Number(text) => number(text, "Edm.Int32"),
-        Scalar::Null => None,
+        Json::String(text) => Some(Value::String(text.to_string())),
+        Json::Boolean(flag) => Some(Value::Boolean(*flag)),
+        Json::Number(text) if text.contains(['.', 'e', 'E']) => number(text, "Edm.Double"),
+        Json::Number(text) => number(text, "Edm.Int32"),
+        Json::Null | Json::Nested => None,
     }
 }
 
@@ -337,8 +338,8 @@ mod tests {
     #[test]
     fn keys_are_strings_and_the_service_s_own_members_are_ignored() {
         let draft = Draft::parse(
-            br#"{"PartitionKey":"p","PartitionKey@odata.type":"Edm.String","RowKey":"","Timestamp":null,
-                "odata.etag":"x","odata.etag":"y","etag":"mine","Timestamp@odata.type":"Edm.DateTime"}"#,
+            br#"{"PartitionKey":"p","PartitionKey@odata.type":"Edm.String","RowKey":"","Timestamp":{"a":[1]},
+                "odata.etag":"x","odata.etag":["y"],"etag":"mine","Timestamp@odata.type":"Edm.DateTime"}"#,
         );
         let properties = vec![("etag".to_owned(), Value::String("mine".to_owned()))];
         let entity = draft.and_then(Draft::under_own_keys).expect("an entity");

@@ -1,28 +1,31 @@
 //! JSON text of one flat object into its members, numbers as they are written.
 //!
 //! Entities are flat and their numbers are typed by how they are written (`1` or `1.0`), which a
-//! general reader has already forgotten. Objects and arrays within the object are refused, so
-//! nothing here nests.
+//! general reader has already forgotten. Objects and arrays within the object are read by their
+//! grammar, and nothing is kept of them.
 //!
 //! Promise: time linear in the text, no recursion, no panic.
 
+use crate::limits::JSON_DEPTH_MAX;
 use std::borrow::Cow;
 
 /// The value of a member.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Scalar<'a> {
+pub(crate) enum Json<'a> {
     Null,
     Boolean(bool),
     /// The number's text, valid by JSON's grammar.
     Number(&'a str),
     String(Cow<'a, str>),
+    /// An object or an array.
+    Nested,
 }
 
 /// A member's name and value.
-pub(crate) type Member<'a> = (Cow<'a, str>, Scalar<'a>);
+pub(crate) type Member<'a> = (Cow<'a, str>, Json<'a>);
 
 /// The members of the one object that `text` is, in order, repeated ones included. None where it
-/// is no flat JSON object. Of more than `members_max` members one more is read and no further, so
+/// is no JSON object. Of more than `members_max` members one more is read and no further, so
 /// that the caller can tell too many.
 pub(crate) fn members(text: &str, members_max: usize) -> Option<Vec<Member<'_>>> {
     let mut reader = Reader { text, at: 0 };
@@ -35,7 +38,7 @@ pub(crate) fn members(text: &str, members_max: usize) -> Option<Vec<Member<'_>>>
             }
             let name = reader.string()?;
             reader.mark(b':')?;
-            members.push((name, reader.scalar()?));
+            members.push((name, reader.value()?));
             if reader.mark(b',').is_none() {
                 reader.mark(b'}')?;
                 break;
@@ -67,19 +70,70 @@ impl<'a> Reader<'a> {
         (self.bytes().first() == Some(&mark)).then(|| self.at += 1)
     }
 
-    fn scalar(&mut self) -> Option<Scalar<'a>> {
+    fn value(&mut self) -> Option<Json<'a>> {
         self.skip_blanks();
         match self.bytes().first()? {
-            b'"' => self.string().map(Scalar::String),
-            b'-' | b'0'..=b'9' => self.number().map(Scalar::Number),
-            b't' => self.word("true", Scalar::Boolean(true)),
-            b'f' => self.word("false", Scalar::Boolean(false)),
-            b'n' => self.word("null", Scalar::Null),
+            b'{' | b'[' => self.nested(),
+            _ => self.scalar(),
+        }
+    }
+
+    /// An object or an array, with all that is in it.
+    fn nested(&mut self) -> Option<Json<'a>> {
+        // What closes those that are open.
+        let mut open = Vec::new();
+        loop {
+            let opened =
+                if self.mark(b'{').is_some() { Some(b'}') } else { self.mark(b'[').map(|()| b']') };
+            match opened {
+                Some(_) if open.len() == JSON_DEPTH_MAX => return None,
+                Some(close) => {
+                    open.push(close);
+                    if self.mark(close).is_none() {
+                        self.name_within(close)?;
+                        continue;
+                    }
+                    open.pop();
+                }
+                None => {
+                    self.scalar()?;
+                }
+            }
+            // Behind a value: what it ends, and whether another one follows.
+            loop {
+                let Some(close) = open.last().copied() else { return Some(Json::Nested) };
+                if self.mark(b',').is_some() {
+                    self.name_within(close)?;
+                    break;
+                }
+                self.mark(close)?;
+                open.pop();
+            }
+        }
+    }
+
+    /// The name of a member, where what `close` closes has such.
+    fn name_within(&mut self, close: u8) -> Option<()> {
+        if close == b'}' {
+            self.string()?;
+            self.mark(b':')?;
+        }
+        Some(())
+    }
+
+    fn scalar(&mut self) -> Option<Json<'a>> {
+        self.skip_blanks();
+        match self.bytes().first()? {
+            b'"' => self.string().map(Json::String),
+            b'-' | b'0'..=b'9' => self.number().map(Json::Number),
+            b't' => self.word("true", Json::Boolean(true)),
+            b'f' => self.word("false", Json::Boolean(false)),
+            b'n' => self.word("null", Json::Null),
             _ => None,
         }
     }
 
-    fn word(&mut self, word: &str, value: Scalar<'a>) -> Option<Scalar<'a>> {
+    fn word(&mut self, word: &str, value: Json<'a>) -> Option<Json<'a>> {
         self.bytes().starts_with(word.as_bytes()).then(|| {
             self.at += word.len();
             value
@@ -193,11 +247,11 @@ impl<'a> Reader<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scalar, members};
+    use super::{JSON_DEPTH_MAX, Json, members};
     use tabulith::env::rng::Rng;
 
     #[track_caller]
-    fn value(text: &str) -> Option<Scalar<'_>> {
+    fn value(text: &str) -> Option<Json<'_>> {
         let (name, value) = members(text, 10)?.pop()?;
         assert_eq!(name, "a");
         Some(value)
@@ -207,7 +261,7 @@ mod tests {
     fn numbers_keep_their_text() {
         for number in ["0", "-0", "10", "1.0", "-1.50e+3", "1E9", "123456789012345678901234567890"]
         {
-            assert_eq!(value(&format!("{{\"a\":{number}}}")), Some(Scalar::Number(number)));
+            assert_eq!(value(&format!("{{\"a\":{number}}}")), Some(Json::Number(number)));
         }
         for number in ["01", "-", "1.", ".5", "1e", "+1", "0x1", "1e+", "NaN", "--1", "-01"] {
             assert_eq!(value(&format!("{{\"a\":{number}}}")), None, "{number}");
@@ -218,11 +272,11 @@ mod tests {
     fn escapes() {
         let text = r#"{"\u0061":"\"\\\/\b\f\n\r\té\u00e9\ud83d\ude00😀"}"#;
         let expected = "\"\\/\u{8}\u{c}\n\r\téé😀😀";
-        assert_eq!(value(text), Some(Scalar::String(expected.into())));
+        assert_eq!(value(text), Some(Json::String(expected.into())));
     }
 
     #[test]
-    fn what_is_no_flat_object() {
+    fn what_is_no_object() {
         for text in [
             "",
             "{",
@@ -234,8 +288,12 @@ mod tests {
             "{\"a\":}",
             "{\"a\":1,}",
             "{a:1}",
-            "{\"a\":{}}",
-            "{\"a\":[]}",
+            "{\"a\":{]}",
+            "{\"a\":[1,]}",
+            "{\"a\":[1 2]}",
+            "{\"a\":{\"b\"}}",
+            "{\"a\":{\"b\":1,}}",
+            "{\"a\":[{}}",
             "{\"a\":1 \"b\":2}",
             "{\"a\":nul}",
             "{\"a\":truely}",
@@ -254,6 +312,19 @@ mod tests {
         }
         assert_eq!(members(" {} ", 10), Some(vec![]));
         assert_eq!(members("{\"a\":1,\"b\":2,\"c\":3}", 1).map(|read| read.len()), Some(2));
+    }
+
+    #[test]
+    fn what_nests_is_passed_over() {
+        for text in
+            ["{}", "[]", " [ { } ] ", "{\"b\":[1,\"]\",{\"c\":null}],\"d\":{}}", "[[],[[]]]"]
+        {
+            assert_eq!(value(&format!("{{\"a\":{text}}}")), Some(Json::Nested), "{text}");
+        }
+        let deep = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert_eq!(value(&deep(JSON_DEPTH_MAX)), Some(Json::Nested));
+        assert_eq!(members(&deep(JSON_DEPTH_MAX + 1), 10), None);
+        assert_eq!(members(&deep(1_000_000), 10), None);
     }
 
     /// serde_json as the oracle, over texts near the border of the grammar.
@@ -281,6 +352,9 @@ mod tests {
             "\t",
             "\\",
             "\"",
+            "[",
+            "]",
+            "\"c\":",
         ];
         let mut rng = Rng::seeded(11);
         let mut valid = 0;
@@ -291,18 +365,18 @@ mod tests {
             let text = format!("{{\"a\":{middle}}}");
             let ours = members(&text, 100);
             let theirs = serde_json::from_str::<serde_json::Map<_, _>>(&text).ok();
-            let theirs = theirs.filter(|map| !map.values().any(|v| v.is_object() || v.is_array()));
             assert_eq!(ours.is_some(), theirs.is_some(), "{text}");
             for (name, value) in ours.into_iter().flatten().rev().take(1) {
                 valid += 1;
                 let same = match (&value, &theirs.as_ref().expect("both")[&*name]) {
-                    (Scalar::String(a), serde_json::Value::String(b)) => a == b,
+                    (Json::String(a), serde_json::Value::String(b)) => a == b,
                     // serde_json writes the exponent's sign.
-                    (Scalar::Number(a), serde_json::Value::Number(b)) => {
+                    (Json::Number(a), serde_json::Value::Number(b)) => {
                         *a == b.as_str().replace("e+", "e")
                     }
-                    (Scalar::Boolean(a), serde_json::Value::Bool(b)) => a == b,
-                    (Scalar::Null, serde_json::Value::Null) => true,
+                    (Json::Boolean(a), serde_json::Value::Bool(b)) => a == b,
+                    (Json::Null, serde_json::Value::Null) => true,
+                    (Json::Nested, theirs) => theirs.is_object() || theirs.is_array(),
                     _ => false,
                 };
                 assert!(same, "{text}");
