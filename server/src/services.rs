@@ -152,6 +152,9 @@ impl<S: Store> Services<S> {
 
     /// The grant's table, for work on its entities.
     fn entity_table(&self, grant: &Grant) -> Result<TableName, WireError> {
+        if grant.table().is_some_and(is_metrics_table) {
+            return Err(TABLE_NOT_FOUND);
+        }
         let table = table_name(grant)?;
         self.check_going(grant, &table).map(|()| table)
     }
@@ -483,6 +486,13 @@ fn check_write(write: &Write) -> Result<(), TableError> {
         Write::Delete { partition_key, row_key, .. } => check_keys(partition_key, row_key),
         Write::Until(write, _) => check_write(write),
     }
+}
+
+/// Whether a name is that of a table in which Azure keeps its metrics. Nobody can make one; who asks
+/// for what is in it does so by its right name, and there is none here.
+fn is_metrics_table(name: &str) -> bool {
+    let rest = name.strip_prefix("$Metrics").unwrap_or_default();
+    !rest.is_empty() && name.len() <= 63 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 fn table_name(grant: &Grant) -> Result<TableName, WireError> {

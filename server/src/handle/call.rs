@@ -118,8 +118,12 @@ impl Call {
         })
     }
 
-    /// Admits a request within this batch, as its sender's and under the same rules.
+    /// Admits a request within this batch, as its sender's and under the same rules. One that comes
+    /// with credentials of its own is refused: they would count for nothing.
     pub fn part(&self, head: &Head) -> Result<Call, WireError> {
+        if head.headers.get("Authorization").is_some() {
+            return Err(INVALID_INPUT);
+        }
         let path = without_account(head.path(), &self.address);
         if is_content_id(path) {
             return Err(INVALID_INPUT);
