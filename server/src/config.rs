@@ -69,16 +69,23 @@ pub struct Config {
     /// Connections served at once; more wait to be accepted. Default 10,000.
     pub connections_max: usize,
 
-    /// Bytes of request bodies held at once; beyond that requests get 503. Default 256 MiB.
+    /// Bytes of request bodies held at once; beyond that requests get 503. A quarter of it is for
+    /// bodies of up to 64 KiB alone. Default 256 MiB.
     pub body_bytes_max: usize,
 
-    /// How long a client may take to send a request's head. Also how long a connection may be
-    /// idle between two requests: a shorter time makes pooled clients run into resets.
-    /// Default 120 s.
+    /// How long a client may take to send a request's head, from its first byte on. Also how long a
+    /// new connection may say nothing. Default 20 s.
     pub head_time_max: Duration,
+
+    /// How long a connection may be idle between two requests: a shorter time makes pooled clients
+    /// run into resets. Default 120 s.
+    pub idle_time_max: Duration,
 
     /// How long a client may take to send a body. Default 60 s.
     pub body_time_max: Duration,
+
+    /// How long a client may take nothing of an answer. Default 60 s.
+    pub answer_time_max: Duration,
 
     /// How long a stop waits for requests in flight. Default 5 s.
     pub stop_time_max: Duration,
@@ -99,8 +106,10 @@ impl Default for Config {
             date_checked: true,
             connections_max: 10_000,
             body_bytes_max: 256 << 20,
-            head_time_max: Duration::from_secs(120),
+            head_time_max: Duration::from_secs(20),
+            idle_time_max: Duration::from_secs(120),
             body_time_max: Duration::from_secs(60),
+            answer_time_max: Duration::from_secs(60),
             stop_time_max: Duration::from_secs(5),
         }
     }

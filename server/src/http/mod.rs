@@ -1,3 +1,4 @@
-//! HTTP messages as plain values.
+//! HTTP messages as plain values, and where they end on a wire.
 
 pub mod message;
+pub mod framing;

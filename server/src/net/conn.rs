@@ -6,7 +6,7 @@
 //! task; what may wait for the disk goes to a thread that may; a commit is waited for without one.
 
 use crate::app::App;
-use crate::error::INTERNAL_ERROR;
+use crate::error::{BAD_BODY, INTERNAL_ERROR};
 use crate::faults::fault::Fault;
 use crate::handle::answer::{Answer, Write};
 use crate::handle::call::Call;
@@ -14,6 +14,8 @@ use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
 use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::net::flush::{Flushes, Watched};
+use crate::net::guard::{Guard, Patience, Verdict};
+use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
 use crate::services::Store;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
@@ -31,22 +33,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tabulith::options::Reach;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
 /// What the connections of a server share.
 pub(crate) struct Shared<S> {
     pub(crate) app: App<S>,
-    /// Room for bodies, in units of [`ROOM_UNIT_BYTES`].
-    room: Arc<Semaphore>,
+    /// Room for bodies.
+    room: Room,
 }
-
-/// Room for bodies is counted in these: a semaphore counts in 32 bits.
-const ROOM_UNIT_BYTES: usize = 1 << 10;
 
 impl<S: Store> Shared<S> {
     pub(crate) fn new(app: App<S>) -> Shared<S> {
-        let room = Arc::new(Semaphore::new(app.config().body_bytes_max / ROOM_UNIT_BYTES));
+        let room = Room::new(app.config().body_bytes_max);
         Shared { app, room }
     }
 }
@@ -71,19 +70,29 @@ where
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(config.head_time_max)
+        .header_read_timeout(config.idle_time_max)
         .max_buf_size(HEAD_BYTES_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
+    let patience = Patience { head: config.head_time_max, answer: config.answer_time_max };
     let flushes = Flushes::default();
-    let stream = Watched::new(stream, flushes.clone());
+    let guard = Guard::new(Watched::new(stream, flushes.clone()), patience);
+    let wire = Wire { flushes, verdict: guard.verdict() };
     let service = service_fn(move |request| {
-        let (shared, flushes) = (shared.clone(), flushes.clone());
-        async move { respond(&shared, request, origin, flushes).await }
+        let (shared, wire) = (shared.clone(), wire.clone());
+        async move { respond(&shared, request, origin, wire).await }
     });
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let connection = builder.serve_connection(TokioIo::new(guard), service);
     if let Err(error) = watcher.watch(connection).await {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+/// What a request may have to know of its connection's bytes.
+#[derive(Clone)]
+struct Wire {
+    flushes: Flushes,
+    verdict: Verdict,
 }
 
 /// Why a request gets no answer: its connection is of no further use.
@@ -110,11 +119,12 @@ async fn respond<S: Store>(
     shared: &Arc<Shared<S>>,
     request: hyper::Request<Incoming>,
     origin: Origin,
-    flushes: Flushes,
+    wire: Wire,
 ) -> Result<hyper::Response<Payload>, Broken> {
     let (parts, body) = request.into_parts();
     let head = Head { peer: origin.peer, secure: origin.secure, ..head(&parts) };
-    let time_max = shared.app.config().body_time_max;
+    let is_asked_for = parts.headers.contains_key(header::EXPECT);
+    let mut sent = Sent { body, is_asked_for, time_max: shared.app.config().body_time_max };
     let mut fault = None;
     let response = match shared.app.receive(&head) {
         Ok(call) => {
@@ -122,14 +132,18 @@ async fn respond<S: Store>(
             if let Some(Fault::Delay { ms }) = fault {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
             }
-            answer(shared, call, body, time_max).await?
-        }
-        Err(response) => {
-            if !expects_continue(&parts) {
-                discard(body, time_max).await?;
+            match answer(shared, &call, &mut sent).await {
+                // Its body ends in nonsense, and the connection with it.
+                Err(Broken::Client(_)) if wire.verdict.is_refused() => {
+                    reply::answered(&call, Err(BAD_BODY))
+                }
+                answer => answer?,
             }
-            response
         }
+        Err(response) => match sent.discard().await {
+            Err(Broken::Client(_)) if wire.verdict.is_refused() => response,
+            discarded => discarded.map(|()| response)?,
+        },
     };
     tracing::debug!(method = %head.method, path = head.path(), status = response.status);
     match fault {
@@ -137,75 +151,110 @@ async fn respond<S: Store>(
         Some(Fault::Cut { .. }) if response.body.is_empty() => Err(Broken::OnPurpose),
         Some(Fault::Cut { bytes }) => {
             let mut out = into_hyper(response);
-            out.body_mut().cut(bytes, flushes);
+            out.body_mut().cut(bytes, wire.flushes);
             Ok(out)
         }
         _ => Ok(into_hyper(response)),
     }
 }
 
-fn expects_continue(parts: &hyper::http::request::Parts) -> bool {
-    parts.headers.contains_key(header::EXPECT)
-}
-
 async fn answer<S: Store>(
     shared: &Arc<Shared<S>>,
-    call: Arc<Call>,
-    body: Incoming,
-    time_max: Duration,
+    call: &Arc<Call>,
+    sent: &mut Sent,
 ) -> Result<Response, Broken> {
-    let size = body.size_hint().exact();
+    let size = sent.body.size_hint().exact();
     if size == Some(0) {
         return Ok(perform(shared, call, Body::Empty).await);
     }
-    // A body of unknown length takes the most that it may become.
-    let bytes_max = size.map_or(BODY_BYTES_MAX, |size| usize::try_from(size).unwrap_or(usize::MAX));
-    if bytes_max > BODY_BYTES_MAX {
-        discard(body, time_max).await?;
+    let size = size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
+    if let Some(size) = size.filter(|size| *size > BODY_BYTES_MAX) {
+        // Of one that is larger still not even the end would be seen.
+        if size <= BODY_DISCARD_BYTES_MAX {
+            sent.discard().await?;
+        }
         return Ok(perform(shared, call, Body::TooLarge).await);
     }
-    let units = u32::try_from(bytes_max.div_ceil(ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
-    let Ok(_room) = shared.room.clone().try_acquire_many_owned(units) else {
-        discard(body, time_max).await?;
-        return Ok(shared.app.busy(&call));
-    };
-    let body = within(time_max, collect(body, size)).await?;
-    Ok(perform(shared, call, body).await)
-}
-
-/// Reads a body whole. One that says nothing of its length may turn out too large.
-async fn collect(mut body: Incoming, size: Option<u64>) -> Result<Body, Broken> {
-    let capacity = size.and_then(|size| usize::try_from(size).ok()).unwrap_or(ROOM_UNIT_BYTES);
-    let mut bytes = Vec::with_capacity(capacity.min(BODY_BYTES_MAX));
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(Broken::Client)?;
-        let Ok(data) = frame.into_data() else { continue };
-        if bytes.len() + data.len() > BODY_BYTES_MAX {
-            drain(body).await?;
-            return Ok(Body::TooLarge);
+    // Held until there is an answer.
+    let mut places = Vec::new();
+    match sent.collect(size, &shared.room, &mut places).await? {
+        Some(body) => Ok(perform(shared, call, body).await),
+        None => {
+            sent.discard().await?;
+            Ok(shared.app.busy(call))
         }
-        bytes.extend_from_slice(&data);
     }
-    Ok(Body::Whole(bytes.into()))
 }
 
-/// Throws a body away, so that the client, who is still sending, will look at the answer.
-async fn discard(body: Incoming, time_max: Duration) -> Result<(), Broken> {
-    within(time_max, drain(body)).await
+/// A body that is still coming.
+struct Sent {
+    body: Incoming,
+    /// Whether the client waits to be asked for it, which whoever begins to read it does.
+    is_asked_for: bool,
+    time_max: Duration,
 }
 
-async fn drain(mut body: Incoming) -> Result<(), Broken> {
+impl Sent {
+    /// Reads the body whole, or as much of it as shows that it is too large; none where there is no
+    /// room for it. One that says nothing of its length is small until it turns out not to be.
+    async fn collect(
+        &mut self,
+        size: Option<usize>,
+        room: &Room,
+        places: &mut Vec<Place>,
+    ) -> Result<Option<Body>, Broken> {
+        let mut room_bytes = size.unwrap_or(SMALL_BYTES_MAX);
+        let Some(place) = room.take(room_bytes) else { return Ok(None) };
+        places.push(place);
+        let read = async {
+            let mut bytes = Vec::with_capacity(room_bytes);
+            while let Some(data) = next(&mut self.body).await? {
+                let len = bytes.len() + data.len();
+                if len > BODY_BYTES_MAX {
+                    drain(&mut self.body).await?;
+                    return Ok(Some(Body::TooLarge));
+                }
+                if len > room_bytes {
+                    let Some(place) = room.take(BODY_BYTES_MAX) else { return Ok(None) };
+                    places.push(place);
+                    room_bytes = BODY_BYTES_MAX;
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok(Some(Body::Whole(bytes.into())))
+        };
+        within(self.time_max, read).await
+    }
+
+    /// Throws the body away, so that the client, who is still sending, will look at the answer. Who
+    /// waits to be asked for it is not asked.
+    async fn discard(&mut self) -> Result<(), Broken> {
+        if self.is_asked_for {
+            return Ok(());
+        }
+        within(self.time_max, drain(&mut self.body)).await
+    }
+}
+
+async fn drain(body: &mut Incoming) -> Result<(), Broken> {
     let mut bytes = 0;
     while bytes < BODY_DISCARD_BYTES_MAX {
-        match body.frame().await {
+        match next(body).await? {
             None => break,
-            Some(frame) => {
-                let frame = frame.map_err(Broken::Client)?;
-                bytes += frame.data_ref().map_or(0, Bytes::len);
-            }
+            Some(data) => bytes += data.len(),
         }
     }
     Ok(())
+}
+
+/// The next data of a body. What stands behind the last of it means nothing to the service.
+async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Broken> {
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(Broken::Client)?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
 }
 
 async fn within<T>(
@@ -216,25 +265,25 @@ async fn within<T>(
 }
 
 /// Has the app do the work, where it may be done.
-async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: Arc<Call>, body: Body) -> Response {
+async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: &Arc<Call>, body: Body) -> Response {
     if call.is_point_read() {
-        match shared.app.perform(&call, &body, Reach::Memory) {
+        match shared.app.perform(call, &body, Reach::Memory) {
             Answer::NeedsDisk => {}
-            answer => return settled(&call, answer).await,
+            answer => return settled(call, answer).await,
         }
     }
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
         let work = move || own_shared.app.perform(&own_call, &body, Reach::Disk);
         match spawn_blocking(work).await {
-            Ok(answer) => settled(&call, answer).await,
+            Ok(answer) => settled(call, answer).await,
             Err(error) => {
                 tracing::error!(%error, "a request's thread ended without an answer");
-                reply::answered(&call, Err(INTERNAL_ERROR))
+                reply::answered(call, Err(INTERNAL_ERROR))
             }
         }
     };
-    in_time(shared, &call, work).await
+    in_time(shared, call, work).await
 }
 
 /// The answer, or that the client's time is over. A commit that is under way stands all the same.

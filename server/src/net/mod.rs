@@ -4,5 +4,7 @@ pub mod reload;
 pub mod tls;
 pub mod first;
 pub mod flush;
+pub mod guard;
+pub mod room;
 pub mod conn;
 pub mod listen;

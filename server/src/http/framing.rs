@@ -1,0 +1,435 @@
+//! Where the requests of a connection begin and end: HTTP/1 framing, read from the bytes as they
+//! pass, in one way only.
+//!
+//! A server and whatever stands before it must agree on this, or one's body is the other's request.
+//! So whatever can be read in two ways is refused, also where RFC 9112 allows a server to choose:
+//! `Content-Length` beside `Transfer-Encoding`, either of them twice, codings other than `chunked`,
+//! line ends without CR, folded lines, targets that are neither a path nor an address.
+//!
+//! Promise: one look at each byte of a head, none at those of a body; memory for one line at most,
+//! and only where it comes in pieces.
+//!
+//! Absent: what else a head may not contain (characters of names and values). The HTTP library
+//! refuses that, and with it the connection, so nobody acts on it.
+
+use memchr::memchr;
+
+/// Most bytes of the line before a chunk, with its extensions.
+const CHUNK_LINE_BYTES_MAX: usize = 256;
+
+/// Most bytes of the fields behind the last chunk.
+const TRAILER_BYTES_MAX: usize = 8 << 10;
+
+/// Most digits of a chunk's size: 64 bits.
+const CHUNK_DIGITS_MAX: usize = 16;
+
+/// Most digits of a length that surely fits into 64 bits.
+const LENGTH_DIGITS_MAX: usize = 19;
+
+/// Fields that must not come behind a body: who acts on them has acted already.
+const BARRED_TRAILERS: [&str; 17] = [
+    "accept",
+    "authorization",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "date",
+    "expect",
+    "host",
+    "if-match",
+    "if-none-match",
+    "prefer",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Beginnings of further such fields.
+const BARRED_TRAILER_STARTS: [&str; 4] = ["x-ms-", "x-http-method", "x-forwarded-", "proxy-"];
+
+/// A connection whose bytes are no requests, or could be two different ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Bytes of the last piece that came before the line that is refused.
+    pub good: usize,
+    /// Whether the refused line belongs to a head.
+    pub in_head: bool,
+}
+
+/// Follows the bytes of one connection.
+#[derive(Debug, Default)]
+pub struct Framing {
+    at: Place,
+    /// What has come of the line that is not yet complete.
+    line: Vec<u8>,
+    head: Seen,
+    trailer_bytes: usize,
+}
+
+/// What the next byte belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    /// A request line, or an empty line before one.
+    #[default]
+    Start,
+    /// The fields of a head.
+    Fields,
+    /// A body with a length.
+    Body(u64),
+    /// The line before a chunk.
+    Size,
+    /// A chunk.
+    Chunk(u64),
+    /// The line end behind a chunk.
+    ChunkEnd,
+    /// The fields behind the last chunk.
+    Trailers,
+}
+
+/// What the fields of a head have said of its body.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    is_old: bool,
+    is_chunked: bool,
+    length: Option<u64>,
+}
+
+/// A line that is refused.
+struct Bad;
+
+impl Framing {
+    /// Takes the next piece. After an error nothing more may be given.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+        let mut from = 0;
+        while from < bytes.len() {
+            let rest = &bytes[from..];
+            let in_head = self.is_in_head();
+            let taken = match self.at {
+                Place::Body(left) | Place::Chunk(left) => Ok(self.pass(left, rest.len())),
+                _ => self.take_line(rest),
+            };
+            from += taken.map_err(|Bad| Refused { good: from, in_head })?;
+        }
+        Ok(())
+    }
+
+    /// Whether some of a head has come and the rest has not.
+    pub fn is_amid_head(&self) -> bool {
+        self.at == Place::Fields || (self.at == Place::Start && !self.line.is_empty())
+    }
+
+    /// Whether the next byte belongs to a body.
+    pub fn is_in_body(&self) -> bool {
+        !self.is_in_head()
+    }
+
+    /// Whether a request may begin with the next byte.
+    pub fn is_between(&self) -> bool {
+        self.at == Place::Start && self.line.is_empty()
+    }
+
+    fn is_in_head(&self) -> bool {
+        matches!(self.at, Place::Start | Place::Fields)
+    }
+
+    /// Passes over what is left of a body or a chunk, or over all that there is of it.
+    fn pass(&mut self, left: u64, there: usize) -> usize {
+        let passed = usize::try_from(left).map_or(there, |left| left.min(there));
+        let left = left - passed as u64;
+        self.at = match self.at {
+            Place::Body(_) if left == 0 => Place::Start,
+            Place::Body(_) => Place::Body(left),
+            _ if left == 0 => Place::ChunkEnd,
+            _ => Place::Chunk(left),
+        };
+        passed
+    }
+
+    /// Takes a line, or the beginning of one. Gives back how many bytes that was.
+    fn take_line(&mut self, bytes: &[u8]) -> Result<usize, Bad> {
+        let Some(end) = memchr(b'\n', bytes) else {
+            if self.line.len() + bytes.len() > self.line_bytes_max() {
+                return Err(Bad);
+            }
+            self.line.extend_from_slice(bytes);
+            return self.is_line_possible().then_some(bytes.len()).ok_or(Bad);
+        };
+        if self.line.is_empty() {
+            self.end_line(&bytes[..end])?;
+        } else {
+            let mut line = std::mem::take(&mut self.line);
+            line.extend_from_slice(&bytes[..end]);
+            self.end_line(&line)?;
+        }
+        Ok(end + 1)
+    }
+
+    /// The library stops reading a head that is too long; the other lines are ours to bound.
+    fn line_bytes_max(&self) -> usize {
+        match self.at {
+            Place::Size => CHUNK_LINE_BYTES_MAX,
+            Place::ChunkEnd => 1,
+            Place::Trailers => TRAILER_BYTES_MAX,
+            _ => usize::MAX,
+        }
+    }
+
+    /// Whether what has come of a line can still become one that is taken. Of a body the library
+    /// acts on parts of lines too, and would end the connection before anybody knows why.
+    fn is_line_possible(&self) -> bool {
+        let start = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
+        match self.at {
+            Place::Size => start.is_empty() || chunk_size(start).is_ok(),
+            Place::ChunkEnd => start.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// Takes a line without its LF.
+    fn end_line(&mut self, line: &[u8]) -> Result<(), Bad> {
+        let line = line.strip_suffix(b"\r").ok_or(Bad)?;
+        self.at = match self.at {
+            Place::Start if line.is_empty() => Place::Start,
+            Place::Start => {
+                self.head = Seen { is_old: is_old(line)?, ..Seen::default() };
+                Place::Fields
+            }
+            Place::Fields if line.is_empty() => self.head.body()?,
+            Place::Fields => {
+                self.head.field(line)?;
+                Place::Fields
+            }
+            Place::Size => match chunk_size(line)? {
+                0 => {
+                    self.trailer_bytes = 0;
+                    Place::Trailers
+                }
+                size => Place::Chunk(size),
+            },
+            Place::ChunkEnd if line.is_empty() => Place::Size,
+            Place::Trailers if line.is_empty() => Place::Start,
+            Place::Trailers => {
+                self.trailer_bytes += line.len();
+                let is_good = self.trailer_bytes <= TRAILER_BYTES_MAX && is_harmless_trailer(line);
+                is_good.then_some(Place::Trailers).ok_or(Bad)?
+            }
+            Place::ChunkEnd | Place::Body(_) | Place::Chunk(_) => return Err(Bad),
+        };
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// Takes a field's line. Only two names say where a body ends.
+    fn field(&mut self, line: &[u8]) -> Result<(), Bad> {
+        let is_folded = matches!(line.first(), Some(b' ' | b'\t'));
+        let colon = memchr(b':', line).filter(|_| !is_folded).ok_or(Bad)?;
+        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let is_first = self.length.is_none();
+            self.length = Some(length(blanks_off(value)).filter(|_| is_first).ok_or(Bad)?);
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let is_plain = blanks_off(value).eq_ignore_ascii_case(b"chunked");
+            if self.is_chunked || self.is_old || !is_plain {
+                return Err(Bad);
+            }
+            self.is_chunked = true;
+        }
+        Ok(())
+    }
+
+    /// What follows the head.
+    fn body(&self) -> Result<Place, Bad> {
+        match (self.is_chunked, self.length) {
+            (true, Some(_)) => Err(Bad),
+            (true, None) => Ok(Place::Size),
+            (false, None | Some(0)) => Ok(Place::Start),
+            (false, Some(length)) => Ok(Place::Body(length)),
+        }
+    }
+}
+
+/// Whether a request line is one of HTTP/1.0. Anything but three words is refused, and a target
+/// that is neither a path, an address of ours, nor the `*` of OPTIONS.
+fn is_old(line: &[u8]) -> Result<bool, Bad> {
+    let method = memchr(b' ', line).ok_or(Bad)?;
+    let (method, rest) = (&line[..method], &line[method + 1..]);
+    let target = memchr(b' ', rest).ok_or(Bad)?;
+    let (target, version) = (&rest[..target], &rest[target + 1..]);
+    let has_scheme = |scheme: &[u8]| {
+        target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    let is_target = target.first() == Some(&b'/')
+        || has_scheme(b"http://")
+        || has_scheme(b"https://")
+        || (target == b"*" && method == b"OPTIONS");
+    // A tunnel has no place here, whatever its target looks like.
+    if !is_target || method == b"CONNECT" {
+        return Err(Bad);
+    }
+    match version {
+        b"HTTP/1.1" => Ok(false),
+        b"HTTP/1.0" => Ok(true),
+        _ => Err(Bad),
+    }
+}
+
+/// A value without the blanks around it: those of HTTP, and no others.
+fn blanks_off(value: &[u8]) -> &[u8] {
+    let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(is_text).unwrap_or(value.len());
+    let end = value.iter().rposition(is_text).map_or(start, |last| last + 1);
+    &value[start..end]
+}
+
+fn length(digits: &[u8]) -> Option<u64> {
+    let known = (1..=LENGTH_DIGITS_MAX).contains(&digits.len());
+    digits
+        .iter()
+        .filter(|_| known)
+        .try_fold(0, |length: u64, digit| {
+            digit.is_ascii_digit().then(|| length * 10 + u64::from(digit - b'0'))
+        })
+        .filter(|_| known)
+}
+
+/// The size of a chunk: digits, and perhaps an extension that means nothing to us.
+fn chunk_size(line: &[u8]) -> Result<u64, Bad> {
+    let end = memchr(b';', line).unwrap_or(line.len());
+    let (digits, extension) = line.split_at(end);
+    let known = (1..=CHUNK_DIGITS_MAX).contains(&digits.len())
+        && line.len() <= CHUNK_LINE_BYTES_MAX
+        && extension.iter().copied().all(is_text);
+    let size = digits.iter().try_fold(0, |size: u64, digit| {
+        let digit = char::from(*digit).to_digit(16)?;
+        Some(size << 4 | u64::from(digit))
+    });
+    size.filter(|_| known).ok_or(Bad)
+}
+
+fn is_text(byte: u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+/// Whether a field behind a body is one that can be passed over.
+fn is_harmless_trailer(line: &[u8]) -> bool {
+    let Some(colon) = memchr(b':', line) else { return false };
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let name = name.to_ascii_lowercase();
+    !name.is_empty()
+        && name.as_bytes().iter().all(is_name)
+        && value.iter().copied().all(is_text)
+        && !BARRED_TRAILERS.contains(&name.as_str())
+        && !BARRED_TRAILER_STARTS.iter().any(|start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Framing, Refused};
+
+    /// What becomes of the bytes: whether a request may follow, or how many were good.
+    fn outcome(pieces: &[&[u8]]) -> Result<bool, Refused> {
+        let mut framing = Framing::default();
+        for piece in pieces {
+            framing.take(piece)?;
+        }
+        Ok(framing.is_between())
+    }
+
+    const GOOD: [&str; 12] = [
+        "GET /a HTTP/1.1\r\nHost: a\r\n\r\n",
+        "\r\n\r\nGET /a HTTP/1.0\r\n\r\n",
+        "GET HTTP://a/b HTTP/1.1\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345",
+        "POST /a HTTP/1.1\r\ncontent-LENGTH:\t05 \r\n\r\n12\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: 0\r\n\r\nGET /b HTTP/1.1\r\n\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: Chunked\r\n\r\n0\r\n\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n\r\n0\r\n\r\n0\r\n\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n00a;b=\"c\"\r\n0123456789\r\n0;x\r\n\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX-Checksum: 1\r\n\r\n",
+        "GET /a HTTP/1.1\r\nX: Content-Length: 5\r\nContent-Length-X: 7\r\n\r\n",
+    ];
+
+    #[test]
+    fn good_requests_end_where_they_end_in_any_pieces() {
+        for text in GOOD {
+            let text = text.as_bytes();
+            assert_eq!(outcome(&[text]), Ok(true), "{}", text.escape_ascii());
+            for cut in 0..text.len() {
+                let pieces = [&text[..cut], &text[cut..]];
+                assert_eq!(outcome(&pieces), Ok(true), "{} at {cut}", text.escape_ascii());
+            }
+            let bytes: Vec<&[u8]> = text.chunks(1).collect();
+            assert_eq!(outcome(&bytes), Ok(true), "{}", text.escape_ascii());
+            let cut = &text[..text.len() - 1];
+            assert_eq!(outcome(&[cut]), Ok(false), "{}", cut.escape_ascii());
+        }
+    }
+
+    /// What is refused, with a bar before the refused line.
+    const BAD: [&str; 14] = [
+        "|GET /a HTTP/1.1\n\r\n",
+        "GET /a HTTP/1.1\r\n|A: b\n\r\n",
+        "|GET a:80 HTTP/1.1\r\n\r\n",
+        "|GET /a\r\n\r\n",
+        "|CONNECT /a HTTP/1.1\r\n\r\n",
+        "GET /a HTTP/1.1\r\nA: b\r\n| c\r\n\r\n",
+        "POST /a HTTP/1.1\r\n|Content-Length: +5\r\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: 5\r\n|Content-Length: 5\r\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n|\r\n",
+        "POST /a HTTP/1.0\r\n|Transfer-Encoding: chunked\r\n\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n|5 \r\n12345\r\n0\r\n\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345|6\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n|0;\u{1}\r\n\r\n",
+        "POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n|Host: a\r\n\r\n",
+    ];
+
+    #[test]
+    fn what_is_refused_is_so_in_any_pieces() {
+        for text in BAD {
+            let (good, bad) = text.split_once('|').expect("a bar");
+            let whole = [good, bad].concat();
+            let refused = outcome(&[whole.as_bytes()]).expect_err(text);
+            assert_eq!(refused.good, good.len(), "{text:?}");
+            for cut in 0..whole.len() {
+                let (start, end) = whole.as_bytes().split_at(cut);
+                let again = outcome(&[start, end]).expect_err(text);
+                assert_eq!(again.in_head, refused.in_head, "{text:?} at {cut}");
+                let bytes_before = if again.good == 0 && cut > good.len() { cut } else { 0 };
+                assert!(bytes_before + again.good <= cut.max(good.len()), "{text:?} at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn lines_that_never_end() {
+        let chunked = b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (start, most) in [("1;", 256), ("1\r\nx", 0), ("0\r\na:", 8 << 10)] {
+            let mut framing = Framing::default();
+            framing.take(chunked).expect("a head");
+            framing.take(start.as_bytes()).expect("a start");
+            let taken = (0..100_000).take_while(|_| framing.take(b"1").is_ok()).count();
+            assert!(taken <= most, "{start:?}: {taken}");
+        }
+    }
+
+    #[test]
+    fn lengths() {
+        let head = |length: &str| {
+            let head = format!("POST /a HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+            outcome(&[head.as_bytes()]).is_ok()
+        };
+        for good in ["0", "5", "0005", "9999999999999999999"] {
+            assert!(head(good), "{good}");
+        }
+        for bad in ["", "+5", "-5", "5,5", "5 5", "0x5", "5.0", "18446744073709551616", "\u{b}5"] {
+            assert!(!head(bad), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! A connection that is watched: what is no request, or could be two, never reaches the HTTP
+//! library, and who is too slow in either direction is cut off.
+//!
+//! A refused line is replaced by a byte that no head may contain, so that the library answers with
+//! 400 in the place of that request, behind the answers to those before it, and closes. In a body
+//! the connection ends at the refused line, and whoever reads the body learns why from [`Verdict`].
+//!
+//! A connection that is closed while its client still sends would be reset, and the answer lost on
+//! the way. So what still comes is read and thrown away, for a short time.
+
+use crate::http::framing::{Framing, Refused};
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+/// What stands in for the rest of a head that is refused: NUL is allowed nowhere in one, and the
+/// library looks at what came in pieces only once it seems to end.
+const SPOILER: &[u8] = b"\0\r\n\r\n";
+
+/// How long what a client still sends is thrown away before its connection is closed.
+const LINGER_TIME: Duration = Duration::from_secs(1);
+
+/// Most bytes that are thrown away then.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// Most bytes of a body that are read at once. The library's buffer for a connection grows with what
+/// it finds, up to what the longest head needs; a thousand bodies at once would take ten times this.
+const BODY_READ_BYTES_MAX: usize = 16 << 10;
+
+/// How slow a client may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// From the first byte of a head to its last; also until the first byte of all.
+    pub(crate) head: Duration,
+    /// While nothing of an answer is taken.
+    pub(crate) answer: Duration,
+}
+
+/// Whether the connection was refused, for whoever reads its bodies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict(Arc<AtomicBool>);
+
+impl Verdict {
+    pub(crate) fn is_refused(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection under watch.
+pub(crate) struct Guard<T> {
+    stream: T,
+    patience: Patience,
+    framing: Framing,
+    verdict: Verdict,
+    /// What is left of the spoiler.
+    spoiler: &'static [u8],
+    /// Whether no byte has come yet.
+    is_new: bool,
+    /// Runs while a head is awaited or amid.
+    head: Option<Pin<Box<Sleep>>>,
+    /// Runs while nothing of an answer is taken.
+    answer: Option<Pin<Box<Sleep>>>,
+    /// Once our side has said that it is done.
+    linger: Option<(Pin<Box<Sleep>>, usize)>,
+}
+
+impl<T> Guard<T> {
+    pub(crate) fn new(stream: T, patience: Patience) -> Guard<T> {
+        Guard {
+            stream,
+            patience,
+            framing: Framing::default(),
+            verdict: Verdict::default(),
+            spoiler: &[],
+            is_new: true,
+            head: None,
+            answer: None,
+            linger: None,
+        }
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.verdict.clone()
+    }
+
+    /// Looks at what has come behind `from`, and takes back what is refused of it.
+    fn look(&mut self, buf: &mut ReadBuf<'_>, from: usize) {
+        if let Err(Refused { good, in_head }) = self.framing.take(&buf.filled()[from..]) {
+            buf.set_filled(from + good);
+            self.spoiler = if in_head { SPOILER } else { &[] };
+            self.verdict.0.store(true, Ordering::Relaxed);
+            tracing::debug!(in_head, "a request was refused for its framing");
+            self.spoil(buf);
+        }
+    }
+
+    /// Gives as much of the spoiler as there is room for; in the end, the end.
+    fn spoil(&mut self, buf: &mut ReadBuf<'_>) {
+        let (now, later) = self.spoiler.split_at(self.spoiler.len().min(buf.remaining()));
+        buf.put_slice(now);
+        self.spoiler = later;
+    }
+
+    /// Whether a head that is awaited or amid has taken too long.
+    fn is_head_late(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.is_new && !self.framing.is_amid_head() {
+            return false;
+        }
+        let time_max = self.patience.head;
+        let timer = self.head.get_or_insert_with(|| Box::pin(sleep(time_max)));
+        timer.as_mut().poll(cx).is_ready()
+    }
+
+    /// What a write came to, or that it has made no progress for too long.
+    fn in_time<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        if written.is_ready() {
+            self.answer = None;
+            return written;
+        }
+        let time_max = self.patience.answer;
+        let timer = self.answer.get_or_insert_with(|| Box::pin(sleep(time_max)));
+        ready!(timer.as_mut().poll(cx));
+        Poll::Ready(Err(late("nothing of an answer was taken")))
+    }
+}
+
+impl<T: AsyncRead + Unpin> Guard<T> {
+    /// Reads; of a body not much at once.
+    fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.framing.is_in_body() || buf.remaining() <= BODY_READ_BYTES_MAX {
+            return Pin::new(&mut self.stream).poll_read(cx, buf);
+        }
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(BODY_READ_BYTES_MAX));
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
+        let count = part.filled().len();
+        buf.advance(count);
+        read
+    }
+}
+
+fn late(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.verdict.is_refused() {
+            self.spoil(buf);
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        match self.poll_some(cx, buf) {
+            Poll::Pending if self.is_head_late(cx) => {
+                return Poll::Ready(Err(late("a head took too long")));
+            }
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(read) => read?,
+        }
+        if buf.filled().len() > before {
+            self.is_new = false;
+            self.look(buf, before);
+            if !self.framing.is_amid_head() {
+                self.head = None;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.in_time(cx, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.in_time(cx, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let own = &mut *self;
+        if own.linger.is_none() {
+            let shut = Pin::new(&mut own.stream).poll_shutdown(cx);
+            ready!(own.in_time(cx, shut))?;
+            if own.framing.is_between() && !own.verdict.is_refused() {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let (timer, bytes) = own.linger.get_or_insert_with(|| (Box::pin(sleep(LINGER_TIME)), 0));
+        let mut space = [0; 4096];
+        while *bytes < LINGER_BYTES_MAX {
+            let mut buf = ReadBuf::new(&mut space);
+            match Pin::new(&mut own.stream).poll_read(cx, &mut buf) {
+                Poll::Pending => return timer.as_mut().poll(cx).map(Ok),
+                Poll::Ready(Ok(())) if !buf.filled().is_empty() => *bytes += buf.filled().len(),
+                Poll::Ready(_) => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.in_time(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Guard, LINGER_TIME, Patience};
+    use std::io::ErrorKind;
+    use std::time::Duration;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::time::Instant;
+
+    const PATIENCE: Patience =
+        Patience { head: Duration::from_secs(10), answer: Duration::from_secs(30) };
+
+    fn pair() -> (DuplexStream, Guard<DuplexStream>) {
+        let (client, server) = duplex(64);
+        (client, Guard::new(server, PATIENCE))
+    }
+
+    /// Runs on a clock that stands still while anybody has something to do.
+    fn run(work: impl Future<Output = ()>) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().expect("a runtime").block_on(work);
+    }
+
+    #[test]
+    fn who_says_nothing_or_half_of_something_is_cut_off() {
+        run(async {
+            for words in ["", "GET /a", "GET /a HTTP/1.1\r\nHost: a\r\n"] {
+                let (mut client, mut guard) = pair();
+                client.write_all(words.as_bytes()).await.expect("room");
+                let began = Instant::now();
+                let mut read = Vec::new();
+                let error = guard.read_to_end(&mut read).await.expect_err("too late");
+                assert_eq!(
+                    (error.kind(), read.as_slice()),
+                    (ErrorKind::TimedOut, words.as_bytes())
+                );
+                assert_eq!(began.elapsed().as_secs(), 10, "{words:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn a_byte_now_and_then_gains_no_time() {
+        run(async {
+            let (mut client, mut guard) = pair();
+            let began = Instant::now();
+            let drip = async {
+                for byte in "GET /a HTTP/1.1\r\n".bytes().cycle() {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    if client.write_all(&[byte]).await.is_err() {
+                        break;
+                    }
+                }
+            };
+            let mut read = Vec::new();
+            tokio::select! {
+                () = drip => panic!("never ends"),
+                read = guard.read_to_end(&mut read) => assert!(read.is_err()),
+            }
+            // Ten seconds from the first byte.
+            assert_eq!((began.elapsed().as_secs(), read.as_slice()), (10, b"GET".as_slice()));
+        });
+    }
+
+    #[test]
+    fn between_two_requests_and_in_a_body_nobody_hurries() {
+        run(async {
+            for words in
+                ["GET /a HTTP/1.1\r\n\r\n", "GET /a HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"]
+            {
+                let (mut client, mut guard) = pair();
+                client.write_all(words.as_bytes()).await.expect("room");
+                let mut space = [0; 64];
+                let read = guard.read(&mut space).await.expect("read");
+                assert_eq!(&space[..read], words.as_bytes());
+                let waited = tokio::time::timeout(Duration::from_secs(100), guard.read(&mut space));
+                assert!(waited.await.is_err(), "{words:?}");
+            }
+        });
+    }
+
+    #[test]
+    fn an_answer_that_nobody_takes() {
+        run(async {
+            let (_client, mut guard) = pair();
+            let began = Instant::now();
+            let error = guard.write_all(&[0; 100]).await.expect_err("nobody reads");
+            assert_eq!((error.kind(), began.elapsed().as_secs()), (ErrorKind::TimedOut, 30));
+        });
+    }
+
+    #[test]
+    fn a_refused_head_is_spoiled_and_a_refused_body_ends() {
+        run(async {
+            for (words, read) in [
+                ("GET /a HTTP/1.1\n\r\nrest", "\0\r\n\r\n"),
+                ("GET /a HTTP/1.1\r\nA: b\nrest", "GET /a HTTP/1.1\r\n\0\r\n\r\n"),
+                ("X\r\nrest", "\0\r\n\r\n"),
+            ] {
+                let (mut client, mut guard) = pair();
+                client.write_all(words.as_bytes()).await.expect("room");
+                let mut got = Vec::new();
+                let mut space = [0; 24];
+                loop {
+                    let count = guard.read(&mut space).await.expect("read");
+                    got.extend_from_slice(&space[..count]);
+                    if count == 0 {
+                        break;
+                    }
+                }
+                assert_eq!(
+                    got.escape_ascii().to_string(),
+                    read.as_bytes().escape_ascii().to_string()
+                );
+                assert!(guard.verdict().is_refused());
+            }
+            let (mut client, mut guard) = pair();
+            let head = "PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+            client.write_all(head.as_bytes()).await.expect("room");
+            client.write_all(b"z\r\nrest").await.expect("room");
+            let mut got = Vec::new();
+            guard.read_to_end(&mut got).await.expect("an end");
+            assert_eq!(got, head.as_bytes());
+            assert!(guard.verdict().is_refused());
+        });
+    }
+
+    #[test]
+    fn what_still_comes_is_thrown_away_for_a_while() {
+        run(async {
+            let (mut client, mut guard) = pair();
+            client.write_all(b"nonsense\r\n").await.expect("room");
+            assert_eq!(guard.read(&mut [0; 24]).await.expect("read"), 5);
+            let began = Instant::now();
+            let (sent, shut) = tokio::join!(client.write_all(&[0; 1000]), guard.shutdown());
+            sent.expect("taken");
+            shut.expect("shut");
+            assert_eq!(began.elapsed(), LINGER_TIME);
+            // Who is done is let go at once.
+            let (mut client, mut guard) = pair();
+            client.write_all(b"GET /a HTTP/1.1\r\n\r\n").await.expect("room");
+            assert_eq!(guard.read(&mut [0; 24]).await.expect("read"), 19);
+            let began = Instant::now();
+            guard.shutdown().await.expect("shut");
+            assert_eq!(began.elapsed(), Duration::ZERO);
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! Room for the bodies of requests, all connections together.
+//!
+//! A body takes its place before it is read, by the length that its head declares, and gives it
+//! back when its request is answered. Who finds no room is told so at once, and nothing waits.
+//!
+//! A body takes twice its length: as it came, and as the values that are read from it.
+//!
+//! A part of the room is for small bodies alone: a few clients who declare much and send slowly
+//! cannot keep everybody else from writing.
+
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Room is counted in these: a semaphore counts in 32 bits.
+const UNIT_BYTES: usize = 1 << 10;
+
+/// What a body takes for each of its bytes.
+const COPIES: usize = 2;
+
+/// Bodies up to this size are small.
+pub(crate) const SMALL_BYTES_MAX: usize = 64 << 10;
+
+/// The share of the room that large bodies together may take, in quarters.
+const LARGE_QUARTERS: usize = 3;
+
+/// The room, shared by those who ask for a place in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    all: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+}
+
+/// A place in the room, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _all: OwnedSemaphorePermit,
+    _large: Option<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    pub(crate) fn new(bytes: usize) -> Room {
+        let units = (bytes / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
+        let large = units / 4 * LARGE_QUARTERS;
+        Room { all: Arc::new(Semaphore::new(units)), large: Arc::new(Semaphore::new(large)) }
+    }
+
+    /// A place for that many bytes, if there is one now.
+    pub(crate) fn take(&self, bytes: usize) -> Option<Place> {
+        let units = u32::try_from(bytes.checked_mul(COPIES)?.div_ceil(UNIT_BYTES)).ok()?;
+        let take =
+            |semaphore: &Arc<Semaphore>| semaphore.clone().try_acquire_many_owned(units).ok();
+        let large = match bytes > SMALL_BYTES_MAX {
+            true => Some(take(&self.large)?),
+            false => None,
+        };
+        Some(Place { _all: take(&self.all)?, _large: large })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Room, SMALL_BYTES_MAX};
+
+    #[test]
+    fn large_bodies_leave_room_for_small_ones() {
+        let room = Room::new(32 << 20);
+        let large: Vec<_> = std::iter::from_fn(|| room.take(4 << 20)).collect();
+        assert_eq!(large.len(), 3);
+        assert!(room.take(SMALL_BYTES_MAX + 1).is_none());
+        let small: Vec<_> = std::iter::from_fn(|| room.take(SMALL_BYTES_MAX)).collect();
+        assert_eq!(small.len(), 64);
+        assert!(room.take(1).is_none());
+        drop(large);
+        assert!(room.take(4 << 20).is_some());
+        drop(small);
+        assert!(room.take(0).is_some() && room.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn small_bodies_may_fill_it_all() {
+        let room = Room::new(1 << 20);
+        let small: Vec<_> = std::iter::from_fn(|| room.take(512)).collect();
+        assert_eq!(small.len(), 1024);
+        assert!(room.take(1).is_none());
+    }
+}
