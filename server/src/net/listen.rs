@@ -15,7 +15,7 @@ use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::ids::CommitTs;
 use tabulith::table::store::TableStore;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -38,12 +38,12 @@ impl Server {
         let presented = config.tls.as_ref().map(|tls| Presented::new(tls, now)).transpose()?;
         let presented = presented.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let listener = runtime.block_on(TcpListener::bind(config.listen))?;
+        let listener = runtime.block_on(async { listen(config.listen) })?;
         let addr = listener.local_addr()?;
         let mut doors = vec![Door { listener, tls: None }];
         let mut tls_addr = None;
         if let (Some(tls), Some(presented)) = (&config.tls, &presented) {
-            let listener = runtime.block_on(TcpListener::bind(tls.listen))?;
+            let listener = runtime.block_on(async { listen(tls.listen) })?;
             tls_addr = Some(listener.local_addr()?);
             doors.push(Door { listener, tls: Some(presented.clone()) });
         }
@@ -169,6 +169,20 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.shut_down();
     }
+}
+
+/// Connections that may wait to be accepted. Where fewer may, those of a burst are reset. Systems
+/// have a bound of their own, often this one.
+const WAITING_MAX: u32 = 4_096;
+
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A port is free again as soon as nobody listens, whatever is left of its connections.
+    // Elsewhere the same setting would let two listen at once.
+    #[cfg(unix)]
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(WAITING_MAX)
 }
 
 async fn finish(accepting: &mut JoinSet<()>, time_max: Duration) {
