@@ -2,6 +2,7 @@
 //!
 //! A key is kept in a type that does not print it; no error here echoes a connection string.
 
+use crate::bearer::Bearer;
 use crate::sign::{Key, Scheme};
 use std::fmt;
 
@@ -42,6 +43,8 @@ pub enum Credential {
     Key(Key, Scheme),
     /// A shared access signature: query parameters, without a question mark.
     Signature(String),
+    /// Tokens, over HTTPS only.
+    Bearer(Bearer),
 }
 
 impl fmt::Debug for Credential {
@@ -49,6 +52,7 @@ impl fmt::Debug for Credential {
         f.write_str(match self {
             Credential::Key(..) => "Key(…)",
             Credential::Signature(_) => "Signature(…)",
+            Credential::Bearer(_) => "Bearer(…)",
         })
     }
 }
@@ -122,7 +126,7 @@ impl Connection {
     pub fn key(&self) -> Option<&Key> {
         match &self.credential {
             Credential::Key(key, _) => Some(key),
-            Credential::Signature(_) => None,
+            Credential::Signature(_) | Credential::Bearer(_) => None,
         }
     }
 

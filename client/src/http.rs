@@ -22,6 +22,9 @@ use std::time::Duration;
 /// The version of the protocol that requests name: the one most SDKs send.
 const SERVICE_VERSION: &str = "2019-02-02";
 
+/// The version that SDKs name with a bearer token; older ones know none.
+const BEARER_VERSION: &str = "2020-12-06";
+
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// How a client behaves, whatever it talks to.
@@ -238,7 +241,8 @@ impl Http {
     }
 
     async fn attempt(&self, call: &Call) -> Result<Answer, Error> {
-        let request = self.request(call)?;
+        let token = self.token(call).await?;
+        let request = self.request(call, token.as_deref())?;
         let pool = self.shared.pool.as_ref();
         let pool = pool.map_err(|error| Error::Invalid(error.to_string()))?;
         let unreachable = |cause: String, maybe_done| Error::Unreachable {
@@ -279,7 +283,17 @@ impl Http {
         Err(Error::Refused(Box::new(refusal)))
     }
 
-    fn request(&self, call: &Call) -> Result<Request<Full<Bytes>>, Error> {
+    /// The bearer token for a call, where tokens are what proves who asks.
+    async fn token(&self, call: &Call) -> Result<Option<String>, Error> {
+        let Credential::Bearer(source) = &self.connection().credential else { return Ok(None) };
+        if !self.endpoint(call).starts_with("https://") {
+            return Err(Error::Invalid("a bearer token goes over HTTPS only".to_owned()));
+        }
+        let token = source.token().await;
+        token.map(Some).map_err(|error| Error::Invalid(format!("no bearer token: {error}")))
+    }
+
+    fn request(&self, call: &Call, token: Option<&str>) -> Result<Request<Full<Bytes>>, Error> {
         let connection = self.connection();
         let mut target = format!("{}{}", self.endpoint(call), call.path);
         let mut separator = '?';
@@ -295,7 +309,7 @@ impl Http {
             .method(call.method.clone())
             .uri(&target)
             .header("x-ms-date", &date)
-            .header("x-ms-version", SERVICE_VERSION)
+            .header("x-ms-version", if token.is_some() { BEARER_VERSION } else { SERVICE_VERSION })
             .header("x-ms-client-request-id", uuid::Uuid::new_v4().to_string())
             .header("Accept", "application/json;odata=minimalmetadata")
             .header("DataServiceVersion", "3.0;NetFx")
@@ -305,6 +319,9 @@ impl Http {
         }
         for (name, value) in &call.headers {
             request = request.header(*name, value);
+        }
+        if let Some(token) = token {
+            request = request.header("Authorization", format!("Bearer {token}"));
         }
         if let (Credential::Key(key, scheme), Some(uri)) =
             (&connection.credential, request.uri_ref())

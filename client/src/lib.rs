@@ -54,7 +54,8 @@
 //! # Secrets
 //!
 //! Keys and signatures do not print themselves, and no error repeats them. [`TableSas`] and
-//! [`AccountSas`] make signatures for others; [`Connection::with_signature`] uses one.
+//! [`AccountSas`] make signatures for others; [`Connection::with_signature`] uses one. [`Bearer`]
+//! asks a source of the program's for tokens, which go over HTTPS only.
 //!
 //! # Layout
 //!
@@ -69,6 +70,7 @@ pub mod filter;
 mod xml;
 pub mod sign;
 pub mod sas;
+pub mod bearer;
 pub mod connection;
 pub mod settings;
 pub mod error;
@@ -87,6 +89,7 @@ pub mod account;
 
 pub use account::{Account, TableNames};
 pub use batch::{Operation, Transaction};
+pub use bearer::{Bearer, Tokens};
 pub use connection::{Connection, Credential};
 pub use entity::{Condition, ETag, Entity};
 pub use error::{Error, Refusal};

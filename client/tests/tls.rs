@@ -2,21 +2,26 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::generate_simple_self_signed;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::options::{Durability, Options as DbOptions};
 use tabulith::table::store::TableStore;
+use tabulith_client::bearer::{PendingToken, Tokens};
 use tabulith_client::connection::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
 use tabulith_client::world::{Machine, Pending, World};
 use tabulith_client::{
-    Account, Connection, Credential, DateTime, Entity, Error, Filter, Key, Options, Permissions,
-    Protocols, Query, Retry, TableSas, Transaction, Trust,
+    Account, Bearer, Connection, Credential, DateTime, Entity, Error, Filter, Key, Options,
+    Permissions, Protocols, Query, Retry, TableSas, Transaction, Trust,
 };
 use tabulith_server::config::{Identity, Pem, PemSource, Tls};
+use tabulith_server::tokens::BearerConfig;
 use tabulith_server::{Config, Running, Server};
 
 /// Nobody waits that long in a test that passes.
@@ -34,7 +39,8 @@ impl House {
         let db = Db::builder().options(options).open(folder.path().join("data")).unwrap();
         let listen = ([127, 0, 0, 1], 0).into();
         let tls = Some(Tls { listen, identity, handshake_time_max: FOR_EVER });
-        let config = Config { listen, tls, ..Config::default() };
+        let bearer = Some(BearerConfig::basic());
+        let config = Config { listen, tls, bearer, ..Config::default() };
         let running = Server::start(config, Arc::new(TableStore::new(Arc::new(db)))).unwrap();
         House { running, _folder: folder }
     }
@@ -112,6 +118,56 @@ fn a_signature_for_https_opens_nothing_over_http() {
         plain.endpoint = format!("http://{}/{DEVELOPMENT_ACCOUNT}", house.running.addr());
         let refused = account(plain, Trust::nobody()).table("rows").query(Query::new()).all().await;
         assert_eq!(refused.unwrap_err().status(), Some(403));
+    });
+}
+
+/// A source whose tokens count those that were asked for; at some time it has none.
+struct Source(AtomicU64);
+
+impl Tokens for Source {
+    fn token(&self) -> PendingToken<'_> {
+        let asked = self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async move {
+            if asked == 3 {
+                return Err("the issuer is away".into());
+            }
+            let part = |text: &str| URL_SAFE_NO_PAD.encode(text);
+            let claims = format!(
+                "{{\"iss\":\"https://sts.windows.net/1/\",\"aud\":\"https://storage.azure.com\",\
+                 \"nbf\":1,\"exp\":{},\"jti\":\"{asked}\"}}",
+                u32::MAX
+            );
+            Ok(format!("{}.{}.x", part("{\"alg\":\"RS256\",\"typ\":\"JWT\"}"), part(&claims)))
+        })
+    }
+}
+
+#[test]
+fn bearer_tokens_are_asked_for_and_sent_over_tls_only() {
+    beside(House::self_signed(), async |house| {
+        let mut owner = connection(&format!("localhost:{}", house.port()));
+        owner.credential = Credential::Bearer(Bearer::new(Source(AtomicU64::new(0))));
+        let holder = account(owner.clone(), house.trust());
+        assert!(holder.create_table("rows").await.unwrap());
+        let rows = holder.table("rows");
+        let mut transaction = Transaction::new();
+        transaction.insert(Entity::new("p", "1")).insert(Entity::new("p", "2"));
+        assert_eq!(rows.submit(&transaction).await.unwrap().len(), 2);
+        assert_eq!(rows.query(Query::new()).all().await.unwrap().len(), 2);
+        let error = rows.get("p", "1").await.unwrap_err();
+        assert_eq!(error.to_string(), "no bearer token: the issuer is away");
+        let plain = format!("http://{}/{DEVELOPMENT_ACCOUNT}", house.running.addr());
+        owner.endpoint = plain;
+        let error = account(owner.clone(), house.trust()).table_exists("rows").await.unwrap_err();
+        assert_eq!(error.to_string(), "a bearer token goes over HTTPS only");
+        let stranger = Credential::Bearer(Bearer::fixed("a.b.c"));
+        assert!(!format!("{stranger:?}").contains("a.b.c"));
+        let stranger = Connection {
+            credential: stranger,
+            ..connection(&format!("localhost:{}", house.port()))
+        };
+        let error = account(stranger, house.trust()).table_exists("rows").await.unwrap_err();
+        assert_eq!((error.status(), error.code()), (Some(401), Some("InvalidAuthenticationInfo")));
     });
 }
 
