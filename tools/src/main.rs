@@ -25,6 +25,9 @@ use crate::exit::Exit;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // A wrong command line ends here, with clap's message and the exit code 2.
     let cli = Cli::of(std::env::args_os()).unwrap_or_else(|error| error.exit());
