@@ -21,17 +21,18 @@ use crate::refusal::{group_refusal, name_refusal, refusal};
 use crate::stored::{Steady, StoredPolicies};
 use crate::throttle::gate::Gates;
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
-use tabulith::error::Kind;
+use tabulith::error::{Error, Kind};
 use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
-use tabulith::table::entity::Entity;
 use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::filter::ast::Filter;
+use tabulith::table::lent::EntityRef;
 use tabulith::table::name::{AccountName, TableName};
-use tabulith::table::page::{Budget, Continuation, Page, Query};
+use tabulith::table::page::{Budget, Continuation, PageEnd, Query};
 use tabulith::table::rules::{check_entity, check_keys};
 use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::table::value::DateTime;
@@ -61,9 +62,9 @@ pub struct Services<S> {
 
 /// What a lookup in memory, or on disk, gave.
 #[derive(Clone, Debug)]
-pub enum Found {
-    /// The entity.
-    Entity(Entity),
+pub enum Found<T> {
+    /// What was made of the entity.
+    Entity(T),
     /// There is none.
     Nothing,
     /// Only the disk can tell, and the call was not to ask it.
@@ -86,8 +87,6 @@ pub struct ListTables {
 pub struct ReadEntities {
     /// The condition.
     pub filter: Option<Filter>,
-    /// The properties to read; none for all.
-    pub select: Option<Vec<String>>,
     /// How many entities at most.
     pub top: usize,
     /// PartitionKey and RowKey of the first one.
@@ -294,14 +293,14 @@ impl<S: Store> Services<S> {
         }
     }
 
-    /// Looks an entity up.
-    pub fn get(
+    /// Looks an entity up, and gives what `read` makes of it.
+    pub fn get<T>(
         &self,
         grant: &Grant,
-        partition_key: &str,
-        row_key: &str,
+        (partition_key, row_key): (&str, &str),
         reach: Reach,
-    ) -> Result<Found, WireError> {
+        read: impl FnOnce(EntityRef<'_>) -> Result<T, Error>,
+    ) -> Result<Found<T>, WireError> {
         grant.check(Access::Read)?;
         let _steady = self.steady(grant)?;
         let table = self.entity_table(grant)?;
@@ -309,8 +308,10 @@ impl<S: Store> Services<S> {
             // Outside of a signature's range there is nothing.
             return if self.has_table(grant)? { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
         }
-        match self.tables.get(grant.account(), &table, partition_key, row_key, reach) {
-            Ok(Some(entity)) => Ok(Found::Entity(entity)),
+        let keys = (partition_key, row_key);
+        match self.tables.get_with(grant.account(), &table, keys, reach, read) {
+            Ok(Some(Ok(made))) => Ok(Found::Entity(made)),
+            Ok(Some(Err(error))) => Err(refusal(TableError::Engine(error))),
             Ok(None) => Ok(Found::Nothing),
             Err(TableError::Engine(error)) if error.kind() == Kind::WouldBlock => {
                 Ok(Found::NeedsDisk)
@@ -319,8 +320,14 @@ impl<S: Store> Services<S> {
         }
     }
 
-    /// Reads one page of entities.
-    pub fn query(&self, grant: &Grant, read: ReadEntities) -> Result<Page, WireError> {
+    /// Reads one page of entities, and lends each to `each`: all its properties, whatever was
+    /// selected.
+    pub fn query(
+        &self,
+        grant: &Grant,
+        read: ReadEntities,
+        mut each: impl FnMut(EntityRef<'_>) -> Result<(), Error>,
+    ) -> Result<PageEnd, WireError> {
         grant.check(Access::Read)?;
         drop(self.steady(grant)?);
         let from =
@@ -331,37 +338,32 @@ impl<S: Store> Services<S> {
             bytes_scanned: QUERY_BYTES_MAX,
         };
         let filter = grant.range().and(read.filter);
-        let query = Query { filter, select: read.select, top: read.top, from, budget };
-        let page = self.tables.query(grant.account(), &self.entity_table(grant)?, &query);
+        let query = Query { filter, select: None, top: read.top, from, budget };
+        let (mut passed, mut refused) = (0, None);
+        let offer = |entity: EntityRef<'_>| {
+            // The plan reads the range alone. Should it ever read more, that is not told either.
+            if grant.check_keys(entity.partition_key, entity.row_key).is_err() {
+                return Ok(ControlFlow::Continue(()));
+            }
+            // The page ends before an entity whose partition has no more to give for now.
+            if let Err(error) = self.throttle(grant, entity.partition_key, 1) {
+                refused = Some(error);
+                return Ok(ControlFlow::Break(()));
+            }
+            passed += 1;
+            each(entity)?;
+            Ok(ControlFlow::Continue(()))
+        };
+        let page =
+            self.tables.query_each(grant.account(), &self.entity_table(grant)?, &query, offer);
         let mut page = page.map_err(refusal)?;
-        // The plan reads the range alone. Should it ever read more, that is not told either.
-        let keys = |entity: &Entity| grant.check_keys(&entity.partition_key, &entity.row_key);
-        page.entities.retain(|entity| keys(entity).is_ok());
-        self.throttle_page(grant, &mut page)?;
-        page.next = page.next.and_then(|next| grant.range().next(next));
-        Ok(page)
-    }
-
-    /// Ends a page before the partition that has no more to give for now. Fails where that is its
-    /// first.
-    fn throttle_page(&self, grant: &Grant, page: &mut Page) -> Result<(), WireError> {
-        let mut passed = 0;
-        let same = |a: &Entity, b: &Entity| a.partition_key == b.partition_key;
-        for entities in page.entities.chunk_by(same) {
-            let Some(first) = entities.first() else { continue };
-            match self.throttle(grant, &first.partition_key, entities.len()) {
-                Ok(()) => passed += entities.len(),
-                Err(error) if passed == 0 => return Err(error),
-                Err(_) => {
-                    let (partition_key, row_key) =
-                        (first.partition_key.clone(), first.row_key.clone());
-                    page.next = Some(Continuation { partition_key, row_key });
-                    break;
-                }
+        match refused {
+            Some(error) if passed == 0 => Err(error),
+            _ => {
+                page.next = page.next.and_then(|next| grant.range().next(next));
+                Ok(page)
             }
         }
-        page.entities.truncate(passed);
-        Ok(())
     }
 
     /// Changes one entity. The change is decided when this returns, and safe to tell once the

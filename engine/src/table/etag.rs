@@ -20,8 +20,12 @@ impl ETag {
 
 impl fmt::Display for ETag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.timestamp().to_string();
-        write!(f, "W/\"datetime'{}'\"", text.replace(':', "%3A"))
+        f.write_str("W/\"datetime'")?;
+        for (at, part) in self.timestamp().text().as_str().split(':').enumerate() {
+            f.write_str(if at > 0 { "%3A" } else { "" })?;
+            f.write_str(part)?;
+        }
+        f.write_str("'\"")
     }
 }
 

@@ -14,6 +14,7 @@ pub mod error;
 pub mod rules;
 pub(crate) mod keys;
 pub(crate) mod codec;
+pub mod lent;
 
 // Conditions.
 pub mod filter;

@@ -73,11 +73,9 @@ pub struct Blocks {
     pub skipped: u64,
 }
 
-/// Entities in the order of their keys, all as of one moment.
+/// How a page that was read entity by entity ended, and what it took.
 #[derive(Clone, Debug)]
-pub struct Page {
-    /// The entities, with the selected properties in their stored order.
-    pub entities: Vec<Entity>,
+pub struct PageEnd {
     /// Where the next page starts; `None` where no row is left for the plan to read. The page
     /// after this one may still be empty: rows that are left may fail the filter.
     pub next: Option<Continuation>,
@@ -86,5 +84,20 @@ pub struct Page {
     /// What zones spared.
     pub blocks: Blocks,
     /// How they were found.
+    pub plan: Plan,
+}
+
+/// Entities in the order of their keys, all as of one moment.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The entities, with the selected properties in their stored order.
+    pub entities: Vec<Entity>,
+    /// As [`PageEnd::next`].
+    pub next: Option<Continuation>,
+    /// As [`PageEnd::examined`].
+    pub examined: u64,
+    /// As [`PageEnd::blocks`].
+    pub blocks: Blocks,
+    /// As [`PageEnd::plan`].
     pub plan: Plan,
 }

@@ -6,22 +6,27 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::rows::RowSnapshot;
 use crate::table::codec::{self, EntityBytes};
-use crate::table::entity::Entity;
 use crate::table::filter::eval::{self, Properties};
 use crate::table::keys;
-use crate::table::page::{Blocks, Budget, Continuation, Page, Query};
+use crate::table::lent::EntityRef;
+use crate::table::page::{Blocks, Budget, Continuation, Page, PageEnd, Query};
 use crate::table::plan::Plan;
-use crate::table::value::{DateTime, Value, ValueRef};
+use crate::table::value::{DateTime, ValueRef};
 use crate::table::walk::{Move, Walk};
 use crate::table::zones::FilterZones;
 use crate::zone::ZoneScan;
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Rows between two looks at the clock.
 const ROWS_PER_LOOK: u64 = 16;
+
+/// What is done with each entity of a page, in the order of their keys. After
+/// [`ControlFlow::Break`] the page ends before that entity, as if it were full.
+pub(crate) type Each<'f> = dyn FnMut(EntityRef<'_>) -> Result<ControlFlow<()>> + 'f;
 
 /// Reads one page of `query`, which follows `plan`.
 pub(crate) fn read_page(
@@ -32,40 +37,58 @@ pub(crate) fn read_page(
     plan: Plan,
 ) -> Result<Page> {
     let mut entities = Vec::new();
+    let end = visit_page(snapshot, clock, table, query, plan, &mut |entity| {
+        entities.push(entity.to_entity(query.select.as_deref())?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let PageEnd { next, examined, blocks, plan } = end;
+    Ok(Page { entities, next, examined, blocks, plan })
+}
+
+/// Lends the entities of one page of `query`, which follows `plan`, to `each`.
+pub(crate) fn visit_page(
+    snapshot: &dyn RowSnapshot,
+    clock: &dyn Clock,
+    table: TableId,
+    query: &Query,
+    plan: Plan,
+    each: &mut Each<'_>,
+) -> Result<PageEnd> {
     let mut meter = Meter::start(clock, query.budget);
     let zones = plan.rest().and_then(FilterZones::of).map(|filter| Arc::new(ZoneScan::new(filter)));
     let next = if query.top == 0 {
         None
     } else {
-        fill(snapshot, &mut meter, table, query, &plan, zones.as_ref(), &mut entities)?
+        visit(snapshot, &mut meter, table, query, &plan, zones.as_ref(), each)?
     };
     let blocks = zones
         .map_or(Blocks::default(), |zones| Blocks { read: zones.read(), skipped: zones.skipped() });
-    Ok(Page { entities, next, examined: meter.examined, blocks, plan })
+    Ok(PageEnd { next, examined: meter.examined, blocks, plan })
 }
 
-/// Fills the page; returns where the next one starts. A full page looks one row ahead, so that
+/// Lends a page; returns where the next one starts. A full page looks one row ahead, so that
 /// one that takes the plan's last row has no successor.
-fn fill(
+fn visit(
     snapshot: &dyn RowSnapshot,
     meter: &mut Meter<'_>,
     table: TableId,
     query: &Query,
     plan: &Plan,
     zones: Option<&Arc<ZoneScan>>,
-    entities: &mut Vec<Entity>,
+    each: &mut Each<'_>,
 ) -> Result<Option<Continuation>> {
     let from = query.from.as_ref().map(|from| (&*from.partition_key, &*from.row_key));
     let (partition_key, row_key) = from.unwrap_or_default();
     let from = (keys::encode_bound(partition_key), keys::encode_bound(row_key));
     let mut walk = Walk::start(snapshot, table, plan, (&from.0, &from.1), zones)?;
+    let mut taken = 0;
     loop {
         let is_row = match walk.advance()? {
             Move::End => return Ok(None),
             Move::Miss => false,
             Move::Row => true,
         };
-        if (is_row && entities.len() == query.top) || meter.is_spent() {
+        if (is_row && taken == query.top) || meter.is_spent() {
             return continuation(&walk).map(Some);
         }
         meter.examined += 1;
@@ -74,7 +97,14 @@ fn fill(
             meter.bytes += value.len() as u64;
             let (partition_key, row_key) = walk.key()?;
             let keys = RowKeys { bytes: (&partition_key, row_key), texts: OnceCell::new() };
-            entities.extend(read_entity(&keys, ts, value, query, plan)?);
+            if !passes(&keys, ts, value, plan)? {
+                continue;
+            }
+            let (partition_key, row_key) = keys.texts()?;
+            if each(EntityRef::open(partition_key, row_key, ts, value)?)?.is_break() {
+                return continuation(&walk).map(Some);
+            }
+            taken += 1;
         }
     }
 }
@@ -108,31 +138,17 @@ impl RowKeys<'_> {
     }
 }
 
-/// The entity of a row, as much of it as is asked for, if it passes what the plan leaves to ask.
-fn read_entity(
-    keys: &RowKeys<'_>,
-    ts: CommitTs,
-    value: &[u8],
-    query: &Query,
-    plan: &Plan,
-) -> Result<Option<Entity>> {
+/// Whether a row passes what the plan leaves to ask.
+fn passes(keys: &RowKeys<'_>, ts: CommitTs, value: &[u8], plan: &Plan) -> Result<bool> {
+    let Some(rest) = plan.rest() else { return Ok(true) };
     let read = || {
         let stored = StoredEntity { keys, ts, properties: EntityBytes::open(value)? };
-        let passes = plan.rest().map_or(Ok(true), |rest| eval::passes(rest, &stored))?;
-        if passes { stored.selected(query.select.as_deref()).map(Some) } else { Ok(None) }
+        eval::passes(rest, &stored)
     };
-    let properties = match read() {
-        Ok(None) => return Ok(None),
-        read => read,
-    };
-    let (partition_key, row_key) = keys.texts()?;
-    let properties = properties.map_err(|error| codec::in_row(error, partition_key, row_key))?;
-    Ok(properties.map(|properties| Entity {
-        partition_key: partition_key.to_owned(),
-        row_key: row_key.to_owned(),
-        ts,
-        properties,
-    }))
+    read().or_else(|error| {
+        let (partition_key, row_key) = keys.texts()?;
+        Err(codec::in_row(error, partition_key, row_key))
+    })
 }
 
 /// Counts rows, bytes and time against a budget.
@@ -165,18 +181,6 @@ struct StoredEntity<'a, 'k> {
     keys: &'a RowKeys<'k>,
     ts: CommitTs,
     properties: EntityBytes<'a>,
-}
-
-impl StoredEntity<'_, '_> {
-    /// The properties named, or all.
-    fn selected(&self, names: Option<&[String]>) -> Result<Vec<(String, Value)>> {
-        match names {
-            None => self.properties.decode(|_| true),
-            Some(names) => {
-                self.properties.decode(|n| names.iter().any(|name| name.as_bytes() == n))
-            }
-        }
-    }
 }
 
 impl Properties for StoredEntity<'_, '_> {

@@ -9,14 +9,14 @@ use crate::ids::{CommitTs, TableId};
 use crate::key::range::KeyRange;
 use crate::options::Reach;
 use crate::rows::{Catalog, RowStore, TableInfo};
-use crate::table::codec::{self, EntityBytes};
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
 use crate::table::filter::ast::Filter;
 use crate::table::filter::eval::{self, Properties};
 use crate::table::keys;
+use crate::table::lent::EntityRef;
 use crate::table::name::{self, AccountName, TableName};
-use crate::table::page::{PAGE_ENTITIES_MAX, Page, Query};
+use crate::table::page::{PAGE_ENTITIES_MAX, Page, PageEnd, Query};
 use crate::table::plan::Plan;
 use crate::table::query;
 use crate::table::rules;
@@ -27,6 +27,7 @@ use crate::table::zones::EntityColumns;
 use bytes::Bytes;
 use std::collections::HashSet;
 use std::ops::Bound::Unbounded;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Tables of accounts, and their entities.
@@ -194,6 +195,21 @@ impl<S: RowStore + Catalog> TableStore<S> {
         row_key: &str,
         reach: Reach,
     ) -> TableResult<Option<Entity>> {
+        let read = |entity: EntityRef<'_>| entity.to_entity(None);
+        Ok(self.get_with(account, table, (partition_key, row_key), reach, read)?.transpose()?)
+    }
+
+    /// What `read` makes of the entity of these keys, if there is one: nothing of it is copied.
+    ///
+    /// `reach`: as for [`TableStore::get`].
+    pub fn get_with<T>(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        (partition_key, row_key): (&str, &str),
+        reach: Reach,
+        read: impl FnOnce(EntityRef<'_>) -> T,
+    ) -> TableResult<Option<T>> {
         let table = self.find(account, table)?;
         if rules::check_keys(partition_key, row_key).is_err() {
             return Ok(None);
@@ -202,15 +218,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
         let Some(row) = self.rows.get(table, &partition, &row, reach)? else {
             return Ok(None);
         };
-        let properties = EntityBytes::open(&row.value)
-            .and_then(|entity| entity.decode(|_| true))
-            .map_err(|error| codec::in_row(error, partition_key, row_key))?;
-        Ok(Some(Entity {
-            partition_key: partition_key.to_owned(),
-            row_key: row_key.to_owned(),
-            ts: row.ts,
-            properties,
-        }))
+        Ok(Some(read(EntityRef::open(partition_key, row_key, row.ts, &row.value)?)))
     }
 
     /// One page of the entities that pass a filter, in the order of their keys, as of now.
@@ -222,13 +230,37 @@ impl<S: RowStore + Catalog> TableStore<S> {
         table: &TableName,
         query: &Query,
     ) -> TableResult<Page> {
+        let (table, plan) = self.planned(account, table, query)?;
+        let snapshot = self.rows.snapshot()?;
+        Ok(query::read_page(&*snapshot, &*self.clock, table, query, plan)?)
+    }
+
+    /// Lends the entities of such a page to `each`, one after the other, all their properties
+    /// whatever the query selects: nothing of them is copied. After [`ControlFlow::Break`] the page
+    /// ends before that entity, as if it were full; an error ends it.
+    pub fn query_each(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        query: &Query,
+        mut each: impl FnMut(EntityRef<'_>) -> Result<ControlFlow<()>, Error>,
+    ) -> TableResult<PageEnd> {
+        let (table, plan) = self.planned(account, table, query)?;
+        let snapshot = self.rows.snapshot()?;
+        Ok(query::visit_page(&*snapshot, &*self.clock, table, query, plan, &mut each)?)
+    }
+
+    fn planned(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        query: &Query,
+    ) -> TableResult<(TableId, Plan)> {
         let table = self.find(account, table)?;
         if query.top > PAGE_ENTITIES_MAX {
             return Err(TableError::PageTooLong { top: query.top });
         }
-        let plan = self.explain(query.filter.as_ref())?;
-        let snapshot = self.rows.snapshot()?;
-        Ok(query::read_page(&*snapshot, &*self.clock, table, query, plan)?)
+        Ok((table, self.explain(query.filter.as_ref())?))
     }
 
     /// How many entities a table has, as of now. Cost: reads few of them, see

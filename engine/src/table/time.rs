@@ -4,8 +4,9 @@
 
 use crate::ids::CommitTs;
 use crate::table::value::DateTime;
-use jiff::SignedDuration;
 use jiff::civil;
+use jiff::tz::Offset;
+use jiff::{SignedDuration, Timestamp};
 use std::fmt;
 
 const TICKS_PER_SECOND: u64 = CommitTs::TICKS_PER_SECOND;
@@ -32,28 +33,80 @@ impl From<CommitTs> for DateTime {
 /// `YYYY-MM-DDThh:mm:ss[.f{1,7}]Z`. A moment above [`DateTime::MAX`] prints as that.
 impl fmt::Display for DateTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (civil, ticks) = to_civil(*self);
-        write_civil(f, civil)?;
-        if ticks > 0 {
-            let digits = format!("{ticks:07}");
-            write!(f, ".{}", digits.trim_end_matches('0'))?;
-        }
-        f.write_str("Z")
+        f.write_str(self.text().as_str())
     }
 }
 
-fn write_civil(f: &mut fmt::Formatter<'_>, civil: civil::DateTime) -> fmt::Result {
-    let (date, time) = (civil.date(), civil.time());
-    write!(f, "{:04}-{:02}-{:02}", date.year(), date.month(), date.day())?;
-    write!(f, "T{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second())
+/// The text of a moment, in place: a page of entities holds thousands of them.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeText {
+    bytes: [u8; TIME_TEXT_BYTES_MAX],
+    len: usize,
+}
+
+const TIME_TEXT_BYTES_MAX: usize = "9999-12-31T23:59:59.9999999Z".len();
+
+impl TimeText {
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        // Digits and punctuation are ASCII.
+        std::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    /// The last `count` digits of `number`.
+    fn push_digits(&mut self, mut number: u64, count: usize) {
+        for at in (self.len..self.len + count).rev() {
+            self.bytes[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+        self.len += count;
+    }
+}
+
+impl DateTime {
+    /// What it prints as.
+    pub fn text(self) -> TimeText {
+        let (civil, ticks) = to_civil(self);
+        let (date, time) = (civil.date(), civil.time());
+        let mut text = TimeText { bytes: [0; TIME_TEXT_BYTES_MAX], len: 0 };
+        let parts = [
+            (i64::from(date.year()), 4, b'-'),
+            (date.month().into(), 2, b'-'),
+            (date.day().into(), 2, b'T'),
+            (time.hour().into(), 2, b':'),
+            (time.minute().into(), 2, b':'),
+        ];
+        for (number, count, behind) in parts {
+            text.push_digits(number.unsigned_abs(), count);
+            text.push(behind);
+        }
+        text.push_digits(time.second().unsigned_abs().into(), 2);
+        if ticks > 0 {
+            text.push(b'.');
+            text.push_digits(ticks, 7);
+            while text.bytes[text.len - 1] == b'0' {
+                text.len -= 1;
+            }
+        }
+        text.push(b'Z');
+        text
+    }
 }
 
 /// The second that `moment` lies in, and the ticks since that second began.
 fn to_civil(moment: DateTime) -> (civil::DateTime, u64) {
     let moment = moment.min(DateTime::MAX);
-    // From 1970 on: the library adds no more than 8,030 years at once.
     let seconds = (moment.0 / TICKS_PER_SECOND).cast_signed() - UNIX_EPOCH_SECONDS;
-    let civil = UNIX_EPOCH.saturating_add(SignedDuration::from_secs(seconds));
+    let civil = match Timestamp::from_second(seconds) {
+        Ok(timestamp) => Offset::UTC.to_datetime(timestamp),
+        // The library's timestamps end a day before the year 9999 does, in all zones' favour.
+        Err(_) => UNIX_EPOCH.saturating_add(SignedDuration::from_secs(seconds)),
+    };
     (civil, moment.0 % TICKS_PER_SECOND)
 }
 

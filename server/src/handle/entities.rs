@@ -16,6 +16,7 @@ use crate::services::{Found, Services, Store};
 use std::sync::Arc;
 use tabulith::options::Reach;
 use tabulith::table::etag::{ETag, If};
+use tabulith::table::lent::EntityRef;
 use tabulith::table::rules::check_keys;
 use tabulith::table::write::{Write, WriteOutcome};
 
@@ -28,13 +29,17 @@ pub fn get<S: Store>(
 ) -> Result<Option<Response>, WireError> {
     let select = call.params.select()?;
     let Place { table, partition_key, row_key } = place;
-    match services.get(call.grant()?, partition_key, row_key, reach)? {
+    let keys = (partition_key.as_str(), row_key.as_str());
+    let read = |entity: EntityRef<'_>| {
+        let body = json_out::entity(reply::form(call), table, select.as_ref(), &entity)?;
+        Ok((body, ETag(entity.ts)))
+    };
+    match services.get(call.grant()?, keys, reach, read)? {
         Found::NeedsDisk => Ok(None),
         Found::Nothing => Err(RESOURCE_NOT_FOUND),
-        Found::Entity(entity) => {
-            let body = json_out::entity(reply::form(call), table, select.as_ref(), &entity);
+        Found::Entity((body, etag)) => {
             let mut response = reply::json(call, 200, body);
-            response.header("ETag", ETag(entity.ts).to_string());
+            response.header("ETag", etag.to_string());
             Ok(Some(response))
         }
     }
@@ -127,7 +132,7 @@ pub fn changed(call: &Call, outcome: &WriteOutcome) -> Response {
                     response
                 }
                 _ => {
-                    let body = json_out::entity(reply::form(call), table, None, entity);
+                    let body = json_out::inserted(reply::form(call), table, entity);
                     reply::json(call, 201, body)
                 }
             };

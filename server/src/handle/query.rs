@@ -24,20 +24,21 @@ pub fn query<S: Store>(
     let select = call.params.select()?;
     let read = ReadEntities {
         filter: parser::parse(call.params.get("$filter").unwrap_or_default())?,
-        select: select.as_ref().and_then(|select| select.names.clone()),
         top: call.params.top()?,
         from: call.params.next_entity()?,
         time: call.time_left(services.clock().steady()),
     };
     let begun_at = read.from.clone();
-    let mut page = services.query(call.grant()?, read)?;
-    if call.fault == Some(Fault::EmptyPage) {
+    let empty = call.fault == Some(Fault::EmptyPage);
+    let mut list = json_out::Entities::new(reply::form(call), table, select.as_ref());
+    let mut page = services
+        .query(call.grant()?, read, |entity| if empty { Ok(()) } else { list.push(&entity) })?;
+    if empty {
         // Nothing comes before the empty keys.
         let (partition_key, row_key) = begun_at.unwrap_or_default();
-        page.entities.clear();
         page.next = Some(Continuation { partition_key, row_key });
     }
-    let body = json_out::entities(reply::form(call), table, select.as_ref(), &page.entities);
+    let body = list.finish();
     let mut response = reply::json(call, 200, body);
     if call.explain {
         // A header holds plain ASCII; keys in a plan may hold anything.

@@ -6,10 +6,14 @@ use crate::odata::literal::guid_text;
 use crate::odata::options::{Metadata, Select};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use std::convert::Infallible;
 use std::fmt::Write as _;
+use tabulith::error::Error;
+use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
-use tabulith::table::etag::ETag;
-use tabulith::table::value::{DateTime, Value};
+use tabulith::table::lent::EntityRef;
+use tabulith::table::time::TimeText;
+use tabulith::table::value::{DateTime, ValueRef};
 
 /// What an answer's JSON depends on besides the values in it.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +83,39 @@ fn table_members(out: &mut Writer, form: Form, name: &str) {
     out.text_member("TableName", name);
 }
 
-/// One entity of `table`.
-pub fn entity(form: Form, table: &str, select: Option<&Select>, entity: &Entity) -> Vec<u8> {
+/// One entity of `table`. Fails where what is stored is damaged.
+pub fn entity(
+    form: Form,
+    table: &str,
+    select: Option<&Select>,
+    entity: &EntityRef<'_>,
+) -> Result<Vec<u8>, Error> {
+    let keys = (entity.partition_key, entity.row_key);
+    single(form, table, select, keys, entity.ts, entity.properties())
+}
+
+/// The entity of `table` that was just inserted.
+pub fn inserted(form: Form, table: &str, entity: &Entity) -> Vec<u8> {
+    let keys = (entity.partition_key.as_str(), entity.row_key.as_str());
+    match single(form, table, None, keys, entity.ts, lent(entity)) {
+        Ok(json) => json,
+        Err(never) => match never {},
+    }
+}
+
+fn lent(entity: &Entity) -> impl Iterator<Item = Result<(&str, ValueRef<'_>), Infallible>> {
+    let properties = entity.properties.iter();
+    properties.map(|(name, value)| Ok((name.as_str(), ValueRef::from(value))))
+}
+
+fn single<'a, E>(
+    form: Form,
+    table: &str,
+    select: Option<&Select>,
+    keys: (&str, &str),
+    ts: CommitTs,
+    properties: impl Iterator<Item = Result<(&'a str, ValueRef<'a>), E>>,
+) -> Result<Vec<u8>, E> {
     let mut out = Writer::new();
     out.open();
     if form.metadata != Metadata::None {
@@ -88,103 +123,145 @@ pub fn entity(form: Form, table: &str, select: Option<&Select>, entity: &Entity)
         let context = format!("{}/$metadata#{table}/@Element{selected}", form.base);
         out.text_member("odata.metadata", &context);
     }
-    entity_members(&mut out, form, table, select, entity);
+    entity_members(&mut out, form, table, select, keys, ts, properties)?;
     out.close();
-    out.finish()
+    Ok(out.finish())
 }
 
-/// Several entities of `table`.
-pub fn entities(form: Form, table: &str, select: Option<&Select>, all: &[Entity]) -> Vec<u8> {
-    let mut out = Writer::new();
-    out.open();
-    if form.metadata != Metadata::None {
-        let selected = selected_suffix(select);
-        out.text_member("odata.metadata", &format!("{}/$metadata#{table}{selected}", form.base));
-    }
-    out.open_list("value");
-    for entity in all {
+/// A list of entities, written as they come.
+pub struct Entities<'a> {
+    out: Writer,
+    form: Form<'a>,
+    table: &'a str,
+    select: Option<&'a Select>,
+}
+
+impl<'a> Entities<'a> {
+    /// A list of entities of `table`, none in it yet.
+    pub fn new(form: Form<'a>, table: &'a str, select: Option<&'a Select>) -> Entities<'a> {
+        let mut out = Writer::new();
         out.open();
-        entity_members(&mut out, form, table, select, entity);
-        out.close();
+        if form.metadata != Metadata::None {
+            let selected = selected_suffix(select);
+            out.text_member(
+                "odata.metadata",
+                &format!("{}/$metadata#{table}{selected}", form.base),
+            );
+        }
+        out.open_list("value");
+        Entities { out, form, table, select }
     }
-    out.close_list();
-    out.close();
-    out.finish()
+
+    /// Adds an entity. After an error, that what is stored is damaged, the list is of no use.
+    pub fn push(&mut self, entity: &EntityRef<'_>) -> Result<(), Error> {
+        let keys = (entity.partition_key, entity.row_key);
+        self.add(keys, entity.ts, entity.properties())
+    }
+
+    fn add<'p, E>(
+        &mut self,
+        keys: (&str, &str),
+        ts: CommitTs,
+        properties: impl Iterator<Item = Result<(&'p str, ValueRef<'p>), E>>,
+    ) -> Result<(), E> {
+        let Entities { out, form, table, select } = self;
+        out.open();
+        entity_members(out, *form, table, *select, keys, ts, properties)?;
+        out.close();
+        Ok(())
+    }
+
+    /// The whole list.
+    pub fn finish(mut self) -> Vec<u8> {
+        self.out.close_list();
+        self.out.close();
+        self.out.finish()
+    }
 }
 
 fn selected_suffix(select: Option<&Select>) -> String {
     select.map_or(String::new(), |select| format!("&$select={}", select.text))
 }
 
-fn entity_members(
+fn entity_members<'a, E>(
     out: &mut Writer,
     form: Form,
     table: &str,
     select: Option<&Select>,
-    entity: &Entity,
-) {
+    (partition_key, row_key): (&str, &str),
+    ts: CommitTs,
+    properties: impl Iterator<Item = Result<(&'a str, ValueRef<'a>), E>>,
+) -> Result<(), E> {
+    let timestamp = DateTime::from(ts).text();
     if form.metadata == Metadata::Full {
-        let path = entity_path(table, &entity.partition_key, &entity.row_key);
+        let path = entity_path(table, partition_key, row_key);
         out.text_member("odata.type", &format!("{}.{table}", form.account));
         out.text_member("odata.id", &format!("{}/{path}", form.base));
-        out.text_member("odata.etag", &ETag(entity.ts).to_string());
+        out.etag_member(&timestamp);
         out.text_member("odata.editLink", &path);
     } else if form.metadata == Metadata::Minimal {
-        out.text_member("odata.etag", &ETag(entity.ts).to_string());
+        out.etag_member(&timestamp);
     }
     let names = select.and_then(|select| select.names.as_deref());
     let is_shown = |name: &str| names.is_none_or(|names| names.iter().any(|own| own == name));
     if is_shown("PartitionKey") {
-        out.text_member("PartitionKey", &entity.partition_key);
+        out.text_member("PartitionKey", partition_key);
     }
     if is_shown("RowKey") {
-        out.text_member("RowKey", &entity.row_key);
+        out.text_member("RowKey", row_key);
     }
     if is_shown("Timestamp") {
         if form.metadata == Metadata::Full {
-            out.text_member("Timestamp@odata.type", "Edm.DateTime");
+            out.annotation("Timestamp", "Edm.DateTime");
         }
-        out.text_member("Timestamp", &DateTime::from(entity.ts).to_string());
+        out.name("Timestamp");
+        out.quoted_plain(timestamp.as_str());
     }
-    for (name, value) in entity.properties.iter().filter(|(name, _)| is_shown(name)) {
-        property(out, form.metadata, name, value);
-    }
-    for name in names.into_iter().flatten() {
-        let is_key = matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp");
-        if !is_key && !entity.properties.iter().any(|(own, _)| own == name) {
-            out.null_member(name);
+    // Those that are shown as null in the end, because the entity lacks them.
+    let is_key = |name: &str| matches!(name, "PartitionKey" | "RowKey" | "Timestamp");
+    let mut lacking: Vec<&str> =
+        names.into_iter().flatten().map(String::as_str).filter(|name| !is_key(name)).collect();
+    for member in properties {
+        let (name, value) = member?;
+        if is_shown(name) {
+            lacking.retain(|lacking| *lacking != name);
+            property(out, form.metadata, name, value);
         }
     }
+    for name in lacking {
+        out.null_member(name);
+    }
+    Ok(())
 }
 
-fn property(out: &mut Writer, metadata: Metadata, name: &str, value: &Value) {
+fn property(out: &mut Writer, metadata: Metadata, name: &str, value: ValueRef<'_>) {
     let edm_type = match value {
-        Value::Binary(_) => Some("Edm.Binary"),
-        Value::DateTime(_) => Some("Edm.DateTime"),
-        Value::Double(number) if !number.is_finite() => Some("Edm.Double"),
-        Value::Guid(_) => Some("Edm.Guid"),
-        Value::Int64(_) => Some("Edm.Int64"),
-        Value::Boolean(_) | Value::Double(_) | Value::Int32(_) | Value::String(_) => None,
+        ValueRef::Binary(_) => Some("Edm.Binary"),
+        ValueRef::DateTime(_) => Some("Edm.DateTime"),
+        ValueRef::Double(number) if !number.is_finite() => Some("Edm.Double"),
+        ValueRef::Guid(_) => Some("Edm.Guid"),
+        ValueRef::Int64(_) => Some("Edm.Int64"),
+        ValueRef::Boolean(_) | ValueRef::Double(_) | ValueRef::Int32(_) | ValueRef::String(_) => {
+            None
+        }
     };
     if let Some(edm_type) = edm_type.filter(|_| metadata != Metadata::None) {
         out.annotation(name, edm_type);
     }
     out.name(name);
     match value {
-        Value::Binary(bytes) => out.quoted_plain(STANDARD.encode(bytes)),
-        Value::Boolean(flag) => out.plain(flag),
-        Value::DateTime(moment) => out.quoted_plain(moment),
-        Value::Double(number) if number.is_nan() => out.quoted_plain("NaN"),
-        Value::Double(number) if number.is_infinite() => {
-            out.quoted_plain(if *number > 0.0 { "Infinity" } else { "-Infinity" });
+        ValueRef::Binary(bytes) => out.base64(bytes),
+        ValueRef::Boolean(flag) => out.plain(if flag { "true" } else { "false" }),
+        ValueRef::DateTime(moment) => out.quoted_plain(moment.text().as_str()),
+        ValueRef::Double(number) if number.is_nan() => out.quoted_plain("NaN"),
+        ValueRef::Double(number) if number.is_infinite() => {
+            out.quoted_plain(if number > 0.0 { "Infinity" } else { "-Infinity" });
         }
-        // The debug form is the shortest that reads back as the same number, and always has a
-        // point or an exponent.
-        Value::Double(number) => out.plain(format_args!("{:?}", number + 0.0)),
-        Value::Guid(bytes) => out.quoted_plain(guid_text(bytes)),
-        Value::Int32(number) => out.plain(number),
-        Value::Int64(number) => out.quoted_plain(number),
-        Value::String(text) => out.quoted(text),
+        ValueRef::Double(number) => out.double(number),
+        ValueRef::Guid(bytes) => out.quoted_plain(&guid_text(&bytes)),
+        ValueRef::Int32(number) => out.plain(itoa::Buffer::new().format(number)),
+        ValueRef::Int64(number) => out.quoted_plain(itoa::Buffer::new().format(number)),
+        ValueRef::String(text) => out.quoted(text),
     }
 }
 
@@ -282,14 +359,43 @@ impl Writer {
         self.comma_due = true;
     }
 
-    /// A text that needs no escapes.
-    fn quoted_plain(&mut self, text: impl std::fmt::Display) {
-        self.plain(format_args!("\"{text}\""));
+    /// The ETag of the commit with this Timestamp, its colons encoded and its quotes escaped.
+    fn etag_member(&mut self, timestamp: &TimeText) {
+        self.name("odata.etag");
+        self.text.push_str("\"W/\\\"datetime'");
+        for (at, part) in timestamp.as_str().split(':').enumerate() {
+            self.text.push_str(if at > 0 { "%3A" } else { "" });
+            self.text.push_str(part);
+        }
+        self.text.push_str("'\\\"\"");
+        self.comma_due = true;
     }
 
-    fn plain(&mut self, value: impl std::fmt::Display) {
-        // Writing to a String does not fail.
-        let _ = write!(self.text, "{value}");
+    fn base64(&mut self, bytes: &[u8]) {
+        self.text.push('"');
+        STANDARD.encode_string(bytes, &mut self.text);
+        self.text.push('"');
+        self.comma_due = true;
+    }
+
+    /// The debug form is the shortest that reads back as the same number, and always has a point
+    /// or an exponent.
+    fn double(&mut self, number: f64) {
+        // Writing to a String does not fail. The sum has no negative zero.
+        let _ = write!(self.text, "{:?}", number + 0.0);
+        self.comma_due = true;
+    }
+
+    /// A text in quotes that needs no escapes.
+    fn quoted_plain(&mut self, text: &str) {
+        self.text.push('"');
+        self.text.push_str(text);
+        self.text.push('"');
+        self.comma_due = true;
+    }
+
+    fn plain(&mut self, value: &str) {
+        self.text.push_str(value);
         self.comma_due = true;
     }
 }
@@ -298,7 +404,7 @@ impl Writer {
 fn escape(out: &mut String, text: &str) {
     out.push('"');
     let mut rest = text;
-    while let Some(at) = rest.bytes().position(needs_escape) {
+    while let Some(at) = first_to_escape(rest.as_bytes()) {
         let (plain, behind) = rest.split_at(at);
         out.push_str(plain);
         let mut chars = behind.chars();
@@ -319,9 +425,19 @@ fn escape(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// Where the first byte is that begins a character to be escaped. Most texts have none: they are
+/// looked through by pieces, which the compiler turns into a few instructions each.
+fn first_to_escape(bytes: &[u8]) -> Option<usize> {
+    const PIECE: usize = 32;
+    let is_plain = |piece: &[u8]| !piece.iter().fold(false, |any, byte| any | needs_escape(*byte));
+    let plain = bytes.chunks_exact(PIECE).take_while(|piece| is_plain(piece)).count() * PIECE;
+    let rest = bytes.get(plain..).unwrap_or_default();
+    rest.iter().position(|byte| needs_escape(*byte)).map(|at| plain + at)
+}
+
 /// Whether a character that begins with `byte` is written as an escape.
 fn needs_escape(byte: u8) -> bool {
-    matches!(byte, b'"' | b'\\' | 0..=0x1f | 0x7f..)
+    !(b' '..0x7f).contains(&byte) || matches!(byte, b'"' | b'\\')
 }
 
 #[cfg(test)]
@@ -329,6 +445,7 @@ mod tests {
     use super::*;
     use crate::odata::json_in::Draft;
     use tabulith::table::time;
+    use tabulith::table::value::Value;
 
     const BASE: &str = "http://127.0.0.1:10002/devstoreaccount1";
 
@@ -357,6 +474,22 @@ mod tests {
         }
     }
 
+    fn keys(entity: &Entity) -> (&str, &str) {
+        (&entity.partition_key, &entity.row_key)
+    }
+
+    fn entity(form: Form, select: Option<&Select>, entity: &Entity) -> Vec<u8> {
+        single(form, "T", select, keys(entity), entity.ts, lent(entity)).expect("whole")
+    }
+
+    fn entities(form: Form, select: Option<&Select>, all: &[Entity]) -> Vec<u8> {
+        let mut list = Entities::new(form, "T", select);
+        for entity in all {
+            list.add(keys(entity), entity.ts, lent(entity)).expect("whole");
+        }
+        list.finish()
+    }
+
     #[track_caller]
     fn check(json: Vec<u8>, expected: &str) {
         let expected: String = expected.lines().map(str::trim_start).collect();
@@ -374,13 +507,13 @@ mod tests {
     fn minimal_metadata() {
         let head = r#"{"odata.metadata":"http://127.0.0.1:10002/devstoreaccount1/$metadata#T/@Element",
             "odata.etag":"W/\"datetime'2021-10-18T17%3A13%3A20.2256371Z'\"","#;
-        check(entity(form(Metadata::Minimal), "T", None, &flight()), &format!("{head}{VALUES}}}"));
+        check(entity(form(Metadata::Minimal), None, &flight()), &format!("{head}{VALUES}}}"));
     }
 
     #[test]
     fn no_metadata() {
         check(
-            entity(form(Metadata::None), "T", None, &flight()),
+            entity(form(Metadata::None), None, &flight()),
             r#"{"PartitionKey":"some Partition","RowKey":"it's","Timestamp":"2021-10-18T17:13:20.2256371Z",
                 "Bin":"AQIDBAU=","When":"2020-01-01T01:02:00Z","D":1.0,"N":"NaN",
                 "G":"abababab-abab-abab-abab-abababababab","L":"1","I":1,"S":"te\"xt","B":true}"#,
@@ -396,10 +529,7 @@ mod tests {
             "odata.editLink":"T(PartitionKey='some%20Partition',RowKey='it''s')","#;
         let values = VALUES
             .replace("\"Timestamp\":", "\"Timestamp@odata.type\":\"Edm.DateTime\",\"Timestamp\":");
-        check(
-            entities(form(Metadata::Full), "T", None, &[flight()]),
-            &format!("{head}{values}}}]}}"),
-        );
+        check(entities(form(Metadata::Full), None, &[flight()]), &format!("{head}{values}}}]}}"));
     }
 
     #[test]
@@ -407,7 +537,7 @@ mod tests {
         let names = ["I", "xyz", "RowKey"].map(str::to_owned);
         let select = Select { text: "I,xyz,RowKey".to_owned(), names: Some(names.into()) };
         check(
-            entities(form(Metadata::Minimal), "T", Some(&select), &[flight()]),
+            entities(form(Metadata::Minimal), Some(&select), &[flight()]),
             r#"{"odata.metadata":"http://127.0.0.1:10002/devstoreaccount1/$metadata#T&$select=I,xyz,RowKey",
                 "value":[{"odata.etag":"W/\"datetime'2021-10-18T17%3A13%3A20.2256371Z'\"","RowKey":"it's","I":1,"xyz":null}]}"#,
         );
@@ -439,7 +569,7 @@ mod tests {
         let shown = |number: f64| {
             let mut entity = flight();
             entity.properties = vec![("D".to_owned(), Value::Double(number))];
-            let json = super::entity(form(Metadata::None), "T", None, &entity);
+            let json = super::tests::entity(form(Metadata::None), None, &entity);
             let json = String::from_utf8(json).expect("UTF-8");
             json.split_once("\"D\":").map(|(_, rest)| rest.trim_end_matches('}').to_owned())
         };
@@ -462,7 +592,7 @@ mod tests {
             ('\0'..='\u{ff}').chain(['\u{2028}', '\u{2029}', '名', '😀']).collect();
         let mut sent = flight();
         sent.properties = vec![(awkward.clone(), Value::String(awkward.clone()))];
-        let json = entity(form(Metadata::None), "T", None, &sent);
+        let json = entity(form(Metadata::None), None, &sent);
         let draft = Draft::parse(&json).expect("our own JSON");
         assert_eq!(draft.properties, [(awkward.clone(), Value::String(awkward))]);
         assert!(json.iter().all(|byte| (b' '..0x7f).contains(byte)));

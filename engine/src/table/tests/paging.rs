@@ -4,6 +4,7 @@
 use super::memory::MemoryStore;
 use super::words::{self, account, compare, entity, n, not, pk, rk, store, table, text, write};
 use crate::env::clock::{Clock, SystemClock};
+use crate::error::Error;
 use crate::rows::RowStore;
 use crate::table::entity::Entity;
 use crate::table::error::TableError;
@@ -17,6 +18,7 @@ use crate::table::store::TableStore;
 use crate::table::value::{DateTime, Value};
 use crate::table::write::Write;
 use proptest::prelude::*;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -94,6 +96,29 @@ fn an_exact_fit_has_no_successor_where_only_misses_follow() {
         let first = words::query(&store, &ask(1));
         assert_eq!(next(&first), fits[1].split_once('/'), "misses are passed over");
     }
+}
+
+#[test]
+fn who_is_lent_a_page_may_end_it_before_any_entity() {
+    let store = filled(&["a", "b"], 3);
+    let whole = words::query(&store, &Query::default());
+    for taken_max in 0..=6 {
+        let mut seen = Vec::new();
+        let end = store.query_each(&account(), &table(), &Query::default(), |entity| {
+            if seen.len() == taken_max {
+                return Ok(ControlFlow::Break(()));
+            }
+            seen.push(entity.to_entity(None)?);
+            Ok(ControlFlow::Continue(()))
+        });
+        let next = end.expect("a page").next.map(|next| (next.partition_key, next.row_key));
+        let after = whole.entities.get(taken_max);
+        assert_eq!(seen, whole.entities[..taken_max]);
+        assert_eq!(next, after.map(|e| (e.partition_key.clone(), e.row_key.clone())));
+    }
+    let refused = store
+        .query_each(&account(), &table(), &Query::default(), |_| Err(Error::invalid("no more")));
+    assert!(refused.is_err());
 }
 
 #[test]
