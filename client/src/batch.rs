@@ -4,6 +4,7 @@ use crate::address::row_path;
 use crate::entity::{Condition, ETag, Entity};
 use crate::error::{Error, Refusal};
 use crate::json;
+use std::io::{BufRead, Write};
 use std::ops::Range;
 
 /// One operation of a transaction.
@@ -93,6 +94,11 @@ impl Transaction {
     pub fn operations(&self) -> &[Operation] {
         &self.0
     }
+
+    /// The same, with the entities themselves.
+    pub fn into_operations(self) -> Vec<Operation> {
+        self.0
+    }
 }
 
 impl Operation {
@@ -169,20 +175,21 @@ pub(crate) fn body(
     operations: &[Operation],
     token: &str,
 ) -> (String, Vec<u8>) {
-    let mut out = Vec::with_capacity(operations.len() * 512);
+    let mut out = Vec::with_capacity(operations.len() << 10);
     let head = format!(
         "--batch_{token}\r\nContent-Type: multipart/mixed; boundary=changeset_{token}\r\n\r\n"
     );
     out.extend_from_slice(head.as_bytes());
     for operation in operations {
-        let head = format!(
+        // Writing text into memory cannot fail.
+        let _ = write!(
+            out,
             "--changeset_{token}\r\nContent-Type: application/http\r\n\
              Content-Transfer-Encoding: binary\r\n\r\n{} {endpoint}{} HTTP/1.1\r\n\
              Accept: application/json;odata=minimalmetadata\r\nDataServiceVersion: 3.0;\r\n",
             operation.method(),
             operation.path(table),
         );
-        out.extend_from_slice(head.as_bytes());
         if let Some(condition) = operation.condition() {
             out.extend_from_slice(format!("If-Match: {}\r\n", condition.text()).as_bytes());
         }
@@ -265,9 +272,9 @@ fn boundary(content_type: &str) -> Option<String> {
 fn parts<'a>(body: &'a [u8], boundary: &str) -> Vec<&'a [u8]> {
     let (mut parts, mut open, mut at) = (Vec::new(), None::<usize>, 0);
     while at < body.len() {
-        let rest = body.get(at..).unwrap_or_default();
-        let length = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |end| end + 1);
-        let line = rest.get(..length).unwrap_or_default().trim_ascii_end();
+        let line = line(body.get(at..).unwrap_or_default());
+        let length = line.len();
+        let line = line.trim_ascii_end();
         let tail = line.strip_prefix(b"--").and_then(|line| line.strip_prefix(boundary.as_bytes()));
         if matches!(tail, Some(b"" | b"--")) {
             if let Some(Range { start, end }) = open.map(|start| start..at) {
@@ -282,16 +289,24 @@ fn parts<'a>(body: &'a [u8], boundary: &str) -> Vec<&'a [u8]> {
     parts
 }
 
+/// The first line of some bytes with its end; all of them where they have none.
+fn line(bytes: &[u8]) -> &[u8] {
+    let mut rest = bytes;
+    // Memory is read without an error, and by words instead of bytes.
+    let length = rest.skip_until(b'\n').unwrap_or_default();
+    bytes.get(..length).unwrap_or_default()
+}
+
 /// Headers, and what stands behind the first empty line.
 fn split_head(part: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = 0;
     while at < part.len() {
-        let rest = part.get(at..)?;
-        let length = rest.iter().position(|byte| *byte == b'\n')? + 1;
-        if rest.get(..length)?.trim_ascii().is_empty() {
-            return Some((part.get(..at)?, part.get(at + length..)?));
+        let line = line(part.get(at..)?).strip_suffix(b"\n")?;
+        let next = at + line.len() + 1;
+        if line.trim_ascii().is_empty() {
+            return Some((part.get(..at)?, part.get(next..)?));
         }
-        at += length;
+        at = next;
     }
     None
 }

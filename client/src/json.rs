@@ -5,6 +5,7 @@ use crate::value::{DateTime, Value};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
+use std::io::Write;
 
 /// Appends the body of a write on one line. Timestamp and ETag are the service's and left out.
 pub(crate) fn write_entity(out: &mut Vec<u8>, entity: &Entity) {
@@ -22,26 +23,36 @@ pub(crate) fn write_entity(out: &mut Vec<u8>, entity: &Entity) {
 fn write_property(out: &mut Vec<u8>, name: &str, value: &Value) {
     let finite = matches!(value, Value::Double(number) if number.is_finite());
     let plain = matches!(value, Value::String(_) | Value::Boolean(_) | Value::Int32(_)) || finite;
-    if !plain {
-        write_text(out, &format!("{name}@odata.type"));
-        out.extend_from_slice(format!(":\"{}\",", value.type_name()).as_bytes());
-    }
     write_text(out, name);
+    if !plain {
+        // The annotation's name is the property's with more behind it.
+        out.pop();
+        out.extend_from_slice(b"@odata.type\":\"");
+        out.extend_from_slice(value.type_name().as_bytes());
+        out.extend_from_slice(b"\",");
+        write_text(out, name);
+    }
     out.push(b':');
     match value {
         Value::String(text) => write_text(out, text),
-        Value::Boolean(yes) => out.extend_from_slice(yes.to_string().as_bytes()),
-        Value::Int32(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        Value::Boolean(yes) => put(out, format_args!("{yes}")),
+        Value::Int32(number) => put(out, format_args!("{number}")),
         // `{:?}` is the shortest text that reads back, and never an integer's.
-        Value::Double(number) if finite => out.extend_from_slice(format!("{number:?}").as_bytes()),
+        Value::Double(number) if finite => put(out, format_args!("{number:?}")),
         Value::Double(number) if number.is_nan() => write_text(out, "NaN"),
         Value::Double(number) if *number > 0.0 => write_text(out, "Infinity"),
         Value::Double(_) => write_text(out, "-Infinity"),
-        Value::Int64(number) => write_text(out, &number.to_string()),
-        Value::DateTime(moment) => write_text(out, &moment.to_string()),
-        Value::Guid(bytes) => write_text(out, &uuid::Uuid::from_bytes(*bytes).to_string()),
+        Value::Int64(number) => put(out, format_args!("\"{number}\"")),
+        Value::DateTime(moment) => put(out, format_args!("\"{moment}\"")),
+        Value::Guid(bytes) => put(out, format_args!("\"{}\"", uuid::Uuid::from_bytes(*bytes))),
         Value::Binary(bytes) => write_text(out, &BASE64.encode(bytes)),
     }
+}
+
+/// Appends text that needs no escape.
+fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing text into memory cannot fail.
+    let _ = out.write_fmt(text);
 }
 
 /// Appends `text` in quotes.

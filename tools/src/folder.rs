@@ -65,14 +65,10 @@ impl Folder {
     }
 
     /// Inserts or replaces rows of one partition, all or none. Returns their commit.
-    pub(crate) async fn write(
-        &self,
-        table: &str,
-        rows: &[&Entity],
-    ) -> Result<CommitTs, WriteError> {
+    pub(crate) async fn write(&self, table: &str, rows: &[Entity]) -> Result<CommitTs, WriteError> {
         let table = table_name(table).map_err(WriteError::Failed)?;
         let (store, account) = (self.store.clone(), self.account.clone());
-        let writes = rows.iter().map(|row| Write::InsertOrReplace((*row).clone())).collect();
+        let writes = rows.iter().map(|row| Write::InsertOrReplace(row.clone())).collect();
         let pending = blocking(move || store.transact(&account, &table, writes)).await;
         let pending = pending.map_err(WriteError::Failed)?.map_err(refused)?;
         let (send, receive) = tokio::sync::oneshot::channel();

@@ -4,7 +4,7 @@
 use crate::ask::{Ask, WriteError};
 use crate::exit::{Exit, Failure};
 use crate::print::note;
-use crate::translate::{commit_of, of_client, to_client};
+use crate::translate::{commit_of, into_client, of_client};
 use anyhow::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith_client::world::{Machine, Pending, Waiting, World};
 use tabulith_client::{
-    Account, Backoff, Connection, Continuation, Error, Explained, Filter, Options, Query, Retry,
-    Transaction, Trust,
+    Account, Backoff, Connection, Continuation, Error, Explained, Filter, Operation, Options,
+    Query, Retry, Transaction, Trust,
 };
 
 /// How long a first call is tried: a wrong address should be told soon.
@@ -62,17 +62,23 @@ impl Remote {
         made.map_err(|error| failed(error, &format!("creating the table {table}")))
     }
 
-    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit.
+    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit. The
+    /// rows are the same afterwards; they are lent to the client, which saves a copy of each.
     pub(crate) async fn write(
         &self,
         table: &str,
-        rows: &[&Entity],
+        rows: &mut Vec<Entity>,
     ) -> Result<CommitTs, WriteError> {
         let mut transaction = Transaction::new();
-        for row in rows {
-            transaction.upsert(to_client(row));
+        for row in rows.drain(..) {
+            transaction.upsert(into_client(row));
         }
         let written = self.patient.table(table).submit(&transaction).await;
+        for operation in transaction.into_operations() {
+            if let Operation::Replace(row, _) = operation {
+                rows.push(of_client(row).expect("what the engine held before it can hold again"));
+            }
+        }
         let etags = written.map_err(|error| refused(error, table, rows.len()))?;
         let commits = etags.iter().flatten().filter_map(commit_of);
         Ok(commits.max().unwrap_or(CommitTs::ZERO))
@@ -135,7 +141,7 @@ fn query(ask: &Ask) -> Query {
 fn retry(time_max: Duration) -> Retry {
     Retry {
         backoff: Backoff::Exponential {
-            unit: Duration::from_millis(50),
+            unit: Duration::from_millis(25),
             min: Duration::ZERO,
             max: Duration::from_secs(2),
         },

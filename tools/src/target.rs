@@ -69,11 +69,12 @@ impl Target {
         }
     }
 
-    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit.
+    /// Inserts or replaces rows of one partition, all or none. Returns their newest commit. The
+    /// rows are the same afterwards.
     pub(crate) async fn write(
         &self,
         table: &str,
-        rows: &[&Entity],
+        rows: &mut Vec<Entity>,
     ) -> Result<CommitTs, WriteError> {
         match self {
             Target::Server(remote) => remote.write(table, rows).await,

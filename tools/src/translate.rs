@@ -7,11 +7,11 @@ use tabulith::table::value::{DateTime, Value};
 use tabulith_client as client;
 
 /// An entity as the client writes it.
-pub(crate) fn to_client(entity: &Entity) -> client::Entity {
-    let properties = entity.properties.iter();
+pub(crate) fn into_client(entity: Entity) -> client::Entity {
+    let properties = entity.properties.into_iter();
     client::Entity {
-        properties: properties.map(|(name, value)| (name.clone(), value_out(value))).collect(),
-        ..client::Entity::new(entity.partition_key.as_str(), entity.row_key.as_str())
+        properties: properties.map(|(name, value)| (name, value_out(value))).collect(),
+        ..client::Entity::new(entity.partition_key, entity.row_key)
     }
 }
 
@@ -39,16 +39,16 @@ pub(crate) fn commit_of(etag: &client::ETag) -> Option<CommitTs> {
     }
 }
 
-fn value_out(value: &Value) -> client::Value {
+fn value_out(value: Value) -> client::Value {
     match value {
-        Value::Binary(bytes) => client::Value::Binary(bytes.clone()),
-        Value::Boolean(yes) => client::Value::Boolean(*yes),
-        Value::DateTime(moment) => client::Value::DateTime(moment_out(*moment)),
-        Value::Double(number) => client::Value::Double(*number),
-        Value::Guid(bytes) => client::Value::Guid(*bytes),
-        Value::Int32(number) => client::Value::Int32(*number),
-        Value::Int64(number) => client::Value::Int64(*number),
-        Value::String(text) => client::Value::String(text.clone()),
+        Value::Binary(bytes) => client::Value::Binary(bytes),
+        Value::Boolean(yes) => client::Value::Boolean(yes),
+        Value::DateTime(moment) => client::Value::DateTime(moment_out(moment)),
+        Value::Double(number) => client::Value::Double(number),
+        Value::Guid(bytes) => client::Value::Guid(bytes),
+        Value::Int32(number) => client::Value::Int32(number),
+        Value::Int64(number) => client::Value::Int64(number),
+        Value::String(text) => client::Value::String(text),
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
             ts: CommitTs::ZERO,
             properties: properties.map(|(name, value)| (name.to_owned(), value)).collect(),
         };
-        let sent = to_client(&entity);
+        let sent = into_client(entity.clone());
         for (text, value) in &sent.properties[..5] {
             assert!(
                 matches!(value, client::Value::DateTime(moment) if moment.to_string() == *text)

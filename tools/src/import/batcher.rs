@@ -35,6 +35,13 @@ pub(crate) struct Ready {
     pub(crate) bytes: usize,
 }
 
+impl Ready {
+    /// Its entity, to be put back.
+    pub(crate) fn lend(&mut self) -> Entity {
+        std::mem::replace(&mut self.entity, Entity::new("", ""))
+    }
+}
+
 /// Rows of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {

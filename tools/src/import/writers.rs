@@ -201,11 +201,14 @@ impl Writers {
         Ok(())
     }
 
-    fn start(&mut self, batch: Batch) {
+    fn start(&mut self, mut batch: Batch) {
         let (target, table) = (self.job.target.clone(), self.job.table.clone());
         self.tasks.spawn(async move {
-            let rows: Vec<_> = batch.rows.iter().map(|row| &row.entity).collect();
-            let result = target.write(&table, &rows).await;
+            let mut entities: Vec<_> = batch.rows.iter_mut().map(|row| row.lend()).collect();
+            let result = target.write(&table, &mut entities).await;
+            for (row, entity) in batch.rows.iter_mut().zip(entities) {
+                row.entity = entity;
+            }
             (batch, result)
         });
     }
