@@ -89,11 +89,14 @@ struct Generations {
 
 impl Generations {
     fn bucket(&mut self, key: u64, buckets_max: usize) -> &mut Bucket {
-        if !self.young.contains_key(&key) && self.young.len() >= buckets_max {
-            self.old = std::mem::take(&mut self.young);
+        if !self.young.contains_key(&key) {
+            let bucket = self.old.remove(&key).unwrap_or_default();
+            if self.young.len() >= buckets_max {
+                self.old = std::mem::take(&mut self.young);
+            }
+            self.young.insert(key, bucket);
         }
-        let old = &mut self.old;
-        self.young.entry(key).or_insert_with(|| old.remove(&key).unwrap_or_default())
+        self.young.entry(key).or_default()
     }
 
     #[cfg(test)]
@@ -151,5 +154,14 @@ mod tests {
             assert!(gate.buckets.lock().len() <= 200);
         }
         assert!(passes("0"), "long unused, and full again");
+    }
+
+    #[test]
+    fn what_comes_back_at_a_turn_is_not_forgotten() {
+        let gate = Gate::new(NonZeroU32::MIN, 2);
+        let passes = |name: &str| gate.passes(&[name], 1, Duration::ZERO);
+        // `a` and `b` are old, `c` and `d` young and as many as there may be.
+        assert_eq!(["a", "b", "c", "d"].map(passes), [true; 4]);
+        assert!(!passes("a"));
     }
 }
