@@ -481,6 +481,14 @@ fn row_of(
     Ok(Some(Row { ts, value }))
 }
 
+/// A commit of this size is asked for, where it is asked whether one would have to pause.
+const AT_ONCE_BYTES: usize = 64 << 10;
+
+/// What an update is told that must not wait.
+pub(crate) fn would_wait() -> Error {
+    Error::new(Kind::WouldBlock, "the update would have to wait")
+}
+
 fn read_only() -> Error {
     Error::new(Kind::ReadOnly, "the database was opened read-only")
 }
@@ -543,6 +551,13 @@ impl Inner {
             self.await_background(writer, cause)?;
         }
         Ok(())
+    }
+
+    /// Whether a commit need neither wait nor pause: there is room in the log and in its buffer, and
+    /// no debt.
+    pub(crate) fn takes_at_once(&self, writer: &Writer) -> bool {
+        let debt = stall(self.tree.debt(), AT_ONCE_BYTES, &self.tree.options);
+        debt == Stall::None && writer.pipeline.has_room()
     }
 
     /// Waits while background work is too far behind for `cause`.

@@ -30,6 +30,11 @@ impl Latches {
         self.0.iter().map(lock).collect()
     }
 
+    /// The partition whose prefix hashes to `hash`, unless somebody has it.
+    pub(crate) fn try_lock(&self, hash: u64) -> Option<MutexGuard<'_, CommitTs>> {
+        self.0[hash as usize % LATCHES].try_lock()
+    }
+
     /// Waits for the partition whose prefix hashes to `hash`.
     pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, CommitTs> {
         self.0[hash as usize % LATCHES].lock()

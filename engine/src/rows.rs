@@ -58,6 +58,9 @@ pub trait RowStore: Send + Sync + 'static {
     /// far, then commits what it wrote as one commit; nothing where `work` fails.
     ///
     /// `durability`: what this commit needs where that is less than the store's own.
+    /// `reach`: with [`Reach::Memory`] an update that would have to wait, for the disk, for somebody
+    /// at work on the partition or for what others have written, does nothing and is
+    /// [`Kind::WouldBlock`](crate::error::Kind::WouldBlock).
     /// The returned ticket is not yet durable. A `work` that wrote nothing gives a ticket that is
     /// done as soon as what it read is durable.
     fn update(
@@ -65,6 +68,7 @@ pub trait RowStore: Send + Sync + 'static {
         table: TableId,
         pk: &[u8],
         durability: Option<Durability>,
+        reach: Reach,
         work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
     ) -> Result<Box<dyn CommitTicket>>;
 

@@ -3,7 +3,7 @@
 
 use crate::batch::Batch;
 use crate::commit::ticket::Ticket;
-use crate::db::{Db, Inner, Writer};
+use crate::db::{Db, Inner, Writer, would_wait};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::iter::count;
@@ -64,13 +64,14 @@ impl RowStore for Db {
         table: TableId,
         pk: &[u8],
         durability: Option<Durability>,
+        reach: Reach,
         work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
     ) -> Result<Box<dyn CommitTicket>> {
         let inner = &*self.inner;
         check_key_part("PartitionKey", pk)?;
         let prefix = order::partition_prefix(table, pk);
-        let ts = inner.update(table, &prefix, durability, |_| {
-            let mut partition = Update::new(inner, prefix.clone());
+        let ts = inner.update(table, &prefix, durability, reach, |_| {
+            let mut partition = Update::new(inner, prefix.clone(), reach);
             work(&mut partition)?;
             partition.into_batch()
         })?;
@@ -228,11 +229,19 @@ impl Inner {
         table: TableId,
         prefix: &[u8],
         durability: Option<Durability>,
+        reach: Reach,
         work: impl FnOnce(CommitTs) -> Result<Batch>,
     ) -> Result<CommitTs> {
         let writer = self.writer()?;
-        self.admit(writer)?;
-        let mut last_commit = self.latches.lock(hash::of_partition(prefix));
+        let hash = hash::of_partition(prefix);
+        let mut last_commit = match reach {
+            Reach::Disk => {
+                self.admit(writer)?;
+                self.latches.lock(hash)
+            }
+            Reach::Memory if !self.takes_at_once(writer) => return Err(would_wait()),
+            Reach::Memory => self.latches.try_lock(hash).ok_or_else(would_wait)?,
+        };
         self.check_writable(writer, table)?;
         let batch = work(*last_commit)?;
         let (bytes, erases) = (batch.bytes(), batch.erases());
@@ -247,7 +256,9 @@ impl Inner {
         if erases {
             self.after_erasing(writer);
         }
-        self.slow_down(bytes);
+        if reach == Reach::Disk {
+            self.slow_down(bytes);
+        }
         Ok(ts)
     }
 

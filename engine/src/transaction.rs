@@ -219,7 +219,7 @@ impl Transaction {
         }
         let prefix = self.key[..self.prefix_len].to_vec();
         let empty = Writes::new(Vec::new());
-        let ts = inner.update(self.table, &prefix, durability, |last_commit| {
+        let ts = inner.update(self.table, &prefix, durability, Reach::Disk, |last_commit| {
             if last_commit > self.pin.moment.at {
                 self.check()?;
             }

@@ -6,7 +6,7 @@
 //! rows in ascending order, or asks for none, never pays for that.
 
 use crate::batch::{Batch, Mark};
-use crate::db::Inner;
+use crate::db::{Inner, would_wait};
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
@@ -234,12 +234,13 @@ pub(crate) struct Update<'a> {
     key: Vec<u8>, // The partition's prefix, then the RowKey asked for last.
     prefix_len: usize,
     writes: Writes,
+    reach: Reach,
 }
 
 impl<'a> Update<'a> {
-    pub(crate) fn new(inner: &'a Inner, prefix: Vec<u8>) -> Update<'a> {
+    pub(crate) fn new(inner: &'a Inner, prefix: Vec<u8>, reach: Reach) -> Update<'a> {
         let (key, prefix_len) = (prefix.clone(), prefix.len());
-        Update { inner, key, prefix_len, writes: Writes::new(prefix) }
+        Update { inner, key, prefix_len, writes: Writes::new(prefix), reach }
     }
 
     pub(crate) fn into_batch(self) -> Result<Batch> {
@@ -266,7 +267,7 @@ impl<'a> Update<'a> {
         self.key.truncate(self.prefix_len);
         self.key.extend_from_slice(rk);
         // Above every timestamp: all that is applied, durable yet or not.
-        self.inner.get(Some(CommitTs::MAX), None, &self.key, Reach::Disk)
+        self.inner.get(Some(CommitTs::MAX), None, &self.key, self.reach)
     }
 
     /// Whether there may be an applied row, by what memory knows.
@@ -315,6 +316,10 @@ impl PartitionUpdate for Update<'_> {
         let range = RowKeys::between(from, to);
         if range.is_empty() {
             return Ok(());
+        }
+        if self.reach == Reach::Memory {
+            // A scan may need any block.
+            return Err(would_wait());
         }
         let stored = self.stored_keys(&range, ERASED_SINGLY_MAX + 1)?;
         if stored.len() > ERASED_SINGLY_MAX {

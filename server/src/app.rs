@@ -126,7 +126,8 @@ impl<S: Store> App<S> {
         self.admit(head, address, params, &context).map(Arc::new).map_err(refused)
     }
 
-    /// Does what an admitted request asks for. With [`Reach::Memory`] a point read may come back
+    /// Does what an admitted request asks for. With [`Reach::Memory`] a point read or a change of
+    /// one entity may come back
     /// as [`Answer::NeedsDisk`]; everything else may wait for the disk.
     pub fn perform(&self, call: &Arc<Call>, body: &Body, reach: Reach) -> Answer {
         let answer = match body {
@@ -231,7 +232,7 @@ impl<S: Store> App<S> {
         }
         let response = match &call.operation {
             Operation::Insert(_) | Operation::Change(..) => {
-                return entities::change(services, call, body);
+                return entities::change(services, call, body, reach);
             }
             Operation::Batch => return group::batch(services, &self.ids, call, body),
             Operation::Get(place) => match entities::get(services, call, place, reach)? {

@@ -9,6 +9,10 @@ pub const BODY_BYTES_MAX: usize = 4 << 20;
 /// instead of a reset connection.
 pub const BODY_DISCARD_BYTES_MAX: usize = 32 << 20;
 
+/// Most bytes of a change that is tried where it came in, before it is given to a thread that may
+/// wait: reading more would hold up other connections for longer than the change of threads costs.
+pub const QUICK_BODY_BYTES_MAX: usize = 16 << 10;
+
 /// Room for the request line and all headers of one request.
 ///
 /// The HTTP library takes a request target of up to 65,534 bytes; headers come on top.

@@ -124,6 +124,11 @@ impl<S: Store> Services<S> {
         self.gates.request(account, self.clock.steady())
     }
 
+    /// Whether operations on entities are counted, so that none may be begun twice.
+    pub fn counts_entities(&self) -> bool {
+        self.gates.count_entities()
+    }
+
     /// Fails where so many entities are too many for a partition of the grant's table.
     pub fn throttle(
         &self,
@@ -368,13 +373,24 @@ impl<S: Store> Services<S> {
 
     /// Changes one entity. The change is decided when this returns, and safe to tell once the
     /// pending outcome is.
-    pub fn write(&self, grant: &Grant, write: Write) -> Result<Pending<WriteOutcome>, WireError> {
+    ///
+    /// `reach`: with [`Reach::Memory`] there is nothing where the change would have to wait.
+    pub fn write(
+        &self,
+        grant: &Grant,
+        write: Write,
+        reach: Reach,
+    ) -> Result<Option<Pending<WriteOutcome>>, WireError> {
         grant.check(access_of(&write))?;
         let (partition_key, row_key) = write.keys();
         grant.check_keys(partition_key, row_key)?;
         let _steady = self.steady(grant)?;
         let table = self.entity_table(grant)?;
-        self.tables.write(grant.account(), &table, write).map_err(refusal)
+        match self.tables.write_within(grant.account(), &table, write, reach) {
+            Ok(pending) => Ok(Some(pending)),
+            Err(TableError::Engine(error)) if error.kind() == Kind::WouldBlock => Ok(None),
+            Err(error) => Err(refusal(error)),
+        }
     }
 
     /// What is wrong with the first of these changes at fault, as far as that shows without a look

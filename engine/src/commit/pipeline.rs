@@ -119,6 +119,13 @@ impl Pipeline {
         self.order.lock().last_ts
     }
 
+    /// Whether a commit would be taken at once: the log is open and has room, and so has the buffer
+    /// before it.
+    pub(crate) fn has_room(&self) -> bool {
+        let order = self.order.lock();
+        !order.full && order.group.len() < self.group_bytes_max && order.check_open().is_ok()
+    }
+
     /// Bytes of the buffers that hold commits on their way to the log.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let order = self.order.lock();

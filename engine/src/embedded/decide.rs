@@ -3,7 +3,7 @@
 use crate::db::Db;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
-use crate::options::Durability;
+use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
 
 /// What a row must be like for a change to happen.
@@ -43,13 +43,15 @@ pub(super) fn decide(
     durability: Option<Durability>,
     changes: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
 ) -> Decided {
-    match db.update(id, pk, durability, changes) {
+    match db.update(id, pk, durability, Reach::Disk, changes) {
         Ok(ticket) => Ok((ticket.ts(), ticket)),
         // An update that writes nothing waits for all that it could read.
-        Err(error) if is_condition(&error) => match db.update(id, pk, None, &mut |_| Ok(())) {
-            Ok(read) => Err((error, Some(read))),
-            Err(closed) => Err((closed, None)),
-        },
+        Err(error) if is_condition(&error) => {
+            match db.update(id, pk, None, Reach::Disk, &mut |_| Ok(())) {
+                Ok(read) => Err((error, Some(read))),
+                Err(closed) => Err((closed, None)),
+            }
+        }
         Err(error) => Err((error, None)),
     }
 }

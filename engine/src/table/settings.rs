@@ -55,9 +55,11 @@ pub(crate) fn write<S: RowStore + Catalog>(
     }
     let settings = settings_table(store)?;
     let ticket =
-        store.update(settings, account.as_str().as_bytes(), None, &mut |rows| match value {
-            Some(value) => rows.put(row_key, value),
-            None => rows.delete(row_key),
+        store.update(settings, account.as_str().as_bytes(), None, Reach::Disk, &mut |rows| {
+            match value {
+                Some(value) => rows.put(row_key, value),
+                None => rows.delete(row_key),
+            }
         })?;
     Ok(ticket.wait()?)
 }

@@ -163,9 +163,22 @@ impl<S: RowStore + Catalog> TableStore<S> {
         table: &TableName,
         write: Write,
     ) -> TableResult<Pending<WriteOutcome>> {
+        self.write_within(account, table, write, Reach::Disk)
+    }
+
+    /// The same, and with [`Reach::Memory`] nothing and [`Kind::WouldBlock`] where the change would
+    /// have to wait: for the disk, for somebody else's change of the partition, or for what was
+    /// written before.
+    pub fn write_within(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        write: Write,
+        reach: Reach,
+    ) -> TableResult<Pending<WriteOutcome>> {
         let table = self.find(account, table)?;
         let write = Prepared::new(write)?;
-        Ok(write::apply(&*self.rows, table, vec![write])?.into_single())
+        Ok(write::apply(&*self.rows, table, reach, vec![write])?.into_single())
     }
 
     /// Changes up to [`GROUP_OPERATIONS_MAX`](rules::GROUP_OPERATIONS_MAX) entities of one
@@ -180,7 +193,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
     ) -> Result<Pending<Vec<WriteOutcome>, GroupError>, GroupError> {
         let table = self.find(account, table)?;
         let writes = prepare_group(writes)?;
-        Ok(write::apply(&*self.rows, table, writes).map_err(TableError::from)?)
+        Ok(write::apply(&*self.rows, table, Reach::Disk, writes).map_err(TableError::from)?)
     }
 
     /// The entity, if there is one.

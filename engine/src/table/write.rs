@@ -7,6 +7,7 @@
 
 use crate::error::Result as EngineResult;
 use crate::ids::{CommitTs, TableId};
+use crate::options::Reach;
 use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
 use crate::table::codec::{self, EntityBytes};
 use crate::table::entity::Entity;
@@ -319,11 +320,12 @@ enum Change {
 pub(crate) fn apply(
     store: &impl RowStore,
     table: TableId,
+    reach: Reach,
     writes: Vec<Prepared>,
 ) -> EngineResult<Pending<Vec<WriteOutcome>, GroupError>> {
     let partition_key = writes.first().map(Prepared::partition_key).unwrap_or_default();
     let mut decisions = Ok(Vec::new());
-    let ticket = store.update(table, &partition_key, None, &mut |partition| {
+    let ticket = store.update(table, &partition_key, None, reach, &mut |partition| {
         decisions = decide_all(&writes, partition)?;
         let Ok(decisions) = &decisions else {
             // Nothing is written; the ticket still waits for what was read to be safe.

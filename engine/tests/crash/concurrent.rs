@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::Threads;
-use tabulith::options::Durability;
+use tabulith::options::{Durability, Reach};
 use tabulith::rows::{Catalog, RowStore, TableInfo};
 use tabulith::vfs::mem::{Profile, SimFs, Trace};
 
@@ -30,7 +30,7 @@ fn write(db: &Db, table: &TableInfo, trace: &Trace, writer: u8) -> Written {
         let rows: Vec<_> = (0..=n % 3)
             .map(|row| (Bytes::from(format!("r{}", (n + row) % 8)), Some(value(writer, n, row))))
             .collect();
-        let ticket = db.update(table.id, &pk, None, &mut |partition| {
+        let ticket = db.update(table.id, &pk, None, Reach::Disk, &mut |partition| {
             rows.iter().try_for_each(|(rk, v)| partition.put(rk, v.as_deref().unwrap_or_default()))
         });
         let ticket = ticket.expect("nothing fails here");

@@ -15,7 +15,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
 use tabulith::ids::CommitTs;
-use tabulith::options::{Durability, Options};
+use tabulith::options::{Durability, Options, Reach};
 use tabulith::rows::{Catalog, CommitTicket, RowStore};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
@@ -268,13 +268,14 @@ impl Run {
         let rows: Vec<_> =
             rows.map(|(rk, len)| (rk, len.map(|len| value_of(number, len)))).collect();
         let expires = self.expires()?;
-        let ticket = self.db()?.update(info.id, &pk, Some(level), &mut |partition| {
-            rows.iter().try_for_each(|(rk, value)| match value {
-                Some(value) if expires == NEVER => partition.put(rk, value),
-                Some(value) => partition.put_until(rk, value, CommitTs(expires)),
-                None => partition.delete(rk),
-            })
-        })?;
+        let ticket =
+            self.db()?.update(info.id, &pk, Some(level), Reach::Disk, &mut |partition| {
+                rows.iter().try_for_each(|(rk, value)| match value {
+                    Some(value) if expires == NEVER => partition.put(rk, value),
+                    Some(value) => partition.put_until(rk, value, CommitTs(expires)),
+                    None => partition.delete(rk),
+                })
+            })?;
         let there = self.row_keys(table, &pk)?;
         let changes = rows.iter().any(|(rk, value)| value.is_some() || there.contains(rk));
         if changes {
@@ -331,10 +332,11 @@ impl Run {
     ) -> Result<(), Stop> {
         let Some(info) = self.db()?.find_table(table)? else { return Ok(()) };
         let (pk, from, to) = (key_of('p', pk), key_of('r', from), to.map(|to| key_of('r', to)));
-        let ticket = self.db()?.update(info.id, &pk, Some(level), &mut |partition| {
-            let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            partition.delete_range(Bound::Included(&from), to)
-        })?;
+        let ticket =
+            self.db()?.update(info.id, &pk, Some(level), Reach::Disk, &mut |partition| {
+                let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                partition.delete_range(Bound::Included(&from), to)
+            })?;
         let within = |rk: &Bytes| from <= *rk && to.as_ref().is_none_or(|to| rk < to);
         let gone = self.row_keys(table, &pk)?.into_iter().filter(within);
         let rows: Vec<_> = gone.map(|rk| (rk, None)).collect();

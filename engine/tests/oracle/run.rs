@@ -299,7 +299,14 @@ impl Run {
             difference = rehearse(partition, model, table, pk, changes)?;
             if refuse { Err(Error::changed(None)) } else { Ok(()) }
         };
-        let ticket = self.store.rows().update(table, pk, level, &mut work);
+        // As a server does: what would have to wait does nothing, and is asked for again.
+        let rows = self.store.rows();
+        let ticket = match rows.update(table, pk, level, Reach::Memory, &mut work) {
+            Err(error) if error.kind() == Kind::WouldBlock => {
+                rows.update(table, pk, level, Reach::Disk, &mut work)
+            }
+            at_once => at_once,
+        };
         if let Some(difference) = difference {
             return Err(difference);
         }
@@ -349,7 +356,8 @@ impl Run {
         }
         self.pending.extend(batches::pend(ts, ticket, then)?);
         if batches::leaves_it_to_others(then) {
-            let read = self.store.rows().update(id, pk, None, &mut |_| Ok(())).map_err(said)?;
+            let read = self.store.rows().update(id, pk, None, Reach::Disk, &mut |_| Ok(()));
+            let read = read.map_err(said)?;
             self.pending.push(Pending::Rows(read));
         }
         if then == Then::Wait { self.settle() } else { Ok(()) }

@@ -10,6 +10,7 @@ use crate::error::{
 };
 use crate::faults::fault::Fault;
 use crate::http::message::Head;
+use crate::limits::QUICK_BODY_BYTES_MAX;
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
 use crate::odata::options::{Metadata, Params, media_type, negotiate};
 use crate::route::{Operation, route, verb};
@@ -154,9 +155,14 @@ impl Call {
         if self.principal.is_current(accounts) { Ok(()) } else { Err(AUTHENTICATION_FAILED) }
     }
 
-    /// Whether it reads one entity, so that the answer may lie in memory.
-    pub fn is_point_read(&self) -> bool {
-        matches!(self.operation, Operation::Get(_))
+    /// Whether it is about one entity and, with a body of that many bytes, may be done without
+    /// anything to wait for: what it needs may lie in memory.
+    pub fn may_be_quick(&self, body_bytes: usize) -> bool {
+        match self.operation {
+            Operation::Get(_) => true,
+            Operation::Insert(_) | Operation::Change(..) => body_bytes <= QUICK_BODY_BYTES_MAX,
+            _ => false,
+        }
     }
 
     /// The condition in `If-Match`.

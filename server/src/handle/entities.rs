@@ -50,13 +50,19 @@ pub fn change<S: Store>(
     services: &Services<S>,
     call: &Arc<Call>,
     body: &[u8],
+    reach: Reach,
 ) -> Result<Answer, WireError> {
+    if reach == Reach::Memory && services.counts_entities() {
+        return Ok(Answer::NeedsDisk);
+    }
     let write = write_of(services, call, body)?;
     if let Operation::Insert(_) = &call.operation {
         // Its keys were in the body; all others were looked at with the address.
         services.throttle(call.grant()?, write.keys().0, 1)?;
     }
-    let pending = services.write(call.grant()?, write)?;
+    let Some(pending) = services.write(call.grant()?, write, reach)? else {
+        return Ok(Answer::NeedsDisk);
+    };
     Ok(Answer::after(call, pending, |call, outcome| Ok(changed(call, &outcome.map_err(refusal)?))))
 }
 

@@ -266,10 +266,12 @@ async fn within<T>(
 
 /// Has the app do the work, where it may be done.
 async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: &Arc<Call>, body: Body) -> Response {
-    if call.is_point_read() {
+    let body_bytes = if let Body::Whole(bytes) = &body { bytes.len() } else { 0 };
+    if call.may_be_quick(body_bytes) {
         match shared.app.perform(call, &body, Reach::Memory) {
             Answer::NeedsDisk => {}
-            answer => return settled(call, answer).await,
+            Answer::Now(response) => return response,
+            later => return in_time(shared, call, settled(call, later)).await,
         }
     }
     let (own_shared, own_call) = (shared.clone(), call.clone());

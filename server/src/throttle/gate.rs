@@ -32,6 +32,11 @@ impl Gates {
         }
     }
 
+    /// Whether operations on entities are counted.
+    pub fn count_entities(&self) -> bool {
+        self.partitions.is_some()
+    }
+
     /// Lets one more request of an account pass, or not.
     pub fn request(&self, account: &str, now: Duration) -> Result<(), WireError> {
         match &self.accounts {

@@ -76,6 +76,7 @@ impl RowStore for MemoryStore {
         table: TableId,
         pk: &[u8],
         _durability: Option<Durability>,
+        _reach: Reach,
         work: &mut dyn FnMut(&mut dyn PartitionUpdate) -> Result<()>,
     ) -> Result<Box<dyn CommitTicket>> {
         let mut rows = self.rows.lock();
