@@ -201,7 +201,7 @@ impl<S: Store> App<S> {
         };
         let principal = authenticate(head, &address, &params, &authority)?;
         self.services.throttle_request(&address.account)?;
-        let mut call = Call::open(head, address, params, principal, context)?;
+        let mut call = Call::open(head, address, params, Arc::new(principal), Arc::new(context))?;
         check_length(head, &call.operation)?;
         if let Operation::Get(place) | Operation::Change(place, _) = &call.operation {
             self.services.throttle(call.grant()?, &place.partition_key, 1)?;
@@ -214,7 +214,7 @@ impl<S: Store> App<S> {
                 header: head.headers.get(HEADER),
             })?;
             if let Some(Fault::Busy { retry_after }) = call.fault {
-                call.context.retry_after = retry_after;
+                Arc::make_mut(&mut call.context).retry_after = retry_after;
             }
         }
         Ok(call)

@@ -131,7 +131,9 @@ fn write_answer(out: &mut Vec<u8>, answer: &Answer) {
 /// Appends one line. Nothing of a client's gets to break it into two.
 fn line(out: &mut Vec<u8>, pieces: &[&str]) {
     for piece in pieces {
-        out.extend(piece.bytes().filter(|byte| !matches!(byte, b'\r' | b'\n')));
+        for part in piece.split(['\r', '\n']) {
+            out.extend_from_slice(part.as_bytes());
+        }
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -7,6 +7,7 @@
 //!
 //! Promise: one pass over the body, nothing of it copied.
 
+use memchr::memchr;
 use std::borrow::Cow;
 
 /// A part: its headers and everything behind them.
@@ -31,7 +32,7 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str, parts_max: usize) -> Option<Vec
     let mut open: Option<usize> = None;
     let mut delimited = false;
     let mut at = 0;
-    for line in body.split_inclusive(|byte| *byte == b'\n') {
+    for line in lines(body) {
         let start = at;
         at += line.len();
         let Some(delimiter) = Delimiter::parse(line, boundary) else { continue };
@@ -69,11 +70,22 @@ impl Delimiter {
     }
 }
 
+/// The lines of a text, each with its end.
+fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+        let (line, behind) = rest.split_at(end);
+        rest = behind;
+        (!line.is_empty()).then_some(line)
+    })
+}
+
 /// Parts headers from content at the first blank line.
 fn split(part: &[u8]) -> Part<'_> {
     // A part without headers begins with the blank line itself.
     let mut at = 0;
-    for line in part.split_inclusive(|byte| *byte == b'\n') {
+    for line in lines(part) {
         if line.trim_ascii().is_empty() {
             return Part { headers: &part[..at], content: &part[at + line.len()..] };
         }
@@ -127,7 +139,7 @@ impl<'a> Embedded<'a> {
     /// Reads the request of a part; none where its first line is no request line.
     pub fn parse(content: &'a [u8]) -> Option<Embedded<'a>> {
         let content = content.trim_ascii_start();
-        let line_end = content.iter().position(|byte| *byte == b'\n').unwrap_or(content.len());
+        let line_end = memchr(b'\n', content).unwrap_or(content.len());
         let line = std::str::from_utf8(&content[..line_end]).ok()?.trim_end();
         // Keys may hold raw blanks: the verb ends at the first, the target at the last.
         let (method, rest) = line.split_once(' ')?;

@@ -14,6 +14,7 @@ use crate::limits::QUICK_BODY_BYTES_MAX;
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
 use crate::odata::options::{Metadata, Params, media_type, negotiate};
 use crate::route::{Operation, route, verb};
+use std::sync::Arc;
 use std::time::Duration;
 use tabulith::table::etag::If;
 
@@ -21,7 +22,7 @@ use tabulith::table::etag::If;
 #[derive(Clone, Debug)]
 pub struct Call {
     /// What its answer repeats.
-    pub context: Context,
+    pub context: Arc<Context>,
     /// Where it is addressed to.
     pub address: Address,
     /// Its query options.
@@ -41,7 +42,7 @@ pub struct Call {
     /// What is to go wrong with it, on purpose.
     pub fault: Option<Fault>,
     if_match: Result<Option<If>, WireError>,
-    principal: Principal,
+    principal: Arc<Principal>,
     grant: Option<Grant>,
 }
 
@@ -79,8 +80,8 @@ impl Call {
         head: &Head,
         address: Address,
         params: Params,
-        principal: Principal,
-        context: Context,
+        principal: Arc<Principal>,
+        context: Arc<Context>,
     ) -> Result<Call, WireError> {
         let operation = route(&verb(head)?, &address, &params, head)?;
         let grant = operation.access().map(|access| principal.authorize(access, operation.table()));

@@ -134,7 +134,7 @@ pub fn changed(call: &Call, outcome: &WriteOutcome) -> Response {
             let mut response = match call.prefer {
                 Some(Prefer::ReturnNoContent) => {
                     let mut response = Response::new(204);
-                    response.header("DataServiceId", location.as_str());
+                    response.header("DataServiceId", location.clone());
                     response
                 }
                 _ => {

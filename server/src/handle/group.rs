@@ -14,6 +14,7 @@ use crate::odata::options::{Metadata, Params, negotiate};
 use crate::refusal::group_refusal;
 use crate::route::Operation;
 use crate::services::{Services, Store};
+use std::borrow::Cow;
 use std::sync::Arc;
 use tabulith::options::Reach;
 use tabulith::table::error::GroupError;
@@ -296,13 +297,16 @@ const QUERY_HEADERS: [(&str, Option<&str>); 7] = [
     ("x-ms-continuation-NextRowKey", None),
 ];
 
-fn in_order(response: Response, order: &HeaderOrder) -> Response {
-    let mut ordered = Response::new(response.status);
+fn in_order(mut response: Response, order: &HeaderOrder) -> Response {
+    let mut given = std::mem::take(&mut response.headers);
     for (name, always) in order {
-        if let Some(value) = always.or(response.get(name)) {
-            ordered.header(name, value);
-        }
+        // No name stands in an order twice.
+        let own = given.iter_mut().find(|(own, _)| own.eq_ignore_ascii_case(name));
+        let value = match always {
+            Some(value) => Some(Cow::Borrowed(*value)),
+            None => own.map(|(_, value)| std::mem::take(value)),
+        };
+        response.headers.extend(value.map(|value| (*name, value)));
     }
-    ordered.body = response.body;
-    ordered
+    response
 }

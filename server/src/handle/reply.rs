@@ -51,12 +51,12 @@ pub fn finished(context: &Context, mut response: Response) -> Response {
         response.header("X-Content-Type-Options", "nosniff");
     }
     response.header("Server", SERVER);
-    response.header("x-ms-request-id", context.request_id.as_str());
+    response.header("x-ms-request-id", context.request_id.clone());
     if !context.version.is_empty() {
-        response.header("x-ms-version", context.version.as_str());
+        response.header("x-ms-version", context.version.clone());
     }
     if let Some(id) = &context.client_request_id {
-        response.header("x-ms-client-request-id", id.as_str());
+        response.header("x-ms-client-request-id", id.clone());
     }
     if let Some(seconds) = context.retry_after.filter(|_| response.status == 503) {
         response.header("Retry-After", seconds.to_string());

@@ -47,7 +47,7 @@ pub fn create<S: Store>(
     let mut response = match call.prefer {
         Some(Prefer::ReturnNoContent) => {
             let mut response = Response::new(204);
-            response.header("DataServiceId", location.as_str());
+            response.header("DataServiceId", location.clone());
             response
         }
         _ => reply::json(call, 201, json_out::table(reply::form(call), &name)),

@@ -3,6 +3,7 @@
 //! Absent: parsing of HTTP. `net/conn` gets that from a library.
 
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -65,12 +66,21 @@ pub struct Request {
 
 /// Header names and values in order. Names compare without case.
 #[derive(Clone, Default)]
-pub struct Headers(Vec<(String, String)>);
+pub struct Headers {
+    /// All names and values, one behind the other.
+    text: String,
+    /// Where each name begins, where it ends and its value begins, and where that ends.
+    places: Vec<(usize, usize, usize)>,
+}
 
 impl Headers {
     /// Adds a header behind the others.
-    pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
-        self.0.push((name.into(), value.into()));
+    pub fn push(&mut self, name: impl AsRef<str>, value: impl AsRef<str>) {
+        let start = self.text.len();
+        self.text.push_str(name.as_ref());
+        let middle = self.text.len();
+        self.text.push_str(value.as_ref());
+        self.places.push((start, middle, self.text.len()));
     }
 
     /// The first value under `name`.
@@ -80,22 +90,20 @@ impl Headers {
 
     /// Every value under `name`.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        self.0
-            .iter()
-            .filter(move |(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+        self.iter().filter(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// Every header.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        let text = &self.text;
+        self.places.iter().map(|&(start, middle, end)| (&text[start..middle], &text[middle..end]))
     }
 }
 
 /// Names only: a value may be a signature.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(name, _)| name)).finish()
+        f.debug_list().entries(self.iter().map(|(name, _)| name)).finish()
     }
 }
 
@@ -105,7 +113,7 @@ pub struct Response {
     /// The status code.
     pub status: u16,
     /// Headers in order.
-    pub headers: Vec<(&'static str, String)>,
+    pub headers: Vec<(&'static str, Cow<'static, str>)>,
     /// The body; empty for none.
     pub body: Bytes,
 }
@@ -117,10 +125,10 @@ impl Response {
     }
 
     /// Adds a header. A value that could break out of its line loses the characters that do it.
-    pub fn header(&mut self, name: &'static str, value: impl Into<String>) {
+    pub fn header(&mut self, name: &'static str, value: impl Into<Cow<'static, str>>) {
         let mut value = value.into();
         if value.bytes().any(is_line_breaking) {
-            value.retain(|c| !c.is_ascii() || !is_line_breaking(c as u8));
+            value.to_mut().retain(|c| !c.is_ascii() || !is_line_breaking(c as u8));
         }
         self.headers.push((name, value));
     }
@@ -130,7 +138,7 @@ impl Response {
         self.headers
             .iter()
             .find(|(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+            .map(|(_, value)| &**value)
     }
 }
 

@@ -25,6 +25,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -393,9 +394,14 @@ fn into_hyper(response: Response) -> hyper::Response<Payload> {
     let mut out = hyper::Response::new(Payload::new(response.body));
     *out.status_mut() = hyper::StatusCode::from_u16(response.status)
         .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
-    for (name, value) in &response.headers {
+    out.headers_mut().reserve(response.headers.len() + 2);
+    for (name, value) in response.headers {
         let name = HeaderName::from_bytes(name.as_bytes());
-        if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+        let value = match value {
+            Cow::Borrowed(text) => HeaderValue::from_str(text),
+            Cow::Owned(text) => HeaderValue::from_maybe_shared(Bytes::from(text)),
+        };
+        if let (Ok(name), Ok(value)) = (name, value) {
             out.headers_mut().append(name, value);
         }
     }

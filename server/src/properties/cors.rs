@@ -24,7 +24,7 @@ struct Fit<'a> {
 
 impl Fit<'_> {
     fn write(&self, response: &mut Response) {
-        response.header("Access-Control-Allow-Origin", self.origin);
+        response.header("Access-Control-Allow-Origin", self.origin.to_owned());
         if self.origin != ANY {
             response.header("Access-Control-Allow-Credentials", "true");
         }
@@ -66,9 +66,9 @@ impl Question<'_> {
         }
         let mut response = Response::new(200);
         fit.write(&mut response);
-        response.header("Access-Control-Allow-Methods", self.method);
+        response.header("Access-Control-Allow-Methods", self.method.to_owned());
         if let Some(headers) = self.headers {
-            response.header("Access-Control-Allow-Headers", headers);
+            response.header("Access-Control-Allow-Headers", headers.to_owned());
         }
         response.header("Access-Control-Max-Age", fit.rule.max_age_seconds.to_string());
         Some(response)
@@ -111,7 +111,7 @@ impl Cors {
             let names: Vec<&str> =
                 own.chain(OF_THE_CONNECTION).filter(|name| matches(exposed, name)).collect();
             let names = names.join(",");
-            response.header("Access-Control-Allow-Origin", origin.as_str());
+            response.header("Access-Control-Allow-Origin", origin.clone());
             if !names.is_empty() {
                 response.header("Access-Control-Expose-Headers", names);
             }
