@@ -1,0 +1,114 @@
+//! Updates that may not wait: what would have to does nothing, and says so.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::ops::Bound;
+use std::sync::Arc;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::error::{Kind, Result};
+use tabulith::ids::TableId;
+use tabulith::options::Reach;
+use tabulith::rows::{Catalog, PartitionUpdate, RowStore};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Options};
+
+/// A database without threads, and the number of its table.
+fn open(disk: &SimFs) -> (Db, TableId) {
+    let advanced = Advanced { memtable_bytes: Some(64 << 10), ..Advanced::default() };
+    let options = Options { advanced, ..Options::default() };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options);
+    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("/db").unwrap();
+    db.table("rows").unwrap();
+    let id = Catalog::tables(&db, "", None, 1).unwrap()[0].id;
+    (db, id)
+}
+
+fn at_once(
+    db: &Db,
+    id: TableId,
+    mut work: impl FnMut(&mut dyn PartitionUpdate) -> Result<()>,
+) -> Result<()> {
+    db.update(id, b"p", None, Reach::Memory, &mut work)?.wait()
+}
+
+fn value(db: &Db, row: &str) -> Option<Vec<u8>> {
+    db.table("rows").unwrap().get("p", row).unwrap().map(|row| row.value.to_vec())
+}
+
+#[test]
+fn what_lies_in_memory_is_changed() {
+    let (db, id) = open(&SimFs::new());
+    at_once(&db, id, |rows| rows.put(b"r", b"1")).unwrap();
+    at_once(&db, id, |rows| {
+        let old = rows.get(b"r")?.unwrap();
+        rows.put(b"r", &[&old.value[..], b"2"].concat())
+    })
+    .unwrap();
+    assert_eq!(value(&db, "r").as_deref(), Some(&b"12"[..]));
+}
+
+#[test]
+fn a_row_on_disk_is_not_waited_for() {
+    let disk = SimFs::new();
+    let (db, _) = open(&disk);
+    let rows = db.table("rows").unwrap();
+    rows.upsert("p", "a", "old").unwrap();
+    // More than a block of them: opening reads the first, where the catalogue is.
+    for n in 0..40 {
+        rows.upsert("p", format!("m{n:02}"), [n; 1 << 10]).unwrap();
+    }
+    rows.upsert("p", "z", "old").unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+    let (db, id) = open(&disk);
+    let mut change = |rows: &mut dyn PartitionUpdate| {
+        rows.put(b"a", b"new")?;
+        rows.get(b"z")?;
+        rows.put(b"z", b"new")
+    };
+    let refused = at_once(&db, id, &mut change).unwrap_err();
+    assert_eq!(refused.kind(), Kind::WouldBlock);
+    assert_eq!(value(&db, "a").as_deref(), Some(&b"old"[..]), "nothing of it happened");
+    // Those reads have brought the block into the cache.
+    assert_eq!(value(&db, "z").as_deref(), Some(&b"old"[..]));
+    at_once(&db, id, &mut change).unwrap();
+    assert_eq!(value(&db, "z").as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn who_is_at_work_on_the_partition_is_not_waited_for() {
+    let (db, id) = open(&SimFs::new());
+    let mut within = None;
+    db.update(id, b"p", None, Reach::Disk, &mut |rows| {
+        within = at_once(&db, id, |rows| rows.put(b"r", b"inner")).err();
+        rows.put(b"r", b"outer")
+    })
+    .unwrap();
+    assert_eq!(within.unwrap().kind(), Kind::WouldBlock);
+    at_once(&db, id, |rows| rows.put(b"s", b"later")).unwrap();
+    assert_eq!(value(&db, "r").as_deref(), Some(&b"outer"[..]));
+}
+
+#[test]
+fn room_in_memory_is_not_waited_for() {
+    let (db, id) = open(&SimFs::new());
+    let put = |n: u32| at_once(&db, id, |rows| rows.put(&n.to_be_bytes(), &[7; 1 << 10]));
+    // Nobody flushes, so sooner or later there is no room.
+    let (row, refused) = (0..10_000u32).find_map(|n| Some((n, put(n).err()?))).unwrap();
+    assert_eq!(refused.kind(), Kind::WouldBlock);
+    let rows = db.table("rows").unwrap();
+    assert!(rows.get("p", row.to_be_bytes()).unwrap().is_none());
+    db.flush().unwrap();
+    put(row).unwrap();
+}
+
+#[test]
+fn a_scan_for_what_to_delete_is_not_begun() {
+    let (db, id) = open(&SimFs::new());
+    at_once(&db, id, |rows| rows.put(b"r", b"1")).unwrap();
+    let all =
+        |rows: &mut dyn PartitionUpdate| rows.delete_range(Bound::Unbounded, Bound::Unbounded);
+    assert_eq!(at_once(&db, id, all).unwrap_err().kind(), Kind::WouldBlock);
+    assert!(value(&db, "r").is_some());
+}
