@@ -2,7 +2,7 @@
 //!
 //! The list lies in `rows/*.txt`, one behaviour a row, written from the specification; nothing here
 //! knows our server, so that no mistake can be on both sides. [`list::rows`] reads it,
-//! [`suite::run`] asks a [`target::Target`], and [`score::Score`] counts.
+//! [`suite::run_all`] asks a [`target::Target`], and [`score::Score`] counts.
 //!
 //! # Layout
 //!
