@@ -5,6 +5,7 @@
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use clap::Subcommand;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -77,9 +78,20 @@ impl Drop for Served {
     }
 }
 
+/// The command by which a program starts itself.
+#[derive(Debug, Subcommand)]
+pub enum Itself {
+    /// Runs a server to be measured, for the program itself.
+    #[command(hide = true)]
+    Serve {
+        /// Which one.
+        what: Vec<String>,
+    },
+}
+
 /// What a process started by [`Served::start`] does.
-pub fn main(args: &[String]) -> Result<()> {
-    match args {
+pub fn main(Itself::Serve { what }: &Itself) -> Result<()> {
+    match what.as_slice() {
         [kind] if kind == "hello" => hello(Bytes::from_static(b"hello")),
         [kind, bytes] if kind == "hello" => {
             let body = bytes.parse::<usize>()?.saturating_sub(HEAD_BYTES);

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 
 use anyhow::{Context as _, Result};
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,23 +38,13 @@ struct Args {
     #[arg(long)]
     json: Option<PathBuf>,
     #[command(subcommand)]
-    serve: Option<Serve>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Serve {
-    /// Runs a server to be measured, for the program itself.
-    #[command(hide = true)]
-    Serve {
-        /// Which one.
-        what: Vec<String>,
-    },
+    itself: Option<serve::Itself>,
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    if let Some(Serve::Serve { what }) = &args.serve {
-        return serve::main(what);
+    if let Some(itself) = &args.itself {
+        return serve::main(itself);
     }
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("target"));
     std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;

@@ -5,7 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 
 use anyhow::{Context as _, Result, ensure};
-use clap::{Parser, Subcommand};
+use clap::Parser;
 use hyper::StatusCode;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -55,23 +55,13 @@ struct Args {
     #[arg(long)]
     dir: Option<PathBuf>,
     #[command(subcommand)]
-    serve: Option<Serve>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Serve {
-    /// Runs a server to be measured, for the program itself.
-    #[command(hide = true)]
-    Serve {
-        /// Which one.
-        what: Vec<String>,
-    },
+    itself: Option<serve::Itself>,
 }
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    if let Some(Serve::Serve { what }) = &args.serve {
-        return serve::main(what);
+    if let Some(itself) = &args.itself {
+        return serve::main(itself);
     }
     ensure!(args.rounds > 0 && args.entities >= 2000, "at least one round of 2,000 entities");
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from("target"));
