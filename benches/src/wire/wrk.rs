@@ -40,6 +40,19 @@ pub struct Run {
     pub p99_us: f64,
 }
 
+/// Waits until a server is done with what earlier requests left it to do, 20 s at most: its work is
+/// not to be counted twice, or for somebody else's requests.
+fn await_rest(server: u32) {
+    const LOOK: Duration = Duration::from_millis(200);
+    for _ in 0..100 {
+        let before = CpuTimes::now(Some(server));
+        std::thread::sleep(LOOK);
+        if CpuTimes::now(Some(server)).since(before).server * 20 <= LOOK {
+            break;
+        }
+    }
+}
+
 /// Sends `load` to the server at `addr`, whose process is `server`. `dir` is for the script. Fails
 /// if any request failed or was refused.
 pub fn run(addr: SocketAddr, server: u32, load: &Load<'_>, dir: &Path) -> Result<Run> {
@@ -51,8 +64,10 @@ pub fn run(addr: SocketAddr, server: u32, load: &Load<'_>, dir: &Path) -> Result
     // wrk takes whole seconds only.
     command.arg("--duration").arg(format!("{}s", load.span.as_secs().max(1)));
     command.arg("--script").arg(&script).arg(format!("http://{addr}/"));
+    await_rest(server);
     let before = CpuTimes::now(Some(server));
     let output = command.output().context("starting wrk")?;
+    await_rest(server);
     let cpu = CpuTimes::now(Some(server)).since(before).server;
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
