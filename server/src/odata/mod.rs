@@ -7,4 +7,5 @@ pub mod address;
 pub mod options;
 pub(crate) mod json_text;
 pub mod json_in;
+pub(crate) mod json_writer;
 pub mod json_out;
