@@ -6,44 +6,44 @@ use std::fmt::Write as _;
 use tabulith::table::time::TimeText;
 
 /// Writes JSON without blanks; sets the commas itself.
-pub struct Writer {
+pub(crate) struct Writer {
     text: String,
     comma_due: bool,
 }
 
 impl Writer {
     /// Nothing yet.
-    pub fn new() -> Writer {
+    pub(crate) fn new() -> Writer {
         Writer { text: String::with_capacity(1 << 10), comma_due: false }
     }
 
     /// What was written.
-    pub fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         self.text.into_bytes()
     }
 
     /// Begins an object.
-    pub fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         self.comma();
         self.text.push('{');
         self.comma_due = false;
     }
 
     /// Ends an object.
-    pub fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.text.push('}');
         self.comma_due = true;
     }
 
     /// Begins a list that is a member.
-    pub fn open_list(&mut self, name: &str) {
+    pub(crate) fn open_list(&mut self, name: &str) {
         self.name(name);
         self.text.push('[');
         self.comma_due = false;
     }
 
     /// Ends it.
-    pub fn close_list(&mut self) {
+    pub(crate) fn close_list(&mut self) {
         self.text.push(']');
         self.comma_due = true;
     }
@@ -55,7 +55,7 @@ impl Writer {
     }
 
     /// A member's name; its value must follow.
-    pub fn name(&mut self, name: &str) {
+    pub(crate) fn name(&mut self, name: &str) {
         self.comma();
         escape(&mut self.text, name);
         self.text.push(':');
@@ -63,7 +63,7 @@ impl Writer {
     }
 
     /// The type of the member of that name.
-    pub fn annotation(&mut self, name: &str, edm_type: &str) {
+    pub(crate) fn annotation(&mut self, name: &str, edm_type: &str) {
         self.comma();
         escape(&mut self.text, name);
         // The name's own quote goes behind the suffix.
@@ -75,25 +75,25 @@ impl Writer {
     }
 
     /// A member whose value is a text.
-    pub fn text_member(&mut self, name: &str, value: &str) {
+    pub(crate) fn text_member(&mut self, name: &str, value: &str) {
         self.name(name);
         self.quoted(value);
     }
 
     /// A member without a value.
-    pub fn null_member(&mut self, name: &str) {
+    pub(crate) fn null_member(&mut self, name: &str) {
         self.name(name);
         self.plain("null");
     }
 
     /// A text in quotes, escaped.
-    pub fn quoted(&mut self, text: &str) {
+    pub(crate) fn quoted(&mut self, text: &str) {
         escape(&mut self.text, text);
         self.comma_due = true;
     }
 
     /// The ETag of the commit with this Timestamp, its colons encoded and its quotes escaped.
-    pub fn etag_member(&mut self, timestamp: &TimeText) {
+    pub(crate) fn etag_member(&mut self, timestamp: &TimeText) {
         self.name("odata.etag");
         self.text.push_str("\"W/\\\"datetime'");
         for (at, part) in timestamp.as_str().split(':').enumerate() {
@@ -105,7 +105,7 @@ impl Writer {
     }
 
     /// Bytes as a text.
-    pub fn base64(&mut self, bytes: &[u8]) {
+    pub(crate) fn base64(&mut self, bytes: &[u8]) {
         self.text.push('"');
         STANDARD.encode_string(bytes, &mut self.text);
         self.text.push('"');
@@ -114,14 +114,14 @@ impl Writer {
 
     /// The debug form is the shortest that reads back as the same number, and always has a point
     /// or an exponent.
-    pub fn double(&mut self, number: f64) {
+    pub(crate) fn double(&mut self, number: f64) {
         // Writing to a String does not fail. The sum has no negative zero.
         let _ = write!(self.text, "{:?}", number + 0.0);
         self.comma_due = true;
     }
 
     /// A text in quotes that needs no escapes.
-    pub fn quoted_plain(&mut self, text: &str) {
+    pub(crate) fn quoted_plain(&mut self, text: &str) {
         self.text.push('"');
         self.text.push_str(text);
         self.text.push('"');
@@ -129,7 +129,7 @@ impl Writer {
     }
 
     /// A number or a word, as it is.
-    pub fn plain(&mut self, value: &str) {
+    pub(crate) fn plain(&mut self, value: &str) {
         self.text.push_str(value);
         self.comma_due = true;
     }
