@@ -17,6 +17,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// The account that every Azure SDK knows under `UseDevelopmentStorage=true`.
 pub const DEVELOPMENT_ACCOUNT: &str = "devstoreaccount1";
@@ -191,6 +192,13 @@ pub struct Pem {
     pub key: Vec<u8>,
 }
 
+/// The private key is wiped when it has been read.
+impl Drop for Pem {
+    fn drop(&mut self) {
+        self.key.zeroize();
+    }
+}
+
 /// A setting that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
@@ -216,12 +224,15 @@ impl Accounts {
     /// Reads `name:key1[:key2];name2:key1…`, the form of the `AZURITE_ACCOUNTS` variable.
     pub fn parse(text: &str) -> Result<Accounts, ConfigError> {
         let mut accounts = BTreeMap::new();
-        for entry in text.split(';').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let entries = text.split(';').map(str::trim).filter(|entry| !entry.is_empty());
+        for (number, entry) in (1..).zip(entries) {
             let mut parts = entry.split(':');
             let name = parts.next().unwrap_or_default();
             if !is_account_name(name) {
+                // It may be a key in the wrong place, and is not shown.
                 return Err(ConfigError(format!(
-                    "account name {name:?}: 3 to 24 lower-case letters and digits are allowed"
+                    "account {number} has no name before its keys: 3 to 24 lower-case letters and \
+                     digits"
                 )));
             }
             let keys: Vec<Key> =
@@ -261,21 +272,30 @@ pub fn is_account_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// A signing key.
+/// A signing key. Its bytes are wiped when nobody has it any more.
 #[derive(Clone)]
-pub struct Key(Arc<[u8]>);
+pub struct Key(Arc<Zeroizing<Vec<u8>>>);
 
 impl Key {
     /// The published key of the development account.
     pub fn development() -> Key {
-        Key(STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default().into())
+        Key::of(STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default())
     }
 
     /// Reads base64. `account` is for the text of the error.
     pub fn parse(account: &str, text: &str) -> Result<Key, ConfigError> {
         let key = STANDARD.decode(text.trim()).ok().filter(|key| !key.is_empty());
-        key.map(|key| Key(key.into()))
+        key.map(Key::of)
             .ok_or_else(|| ConfigError(format!("account {account}: a key is not base64")))
+    }
+
+    /// One of the usual length, which signs for nobody.
+    pub(crate) fn nobodys() -> Key {
+        Key::of(vec![0; 64])
+    }
+
+    fn of(bytes: Vec<u8>) -> Key {
+        Key(Arc::new(Zeroizing::new(bytes)))
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -286,7 +306,7 @@ impl Key {
 /// In the same time wherever two keys of one length differ.
 impl PartialEq for Key {
     fn eq(&self, other: &Key) -> bool {
-        self.0.ct_eq(&other.0).into()
+        self.bytes().ct_eq(other.bytes()).into()
     }
 }
 
@@ -331,9 +351,12 @@ mod tests {
     fn keys_do_not_show() {
         let shown = format!("{:?}", Config::default());
         assert!(shown.contains("devstoreaccount1") && !shown.contains("Eby8"), "{shown}");
-        assert!(
-            !Accounts::parse("abc:SECRET").expect_err("no base64").to_string().contains("SECRET")
-        );
+        for text in
+            ["abc:SECRET", "SECRET", "SECRET:abc", "abc:YQ==;SECRET", "abc:YQ==:Yg==:SECRET"]
+        {
+            let error = Accounts::parse(text).expect_err(text);
+            assert!(!error.to_string().contains("SECRET"), "{error}");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! its signature.
 //!
 //! Promise: the comparison takes the same time wherever two signatures differ, and an unknown
-//! account takes as long as a known one. Signatures and keys show nothing in `Debug`.
+//! account takes as long as a known one. What is made of a key on the way is wiped. Signatures and
+//! keys show nothing in `Debug`.
 
 use crate::config::Key;
 use base64::Engine as _;
@@ -10,7 +11,9 @@ use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use std::fmt;
+use std::sync::LazyLock;
 use subtle::{Choice, ConstantTimeEq as _};
+use zeroize::{Zeroize as _, Zeroizing};
 
 /// Which string was signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,9 +34,23 @@ pub struct Credentials {
     signature: Signature,
 }
 
-/// An HMAC-SHA256.
-#[derive(Clone, PartialEq, Eq)]
+/// An HMAC-SHA256. Compared in constant time, and wiped at its end.
+#[derive(Clone)]
 pub(crate) struct Signature([u8; 32]);
+
+impl PartialEq for Signature {
+    fn eq(&self, other: &Signature) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl Eq for Signature {}
+
+impl Drop for Signature {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
 
 impl fmt::Debug for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,16 +67,17 @@ impl Signature {
     /// The one of `keys` that made it over one of the strings. Every key is tried with every
     /// string, and a missing key is replaced by one that fits nothing.
     pub(crate) fn signer<'k>(&self, keys: &'k [Key], strings: &[String]) -> Option<&'k Key> {
+        let tried: [&Key; KEYS_TRIED] =
+            std::array::from_fn(|slot| keys.get(slot).unwrap_or(&NOBODYS_KEY));
         let mut fits = [Choice::from(0); KEYS_TRIED];
         for (slot, fits) in fits.iter_mut().enumerate() {
-            let key = keys.get(slot).map(Key::bytes);
-            let is_key = Choice::from(u8::from(key.is_some()));
+            let is_key = Choice::from(u8::from(slot < keys.len()));
             for string in strings {
-                let made = sign(key.unwrap_or(&[0; 64]), string);
+                let made = sign(tried[slot].bytes(), string);
                 *fits |= is_key & made.ct_eq(&self.0);
             }
         }
-        keys.iter().zip(fits).find(|(_, fits)| bool::from(*fits)).map(|(key, _)| key)
+        tried.into_iter().zip(fits).find(|(_, fits)| bool::from(*fits)).map(|(key, _)| key)
     }
 }
 
@@ -88,17 +106,20 @@ impl Credentials {
 /// An account has at most two keys.
 const KEYS_TRIED: usize = 2;
 
+/// Stands in for a key that is not there, so that looking for it takes as long.
+static NOBODYS_KEY: LazyLock<Key> = LazyLock::new(Key::nobodys);
+
 /// HMAC-SHA256.
-fn sign(key: &[u8], string: &str) -> [u8; 32] {
+fn sign(key: &[u8], string: &str) -> Zeroizing<[u8; 32]> {
     // A key of any length is allowed, so this does not fail; if it did, nothing would verify.
-    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return [0; 32] };
+    let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(key) else { return Zeroizing::default() };
     mac.update(string.as_bytes());
-    mac.finalize().into_bytes().into()
+    Zeroizing::new(mac.finalize().into_bytes().into())
 }
 
 /// The signature as a client would send it. For tests and for our own client.
 pub fn signature_text(key: &Key, string: &str) -> String {
-    STANDARD.encode(sign(key.bytes(), string))
+    STANDARD.encode(*sign(key.bytes(), string))
 }
 
 #[cfg(test)]

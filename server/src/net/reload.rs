@@ -11,6 +11,7 @@ use crate::limits::RELOAD_EVERY;
 use crate::tokens::TokenKeys;
 use std::io;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// Reads the texts that a server's settings name and puts what they say in force.
 #[derive(Debug)]
@@ -49,7 +50,8 @@ impl Reloader {
 
     fn reload_accounts(&self) -> io::Result<()> {
         let Some(source) = &self.config.accounts_source else { return Ok(()) };
-        let accounts = Accounts::parse(source.read()?.trim());
+        let text = Zeroizing::new(source.read()?);
+        let accounts = Accounts::parse(text.trim());
         let set = accounts.and_then(|accounts| self.set_accounts(accounts));
         set.map_err(|error| source.invalid(&error))
     }
