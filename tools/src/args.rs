@@ -123,6 +123,14 @@ pub(crate) struct ServeArgs {
     /// Accept tokens without TLS too: whoever reads one on its way may use it.
     #[arg(long, requires = "oauth", help_heading = "Access")]
     pub(crate) oauth_without_tls: bool,
+    /// Connections served at once; more wait. Fewer where the system allows fewer open files.
+    #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Load")]
+    #[arg(env = "TABULITH_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) connections: u32,
+    /// MiB for request bodies that are held at once, 503 beyond them.
+    #[arg(long, value_name = "MiB", default_value_t = 256, help_heading = "Load")]
+    #[arg(env = "TABULITH_BODY_MEMORY", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
+    pub(crate) body_memory: u32,
     /// Entities per second of a partition, 503 beyond them; `azure` for Azure's target, 2000.
     #[arg(long, value_name = "N|azure", help_heading = "Trouble on purpose")]
     #[arg(value_parser = |text: &str| rate(text, Throttling::AZURE.partition_entities))]

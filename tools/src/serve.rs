@@ -34,7 +34,8 @@ use tracing_subscriber::filter::LevelFilter;
 /// Serves until SIGTERM or SIGINT; what was acknowledged by then is in the folder.
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     start_log(args)?;
-    let config = config(args)?;
+    let mut config = config(args)?;
+    config.connections_max = config.connections_max.min(connections_allowed());
     let durability = Durability::from(args.durability);
     let db = Db::builder().durability(durability).open(&args.data_dir);
     let db = Arc::new(db.with_context(|| format!("opening {}", args.data_dir.display()))?);
@@ -77,6 +78,8 @@ fn config(args: &ServeArgs) -> Result<Config> {
         accounts,
         development_key_for_all: args.development_key_for_all,
         trusted_proxies: args.trusted_proxies.clone(),
+        connections_max: usize::try_from(args.connections)?,
+        body_bytes_max: usize::try_from(args.body_memory)? << 20,
         accounts_source: args.accounts_file.as_deref().map(file),
         bearer: bearer(args)?,
         throttling: Throttling {
@@ -90,6 +93,28 @@ fn config(args: &ServeArgs) -> Result<Config> {
         .check()
         .map_err(|error| Failure::usage(format!("{error}: --development-key-for-all")))?;
     Ok(config)
+}
+
+/// Files that are left to the database, at most: connections must never keep it from opening one.
+#[cfg(unix)]
+const FILES_KEPT_MAX: u64 = 4_096;
+
+/// How many connections may be open without taking files from the database, after raising the
+/// number of files that this process may open as far as it may be raised.
+#[cfg(unix)]
+fn connections_allowed() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is refused, what is allowed already has to do.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let connections = files - (files / 4).min(FILES_KEPT_MAX);
+    usize::try_from(connections).unwrap_or(usize::MAX)
+}
+
+#[cfg(not(unix))]
+fn connections_allowed() -> usize {
+    usize::MAX
 }
 
 /// A file that the server asks for again and again.

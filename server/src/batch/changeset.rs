@@ -141,6 +141,7 @@ fn line(out: &mut Vec<u8>, pieces: &[&str]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::multipart::work;
 
     const OUTER: &str = "multipart/mixed; boundary=\"batch_1\"";
 
@@ -229,5 +230,96 @@ mod tests {
         let body = query_answered(&answers[1], "B");
         assert!(body.starts_with(b"--batchresponse_B\r\nContent-Type: application/http\r\n"));
         assert!(body.ends_with(b"{\"odata.error\":{}}\r\n--batchresponse_B--\r\n"));
+    }
+
+    /// Bodies that look as if each byte might mean something, of about that many bytes.
+    fn nasty(bytes: usize) -> Vec<(&'static str, String)> {
+        let many = |text: &str| text.repeat(bytes / text.len());
+        let outer = "--batch_1\nContent-Type: multipart/mixed; boundary=changeset_1\n\n";
+        let inner = "--changeset_1\nContent-Type: application/http\n";
+        vec![
+            ("delimiters", many("--batch_1\n")),
+            ("delimiters within", format!("{outer}{}", many("--changeset_1\n"))),
+            ("nearly delimiters", format!("{outer}{}", many("--changeset_12\n"))),
+            ("dashes", format!("{outer}{}", many("--"))),
+            ("line ends", format!("{outer}{}", many("\r\n"))),
+            ("one line", format!("{outer}{inner}\nPOST {}", many("x"))),
+            ("headers", format!("{outer}{inner}{}", many("A: b\n"))),
+            ("folded headers", format!("{outer}{inner}{}", many(" b\n"))),
+            ("no headers", format!("{outer}{inner}{}", many(":\n"))),
+            (
+                "headers of the request",
+                format!("{outer}{inner}\nPOST /T HTTP/1.1\n{}", many("A: b\n")),
+            ),
+            (
+                "folded, of the request",
+                format!("{outer}{inner}\nPOST /T HTTP/1.1\nA: b\n{}", many(" b\n")),
+            ),
+            ("changes", format!("{outer}{}", many("--changeset_1\n\nGET /T HTTP/1.1\n\n"))),
+            ("a long body", format!("{outer}{inner}\nPOST /T HTTP/1.1\n\n{}", many("\n-"))),
+        ]
+    }
+
+    /// Bytes that reading looks at, headers of each change included.
+    fn work_of(body: &str) -> usize {
+        let _ = work::since();
+        if let Ok(Batch::Changes(changes)) = read(OUTER, body.as_bytes()) {
+            for change in &changes {
+                let _ = (change.header("Prefer"), change.headers().count());
+            }
+        }
+        work::since()
+    }
+
+    #[test]
+    fn work_grows_with_the_body_alone() {
+        for (small, large) in nasty(1 << 17).into_iter().zip(nasty(1 << 18)) {
+            let (once, twice) = (work_of(&small.1), work_of(&large.1));
+            assert!(once <= 8 * small.1.len(), "{}: {once} of {}", small.0, small.1.len());
+            assert!(twice <= once * 22 / 10, "{}: {once}, then {twice}", small.0);
+        }
+    }
+
+    #[test]
+    fn cuts_and_noise_are_refused_or_change_nothing_else() {
+        let change = |row: usize| {
+            change(&format!(
+                "PUT /T(PartitionKey='p',RowKey='{row}') HTTP/1.1\r\n\r\n{{\"A\":{row}}}"
+            ))
+        };
+        let body = batch(&(0..3).map(change).collect::<String>());
+        let Ok(Batch::Changes(good)) = read(OUTER, body.as_bytes()) else { panic!("a good batch") };
+        let mut cases = 0;
+        let mut check = |bytes: &[u8], is_cut: bool| {
+            cases += 1;
+            let Ok(Batch::Changes(changes)) = read(OUTER, bytes) else { return };
+            // Noise may look like a delimiter, and part one change in two.
+            assert!(changes.len() <= good.len() + usize::from(!is_cut));
+            // What is whole before a cut is what it was.
+            let whole = changes.len().saturating_sub(1);
+            if is_cut {
+                assert_eq!(changes[..whole], good[..whole]);
+            }
+        };
+        for at in 0..body.len() {
+            check(&body.as_bytes()[..at], true);
+            for noise in [
+                "\r",
+                "\n",
+                "\0",
+                "-",
+                "--",
+                " ",
+                ":",
+                "\u{e9}",
+                "--changeset_1\r\n",
+                "--batch_1--\r\n",
+            ] {
+                let (before, behind) = body.as_bytes().split_at(at);
+                check(&[before, noise.as_bytes(), behind].concat(), false);
+                check(&[before, noise.as_bytes(), &behind[1..]].concat(), false);
+            }
+        }
+        assert!(cases > 5_000, "{cases}");
     }
 }

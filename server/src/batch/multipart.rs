@@ -53,6 +53,28 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str, parts_max: usize) -> Option<Vec
     delimited.then_some(parts)
 }
 
+/// The work of reading, counted in bytes, for tests to see that it does not outgrow the body.
+pub(crate) mod work {
+    #[cfg(test)]
+    thread_local! {
+        static BYTES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+    }
+
+    /// Adds bytes that were looked at.
+    pub(super) fn done(bytes: usize) {
+        #[cfg(test)]
+        BYTES.with(|all| all.set(all.get() + bytes));
+        #[cfg(not(test))]
+        let _ = bytes;
+    }
+
+    /// Bytes that this thread has looked at since it was last asked.
+    #[cfg(test)]
+    pub(crate) fn since() -> usize {
+        BYTES.with(|all| all.replace(0))
+    }
+}
+
 enum Delimiter {
     Next,
     Last,
@@ -70,13 +92,14 @@ impl Delimiter {
     }
 }
 
-/// The lines of a text, each with its end.
+/// The lines of a text, each with its end. Everything that is looked at here is looked at in lines.
 fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = text;
     std::iter::from_fn(move || {
         let end = memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
         let (line, behind) = rest.split_at(end);
         rest = behind;
+        work::done(line.len());
         (!line.is_empty()).then_some(line)
     })
 }
@@ -101,7 +124,7 @@ fn header<'a>(headers: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
 
 /// Names and values. A line that begins with a blank belongs to the value before it.
 fn header_lines(headers: &[u8]) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
-    let mut lines = headers.split(|byte| *byte == b'\n').peekable();
+    let mut lines = lines(headers).peekable();
     std::iter::from_fn(move || {
         loop {
             let line =
@@ -139,13 +162,13 @@ impl<'a> Embedded<'a> {
     /// Reads the request of a part; none where its first line is no request line.
     pub fn parse(content: &'a [u8]) -> Option<Embedded<'a>> {
         let content = content.trim_ascii_start();
-        let line_end = memchr(b'\n', content).unwrap_or(content.len());
-        let line = std::str::from_utf8(&content[..line_end]).ok()?.trim_end();
+        let first = lines(content).next().unwrap_or_default();
+        let line = std::str::from_utf8(first).ok()?.trim_end();
         // Keys may hold raw blanks: the verb ends at the first, the target at the last.
         let (method, rest) = line.split_once(' ')?;
         let (target, version) = rest.rsplit_once(' ')?;
         let is_http = version.len() == 8 && version.starts_with("HTTP/1.");
-        let rest = content.get(line_end + 1..).unwrap_or_default();
+        let rest = &content[first.len()..];
         // A request without headers has its blank line right behind the first one.
         let part = split(rest);
         (is_http && !method.is_empty()).then(|| Embedded {
