@@ -31,6 +31,7 @@ use crate::sstable::reader::{BlockCache, TableFile};
 use crate::sstable::tally::{Passed, Tally};
 use crate::table::codec::{self, EntityBytes};
 use crate::table::keys;
+use crate::table::lent::EntityRef;
 use crate::table::value::Value;
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::mem::SimFs;
@@ -479,6 +480,16 @@ pub fn read_entity(bytes: &[u8]) -> Result<Vec<(String, Value)>> {
         assert_eq!(found.as_ref().map(bytes_of), first.map(bytes_of), "{name}: {value:?}");
     }
     Ok(properties)
+}
+
+/// The entity of these keys whose properties are `bytes`, as reads lend it.
+pub fn lend_entity<'a>(
+    partition_key: &'a str,
+    row_key: &'a str,
+    ts: CommitTs,
+    bytes: &'a [u8],
+) -> Result<EntityRef<'a>> {
+    EntityRef::open(partition_key, row_key, ts, bytes)
 }
 
 /// An entity's bytes.

@@ -43,7 +43,7 @@ fn look_at(request: &Embedded<'_>, body: &[u8]) {
 fn answered(changes: &[Embedded<'_>]) {
     let answer = |change: &Embedded<'_>| {
         let mut response = Response::new(204);
-        response.header("DataServiceId", change.target);
+        response.header("DataServiceId", change.target.to_owned());
         let content_id = change.header("Content-ID").map(Cow::into_owned);
         Answer { response, content_id }
     };

@@ -140,7 +140,8 @@ impl Run {
                     .delete_range(from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice)),
             })
         };
-        let ticket = self.db().update(self.table, &pk, None, work).expect("a sound change");
+        let ticket = self.db().update(self.table, &pk, None, Reach::Disk, work);
+        let ticket = ticket.expect("a sound change");
         let (ts, before) = (ticket.ts().0, self.model.last_ts());
         ticket.wait().expect("a sound disk");
         // Deletes of what is not there write nothing.

@@ -3,7 +3,7 @@
 
 use crate::targets::entity::made;
 use serde_json::{Map, Value as Json};
-use tabulith::internals::write_entity;
+use tabulith::internals::{lend_entity, write_entity};
 use tabulith::table::entity::Entity;
 use tabulith::table::rules::check_entity;
 use tabulith_server::odata::json_in::{Draft, table_name};
@@ -27,14 +27,20 @@ pub fn json(data: &[u8]) {
 }
 
 fn written_and_read(entity: &Entity) {
+    let bytes = write_entity(&entity.properties);
+    let lent = lend_entity(&entity.partition_key, &entity.row_key, entity.ts, &bytes);
+    let lent = lent.unwrap_or_else(|error| panic!("{error}: {entity:?}"));
     let form = |metadata| Form { metadata, base: "http://host/account", account: "account" };
     for metadata in [Metadata::None, Metadata::Minimal, Metadata::Full] {
-        let body = json_out::entity(form(metadata), "Table", None, entity);
+        let body = json_out::entity(form(metadata), "Table", None, &lent);
+        let body = body.unwrap_or_else(|error| panic!("{error}: {entity:?}"));
+        assert_eq!(body, json_out::inserted(form(metadata), "Table", entity), "{entity:?}");
         let whole: Result<Map<String, Json>, _> = serde_json::from_slice(&body);
         let whole = whole.unwrap_or_else(|error| panic!("{error}: {entity:?}"));
         assert!(whole.len() >= entity.properties.len(), "{entity:?}");
-        let page = json_out::entities(form(metadata), "Table", None, std::slice::from_ref(entity));
-        assert!(serde_json::from_slice::<Json>(&page).is_ok(), "{entity:?}");
+        let mut page = json_out::Entities::new(form(metadata), "Table", None);
+        page.push(&lent).unwrap_or_else(|error| panic!("{error}: {entity:?}"));
+        assert!(serde_json::from_slice::<Json>(&page.finish()).is_ok(), "{entity:?}");
         // Names that the table layer refuses may look like annotations, or be keys.
         let sound =
             Entity { partition_key: String::new(), row_key: String::new(), ..entity.clone() };
