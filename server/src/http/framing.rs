@@ -182,7 +182,7 @@ impl Framing {
     fn is_line_possible(&self) -> bool {
         let start = self.line.strip_suffix(b"\r").unwrap_or(&self.line);
         match self.at {
-            Place::Size => start.is_empty() || chunk_size(start).is_ok(),
+            Place::Size => chunk_size(start).is_ok(),
             Place::ChunkEnd => start.is_empty(),
             _ => true,
         }
@@ -416,6 +416,17 @@ mod tests {
             framing.take(start.as_bytes()).expect("a start");
             let taken = (0..100_000).take_while(|_| framing.take(b"1").is_ok()).count();
             assert!(taken <= most, "{start:?}: {taken}");
+        }
+    }
+
+    #[test]
+    fn lines_of_chunks_are_refused_at_the_byte_that_cannot_stand_there() {
+        let chunked = b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for (good, bad) in [("", "\r"), ("", "-"), ("1", "x"), ("1\r\na", "\n"), ("1\r\na", "b")] {
+            let mut framing = Framing::default();
+            framing.take(chunked).expect("a head");
+            framing.take(good.as_bytes()).expect(good);
+            framing.take(bad.as_bytes()).expect_err(bad);
         }
     }
 
