@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::Instant;
 use tabulith::env::rng::Rng;
 use tabulith_server::auth::shared_key::{Credentials, signature_text};
-use tabulith_server::config::Key;
+use tabulith_server::config::{Accounts, DEVELOPMENT_ACCOUNT, Key, TriedKeys};
 use tabulith_server::http::framing::Framing;
 
 const STRING: &str = "Mon, 27 Jun 2016 15:25:14 GMT\n/devstoreaccount1/devstoreaccount1/Tables";
@@ -24,16 +24,18 @@ const KEPT_PERCENT: usize = 90;
 
 fn main() {
     let samples = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let keys = [Key::development()];
+    let accounts = Accounts::development();
+    let known = accounts.keys(DEVELOPMENT_ACCOUNT);
+    let key = Key::development();
     let strings = [STRING.to_owned()];
-    let good = STANDARD.decode(signature_text(&keys[0], STRING)).expect("base64");
+    let good = STANDARD.decode(signature_text(&key, STRING)).expect("base64");
     let bent = |at: usize| {
         let mut bytes = good.clone();
         bytes[at] ^= 1;
         credentials(&STANDARD.encode(bytes))
     };
     let (first, last, right) = (bent(0), bent(31), credentials(&STANDARD.encode(&good)));
-    let verify = |credentials: &Credentials, keys: &[Key]| {
+    let verify = |credentials: &Credentials, keys: TriedKeys<'_>| {
         black_box(credentials.signer(black_box(keys), black_box(&strings)).is_some());
     };
     println!("samples of each class: about {}", samples / 2);
@@ -41,19 +43,20 @@ fn main() {
         (
             "the first byte is wrong, or the last",
             welch(samples, |is_second| {
-                verify(if is_second { &last } else { &first }, &keys);
+                verify(if is_second { &last } else { &first }, known);
             }),
         ),
         (
             "a byte is wrong, or none",
             welch(samples, |is_second| {
-                verify(if is_second { &right } else { &first }, &keys);
+                verify(if is_second { &right } else { &first }, known);
             }),
         ),
         (
             "a known account, or an unknown one",
             welch(samples, |is_second| {
-                verify(&first, if is_second { &[] } else { &keys });
+                let name = if is_second { "devstoreaccount2" } else { DEVELOPMENT_ACCOUNT };
+                verify(&first, accounts.keys(black_box(name)));
             }),
         ),
         (

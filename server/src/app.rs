@@ -171,7 +171,7 @@ impl<S: Store> App<S> {
 
     /// Rules for browsers of an account that is served.
     fn cors_rules(&self, account: &str) -> Option<Arc<Properties>> {
-        let is_served = !self.keyring.accounts().keys(account).is_empty();
+        let is_served = self.keyring.accounts().keys(account).is_served();
         let account = AccountName::parse(account).ok().filter(|_| is_served)?;
         Some(self.services.cors_rules(&account))
     }

@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
-use subtle::ConstantTimeEq as _;
+use subtle::{Choice, ConstantTimeEq as _};
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// The account that every Azure SDK knows under `UseDevelopmentStorage=true`.
@@ -72,6 +72,9 @@ pub struct Config {
     /// Connections served at once; more wait to be accepted. Default 10,000.
     pub connections_max: usize,
 
+    /// Connections served at once to one address; more are closed. Default: as many as to all.
+    pub connections_per_address_max: Option<usize>,
+
     /// Bytes of request bodies held at once; beyond that requests get 503. A quarter of it is for
     /// bodies of up to 64 KiB alone. Default 256 MiB.
     pub body_bytes_max: usize,
@@ -108,6 +111,7 @@ impl Default for Config {
             faults: None,
             date_checked: true,
             connections_max: 10_000,
+            connections_per_address_max: None,
             body_bytes_max: 256 << 20,
             head_time_max: Duration::from_secs(20),
             idle_time_max: Duration::from_secs(120),
@@ -213,14 +217,87 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Accounts by name, each with one or two keys, either of which may sign.
+/// Accounts by name, each with one or two keys, either of which may sign. There is at least one.
 #[derive(Clone, Debug)]
-pub struct Accounts(BTreeMap<String, Vec<Key>>);
+pub struct Accounts {
+    /// In order.
+    names: Vec<String>,
+    /// The same names as numbers.
+    codes: Vec<NameCode>,
+    /// Whose keys, in the same order.
+    pairs: Vec<KeyPair>,
+}
+
+/// An account's name as two numbers that compare as it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NameCode(u128, u64);
+
+impl NameCode {
+    /// None for a name that no account can have.
+    fn of(name: &str) -> Option<NameCode> {
+        if !is_account_name(name) {
+            return None;
+        }
+        let mut bytes = [0; 24];
+        bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+        let (first, last) = bytes.split_at(16);
+        Some(NameCode(
+            u128::from_be_bytes(first.try_into().ok()?),
+            u64::from_be_bytes(last.try_into().ok()?),
+        ))
+    }
+
+    /// In the same time wherever the names differ.
+    fn is_below(self, other: NameCode) -> bool {
+        (self.0 < other.0) | ((self.0 == other.0) & (self.1 < other.1))
+    }
+
+    fn is(self, other: NameCode) -> bool {
+        (self.0 == other.0) & (self.1 == other.1)
+    }
+}
+
+/// Both places for keys of an account; one that has only one key has it in both.
+#[derive(Clone, Debug)]
+struct KeyPair {
+    places: [Key; 2],
+    filled: usize,
+}
+
+/// The keys that a request is tried with. For an account that is not served they are those of the
+/// next one by name and fit nothing: the same work at the same places of memory, so that its time
+/// tells nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct TriedKeys<'a> {
+    pair: &'a KeyPair,
+    is_served: bool,
+}
+
+impl<'a> TriedKeys<'a> {
+    /// Whether the account is served.
+    pub(crate) fn is_served(self) -> bool {
+        self.is_served
+    }
+
+    /// The account's own keys.
+    pub(crate) fn own(self) -> &'a [Key] {
+        if self.is_served { &self.pair.places[..self.pair.filled] } else { &[] }
+    }
+
+    /// All places with what is in them, and whether that is a key of the account.
+    pub(crate) fn places(self) -> [(&'a Key, Choice); 2] {
+        let [first, second] = &self.pair.places;
+        let is_second = u8::from(self.pair.filled == 2) & u8::from(self.is_served);
+        [(first, u8::from(self.is_served).into()), (second, is_second.into())]
+    }
+}
 
 impl Accounts {
     /// The development account with its published key.
     pub fn development() -> Accounts {
-        Accounts(BTreeMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), vec![Key::development()])]))
+        let key = Key::development();
+        let pair = KeyPair { places: [key.clone(), key], filled: 1 };
+        Accounts::of(BTreeMap::from([(DEVELOPMENT_ACCOUNT.to_owned(), pair)]))
     }
 
     /// Reads `name:key1[:key2];name2:key1…`, the form of the `AZURITE_ACCOUNTS` variable.
@@ -239,32 +316,46 @@ impl Accounts {
             }
             let keys: Vec<Key> =
                 parts.map(|key| Key::parse(name, key)).collect::<Result<_, _>>()?;
-            if !(1..=2).contains(&keys.len()) {
-                return Err(ConfigError(format!("account {name}: one or two keys are needed")));
-            }
-            if accounts.insert(name.to_owned(), keys).is_some() {
+            let places = match &keys[..] {
+                [only] => [only.clone(), only.clone()],
+                [first, second] => [first.clone(), second.clone()],
+                _ => {
+                    return Err(ConfigError(format!("account {name}: one or two keys are needed")));
+                }
+            };
+            let pair = KeyPair { places, filled: keys.len() };
+            if accounts.insert(name.to_owned(), pair).is_some() {
                 return Err(ConfigError(format!("account {name} is given twice")));
             }
         }
         if accounts.is_empty() {
             return Err(ConfigError("no account is given".to_owned()));
         }
-        Ok(Accounts(accounts))
+        Ok(Accounts::of(accounts))
     }
 
-    /// The account's keys; none for an account that is not served.
-    pub(crate) fn keys(&self, account: &str) -> &[Key] {
-        self.0.get(account).map_or(&[], Vec::as_slice)
+    fn of(accounts: BTreeMap<String, KeyPair>) -> Accounts {
+        let codes = accounts.keys().filter_map(|name| NameCode::of(name)).collect();
+        let (names, pairs) = accounts.into_iter().unzip();
+        Accounts { names, codes, pairs }
+    }
+
+    /// The keys to try for an account.
+    pub fn keys(&self, account: &str) -> TriedKeys<'_> {
+        let code = NameCode::of(account).unwrap_or(NameCode(u128::MAX, u64::MAX));
+        // A search without a branch that depends on what is there.
+        let at = self.codes.partition_point(|other| other.is_below(code)).min(self.codes.len() - 1);
+        TriedKeys { pair: &self.pairs[at], is_served: self.codes[at].is(code) }
     }
 
     /// The names in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.names.iter().map(String::as_str)
     }
 
     fn has_development_key(&self) -> bool {
         let published = Key::development();
-        self.0.values().flatten().any(|key| *key == published)
+        self.pairs.iter().any(|pair| pair.places.contains(&published))
     }
 }
 
@@ -296,11 +387,6 @@ impl Key {
         let key = STANDARD.decode(text.trim()).ok().filter(|key| !key.is_empty());
         key.map(Key::of)
             .ok_or_else(|| ConfigError(format!("account {account}: a key is not base64")))
-    }
-
-    /// One of the usual length, which signs for nobody.
-    pub(crate) fn nobodys() -> Key {
-        Key::of(vec![0; 64])
     }
 
     fn of(bytes: Vec<u8>) -> Key {
@@ -341,8 +427,12 @@ mod tests {
         let accounts = Accounts::parse(&format!("one:{DEVELOPMENT_KEY};two22:YQ==:Yg==;"))
             .expect("the form of AZURITE_ACCOUNTS");
         assert_eq!(accounts.names().collect::<Vec<_>>(), ["one", "two22"]);
-        assert_eq!(accounts.keys("two22").len(), 2);
-        assert!(accounts.keys("three").is_empty());
+        assert_eq!(accounts.keys("two22").own().len(), 2);
+        assert_eq!(accounts.keys("one").own(), [Key::development()]);
+        for name in ["three", "on", "one2", "two2", "two22\0", "\0", "", "\u{7f}", &"x".repeat(25)]
+        {
+            assert!(!accounts.keys(name).is_served() && accounts.keys(name).own().is_empty());
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::auth::moment;
 use crate::auth::permissions::{ENTITY_LETTERS, Letters};
 use crate::auth::policy::Terms;
 use crate::auth::shared_key::Signature;
-use crate::config::Key;
+use crate::config::{Key, TriedKeys};
 use crate::context::is_version;
 use crate::error::{
     AUTHENTICATION_FAILED, AUTHORIZATION_PROTOCOL_MISMATCH, AUTHORIZATION_SERVICE_MISMATCH,
@@ -125,7 +125,7 @@ impl<'a> Sas<'a> {
     }
 
     /// The key of `account` that signed it.
-    pub fn signer<'k>(&self, account: &str, keys: &'k [Key]) -> Option<&'k Key> {
+    pub fn signer<'k>(&self, account: &str, keys: TriedKeys<'k>) -> Option<&'k Key> {
         self.signature.signer(keys, &[self.string_to_sign(account)])
     }
 
@@ -257,7 +257,7 @@ impl Terms {
 mod tests {
     use super::*;
     use crate::auth::shared_key::signature_text;
-    use crate::config::DEVELOPMENT_ACCOUNT;
+    use crate::config::{Accounts, DEVELOPMENT_ACCOUNT};
 
     /// Made and checked with the SDKs for Python and JavaScript.
     const VECTORS: [(&str, &str, &str); 4] = [
@@ -290,14 +290,15 @@ mod tests {
 
     #[test]
     fn signatures_of_the_sdks() {
-        let keys = [Key::development()];
+        let accounts = Accounts::development();
+        let keys = accounts.keys(DEVELOPMENT_ACCOUNT);
         for (query, string, signature) in VECTORS {
             let params = params(query, signature);
             let sas = Sas::read(&params).expect(query);
             assert_eq!(sas.string_to_sign(DEVELOPMENT_ACCOUNT), string);
-            assert!(sas.signer(DEVELOPMENT_ACCOUNT, &keys).is_some(), "{query}");
-            assert!(sas.signer("another", &keys).is_none());
-            assert!(sas.signer(DEVELOPMENT_ACCOUNT, &[]).is_none());
+            assert!(sas.signer(DEVELOPMENT_ACCOUNT, keys).is_some(), "{query}");
+            assert!(sas.signer("another", keys).is_none());
+            assert!(sas.signer(DEVELOPMENT_ACCOUNT, accounts.keys("another")).is_none());
         }
     }
 
@@ -328,8 +329,9 @@ mod tests {
 
     #[test]
     fn terms_of_a_policy() {
-        let keys = [Key::development()];
-        let sign = |string: &str| signature_text(&keys[0], string);
+        let accounts = Accounts::development();
+        let key = &accounts.keys(DEVELOPMENT_ACCOUNT).own()[0];
+        let sign = |string: &str| signature_text(key, string);
         let string = "\n\n\n/table/devstoreaccount1/mytable\npolicy1\n\n\n2019-02-02\n\n\n\n";
         assert_eq!(sign(string), VECTORS[1].2);
         let letters = Letters::parse("ra", ENTITY_LETTERS);

@@ -5,12 +5,11 @@
 //! account takes as long as a known one. What is made of a key on the way is wiped. Signatures and
 //! keys show nothing in `Debug`.
 
-use crate::config::Key;
+use crate::config::{Key, TriedKeys};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::Mac as _;
 use std::fmt;
-use std::sync::LazyLock;
 use subtle::{Choice, ConstantTimeEq as _};
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -63,20 +62,16 @@ impl Signature {
         STANDARD.decode(text).ok()?.try_into().ok().map(Signature)
     }
 
-    /// The one of `keys` that made it over one of the strings. Every key is tried with every
-    /// string, and a missing key is replaced by one that fits nothing.
-    pub(crate) fn signer<'k>(&self, keys: &'k [Key], strings: &[String]) -> Option<&'k Key> {
-        let tried: [&Key; KEYS_TRIED] =
-            std::array::from_fn(|slot| keys.get(slot).unwrap_or(&NOBODYS_KEY));
-        let mut fits = [Choice::from(0); KEYS_TRIED];
-        for (slot, fits) in fits.iter_mut().enumerate() {
-            let is_key = Choice::from(u8::from(slot < keys.len()));
-            for string in strings {
-                let made = sign(tried[slot], string);
-                *fits |= is_key & made.ct_eq(&self.0);
-            }
-        }
-        tried.into_iter().zip(fits).find(|(_, fits)| bool::from(*fits)).map(|(key, _)| key)
+    /// The one of `keys` that made it over one of the strings. What is in each place is tried with
+    /// every string, whether it is a key of the account or not.
+    pub(crate) fn signer<'k>(&self, keys: TriedKeys<'k>, strings: &[String]) -> Option<&'k Key> {
+        let fitting = keys.places().map(|(key, is_own)| {
+            let fits = strings.iter().fold(Choice::from(0), |fits, string| {
+                fits | sign(key, string).ct_eq(&self.0) // All are computed.
+            });
+            (key, fits & is_own)
+        });
+        fitting.into_iter().find(|(_, fits)| bool::from(*fits)).map(|(key, _)| key)
     }
 }
 
@@ -97,16 +92,10 @@ impl Credentials {
     }
 
     /// The one of `keys` that made the signature over one of the strings.
-    pub fn signer<'k>(&self, keys: &'k [Key], strings: &[String]) -> Option<&'k Key> {
+    pub fn signer<'k>(&self, keys: TriedKeys<'k>, strings: &[String]) -> Option<&'k Key> {
         self.signature.signer(keys, strings)
     }
 }
-
-/// An account has at most two keys.
-const KEYS_TRIED: usize = 2;
-
-/// Stands in for a key that is not there, so that looking for it takes as long.
-static NOBODYS_KEY: LazyLock<Key> = LazyLock::new(Key::nobodys);
 
 /// HMAC-SHA256.
 fn sign(key: &Key, string: &str) -> Zeroizing<[u8; 32]> {
@@ -124,6 +113,7 @@ pub fn signature_text(key: &Key, string: &str) -> String {
 mod tests {
     use super::*;
     use crate::config::{Accounts, DEVELOPMENT_ACCOUNT};
+    use std::sync::LazyLock;
 
     const DATE: &str = "Mon, 27 Jun 2016 15:25:14 GMT";
 
@@ -159,27 +149,29 @@ mod tests {
         ),
     ];
 
-    fn keys() -> Vec<Key> {
-        Accounts::development().keys(DEVELOPMENT_ACCOUNT).to_vec()
+    static ACCOUNTS: LazyLock<Accounts> = LazyLock::new(Accounts::development);
+
+    fn keys() -> TriedKeys<'static> {
+        ACCOUNTS.keys(DEVELOPMENT_ACCOUNT)
     }
 
     #[test]
     fn signatures_of_the_sdks() {
         for (string, signature) in VECTORS {
-            assert_eq!(signature_text(&keys()[0], string), signature, "{string}");
+            assert_eq!(signature_text(&keys().own()[0], string), signature, "{string}");
             let header = format!("SharedKeyLite {DEVELOPMENT_ACCOUNT}:{signature}");
             let credentials = Credentials::parse(&header).expect(&header);
             let wrong = "x".to_owned();
-            assert!(credentials.signer(&keys(), &[wrong.clone(), string.to_owned()]).is_some());
-            assert!(credentials.signer(&keys(), &[wrong]).is_none());
-            assert!(credentials.signer(&[], &[string.to_owned()]).is_none());
+            assert!(credentials.signer(keys(), &[wrong.clone(), string.to_owned()]).is_some());
+            assert!(credentials.signer(keys(), &[wrong]).is_none());
+            assert!(credentials.signer(ACCOUNTS.keys("another"), &[string.to_owned()]).is_none());
         }
     }
 
     #[test]
     fn either_key_signs() {
         let accounts = Accounts::parse("abc:YQ==:Yg==").expect("two keys");
-        for key in accounts.keys("abc") {
+        for key in accounts.keys("abc").own() {
             let header = format!("SharedKey abc:{}", signature_text(key, DATE));
             let credentials = Credentials::parse(&header).expect("credentials");
             assert_eq!(credentials.signer(accounts.keys("abc"), &[DATE.to_owned()]), Some(key));
@@ -196,13 +188,13 @@ mod tests {
             let mut bent = string.as_bytes().to_vec();
             bent[at] ^= 1;
             let bent = String::from_utf8(bent).expect("ASCII");
-            assert_eq!(good.signer(&keys(), &[bent]), None, "byte {at}");
+            assert_eq!(good.signer(keys(), &[bent]), None, "byte {at}");
         }
         for byte in 0..32 {
             let mut bent = STANDARD.decode(signature).expect("base64");
             bent[byte] ^= 1;
             let bent = credentials(&STANDARD.encode(bent)).expect("credentials");
-            assert_eq!(bent.signer(&keys(), &[string.to_owned()]), None, "byte {byte}");
+            assert_eq!(bent.signer(keys(), &[string.to_owned()]), None, "byte {byte}");
         }
     }
 

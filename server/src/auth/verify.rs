@@ -166,7 +166,7 @@ fn by_token(
     if !Origin::of(head, authority.trusted_proxies).secure && !bearer.config().without_tls {
         return Err(refused());
     }
-    let served = !authority.accounts.keys(&address.account).is_empty();
+    let served = authority.accounts.keys(&address.account).is_served();
     let account = AccountName::parse(&address.account).ok().filter(|_| served);
     match (account, bearer.actions(token, &address.account, authority.now)) {
         (Some(account), Some(actions)) => Ok(Principal {
@@ -315,7 +315,7 @@ impl Principal {
     /// Whether the key that made him who he is still is one of the account's.
     pub fn is_current(&self, accounts: &Accounts) -> bool {
         let keys = accounts.keys(self.account.as_str());
-        self.key.as_ref().is_none_or(|key| keys.contains(key))
+        self.key.as_ref().is_none_or(|key| keys.own().contains(key))
     }
 }
 
@@ -360,7 +360,7 @@ mod tests {
 
     fn sign(string: &str) -> String {
         let accounts = Accounts::development();
-        let signature = signature_text(&accounts.keys(DEVELOPMENT_ACCOUNT)[0], string);
+        let signature = signature_text(&accounts.keys(DEVELOPMENT_ACCOUNT).own()[0], string);
         format!("SharedKeyLite {DEVELOPMENT_ACCOUNT}:{signature}")
     }
 
