@@ -102,3 +102,61 @@ fn public_key(key: &Value) -> Option<PublicKey> {
     };
     Some(PublicKey { id: text("kid").map(str::to_owned), kind })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The public keys of RFC 7515, appendixes A.2 and A.3.
+    const KEYS: &str = "{\"keys\":[{\"kty\":\"RSA\",\"e\":\"AQAB\",\"n\":\"\
+        ofgWCuLjybRlzo0tZWJjNiuSfb4p4fAkd_wWJcyQoTbji9k0l8W26mPddxHmfHQp-Vaw-4qPCJrcS2mJPMEzP1Pt\
+        0Bm4d4QlL-yRT-SFd2lZS-pCgNMsD1W_YpRPEwOWvG6b32690r2jZ47soMZo9wGzjb_7OMg0LOL-bSf63kpaSHSX\
+        ndS5z5rexMdbBYUsLA9e-KXBdQOS-UTo7WTBEMa2R2CapHg665xsmtdVMTBQY4uDZlxvb3qCo5ZwKh9kG4LT6_I5\
+        IhlJH7aGhyxXFvUK-DWNmoudF8NAco9_h9iaGNj8q2ethFkMLs91kzk2PAcDTW9gb54h4FRWyuXpoQ\
+        \"},{\"kty\":\"EC\",\"crv\":\"P-256\",\
+        \"x\":\"f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU\",\
+        \"y\":\"x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0\"}]}";
+
+    const CLAIMS: &str = "eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19y\
+        b290Ijp0cnVlfQ";
+
+    /// An algorithm, another one, and header and signature as the RFC has them: made by others.
+    const SIGNED: [(&str, &str, &str, &str); 2] = [
+        (
+            "RS256",
+            "ES256",
+            "eyJhbGciOiJSUzI1NiJ9",
+            "cC4hiUPoj9Eetdgtv3hF80EGrhuB__dzERat0XF9g2VtQgr9PJbu3XOiZj5RZmh7AAuHIm4Bh-0Qc_lF\
+                5YKt_O8W2Fp5jujGbds9uJdbF9CUAr7t1dnZcAcQjbKBYNX4BAynRFdiuB--f_nZLgrnbyTyWzO75vRK\
+                5h6xBArLIARNPvkSjtQBMHlb1L07Qe7K0GarZRmB_eSN9383LcOLn6_dO--xi12jzDwusC-eOkHWEsqt\
+                FZESc6BfI7noOPqvhJ1phCnvWh6IeYI2w9QOYEUipUTI8np6LbgGY9Fs98rqVt5AXLIhWkWywlVmtVrB\
+                p0igcN_IoypGlUPQGe77Rw",
+        ),
+        (
+            "ES256",
+            "RS256",
+            "eyJhbGciOiJFUzI1NiJ9",
+            "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
+        ),
+    ];
+
+    #[test]
+    fn the_signatures_of_the_rfc() {
+        let jwks = Jwks::parse(KEYS).expect("two keys");
+        for (algorithm, other, header, signature) in SIGNED {
+            let text = format!("{header}.{CLAIMS}");
+            let mut signature = URL_SAFE_NO_PAD.decode(signature).expect("base64");
+            let verify = |algorithm, text: &str, signature: &[u8]| {
+                jwks.verify(algorithm, None, text.as_bytes(), signature)
+            };
+            assert!(verify(algorithm, &text, &signature), "{algorithm}");
+            assert!(!verify(other, &text, &signature), "{algorithm} as {other}");
+            assert!(!verify(algorithm, &text[1..], &signature), "{algorithm}, another text");
+            for byte in 0..signature.len() {
+                signature[byte] ^= 1;
+                assert!(!verify(algorithm, &text, &signature), "{algorithm}, byte {byte}");
+                signature[byte] ^= 1;
+            }
+        }
+    }
+}
