@@ -101,6 +101,11 @@ impl Peer {
         self.answer().expect("an answer")
     }
 
+    /// The same of somebody who may be turned away.
+    fn try_ask(&mut self, request: &str) -> Option<u16> {
+        self.0.write_all(request.as_bytes()).and_then(|()| self.answer()).ok()
+    }
+
     /// The status of the next answer, whose body is read too.
     fn answer(&mut self) -> io::Result<u16> {
         let mut bytes = Vec::new();
@@ -415,4 +420,23 @@ fn more_connections_than_places() {
     assert_eq!(Peer::connect(house.addr()).ask(&house.get()), 200);
     peers.iter_mut().for_each(Peer::wait_for_end);
     assert_eq!(Peer::connect(house.addr()).ask(&house.get()), 200);
+}
+
+#[test]
+fn an_address_that_has_all_its_places() {
+    let _turn = TURN.lock();
+    let house = House::start(Config { connections_per_address_max: Some(3), ..Config::default() });
+    // The first client of the house may still be there: who is turned away tries again.
+    let mut peers: Vec<Peer> = Vec::new();
+    while peers.len() < 3 {
+        let mut peer = Peer::connect(house.addr());
+        if peer.try_ask(&house.get()) == Some(200) {
+            peers.push(peer);
+        }
+    }
+    Peer::connect(house.addr()).wait_for_end();
+    assert!(peers.iter_mut().all(|peer| peer.ask(&house.get()) == 200));
+    peers.pop();
+    let come_back = |_| Peer::connect(house.addr()).try_ask(&house.get()) == Some(200);
+    assert!((0..1_000_000).any(come_back), "a place that is free again is given");
 }

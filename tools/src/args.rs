@@ -127,6 +127,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
+    /// Connections served at once to one address; more are closed. Trusted proxies are not counted.
+    #[arg(long, value_name = "N", help_heading = "Load")]
+    #[arg(env = "TABULITH_CONNECTIONS_PER_ADDRESS")]
+    pub(crate) connections_per_address: Option<NonZeroU32>,
     /// MiB for request bodies that are held at once, 503 beyond them.
     #[arg(long, value_name = "MiB", default_value_t = 256, help_heading = "Load")]
     #[arg(env = "TABULITH_BODY_MEMORY", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]

@@ -79,6 +79,10 @@ fn config(args: &ServeArgs) -> Result<Config> {
         development_key_for_all: args.development_key_for_all,
         trusted_proxies: args.trusted_proxies.clone(),
         connections_max: usize::try_from(args.connections)?,
+        connections_per_address_max: args
+            .connections_per_address
+            .map(|most| usize::try_from(most.get()))
+            .transpose()?,
         body_bytes_max: usize::try_from(args.body_memory)? << 20,
         accounts_source: args.accounts_file.as_deref().map(file),
         bearer: bearer(args)?,

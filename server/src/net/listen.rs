@@ -4,6 +4,7 @@ use crate::app::App;
 use crate::config::{Accounts, Config, ConfigError};
 use crate::net::conn::{Origin, Shared, serve};
 use crate::net::first::{First, Speech, Told};
+use crate::net::places::Places;
 use crate::net::reload::Reloader;
 use crate::net::tls::Presented;
 use crate::services::Store;
@@ -17,7 +18,7 @@ use tabulith::ids::CommitTs;
 use tabulith::table::store::TableStore;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use uuid::Uuid;
@@ -48,7 +49,8 @@ impl Server {
             doors.push(Door { listener, tls: Some(presented.clone()) });
         }
         let stop_time_max = config.stop_time_max;
-        let places = Arc::new(Semaphore::new(config.connections_max));
+        let per_address_max = config.connections_per_address_max;
+        let places = Places::new(config.connections_max, per_address_max, &config.trusted_proxies);
         let ids_seed = Uuid::new_v4().as_u64_pair().0;
         let app = App::new(config.clone(), store, clock, ids_seed);
         let reloader = Reloader::new(config, app.keyring().clone(), app.bearer().cloned());
@@ -201,8 +203,7 @@ struct Door {
 /// What all doors lead to.
 struct Inside<S> {
     shared: Arc<Shared<S>>,
-    /// Room for connections.
-    places: Arc<Semaphore>,
+    places: Places,
     told: Arc<Told>,
     stopping: watch::Receiver<bool>,
 }
@@ -218,14 +219,18 @@ async fn accept<S: Store>(door: Door, inside: Inside<S>) {
         let next = async {
             let accepted = door.listener.accept().await;
             // Only who is there takes a place: doors that wait would keep them from one another.
-            (accepted, places.clone().acquire_owned().await)
+            (accepted, places.take().await)
         };
         let (accepted, place) = tokio::select! {
             _ = stopping.changed() => break,
             next = next => next,
         };
         match accepted {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
+                let Some(place) = places.for_address(place, peer.ip()) else {
+                    tracing::debug!(peer = %peer.ip(), "too many connections of one address");
+                    continue;
+                };
                 let (shared, watcher) = (shared.clone(), graceful.watcher());
                 let (told, stopping) = (told.clone(), stopping.clone());
                 // A small answer must not wait for the acknowledgement of the one before.

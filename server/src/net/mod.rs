@@ -6,5 +6,6 @@ pub mod first;
 pub mod flush;
 pub mod guard;
 pub mod room;
+pub mod places;
 pub mod conn;
 pub mod listen;

@@ -1,0 +1,119 @@
+//! Places for connections: so many for all clients together, and so many for one address.
+//!
+//! Who comes while all places are taken waits to be accepted. Who has all the places of his address
+//! is turned away at once, so that he cannot make the others wait.
+
+use crate::source::Network;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The places of a server.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    all: Arc<Semaphore>,
+    addresses: Option<Arc<Addresses>>,
+}
+
+/// Connections by address, of those who have any.
+#[derive(Debug)]
+struct Addresses {
+    most: usize,
+    /// Many clients come through these.
+    uncounted: Vec<Network>,
+    taken: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A place, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _of_all: Option<OwnedSemaphorePermit>,
+    _of_address: Option<PlaceOfAddress>,
+}
+
+#[derive(Debug)]
+struct PlaceOfAddress {
+    addresses: Arc<Addresses>,
+    address: IpAddr,
+}
+
+impl Drop for PlaceOfAddress {
+    fn drop(&mut self) {
+        let mut taken = self.addresses.taken.lock();
+        if let Some(count) = taken.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.address);
+            }
+        }
+    }
+}
+
+impl Places {
+    /// `most` places, of which one address gets `most_of_address`, unless it is a proxy's.
+    pub(crate) fn new(most: usize, most_of_address: Option<usize>, proxies: &[Network]) -> Places {
+        let addresses = most_of_address.map(|most| {
+            let taken = Mutex::new(HashMap::new());
+            Arc::new(Addresses { most, uncounted: proxies.to_vec(), taken })
+        });
+        Places { all: Arc::new(Semaphore::new(most)), addresses }
+    }
+
+    /// Waits for one of all places.
+    pub(crate) async fn take(&self) -> Place {
+        // Nobody closes the semaphore, so this is always one.
+        let of_all = self.all.clone().acquire_owned().await.ok();
+        Place { _of_all: of_all, _of_address: None }
+    }
+
+    /// The same place as one of the address, if it has any left.
+    pub(crate) fn for_address(&self, place: Place, address: IpAddr) -> Option<Place> {
+        let Some(addresses) = &self.addresses else { return Some(place) };
+        let address = address.to_canonical();
+        if addresses.uncounted.iter().any(|network| network.contains(address)) {
+            return Some(place);
+        }
+        let mut taken = addresses.taken.lock();
+        let count = taken.entry(address).or_insert(0);
+        if *count >= addresses.most {
+            return None;
+        }
+        *count += 1;
+        let of_address = PlaceOfAddress { addresses: addresses.clone(), address };
+        Some(Place { _of_address: Some(of_address), ..place })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[tokio::test]
+    async fn an_address_has_so_many_places_and_gets_them_back() {
+        let proxies: Vec<Network> = vec!["10.0.0.0/8".parse().expect("a network")];
+        let places = Places::new(100, Some(2), &proxies);
+        let one = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let mapped: IpAddr = "::ffff:192.0.2.1".parse().expect("the same address");
+        let first = places.for_address(places.take().await, one).expect("a place");
+        let second = places.for_address(places.take().await, mapped).expect("a second");
+        assert!(places.for_address(places.take().await, one).is_none());
+        let other = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+        assert!(places.for_address(places.take().await, other).is_some());
+        drop(first);
+        let again = places.for_address(places.take().await, one).expect("the first one's place");
+        let proxy: IpAddr = "10.1.2.3".parse().expect("an address");
+        let through: Vec<Place> =
+            vec![places.take().await, places.take().await, places.take().await]
+                .into_iter()
+                .filter_map(|place| places.for_address(place, proxy))
+                .collect();
+        assert_eq!(through.len(), 3, "many clients come through a proxy");
+        drop((second, again, through));
+        let kept = places.addresses.as_ref().expect("counted").taken.lock().len();
+        assert_eq!(kept, 0, "who has gone is forgotten");
+        assert_eq!(places.all.available_permits(), 100);
+    }
+}
