@@ -79,6 +79,10 @@ pub struct Config {
     /// bodies of up to 64 KiB alone. Default 256 MiB.
     pub body_bytes_max: usize,
 
+    /// Bytes of answers to reads held at once, until their clients have taken them; beyond that
+    /// reads get 503. Answers of up to 64 KiB are not counted. Default 256 MiB.
+    pub answer_bytes_max: usize,
+
     /// How long a client may take to send a request's head, from its first byte on. Also how long a
     /// new connection may say nothing. Default 20 s.
     pub head_time_max: Duration,
@@ -113,6 +117,7 @@ impl Default for Config {
             connections_max: 10_000,
             connections_per_address_max: None,
             body_bytes_max: 256 << 20,
+            answer_bytes_max: 256 << 20,
             head_time_max: Duration::from_secs(20),
             idle_time_max: Duration::from_secs(120),
             body_time_max: Duration::from_secs(60),

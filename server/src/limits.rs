@@ -109,8 +109,11 @@ pub const QUERY_TIME_MAX: Duration = Duration::from_secs(5);
 /// Rows one query may examine before it ends its page.
 pub const QUERY_ROWS_MAX: u64 = 1_000_000;
 
-/// Bytes of rows one query may read before it ends its page; also bounds the answer's size.
+/// Bytes of rows one query may read before it ends its page.
 pub const QUERY_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of a page after which it ends: an entity of the largest size may still have been added.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
 
 /// Characters of an account's name.
 pub const ACCOUNT_CHARS: std::ops::RangeInclusive<usize> = 3..=24;

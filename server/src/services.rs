@@ -326,12 +326,12 @@ impl<S: Store> Services<S> {
     }
 
     /// Reads one page of entities, and lends each to `each`: all its properties, whatever was
-    /// selected.
+    /// selected. The page ends before an entity that `each` breaks at.
     pub fn query(
         &self,
         grant: &Grant,
         read: ReadEntities,
-        mut each: impl FnMut(EntityRef<'_>) -> Result<(), Error>,
+        mut each: impl FnMut(EntityRef<'_>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<PageEnd, WireError> {
         grant.check(Access::Read)?;
         drop(self.steady(grant)?);
@@ -356,8 +356,7 @@ impl<S: Store> Services<S> {
                 return Ok(ControlFlow::Break(()));
             }
             passed += 1;
-            each(entity)?;
-            Ok(ControlFlow::Continue(()))
+            each(entity)
         };
         let page =
             self.tables.query_each(grant.account(), &self.entity_table(grant)?, &query, offer);

@@ -128,6 +128,14 @@ impl Peer {
         Ok(text[9..12].parse().expect("a status"))
     }
 
+    /// The status of the next answer, of which nothing more is read.
+    fn status(&mut self) -> u16 {
+        let mut line = [0; 12];
+        self.0.read_exact(&mut line).expect("an answer");
+        let status = String::from_utf8_lossy(&line[9..]).parse();
+        status.expect("a status")
+    }
+
     /// Whether the other end has hung up; looks, and does not wait.
     fn is_closed(&mut self) -> bool {
         self.0.set_nonblocking(true).expect("set");
@@ -405,6 +413,54 @@ fn an_answer_that_nobody_takes_is_given_up() {
     println!("answers that nobody takes: {taken} of {ANSWERS} were sent before it was given up");
     assert!(taken < ANSWERS, "{taken}");
     assert_eq!(Peer::connect(house.addr()).ask(&house.get()), 200);
+}
+
+/// Readers at once of a page of 9 MB, who never take it.
+const READERS: usize = 200;
+const ANSWERS_ROOM_BYTES: usize = 64 << 20;
+
+/// What may be there beyond the room: as many pages in the making as have a turn, four, each in
+/// memory that is growing.
+const ANSWERS_SLACK_BYTES: u64 = (4 * (16 + 32)) << 20;
+
+#[test]
+fn answers_beyond_their_memory_are_told_to_come_later() {
+    let _turn = TURN.lock();
+    let house = House::start(Config { answer_bytes_max: ANSWERS_ROOM_BYTES, ..Config::default() });
+    let body = format!("{{\"A\":\"{}\"}}", "x".repeat(30 << 10));
+    let mut peer = Peer::connect(house.addr());
+    for row in 0..300 {
+        assert_eq!(peer.ask(&house.put(&format!("r{row:03}"), &body)), 204);
+    }
+    let page = house.line("GET", "people()") + "\r\n";
+    assert_eq!(peer.ask(&page), 200);
+    forget_peak();
+    let before = resident();
+    let mut readers: Vec<Peer> = (0..READERS)
+        .map(|_| {
+            let reader = Peer::connect(house.addr());
+            (&reader.0).write_all(page.as_bytes()).expect("sent");
+            reader
+        })
+        .collect();
+    let statuses: Vec<u16> = readers.iter_mut().map(Peer::status).collect();
+    let held = statuses.iter().filter(|status| **status == 200).count();
+    let busy = statuses.iter().filter(|status| **status == 503).count();
+    let grown = peak().saturating_sub(before);
+    println!(
+        "answers: {READERS} readers of 9 MB who take nothing, in {} MiB: {held} answered, {busy} \
+         told 503; memory grew by {} MiB at most",
+        ANSWERS_ROOM_BYTES >> 20,
+        grown >> 20
+    );
+    assert_eq!(held + busy, READERS, "{statuses:?}");
+    assert!(held >= 2 && busy > 0, "{held} {busy}");
+    assert!(grown <= ANSWERS_ROOM_BYTES as u64 + ANSWERS_SLACK_BYTES, "{grown}");
+    // Small answers go on, and pages again once somebody has gone.
+    assert_eq!(Peer::connect(house.addr()).ask(&house.get()), 200);
+    drop(readers);
+    let again = |_| Peer::connect(house.addr()).ask(&page) == 200;
+    assert!((0..1_000_000).any(again), "the room is given back");
 }
 
 #[test]

@@ -165,6 +165,32 @@ fn long_scans_are_paged() {
 }
 
 #[test]
+fn pages_of_large_entities_end_early() {
+    let bench = bench();
+    let text = "x".repeat(30 << 10);
+    let members: Vec<String> = (0..16).map(|i| format!("\"P{i}\":\"{text}\"")).collect();
+    let row = |i: usize| {
+        format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{i:02}\",{}}}", members.join(","))
+    };
+    for i in 0..40 {
+        assert_eq!(code(&bench.send("POST", "/people", &JSON, &row(i))), "204");
+    }
+    let (mut tokens, mut pages) = (String::new(), Vec::new());
+    loop {
+        let page = bench.send("GET", &format!("/people()?$select=*{tokens}"), &[], "");
+        assert_eq!(page.status, 200);
+        let count = String::from_utf8_lossy(&page.body).matches("\"P15\":").count();
+        pages.push((count, page.body.len()));
+        let token = |name| page.get(&format!("x-ms-continuation-{name}")).map(str::to_owned);
+        let Some((pk, rk)) = token("NextPartitionKey").zip(token("NextRowKey")) else { break };
+        tokens = format!("&NextPartitionKey={pk}&NextRowKey={rk}");
+    }
+    // 16 MiB and what the last entity has beyond them.
+    assert_eq!(pages.iter().map(|(count, _)| *count).collect::<Vec<_>>(), [35, 5], "{pages:?}");
+    assert!(pages.iter().all(|(_, bytes)| *bytes < (16 << 20) + (1 << 20)), "{pages:?}");
+}
+
+#[test]
 fn long_filters() {
     let bench = bench();
     assert_eq!(insert(&bench, "\"A\":7"), "204");

@@ -135,6 +135,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MiB", default_value_t = 256, help_heading = "Load")]
     #[arg(env = "TABULITH_BODY_MEMORY", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
     pub(crate) body_memory: u32,
+    /// MiB for answers that are held until clients have taken them, 503 to reads beyond them.
+    #[arg(long, value_name = "MiB", default_value_t = 256, help_heading = "Load")]
+    #[arg(env = "TABULITH_ANSWER_MEMORY", value_parser = clap::value_parser!(u32).range(128..=1_048_576))]
+    pub(crate) answer_memory: u32,
     /// Entities per second of a partition, 503 beyond them; `azure` for Azure's target, 2000.
     #[arg(long, value_name = "N|azure", help_heading = "Trouble on purpose")]
     #[arg(value_parser = |text: &str| rate(text, Throttling::AZURE.partition_entities))]

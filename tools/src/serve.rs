@@ -84,6 +84,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
             .map(|most| usize::try_from(most.get()))
             .transpose()?,
         body_bytes_max: usize::try_from(args.body_memory)? << 20,
+        answer_bytes_max: usize::try_from(args.answer_memory)? << 20,
         accounts_source: args.accounts_file.as_deref().map(file),
         bearer: bearer(args)?,
         throttling: Throttling {

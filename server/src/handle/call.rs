@@ -166,6 +166,16 @@ impl Call {
         }
     }
 
+    /// Whether, with this body, it may read a page of entities. Of a batch that can only be feared
+    /// before it is understood: a query in it has a line that begins so.
+    pub fn may_read_a_page(&self, body: &[u8]) -> bool {
+        match self.operation {
+            Operation::Query(_) => true,
+            Operation::Batch => memchr::memmem::find(body, b"GET ").is_some(),
+            _ => false,
+        }
+    }
+
     /// The condition in `If-Match`.
     pub fn condition(&self) -> Result<Option<If>, WireError> {
         self.if_match.clone()

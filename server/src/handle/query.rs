@@ -5,10 +5,12 @@ use crate::faults::fault::Fault;
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::Response;
+use crate::limits::PAGE_BYTES_MAX;
 use crate::odata::literal::percent_encoded;
 use crate::odata::options::token_encoded;
 use crate::odata::{json_out, parser};
 use crate::services::{ReadEntities, Services, Store};
+use std::ops::ControlFlow;
 use tabulith::table::page::{Blocks, Continuation};
 
 /// Characters of a plan that stand in its header as they are.
@@ -31,8 +33,15 @@ pub fn query<S: Store>(
     let begun_at = read.from.clone();
     let empty = call.fault == Some(Fault::EmptyPage);
     let mut list = json_out::Entities::new(reply::form(call), table, select.as_ref());
-    let mut page = services
-        .query(call.grant()?, read, |entity| if empty { Ok(()) } else { list.push(&entity) })?;
+    let mut page = services.query(call.grant()?, read, |entity| {
+        if list.bytes() >= PAGE_BYTES_MAX {
+            return Ok(ControlFlow::Break(()));
+        }
+        if !empty {
+            list.push(&entity)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
     if empty {
         // Nothing comes before the empty keys.
         let (partition_key, row_key) = begun_at.unwrap_or_default();

@@ -12,7 +12,9 @@ use crate::handle::answer::{Answer, Write};
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
-use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::limits::{
+    BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, PAGE_BYTES_MAX,
+};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
@@ -34,20 +36,31 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tabulith::options::Reach;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
+
+/// As many pages are made at once, however little memory there is for answers.
+const TURNS_MIN: usize = 2;
 
 /// What the connections of a server share.
 pub(crate) struct Shared<S> {
     pub(crate) app: App<S>,
-    /// Room for bodies.
+    /// Room for bodies of requests.
     room: Room,
+    /// Room for answers that clients take their time to read.
+    answers: Room,
+    /// Turns to make a page.
+    turns: Arc<Semaphore>,
 }
 
 impl<S: Store> Shared<S> {
     pub(crate) fn new(app: App<S>) -> Shared<S> {
-        let room = Room::new(app.config().body_bytes_max);
-        Shared { app, room }
+        let config = app.config();
+        let room = Room::new(config.body_bytes_max);
+        let answers = Room::new(config.answer_bytes_max);
+        let turns = (config.answer_bytes_max / PAGE_BYTES_MAX).max(TURNS_MIN);
+        let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
+        Shared { app, room, answers, turns }
     }
 }
 
@@ -138,7 +151,7 @@ async fn respond<S: Store>(
                 Err(Broken::Client(_)) if wire.verdict.is_refused() => {
                     reply::answered(&call, Err(BAD_BODY))
                 }
-                answer => answer?,
+                answer => with_place(shared, &head, &call, answer?),
             }
         }
         Err(response) => match sent.discard().await {
@@ -156,6 +169,38 @@ async fn respond<S: Store>(
             Ok(out)
         }
         _ => Ok(into_hyper(response)),
+    }
+}
+
+/// Gives the answer to a read a place until it has left; without one there is another answer. That
+/// to a write is given in any case: it has happened, and says little.
+fn with_place<S: Store>(
+    shared: &Shared<S>,
+    head: &Head,
+    call: &Call,
+    response: Response,
+) -> Response {
+    if head.method != "GET" || response.body.len() <= SMALL_BYTES_MAX {
+        return response;
+    }
+    match shared.answers.take(response.body.len()) {
+        Some(place) => {
+            let placed = Placed { bytes: response.body, _place: place };
+            Response { body: Bytes::from_owner(placed), ..response }
+        }
+        None => shared.app.busy(call),
+    }
+}
+
+/// An answer's body in its place.
+struct Placed {
+    bytes: Bytes,
+    _place: Place,
+}
+
+impl AsRef<[u8]> for Placed {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
@@ -275,9 +320,19 @@ async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: &Arc<Call>, body: Body
             later => return in_time(shared, call, settled(call, later)).await,
         }
     }
+    let reads_a_page = matches!(&body, Body::Whole(bytes) if call.may_read_a_page(bytes))
+        || matches!(&body, Body::Empty if call.may_read_a_page(&[]));
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
-        let work = move || own_shared.app.perform(&own_call, &body, Reach::Disk);
+        // Nobody closes the semaphore, so that this is a turn wherever one is needed.
+        let turn = match reads_a_page {
+            true => shared.turns.clone().acquire_owned().await.ok(),
+            false => None,
+        };
+        let work = move || {
+            let _turn = turn;
+            own_shared.app.perform(&own_call, &body, Reach::Disk)
+        };
         match spawn_blocking(work).await {
             Ok(answer) => settled(call, answer).await,
             Err(error) => {

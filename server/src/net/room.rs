@@ -1,9 +1,10 @@
-//! Room for the bodies of requests, all connections together.
+//! Room for the bodies of requests and of answers, all connections together.
 //!
-//! A body takes its place before it is read, by the length that its head declares, and gives it
-//! back when its request is answered. Who finds no room is told so at once, and nothing waits.
-//!
-//! A body takes twice its length: as it came, and as the values that are read from it.
+//! The body of a request takes its place before it is read, by the length that its head declares,
+//! and gives it back when its request is answered. It takes twice its length: as it came, and as
+//! the values that are read from it. That of an answer has its place until it has left, of twice its
+//! length too: memory that grew with it has that much to spare. Who finds no room is told so at
+//! once, and nothing waits.
 //!
 //! A part of the room is for small bodies alone: a few clients who declare much and send slowly
 //! cannot keep everybody else from writing.
@@ -41,7 +42,8 @@ impl Room {
     pub(crate) fn new(bytes: usize) -> Room {
         let units = (bytes / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
         let large = units / 4 * LARGE_QUARTERS;
-        Room { all: Arc::new(Semaphore::new(units)), large: Arc::new(Semaphore::new(large)) }
+        let [all, large] = [units, large].map(|units| Arc::new(Semaphore::new(units)));
+        Room { all, large }
     }
 
     /// A place for that many bytes, if there is one now.

@@ -168,6 +168,11 @@ impl<'a> Entities<'a> {
         Ok(())
     }
 
+    /// How long its text is by now.
+    pub fn bytes(&self) -> usize {
+        self.out.bytes()
+    }
+
     /// The whole list.
     pub fn finish(mut self) -> Vec<u8> {
         self.out.close_list();

@@ -17,6 +17,11 @@ impl Writer {
         Writer { text: String::with_capacity(1 << 10), comma_due: false }
     }
 
+    /// Bytes written by now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// What was written.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.text.into_bytes()
