@@ -1,5 +1,4 @@
-//! One connection: HTTP/1.1 between the socket and the app. The only file that names the HTTP
-//! library.
+//! One connection: HTTP/1.1 between the socket and the app.
 //!
 //! A request is admitted by its head before its body is read, so that who may not ask cannot make
 //! the server hold or wait for anything. What is in memory is answered on the connection's own
@@ -17,22 +16,19 @@ use crate::limits::{
 };
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
+use crate::net::payload::{Broken, Payload, held, into_hyper};
 use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
 use crate::services::Store;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Frame, Incoming, SizeHint};
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::body::{Body as _, Incoming};
+use hyper::header;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
-use std::borrow::Cow;
-use std::fmt;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tabulith::options::Reach;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -109,26 +105,6 @@ struct Wire {
     verdict: Verdict,
 }
 
-/// Why a request gets no answer: its connection is of no further use.
-#[derive(Debug)]
-enum Broken {
-    Client(hyper::Error),
-    Slow,
-    OnPurpose,
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Broken::Client(error) => write!(f, "the body broke off: {error}"),
-            Broken::Slow => f.write_str("the body took too long"),
-            Broken::OnPurpose => f.write_str("the fault lab lost the answer"),
-        }
-    }
-}
-
-impl std::error::Error for Broken {}
-
 async fn respond<S: Store>(
     shared: &Arc<Shared<S>>,
     request: hyper::Request<Incoming>,
@@ -184,23 +160,8 @@ fn with_place<S: Store>(
         return response;
     }
     match shared.answers.take(response.body.len()) {
-        Some(place) => {
-            let placed = Placed { bytes: response.body, _place: place };
-            Response { body: Bytes::from_owner(placed), ..response }
-        }
+        Some(place) => Response { body: held(response.body, place), ..response },
         None => shared.app.busy(call),
-    }
-}
-
-/// An answer's body in its place.
-struct Placed {
-    bytes: Bytes,
-    _place: Place,
-}
-
-impl AsRef<[u8]> for Placed {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
     }
 }
 
@@ -393,77 +354,6 @@ fn authority(parts: &hyper::http::request::Parts) -> String {
     let host = hosts.next().filter(|_| hosts.next().is_none());
     let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
     parts.uri.authority().map_or(host, |authority| authority.as_str()).to_owned()
-}
-
-/// The body of an answer. The library leaves `Content-Length` out of a 204 unless the body seems to
-/// have something to say; the service sends `Content-Length: 0`, and clients look for it.
-struct Payload {
-    data: Option<Bytes>,
-    /// What is said of its length.
-    length: u64,
-    /// Where it breaks off once all that was written has left.
-    cut: Option<Flushes>,
-}
-
-impl Payload {
-    fn new(data: Bytes) -> Payload {
-        Payload { length: data.len() as u64, data: Some(data), cut: None }
-    }
-
-    /// Has it break off after so many bytes, if it has more.
-    fn cut(&mut self, bytes: usize, flushes: Flushes) {
-        if let Some(data) = self.data.as_mut().filter(|data| data.len() > bytes) {
-            data.truncate(bytes);
-            self.cut = Some(flushes);
-        }
-    }
-}
-
-impl hyper::body::Body for Payload {
-    type Data = Bytes;
-    type Error = Broken;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
-        let data = self.data.take().filter(|data| !data.is_empty());
-        match (data, &self.cut) {
-            (Some(data), _) => Poll::Ready(Some(Ok(Frame::data(data)))),
-            (None, Some(cut)) => cut.poll_flushed(cx).map(|()| Some(Err(Broken::OnPurpose))),
-            (None, None) => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.data.is_none() && self.cut.is_none()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(if self.is_end_stream() { 0 } else { self.length })
-    }
-}
-
-fn into_hyper(response: Response) -> hyper::Response<Payload> {
-    let is_empty = response.body.is_empty();
-    let mut out = hyper::Response::new(Payload::new(response.body));
-    *out.status_mut() = hyper::StatusCode::from_u16(response.status)
-        .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
-    out.headers_mut().reserve(response.headers.len() + 2);
-    for (name, value) in response.headers {
-        let name = HeaderName::from_bytes(name.as_bytes());
-        let value = match value {
-            Cow::Borrowed(text) => HeaderValue::from_str(text),
-            Cow::Owned(text) => HeaderValue::from_maybe_shared(Bytes::from(text)),
-        };
-        if let (Ok(name), Ok(value)) = (name, value) {
-            out.headers_mut().append(name, value);
-        }
-    }
-    if is_empty {
-        out.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-    }
-    out
 }
 
 #[cfg(test)]

@@ -7,5 +7,6 @@ pub mod flush;
 pub mod guard;
 pub mod room;
 pub mod places;
+pub mod payload;
 pub mod conn;
 pub mod listen;
