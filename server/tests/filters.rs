@@ -20,6 +20,7 @@ use tabulith::table::store::TableStore;
 use tabulith::table::value::{DateTime, Value};
 use tabulith::table::write::Write;
 use tabulith_server::odata::parser::parse;
+use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{Replay, Rng, seed_or};
 
 const CASES: usize = 100_000;
@@ -254,7 +255,9 @@ fn the_evaluator_agrees() {
     let cases = std::env::var("TABULITH_FILTER_CASES").ok().and_then(|text| text.parse().ok());
     let cases: usize = cases.unwrap_or(CASES);
     let seed = seed_or(53);
-    let _replay = Replay::new(seed, "cargo test -p tabulith-server --test filters");
+    let command =
+        format!("TABULITH_FILTER_CASES={cases} cargo test -p tabulith-server --test filters");
+    let _replay = Replay::new(seed, command);
     let mut rng = Rng::new(seed);
     let (mut tried, mut passed) = (0, 0);
     while tried < cases {
@@ -274,6 +277,7 @@ fn the_evaluator_agrees() {
         }
     }
     println!("{tried} pairs of filter and entity, {passed} of which pass");
+    counts::tell("filters", &[count("pairs", tried as u64, cases as u64)]);
     assert!(passed > tried / 10 && passed < tried * 9 / 10);
 }
 
@@ -326,5 +330,6 @@ fn plans_find_what_a_look_at_every_row_finds() {
         assert_eq!(found, expected, "{text}");
     }
     println!("{PLANS} plans over {} rows, {few} pages that looked at fewer", rows.len());
+    counts::tell("filters", &[count("plans", PLANS as u64, 1)]);
     assert!(few > PLANS / 2);
 }

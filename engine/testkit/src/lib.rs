@@ -3,6 +3,7 @@
 //! Uses nothing of the crates that it tests, so that a mistake cannot be on both sides.
 
 pub mod seed;
+pub mod counts;
 pub mod shrink;
 pub mod hex;
 pub mod oracle;

@@ -22,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::Reached;
+use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay, Rng};
 use tabulith_testkit::shrink::shrink;
 
@@ -52,8 +53,11 @@ fn every_answer_equals_the_model() {
         }
     });
     let reached = reached.into_inner().expect("no panic while it was held");
-    let count = lists * LIST_LEN;
-    eprintln!("{count} operations in {lists} lists from seed {first}: 0 differences\n{reached:?}");
+    let operations = lists * LIST_LEN;
+    eprintln!(
+        "{operations} operations in {lists} lists from seed {first}: 0 differences\n{reached:?}"
+    );
+    counts::tell("oracle", &[count("operations", operations, 1), count("lists", lists, 1)]);
     assert!(reached.openings > lists, "nothing was opened again");
     assert!(reached.flushes > lists * 10, "too few flushes to mean anything");
     assert!(reached.compactions > lists * 10, "too few compactions to mean anything");

@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
+use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay, Rng};
 
 const TABLE: &str = "load";
@@ -206,12 +207,14 @@ fn verify(port: u16, acked: &[Commit], unknown: &[Commit]) -> Vec<Commit> {
 fn what_was_acknowledged_survives_every_kill() {
     let kills = seed::number("TABULITH_KILLS").unwrap_or(KILLS_DEFAULT);
     let seed = seed::seed_or(20_261_120);
-    let _replay = Replay::new(seed, "cargo test -p tabulith-tools --test kill");
+    let command = format!("TABULITH_KILLS={kills} cargo test -p tabulith-tools --test kill");
+    let _replay = Replay::new(seed, command);
     let mut rng = Rng::new(seed);
     let folder = tempfile::tempdir().expect("a folder");
     let dir = folder.path().join("data");
     let mut there: Vec<Commit> = Vec::new();
     let mut slowest = Duration::ZERO;
+    let mut acknowledged = 0;
 
     let mut server = Server::start(&dir);
     let reply = Client::connect(server.port).and_then(|mut c| c.create_table(TABLE));
@@ -237,6 +240,7 @@ fn what_was_acknowledged_survives_every_kill() {
             clients.into_iter().map(|client| client.join().expect("a client")).collect();
         acked.extend(receiver.iter());
         let fresh = acked.len();
+        acknowledged += fresh as u64;
         acked.extend(&there);
 
         server = Server::start(&dir);
@@ -257,4 +261,6 @@ fn what_was_acknowledged_survives_every_kill() {
     let said = [check.stdout, check.stderr].concat();
     assert!(check.status.success(), "check: {}", String::from_utf8_lossy(&said));
     eprintln!("{kills} kills, 0 acknowledged rows lost, slowest open {slowest:?}");
+    let floors = [count("kills", kills, 1), count("acknowledged", acknowledged, kills)];
+    counts::tell("kill", &floors);
 }

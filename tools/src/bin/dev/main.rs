@@ -1,4 +1,4 @@
-//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke`.
+//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke | soak`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 #![allow(
     clippy::disallowed_methods,
@@ -14,6 +14,7 @@ mod rows;
 mod smoke;
 mod tidy;
 mod map;
+mod soak;
 
 use anyhow::{Context, Result, bail};
 use std::process::{Command, ExitCode};
@@ -25,6 +26,7 @@ cargo dev map     who imports whom, in the order of the house; ^ marks an upward
 cargo dev bless   writes the file list of ARCHITECTURE.md anew from the files' first lines, and the
                   counts of docs/azure.md from the conformance list
 cargo dev smoke   runs every example of README.md, docs/fault-lab.md and engine/examples
+cargo dev soak    the random tests with fresh seeds, for hours; alone it says how
 ";
 
 fn main() -> ExitCode {
@@ -44,6 +46,7 @@ fn run() -> Result<ExitCode> {
         "tidy" => return tidy(),
         "map" => print!("{}", map::draw(&repo::Repo::read()?)),
         "smoke" => smoke::run()?,
+        "soak" => return soak::command::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         "bless" => {
             listing::bless(&repo::Repo::read()?)?;
             rows::bless(&repo::Repo::read()?)?;

@@ -1,0 +1,101 @@
+//! The layers that a soak runs: one table. Whoever writes a test that takes a seed adds its line.
+//!
+//! A layer is a test file that takes its seed from `TABULITH_SEED` and its size from variables, and
+//! tells what it counted by `tabulith_testkit::counts::tell`, under the layer's name. A turn takes
+//! about a minute.
+
+/// A test that can be run with one seed after the other.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// The word of `--only` and of the line `counted: NAME …`.
+    pub(crate) name: &'static str,
+    /// What it asks, for the table of figures.
+    pub(crate) asks: &'static str,
+    /// The package and the file of `tests` in it.
+    pub(crate) package: &'static str,
+    pub(crate) test: &'static str,
+    /// Which tests of the file: those whose name contains this.
+    pub(crate) only: &'static str,
+    /// Variables that make one turn as long as it should be.
+    pub(crate) sizes: &'static [(&'static str, u64)],
+    /// What a turn must count, and how much of it at least.
+    pub(crate) floors: &'static [(&'static str, u64)],
+}
+
+/// All layers, in the order of their first turns.
+pub(crate) const LAYERS: &[Layer] = &[
+    Layer {
+        name: "crash",
+        asks: "what a power loss or a kill leaves: all that was promised, nothing half",
+        package: "tabulith",
+        test: "crash",
+        only: "every_crash_leaves",
+        sizes: &[("TABULITH_CRASH_STATES", 300_000)],
+        floors: &[("states", 300_000), ("nested", 15_000)],
+    },
+    Layer {
+        name: "oracle",
+        asks: "random operations against an ordered map",
+        package: "tabulith",
+        test: "oracle",
+        only: "every_answer_equals",
+        sizes: &[("TABULITH_ORACLE_OPS", 1_000_000)],
+        floors: &[("operations", 1_000_000)],
+    },
+    Layer {
+        name: "fuzz",
+        asks: "any bytes for every decoder",
+        package: "tabulith-fuzz",
+        test: "run",
+        only: "",
+        sizes: &[("TABULITH_FUZZ_RUNS", 20_000)],
+        floors: &[("executions", 320_000), ("targets", 16)],
+    },
+    Layer {
+        name: "kill",
+        asks: "the real program killed under load, and asked for all that it had acknowledged",
+        package: "tabulith-tools",
+        test: "kill",
+        only: "survives_every_kill",
+        sizes: &[("TABULITH_KILLS", 100)],
+        floors: &[("kills", 100), ("acknowledged", 100)],
+    },
+    Layer {
+        name: "filters",
+        asks: "filters against a second evaluator, plans against a look at every row",
+        package: "tabulith-server",
+        test: "filters",
+        only: "",
+        sizes: &[("TABULITH_FILTER_CASES", 1_000_000)],
+        floors: &[("pairs", 1_000_000), ("plans", 1_000)],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repo;
+
+    #[test]
+    fn every_layer_is_a_test_that_tells_what_it_counted() {
+        let root = repo::root().expect("the repository");
+        for layer in LAYERS {
+            assert_eq!(LAYERS.iter().filter(|other| other.name == layer.name).count(), 1);
+            assert!(!layer.floors.is_empty(), "{}: a layer that counts nothing", layer.name);
+            let crates = [
+                ("tabulith", "engine"),
+                ("tabulith-fuzz", "fuzz"),
+                ("tabulith-tools", "tools"),
+                ("tabulith-server", "server"),
+            ];
+            let folder = crates.iter().find(|(package, _)| *package == layer.package);
+            let (_, folder) = folder.expect("a crate of the workspace");
+            let tests = root.join(folder).join("tests");
+            let files = [
+                tests.join(layer.test).with_extension("rs"),
+                tests.join(layer.test).join("main.rs"),
+            ];
+            assert!(files.iter().any(|file| file.exists()), "{}: no such test", layer.name);
+        }
+    }
+}
