@@ -223,3 +223,25 @@ fn a_seek_backwards_gives_no_row_twice() {
     scan.seek("p", "a").unwrap();
     assert!(scan.next().is_none(), "a scan that has ended stays so");
 }
+
+/// What is written while a cursor goes down is not seen, however often, and no row comes twice.
+#[test]
+fn a_row_that_is_written_twice_under_a_cursor_going_down_comes_once() {
+    let db = open(&SimFs::new());
+    for times in 0..4 {
+        let table = db.table(&format!("t{times}")).unwrap();
+        for row in ["a", "b", "c", "d"] {
+            table.upsert("p", row, "old").unwrap();
+        }
+        let mut cursor = table.cursor::<&str, &str>(..).unwrap();
+        let mut seen = Vec::new();
+        while let Some(row) = cursor.prev().unwrap() {
+            seen.push(String::from_utf8(row.row_key.to_vec()).unwrap());
+            let here = seen.last().unwrap().clone();
+            for _ in 0..times {
+                table.upsert("p", &here, "new").unwrap();
+            }
+        }
+        assert_eq!(seen, ["d", "c", "b", "a"], "each row written {times} times");
+    }
+}

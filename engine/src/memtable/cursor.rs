@@ -61,7 +61,11 @@ impl MemCursor {
     fn enter_last(&mut self, row: Option<(Place, Ref<Row>)>) {
         self.enter(row);
         let Some(here) = &mut self.here else { return };
-        here.version = self.table.arena.get(here.row).oldest().unwrap_or(here.version);
+        let newest = here.version;
+        here.version = self.table.arena.get(here.row).oldest().unwrap_or(newest);
+        // Settled now: whoever was told that the key ends here does not want to meet versions that
+        // are added later.
+        self.newer_is_known = here.version == newest;
     }
 
     /// Fills `newer`.
