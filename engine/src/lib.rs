@@ -198,6 +198,7 @@ pub(crate) mod tree;
 pub(crate) mod work;
 pub(crate) mod recovery;
 pub mod verify;
+pub mod salvage;
 pub mod inspect;
 pub mod db;
 pub(crate) mod update;

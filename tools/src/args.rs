@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Export(ExportArgs),
     /// Read every file of a data folder and report damage.
     Check(CheckArgs),
+    /// Rebuild what is readable of a damaged data folder in a new one, and list what is lost.
+    Salvage(SalvageArgs),
     /// Ask an endpoint whether it answers as Azure Table Storage does, row by row.
     Conformance(ConformanceArgs),
 }
@@ -359,6 +361,17 @@ pub(crate) struct CheckArgs {
     /// A data folder that no server has open.
     #[arg(value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
+}
+
+/// What to salvage, and where to.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SalvageArgs {
+    /// A data folder that no server has open. Nothing in it is changed.
+    #[arg(value_name = "DIR")]
+    pub(crate) data_dir: PathBuf,
+    /// The folder to make: empty or absent, and not below DIR.
+    #[arg(value_name = "NEWDIR")]
+    pub(crate) new_dir: PathBuf,
 }
 
 /// Whom to ask, and what.

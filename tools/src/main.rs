@@ -17,6 +17,7 @@ mod import;
 mod query;
 mod export;
 mod check;
+mod salvage;
 mod conformance;
 mod serve;
 
@@ -51,6 +52,7 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Query(args) => wait(query::run(args)),
         Command::Export(args) => wait(export::run(args)),
         Command::Check(args) => check::run(&args),
+        Command::Salvage(args) => salvage::run(&args),
         Command::Conformance(args) => conformance::run(&args),
     }
 }

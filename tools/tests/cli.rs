@@ -290,6 +290,26 @@ fn check_is_exit_8_where_a_byte_is_flipped() {
 }
 
 #[test]
+fn salvage_keeps_what_can_be_read_and_lists_the_rest() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &[]));
+    let whole = place.ok(&["salvage", "data", "copy"]);
+    assert!(whole.out.contains("kept:   ") && !whole.out.contains("lost: "), "{}", whole.out);
+    assert!(whole.err.contains("copy holds all of data"), "{}", whole.err);
+    let rows = |data: &str| place.ok(&["export", "flights", "--data-dir", data]).out;
+    assert_eq!(rows("copy"), rows("data"));
+    refused(&place.run(&["salvage", "data", "copy"]), 1, &["copy is not empty"]);
+    refused(&place.run(&["salvage", "none", "new"]), 3, &["none"]);
+    for root in ["ROOT-A", "ROOT-B"] {
+        std::fs::remove_file(place.path("data").join(root)).unwrap();
+    }
+    refused(&place.run(&["export", "flights", "--data-dir", "data"]), 8, &["ROOT-A"]);
+    place.run(&["salvage", "data", "saved"]);
+    assert_eq!(rows("saved"), rows("copy"), "the roots can be done without");
+}
+
+#[test]
 fn a_folder_that_is_not_ours_stays_as_it_is() {
     let place = Place::new();
     let file = place.file("f.csv", FLIGHTS);

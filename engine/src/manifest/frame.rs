@@ -34,6 +34,13 @@ pub(crate) fn encode_header(generation: u64, db_id: u128) -> Vec<u8> {
     [&MAGIC[..], &crc.to_le_bytes(), &body].concat()
 }
 
+/// Generation and database of a manifest file; `None` where `bytes` do not begin with its header.
+pub(crate) fn decode_header(bytes: &[u8]) -> Option<(u64, u128)> {
+    let mut reader = Reader::new(bytes.get(8..HEADER_BYTES)?);
+    let (generation, db_id) = (reader.u64()?, u128::from_le_bytes(reader.array()?));
+    bytes.starts_with(&encode_header(generation, db_id)).then_some((generation, db_id))
+}
+
 pub(crate) fn encode_frame(generation: u64, offset: u64, number: u64, edit: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(FRAME_HEADER_BYTES + edit.len());
     out.extend_from_slice(&[0; 4]);

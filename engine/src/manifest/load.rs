@@ -186,7 +186,7 @@ impl CopyBytes {
 
 /// Adds up the edits of `root`'s manifest, each from whichever copy has it whole. Gives their number,
 /// and whether copy B ends cleanly before the last one, which is what a killed process leaves.
-fn read_edits(
+pub(crate) fn read_edits(
     vfs: &dyn Vfs,
     dir: &Path,
     root: &Root,

@@ -5,6 +5,7 @@ pub(crate) mod state;
 pub(crate) mod root;
 pub(crate) mod frame;
 pub(crate) mod load;
+pub(crate) mod survey;
 pub(crate) mod log;
 
 #[cfg(test)]

@@ -172,6 +172,19 @@ impl Layout {
         Ok(layout)
     }
 
+    /// How many bytes the block takes whose header `bytes` begin with, by its own word; `None` where
+    /// no header says so.
+    pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
+        let mut layout = read_header(&mut crate::codec::Reader::new(bytes))?;
+        let counts_fit = layout.rows > 0 && (1..=layout.rows).contains(&layout.runs);
+        let width_fits = matches!(layout.ts_width, 0 | 1 | 2 | 4 | 8);
+        if !counts_fit || !width_fits || layout.check_values_len().is_err() {
+            return None;
+        }
+        layout.at = layout.starts();
+        layout.at.values.checked_add(layout.stored_len)
+    }
+
     /// Adds `ts_base` to every timestamp of the block.
     pub(crate) fn date(&mut self, ts_base: u64) {
         self.base_ts = self.base_ts.saturating_add(ts_base);

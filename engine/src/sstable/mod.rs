@@ -3,7 +3,7 @@
 //! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
 //! columns of a block, `search` how they are searched; `builder` writes a file, `reader` answers
 //! point reads from it, `mapped` does so in place, `iter` walks it, `tally` counts in it, `verify`
-//! proves it and `dump` prints it.
+//! proves it, `rescue` reads what is left of a damaged one and `dump` prints it.
 
 pub(crate) mod format;
 pub(crate) mod filter;
@@ -26,6 +26,7 @@ pub(crate) mod iter;
 pub(crate) mod tally;
 pub(crate) mod pass;
 pub(crate) mod verify;
+pub(crate) mod rescue;
 pub(crate) mod dump;
 
 #[cfg(test)]

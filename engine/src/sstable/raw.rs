@@ -92,7 +92,7 @@ impl RawFile {
             .map_err(|damage| damage.at(&self.path, handle.offset))
     }
 
-    fn read_section(&self, stretch: Stretch) -> Result<Bytes> {
+    pub(super) fn read_section(&self, stretch: Stretch) -> Result<Bytes> {
         let sealed = Bytes::from(self.read(stretch)?);
         let body_len = unseal(self.no, stretch.offset, &sealed).map(<[u8]>::len);
         let body_len = body_len.map_err(|damage| damage.at(&self.path, stretch.offset))?;

@@ -58,6 +58,8 @@ pub(crate) struct Replay {
     pub(crate) frames: u64,
     /// Bytes of frames that were cut off.
     pub(crate) tail_discarded_bytes: u64,
+    /// Whether the last frame is a seal: then no commit stood behind it.
+    pub(crate) sealed: bool,
     /// Segments below the floor: their files may be overwritten.
     pub(crate) free: Vec<SegmentId>,
     /// Names below the floor whose file says that it is something else: where a crash undid half
@@ -97,11 +99,22 @@ pub(crate) fn check(
     show: &mut Show<'_>,
 ) -> Result<LogReport> {
     let mut damage = Vec::new();
-    let replay = walk(vfs, dir, floor, show, &mut |error| {
-        damage.push(error);
-        Ok(())
-    })?;
+    let replay = survey(vfs, dir, floor, show, &mut |error| damage.push(error))?;
     Ok(LogReport { replay, damage })
+}
+
+/// The same, telling damage as it is met: what is shown after it stands behind it in the log.
+pub(crate) fn survey(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    floor: SegmentId,
+    show: &mut Show<'_>,
+    damaged: &mut dyn FnMut(Error),
+) -> Result<Replay> {
+    walk(vfs, dir, floor, show, &mut |error| {
+        damaged(error);
+        Ok(())
+    })
 }
 
 /// What a frame holds: first and last commit, the group's bytes.
@@ -151,6 +164,7 @@ fn walk(
         seen_ts: chain.seen_ts,
         groups: chain.groups,
         frames: chain.frames,
+        sealed: chain.last.is_some_and(|last| last.is_seal),
         tail_discarded_bytes: chain.cut.map_or(0, |cut| cut.end - cut.at),
         free,
         stray,
@@ -243,6 +257,7 @@ struct Last {
     number: u64,
     crc: u32,
     ts: CommitTs,
+    is_seal: bool,
     #[cfg(bug = "B04")]
     any_may_follow: bool,
 }
@@ -318,6 +333,7 @@ impl Chain {
             number,
             crc: frame.crc,
             ts: last_ts,
+            is_seal: frame.payload.is_empty(),
             #[cfg(bug = "B04")]
             any_may_follow: false,
         });

@@ -43,6 +43,15 @@ pub(crate) const LAYERS: &[Layer] = &[
         floors: &[("operations", 1_000_000)],
     },
     Layer {
+        name: "salvage",
+        asks: "damaged folders salvaged: nothing invented, nothing missing that is not on the list",
+        package: "tabulith",
+        test: "salvage",
+        only: "what_is_salvaged",
+        sizes: &[("TABULITH_SALVAGES", 20_000)],
+        floors: &[("salvages", 20_000), ("lost", 1_000)],
+    },
+    Layer {
         name: "fuzz",
         asks: "any bytes for every decoder",
         package: "tabulith-fuzz",

@@ -1,0 +1,406 @@
+//! Salvage of damaged folders against a model: nothing is invented, nothing that was not touched is
+//! missing, and the list of losses names whatever is.
+//!
+//! A random life is written to a simulated disk and closed; files are flipped, overwritten, cut, lost or
+//! swapped; what the salvage gives is held against every version that each row ever had.
+//! `TABULITH_SALVAGES` damages more often than 400 times.
+#![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::error::Kind;
+use tabulith::ids::TableId;
+use tabulith::rows::Catalog;
+use tabulith::salvage::rebuild::salvage_with;
+use tabulith::salvage::report::Report;
+use tabulith::verify;
+use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, CommitTs, Compression, Db, Options, Table};
+use tabulith_testkit::counts::{self, count};
+use tabulith_testkit::seed::{self, Replay, Rng};
+
+const DIR: &str = "db";
+const NEW: &str = "new";
+const START_TICKS: u64 = 16_000_000_000_000_000;
+const CASES: u64 = 400;
+/// Damages of one folder.
+const CASES_PER_LIFE: u64 = 20;
+
+/// Table, PartitionKey, RowKey.
+type Place = (u32, Vec<u8>, Vec<u8>);
+/// Commit and value; `None` for a delete.
+type Written = (CommitTs, Option<Vec<u8>>);
+
+/// Every version that each row ever had, oldest first.
+#[derive(Default)]
+struct Model {
+    rows: BTreeMap<Place, Vec<Written>>,
+    /// Name, id, and when it was dropped.
+    tables: Vec<(String, u32, Option<CommitTs>)>,
+    /// Commits whose rows bear no timestamp in their file.
+    ingests: Vec<CommitTs>,
+}
+
+impl Model {
+    fn put(&mut self, place: Place, ts: CommitTs, value: Option<Vec<u8>>) {
+        self.rows.entry(place).or_default().push((ts, value));
+    }
+
+    /// Removes the rows that there are of those that `gone` says.
+    fn erase(&mut self, ts: CommitTs, gone: impl Fn(&Place) -> bool) {
+        for (place, versions) in &mut self.rows {
+            if gone(place) && versions.last().is_some_and(|(_, value)| value.is_some()) {
+                versions.push((ts, None));
+            }
+        }
+    }
+}
+
+fn options(rng: &mut Rng) -> Options {
+    let codec = if rng.chance(50) { Compression::NONE } else { Compression::LZ4 };
+    Options {
+        advanced: Advanced {
+            memtable_bytes: Some(4 << 10),
+            wal_segment_bytes: 16 << 10,
+            block_bytes: 256,
+            file_bytes: 4 << 10,
+            level_base_bytes: 4 << 10,
+            level_fanout: 2,
+            l0_compact_files: 2,
+            filter_bits: *rng.pick(&[0, 10]),
+            block_cache_bytes: Some(0),
+            blob_bytes_min: 500,
+            blob_file_bytes: 4 << 10,
+            compression: codec,
+            ..Advanced::default()
+        },
+        threads: Some(1),
+        ..Options::default()
+    }
+}
+
+fn open(sim: &SimFs, dir: &str, options: &Options) -> tabulith::Result<Db> {
+    let clock = Arc::new(ManualClock::at(START_TICKS));
+    let parts = Arc::new(sim.clone());
+    Db::builder().options(options.clone()).parts(parts, clock, Arc::new(ByHand)).open(dir)
+}
+
+fn value(rng: &mut Rng) -> Vec<u8> {
+    let len = *rng.pick(&[0, 3, 20, 60, 200, 700, 2000]);
+    if rng.chance(50) { rng.bytes(len) } else { vec![b'v'; len] }
+}
+
+fn key(rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
+    let pk = format!("p{}", rng.skewed_below(5)).into_bytes();
+    (pk, format!("r{:02}", rng.below(40)).into_bytes())
+}
+
+/// One step of a life.
+fn step(db: &Db, model: &mut Model, rng: &mut Rng) -> tabulith::Result<()> {
+    let live: Vec<_> = model.tables.iter().filter(|table| table.2.is_none()).cloned().collect();
+    let kind = if live.is_empty() { 0 } else { rng.below(40) };
+    if kind == 0 {
+        let name = format!("t{}", model.tables.len());
+        let id = db.create_table(&name, b"note")?.id.0;
+        model.tables.push((name, id, None));
+        return Ok(());
+    }
+    let (name, id, _) = rng.pick(&live).clone();
+    let table = db.table(&name)?;
+    let (pk, rk) = key(rng);
+    match kind {
+        1 => {
+            db.drop_table(&name)?;
+            let ts = db.visible();
+            model.erase(ts, |place| place.0 == id);
+            let dropped = model.tables.iter_mut().filter(|table| table.1 == id);
+            dropped.for_each(|table| table.2 = Some(ts));
+        }
+        2 => {
+            let ts = table.drop_partition(&pk)?;
+            model.erase(ts, |place| place.0 == id && place.1 == pk);
+        }
+        3 => {
+            let (from, to) = (b"r10".to_vec(), b"r20".to_vec());
+            let ts =
+                table.partition(&pk).batch().delete_range(from.clone()..to.clone()).commit()?;
+            let within = |rk: &Vec<u8>| *rk >= from && *rk < to;
+            model.erase(ts, |place| place.0 == id && place.1 == pk && within(&place.2));
+        }
+        4 | 5 => db.flush()?,
+        6 => db.compact()?,
+        7 => ingest(&table, id, model, rng)?,
+        8..=13 => {
+            if table.get(&pk, &rk)?.is_some() {
+                let ts = table.partition(&pk).batch().delete(&rk).commit()?;
+                model.put((id, pk, rk), ts, None);
+            }
+        }
+        14..=20 => {
+            let rows: BTreeMap<_, _> =
+                (0..rng.between(2, 8)).map(|_| (key(rng).1, value(rng))).collect();
+            let mut batch = table.partition(&pk).batch();
+            for (rk, value) in &rows {
+                batch = batch.upsert(rk, value);
+            }
+            let ts = batch.commit()?;
+            for (rk, value) in rows {
+                model.put((id, pk.clone(), rk), ts, Some(value));
+            }
+        }
+        _ => {
+            let value = value(rng);
+            let ts = table.upsert(&pk, &rk, &value)?;
+            model.put((id, pk, rk), ts, Some(value));
+        }
+    }
+    Ok(())
+}
+
+/// Rows that bear no timestamp in their file.
+fn ingest(table: &Table, id: u32, model: &mut Model, rng: &mut Rng) -> tabulith::Result<()> {
+    let rows: BTreeMap<_, _> = (0..rng.between(1, 20)).map(|_| (key(rng), value(rng))).collect();
+    let mut ingest = table.ingest()?;
+    for ((pk, rk), value) in &rows {
+        ingest.add(pk, rk, value)?;
+    }
+    let ts = ingest.finish()?;
+    for ((pk, rk), value) in rows {
+        model.put((id, pk, rk), ts, Some(value));
+    }
+    model.ingests.push(ts);
+    Ok(())
+}
+
+/// A closed folder, and all that was ever in it.
+fn life(rng: &mut Rng) -> (SimFs, Options, Model) {
+    let (sim, options, mut model) = (SimFs::new(), options(rng), Model::default());
+    let mut db = open(&sim, DIR, &options).expect("a database");
+    for _ in 0..rng.between(20, 300) {
+        step(&db, &mut model, rng).expect("a sound disk");
+        while rng.chance(60) && db.step().expect("a sound disk") {}
+        if rng.chance(1) {
+            db.close().expect("a sound disk");
+            db = open(&sim, DIR, &options).expect("a database");
+        }
+    }
+    db.close().expect("a sound disk");
+    (sim, options, model)
+}
+
+/// Damages a random file in a random way; tells what was done.
+fn damage(sim: &SimFs, rng: &mut Rng) -> String {
+    let mut names = sim.list(Path::new(DIR)).expect("the folder");
+    names.retain(|name| name != "LOCK");
+    names.sort();
+    if names.is_empty() {
+        return "nothing is left".to_owned();
+    }
+    let name = rng.pick(&names).clone();
+    let path = Path::new(DIR).join(&name);
+    let file = sim.open(&path, Access::ReadWrite).expect("a file");
+    let len = file.len().expect("its length") as usize;
+    let (kind, at) = (rng.below(12), rng.below(len.max(1)));
+    let sector = at / 512 * 512;
+    let bytes = (len - sector).min(512);
+    let done = match kind {
+        _ if len == 0 => Ok(()),
+        0..=4 => {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at as u64).expect("a byte");
+            file.write_all_at(&[byte[0] ^ 1 << rng.below(8)], at as u64)
+        }
+        5 => file.write_all_at(&rng.bytes(bytes), sector as u64),
+        6 => file.write_all_at(&vec![0; bytes], sector as u64),
+        7 => file.write_all_at(&rng.bytes(len - sector), sector as u64),
+        8 => file.set_len(at as u64),
+        9 => file.set_len((len + rng.between(1, 5000)) as u64),
+        10 => sim.remove(&path),
+        _ => {
+            let other = Path::new(DIR).join(rng.pick(&names));
+            let aside = Path::new("db/000000.tmp");
+            let moved = sim.rename(&path, aside);
+            let _ = sim.rename(&other, &path); // It may be the same file.
+            moved.and_then(|()| sim.rename(aside, &other))
+        }
+    };
+    done.expect("the simulated disk does it");
+    format!("{name}: kind {kind} at {at} of {len}")
+}
+
+/// What a run has seen.
+#[derive(Default)]
+struct Tally {
+    rows: u64,
+    /// Rows that are not as they were, all of them on the list.
+    lost: u64,
+    /// Rows that the list says may not be as they were.
+    listed: u64,
+    whole: u64,
+    nothing: u64,
+}
+
+fn check(sim: &SimFs, model: &Model, tally: &mut Tally) -> Result<(), String> {
+    let vfs: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let report = match salvage_with(Arc::clone(&vfs), Path::new(DIR), Path::new(NEW), 7) {
+        Ok(report) => report,
+        Err(error) if error.kind() == Kind::NotFound => {
+            tally.nothing += 1;
+            return Ok(());
+        }
+        Err(error) => return Err(format!("the salvage failed: {error:?}")),
+    };
+    let checked = verify::check_with(vfs, Path::new(NEW)).map_err(|error| error.to_string())?;
+    if !checked.is_clean() {
+        return Err(format!("the new folder is damaged: {:?}", checked.damage));
+    }
+    tally.whole += u64::from(report.is_whole());
+    let db =
+        open(sim, NEW, &Options::default()).map_err(|error| format!("no database: {error:?}"))?;
+    let found = read(&db).map_err(|error| format!("reading it: {error:?}"))?;
+    compare(model, &found, &report, tally)
+}
+
+fn read(db: &Db) -> tabulith::Result<BTreeMap<Place, (CommitTs, Vec<u8>)>> {
+    let mut rows = BTreeMap::new();
+    for table in db.tables("", None, usize::MAX)? {
+        for row in db.table(&table.name)?.scan::<&[u8], &[u8]>(..)? {
+            let row = row?;
+            let place = (table.id.0, row.partition_key.to_vec(), row.row_key.to_vec());
+            rows.insert(place, (row.ts, row.value.to_vec()));
+        }
+    }
+    Ok(rows)
+}
+
+fn compare(
+    model: &Model,
+    found: &BTreeMap<Place, (CommitTs, Vec<u8>)>,
+    report: &Report,
+    tally: &mut Tally,
+) -> Result<(), String> {
+    let manifest_lost = report.unknown.iter().any(|what| what.starts_with("the manifest is lost"));
+    let begins_late = report.unknown.iter().any(|what| what.starts_with("the log begins"));
+    for (place, (ts, value)) in found {
+        let versions = model.rows.get(place).map_or(&[][..], Vec::as_slice);
+        // The manifest alone knows when rows were ingested.
+        let undated = |own: &CommitTs| manifest_lost && ts.0 == 1 && model.ingests.contains(own);
+        let was = |(own, written): &Written| {
+            (own == ts || undated(own)) && written.as_ref() == Some(value)
+        };
+        if !versions.iter().any(was) {
+            return Err(format!("{} never held {value:?} by commit {ts}", shown(place)));
+        }
+    }
+    for (place, versions) in &model.rows {
+        let Some((ts, truth)) = versions.last() else { continue };
+        let held = found.get(place);
+        let as_it_was = held.map(|(_, value)| value) == truth.as_ref();
+        let (id, pk, rk) = place;
+        let table = model.tables.iter().find(|table| table.1 == *id);
+        let name = table.map_or("", |table| &table.0);
+        let row_of_table = [b"t", name.as_bytes()].concat();
+        let in_catalog = |ts| report.covers(TableId(0), b"tables", &row_of_table, ts);
+        let table_lost = in_catalog(CommitTs(START_TICKS)) || in_catalog(*ts);
+        let listed = report.covers(TableId(*id), pk, rk, *ts)
+            || table_lost
+            || begins_late
+            || (manifest_lost && (truth.is_none() || model.ingests.contains(ts)));
+        tally.rows += 1;
+        tally.listed += u64::from(listed);
+        tally.lost += u64::from(!as_it_was);
+        if !as_it_was && !listed {
+            let losses: Vec<_> = report.losses.iter().map(ToString::to_string).collect();
+            return Err(format!(
+                "{} should be {truth:?} by commit {ts} and is {held:?}; the list has {losses:#?}, {:#?}",
+                shown(place),
+                report.unknown
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn shown((id, pk, rk): &Place) -> String {
+    format!("table {id} '{}' '{}'", pk.escape_ascii(), rk.escape_ascii())
+}
+
+#[test]
+fn what_is_salvaged_is_true_and_what_is_missing_is_listed() {
+    let cases = seed::number("TABULITH_SALVAGES").unwrap_or(CASES);
+    let first = seed::seed_or(1);
+    let mut tally = Tally::default();
+    let lives = cases.div_ceil(CASES_PER_LIFE);
+    for number in 0..lives {
+        let seed = first + number;
+        let command =
+            format!("TABULITH_SALVAGES={CASES_PER_LIFE} cargo test -p tabulith --test salvage");
+        let _replay = Replay::new(seed, command);
+        let mut rng = Rng::new(seed);
+        let (sim, _, model) = life(&mut rng);
+        for _ in 0..CASES_PER_LIFE {
+            let sim = sim.fork();
+            let done: Vec<_> = (0..rng.between(1, 3)).map(|_| damage(&sim, &mut rng)).collect();
+            check(&sim, &model, &mut tally).unwrap_or_else(|what| panic!("{done:#?}\n{what}"));
+        }
+    }
+    let Tally { rows, lost, listed, whole, nothing } = tally;
+    eprintln!(
+        "{} salvages: {rows} rows, {lost} not as they were, {listed} on the list; {whole} whole, \
+         {nothing} without a file",
+        lives * CASES_PER_LIFE
+    );
+    counts::tell(
+        "salvage",
+        &[
+            count("salvages", lives * CASES_PER_LIFE, cases),
+            count("rows", rows, cases * 10),
+            count("lost", lost, cases / 20),
+        ],
+    );
+    assert!(listed < rows * 3 / 4, "a list of everything says nothing");
+}
+
+#[test]
+fn a_sound_folder_is_copied_whole() {
+    for seed in 0..20 {
+        let (sim, _, model) = life(&mut Rng::new(seed));
+        let mut tally = Tally::default();
+        check(&sim, &model, &mut tally).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
+        assert_eq!((tally.whole, tally.lost, tally.listed), (1, 0, 0), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_damaged_folder_stays_as_it_is_and_the_new_one_must_be_empty() {
+    let (sim, options, _) = life(&mut Rng::new(3));
+    let before = all_bytes(&sim);
+    let vfs = || Arc::new(sim.clone()) as Arc<dyn Vfs>;
+    let into = |target: &str| salvage_with(vfs(), Path::new(DIR), Path::new(target), 7);
+    assert!(into(NEW).is_ok());
+    assert_eq!(all_bytes(&sim), before, "nothing in the old folder has changed");
+    assert_eq!(into(NEW).expect_err("a folder with files").kind(), Kind::Invalid);
+    assert_eq!(into("db/new").expect_err("inside the damaged folder").kind(), Kind::Invalid);
+    let db = open(&sim, DIR, &options).expect("a database");
+    assert_eq!(into("other").expect_err("an open folder").kind(), Kind::Locked);
+    drop(db);
+    let none = salvage_with(vfs(), Path::new("nowhere"), Path::new("other"), 7);
+    assert!(matches!(none.expect_err("no folder").kind(), Kind::NotFound | Kind::Io));
+}
+
+fn all_bytes(sim: &SimFs) -> BTreeMap<String, Vec<u8>> {
+    let dir = Path::new(DIR);
+    let bytes = |name: &String| {
+        let file = sim.open(&dir.join(name), Access::Read).expect("a file");
+        file.read_vec_at(file.len().expect("its length") as usize, 0).expect("its bytes")
+    };
+    sim.list(dir)
+        .expect("the folder")
+        .into_iter()
+        .map(|name| (name.clone(), bytes(&name)))
+        .collect()
+}
