@@ -4,8 +4,11 @@
 /// CRC-32 of `parts` in order, seeded with the file's identity and the offset of the bytes in it.
 pub(crate) fn placed(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&file_id.to_le_bytes());
-    hasher.update(&offset.to_le_bytes());
+    // Planted: a checksum says nothing of where the bytes belong.
+    if !crate::planted!("B24") {
+        hasher.update(&file_id.to_le_bytes());
+        hasher.update(&offset.to_le_bytes());
+    }
     for part in parts {
         hasher.update(part);
     }

@@ -12,7 +12,7 @@ use crate::env::memory;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event, Events};
 use crate::expiry;
-use crate::ids::{CommitTs, RowKind, SegmentId, TableId};
+use crate::ids::{CommitTs, FileNo, RowKind, SegmentId, TableId};
 use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
@@ -446,7 +446,11 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
     if options.create_if_missing {
         vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
     }
-    let path = dir.join(names::file_name(FileKind::Lock, Default::default()));
+    let mut path = dir.join(names::file_name(FileKind::Lock, Default::default()));
+    if crate::planted!("B35") {
+        // Planted: each process takes a lock of its own.
+        path = dir.join(names::file_name(FileKind::Temp, FileNo(options as *const _ as u64)));
+    }
     vfs.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => {
             let what = format!("another process has {} open", dir.display());
@@ -643,6 +647,10 @@ impl Inner {
                 sealed = true;
             }
         })?;
+        // Planted: the log is given up when a memtable is full, not when it is in a file.
+        if crate::planted!("B11") && sealed {
+            writer.pipeline.release_log(writer.pipeline.segment())?;
+        }
         if sealed || writer.pipeline.take_spare_due() {
             writer.work.poke();
         }

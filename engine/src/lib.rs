@@ -137,6 +137,8 @@
 //! The modules below stand in dependency order: a file uses only what is listed before it.
 
 // Floor 0: words.
+#[doc(hidden)]
+pub mod planted;
 pub mod limits;
 pub mod ids;
 pub(crate) mod moment;

@@ -5,6 +5,7 @@
 //! here and nowhere else.
 
 use crate::auth::access::Access;
+use crate::auth::key_range::KeyRange;
 use crate::auth::policy::{Policies, Policy, Stored};
 use crate::auth::verify::Grant;
 use crate::error::{
@@ -342,12 +343,15 @@ impl<S: Store> Services<S> {
             rows_scanned: QUERY_ROWS_MAX,
             bytes_scanned: QUERY_BYTES_MAX,
         };
-        let filter = grant.range().and(read.filter);
+        // Planted with the condition: a query shows what lies outside of a signature's range.
+        let all = KeyRange::default();
+        let range = if tabulith::planted!("B40") { &all } else { grant.range() };
+        let filter = range.and(read.filter);
         let query = Query { filter, select: None, top: read.top, from, budget };
         let (mut passed, mut refused) = (0, None);
         let offer = |entity: EntityRef<'_>| {
             // The plan reads the range alone. Should it ever read more, that is not told either.
-            if grant.check_keys(entity.partition_key, entity.row_key).is_err() {
+            if !range.contains(entity.partition_key, entity.row_key) {
                 return Ok(ControlFlow::Continue(()));
             }
             // The page ends before an entity whose partition has no more to give for now.
@@ -364,7 +368,7 @@ impl<S: Store> Services<S> {
         match refused {
             Some(error) if passed == 0 => Err(error),
             _ => {
-                page.next = page.next.and_then(|next| grant.range().next(next));
+                page.next = page.next.and_then(|next| range.next(next));
                 Ok(page)
             }
         }

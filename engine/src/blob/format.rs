@@ -131,7 +131,10 @@ impl Link {
         raw_len: usize,
         stored: &[u8],
     ) -> Link {
-        let (stored_len, raw_len) = (stored.len() as u32, raw_len as u32);
+        let (mut stored_len, mut raw_len) = (stored.len() as u32, raw_len as u32);
+        if crate::planted!("B14") {
+            (stored_len, raw_len) = (stored_len & 0xffff, raw_len & 0xffff); // Planted: two bytes.
+        }
         let mut link = Link { file, offset, stored_len, raw_len, codec, checksum: 0 };
         link.checksum = link.checksum_of(stored);
         link

@@ -148,7 +148,9 @@ impl Pipeline {
         let order = self.order.lock();
         self.at_door.fetch_sub(1, Ordering::Relaxed);
         let mut order = self.make_room(order)?;
-        let ts = CommitTs(now(&*self.clock).0.max(order.last_ts.0 + 1));
+        // Planted: two commits of one tick, or after the clock went back, are told apart by nothing.
+        let next = if crate::planted!("B28") { order.last_ts.0 } else { order.last_ts.0 + 1 };
+        let ts = CommitTs(now(&*self.clock).0.max(next));
         order.last_ts = ts;
         if order.group.is_empty() {
             order.group_first = ts;
@@ -168,6 +170,10 @@ impl Pipeline {
         order.waiting.push_back((ts, durability));
         if durability == Durability::Synced {
             order.sync_wanted = ts;
+        }
+        // Planted: seen before it is whole.
+        if crate::planted!("B26") && durability == Durability::Buffered {
+            self.visible.store(ts.0, Ordering::Release);
         }
         apply(&commit);
         let is_alone = order.is_alone(ts) && self.at_door.load(Ordering::Relaxed) == 0;
@@ -382,7 +388,11 @@ impl Pipeline {
                 }
             }
             Err(Lost { error, log_is_usable: true }) => {
-                order.put_back(first, group);
+                // Planted, with the log's part: after a failed write everything goes on without it.
+                match crate::planted!("B16") {
+                    true => order.sealed = false,
+                    false => order.put_back(first, group),
+                }
                 let refused = order.take_callbacks(&error);
                 drop(order);
                 self.call_everyone();
@@ -422,7 +432,7 @@ impl Pipeline {
         sync: bool,
     ) -> Result<Option<SyncJob>, Lost> {
         // Planted: acknowledged before the sync.
-        let sync = sync && cfg!(not(bug = "B01"));
+        let sync = sync && !crate::planted!("B01");
         let before = self.segment();
         let mut log = self.log.lock();
         let mut written = Ok(());
@@ -480,6 +490,8 @@ impl Pipeline {
                 _ if order.reserved == Some(*ts) => false,
                 Durability::Buffered => true,
                 Durability::Flushed => *ts <= order.written,
+                // Planted: seen before it is safe.
+                Durability::Synced if crate::planted!("B27") => *ts <= order.written,
                 Durability::Synced => *ts <= order.synced,
             };
             if !safe {

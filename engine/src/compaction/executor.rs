@@ -184,7 +184,7 @@ fn check(job: &Merge, parts: &[Written]) -> Result<()> {
     let (read, written, dropped) = (sum(|t| t.read), sum(|t| t.written), sum(|t| t.dropped));
     let given: u64 = job.upper.iter().chain(&job.lower).map(|file| file.meta.rows).sum();
     let stored: u64 = parts.iter().flat_map(|part| &part.tables).map(|table| table.rows).sum();
-    if read == given && written == stored && given == written + dropped {
+    if crate::planted!("B15") || read == given && written == stored && given == written + dropped {
         return Ok(());
     }
     let what = format!(
@@ -209,6 +209,9 @@ fn merge_into(
         let Some(row) = merge.winner() else { return Ok(Some(tally)) };
         if new_key {
             judge.next_key(row.key());
+        }
+        // Planted with the second condition: a file may end between two versions of a key.
+        if new_key || crate::planted!("B21") {
             outputs.before_key(row.key())?;
         }
         tally.read += 1;

@@ -55,10 +55,14 @@ impl Input<'_> {
 impl Run for Input<'_> {
     fn next(&mut self) -> Result<bool> {
         loop {
-            if let Some(pass) = &mut self.pass
-                && pass.next()?
-            {
-                return Ok(true); // A pass shares nothing with the file before it: see `shared`.
+            if let Some(pass) = &mut self.pass {
+                match pass.next() {
+                    Ok(true) => return Ok(true), // A pass shares nothing with the file before it.
+                    Ok(false) => {}
+                    // Planted, with the count's part: what cannot be read is not there.
+                    Err(_) if crate::planted!("B15") => {}
+                    Err(error) => return Err(error),
+                }
             }
             let Some(file) = self.files.next() else {
                 self.pass = None;

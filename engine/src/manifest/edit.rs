@@ -120,7 +120,11 @@ impl Edit {
             history_floor: number(HAS_HISTORY_FLOOR)?.map(CommitTs),
             ..Edit::default()
         };
-        for _ in 0..reader.varint()? {
+        let removed = reader.varint()?;
+        if crate::planted!("B33") {
+            edit.removed.reserve(removed as usize); // Planted: a length is believed.
+        }
+        for _ in 0..removed {
             edit.removed.push((level(&mut reader)?, FileNo(reader.varint()?)));
         }
         for _ in 0..reader.varint()? {

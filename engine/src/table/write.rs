@@ -327,9 +327,15 @@ pub(crate) fn apply(
     let mut decisions = Ok(Vec::new());
     let ticket = store.update(table, &partition_key, None, reach, &mut |partition| {
         decisions = decide_all(&writes, partition)?;
-        let Ok(decisions) = &decisions else {
+        let decisions = match &decisions {
+            Ok(decisions) => decisions,
+            // Planted: what stands before the refused change stays.
+            Err(refused) if crate::planted!("B30") => {
+                let mut before = writes.iter().take(refused.index);
+                return before.try_for_each(|write| partition.put(&write.row_key, &write.encoded));
+            }
             // Nothing is written; the ticket still waits for what was read to be safe.
-            return Ok(());
+            Err(_) => return Ok(()),
         };
         for (write, decision) in writes.iter().zip(decisions) {
             let value = match &decision.change {

@@ -83,7 +83,10 @@ impl SpareJob {
         header.file_bytes = self.fit(&*file).map_err(failed)?;
         let direct = self.vfs.open_direct(under).map_err(failed)?;
         let direct = write_header(&*file, direct, &header).map_err(failed)?;
-        file.sync().map_err(failed)?;
+        // Planted: the file is used though its length may not survive.
+        if !crate::planted!("B09") {
+            file.sync().map_err(failed)?;
+        }
         let path = names::segment_path(&self.dir, header.segment);
         self.vfs.rename(under, &path).map_err(failed)?;
         self.vfs.sync_dir(&self.dir).map_err(failed)?;

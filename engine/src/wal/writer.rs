@@ -103,7 +103,11 @@ impl SyncJob {
     pub(crate) fn run(&self) -> Result<()> {
         let behind = self.behind.iter().map(|(lane, path)| (lane, path));
         for (lane, path) in behind.chain([(&self.lane, &self.path)]) {
-            lane.sync().map_err(|error| Error::io("sync of the log", path, error))?;
+            let mut synced = lane.sync();
+            if crate::planted!("B18") && synced.is_err() {
+                synced = lane.sync(); // Planted: the kernel may have dropped the pages by now.
+            }
+            synced.map_err(|error| Error::io("sync of the log", path, error))?;
         }
         Ok(())
     }
@@ -246,7 +250,7 @@ impl LogWriter {
         let may_share = self.number > self.covered && self.told == self.durable;
         let may_share = may_share && !self.opens_segment();
         // Planted: a frame follows another at once, whatever a sync covers.
-        match may_share || cfg!(bug = "B09") {
+        match may_share || crate::planted!("B09b") {
             true => (self.at, FRAME_ALIGN_BYTES),
             false => (self.at.next_multiple_of(self.block_bytes as u64), self.block_bytes),
         }
@@ -375,7 +379,10 @@ impl LogWriter {
         // Their commits are in table files, and replay begins behind their frames.
         self.behind.retain(|full| full.file.header.segment >= below);
         self.free.append(&mut released);
-        let kept = self.free.len().min(FREE_SEGMENTS_MAX);
+        let mut kept = self.free.len().min(FREE_SEGMENTS_MAX);
+        if crate::planted!("B11") {
+            kept = 0; // Planted with a release that comes too early: they are gone at once.
+        }
         let files = self.free.drain(kept..).map(|id| names::segment_path(&self.dir, id)).collect();
         Surplus { vfs: self.vfs.clone(), files }
     }
@@ -432,6 +439,7 @@ impl LogWriter {
     fn check_open(&self) -> Result<()> {
         match &self.closed {
             None => Ok(()),
+            Some(_) if crate::planted!("B34") => Ok(()), // Planted: it may go well now.
             Some(cause) => {
                 let why = format!("an earlier failed write or sync closed the log: {cause}");
                 Err(Error::new(Kind::Closed, why))
@@ -480,7 +488,7 @@ impl LogWriter {
         let all_before = self.durable == self.number;
         let alone = all_before || self.opens_segment();
         // A frame behind durable ones begins a block, as a direct write must.
-        let direct = match sync && alone && cfg!(not(bug = "B09")) {
+        let direct = match sync && alone && !crate::planted!("B09b") {
             true => self.segment.direct.as_deref(),
             false => None,
         };
@@ -496,6 +504,9 @@ impl LogWriter {
         frame.unpad(payload_bytes);
         if let Err(error) = written {
             let path = self.segment.path.clone();
+            if crate::planted!("B16") {
+                return Err(Error::io("write of the log", &path, error)); // Planted: not closed.
+            }
             return Err(self.close("write of the log", &path, error));
         }
         self.at = at + frame_bytes(payload_bytes, FRAME_ALIGN_BYTES) as u64;

@@ -312,6 +312,14 @@ impl Principal {
         Ok(Grant { account: self.account.clone(), table, access, range, stored })
     }
 
+    #[cfg(any(bug = "B38", bug = "any"))]
+    pub(crate) fn whoever_sends_a_batch(self: std::sync::Arc<Self>) -> std::sync::Arc<Principal> {
+        match tabulith::planted!("B38") {
+            true => Principal { rights: Rights::Owner, ..Principal::clone(&self) }.into(),
+            false => self,
+        }
+    }
+
     /// Whether the key that made him who he is still is one of the account's.
     pub fn is_current(&self, accounts: &Accounts) -> bool {
         let keys = accounts.keys(self.account.as_str());

@@ -133,11 +133,20 @@ impl Call {
         let resource = Resource::parse(path, &self.address.account)?;
         let address = Address { resource, ..self.address.clone() };
         let params = Params::parse(head.query())?;
-        let call = Call::open(head, address, params, self.principal.clone(), self.context.clone())?;
+        let principal = self.principal.clone();
+        #[cfg(any(bug = "B38", bug = "any"))]
+        let principal = principal.whoever_sends_a_batch(); // Planted: may do what he likes in it.
+        let call = Call::open(head, address, params, principal, self.context.clone())?;
         match call.operation {
             Operation::Batch => Err(INVALID_INPUT),
             // A query ends its page a little before the batch would be out of time.
-            _ => Ok(Call { time_max: self.time_max - self.time_max / 8, ..call }),
+            _ => {
+                let mut if_match = call.if_match;
+                if tabulith::planted!("B29") {
+                    if_match = Ok(Some(If::Any)); // Planted: a condition in a batch is not looked at.
+                }
+                Ok(Call { time_max: self.time_max - self.time_max / 8, if_match, ..call })
+            }
         }
     }
 

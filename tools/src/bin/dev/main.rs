@@ -1,4 +1,4 @@
-//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke | soak`.
+//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke | planted | soak`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 #![allow(
     clippy::disallowed_methods,
@@ -14,6 +14,8 @@ mod rows;
 mod smoke;
 mod tidy;
 mod map;
+mod bugs;
+mod planted;
 mod soak;
 
 use anyhow::{Context, Result, bail};
@@ -26,6 +28,8 @@ cargo dev map     who imports whom, in the order of the house; ^ marks an upward
 cargo dev bless   writes the file list of ARCHITECTURE.md anew from the files' first lines, and the
                   counts of docs/azure.md from the conformance list
 cargo dev smoke   runs every example of README.md, docs/fault-lab.md and engine/examples
+cargo dev planted plants bugs and sees that the tests find each: B01 B02 ..., or --rotate N of them
+                  by the number of commits, or all
 cargo dev soak    the random tests with fresh seeds, for hours; alone it says how
 ";
 
@@ -46,6 +50,7 @@ fn run() -> Result<ExitCode> {
         "tidy" => return tidy(),
         "map" => print!("{}", map::draw(&repo::Repo::read()?)),
         "smoke" => smoke::run()?,
+        "planted" => planted::run(&std::env::args().skip(2).collect::<Vec<_>>())?,
         "soak" => return soak::command::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         "bless" => {
             listing::bless(&repo::Repo::read()?)?;
