@@ -67,6 +67,11 @@ pub(crate) fn decode_frame(
     (at == number && crc == placed(generation, offset, &[summed])).then_some(edit)
 }
 
+/// Whether `bytes` say that they begin with the frame `number`, be it whole or not.
+pub(crate) fn claims(number: u64, bytes: &[u8]) -> bool {
+    bytes.get(8..FRAME_HEADER_BYTES).is_some_and(|said| said == number.to_le_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

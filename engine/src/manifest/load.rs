@@ -225,15 +225,16 @@ pub(crate) fn read_edits(
     let at_end = a.bytes.len() <= at && b.bytes.len() <= at;
     // Nobody was told of an edit that copy B has no byte of; copy B then ends exactly here.
     let unfinished = !at_end && b.bytes.len() == at;
-    // Copy A is begun first, so zeros that only B has behind the last edit never were an edit.
-    let padded = !at_end && a.bytes.len() == at && b.bytes[at..].iter().all(|byte| *byte == 0);
+    // Copy A is begun first, so what only B has behind the last edit never was one; unless it says
+    // that it is the next: then both copies are damaged.
+    let padded = !at_end && a.bytes.len() == at && !frame::claims(number, &b.bytes[at..]);
     // The first edit was durable before the root.
     if number == 1 || !(at_end || unfinished || padded) {
         let what = format!("edit {number} is whole in neither copy of the manifest");
         return Err(Error::corrupt(&a.path, at as u64, what));
     }
     if padded {
-        repairs.push(Error::corrupt(&b.path, at as u64, "zeros after the last edit"));
+        repairs.push(Error::corrupt(&b.path, at as u64, "bytes after the last edit"));
     }
     if unfinished {
         let what = format!("edit {number} was begun and never acknowledged");

@@ -4,6 +4,7 @@ use crate::erasure::set::Erasure;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::manifest::edit::Edit;
+use crate::manifest::frame::encode_frame;
 use crate::manifest::load::{Loaded, check, dump};
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
@@ -157,6 +158,43 @@ fn a_copy_cut_at_any_length_or_gone_is_survived_and_put_right() {
         let found = loaded(&fs);
         assert_eq!((&found.state, found.repairs.len()), (&state, 0), "{name} is back");
     }
+}
+
+/// One copy with anything behind its end was refused where that was copy B: what it had there might
+/// have been an edit. It was none, as copy A has every edit first; only where it says that it is the
+/// next, and A was cut at that very place, are both copies damaged.
+#[test]
+fn whatever_stands_behind_the_end_of_one_copy_is_survived() {
+    let fs = disk();
+    let state = edited(&fs, 3);
+    for name in ["000001.manifest-a", "000001.manifest-b"] {
+        let (file, bytes) = open(&fs, name);
+        for more in [1, 7, 16, 17, 600] {
+            for byte in [0, 0xa5, 0xff] {
+                file.write_all_at(&vec![byte; more], bytes.len() as u64).expect("room");
+                let found = loaded(&fs);
+                assert_eq!((&found.state, found.repairs.len()), (&state, 1), "{name}, {more} more");
+                file.set_len(bytes.len() as u64).expect("a cut");
+            }
+        }
+    }
+    let [a, b] = ["000001.manifest-a", "000001.manifest-b"].map(|name| open(&fs, name));
+    edited_more(&fs, &state);
+    a.0.set_len(a.1.len() as u64).expect("a cut");
+    b.0.write_all_at(&[0xee; 4], b.1.len() as u64 + 20).expect("room");
+    assert_placed(&load(&fs).expect_err("no whole copy of the last edit"));
+}
+
+/// Adds one edit to both copies, past the open manifest.
+fn edited_more(fs: &SimFs, state: &State) {
+    let (file, bytes) = open(fs, "000001.manifest-a");
+    let edit = edit(4).encode();
+    let number = loaded(fs).edits + 1;
+    let frame = encode_frame(1, bytes.len() as u64, number, &edit);
+    file.write_all_at(&frame, bytes.len() as u64).expect("room");
+    let (file, _) = open(fs, "000001.manifest-b");
+    file.write_all_at(&frame, bytes.len() as u64).expect("room");
+    assert_ne!(loaded(fs).state, *state);
 }
 
 #[test]
