@@ -6,6 +6,7 @@
 //! fs.add(Rule::fail(Call::Read).named("*.sst").forever());            // a dead disk region
 //! fs.add(Rule::any().skip(n).with(Errno::Interrupted));               // call n, whatever it is
 //! fs.set_room(Some(64 << 10));                                        // then the disk is full
+//! fs.interrupt(Rule::fail(Call::Write).named("*.sst"), || …);         // before the next such call
 //! ```
 //!
 //! A failed sync here leaves the inner file system as it was: what was unsynced may still be synced
@@ -14,8 +15,9 @@
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::rule::Landing;
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,13 +31,24 @@ pub struct FaultFs {
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Debug, Default)]
+/// What is done before a call, once.
+type Interlude = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
 struct State {
     rules: Vec<Rule>,
+    interludes: Vec<(Rule, Interlude)>,
     counts: BTreeMap<(Call, String), u64>,
     /// Bytes by which files may still grow.
     room: Option<u64>,
-    injected: u64,
+    injected: BTreeMap<(Call, String), u64>,
+}
+
+impl Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rules, interludes) = (&self.rules, self.interludes.len());
+        write!(f, "State({rules:?}, {interludes} interludes)")
+    }
 }
 
 impl FaultFs {
@@ -52,6 +65,12 @@ impl FaultFs {
     /// Drops all rules: the disk is well again.
     pub fn clear(&self) {
         self.state.lock().rules.clear();
+    }
+
+    /// Does `work` before the next call that `rule` speaks of, which then goes its way: whoever called
+    /// is held up in the middle of what he does. `work` may use the file system.
+    pub fn interrupt(&self, rule: Rule, work: impl FnOnce() + Send + 'static) {
+        self.state.lock().interludes.push((rule, Box::new(work)));
     }
 
     /// Lets files grow by `bytes` more, then writes fail with ENOSPC after what fits. `None`: no
@@ -73,7 +92,12 @@ impl FaultFs {
 
     /// How many calls failed because a rule or the room said so.
     pub fn injected(&self) -> u64 {
-        self.state.lock().injected
+        self.state.lock().injected.values().sum()
+    }
+
+    /// The same by kind and class of name, as in [`FaultFs::counts`].
+    pub fn injected_counts(&self) -> BTreeMap<(Call, String), u64> {
+        self.state.lock().injected.clone()
     }
 
     fn run<T>(
@@ -94,15 +118,22 @@ impl FaultFs {
     /// Counts a call, and says whether and how it fails.
     fn verdict(&self, call: Call, names: &[&str]) -> Option<(Errno, Landing)> {
         let mut state = self.state.lock();
+        let met = |(rule, _): &mut (Rule, Interlude)| rule.meets(call, names);
+        if let Some(met) = state.interludes.iter_mut().position(met) {
+            let (_, work) = state.interludes.remove(met);
+            MutexGuard::unlocked(&mut state, work);
+        }
         let class = class_of(names.last().unwrap_or(&""));
-        *state.counts.entry((call, class)).or_insert(0) += 1;
+        *state.counts.entry((call, class.clone())).or_insert(0) += 1;
         // Each rule counts, also those behind the one that decides.
         let rules = state
             .rules
             .iter_mut()
             .filter_map(|rule| rule.meets(call, names).then(|| rule.verdict()));
         let verdict = rules.reduce(|first, _| first);
-        state.injected += u64::from(verdict.is_some());
+        if verdict.is_some() {
+            *state.injected.entry((call, class)).or_insert(0) += 1;
+        }
         verdict
     }
 
@@ -184,7 +215,9 @@ impl FaultFile {
         let growth = offset.saturating_add(bytes).saturating_sub(len);
         let granted = growth.min(*room);
         *room -= granted;
-        state.injected += u64::from(granted < growth);
+        if granted < growth {
+            *state.injected.entry((Call::Write, class_of(&self.name))).or_insert(0) += 1;
+        }
         Ok(bytes.saturating_sub(growth - granted))
     }
 }

@@ -67,6 +67,9 @@ pub enum Errno {
     Exists,
     /// EOPNOTSUPP.
     NotSupported,
+    /// No error of the system: the file ends before all was read, as it does for whoever reads less
+    /// than he asked for and does not ask again.
+    EndOfFile,
 }
 
 /// What of a failing call takes effect all the same.
@@ -176,6 +179,7 @@ impl From<Errno> for io::Error {
             Errno::NotFound => Os::NOENT,
             Errno::Exists => Os::EXIST,
             Errno::NotSupported => Os::OPNOTSUPP,
+            Errno::EndOfFile => return io::ErrorKind::UnexpectedEof.into(),
         };
         os.into()
     }
@@ -191,6 +195,7 @@ impl From<Errno> for io::Error {
             Errno::NotFound => io::ErrorKind::NotFound,
             Errno::Exists => io::ErrorKind::AlreadyExists,
             Errno::NotSupported => io::ErrorKind::Unsupported,
+            Errno::EndOfFile => io::ErrorKind::UnexpectedEof,
         };
         kind.into()
     }

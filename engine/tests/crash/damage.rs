@@ -1,235 +1,275 @@
-//! Bytes change at rest, in every file of a database that was closed in order: what is read then is
-//! right, or an error that names the file. Never another value, never a missing row.
+//! Bytes change at rest, in every file of a database that was closed in order, and it is opened and
+//! read: each row is right, or an error that names the file. Never another value, never a row that
+//! is missing, never one that was there once. With checksums that were made good again there is no
+//! right answer any more, but no panic either, and no allocation without bound.
+//!
+//! `TABULITH_DAMAGE` asks for another number of opens than [`OPENS`].
 
-use crate::look::{Stop, read_world};
-use crate::model::{History, Need, World};
-use crate::run::{DIR, Run, open_on};
-use crate::workload::{Op, small};
+use crate::allocator;
+use crate::corpus::{CONFIGS, Corpus};
+use crate::damages::{self, Case, Class, Damage, Map};
+use crate::run::open_on;
+use crate::seals;
+use crate::verdict::{self, Seen, Wrong};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use tabulith::error::Kind;
-use tabulith::options::{Advanced, Compression, Durability, Options};
-use tabulith::vfs::api::{Access, Vfs};
-use tabulith::vfs::mem::SimFs;
-use tabulith_testkit::seed::Rng;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tabulith::options::Options;
+use tabulith_testkit::seed;
 
-/// What happens to a file.
-#[derive(Clone, Debug)]
-enum Damage {
-    Flip {
-        at: u64,
-        bit: u8,
-    },
-    Byte {
-        at: u64,
-        byte: u8,
-    },
-    Garbage {
-        at: u64,
-        bytes: usize,
-    },
-    /// Bytes of the same file, from somewhere else in it.
-    Copied {
-        from: u64,
-        to: u64,
-        bytes: usize,
-    },
-    Cut(u64),
-    Longer(u64),
-    Removed,
-    /// The file is another one of its kind.
-    Swapped(String),
-}
-
-/// A closed database, and what it holds.
-struct Corpus {
-    sim: SimFs,
-    options: Options,
-    world: World,
-    files: BTreeMap<String, u64>,
-}
+/// Opens of one run, about.
+const OPENS: u64 = 120_000;
+const OPENS_VARIABLE: &str = "TABULITH_DAMAGE";
+/// Alarms that are shown.
+const ALARMS_MAX: usize = 10;
 
 /// How damage came out.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Counts {
     /// Every answer was right.
-    harmless: u64,
+    right: u64,
     refused: u64,
     /// It opened, and the reads that met the damage failed.
     reads_failed: u64,
+    /// Of these, those where other rows could still be read.
+    beside: u64,
+    wrong: BTreeMap<Wrong, u64>,
+}
+
+impl Counts {
+    fn opens(&self) -> u64 {
+        self.right + self.refused + self.reads_failed + self.wrong.values().sum::<u64>()
+    }
+
+    fn add(&mut self, other: &Counts) {
+        self.right += other.right;
+        self.refused += other.refused;
+        self.reads_failed += other.reads_failed;
+        self.beside += other.beside;
+        for (wrong, count) in &other.wrong {
+            *self.wrong.entry(*wrong).or_default() += count;
+        }
+    }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Counts { harmless, refused, reads_failed } = self;
-        write!(f, "{harmless} harmless, {refused} refused, {reads_failed} reads failed")
+        let Counts { right, refused, reads_failed, beside, wrong } = self;
+        write!(
+            f,
+            "{} opens: {right} all right, {refused} refused, {reads_failed} with reads that failed \
+             ({beside} beside good ones)",
+            self.opens()
+        )?;
+        let count = |which| wrong.get(which).copied().unwrap_or(0);
+        Wrong::ALL.iter().try_for_each(|which| write!(f, ", {which:?} {}", count(which)))
     }
 }
 
-impl Corpus {
-    fn new(options: Options) -> Corpus {
-        let sim = SimFs::new();
-        let vfs = Arc::new(sim.clone());
-        let mut run = Run::new(&sim, vfs, &options, History::new(), Need::default());
-        let write = |table, pk, rows: &[(u8, Option<u16>)]| Op::Write {
-            table,
-            pk,
-            rows: rows.to_vec(),
-            level: Durability::Synced,
-            wait: true,
-        };
-        let many: Vec<_> = (0..20).map(|rk| (rk, Some(u16::from(rk) * 9))).collect();
-        let ops = [
-            Op::Create(0),
-            Op::Create(1),
-            write(0, 0, &many),
-            write(0, 1, &[(0, Some(2500))]),
-            Op::Flush,
-            write(0, 0, &[(3, None), (5, Some(12)), (40, Some(30))]),
-            write(1, 0, &[(0, Some(300)), (1, Some(300))]),
-            Op::Compact,
-            write(1, 0, &[(1, Some(20))]),
-            Op::Flush,
-            write(0, 0, &[(6, None)]),
-            write(1, 2, &[(0, Some(700))]),
-            write(0, 2, &[(0, Some(5)), (1, Some(1500))]),
-            // Into a second segment of the log.
-            write(0, 3, &[(0, Some(9000))]),
-            write(0, 3, &[(1, Some(3000))]),
-            write(1, 3, &[(1, Some(300))]),
-        ];
-        run.open(|need| need.kill)
-            .and_then(|_| run.apply_all(&ops))
-            .and_then(|()| run.close())
-            .unwrap_or_else(|stop| panic!("{stop}"));
-        let dir = Path::new(DIR);
-        let names = sim.list(dir).expect("the folder is there");
-        let len = |name: &String| sim.open(&dir.join(name), Access::Read)?.len();
-        let files = names.into_iter().map(|name| len(&name).map(|len| (name, len)));
-        let files = files.collect::<Result<_, _>>().expect("the files are there");
-        Corpus { sim, options, world: run.history.last().clone(), files }
-    }
-
-    /// A copy with `damage` in `file`, opened and read.
-    fn look(&self, file: &str, damage: &Damage) -> Result<World, Stop> {
-        let sim = self.sim.fork();
-        damage.apply(&sim, &Path::new(DIR).join(file)).expect("the simulated disk does it");
-        read_world(&open_on(Arc::new(sim), &self.options)?)
-    }
-
-    /// Judges one damage.
-    fn check(&self, file: &str, damage: &Damage, counts: &mut Counts) {
-        let case = || format!("{file}: {damage:?}");
-        match self.look(file, damage) {
-            Ok(world) if world == self.world => counts.harmless += 1,
-            Ok(world) => {
-                let mut history = History::new();
-                history.begin_with(self.world.clone());
-                panic!("{}: {}", case(), history.explain(&world, 0, 0));
-            }
-            Err(Stop::Wrong(what)) => panic!("{}: {what}", case()),
-            Err(Stop::Refused(error)) => {
-                let metadata = file.starts_with("ROOT") || file.contains("manifest");
-                assert!(!metadata, "{}: the other copy is whole, yet {error:?}", case());
-                let kinds = [Kind::Corrupt, Kind::Io];
-                assert!(kinds.contains(&error.kind()), "{}: {error:?}", case());
-                let (place, _) = error.place().unwrap_or_else(|| panic!("{}: {error:?}", case()));
-                let named = place.file_name().is_some_and(|name| name.to_string_lossy() == file);
-                assert!(named || file.ends_with(".wal"), "{}: {error:?}", case());
-                match error.message().contains("log") || file.ends_with(".wal") {
-                    true => counts.refused += 1,
-                    false => counts.reads_failed += 1,
-                }
-            }
-        }
-    }
+/// A sweep under way.
+#[derive(Default)]
+struct Sweep {
+    counts: Mutex<BTreeMap<(&'static str, Class), Counts>>,
+    alarms: Mutex<Vec<String>>,
+    opens: AtomicU64,
 }
 
-impl Damage {
-    fn apply(&self, sim: &SimFs, path: &Path) -> std::io::Result<()> {
-        let file = sim.open(path, Access::ReadWrite)?;
-        let read = |at: u64, bytes: usize| {
-            let mut buf = vec![0; bytes];
-            file.read_exact_at(&mut buf, at).map(|()| buf)
-        };
-        match self {
-            Damage::Flip { at, bit } => {
-                let byte = read(*at, 1)?[0] ^ 1 << bit;
-                file.write_all_at(&[byte], *at)
+impl Sweep {
+    /// Looks at all cases, on both cores.
+    fn run(&self, corpus: &Corpus, map: &Map, cases: &[Case]) {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+                scope.spawn(|| {
+                    while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        self.check(corpus, map, case);
+                    }
+                });
             }
-            Damage::Byte { at, byte } => file.write_all_at(&[*byte], *at),
-            Damage::Garbage { at, bytes } => file.write_all_at(&Rng::new(*at).bytes(*bytes), *at),
-            Damage::Copied { from, to, bytes } => file.write_all_at(&read(*from, *bytes)?, *to),
-            Damage::Cut(len) | Damage::Longer(len) => file.set_len(*len),
-            Damage::Removed => sim.remove(path),
-            Damage::Swapped(other) => {
-                let other = sim.open(&path.with_file_name(other), Access::Read)?;
-                let mut bytes = vec![0; other.len()? as usize];
-                other.read_exact_at(&mut bytes, 0)?;
-                file.set_len(bytes.len() as u64)?;
-                file.write_all_at(&bytes, 0)
-            }
-        }
+        });
     }
 
-    /// Every byte once, every sector, lengths and whole files. Every `step`-th byte of a long file.
-    fn all(file: &str, len: u64, files: &BTreeMap<String, u64>) -> Vec<Damage> {
-        let step = if len > 8000 { 5 } else { 1 };
-        let bytes = (0..len).step_by(step);
-        let mut all: Vec<_> =
-            bytes.clone().map(|at| Damage::Flip { at, bit: (at % 8) as u8 }).collect();
-        all.extend(
-            bytes
-                .step_by(3)
-                .flat_map(|at| [Damage::Byte { at, byte: 0 }, Damage::Byte { at, byte: 0xff }]),
-        );
-        for at in (0..len).step_by(512) {
-            let bytes = (len - at).min(512) as usize;
-            all.push(Damage::Garbage { at, bytes });
-            let from = (at + 512) % len.next_multiple_of(512);
-            if from + bytes as u64 <= len {
-                all.push(Damage::Copied { from, to: at, bytes });
-            }
-        }
-        all.extend((0..len).step_by(if len < 600 { 1 } else { 97 }).map(Damage::Cut));
-        all.extend([1, 511, 4096].map(|more| Damage::Longer(len + more)));
-        // Of the log only the first segment is named by the manifest: the loss of a later file as a
-        // whole cannot be told from a log that ends there.
-        if file.rsplit('.').next() != Some("wal") || Some(file) == files.keys().next().map(|f| &**f)
-        {
-            all.push(Damage::Removed);
-        }
-        let ending = file.rsplit('.').next();
-        let kin = files.keys().filter(|name| *name != file && name.rsplit('.').next() == ending);
-        all.extend(kin.map(|name| Damage::Swapped(name.clone())));
-        all
-    }
-}
-
-fn sweep(advanced: Advanced) {
-    let corpus = Corpus::new(Options { advanced, ..small() });
-    let clean = corpus.look("LOCK", &Damage::Longer(0)).unwrap_or_else(|stop| panic!("{stop}"));
-    assert!(clean == corpus.world, "the corpus reads as it was written");
-    let mut all = 0;
-    for (file, len) in &corpus.files {
+    fn check(&self, corpus: &Corpus, map: &Map, case: &Case) {
+        let number = self.opens.fetch_add(1, Ordering::Relaxed) + 1;
+        // Every eighth is opened for reading only, which goes another way through the log.
+        let options = Options { read_only: number.is_multiple_of(8), ..corpus.options.clone() };
+        allocator::take_largest();
+        let look = AssertUnwindSafe(|| look(corpus, map, case, &options));
+        let found = catch_unwind(look).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?");
+            Found { wrong: Some((Wrong::Panic, text.to_owned())), ..Found::default() }
+        });
+        let large = allocator::take_largest();
+        let large = (large > 0).then(|| (Wrong::Large, format!("{large} bytes at once")));
         let mut counts = Counts::default();
-        for damage in Damage::all(file, *len, &corpus.files) {
-            corpus.check(file, &damage, &mut counts);
+        match found.wrong.or(large) {
+            Some((wrong, what)) => {
+                *counts.wrong.entry(wrong).or_default() += 1;
+                self.alarm(number, format!("{wrong:?}: {}, {case}: {what}", corpus.config));
+            }
+            None if found.refused => counts.refused += 1,
+            None if found.failed => {
+                counts.reads_failed += 1;
+                counts.beside += u64::from(found.any_right);
+            }
+            None => counts.right += 1,
         }
-        eprintln!("damage: {file}, {len} bytes: {counts}");
-        all += counts.harmless + counts.refused + counts.reads_failed;
+        let mut all = self.counts.lock().expect("no panic while it is held");
+        all.entry((corpus.config, case.class)).or_default().add(&counts);
     }
-    assert!(all > 5_000, "only {all} damages");
+
+    fn alarm(&self, number: u64, what: String) {
+        let alarm = format!("damage: after {number} opens: {what}");
+        let mut alarms = self.alarms.lock().expect("no panic while it is held");
+        if alarms.len() < ALARMS_MAX {
+            eprintln!("{alarm}");
+            alarms.push(alarm);
+        }
+    }
+
+    /// Tells what was seen, and fails where any of it was wrong or there was too little of it.
+    fn end(self, floors: &[(Class, u64)]) {
+        let counts = self.counts.into_inner().expect("no panic while it was held");
+        let mut all = Counts::default();
+        for ((config, class), counts) in &counts {
+            eprintln!("damage: {config}, {class:?}: {counts}");
+            all.add(counts);
+        }
+        eprintln!("damage: {all}");
+        let alarms = self.alarms.into_inner().expect("no panic while it was held");
+        assert!(all.wrong.is_empty(), "{all}\n{}", alarms.join("\n"));
+        for (class, floor) in floors {
+            for config in CONFIGS {
+                let counts = counts.get(&(config, *class)).cloned().unwrap_or_default();
+                assert!(counts.opens() >= *floor, "{config}, {class:?}: {counts}");
+            }
+        }
+    }
+}
+
+/// What one open came to.
+#[derive(Default)]
+struct Found {
+    refused: bool,
+    failed: bool,
+    any_right: bool,
+    wrong: Option<(Wrong, String)>,
+}
+
+fn look(corpus: &Corpus, map: &Map, case: &Case, options: &Options) -> Found {
+    let sim = corpus.copy();
+    case.apply(&sim, corpus, map).expect("the simulated disk does it");
+    let opened = open_on(Arc::new(sim), options);
+    let (seen, refused) = match opened {
+        Ok(db) => (verdict::read(&db, &corpus.world), false),
+        Err(crate::look::Stop::Refused(error)) => {
+            (Seen { refused: Some(error), ..Seen::default() }, true)
+        }
+        Err(stop) => {
+            (Seen { wrong: Some((Wrong::Value, stop.to_string())), ..Seen::default() }, true)
+        }
+    };
+    let nonsense = case.class == Class::Nonsense;
+    let mut wrong = seen.wrong.filter(|_| !nonsense && !case.is_beyond_proof(corpus));
+    if let Some(error) = seen.refused.as_ref().filter(|_| !nonsense)
+        && let Some(what) = case.refusal_is_wrong(error)
+    {
+        wrong = wrong.or(Some((Wrong::Refusal, what)));
+    }
+    Found { refused, failed: seen.refused.is_some(), any_right: seen.right > 0, wrong }
+}
+
+impl Case {
+    /// The files that an error may name.
+    fn files(&self) -> Vec<&str> {
+        let other = match &self.damage {
+            Damage::Swapped(other) | Damage::Doubled(other) => Some(other.as_str()),
+            _ => None,
+        };
+        [Some(self.file.as_str()), self.twin.as_deref(), other].into_iter().flatten().collect()
+    }
+
+    /// What is wrong with refusing for `error`, if anything.
+    fn refusal_is_wrong(&self, error: &tabulith::error::Error) -> Option<String> {
+        let metadata = self.file.starts_with("ROOT") || self.file.contains("manifest");
+        let single = self.twin.is_none() && !matches!(self.damage, Damage::Swapped(_));
+        if metadata && single {
+            return Some(format!("the other copy is whole, yet {error:?}"));
+        }
+        let named = verdict::names_one_of(error, &self.files());
+        (!named).then(|| format!("it does not name the file: {error:?}"))
+    }
+
+    /// Whether nothing in the folder tells that anything is amiss: the log's last segment is the one
+    /// of an earlier moment, and so the end of the log.
+    fn is_beyond_proof(&self, corpus: &Corpus) -> bool {
+        let logs = corpus.files.iter().filter(|(name, _)| name.ends_with(".wal"));
+        let last = logs.filter(|(_, bytes)| seals::newest_frame(bytes) > 0);
+        let last = last.max_by_key(|(_, bytes)| seals::newest_frame(bytes));
+        matches!(self.damage, Damage::Earlier(_))
+            && last.is_some_and(|(name, _)| *name == self.file)
+    }
+}
+
+fn budget() -> u64 {
+    seed::number(OPENS_VARIABLE).unwrap_or(OPENS)
+}
+
+/// A step that shares no factor with the ten changes of each byte.
+fn step(all: usize, wanted: u64) -> usize {
+    let step = (all as u64 / wanted.max(1)).max(1) as usize;
+    if step == 1 { 1 } else { (step..).find(|step| step % 2 == 1 && step % 5 != 0).unwrap_or(step) }
+}
+
+fn corpora() -> Vec<(Corpus, Map)> {
+    let corpus = |config| {
+        let corpus = Corpus::new(config);
+        let map = damages::map_of(&corpus);
+        let whole = open_on(Arc::new(corpus.copy()), &corpus.options);
+        let whole = whole.unwrap_or_else(|stop| panic!("{stop}"));
+        let seen = verdict::read(&whole, &corpus.world);
+        assert!(seen.wrong.is_none() && seen.refused.is_none(), "{config}, undamaged: {seen:?}");
+        let bytes: usize = corpus.files.values().map(Vec::len).sum();
+        eprintln!(
+            "damage: {config}: {} files, {bytes} bytes, {} rows read",
+            corpus.files.len(),
+            seen.right
+        );
+        (corpus, map)
+    };
+    CONFIGS.into_iter().map(corpus).collect()
 }
 
 #[test]
 fn damage_is_never_a_wrong_answer() {
-    sweep(Advanced { block_cache_bytes: Some(0), ..small().advanced });
+    let sweep = Sweep::default();
+    let wanted = budget() * 2 / 3 / CONFIGS.len() as u64;
+    for (corpus, map) in &corpora() {
+        let always = damages::all(corpus, map, usize::MAX).len() as u64;
+        let every = damages::all(corpus, map, 1).len() - always as usize;
+        let step = step(every, wanted.saturating_sub(always));
+        sweep.run(corpus, map, &damages::all(corpus, map, step));
+    }
+    let part = |percent| wanted * percent / 100;
+    sweep.end(&[
+        (Class::Bits, part(40)),
+        (Class::Sectors, 500),
+        (Class::Lengths, part(3)),
+        (Class::Files, 60),
+    ]);
 }
 
 #[test]
-fn damage_is_never_a_wrong_answer_without_filters_and_compression() {
-    sweep(Advanced { filter_bits: 0, compression: Compression::NONE, ..small().advanced });
+fn nonsense_with_a_good_checksum_is_no_panic() {
+    let sweep = Sweep::default();
+    let wanted = budget() / 3 / CONFIGS.len() as u64;
+    for (corpus, map) in &corpora() {
+        let step = step(damages::nonsense(corpus, 1).len(), wanted);
+        sweep.run(corpus, map, &damages::nonsense(corpus, step));
+    }
+    sweep.end(&[(Class::Nonsense, wanted * 4 / 5)]);
 }

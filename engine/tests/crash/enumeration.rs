@@ -12,10 +12,14 @@ use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed;
 
 /// States that are opened and compared; the variable asks for another number.
-const STATES: u64 = 500_000;
+const STATES: u64 = 600_000;
+/// Jobs of a round: two of each family, one on each kind of disk, and four sequences.
+const ROUND: u64 = 14;
 /// Workloads in which rows expire, cut at few places each.
 const LIVES: u64 = 2000;
 const STATES_VARIABLE: &str = "TABULITH_CRASH_STATES";
+/// Has the enumeration keep to one family of workloads.
+const FAMILY_VARIABLE: &str = "TABULITH_CRASH_FAMILY";
 /// Replays a crash point: `random:17 Hostile 203`.
 const REPLAY_VARIABLE: &str = "TABULITH_CRASH";
 
@@ -27,17 +31,23 @@ struct Job {
 }
 
 impl Job {
-    /// The `n`-th job; there is no last one.
-    fn numbered(n: u64) -> Job {
-        let (round, place) = (n / 12, n % 12);
+    /// The `n`-th job, of one family where only that is asked for; there is no last one.
+    fn numbered(n: u64, only: Option<Family>) -> Job {
+        if let Some(family) = only {
+            let profile = [Profile::Ordered, Profile::Hostile][(n % 2) as usize];
+            let number = if family == Family::Triple { n / 2 * 619 % TRIPLES } else { n / 2 };
+            return Job { name: Name(family, number), profile };
+        }
+        let (round, place) = (n / ROUND, n % ROUND);
         let profile = [Profile::Ordered, Profile::Hostile][(n % 2) as usize];
         let name = match place {
             0 | 1 => Name(Family::Random, round),
             2 | 3 => Name(Family::Mixed, round),
             4 | 5 => Name(Family::Tiny, round),
             6 | 7 => Name(Family::Aging, round),
+            8 | 9 => Name(Family::Rolling, round),
             // A stride that shares no factor with their number: far apart at first, all in the end.
-            _ => Name(Family::Triple, (round * 4 + place - 8) * 619 % TRIPLES),
+            _ => Name(Family::Triple, (round * 4 + place - 10) * 619 % TRIPLES),
         };
         Job { name, profile }
     }
@@ -111,15 +121,17 @@ struct Found {
 #[test]
 fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     let wanted = seed::number(STATES_VARIABLE).unwrap_or(STATES);
+    let only = std::env::var(FAMILY_VARIABLE).ok();
+    let only = only.map(|name| Family::named(&name).expect("a family such as: rolling"));
     // A seed begins with later workloads; each round of them has other ones.
-    let first = seed::seed_or(0) % (1 << 40) * 12;
+    let first = seed::seed_or(0) % (1 << 40) * ROUND;
     let (next, opened) = (AtomicU64::new(first), AtomicU64::new(0));
     let stopped = AtomicBool::new(false);
     let found = Mutex::new(Found::default());
     let worker = || {
         while opened.load(Ordering::Relaxed) < wanted && !stopped.load(Ordering::Relaxed) {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            let job = Job::numbered(number);
+            let job = Job::numbered(number, only);
             let (tally, violation) = job.explore();
             let before = opened.fetch_add(tally.opened, Ordering::Relaxed);
             let mut found = found.lock().expect("no worker panics with the lock held");
@@ -156,6 +168,50 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
             count("kills", all.kills, wanted / 50),
             count("used", all.used, wanted / 100),
         ],
+    );
+}
+
+/// Crash points of each sequence of three steps.
+const POINTS: usize = 6;
+
+/// Every sequence of three steps is run, and cut at some of its effects: which ones goes on with the
+/// sequence's number, so that each effect of a step is met behind and before every other step.
+#[test]
+fn every_sequence_of_three_steps_survives() {
+    let next = AtomicU64::new(0);
+    let found = Mutex::new((0, Tally::default()));
+    let worker = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= TRIPLES {
+                return;
+            }
+            let profile = [Profile::Ordered, Profile::Hostile][(number % 2) as usize];
+            let job = Job { name: Name(Family::Triple, number), profile };
+            let run = job.run().unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
+            let depth =
+                Depth { states: 4, one_used_in: 64, one_nested_in: 4096, levels: 1, ..job.depth() };
+            let mut explorer = Explorer::new(&run, &depth);
+            let effects = run.trace.len() + 1;
+            for point in 0..POINTS {
+                let n = (point * effects + number as usize * 7 % effects) / POINTS;
+                let outcome = explorer.crash_after(n);
+                outcome.unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
+            }
+            let mut found = found.lock().expect("no worker panics with the lock held");
+            found.0 += 1;
+            found.1 += explorer.tally();
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(2, usize::from);
+        (0..threads).for_each(|_| drop(scope.spawn(worker)));
+    });
+    let (runs, all) = found.into_inner().expect("no worker panicked");
+    eprintln!("all {runs} sequences of three steps: {all}");
+    counts::tell(
+        "sequences",
+        &[count("runs", runs, TRIPLES), count("states", all.opened, TRIPLES * 15)],
     );
 }
 

@@ -5,12 +5,15 @@ use crate::look::Stop;
 use crate::model::{History, Need};
 use crate::run::Run;
 use crate::workload::{Op, small};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tabulith::options::{Advanced, Durability, Options};
-use tabulith::vfs::fault::{Errno, FaultFs, Rule};
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::{Profile, SimFs, SyncFailure};
+use tabulith_testkit::seed;
 
 /// No case takes a hundredth of it.
 const HANGS_AFTER: Duration = Duration::from_secs(120);
@@ -25,9 +28,13 @@ struct Case {
 }
 
 impl Case {
-    /// A fresh database with one table; the disk is well.
-    fn new(name: String) -> Case {
+    /// A fresh database with one table; the disk is well. It takes direct writes or does not: then
+    /// the log is written and synced by two calls.
+    fn new(name: String, direct: bool) -> Case {
         let sim = SimFs::new();
+        if !direct {
+            sim.refuse_direct();
+        }
         let faults = FaultFs::new(Arc::new(sim.clone()));
         let advanced = Advanced { block_cache_bytes: Some(0), ..small().advanced };
         let options = Options { advanced, ..small() };
@@ -63,8 +70,10 @@ impl Case {
             let mut after =
                 run.judge(&fs, enough).unwrap_or_else(|stop| panic!("{name}, then {how}: {stop}"));
             let work = [put(0, 0, 30), Op::Flush, put(0, 1, 30), Op::Reopen, Op::Read];
-            let outcome = after.apply_all(&work);
-            outcome.unwrap_or_else(|stop| panic!("{name}, then {how}, at work: {stop}"));
+            for op in &work {
+                let outcome = after.apply(op);
+                outcome.unwrap_or_else(|stop| panic!("{name}, then {how}, at {op:?}: {stop}"));
+            }
         };
         let mut states = 1;
         for state in sim.crash_states(Profile::Ordered, 3, 1) {
@@ -114,6 +123,77 @@ fn work() -> Vec<Op> {
     ]
 }
 
+/// What else there is: everything that the first does not do.
+fn more_work() -> Vec<Op> {
+    let level = Durability::Synced;
+    let transact = |read, rows: &[(u8, Option<u16>)]| Op::Transact {
+        table: 0,
+        pk: 0,
+        read,
+        rows: rows.to_vec(),
+    };
+    let weak = |rk, level| {
+        let rows = vec![(rk, Some(4000))];
+        Op::Write { table: 0, pk: 2, rows, level, wait: true }
+    };
+    vec![
+        Op::Fill { table: 0, pk: 1, level, wait: true },
+        transact(0, &[(1, Some(50)), (0, None)]),
+        Op::Ingest { table: 0, pk: 3, rows: vec![(0, 40), (1, 900)] },
+        Op::Erase { table: 0, pk: 1, from: 2, to: Some(7), level, wait: true },
+        Op::Flush,
+        Op::Declare { table: 0, columns: 1 },
+        Op::Life(Some(1 << 50)),
+        put(0, 4, 600),
+        Op::Life(None),
+        weak(1, Durability::Flushed),
+        weak(2, Durability::Buffered),
+        weak(3, Durability::Flushed),
+        Op::Notify,
+        Op::Step,
+        Op::Peek,
+        Op::Checkpoint,
+        Op::Compact,
+        Op::Truncate { table: 0, level, wait: true },
+        weak(4, Durability::Flushed),
+        Op::Kill,
+        transact(3, &[(3, Some(700))]),
+        Op::Settle,
+        Op::SetTtl { table: 0, ticks: 1 << 50 },
+        Op::CompactPartition { table: 0, pk: 0 },
+        Op::Idle,
+        Op::Read,
+    ]
+}
+
+/// What is done while calls fail.
+#[derive(Clone, Copy)]
+struct Workload {
+    name: &'static str,
+    ops: fn() -> Vec<Op>,
+    /// Whether the disk takes direct writes.
+    direct: bool,
+}
+
+const WORKLOADS: [Workload; 3] = [
+    Workload { name: "work", ops: work, direct: true },
+    Workload { name: "work in two calls", ops: work, direct: false },
+    Workload { name: "more work", ops: more_work, direct: false },
+];
+
+impl Faults {
+    fn add(&mut self, other: Faults) {
+        self.runs += other.runs;
+        self.injected += other.injected;
+        self.refused += other.refused;
+        self.states += other.states;
+        for (site, kinds) in other.coverage {
+            let own = self.coverage.entry(site).or_default();
+            kinds.into_iter().for_each(|(kind, count)| *own.entry(kind).or_default() += count);
+        }
+    }
+}
+
 /// Aborts where a case does not end: a hang has no other way to be seen.
 fn watched(test: impl FnOnce(&Sender<String>)) {
     let (sender, receiver) = mpsc::channel::<String>();
@@ -136,70 +216,174 @@ fn watched(test: impl FnOnce(&Sender<String>)) {
     });
 }
 
+/// How a call fails.
+type Turn = fn(Rule) -> Rule;
+
+/// What a call may answer in place of doing what it should.
+const KINDS: [(&str, Turn); 13] = [
+    ("EIO", |rule| rule),
+    ("EIO, half of the write landed", Rule::half_done),
+    ("EIO, all of it landed", Rule::done),
+    ("ENOSPC", |rule| rule.with(Errno::NoSpace)),
+    ("ENOSPC, half of the write landed", |rule| rule.with(Errno::NoSpace).half_done()),
+    ("EDQUOT", |rule| rule.with(Errno::Quota)),
+    ("EMFILE", |rule| rule.with(Errno::TooManyFiles)),
+    ("EINTR", |rule| rule.with(Errno::Interrupted)),
+    ("EAGAIN", |rule| rule.with(Errno::Again)),
+    ("ENOENT", |rule| rule.with(Errno::NotFound)),
+    ("EEXIST", |rule| rule.with(Errno::Exists)),
+    ("EOPNOTSUPP", |rule| rule.with(Errno::NotSupported)),
+    ("a short read", |rule| rule.with(Errno::EndOfFile)),
+];
+
+/// How often it does, and whether the disk is well again before the end.
+const MODES: [(&str, Turn, bool); 4] = [
+    ("once", |rule| rule, false),
+    ("twice", |rule| rule.times(2), false),
+    ("for ever", Rule::forever, false),
+    ("for ever, then healed", Rule::forever, true),
+];
+
+/// Runs that [`every_call_may_fail`] makes, about; every call with every kind is among them.
+const RUNS: u64 = 21_000;
+const RUNS_VARIABLE: &str = "TABULITH_FAULTS";
+
+/// What was injected: by call and class of file, and by kind.
+type Coverage = BTreeMap<(Call, String), BTreeMap<usize, u64>>;
+
+/// The runs of one workload that are due: every call with every kind once, and of the other modes
+/// one in `step`.
+fn runs(calls: u64, step: u64) -> Vec<(u64, usize, usize)> {
+    let mut runs = Vec::new();
+    for n in 0..calls {
+        for kind in 0..KINDS.len() {
+            let turn = n * KINDS.len() as u64 + kind as u64;
+            let modes = (0..MODES.len()).filter(|mode| {
+                *mode == 0 || (turn * (MODES.len() as u64 - 1) + *mode as u64).is_multiple_of(step)
+            });
+            runs.extend(modes.map(|mode| (n, kind, mode)));
+        }
+    }
+    runs
+}
+
+#[derive(Default)]
+struct Faults {
+    runs: u64,
+    injected: u64,
+    refused: u64,
+    states: u64,
+    coverage: Coverage,
+}
+
+/// One call of a workload fails.
+fn fail_one(workload: Workload, (n, kind, mode): (u64, usize, usize), calls: u64) -> Faults {
+    let (what, kind_of) = KINDS[kind];
+    let (how_often, mode_of, heals) = MODES[mode];
+    let name = format!("call {n} of {calls}, {}: {what} {how_often}", workload.name);
+    let mut case = Case::new(name, workload.direct);
+    case.faults.add(mode_of(kind_of(Rule::any().skip(n))));
+    case.may(&(workload.ops)());
+    case.faults.clear();
+    let mut faults = Faults { runs: 1, refused: case.refused, ..Faults::default() };
+    for (site, count) in case.faults.injected_counts() {
+        faults.injected += count;
+        faults.coverage.entry(site).or_default().insert(kind, count);
+    }
+    if heals {
+        // Of the log it is known only then what it holds.
+        case.may(&[Op::Reopen]);
+        case.must(&[put(0, 5, 300), Op::Flush, Op::Compact, put(0, 6, 300), Op::Read, Op::Reopen]);
+    }
+    faults.states = case.end();
+    faults
+}
+
 #[test]
 fn every_call_may_fail() {
-    let calls = {
-        let mut case = Case::new("no fault".to_owned());
-        let before = case.faults.calls();
-        case.must(&work());
-        let calls = case.faults.calls() - before;
-        case.end();
-        calls
-    };
-    type Turn = fn(Rule) -> Rule;
-    let rules: [(&str, Turn); 7] = [
-        ("EIO once", |rule| rule),
-        ("EIO once, half of the write landed", Rule::half_done),
-        ("EIO once, all of it landed", Rule::done),
-        ("EIO for ever", Rule::forever),
-        ("ENOSPC once", |rule| rule.with(Errno::NoSpace)),
-        ("ENOSPC for ever", |rule| rule.with(Errno::NoSpace).forever()),
-        ("EINTR twice", |rule| rule.with(Errno::Interrupted).times(2)),
-    ];
-    let (mut injected, mut refused, mut states) = (0, 0, 0);
-    watched(|watch| {
-        for (what, rule) in rules {
-            for n in 0..calls {
-                let name = format!("call {n} of {calls}: {what}");
-                watch.send(name.clone()).expect("the watch lives as long as the test");
-                let mut case = Case::new(name);
-                case.faults.add(rule(Rule::any().skip(n)));
-                case.may(&work());
-                case.faults.clear();
-                injected += u64::from(case.faults.injected() > 0);
-                refused += case.refused;
-                states += case.end();
+    let wanted = seed::number(RUNS_VARIABLE).unwrap_or(RUNS);
+    let mut all = Faults::default();
+    let mut sites: BTreeMap<(Call, String), u64> = BTreeMap::new();
+    for workload in WORKLOADS {
+        let mut case = Case::new(format!("no fault in {}", workload.name), workload.direct);
+        let before = case.faults.counts();
+        let first = case.faults.calls();
+        case.must(&(workload.ops)());
+        let calls = case.faults.calls() - first;
+        for (site, count) in case.faults.counts() {
+            let more = count - before.get(&site).copied().unwrap_or(0);
+            if more > 0 {
+                *sites.entry(site).or_default() += more;
             }
         }
-    });
+        case.end();
+        let others = calls * KINDS.len() as u64 * (MODES.len() as u64 - 1);
+        let left = (wanted / WORKLOADS.len() as u64).saturating_sub(calls * KINDS.len() as u64);
+        let runs = runs(calls, others.div_ceil(left.max(1)).max(1));
+        let (next, found) = (AtomicUsize::new(0), Mutex::new(Faults::default()));
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+                scope.spawn(|| {
+                    watched(|watch| {
+                        while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                            let name = format!("{} {run:?}", workload.name);
+                            watch.send(name).expect("the watch lives as long as the test");
+                            let one = fail_one(workload, *run, calls);
+                            found.lock().expect("no panic while it is held").add(one);
+                        }
+                    });
+                });
+            }
+        });
+        all.add(found.into_inner().expect("no panic while it was held"));
+    }
+    let Faults { runs, injected, refused, states, coverage } = all;
+    for (site, calls) in &sites {
+        let kinds = coverage.get(site).map_or(0, BTreeMap::len);
+        let times: u64 = coverage.get(site).into_iter().flat_map(BTreeMap::values).sum();
+        let (call, file) = site;
+        eprintln!("faults: {call:?} {file}: {calls} calls, {kinds} kinds, {times} times");
+    }
+    let cells = sites.len() * KINDS.len();
+    let met: usize = sites.keys().filter_map(|site| coverage.get(site)).map(BTreeMap::len).sum();
     eprintln!(
-        "faults: {calls} calls, {injected} runs with a fault, {refused} operations refused, {states} states after"
+        "faults: {runs} runs, {injected} faults, {refused} operations refused, {states} states after; \
+         {met} of {cells} pairs of {} sites and {} kinds",
+        sites.len(),
+        KINDS.len()
     );
-    assert!(calls > 200 && injected > calls * 6, "{injected} faults in {calls} calls");
+    assert_eq!(met, cells, "every site must meet every kind");
+    assert!(sites.len() >= 35, "only {} sites", sites.len());
+    assert!(runs >= wanted * 9 / 10 && injected > runs, "{injected} faults in {runs} runs");
 }
 
 #[test]
 fn every_sync_may_fail_as_file_systems_fail_it() {
-    let syncs = {
-        let mut case = Case::new("no fault".to_owned());
-        let before = case.sim.syncs();
-        case.must(&work());
-        case.sim.syncs() - before
-    };
-    watched(|watch| {
-        for how in [SyncFailure::MarksClean, SyncFailure::Reverts, SyncFailure::ShutsDown] {
-            for n in 0..syncs {
-                let name = format!("sync {n} of {syncs}: {how:?}");
-                watch.send(name.clone()).expect("the watch lives as long as the test");
-                let mut case = Case::new(name);
-                case.sim.fail_sync(n, how);
-                case.may(&work());
-                assert!(case.refused > 0, "{}: nobody was told", case.name);
-                case.end();
+    let mut all = 0;
+    for workload in WORKLOADS {
+        let syncs = {
+            let mut case = Case::new("no fault".to_owned(), workload.direct);
+            let before = case.sim.syncs();
+            case.must(&(workload.ops)());
+            case.sim.syncs() - before
+        };
+        watched(|watch| {
+            for how in [SyncFailure::MarksClean, SyncFailure::Reverts, SyncFailure::ShutsDown] {
+                for n in 0..syncs {
+                    let name = format!("sync {n} of {syncs}, {}: {how:?}", workload.name);
+                    watch.send(name.clone()).expect("the watch lives as long as the test");
+                    let mut case = Case::new(name, workload.direct);
+                    case.sim.fail_sync(n, how);
+                    case.may(&(workload.ops)());
+                    assert!(case.refused > 0, "{}: nobody was told", case.name);
+                    case.end();
+                    all += 1;
+                }
             }
-        }
-    });
-    assert!(syncs > 30, "only {syncs} syncs");
+        });
+    }
+    eprintln!("faults: {all} failed syncs");
+    assert!(all > 300, "only {all} syncs");
 }
 
 /// Writes resume without a reopen once there is room; reads never stop.
@@ -213,7 +397,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         for (room, before) in rooms.chain(shifted) {
             let name = format!("room for {room} bytes, after {before} commits more");
             watch.send(name.clone()).expect("the watch lives as long as the test");
-            let mut case = Case::new(name);
+            let mut case = Case::new(name, before % 2 == 0);
             case.must(&vec![put(0, 7, 100); before]);
             case.faults.set_room(Some(room));
             for op in work().iter().filter(|op| !matches!(op, Op::Reopen)) {
@@ -222,11 +406,15 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
             }
             cases += 1;
             refusals += u64::from(case.refused > 0);
+            if cases % 3 == 0 {
+                case.end(); // The next start finds what this one could not finish.
+                continue;
+            }
             case.faults.set_room(None);
             case.must(&[put(0, 5, 300), Op::Flush, Op::Compact, put(0, 6, 300), Op::Read]);
             case.end();
         }
     });
     eprintln!("full disk: {refusals} of {cases} runs were refused something");
-    assert!(refusals * 2 > cases, "{refusals} of {cases}");
+    assert!(cases > 400 && refusals * 2 > cases, "{refusals} of {cases}");
 }

@@ -1,6 +1,7 @@
 //! What an open database shows: all of it now, and as it was.
 
 use crate::model::{History, Life, NEVER, Place, Stored, Table, World, Written};
+use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
 use tabulith::options::Reach;
-use tabulith::rows::{Catalog, RowStore, TableInfo};
+use tabulith::rows::{Catalog, RowCursor, RowStore, TableInfo};
 use tabulith::zone::{Cell, Extract, Zone, ZoneFilter, ZoneScan};
 
 /// Names of tables that workloads use.
@@ -75,9 +76,25 @@ pub(crate) fn catalog_of(db: &Db) -> Result<World, Stop> {
 
 fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored>, Stop> {
     let mut rows = BTreeMap::new();
-    for row in db.table(name)?.scan::<&[u8], &[u8]>(..)? {
-        let row = row?;
-        rows.insert((row.partition_key, row.row_key), (row.ts.0, row.value));
+    let mut cursor = db.table(name)?.cursor::<&[u8], &[u8]>(..)?;
+    loop {
+        let (place, ts, value) = match cursor.next() {
+            Ok(Some(row)) => {
+                let copy = Bytes::copy_from_slice;
+                let place = (copy(row.partition_key), copy(row.row_key));
+                (place, row.ts.0, row.value().map(copy))
+            }
+            Ok(None) => break,
+            Err(error) => {
+                // It repeats the error, whichever way it is moved, and leaves no row out.
+                let moves = [cursor.next().is_ok(), cursor.prev().is_ok(), cursor.next().is_ok()];
+                return Err(match moves {
+                    [false, false, false] => error.into(),
+                    _ => Stop::Wrong(format!("a cursor of {name} goes on after {error}")),
+                });
+            }
+        };
+        rows.insert(place, (ts, value?));
     }
     read_sifted(db, id, &rows)?;
     for ((pk, rk), (ts, value)) in &rows {
@@ -98,7 +115,16 @@ fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<Place, Stored>) -> Result<(
     let mut passing = rows.iter().filter(|(_, row)| wanted.passes(row));
     let zones = Arc::new(ZoneScan::new(wanted.clone()));
     let mut cursor = RowStore::snapshot(db)?.scan_where(KeyRange::table(id), zones)?;
-    while cursor.next()? {
+    let goes_on = |cursor: &mut Box<dyn RowCursor>, error| match cursor.next() {
+        Ok(_) => Stop::Wrong(format!("a cursor with zones goes on after {error}")),
+        Err(_) => Stop::Refused(error),
+    };
+    loop {
+        match cursor.next() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => return Err(goes_on(&mut cursor, error)),
+        }
         let value = cursor.value()?;
         let row = (cursor.ts().0, value);
         if !wanted.passes(&row) {

@@ -8,6 +8,7 @@
 
 #![allow(clippy::print_stderr, reason = "the counts are what the reader of the test wants")]
 
+mod allocator;
 mod model;
 mod look;
 mod workload;
@@ -18,5 +19,10 @@ mod regressions;
 mod concurrent;
 mod parts;
 mod copies;
+mod paused;
 mod faults;
+mod corpus;
+mod seals;
+mod damages;
+mod verdict;
 mod damage;

@@ -206,11 +206,6 @@ impl History {
         }
     }
 
-    /// Starts from `world` instead of nothing.
-    pub(crate) fn begin_with(&mut self, world: World) {
-        self.states[0] = Arc::new(world);
-    }
-
     /// The number of commits.
     pub(crate) fn len(&self) -> usize {
         self.levels.len()
@@ -358,7 +353,11 @@ impl History {
     pub(crate) fn explain(&self, found: &World, need: usize, now: u64) -> String {
         if let Some(k) = self.find(found, 0, u64::MAX, now) {
             let k = k.end();
-            return format!("only {k} commits are there, {need} were promised");
+            let first = self.timestamps.get(*k).copied().unwrap_or(0);
+            let table = self.changes.get(*k).map_or("", Change::table);
+            return format!(
+                "only {k} commits are there, {need} were promised: not {first}, of table {table}"
+            );
         }
         let differences = |k: usize| self.states[k].differences(found, now);
         let nearest = (0..=self.len()).min_by_key(|k| differences(*k).len()).unwrap_or(0);

@@ -38,12 +38,13 @@ pub(crate) struct Run {
     told: Arc<Mutex<Vec<(u64, Need)>>>,
     trace: Trace,
     pub(crate) history: History,
-    /// Changes of the catalogue that failed and may happen all the same, each with the newest
-    /// commit before it.
+    /// Changes of the catalogue, transactions and ingests that failed and may happen all the same,
+    /// each with the newest commit before it.
     doubts: Vec<(u64, Change)>,
     need: Need,
     /// The ticks that rows written from here on last; `None` for ever.
     life: Option<u64>,
+    copies: u64,
 }
 
 /// A run that is over: all that its crashes are judged by.
@@ -93,6 +94,7 @@ impl Run {
             doubts: Vec::new(),
             need: floor,
             life: None,
+            copies: 0,
         }
     }
 
@@ -199,6 +201,12 @@ impl Run {
             Op::Idle => self.idle(),
             Op::Reopen => self.reopen(),
             Op::Kill => self.kill(),
+            Op::Peek => self.peek(),
+            Op::Checkpoint => {
+                self.copies += 1;
+                let dir = format!("/copy-{}", self.copies);
+                self.checkpoint(Path::new(&dir)).map(drop)
+            }
             Op::ClockBack => {
                 self.clock.set_wall(START_TICKS - 3600 * 10_000_000);
                 Ok(())
@@ -221,6 +229,8 @@ impl Run {
             return Err(Stop::Wrong(self.history.explain(&found, need, now)));
         };
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
+        // What was lost and might be counts no more.
+        self.need = Need { told_ts: self.need.told_ts, ..Need::default() };
         read_past(self.db()?, &self.history, self.options.history)?;
         self.promise_all()?;
         Ok(*counts.end())
@@ -314,9 +324,16 @@ impl Run {
                 _ => ingest.add_until(&pk, rk, value, CommitTs(expires))?,
             }
         }
-        let ts = ingest.finish()?.0;
+        let finished = ingest.finish();
         let rows = rows.into_iter().map(|(rk, value)| (rk, Some(value))).collect();
         let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
+        let ts = match finished {
+            Ok(ts) => ts.0,
+            Err(error) => {
+                self.doubts.push((self.history.newest(), change));
+                return Err(error.into());
+            }
+        };
         self.history.push(ts, Durability::Synced, change)?;
         self.promise_all()
     }
@@ -457,7 +474,11 @@ impl Run {
                 let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
                 self.history.push(ts.0, self.options.durability, change)?;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
+                self.doubts.push((self.history.newest(), change));
+                return Err(error.into());
+            }
         }
         self.settle_shown()?;
         let count = self.history.count_at(self.db()?.visible().0);
@@ -579,6 +600,18 @@ impl Run {
                     let change = Change::Create { table: table.clone(), id: shown.id };
                     self.history.insert(shown.created, change)?;
                 }
+                (Change::Rows { pk, rows, .. }, Some(shown)) => {
+                    // Its timestamp is on the rows that it wrote; nobody was told.
+                    let own = rows.iter().filter_map(|(rk, value)| {
+                        let row = shown.rows.get(&(pk.clone(), rk.clone()))?;
+                        let same = value.as_ref().is_some_and(|value| *value == row.stored.1);
+                        (same && row.stored.0 > after).then_some(row.stored.0)
+                    });
+                    match own.max() {
+                        Some(ts) => self.history.insert(ts, change)?,
+                        None => self.doubts.push((after, change)),
+                    }
+                }
                 // Nobody tells when it happened; before the next commit.
                 (Change::Drop { .. }, None) => self.history.insert(after + 1, change)?,
                 (Change::Declare { columns, .. }, Some(shown)) if shown.columns == *columns => {
@@ -603,7 +636,33 @@ impl Run {
     pub(crate) fn checkpoint(&mut self, dir: &Path) -> Result<World, Stop> {
         self.db()?.checkpoint(dir)?;
         self.promise_all()?;
+        let count = self.history.len();
+        self.look_read_only(dir, count)?;
         Ok(self.history.last().clone())
+    }
+
+    /// Who opens for reading only sees what a killed process would leave.
+    fn peek(&mut self) -> Result<(), Stop> {
+        let enough = self.need.kill;
+        self.look_read_only(Path::new(DIR), enough)
+    }
+
+    /// The database in `dir`, opened for reading only, is in a state with `enough` commits at least.
+    fn look_read_only(&mut self, dir: &Path, enough: usize) -> Result<(), Stop> {
+        let options = Options { read_only: true, ..self.options.clone() };
+        let (vfs, clock) = (Arc::clone(&self.vfs), Arc::clone(&self.clock));
+        let builder = Db::builder().options(options).parts(vfs, clock, Arc::new(ByHand));
+        let db = builder.open(dir)?;
+        let (found, visible, now) = (read_world(&db)?, db.visible().0, db.time().0);
+        self.settle(&found)?;
+        match self.history.find(&found, enough, visible.max(self.history.newest()), now) {
+            Some(_) => Ok(()),
+            None => Err(Stop::Wrong(format!(
+                "{} for reading: {}",
+                dir.display(),
+                self.history.explain(&found, enough, now)
+            ))),
+        }
     }
 
     /// Closes and lets go.
@@ -614,8 +673,8 @@ impl Run {
     }
 
     fn reopen(&mut self) -> Result<(), Stop> {
-        let closed = self.db()?.close();
-        if closed.is_ok() {
+        let closed = self.db.as_ref().map_or(Ok(()), Db::close);
+        if closed.is_ok() && self.db.is_some() {
             self.promise_all()?;
             self.wait_all()?;
         }

@@ -97,6 +97,10 @@ pub(crate) enum Op {
     Reopen,
     /// Kills the process and opens.
     Kill,
+    /// Opens for reading only, beside who has it open.
+    Peek,
+    /// Copies the database into a folder beside it, and reads the copy.
+    Checkpoint,
     /// The wall clock goes back by an hour.
     ClockBack,
 }
@@ -123,27 +127,37 @@ pub(crate) enum Family {
     Mixed,
     /// A handful of steps, for crashes within crashes.
     Tiny,
+    /// Commits that ask for no sync, over several segments of the log; frames that end with a block.
+    Rolling,
     /// Rows that are gone after some steps, overwritten, merged, and their tables' time to live set
     /// and set again.
     Aging,
 }
 
 impl Family {
-    const ALL: [(Family, &str); 5] = [
+    const ALL: [(Family, &str); 6] = [
         (Family::Triple, "triple"),
         (Family::Random, "random"),
         (Family::Mixed, "mixed"),
         (Family::Tiny, "tiny"),
+        (Family::Rolling, "rolling"),
         (Family::Aging, "aging"),
     ];
 }
 
 /// How many sequences [`Family::Triple`] has.
 pub(crate) const TRIPLES: u64 = (STEPS as u64).pow(3);
-const STEPS: usize = 24;
+const STEPS: usize = 27;
 
 /// What a start after a crash is ahead of the newest commit, in ticks.
 const SECOND: u64 = 10_000_000;
+
+impl Family {
+    /// The family of that name.
+    pub(crate) fn named(name: &str) -> Option<Family> {
+        Family::ALL.iter().find(|(_, own)| *own == name).map(|(family, _)| *family)
+    }
+}
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,8 +170,7 @@ impl Name {
     /// Reads `random:17`.
     pub(crate) fn parse(text: &str) -> Option<Name> {
         let (family, number) = text.split_once(':')?;
-        let (family, _) = Family::ALL.iter().find(|(_, name)| *name == family)?;
-        Some(Name(*family, number.parse().ok()?))
+        Some(Name(Family::named(family)?, number.parse().ok()?))
     }
 
     /// The workload of that name.
@@ -176,6 +189,14 @@ impl Name {
                 (options, random(&mut rng, 40, &[Synced, Flushed, Flushed, Buffered]))
             }
             Family::Tiny => (small(), random(&mut rng, 6, &[Durability::Synced])),
+            Family::Rolling => {
+                let durability = *rng.pick(&[Durability::Synced, Durability::Flushed]);
+                let small = varied(number, &mut rng);
+                // Little is flushed for want of room, so that the log holds most of it.
+                let memtable_bytes = Some(*rng.pick(&[10 << 10, 128 << 10]));
+                let advanced = Advanced { memtable_bytes, ..small.advanced };
+                (Options { durability, advanced, ..small }, rolling(&mut rng))
+            }
             Family::Aging => (varied(number, &mut rng), aging(&mut rng)),
         };
         Workload { options, ops }
@@ -270,6 +291,14 @@ fn triple(number: u64) -> Vec<Op> {
         // Gone for who opens after a second crash, and for most after the first.
         |n| vec![Op::Life(Some(SECOND + 2)), put(0, 1, &[(n, Some(30)), (4, Some(9))], n != 1)],
         |n| vec![Op::SetTtl { table: 0, ticks: [6, SECOND + 6, 0][usize::from(n)] }],
+        |n| vec![put(0, 1, &[(n, Some(80))], false), Op::Peek],
+        |_| vec![Op::Checkpoint],
+        // Weaker than the database promises, and over the end of a segment.
+        |n| {
+            let level = [Durability::Flushed, Durability::Buffered][usize::from(n % 2)];
+            let rows = vec![(n, Some(9000))];
+            vec![Op::Write { table: 0, pk: 0, rows, level, wait: true }]
+        },
     ];
     let mut ops = vec![Op::Create(0), put(0, 0, &[(0, Some(30)), (1, Some(30))], true)];
     let mut rest = number;
@@ -278,6 +307,41 @@ fn triple(number: u64) -> Vec<Op> {
         rest /= STEPS as u64;
     }
     ops.push(Op::WaitAll);
+    ops
+}
+
+/// What a frame with one row takes beside its value, where that is longer than 127 bytes.
+const FRAME_BYTES: usize = 80;
+
+fn rolling(rng: &mut Rng) -> Vec<Op> {
+    let mut ops = vec![Op::Create(0)];
+    let used_before = rng.chance(50);
+    for rk in if used_before { 0..3 } else { 0..0 } {
+        // Segments whose files are used again, with all of this in them.
+        ops.push(put(0, 0, &[(rk, Some(4000)), (7, Some(100))], true));
+        let bytes = (4 * 512 - FRAME_BYTES) as u16;
+        ops.extend([0, 1, 2, 0, 1].map(|pk| put(0, pk, &[(rk, Some(bytes))], true)));
+        ops.extend([Op::Flush, Op::Reopen]);
+    }
+    let before = ops.len();
+    while ops.len() < before + 13 {
+        let level = *rng.pick(&[Durability::Flushed, Durability::Flushed, Durability::Buffered]);
+        let level = if rng.chance(8) { Durability::Synced } else { level };
+        let bytes = match rng.below(4) {
+            // As many blocks as there are.
+            0 | 1 => 512 * rng.between(1, 3) - FRAME_BYTES,
+            2 => rng.between(0, 300),
+            _ => rng.between(2000, 6000),
+        };
+        let rows = vec![(rng.below(8) as u8, Some(bytes as u16))];
+        let pk = rng.below(2) as u8;
+        ops.push(match rng.below(20) {
+            0 => Op::Read,
+            1 => Op::Step,
+            2 => rng.pick(&[Op::Flush, Op::Reopen, Op::Kill, Op::Idle, Op::ClockBack]).clone(),
+            _ => Op::Write { table: 0, pk, rows, level, wait: rng.chance(90) },
+        });
+    }
     ops
 }
 

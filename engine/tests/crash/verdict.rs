@@ -1,0 +1,174 @@
+//! What an opened database shows, held against what it must hold, row by row: a row may be right or
+//! an error, and nothing else. Behind an error the rest is looked at all the same.
+
+use crate::model::{Place, Stored, World};
+use std::collections::BTreeMap;
+use tabulith::db::Db;
+use tabulith::error::{Error, Kind};
+use tabulith::ids::TableId;
+use tabulith::options::Reach;
+use tabulith::rows::{Catalog, RowStore, TableInfo};
+
+/// What was seen of a database.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// Rows that were right.
+    pub(crate) right: u64,
+    /// What was refused, the first of it.
+    pub(crate) refused: Option<Error>,
+    pub(crate) wrong: Option<(Wrong, String)>,
+}
+
+/// What no damage may lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wrong {
+    /// A row of the right commit with other bytes.
+    Value,
+    /// No row where there is one, and no error.
+    Missing,
+    /// A row, a table where there is none.
+    Extra,
+    /// A row as an earlier commit left it.
+    Old,
+    Panic,
+    /// An allocation of more than the bound.
+    Large,
+    /// A refusal that does not say where, or of what another copy has.
+    Refusal,
+}
+
+impl Wrong {
+    pub(crate) const ALL: [Wrong; 7] = [
+        Wrong::Value,
+        Wrong::Missing,
+        Wrong::Extra,
+        Wrong::Old,
+        Wrong::Panic,
+        Wrong::Large,
+        Wrong::Refusal,
+    ];
+}
+
+impl Seen {
+    fn wrong(&mut self, wrong: Wrong, what: String) {
+        self.wrong.get_or_insert((wrong, what));
+    }
+
+    fn refused(&mut self, error: Error) {
+        self.refused.get_or_insert(error);
+    }
+
+    /// A row was found where `expected` is the one.
+    fn row(&mut self, name: &str, place: &Place, found: &Stored, expected: Option<&Stored>) {
+        let what = |found: &Stored| format!("{name} {place:?}: commit {}", found.0);
+        match expected {
+            Some(row) if row == found => self.right += 1,
+            Some(row) if row.0 == found.0 => self.wrong(Wrong::Value, what(found)),
+            Some(row) => {
+                self.wrong(Wrong::Old, format!("{} in place of {}", what(found), row.0));
+            }
+            None => self.wrong(Wrong::Extra, what(found)),
+        }
+    }
+}
+
+/// Reads everything, by scans from both ends and by keys, those that are not there included.
+pub(crate) fn read(db: &Db, expected: &World) -> Seen {
+    let mut seen = Seen::default();
+    let found = match db.tables("", None, usize::MAX) {
+        Ok(found) => found,
+        Err(error) => {
+            seen.refused(error);
+            return seen;
+        }
+    };
+    let found: BTreeMap<String, TableInfo> =
+        found.into_iter().map(|info| (info.name.clone(), info)).collect();
+    if let Some(extra) = found.keys().find(|name| !expected.tables.contains_key(*name)) {
+        seen.wrong(Wrong::Extra, format!("table {extra}"));
+    }
+    let now = db.time().0;
+    for (name, table) in &expected.tables {
+        let Some(info) = found.get(name).filter(|info| info.id.0 == table.id) else {
+            seen.wrong(Wrong::Missing, format!("table {name}"));
+            continue;
+        };
+        let rows: BTreeMap<&Place, &Stored> = table.shown(now).collect();
+        for back in [false, true] {
+            scan(db, name, &rows, back, &mut seen);
+        }
+        get(db, name, info.id, &rows, &mut seen);
+    }
+    seen
+}
+
+fn scan(db: &Db, name: &str, rows: &BTreeMap<&Place, &Stored>, back: bool, seen: &mut Seen) {
+    let opened = db.table(name).and_then(|table| table.scan::<&[u8], &[u8]>(..));
+    let mut scan = match opened {
+        Ok(scan) => scan,
+        Err(error) => return seen.refused(error),
+    };
+    let mut expected = rows.iter();
+    loop {
+        let (next, row) = match back {
+            false => (scan.next(), expected.next()),
+            true => (scan.next_back(), expected.next_back()),
+        };
+        match (next, row) {
+            (None, None) => return,
+            (None, Some((place, _))) => {
+                return seen.wrong(Wrong::Missing, format!("{name} {place:?} in a scan"));
+            }
+            (Some(Err(error)), _) => {
+                seen.refused(error);
+                let more = if back { scan.next_back() } else { scan.next() };
+                if matches!(more, Some(Ok(_))) {
+                    seen.wrong(Wrong::Missing, format!("{name}: a scan goes on after an error"));
+                }
+                return;
+            }
+            (Some(Ok(found)), row) => {
+                let place = (found.partition_key, found.row_key);
+                let stored = (found.ts.0, found.value);
+                match row {
+                    Some((at, row)) if **at == place => seen.row(name, &place, &stored, Some(row)),
+                    _ if rows.contains_key(&place) => {
+                        return seen
+                            .wrong(Wrong::Missing, format!("{name}: rows before {place:?}"));
+                    }
+                    _ => return seen.row(name, &place, &stored, None),
+                }
+            }
+        }
+    }
+}
+
+fn get(db: &Db, name: &str, id: TableId, rows: &BTreeMap<&Place, &Stored>, seen: &mut Seen) {
+    // Behind each row one that is not there, with a key of the same partition.
+    let absent = rows.keys().map(|(pk, rk)| (pk.clone(), [&rk[..], b"-"].concat().into()));
+    let absent: Vec<Place> = absent.collect();
+    let there = rows.iter().map(|(place, stored)| (*place, Some(*stored)));
+    for (place, expected) in there.chain(absent.iter().map(|place| (place, None))) {
+        match RowStore::get(db, id, &place.0, &place.1, Reach::Disk) {
+            Ok(Some(row)) => seen.row(name, place, &(row.ts.0, row.value), expected),
+            Ok(None) if expected.is_some() => {
+                seen.wrong(Wrong::Missing, format!("{name} {place:?} by its key"));
+            }
+            Ok(None) => {}
+            Err(error) => seen.refused(error),
+        }
+    }
+}
+
+/// Whether an error is one that damage to `files` may lead to: it says that it is damage, and where.
+/// The log's may be told of another segment than the one that was damaged.
+pub(crate) fn names_one_of(error: &Error, files: &[&str]) -> bool {
+    let kinds = [Kind::Corrupt, Kind::Io];
+    let place = error.place().and_then(|(file, _)| file.file_name());
+    let place = place.map(|name| name.to_string_lossy().into_owned());
+    let named = |file: &&str| match file.ends_with(".wal") {
+        true => place.as_ref().is_some_and(|place| place.ends_with(".wal")),
+        false => place.as_deref() == Some(*file),
+    };
+    kinds.contains(&error.kind()) && files.iter().any(named)
+}
