@@ -235,3 +235,75 @@ fn without_keys_the_claims_are_still_checked() {
     assert_eq!(none(NEW).get("x-ms-error-code"), Some("NoAuthenticationInformation"));
     assert_eq!(none("2019-07-07").status, 403);
 }
+
+/// An operation: method, path, body, whether it asks for a condition, and the sets of actions of
+/// which one is needed whole.
+type Asked = (&'static str, &'static str, &'static str, bool, &'static [&'static [&'static str]]);
+
+const WRITES: [&str; 3] =
+    ["tables/entities/write", "tables/entities/add/action", "tables/entities/update/action"];
+
+const OPERATIONS: [Asked; 14] = [
+    ("GET", "/?restype=service&comp=properties", "", false, &[&["read"]]),
+    ("GET", "/Tables", "", false, &[&["tables/read"]]),
+    ("GET", "/Tables('Mine')", "", false, &[&["tables/read"]]),
+    ("POST", "/Tables", "{\"TableName\":\"Mine\"}", false, &[&["tables/write"]]),
+    ("DELETE", "/Tables('Nothing')", "", false, &[&["tables/delete"]]),
+    ("GET", "/Mine?comp=acl", "", false, &[&["tables/getAcl/action"]]),
+    ("GET", "/Mine()", "", false, &[&["tables/entities/read"]]),
+    ("GET", ENTITY, "", false, &[&["tables/entities/read"]]),
+    ("POST", "/Mine", "{\"1\":1}", false, &[&[WRITES[0]], &[WRITES[1]]]),
+    ("PUT", ENTITY, "{\"1\":1}", false, &[&[WRITES[0]], &[WRITES[1], WRITES[2]]]),
+    ("PATCH", ENTITY, "{\"1\":1}", false, &[&[WRITES[0]], &[WRITES[1], WRITES[2]]]),
+    ("PUT", ENTITY, "{\"1\":1}", true, &[&[WRITES[0]], &[WRITES[2]]]),
+    ("MERGE", ENTITY, "{\"1\":1}", true, &[&[WRITES[0]], &[WRITES[2]]]),
+    ("DELETE", ENTITY, "", true, &[&["tables/entities/delete"]]),
+];
+
+/// No operation forgets that a token's actions must cover it: each with every action alone, with
+/// every pair of them, and with none.
+#[test]
+#[allow(clippy::print_stdout, reason = "how many cases there were")]
+fn every_operation_asks_for_its_actions() {
+    const PREFIX: &str = "Microsoft.Storage/storageAccounts/tableServices/";
+    let issuer = Issuer::new();
+    let bench = signed(&issuer);
+    let mut actions: Vec<&str> =
+        OPERATIONS.iter().flat_map(|asked| asked.4.concat()).chain(["openid"]).collect();
+    actions.sort_unstable();
+    actions.dedup();
+    let (mut cases, mut allowed) = (0, 0);
+    for (at, first) in actions.iter().enumerate() {
+        for second in &actions[at..] {
+            let scope = format!("\"{PREFIX}{first} {PREFIX}{second}\"");
+            let token = issuer.token(HEADER, &claims(&[("roles", ""), ("scp", &scope)]));
+            for (method, path, body, condition, sets) in OPERATIONS {
+                let covered = |set: &&[&str]| set.iter().all(|a| a == first || a == second);
+                let may = sets.iter().any(covered);
+                let authorization = format!("Bearer {token}");
+                let mut headers = vec![
+                    ("Authorization", authorization.as_str()),
+                    ("x-ms-version", NEW),
+                    ("Accept", "application/json"),
+                    ("Content-Type", "application/json"),
+                ];
+                headers.extend(condition.then_some(("If-Match", "*")));
+                let mut asked = request(method, path, &headers, body);
+                asked.head.secure = true;
+                let answer = bench.app.answer(asked);
+                let refused =
+                    answer.get("x-ms-error-code") == Some("AuthorizationPermissionMismatch");
+                let code = answer.get("x-ms-error-code");
+                assert!(
+                    refused != may,
+                    "operation: {method} {path}, condition {condition}, with {first} and {second}: \
+                     {} {code:?}",
+                    answer.status
+                );
+                (cases, allowed) = (cases + 1, allowed + usize::from(may));
+            }
+        }
+    }
+    println!("{cases} cases, {allowed} of them allowed");
+    assert!(cases > 800 && allowed > 100, "{cases} cases, {allowed} allowed");
+}
