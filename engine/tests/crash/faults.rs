@@ -245,7 +245,7 @@ const MODES: [(&str, Turn, bool); 4] = [
 ];
 
 /// Runs that [`every_call_may_fail`] makes, about; every call with every kind is among them.
-const RUNS: u64 = 21_000;
+const RUNS: u64 = 30_000;
 const RUNS_VARIABLE: &str = "TABULITH_FAULTS";
 
 /// What was injected: by call and class of file, and by kind.
