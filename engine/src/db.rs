@@ -308,9 +308,9 @@ impl Db {
     }
 
     /// Returns once no flush and no compaction is due, not even one that waits for a quiet moment.
-    /// What was erased by then is on disk, and so
-    /// its space is free. Where the log is longer than 1 MiB the memtables are flushed too, and it
-    /// begins again as a small one.
+    /// What was erased by then is on disk, and so its space is free; memory that was kept for the
+    /// next memtable is given back. Where the log is longer than 1 MiB the memtables are flushed
+    /// too, and it begins again as a small one.
     pub fn settle(&self) -> Result<()> {
         let Writer { pipeline, .. } = self.inner.writer()?;
         let tree = &self.inner.tree;
@@ -338,6 +338,7 @@ impl Db {
         let visible = || pipeline.visible();
         while tree.compact_once(Aim::Settled, pipeline.now(), &visible)? {}
         tree.delete_trash();
+        tree.shelf.pool.spare.release();
         Ok(())
     }
 
@@ -412,7 +413,10 @@ impl Db {
         let used = |bytes, bytes_max| MemoryUse { bytes, bytes_max };
         MemoryStats {
             budget: budget.bytes,
-            memtables: used(view.memtables().map(|table| table.bytes()).sum(), budget.memtables),
+            memtables: used(
+                view.memtables().map(|table| table.bytes()).sum::<usize>() + pool.spare.bytes(),
+                budget.memtables,
+            ),
             log: used(log, budget.log),
             work: used(taken.working, budget.work.max(taken.working)),
             index_and_filters: used(taken.pinned, budget.bytes),

@@ -79,6 +79,8 @@ struct Desk {
 #[derive(Debug, Default)]
 struct State {
     waiting: Option<Chunk>,
+    /// One whose rows are in a file: its memory serves the next.
+    used: Option<Chunk>,
     busy: bool,
     ended: bool,
     done: Vec<Flushed>,
@@ -201,15 +203,15 @@ impl Ingest {
         if self.helper == Helper::NotAsked {
             self.helper = self.start_helper()?;
         }
-        let empty = self.chunk.emptied();
-        let chunk = std::mem::replace(&mut self.chunk, empty);
         let mut state = self.desk.state.lock();
         if self.helper == Helper::Runs && !state.busy && state.waiting.is_none() {
-            state.waiting = Some(chunk);
+            let empty = state.used.take().unwrap_or_else(|| self.chunk.like());
+            state.waiting = Some(std::mem::replace(&mut self.chunk, empty));
             self.desk.changed.notify_all();
         } else {
             drop(state);
-            self.desk.make(&chunk);
+            self.desk.make(&self.chunk);
+            self.chunk.clear();
             state = self.desk.state.lock();
         }
         state.failed.as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
@@ -254,8 +256,14 @@ impl Chunk {
         self.rows.push(RowEnds { key: key_end, value: self.bytes.len(), prefix_len, kind });
     }
 
+    /// Takes the rows out; their memory stays.
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.rows.clear();
+    }
+
     /// An empty one with as much room as this one took.
-    fn emptied(&self) -> Chunk {
+    fn like(&self) -> Chunk {
         let bytes = Vec::with_capacity(self.bytes.len() + (self.bytes.len() >> 4));
         let rows = Vec::with_capacity(self.rows.len() + (self.rows.len() >> 4));
         Chunk { bytes, rows }
@@ -309,12 +317,13 @@ impl Desk {
         let mut state = self.state.lock();
         while !state.ended {
             match state.waiting.take() {
-                Some(chunk) => {
+                Some(mut chunk) => {
                     state.busy = true;
                     drop(state);
                     self.make(&chunk);
-                    drop(chunk);
+                    chunk.clear();
                     state = self.state.lock();
+                    state.used = Some(chunk);
                     state.busy = false;
                     self.changed.notify_all();
                 }

@@ -174,6 +174,7 @@ pub(crate) mod cache;
 pub(crate) mod row_cache;
 pub(crate) mod blob;
 pub(crate) mod sstable;
+pub(crate) mod chunks;
 pub(crate) mod pool;
 pub(crate) mod wal;
 pub(crate) mod manifest;

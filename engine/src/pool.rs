@@ -7,6 +7,7 @@
 
 use crate::budget::Budget;
 use crate::cache::Lender;
+use crate::chunks::SpareChunks;
 use crate::row_cache::RowCache;
 use crate::sstable::reader::BlockCache;
 use parking_lot::Mutex;
@@ -18,6 +19,8 @@ pub(crate) struct Pool {
     pub(crate) budget: Budget,
     pub(crate) blocks: Arc<BlockCache>,
     pub(crate) rows: RowCache,
+    /// Of memtables that are in files.
+    pub(crate) spare: Arc<SpareChunks>,
     taken: Mutex<Taken>,
 }
 
@@ -45,6 +48,9 @@ impl Pool {
         Arc::new(Pool {
             budget,
             blocks,
+            // As much as the next memtable takes; it was that of one before, so together they stay
+            // within their share.
+            spare: SpareChunks::new(budget.memtable + (budget.memtable >> 1)),
             rows: RowCache::new(shares.rows).borrowing_from(lender),
             taken: Mutex::default(),
         })

@@ -180,7 +180,7 @@ fn show(
             table.bytes() + erased.bytes() >= options.advanced.memtable()
         };
         if memtables.last().is_none_or(full) {
-            memtables.push((new_memtable(), Arc::default()));
+            memtables.push((new_memtable(&shelf.pool.spare), Arc::default()));
         }
         let (table, erased) = memtables.last()?;
         let erasures = commit.erasures();
@@ -192,7 +192,7 @@ fn show(
     let sealed =
         |(table, erased)| Arc::new(Sealed { table, erased, last_ts, log_floor: state.log_floor });
     let view = View {
-        active: new_memtable(),
+        active: new_memtable(&shelf.pool.spare),
         erased: Arc::default(),
         sealed: memtables.into_iter().rev().map(sealed).collect(),
         version: Arc::new(Version::of(state, &shelf)),
@@ -239,7 +239,7 @@ fn start(
     let manifest = Manifest::start(vfs, &dir, &state)?;
     let version = Arc::new(Version::of(&state, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
-    let (active, erased) = (new_memtable(), Arc::default());
+    let (active, erased) = (new_memtable(&shelf.pool.spare), Arc::default());
     let view = View { active, erased, sealed: Vec::new(), version, edition: 0 };
     Ok(Opened { shelf, view, last_ts, history_floor, report, writer: Some((set, log)) })
 }

@@ -5,6 +5,7 @@
 //! that a measurement says what the structure costs and not what stands around it.
 
 use crate::cache::BlockPlace;
+use crate::chunks::SpareChunks;
 use crate::compaction::tournament::{Run, Tournament};
 use crate::compress::Compressor;
 use crate::cursor::{Cursor, Found};
@@ -60,7 +61,7 @@ pub struct Memory(Arc<dyn Memtable>);
 
 impl Default for Memory {
     fn default() -> Memory {
-        Memory(new_memtable())
+        Memory(new_memtable(&SpareChunks::none()))
     }
 }
 

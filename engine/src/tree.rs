@@ -268,7 +268,8 @@ impl Tree {
     /// Starts a new memtable. The caller holds the commit order; `last_ts` is the newest commit
     /// applied, and every later one goes to a log segment at or after `log_floor`.
     pub(crate) fn seal(&self, last_ts: CommitTs, log_floor: SegmentId) {
-        let (active, erased) = (new_memtable(), Arc::new(ErasureList::default()));
+        let (active, erased) =
+            (new_memtable(&self.shelf.pool.spare), Arc::new(ErasureList::default()));
         self.change_view(|view| {
             if view.active.is_empty() && view.erased.is_empty() {
                 return View::clone(view);

@@ -342,6 +342,7 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 #[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
+    use crate::chunks::SpareChunks;
     use crate::env::rng::Rng;
     use crate::memtable::table::new_memtable;
     use std::cmp::Reverse;
@@ -393,7 +394,8 @@ mod tests {
     fn any_walk_is_the_walk_over_the_union() {
         for seed in 0..20 {
             let mut rng = Rng::seeded(seed);
-            let tables: Vec<_> = (0..rng.below(5) + 1).map(|_| new_memtable()).collect();
+            let tables: Vec<_> =
+                (0..rng.below(5) + 1).map(|_| new_memtable(&SpareChunks::none())).collect();
             let mut all = BTreeSet::new();
             for ts in 1..300u64 {
                 let key = vec![b'a' + rng.below(20) as u8; rng.below(2) as usize + 1];

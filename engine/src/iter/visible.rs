@@ -337,6 +337,7 @@ impl<C: Cursor> VisibleCursor<C> {
 #[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 mod tests {
     use super::*;
+    use crate::chunks::SpareChunks;
     use crate::env::rng::Rng;
     use crate::erasure::set::{Erasure, Erasures};
     use crate::iter::merge::MergeCursor;
@@ -348,7 +349,7 @@ mod tests {
     fn any_walk_sees_the_model_at_that_time() {
         for seed in 0..40 {
             let mut rng = Rng::seeded(seed);
-            let tables: Vec<_> = (0..3).map(|_| new_memtable()).collect();
+            let tables: Vec<_> = (0..3).map(|_| new_memtable(&SpareChunks::none())).collect();
             let at = rng.below(400);
             let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
             let mut erased = [Vec::new(), Vec::new()];

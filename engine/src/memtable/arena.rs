@@ -1,4 +1,4 @@
-//! Memory of one memtable: grows, never moves, is freed at once; the engine's atomics over raw bytes.
+//! Memory of one memtable: grows, never moves, is given back at once; the engine's atomics over raw bytes.
 //!
 //! One writer allocates and fills, any number of threads read. What is allocated is either a *node*,
 //! a struct of atomics that may change for ever, or *bytes*, which are written once, before anybody
@@ -11,9 +11,10 @@
 //! Absent: a check that a `Ref` or a `Bump` belongs to this arena. They never leave `memtable`, where
 //! every table has one arena.
 
-use std::alloc::{self, Layout};
+use crate::chunks::{Chunk, SpareChunks};
 use std::marker::PhantomData;
 use std::ptr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Everything lies at a multiple of this; a `Ref` counts in it, so that 32 bits reach 32 GiB.
@@ -160,6 +161,8 @@ pub(super) struct Arena {
     /// By the place of a unit's highest bit: the chunk's address less that of its first unit, so
     /// that the unit's bytes are added to it. Null where there is no such chunk.
     chunks: [AtomicPtr<u8>; CHUNKS],
+    /// Where chunks come from, and go to.
+    spare: Arc<SpareChunks>,
 }
 
 /// What its one writer knows of an arena: where it goes on.
@@ -168,6 +171,8 @@ pub(super) struct Bump {
     next: u32,
     end: u32,
     used_bytes: usize,
+    /// Whether what was not handed out yet is zeros.
+    is_zeros: bool,
 }
 
 impl Bump {
@@ -179,29 +184,29 @@ impl Bump {
 
 impl Arena {
     /// An empty arena and the one right to allocate in it.
-    pub(super) fn new() -> (Arena, Bump) {
+    pub(super) fn new(spare: Arc<SpareChunks>) -> (Arena, Bump) {
         let start = 1 << CHUNK_FIRST;
-        let bump = Bump { next: start, end: start, used_bytes: 0 };
-        (Arena { chunks: std::array::from_fn(|_| AtomicPtr::default()) }, bump)
+        let bump = Bump { next: start, end: start, used_bytes: 0, is_zeros: true };
+        (Arena { chunks: std::array::from_fn(|_| AtomicPtr::default()), spare }, bump)
     }
 
     /// A node of zeros.
     pub(super) fn node<T: Node>(&self, bump: &mut Bump) -> Ref<T> {
         const { assert!(align_of::<T>() <= UNIT_BYTES) };
-        Ref::new(self.allocate(bump, size_of::<T>()))
+        Ref::new(self.allocate(bump, size_of::<T>(), 0))
     }
 
     /// `count` nodes of zeros, one behind the other.
     pub(super) fn span<T: Node>(&self, bump: &mut Bump, count: u32) -> Span<T> {
         const { assert!(align_of::<T>() <= UNIT_BYTES) };
-        let unit = self.allocate(bump, size_of::<T>() * count as usize);
+        let unit = self.allocate(bump, size_of::<T>() * count as usize, 0);
         Span { first: Ref::new(unit), count }
     }
 
     /// A node of zeros with `bytes` behind it.
     pub(super) fn node_with<T: Node>(&self, bump: &mut Bump, bytes: &[u8]) -> Ref<T> {
         const { assert!(align_of::<T>() <= UNIT_BYTES) };
-        let unit = self.allocate(bump, size_of::<T>() + bytes.len());
+        let unit = self.allocate(bump, size_of::<T>(), bytes.len());
         // SAFETY: the allocation has room for both, and as nobody has its `Ref` yet, nobody reads
         // or writes it meanwhile. `bytes` is borrowed memory, which an unnamed allocation is not.
         unsafe {
@@ -241,14 +246,19 @@ impl Arena {
         chunk.wrapping_add(unit as usize * UNIT_BYTES)
     }
 
-    fn allocate(&self, bump: &mut Bump, bytes: usize) -> u32 {
-        let units = bytes.div_ceil(UNIT_BYTES);
+    /// So many zeros, and behind them room for so many bytes.
+    fn allocate(&self, bump: &mut Bump, zeros: usize, bytes: usize) -> u32 {
+        let units = (zeros + bytes).div_ceil(UNIT_BYTES);
         while ((bump.end - bump.next) as usize) < units {
             self.add_chunk(bump);
         }
         let unit = bump.next;
         bump.next += units as u32;
         bump.used_bytes += units * UNIT_BYTES;
+        if !bump.is_zeros {
+            // SAFETY: the chunk has room for it, and nobody has its `Ref` yet.
+            unsafe { ptr::write_bytes(self.address(unit), 0, zeros) };
+        }
         unit
     }
 
@@ -256,13 +266,9 @@ impl Arena {
     fn add_chunk(&self, bump: &mut Bump) {
         let place = bump.end.ilog2();
         assert!(place + 1 < CHUNKS as u32, "a memtable stays below 16 GiB");
-        let layout = chunk_layout(place);
-        // SAFETY: the layout's size is not zero.
-        let chunk = unsafe { alloc::alloc_zeroed(layout) };
-        if chunk.is_null() {
-            alloc::handle_alloc_error(layout);
-        }
-        let biased = chunk.wrapping_sub(UNIT_BYTES << place);
+        let chunk = self.spare.take(UNIT_BYTES << place);
+        bump.is_zeros = chunk.is_zeros();
+        let biased = chunk.into_raw().wrapping_sub(UNIT_BYTES << place);
         self.chunks[place as usize].store(biased, Ordering::Release);
         (bump.next, bump.end) = (1 << place, 2 << place);
     }
@@ -274,14 +280,11 @@ impl Drop for Arena {
             let biased = *chunk.get_mut();
             if !biased.is_null() {
                 let chunk = biased.wrapping_add(UNIT_BYTES << place);
-                // SAFETY: `add_chunk` allocated it with this layout; no reference into it outlives
-                // the arena. Nodes are atomics and bytes, which need no drop.
-                unsafe { alloc::dealloc(chunk, chunk_layout(place)) };
+                // SAFETY: `add_chunk` took one of this size; no reference into it outlives the
+                // arena. Nodes are atomics and bytes, which need no drop.
+                let chunk = unsafe { Chunk::from_raw(chunk, UNIT_BYTES << place) };
+                chunk.into_iter().for_each(|chunk| self.spare.give_back(chunk));
             }
         }
     }
-}
-
-fn chunk_layout(place: u32) -> Layout {
-    Layout::array::<u64>(1 << place).unwrap_or(Layout::new::<u64>())
 }

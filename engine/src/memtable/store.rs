@@ -4,6 +4,7 @@
 //! chain.
 
 use crate::batch::Commit;
+use crate::chunks::SpareChunks;
 use crate::cursor::Found;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
@@ -14,6 +15,7 @@ use crate::memtable::shared::SharedValues;
 use crate::memtable::tree::{Finger, Tree};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Operations whose memory is fetched at once: as many misses as a processor keeps under way.
@@ -40,8 +42,8 @@ struct Writer {
 }
 
 impl ArenaMemtable {
-    pub(super) fn new() -> ArenaMemtable {
-        let (arena, mut bump) = Arena::new();
+    pub(super) fn new(spare: Arc<SpareChunks>) -> ArenaMemtable {
+        let (arena, mut bump) = Arena::new(spare);
         let tree = Tree::new(&arena, &mut bump);
         let (fill, finger) = (Fill::new(), Finger::default());
         let writer = Writer { bump, fill, finger, shared_bytes: 0, keys: Vec::new() };

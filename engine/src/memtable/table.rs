@@ -1,6 +1,7 @@
 //! The memtable: rows in an arena, found by hash and walked in order.
 
 use crate::batch::Commit;
+use crate::chunks::SpareChunks;
 use crate::cursor::{Cursor, Found};
 use crate::ids::{CommitTs, RowKind};
 use crate::memtable::api::Memtable;
@@ -8,9 +9,9 @@ use crate::memtable::cursor::MemCursor;
 use crate::memtable::store::ArenaMemtable;
 use std::sync::Arc;
 
-/// Makes an empty memtable.
-pub(crate) fn new_memtable() -> Arc<dyn Memtable> {
-    Arc::new(ArenaMemtable::new())
+/// Makes an empty memtable, of memory from `spare`, which gets it back.
+pub(crate) fn new_memtable(spare: &Arc<SpareChunks>) -> Arc<dyn Memtable> {
+    Arc::new(ArenaMemtable::new(Arc::clone(spare)))
 }
 
 impl Memtable for ArenaMemtable {

@@ -1,5 +1,6 @@
 //! The memtable against a plain map: alone, and while many read what one writes.
 
+use crate::chunks::SpareChunks;
 use crate::cursor::{Cursor, Direction};
 use crate::env::rng::Rng;
 use crate::ids::{CommitTs, RowKind};
@@ -53,8 +54,22 @@ struct Pair {
     keys: Vec<Vec<u8>>,
 }
 
+/// Memory that another memtable has left full of its rows.
+fn used(rng: &mut Rng) -> Arc<SpareChunks> {
+    let spare = SpareChunks::new(64 << 20);
+    let before = ArenaMemtable::new(Arc::clone(&spare));
+    for ts in 1..2000 {
+        let (key, value) = (rng.next_u64().to_be_bytes(), [0xab; 200]);
+        before.insert(&key, CommitTs(ts), RowKind::Put, &value);
+    }
+    drop(before);
+    assert!(spare.bytes() > 0);
+    spare
+}
+
 fn filled(shape: Shape, rng: &mut Rng, count: u64) -> Pair {
-    let (arena, model) = (Arc::new(ArenaMemtable::new()), Arc::new(OrderedMemtable::default()));
+    let (arena, model) =
+        (Arc::new(ArenaMemtable::new(used(rng))), Arc::new(OrderedMemtable::default()));
     let mut keys = Vec::new();
     let mut ts = 1;
     for i in 0..count {
@@ -173,7 +188,7 @@ fn neighbours_that_come_in_order_take_less_memory_than_scattered_ones() {
 
 #[test]
 fn bytes_are_those_handed_out() {
-    let table = ArenaMemtable::new();
+    let table = ArenaMemtable::new(SpareChunks::none());
     assert!(table.is_empty());
     let mut before = 0;
     for i in 0..3000u64 {
@@ -211,7 +226,7 @@ fn state_at(shape: Shape, at: u64) -> BTreeMap<Vec<u8>, (u64, RowKind, Vec<u8>)>
 fn a_reader_sees_its_moment_while_others_write() {
     const LAST: u64 = 6_000;
     for shape in SHAPES {
-        let table = Arc::new(ArenaMemtable::new());
+        let table = Arc::new(ArenaMemtable::new(used(&mut Rng::seeded(9))));
         let visible = AtomicU64::new(0);
         std::thread::scope(|threads| {
             threads.spawn(|| {
