@@ -354,7 +354,7 @@ fn every_call_may_fail() {
     );
     assert_eq!(met, cells, "every site must meet every kind");
     assert!(sites.len() >= 35, "only {} sites", sites.len());
-    assert!(runs >= wanted * 9 / 10 && injected > runs, "{injected} faults in {runs} runs");
+    assert!(runs >= wanted * 9 / 10 && injected >= runs, "{injected} faults in {runs} runs");
 }
 
 #[test]
