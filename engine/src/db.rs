@@ -25,8 +25,9 @@ use crate::pool::Pool;
 use crate::recovery::{self, Opened};
 use crate::rows::Row;
 use crate::scout::Scout;
+use crate::scrub::Scrub;
 use crate::stall::{Bucket, Cause, Stall, stall};
-use crate::stats::{MemoryStats, MemoryUse, Recovery, Stats};
+use crate::stats::{MemoryStats, MemoryUse, Recovery, ScrubStats, Stats};
 use crate::tree::{Tree, World};
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
@@ -209,10 +210,11 @@ impl Db {
         let writer = match log {
             None => None,
             Some(log) => {
+                let scrub = Scrub::new(&tree.options, Arc::clone(&clock));
                 let (clock, events, group) = (Arc::clone(&clock), events, budget.group);
                 let pipeline = Pipeline::new(log, last_ts, clock, events, buffered_flush, group);
                 let pipeline = Arc::new(pipeline);
-                let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline));
+                let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline), scrub);
                 Some(Writer { pipeline, work, jobs: Arc::clone(&jobs) })
             }
         };
@@ -348,6 +350,15 @@ impl Db {
         self.inner.writer()?.work.step()
     }
 
+    /// Reads a piece of the files if the scrub is to read one now; gives how long until the next one is
+    /// due. For databases without threads; in others it happens by itself.
+    ///
+    /// Errors: `Invalid` where [`Advanced::scrub_period_s`](crate::Advanced::scrub_period_s) is 0.
+    pub fn scrub_step(&self) -> Result<Duration> {
+        let due = self.inner.writer()?.work.scrub_step();
+        due.ok_or_else(|| Error::invalid("the scrub is turned off"))
+    }
+
     /// Makes a database in `dir`, which must be empty or absent, that holds all that is visible
     /// now. Files are shared by hard links, so `dir` must be on the same disk; cost: one flush and
     /// one link per file.
@@ -401,6 +412,13 @@ impl Db {
             row_cache_misses,
             row_cache_bytes,
             memory: self.memory(&view),
+            scrub: ScrubStats {
+                passes: counters.scrub_passes.get(),
+                files: counters.scrub_files.get(),
+                bytes: counters.scrub_bytes.get(),
+                finds: counters.scrub_finds.get(),
+                last_pass: Some(CommitTs(counters.scrub_ended.get())).filter(|at| at.0 > 0),
+            },
         }
     }
 

@@ -85,6 +85,17 @@ pub enum Event {
         /// What it said.
         error: String,
     },
+    /// The scrub found damage. A damaged copy of the metadata has been written anew by now; where a
+    /// table file or a blob file is damaged, reads that need that place fail.
+    #[non_exhaustive]
+    DamageFound {
+        /// The file.
+        file: PathBuf,
+        /// Where in it, if that is known.
+        offset: Option<u64>,
+        /// What it is.
+        error: String,
+    },
     /// A checkpoint is complete.
     #[non_exhaustive]
     Checkpoint {
@@ -224,6 +235,7 @@ fn trace(event: &Event) {
         Event::BackgroundError { error } => {
             warn!(target: "tabulith", error, "background error");
         }
+        Event::DamageFound { error, .. } => warn!(target: "tabulith", error, "damage found"),
         Event::StallBegin { stopped: true, .. } => warn!(target: "tabulith", ?event),
         Event::Opened { repairs, .. } if !repairs.is_empty() => warn!(target: "tabulith", ?event),
         Event::Opened { .. } | Event::Checkpoint { .. } | Event::Ingested { .. } => {

@@ -198,6 +198,7 @@ pub(crate) mod replayed;
 pub(crate) mod restore;
 pub(crate) mod compaction;
 pub(crate) mod tree;
+pub(crate) mod scrub;
 pub(crate) mod work;
 pub(crate) mod recovery;
 pub mod verify;

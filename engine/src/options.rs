@@ -175,6 +175,14 @@ pub struct Advanced {
     ///
     /// Less: more rewriting. Default 86,400, a day; 1 to 1,000,000,000.
     pub delete_age_max_s: u64,
+
+    /// Seconds within which the scrub reads every byte of every live file once, a little at a time and
+    /// behind all other work, and tells of damage before somebody needs what is damaged
+    /// ([`Event::DamageFound`](crate::Event::DamageFound), [`stats::Stats::scrub`](crate::stats::Stats::scrub)).
+    /// It never reads more than 64 MiB/s. 0 turns it off.
+    ///
+    /// Default 86,400, a day; 0 to 1,000,000,000.
+    pub scrub_period_s: u64,
 }
 
 /// How values are compressed, by where their file stands in the tree.
@@ -233,6 +241,7 @@ impl Default for Advanced {
             blob_file_bytes: 64 << 20,
             blob_dead_percent: 50,
             delete_age_max_s: 24 * 60 * 60,
+            scrub_period_s: 24 * 60 * 60,
         }
     }
 }
@@ -305,6 +314,7 @@ impl Advanced {
         check("advanced.blob_file_bytes", self.blob_file_bytes as u64, 4 << 10, 1 << 30)?;
         check("advanced.blob_dead_percent", self.blob_dead_percent.into(), 5, 95)?;
         check("advanced.delete_age_max_s", self.delete_age_max_s, 1, 1_000_000_000)?;
+        check("advanced.scrub_period_s", self.scrub_period_s, 0, 1_000_000_000)?;
         Ok(())
     }
 }

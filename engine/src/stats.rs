@@ -1,5 +1,6 @@
 //! Counters of what the engine did, and the picture of its shape that an operator asks for.
 
+use crate::ids::CommitTs;
 use crate::waits::{Stalls, WaitCounter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -47,6 +48,20 @@ impl StripedCounter {
     }
 }
 
+/// A number that is set now and then.
+#[derive(Debug, Default)]
+pub(crate) struct Gauge(AtomicU64);
+
+impl Gauge {
+    pub(crate) fn store(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// What the commit pipeline waited for.
 #[derive(Debug, Default)]
 pub(crate) struct PipelineWaits {
@@ -72,6 +87,11 @@ pub(crate) struct Counters {
     pub(crate) stopped_by_l0: WaitCounter,
     pub(crate) stopped_by_memtables: WaitCounter,
     pub(crate) background_errors: Counter,
+    pub(crate) scrub_passes: Counter,
+    pub(crate) scrub_files: Counter,
+    pub(crate) scrub_bytes: Counter,
+    pub(crate) scrub_finds: Counter,
+    pub(crate) scrub_ended: Gauge,
 }
 
 /// The shape of a database and what its background work has done since it was opened.
@@ -133,6 +153,25 @@ pub struct Stats {
     pub row_cache_bytes: usize,
     /// Who has which part of the memory.
     pub memory: MemoryStats,
+    /// How far the scrub is that looks for damage.
+    pub scrub: ScrubStats,
+}
+
+/// What the scrub has done since the database was opened: it reads every byte of every live file within
+/// [`Advanced::scrub_period_s`](crate::Advanced::scrub_period_s).
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubStats {
+    /// Times that it went through all files.
+    pub passes: u64,
+    /// Table files and blob files read to their end.
+    pub files: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Damage found; what stays is found again by each pass.
+    pub finds: u64,
+    /// When the last pass ended, by the wall clock; none yet where it is `None`.
+    pub last_pass: Option<CommitTs>,
 }
 
 /// Who has which part of the memory that [`Options::memory`](crate::Options::memory) allows.

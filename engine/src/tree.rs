@@ -537,6 +537,11 @@ impl Tree {
         self.set.lock().as_ref().map(work)
     }
 
+    /// The same for work that changes it.
+    pub(crate) fn with_set_mut<T>(&self, work: impl FnOnce(&mut VersionSet) -> T) -> Option<T> {
+        self.set.lock().as_mut().map(work)
+    }
+
     /// Deletes the files that nobody can reach any more; those that another thread has begun to delete
     /// are gone too on return, or in the trash again. One that cannot be deleted now is tried
     /// again later; the next open deletes what is left.

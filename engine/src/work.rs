@@ -7,6 +7,7 @@ use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::ids::SegmentId;
+use crate::scrub::{Ask, Scrub};
 use crate::tree::Tree;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::path::Path;
@@ -27,6 +28,7 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
 pub(crate) struct Work {
     tree: Arc<Tree>,
     pipeline: Arc<Pipeline>,
+    scrub: Option<Scrub>, // None where there is to be none.
     state: Mutex<State>,
     changed: Condvar, // Work came up, was done, or is to end.
 }
@@ -51,8 +53,8 @@ struct State {
 }
 
 impl Work {
-    pub(crate) fn new(tree: Arc<Tree>, pipeline: Arc<Pipeline>) -> Arc<Work> {
-        Arc::new(Work { tree, pipeline, state: Mutex::default(), changed: Condvar::new() })
+    pub(crate) fn new(tree: Arc<Tree>, pipeline: Arc<Pipeline>, scrub: Option<Scrub>) -> Arc<Work> {
+        Arc::new(Work { tree, pipeline, scrub, state: Mutex::default(), changed: Condvar::new() })
     }
 
     /// Starts the workers. Every segment of the log below `log_floor` may go, and does so behind the
@@ -68,6 +70,9 @@ impl Work {
         self.start_one(jobs, "tabulith-compact", Priority::Last, |work| {
             work.repeat(Work::compact_step, Some(IDLE_AFTER));
         })?;
+        if self.scrub.is_some() {
+            self.start_one(jobs, "tabulith-scrub", Priority::Last, Work::scrub)?;
+        }
         let by_hand = self.state.lock().by_hand;
         if by_hand { self.pipeline.release_log(log_floor) } else { Ok(()) }
     }
@@ -148,6 +153,52 @@ impl Work {
         let worked = self.tree.compact_once(aim, self.pipeline.now(), &|| self.pipeline.visible());
         self.tree.delete_trash();
         worked
+    }
+
+    /// Reads a piece of the files where one is due; gives how long until the next one is, or `None`
+    /// where there is no scrub.
+    pub(crate) fn scrub_step(&self) -> Option<Duration> {
+        let (pause, ask) = self.scrub.as_ref()?.step(&self.tree);
+        if ask == Ask::RenewLog
+            && let Err(error) = self.renew_log()
+        {
+            self.tree.counters.background_errors.add(1);
+            self.tree.events.tell(Event::BackgroundError { error: error.to_string() });
+        }
+        Some(pause)
+    }
+
+    /// Writes what memory holds of the log to files and begins a new log, so that the next start does
+    /// not need the old one.
+    fn renew_log(&self) -> Result<()> {
+        let (tree, pipeline) = (&self.tree, &self.pipeline);
+        pipeline.wait(pipeline.applied())?;
+        pipeline.shrink_log()?;
+        let mut from = SegmentId(0);
+        pipeline.between_commits(|last_ts| {
+            from = pipeline.segment();
+            tree.seal(last_ts, from);
+        });
+        while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
+            pipeline.release_log(floor)?;
+        }
+        tree.raise_log_floor(from)?;
+        pipeline.release_log(from)
+    }
+
+    /// The scrub's life: a piece, a pause.
+    fn scrub(&self) {
+        while let Some(pause) = self.scrub_step() {
+            let end = pause.min(LOOK_AGAIN_AFTER);
+            let mut state = self.state.lock();
+            // Pokes are meant for others: the pause goes on.
+            if !state.closing {
+                self.changed.wait_for(&mut state, end);
+            }
+            if state.closing {
+                return;
+            }
+        }
     }
 
     /// Waits for a poke after the one of number `poked`, or for the end; false where neither came.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::options::{Advanced, Options};
-use tabulith::vfs::api::Vfs;
+use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, If, Result, verify};
@@ -127,5 +127,37 @@ fn a_file_that_cannot_be_written_costs_the_open_and_nothing_else() {
         faults.add(Rule::fail(Call::Sync).named("*.sst").skip(skip));
         open(Arc::new(faults), 64 << 10, Arc::new(Threads)).unwrap_err();
         check(&open(Arc::new(disk), 64 << 10, Arc::new(Threads)).unwrap(), &rows);
+    }
+}
+
+#[test]
+fn a_damaged_copy_is_put_right_by_the_next_open() {
+    let (disk, rows) = killed();
+    let reopen = |disk: &SimFs| open(Arc::new(disk.clone()), 64 << 20, Arc::new(ByHand)).unwrap();
+    reopen(&disk).close().unwrap();
+    let check = |disk: &SimFs| verify::check_with(Arc::new(disk.clone()), Path::new(DIR)).unwrap();
+    let names = disk.list(Path::new(DIR)).unwrap();
+    let is_copy = |name: &&String| name.starts_with("ROOT") || name.contains("manifest");
+    let copies: Vec<_> = names.iter().filter(is_copy).collect();
+    assert_eq!(copies.len(), 4, "{names:?}");
+    for copy in copies {
+        for removed in [false, true] {
+            let disk = disk.fork();
+            let path = Path::new(DIR).join(copy);
+            if removed {
+                disk.remove(&path).unwrap();
+            } else {
+                let file = disk.open(&path, Access::ReadWrite).unwrap();
+                let at = file.len().unwrap() / 2;
+                let byte = file.read_vec_at(1, at).unwrap()[0];
+                file.write_all_at(&[byte ^ 4], at).unwrap();
+            }
+            assert!(!check(&disk).is_clean(), "{copy}: the check sees it");
+            let db = reopen(&disk);
+            assert_eq!(db.recovery().repairs.len(), 1, "{copy}: {:?}", db.recovery().repairs);
+            assert_eq!(db.table("rows").unwrap().count().unwrap(), rows.len() as u64);
+            db.close().unwrap();
+            assert!(check(&disk).is_clean(), "{copy}: {:?}", check(&disk).damage);
+        }
     }
 }

@@ -141,6 +141,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MiB", default_value_t = 256, help_heading = "Load")]
     #[arg(env = "TABULITH_ANSWER_MEMORY", value_parser = clap::value_parser!(u32).range(128..=1_048_576))]
     pub(crate) answer_memory: u32,
+    /// Hours within which every byte of the data is read once to find damage early; 0 for never.
+    #[arg(long, value_name = "HOURS", default_value_t = 24, help_heading = "Load")]
+    #[arg(env = "TABULITH_SCRUB_HOURS", value_parser = clap::value_parser!(u32).range(0..=87_600))]
+    pub(crate) scrub_hours: u32,
     /// Entities per second of a partition, 503 beyond them; `azure` for Azure's target, 2000.
     #[arg(long, value_name = "N|azure", help_heading = "Trouble on purpose")]
     #[arg(value_parser = |text: &str| rate(text, Throttling::AZURE.partition_entities))]

@@ -17,7 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
-use tabulith::options::Durability;
+use tabulith::event::Event;
+use tabulith::options::{Durability, Options};
+use tabulith::stats::ScrubStats;
 use tabulith::table::store::TableStore;
 use tabulith_server::config::{
     DEFAULT_PORT, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Identity, Pem, PemSource, Throttling, Tls,
@@ -36,8 +38,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     start_log(args)?;
     let mut config = config(args)?;
     config.connections_max = config.connections_max.min(connections_allowed());
-    let durability = Durability::from(args.durability);
-    let db = Db::builder().durability(durability).open(&args.data_dir);
+    let mut options = Options { durability: args.durability.into(), ..Options::default() };
+    options.advanced.scrub_period_s = u64::from(args.scrub_hours) * 3600;
+    let db = Db::builder().options(options).on_event(tell).open(&args.data_dir);
     let db = Arc::new(db.with_context(|| format!("opening {}", args.data_dir.display()))?);
     for repair in &db.recovery().repairs {
         note(&format!("put right from its other copy: {repair}"));
@@ -59,11 +62,20 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         out.flush()?;
     }
     running.wait_for_signal().context("waiting for a signal")?;
+    let ScrubStats { passes, files, bytes, finds, .. } = db.stats().scrub;
+    tracing::info!(passes, files, bytes, finds, "scrub");
     db.close().with_context(|| format!("closing {}", args.data_dir.display()))?;
     if !args.silent {
         note("stopped");
     }
     Ok(Exit::Ok)
+}
+
+/// What an operator is to see of the engine.
+fn tell(event: &Event) {
+    if let Event::DamageFound { error, .. } = event {
+        tracing::warn!("damage found: {error}");
+    }
 }
 
 fn config(args: &ServeArgs) -> Result<Config> {
@@ -100,7 +112,10 @@ fn config(args: &ServeArgs) -> Result<Config> {
     Ok(config)
 }
 
-/// Files that are left to the database, at most: connections must never keep it from opening one.
+/// Files that are left to the database, at least and at most: connections must never keep it from opening
+/// one. The program itself has some twenty open.
+#[cfg(unix)]
+const FILES_KEPT_MIN: u64 = 48;
 #[cfg(unix)]
 const FILES_KEPT_MAX: u64 = 4_096;
 
@@ -113,7 +128,8 @@ fn connections_allowed() -> usize {
     // Where that is refused, what is allowed already has to do.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let connections = files - (files / 4).min(FILES_KEPT_MAX);
+    let kept = (files / 4).clamp(FILES_KEPT_MIN, FILES_KEPT_MAX);
+    let connections = files.saturating_sub(kept).max(1);
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 

@@ -21,6 +21,20 @@ use std::sync::Arc;
 /// Bytes of bookkeeping per value, charged to the cache.
 const OVERHEAD_BYTES: usize = 160;
 
+/// How far a walk over a blob file has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Walked {
+    offset: u64,
+    values: u64,
+}
+
+impl Walked {
+    /// Bytes that were read.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
 /// An open blob file.
 pub(crate) struct BlobFile {
     file: Arc<dyn File>,
@@ -123,23 +137,39 @@ impl BlobFile {
     ///
     /// Errors: the first damage, or what `each` returned.
     pub(crate) fn walk(&self, each: &mut dyn FnMut(&Link) -> Result<()>) -> Result<()> {
-        if self.bytes(0, HEADER_LEN)? != header(self.meta.no) {
+        self.walk_on(&mut Walked::default(), u64::MAX, each).map(|_| ())
+    }
+
+    /// The same from where an earlier call ended, and no further than to the first value behind
+    /// `bytes_max` bytes; whether that was all of the file.
+    pub(crate) fn walk_on(
+        &self,
+        walked: &mut Walked,
+        bytes_max: u64,
+        each: &mut dyn FnMut(&Link) -> Result<()>,
+    ) -> Result<bool> {
+        if walked.offset == 0 && self.bytes(0, HEADER_LEN)? != header(self.meta.no) {
             return Err(self.corrupt(0, "header is not that of this blob file"));
         }
         let end = HEADER_LEN + self.meta.value_bytes();
-        let (mut offset, mut values) = (HEADER_LEN, 0);
-        while offset < end {
-            let head = self.bytes(offset, HEAD_LEN.min(end - offset))?;
-            let link = Link::of_head(self.meta.no, offset, &head);
-            let link = link.ok_or_else(|| self.corrupt(offset, "value without a head"))?;
+        let Walked { offset, values } = walked;
+        *offset = (*offset).max(HEADER_LEN);
+        let stop = offset.saturating_add(bytes_max);
+        while *offset < end {
+            if *offset >= stop {
+                return Ok(false);
+            }
+            let head = self.bytes(*offset, HEAD_LEN.min(end - *offset))?;
+            let link = Link::of_head(self.meta.no, *offset, &head);
+            let link = link.ok_or_else(|| self.corrupt(*offset, "value without a head"))?;
             self.read(&link)?;
             each(&link)?;
-            (offset, values) = (link.end(), values + 1);
+            (*offset, *values) = (link.end(), *values + 1);
         }
-        if values != self.meta.values || self.bytes(end, FOOTER_LEN)? != footer(&self.meta) {
+        if *values != self.meta.values || self.bytes(end, FOOTER_LEN)? != footer(&self.meta) {
             return Err(self.corrupt(end, "footer does not agree with the values"));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// An error at `offset` of this file.

@@ -46,6 +46,16 @@ impl VersionSet {
         Ok(Arc::clone(&self.current))
     }
 
+    /// Whether an edit failed, after which the next one writes all anew.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.manifest.is_closed()
+    }
+
+    /// Writes root and manifest anew, in both copies.
+    pub(crate) fn rewrite(&mut self) -> Result<()> {
+        self.manifest.rewrite(&self.state)
+    }
+
     /// A number for a new file. It is recorded with the edit that adds the file; a number lost in
     /// a crash names an orphan, which recovery deletes.
     pub(crate) fn next_file(&mut self) -> FileNo {

@@ -1,0 +1,212 @@
+//! The scrub on a simulated disk and a clock that is turned by hand: all is read within the period, damage
+//! is told with its place, what has a second copy is mended.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tabulith::env::clock::{Clock, ManualClock};
+use tabulith::env::jobs::ByHand;
+use tabulith::error::Kind;
+use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Event, Options, verify};
+
+const DAY_S: u64 = 24 * 60 * 60;
+
+/// File and offset.
+type Find = (String, Option<u64>);
+
+struct Bench {
+    sim: SimFs,
+    clock: Arc<ManualClock>,
+    finds: Arc<Mutex<Vec<Find>>>,
+    db: Db,
+}
+
+fn options(scrub_period_s: u64) -> Options {
+    let advanced = Advanced {
+        memtable_bytes: Some(64 << 10),
+        wal_segment_bytes: 64 << 10,
+        block_bytes: 512,
+        file_bytes: 64 << 10,
+        blob_bytes_min: 2000,
+        blob_file_bytes: 64 << 10,
+        block_cache_bytes: Some(0),
+        scrub_period_s,
+        ..Advanced::default()
+    };
+    Options { advanced, threads: Some(1), ..Options::default() }
+}
+
+impl Bench {
+    /// A database with several table files, blob files and a log.
+    fn new(scrub_period_s: u64) -> Bench {
+        let (sim, finds) = (SimFs::new(), Arc::new(Mutex::new(Vec::new())));
+        let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+        let told = Arc::clone(&finds);
+        let db = Db::builder()
+            .options(options(scrub_period_s))
+            .parts(Arc::new(sim.clone()), Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(ByHand))
+            .on_event(move |event| {
+                if let Event::DamageFound { file, offset, .. } = event {
+                    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                    told.lock().unwrap().push((name, *offset));
+                }
+            })
+            .open("db")
+            .unwrap();
+        let table = db.table("t").unwrap();
+        for row in 0..600 {
+            let len = if row % 20 == 0 { 5000 } else { 200 };
+            let value: Vec<u8> = (0..len).map(|i| (i * row % 251) as u8).collect();
+            table.upsert("p", format!("{row:04}"), value).unwrap();
+            while db.step().unwrap() {}
+        }
+        db.flush().unwrap();
+        table.upsert("p", "in the log", "value").unwrap();
+        while db.step().unwrap() {}
+        Bench { sim, clock, finds, db }
+    }
+
+    /// Lets the scrub work for as long as `time`; gives how often it was asked.
+    fn pass(&self, time: Duration) -> usize {
+        let (end, mut steps) = (self.clock.steady() + time, 0);
+        while self.clock.steady() < end {
+            let pause = self.db.scrub_step().unwrap();
+            self.clock.advance(pause.min(end - self.clock.steady()).max(Duration::from_nanos(1)));
+            steps += 1;
+            assert!(steps < 1_000_000, "the scrub does not pause");
+        }
+        steps
+    }
+
+    fn names(&self, ending: &str) -> Vec<String> {
+        let mut names = self.sim.list(Path::new("db")).unwrap();
+        names.retain(|name| name.ends_with(ending));
+        names.sort();
+        names
+    }
+
+    fn len(&self, name: &str) -> u64 {
+        self.sim.open(&Path::new("db").join(name), Access::Read).unwrap().len().unwrap()
+    }
+
+    fn flip(&self, name: &str, at: u64) {
+        let file = self.sim.open(&Path::new("db").join(name), Access::ReadWrite).unwrap();
+        let byte = file.read_vec_at(1, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x20], at).unwrap();
+    }
+
+    fn finds(&self) -> Vec<Find> {
+        std::mem::take(&mut self.finds.lock().unwrap())
+    }
+}
+
+#[test]
+fn every_byte_of_every_live_file_is_read_within_the_period() {
+    let bench = Bench::new(DAY_S);
+    let files = [bench.names(".sst"), bench.names(".blob")].concat();
+    assert!(bench.names(".sst").len() > 2 && bench.names(".blob").len() > 1, "{files:?}");
+    let bytes: u64 = files.iter().map(|name| bench.len(name)).sum();
+    bench.pass(Duration::from_secs(DAY_S));
+    let scrub = bench.db.stats().scrub;
+    assert!(scrub.passes >= 1 && scrub.files >= files.len() as u64, "{scrub:?}, {files:?}");
+    assert!(scrub.bytes >= bytes && scrub.finds == 0 && scrub.last_pass.is_some(), "{scrub:?}");
+    assert_eq!(bench.finds(), []);
+}
+
+#[test]
+fn damage_of_any_byte_is_told_with_its_file() {
+    let bench = Bench::new(DAY_S);
+    for name in [bench.names(".sst"), bench.names(".blob")].concat() {
+        let len = bench.len(&name);
+        for at in (0..len).step_by(len as usize / 7 + 1).chain([len - 1]) {
+            bench.flip(&name, at);
+            bench.pass(Duration::from_secs(DAY_S));
+            let found = bench.finds();
+            let ours = found.iter().all(|(file, offset)| *file == name && offset.is_some());
+            assert!(!found.is_empty() && ours, "{name} at {at} of {len}: {found:?}");
+            bench.flip(&name, at);
+        }
+    }
+    bench.pass(Duration::from_secs(DAY_S));
+    assert_eq!(bench.finds(), [], "and nothing once all is as it was");
+    assert!(bench.db.stats().scrub.finds > 20);
+}
+
+/// The database goes on as reads would have it: the place is an error, the rest serves.
+#[test]
+fn a_damaged_file_serves_what_is_sound_of_it() {
+    let bench = Bench::new(DAY_S);
+    let name = bench.names(".sst").remove(0);
+    bench.flip(&name, 300);
+    bench.pass(Duration::from_secs(DAY_S));
+    assert!(!bench.finds().is_empty());
+    let table = bench.db.table("t").unwrap();
+    let read = |row: u32| table.get("p", format!("{row:04}"));
+    let failed: Vec<_> = (0..600).filter_map(|row| read(row).err()).collect();
+    assert!(!failed.is_empty() && failed.len() < 20, "{} rows fail", failed.len());
+    assert!(failed.iter().all(|error| error.kind() == Kind::Corrupt));
+}
+
+#[test]
+fn damaged_copies_of_root_and_manifest_are_written_anew() {
+    let bench = Bench::new(DAY_S);
+    for ending in ["ROOT-A", "ROOT-B", "manifest-a", "manifest-b"] {
+        let name = bench.names(ending).remove(0);
+        bench.flip(&name, bench.len(&name) / 2);
+        bench.pass(Duration::from_secs(DAY_S));
+        let found = bench.finds();
+        assert_eq!((found.len(), &found[0].0), (1, &name), "{ending}");
+        let vfs = Arc::new(bench.sim.clone());
+        let report = verify::check_with(vfs, Path::new("db")).unwrap();
+        assert!(report.is_clean(), "{ending}: {:?}", report.damage);
+    }
+}
+
+/// What the log has lost is still in memory: it is written to files before the next start needs it.
+#[test]
+fn commits_of_a_damaged_log_are_brought_to_files() {
+    let bench = Bench::new(DAY_S);
+    let table = bench.db.table("t").unwrap();
+    for row in 0..50 {
+        table.upsert("q", format!("{row:02}"), "kept").unwrap();
+    }
+    while bench.db.step().unwrap() {}
+    let check = || verify::check_with(Arc::new(bench.sim.clone()), Path::new("db")).unwrap();
+    assert!(check().is_clean());
+    let name = bench.names(".wal").into_iter().find(|name| {
+        (8192..16384).step_by(67).any(|at| {
+            bench.flip(name, at);
+            let damaged = !check().is_clean();
+            if !damaged {
+                bench.flip(name, at);
+            }
+            damaged
+        })
+    });
+    let name = name.expect("a byte of the log that counts");
+    bench.pass(Duration::from_secs(DAY_S));
+    assert!(bench.finds().iter().any(|(file, _)| *file == name), "{name}");
+    assert!(check().is_clean(), "{:?}", check().damage);
+    bench.db.close().unwrap();
+    let parts = Arc::new(bench.sim.clone());
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let db = Db::builder().parts(parts, clock, Arc::new(ByHand)).open("db").unwrap();
+    assert_eq!(db.table("t").unwrap().partition("q").count().unwrap(), 50);
+}
+
+#[test]
+fn the_rate_is_bounded_and_the_scrub_may_be_off() {
+    let hurried = Bench::new(1);
+    let before = hurried.db.stats().scrub.bytes;
+    hurried.pass(Duration::from_secs(10));
+    let read = hurried.db.stats().scrub.bytes - before;
+    assert!(read <= 10 * (64 << 20) + (1 << 20), "{read} bytes in 10 s");
+    assert!(hurried.db.stats().scrub.passes >= 10);
+    let off = Bench::new(0);
+    assert_eq!(off.db.scrub_step().unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(off.db.stats().scrub, Default::default());
+}
