@@ -4,9 +4,10 @@
 //! Four clients insert single rows and whole transactions, each noting what was acknowledged. At a
 //! random number of acknowledgements the process is killed, with the other clients in the middle of
 //! something. After each start every acknowledged row is there, with its content, and a transaction
-//! that was not acknowledged is there whole or not at all.
+//! that was not acknowledged is there whole or not at all. The folder stays the same throughout; the
+//! table is another one now and then, and in the end all of them are read once more.
 //!
-//! `TABULITH_KILLS=20` kills more often than the default of 3; `TABULITH_SEED` replays the choices;
+//! `TABULITH_KILLS=5000` kills more often than the default of 100; `TABULITH_SEED` replays the choices;
 //! `TABULITH_BIN` names another program, such as target/release/tabulith.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 #![allow(clippy::disallowed_methods, reason = "drives a process, not the engine")]
@@ -23,9 +24,10 @@ use std::time::{Duration, Instant};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay, Rng};
 
-const TABLE: &str = "load";
 const CLIENTS: usize = 4;
-const KILLS_DEFAULT: u64 = 3;
+const KILLS_DEFAULT: u64 = 100;
+/// So many kills a table sees: all of its rows are read after each.
+const KILLS_PER_TABLE: u64 = 50;
 const START_WAIT: Duration = Duration::from_secs(30);
 
 /// One commit of a client: `rows` rows of its partition, numbered from 0.
@@ -118,17 +120,28 @@ fn free_port() -> u16 {
 
 /// Commits until the server dies; each acknowledged commit goes to `acked`. Returns the commit that
 /// was under way then.
-fn load(port: u16, client: usize, first: u64, mut rng: Rng, acked: Sender<Commit>) -> Commit {
+fn load(
+    port: u16,
+    table: &str,
+    client: usize,
+    first: u64,
+    mut rng: Rng,
+    acked: Sender<Commit>,
+) -> Commit {
     let mut connection = Client::connect(port).ok();
     let mut number = first;
     loop {
-        let rows = if rng.chance(40) { 1 } else { rng.between(2, 100) };
+        let rows = match rng.below(20) {
+            0 => 100,
+            1..=5 => rng.between(2, 12),
+            _ => 1,
+        };
         let commit = Commit { client, number, rows };
         let Some(open) = connection.as_mut() else { return commit };
         let entities = commit.entities();
         let sent = match &entities[..] {
-            [one] => open.insert(TABLE, one).map(|reply| (reply.status == 201, reply)),
-            all => open.insert_batch(TABLE, all).map(|reply| {
+            [one] => open.insert(table, one).map(|reply| (reply.status == 201, reply)),
+            all => open.insert_batch(table, all).map(|reply| {
                 let each = reply.body.matches("HTTP/1.1 204").count();
                 (reply.status == 202 && each == commit.rows, reply)
             }),
@@ -147,12 +160,12 @@ fn load(port: u16, client: usize, first: u64, mut rng: Rng, acked: Sender<Commit
 }
 
 /// What the server holds: rows by client and RowKey, each with its declared count and text.
-fn read_all(port: u16) -> BTreeMap<(usize, String), (usize, String)> {
+fn read_all(port: u16, table: &str) -> BTreeMap<(usize, String), (usize, String)> {
     let mut client = Client::connect(port).expect("a connection");
     let mut rows = BTreeMap::new();
     let mut query = String::new();
     loop {
-        let reply = client.page(TABLE, &query).expect("a page");
+        let reply = client.page(table, &query).expect("a page");
         assert_eq!(reply.status, 200, "{}", reply.body);
         let page: serde_json::Value = serde_json::from_str(&reply.body).expect("JSON");
         for row in page["value"].as_array().expect("rows") {
@@ -179,8 +192,8 @@ fn percent_encoded(token: &str) -> String {
 
 /// Every acknowledged commit is whole, every other is whole or absent, and nothing else is there.
 /// Returns the commits that are there.
-fn verify(port: u16, acked: &[Commit], unknown: &[Commit]) -> Vec<Commit> {
-    let mut rows = read_all(port);
+fn verify(port: u16, table: &str, acked: &[Commit], unknown: &[Commit]) -> Vec<Commit> {
+    let mut rows = read_all(port, table);
     let mut there = Vec::new();
     let all = acked.iter().map(|c| (c, true)).chain(unknown.iter().map(|c| (c, false)));
     for (commit, is_acked) in all {
@@ -217,9 +230,14 @@ fn what_was_acknowledged_survives_every_kill() {
     let mut acknowledged = 0;
 
     let mut server = Server::start(&dir);
-    let reply = Client::connect(server.port).and_then(|mut c| c.create_table(TABLE));
-    assert_eq!(reply.expect("a table").status, 201);
+    let (mut tables, mut table) = (BTreeMap::new(), String::new());
     for kill in 1..=kills {
+        if kill % KILLS_PER_TABLE == 1 {
+            tables.insert(table, std::mem::take(&mut there));
+            table = format!("load{kill}");
+            let made = Client::connect(server.port).and_then(|mut c| c.create_table(&table));
+            assert_eq!(made.expect("a table").status, 201);
+        }
         let (sender, receiver) = mpsc::channel();
         let next = |client| {
             let own = there.iter().filter(|commit| commit.client == client);
@@ -227,13 +245,13 @@ fn what_was_acknowledged_survives_every_kill() {
         };
         let clients: Vec<_> = (0..CLIENTS)
             .map(|client| {
-                let (port, first) = (server.port, next(client));
+                let (port, first, table) = (server.port, next(client), table.clone());
                 let (rng, sender) = (Rng::new(rng.next_u64()), sender.clone());
-                std::thread::spawn(move || load(port, client, first, rng, sender))
+                std::thread::spawn(move || load(port, &table, client, first, rng, sender))
             })
             .collect();
         drop(sender);
-        let until = rng.between(1, 400);
+        let until = rng.between(1, 60);
         let mut acked: Vec<Commit> = receiver.iter().take(until).collect();
         server.kill();
         let unknown: Vec<Commit> =
@@ -245,7 +263,7 @@ fn what_was_acknowledged_survives_every_kill() {
 
         server = Server::start(&dir);
         slowest = slowest.max(server.opened_in);
-        there = verify(server.port, &acked, &unknown);
+        there = verify(server.port, &table, &acked, &unknown);
         let rows: usize = there.iter().map(|commit| commit.rows).sum();
         eprintln!(
             "kill {kill:>2}: {fresh} commits acknowledged in this run, {rows} rows there in all, \
@@ -254,6 +272,10 @@ fn what_was_acknowledged_survives_every_kill() {
             unknown.len(),
             server.opened_in
         );
+    }
+    tables.insert(table, there);
+    for (table, there) in tables.iter().filter(|(table, _)| !table.is_empty()) {
+        verify(server.port, table, there, &[]);
     }
     server.kill();
     let check = Command::new(program()).arg("check").arg(&dir).output();
