@@ -1,4 +1,4 @@
-//! What the tests of every crate share: seeds that replay, the reference model, dumps of bytes.
+//! What the tests of every crate share: seeds that replay, the reference model, checkers of histories, dumps of bytes.
 //!
 //! Uses nothing of the crates that it tests, so that a mistake cannot be on both sides.
 
@@ -7,3 +7,6 @@ pub mod counts;
 pub mod shrink;
 pub mod hex;
 pub mod oracle;
+pub mod linear;
+pub mod register;
+pub mod isolation;
