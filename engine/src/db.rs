@@ -606,6 +606,8 @@ impl Inner {
 
     fn await_less_than(&self, writer: &Writer, cause: Cause, until: Duration) -> Result<()> {
         while stall(self.tree.debt(), 0, &self.tree.options) == Stall::Stop(cause) {
+            // A log that failed or is closed takes no commit, however far the work gets.
+            writer.pipeline.check_open()?;
             if self.clock.steady() >= until {
                 let why = writer.work.last_error().unwrap_or_else(|| "it is still at work".into());
                 let what = format!("background work is too far behind: {why}");
@@ -659,10 +661,22 @@ impl Inner {
         batch: Batch,
         durability: Durability,
     ) -> Result<CommitTs> {
+        self.commit_and(writer, batch, durability, |_| {})
+    }
+
+    /// The same, and has `also` done with it: nobody sees the commit without that.
+    pub(crate) fn commit_and(
+        &self,
+        writer: &Writer,
+        batch: Batch,
+        durability: Durability,
+        also: impl FnOnce(CommitTs),
+    ) -> Result<CommitTs> {
         let tree = &self.tree;
         let mut sealed = false;
         let ts = writer.pipeline.commit(batch, durability, |commit| {
             tree.insert(commit);
+            also(commit.ts);
             // Full with this commit: one that is larger than a memtable goes at once.
             if tree.wants_seal() {
                 tree.seal(commit.ts, writer.pipeline.segment());

@@ -47,7 +47,14 @@ impl Catalog for Db {
         batch.delete(&catalog::row_key(name));
         // Readers stop at the catalogue; the erasure is what gives back the space.
         batch.erase_table(id);
-        self.inner.change_catalog(writer, batch, |tables, ts| tables.remove(name, ts))?;
+        // No change of the table may have looked at it before and come after: it would find the
+        // table there and its rows gone.
+        self.inner.admit(writer)?;
+        let latches = self.inner.latches.lock_all();
+        let ts =
+            self.inner.apply_to_catalog(writer, batch, |tables, ts| tables.remove(name, ts))?;
+        drop(latches);
+        writer.pipeline.wait(ts)?;
         self.inner.after_erasing(writer);
         Ok(true)
     }
@@ -157,7 +164,8 @@ impl Inner {
     /// Memory follows at once, also where the wait then fails: a log without room keeps the change
     /// in its place and writes it before all later commits, so those must go by it. Otherwise a new
     /// table's number would be given twice, and rows acknowledged in a table that the next open
-    /// finds dropped. Readers are shown the change when it is visible.
+    /// finds dropped. It follows before the commit can be visible, or a reader would meet a table
+    /// whose rows are erased already. Readers are shown the change when it is visible.
     fn change_catalog(
         &self,
         writer: &Writer,
@@ -165,9 +173,21 @@ impl Inner {
         change: impl FnOnce(&mut Tables, CommitTs),
     ) -> Result<CommitTs> {
         self.admit(writer)?;
-        let ts = self.commit(writer, batch, self.durability(None))?;
-        self.change_tables(|tables| change(tables, ts));
+        let ts = self.apply_to_catalog(writer, batch, change)?;
         writer.pipeline.wait(ts)?;
         Ok(ts)
+    }
+
+    /// The first half of [`Inner::change_catalog`]: the commit has its place and nobody has waited
+    /// for it.
+    fn apply_to_catalog(
+        &self,
+        writer: &Writer,
+        batch: Batch,
+        change: impl FnOnce(&mut Tables, CommitTs),
+    ) -> Result<CommitTs> {
+        self.commit_and(writer, batch, self.durability(None), |ts| {
+            self.change_tables(|tables| change(tables, ts));
+        })
     }
 }

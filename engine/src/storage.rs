@@ -25,11 +25,12 @@ use std::sync::Arc;
 
 impl RowStore for Db {
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>> {
-        let tables = self.inner.tree.tables.load();
-        if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
-            return Err(no_such_table());
+        self.inner.check_readable(table)?;
+        let row = with_key(table, pk, rk, |key| self.inner.get(None, None, key, reach))?;
+        if row.is_none() {
+            self.inner.check_readable(table)?;
         }
-        with_key(table, pk, rk, |key| self.inner.get(None, None, key, reach))
+        Ok(row)
     }
 
     /// All rows are as of one moment.
@@ -39,11 +40,12 @@ impl RowStore for Db {
         keys: &[KeyPair<'_>],
         reach: Reach,
     ) -> Result<Vec<Option<Row>>> {
-        let tables = self.inner.tree.tables.load();
-        if !tables.is_live(table) && !tables.is_readable_at(table, self.inner.visible()) {
-            return Err(no_such_table());
+        self.inner.check_readable(table)?;
+        let rows = self.inner.get_many(None, None, &KeyList::new(table, keys), reach)?;
+        if rows.iter().any(Option::is_none) {
+            self.inner.check_readable(table)?;
         }
-        self.inner.get_many(None, None, &KeyList::new(table, keys), reach)
+        Ok(rows)
     }
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
@@ -279,6 +281,16 @@ impl Inner {
             pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
         }
         writer.work.poke();
+    }
+
+    /// Fails for a table that readers see no more. Asked again after a row was not found: it may
+    /// have gone with its table since.
+    fn check_readable(&self, table: TableId) -> Result<()> {
+        let tables = self.tree.tables.load();
+        match tables.is_live(table) || tables.is_readable_at(table, self.visible()) {
+            true => Ok(()),
+            false => Err(no_such_table()),
+        }
     }
 
     pub(crate) fn check_writable(&self, writer: &Writer, table: TableId) -> Result<()> {

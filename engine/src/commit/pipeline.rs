@@ -126,6 +126,11 @@ impl Pipeline {
         !order.full && order.group.len() < self.group_bytes_max && order.check_open().is_ok()
     }
 
+    /// Fails where no commit will be taken any more.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.order.lock().check_open()
+    }
+
     /// Bytes of the buffers that hold commits on their way to the log.
     pub(crate) fn buffer_bytes(&self) -> usize {
         let order = self.order.lock();
