@@ -1,0 +1,172 @@
+//! A database that threads work on until it is killed, with what is left to go on with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tabulith::db::Db;
+use tabulith::env::clock::{Clock, ManualClock, SystemClock};
+use tabulith::env::jobs::Threads;
+use tabulith::options::{Advanced, Durability, Options};
+use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith_testkit::seed::Rng;
+
+/// 2026-01-01, in ticks of 100 ns since 1970.
+const START_TICKS: u64 = 17_672_256_000_000_000;
+const HOUR_TICKS: u64 = 36_000_000_000;
+
+/// A database, and the disk and the clock below it.
+pub(crate) struct House {
+    disk: SimFs,
+    clock: Arc<Clocks>,
+    options: Options,
+    pub(crate) db: Arc<Db>,
+}
+
+/// A wall clock that only the test turns, so that commits share their ticks, beside the true steady
+/// clock, by which threads wait.
+#[derive(Debug)]
+struct Clocks {
+    wall: ManualClock,
+    steady: SystemClock,
+}
+
+impl Clocks {
+    fn new() -> Clocks {
+        Clocks { wall: ManualClock::at(START_TICKS), steady: SystemClock::new() }
+    }
+}
+
+impl Clock for Clocks {
+    fn wall_ticks(&self) -> u64 {
+        self.wall.wall_ticks()
+    }
+
+    fn steady(&self) -> Duration {
+        self.steady.steady()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.steady.sleep(time);
+    }
+}
+
+/// How a stretch of work ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// In order.
+    Close,
+    /// As by SIGKILL: what was written is there.
+    Kill,
+    /// What was not synced may be lost.
+    PowerLoss,
+}
+
+impl House {
+    /// An empty one whose settings `rng` decides.
+    pub(crate) fn open(rng: &mut Rng) -> House {
+        let advanced = Advanced {
+            memtable_bytes: Some([4 << 10, 16 << 10, 1 << 20][rng.below(3)]),
+            wal_segment_bytes: [64 << 10, 256 << 10][rng.below(2)],
+            block_bytes: 512,
+            file_bytes: 8 << 10,
+            level_base_bytes: 32 << 10,
+            level_fanout: 3,
+            l0_compact_files: 2,
+            block_cache_bytes: Some([0, 64 << 10][rng.below(2)]),
+            blob_bytes_min: 100,
+            blob_file_bytes: 8 << 10,
+            mapped: rng.chance(25),
+            ..Advanced::default()
+        };
+        let durability = if rng.chance(20) { Durability::Flushed } else { Durability::Synced };
+        let options = Options { durability, threads: Some(2), advanced, ..Options::default() };
+        let options = options.validated().expect("settings that can be");
+        let (disk, clock) = (SimFs::new(), Arc::new(Clocks::new()));
+        let db = open(&disk, &clock, &options);
+        House { disk, clock, options, db }
+    }
+
+    /// One of the endings that its durability outlives.
+    pub(crate) fn ending(&self, rng: &mut Rng) -> Ending {
+        match rng.below(4) {
+            0 => Ending::Close,
+            1 => Ending::Kill,
+            _ if self.options.durability == Durability::Synced => Ending::PowerLoss,
+            _ => Ending::Kill,
+        }
+    }
+
+    /// Ends the database and opens it again, with a clock that may have gone back.
+    pub(crate) fn reopen(&mut self, ending: Ending, rng: &mut Rng) {
+        match ending {
+            Ending::Close => self.db.close().expect("nothing failed"),
+            Ending::Kill => self.disk.kill(),
+            Ending::PowerLoss => {
+                self.disk.kill();
+                let profile = if rng.chance(50) { Profile::Ordered } else { Profile::Hostile };
+                let states = self.disk.crash_states(profile, 64, rng.next_u64());
+                let left: Vec<_> = states.collect();
+                self.disk = SimFs::after_crash(rng.pick(&left));
+            }
+        }
+        let jump = rng.below(3) as u64 * HOUR_TICKS;
+        self.clock.wall.set_wall(START_TICKS + jump);
+        self.db = open(&self.disk, &self.clock, &self.options);
+    }
+
+    /// Ends the process here and now; its threads find that out.
+    pub(crate) fn kill(&self) {
+        self.disk.kill();
+    }
+
+    /// Lets time pass.
+    pub(crate) fn turn_clock(&self, ticks: u64) {
+        self.clock.wall.set_wall(self.clock.wall_ticks() + ticks);
+    }
+}
+
+fn open(disk: &SimFs, clock: &Arc<Clocks>, options: &Options) -> Arc<Db> {
+    let builder = Db::builder().options(options.clone());
+    let builder = builder.parts(Arc::new(disk.process()), clock.clone(), Arc::new(Threads));
+    Arc::new(builder.open("db").expect("what a crash leaves is a database"))
+}
+
+/// What the threads of a stretch of work share: the one clock of the history, and the kill.
+pub(crate) struct Watch {
+    now: AtomicU64,
+    calls: AtomicU64,
+    kill_at: u64,
+    killed: AtomicBool,
+}
+
+impl Watch {
+    /// Goes on from `now`; the call numbered `kill_at` kills.
+    pub(crate) fn new(now: u64, kill_at: u64) -> Watch {
+        Watch {
+            now: AtomicU64::new(now),
+            calls: AtomicU64::new(0),
+            kill_at,
+            killed: AtomicBool::new(false),
+        }
+    }
+
+    /// A time that is given once.
+    pub(crate) fn tick(&self) -> u64 {
+        self.now.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Counts a call, and kills where it is the one. False once the process is dead.
+    pub(crate) fn goes_on(&self, house: &House) -> bool {
+        if self.calls.fetch_add(1, Ordering::Relaxed) == self.kill_at {
+            self.killed.store(true, Ordering::SeqCst);
+            house.kill();
+        }
+        !self.killed.load(Ordering::SeqCst)
+    }
+
+    /// An error that nobody explains is one of the engine.
+    #[track_caller]
+    pub(crate) fn excuse(&self, error: &dyn std::fmt::Display) {
+        assert!(self.killed.load(Ordering::SeqCst), "an error out of the blue: {error}");
+    }
+}
