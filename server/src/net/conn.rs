@@ -47,6 +47,8 @@ pub(crate) struct Shared<S> {
     answers: Room,
     /// Turns to make a page.
     turns: Arc<Semaphore>,
+    /// Whether there are threads for what may wait for the disk.
+    has_threads: bool,
 }
 
 impl<S: Store> Shared<S> {
@@ -56,7 +58,12 @@ impl<S: Store> Shared<S> {
         let answers = Room::new(config.answer_bytes_max);
         let turns = (config.answer_bytes_max / PAGE_BYTES_MAX).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
-        Shared { app, room, answers, turns }
+        Shared { app, room, answers, turns, has_threads: true }
+    }
+
+    /// All work is done on the event loop, in the order in which it is asked for.
+    pub(crate) fn without_threads(app: App<S>) -> Shared<S> {
+        Shared { has_threads: false, ..Shared::new(app) }
     }
 }
 
@@ -294,7 +301,11 @@ async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: &Arc<Call>, body: Body
             let _turn = turn;
             own_shared.app.perform(&own_call, &body, Reach::Disk)
         };
-        match spawn_blocking(work).await {
+        let done = match shared.has_threads {
+            true => spawn_blocking(work).await,
+            false => Ok(work()),
+        };
+        match done {
             Ok(answer) => settled(call, answer).await,
             Err(error) => {
                 tracing::error!(%error, "a request's thread ended without an answer");

@@ -9,4 +9,5 @@ pub mod room;
 pub mod places;
 pub mod payload;
 pub mod conn;
+pub mod indoors;
 pub mod listen;
