@@ -50,10 +50,23 @@ pub enum Change {
     DeleteRange(Bound<Vec<u8>>, Bound<Vec<u8>>),
 }
 
-/// The model. A clone is a snapshot: it costs nothing until the original changes.
+/// A row with its place.
+#[derive(Debug)]
+struct Row {
+    place: Place,
+    stored: Stored,
+}
+
+/// The rows of a partition by RowKey, and the partitions of a table. Snapshots share what has not
+/// changed since.
+type Rows = BTreeMap<Arc<[u8]>, Arc<Row>>;
+type Partitions = BTreeMap<Arc<[u8]>, Arc<Rows>>;
+
+/// The model. A clone is a snapshot: it costs little, and a change after it copies one partition's
+/// list of rows, not the rows.
 #[derive(Clone, Debug, Default)]
 pub struct Oracle {
-    rows: Arc<BTreeMap<Place, Stored>>,
+    tables: BTreeMap<u32, Arc<Partitions>>,
     last_ts: u64,
     now: u64,
     /// Of a table: its time to live, and up to which commit its rows are gone for good.
@@ -68,8 +81,8 @@ impl Oracle {
 
     /// The row, if there is one.
     pub fn get(&self, table: u32, pk: &[u8], rk: &[u8]) -> Option<&Stored> {
-        let stored = self.rows.get(&Place::new(table, pk, rk));
-        stored.filter(|stored| self.shows(table, stored))
+        let row = self.tables.get(&table)?.get(pk)?.get(rk)?;
+        Some(&row.stored).filter(|stored| self.shows(table, stored))
     }
 
     /// Whether a row is there by the present time.
@@ -97,28 +110,18 @@ impl Oracle {
     ///
     /// Panics where `ts` does not rise: the store gave a timestamp twice.
     pub fn commit(&mut self, table: u32, pk: &[u8], ts: u64, changes: &[Change]) {
-        assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
-        self.last_ts = ts;
-        let rows = Arc::make_mut(&mut self.rows);
+        self.next(ts);
+        let rows = self.partition(table, pk);
         for change in changes {
             match change {
-                Change::Put(rk, value) => {
-                    let stored = Stored { ts, value: value.clone(), expires: u64::MAX };
-                    rows.insert(Place::new(table, pk, rk), stored);
-                }
+                Change::Put(rk, value) => put(rows, (table, pk, rk), value, ts, u64::MAX),
                 Change::PutUntil(rk, value, expires) => {
-                    let stored = Stored { ts, value: value.clone(), expires: *expires };
-                    rows.insert(Place::new(table, pk, rk), stored);
+                    put(rows, (table, pk, rk), value, ts, *expires);
                 }
-                Change::Delete(rk) => {
-                    rows.remove(&Place::new(table, pk, rk));
-                }
+                Change::Delete(rk) => drop(rows.remove(rk.as_slice())),
                 Change::DeleteRange(from, to) => {
                     let range = (from.as_ref(), to.as_ref());
-                    rows.retain(|place, _| {
-                        (place.table, place.pk.as_slice()) != (table, pk)
-                            || !RangeBounds::<Vec<u8>>::contains(&range, &place.rk)
-                    });
+                    rows.retain(|_, row| !RangeBounds::<Vec<u8>>::contains(&range, &row.place.rk));
                 }
             }
         }
@@ -128,13 +131,10 @@ impl Oracle {
     ///
     /// Panics where `ts` does not rise.
     pub fn ingest(&mut self, table: u32, ts: u64, new: &[NewRow]) {
-        assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
-        self.last_ts = ts;
-        let rows = Arc::make_mut(&mut self.rows);
+        self.next(ts);
         for ((pk, rk), value, expires) in new {
             let expires = expires.unwrap_or(u64::MAX);
-            let stored = Stored { ts, value: value.clone(), expires };
-            rows.insert(Place::new(table, pk, rk), stored);
+            put(self.partition(table, pk), (table, pk, rk), value, ts, expires);
         }
     }
 
@@ -142,14 +142,27 @@ impl Oracle {
     ///
     /// Panics where `ts` does not rise.
     pub fn truncate(&mut self, table: u32, ts: u64) {
-        assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
-        self.last_ts = ts;
+        self.next(ts);
         self.drop_table(table);
     }
 
     /// Every row of a table goes.
     pub fn drop_table(&mut self, table: u32) {
-        Arc::make_mut(&mut self.rows).retain(|place, _| place.table != table);
+        self.tables.remove(&table);
+    }
+
+    fn next(&mut self, ts: u64) {
+        assert!(ts > self.last_ts, "commit {ts} after {}", self.last_ts);
+        self.last_ts = ts;
+    }
+
+    /// The rows of a partition, to be changed.
+    fn partition(&mut self, table: u32, pk: &[u8]) -> &mut Rows {
+        let partitions = Arc::make_mut(self.tables.entry(table).or_default());
+        if !partitions.contains_key(pk) {
+            partitions.insert(pk.into(), Arc::default());
+        }
+        Arc::make_mut(partitions.get_mut(pk).expect("it was put there"))
     }
 
     /// The rows of a table in order, from either end.
@@ -164,32 +177,63 @@ impl Oracle {
         from: Bound<(&[u8], &[u8])>,
         to: Bound<(&[u8], &[u8])>,
     ) -> impl DoubleEndedIterator<Item = (&Place, &Stored)> {
-        let place = |(pk, rk): (&[u8], &[u8])| Place::new(table, pk, rk);
-        let start = match from {
-            Bound::Unbounded => Bound::Included(Place::new(table, b"", b"")),
-            bound => bound.map(place),
-        };
-        let end = match (to, table.checked_add(1)) {
-            (Bound::Unbounded, Some(next)) => Bound::Excluded(Place::new(next, b"", b"")),
-            (Bound::Unbounded, None) => Bound::Unbounded,
-            (bound, _) => bound.map(place),
-        };
         // BTreeMap::range panics on a range that ends before it starts; such a range is empty.
-        let rows =
-            if is_backward(&start, &end) { None } else { Some(self.rows.range((start, end))) };
+        let partitions = self.tables.get(&table).filter(|_| !is_backward(&from, &to));
+        let whole = |bound: Bound<(&[u8], &[u8])>| -> Bound<Arc<[u8]>> {
+            match bound {
+                Bound::Unbounded => Bound::Unbounded,
+                Bound::Included((pk, _)) | Bound::Excluded((pk, _)) => Bound::Included(pk.into()),
+            }
+        };
+        let partitions = partitions.map(|partitions| partitions.range((whole(from), whole(to))));
+        let rows = partitions.into_iter().flatten().flat_map(move |(pk, rows)| {
+            // A bound cuts the partition that it is in; those between are whole.
+            let within = |bound: Bound<(&'_ [u8], &'_ [u8])>| -> Bound<Arc<[u8]>> {
+                match bound {
+                    Bound::Included((own, rk)) if *own == **pk => Bound::Included(rk.into()),
+                    Bound::Excluded((own, rk)) if *own == **pk => Bound::Excluded(rk.into()),
+                    _ => Bound::Unbounded,
+                }
+            };
+            rows.range((within(from), within(to)))
+        });
         let (now, outlived_to) = (self.now, self.outlived_to(table));
-        let there = move |stored: &Stored| now < stored.expires && stored.ts > outlived_to;
-        rows.into_iter().flatten().filter(move |(_, stored)| there(stored))
+        rows.map(|(_, row)| (&row.place, &row.stored))
+            .filter(move |(_, stored)| now < stored.expires && stored.ts > outlived_to)
+    }
+
+    /// The rows of a partition whose RowKey lies between the bounds, in order.
+    pub fn rows(
+        &self,
+        table: u32,
+        pk: &[u8],
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&Place, &Stored)> {
+        let is_forward = match (from, to) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
+            (Bound::Included(a), Bound::Included(b)) => a <= b,
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b) | Bound::Included(b)) => {
+                a < b
+            }
+        };
+        let rows = self.tables.get(&table).and_then(|partitions| partitions.get(pk));
+        let rows = rows.filter(|_| is_forward).map(|rows| rows.range::<[u8], _>((from, to)));
+        let (now, outlived_to) = (self.now, self.outlived_to(table));
+        rows.into_iter()
+            .flatten()
+            .map(|(_, row)| (&row.place, &row.stored))
+            .filter(move |(_, stored)| now < stored.expires && stored.ts > outlived_to)
     }
 
     /// How many rows there are, expired ones included.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.tables.values().flat_map(|table| table.values()).map(|rows| rows.len()).sum()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
     }
 
     /// The newest commit.
@@ -198,7 +242,13 @@ impl Oracle {
     }
 }
 
-fn is_backward(start: &Bound<Place>, end: &Bound<Place>) -> bool {
+fn put(rows: &mut Rows, (table, pk, rk): (u32, &[u8], &[u8]), value: &[u8], ts: u64, expires: u64) {
+    let place = Place::new(table, pk, rk);
+    let stored = Stored { ts, value: value.to_vec(), expires };
+    rows.insert(rk.into(), Arc::new(Row { place, stored }));
+}
+
+fn is_backward(start: &Bound<(&[u8], &[u8])>, end: &Bound<(&[u8], &[u8])>) -> bool {
     match (start, end) {
         (Bound::Included(a), Bound::Included(b)) => a > b,
         (Bound::Included(a) | Bound::Excluded(a), Bound::Excluded(b) | Bound::Included(b)) => {
@@ -268,6 +318,26 @@ mod tests {
         assert_eq!(row_keys(none), "");
         oracle.drop_table(1);
         assert_eq!(oracle.len(), 2);
+    }
+
+    #[test]
+    fn rows_of_a_partition_are_those_of_the_table_between_the_same_keys() {
+        let mut oracle = Oracle::new();
+        for (ts, pk) in (1..).zip([b"p", b"q"]) {
+            oracle.commit(1, pk, ts, &[put("a", ""), put("b", ""), put("c", "")]);
+        }
+        let bounds =
+            |key: &'static str| [Bound::Included(key.as_bytes()), Bound::Excluded(key.as_bytes())];
+        for from in bounds("a").into_iter().chain(bounds("b")).chain(bounds("c")) {
+            for to in bounds("a").into_iter().chain(bounds("b")).chain(bounds("c")) {
+                let place = |bound: Bound<&'static [u8]>| bound.map(|rk| (&b"q"[..], rk));
+                let rows = row_keys(oracle.rows(1, b"q", from, to));
+                assert_eq!(rows, row_keys(oracle.between(1, place(from), place(to))));
+            }
+        }
+        let open = oracle.rows(1, b"p", Bound::Unbounded, Bound::Excluded(b"c"));
+        assert_eq!(row_keys(open), "a b");
+        assert_eq!(row_keys(oracle.rows(2, b"p", Bound::Unbounded, Bound::Unbounded)), "");
     }
 
     #[test]

@@ -156,21 +156,24 @@ fn by_force(model: &Entity, calls: &[Call<Act>]) -> bool {
     go(model, calls, &mut (0..calls.len()).collect(), &model.initial())
 }
 
-/// A small history that happened, and one time in two something in it changed.
-fn small_history(rng: &mut Rng) -> Vec<Call<Act>> {
-    let count = rng.between(2, 7);
+/// When calls begin, take effect and end.
+fn spans(rng: &mut Rng, count: usize) -> Vec<[u64; 3]> {
     let mut times: Vec<u64> = (0..3 * count as u64).collect();
     for at in (1..times.len()).rev() {
         times.swap(at, rng.below(at + 1));
     }
-    let mut spans: Vec<[u64; 3]> = times
-        .chunks(3)
-        .map(|chunk| {
-            let mut span = [chunk[0], chunk[1], chunk[2]];
-            span.sort_unstable();
-            span
-        })
-        .collect();
+    let span = |times: &[u64]| {
+        let mut span = [times[0], times[1], times[2]];
+        span.sort_unstable();
+        span
+    };
+    times.chunks(3).map(span).collect()
+}
+
+/// A small history that happened, and one time in two something in it changed.
+fn small_history(rng: &mut Rng) -> Vec<Call<Act>> {
+    let count = rng.between(2, 7);
+    let mut spans = spans(rng, count);
     // By when they take effect.
     spans.sort_by_key(|span| span[1]);
     let (mut now, mut etag) = (None, 10);
@@ -221,20 +224,24 @@ fn small_history(rng: &mut Rng) -> Vec<Call<Act>> {
     }
     if rng.chance(50) && !calls.is_empty() {
         let at = rng.below(calls.len());
-        let value = rng.between(1, 7) as u64;
-        let act = &mut calls[at].act;
-        act.answer = match act.answer {
-            Found(..) if rng.chance(50) => Absent,
-            Found(..) | Absent if act.ask == Get => Found(value, 10 + value),
-            Written(_) if rng.chance(50) => Refused,
-            Written(etag) => Written(etag + 1),
-            Done => Absent,
-            Exists => Written(etag + 1),
-            Changed | Absent => Done,
-            other => other,
-        };
+        spoil(rng, &mut calls[at].act);
     }
     calls
+}
+
+/// Another answer than that which was given.
+fn spoil(rng: &mut Rng, act: &mut Act) {
+    let value = rng.between(1, 7) as u64;
+    act.answer = match act.answer {
+        Found(..) if rng.chance(50) => Absent,
+        Found(..) | Absent if act.ask == Get => Found(value, 10 + value),
+        Written(_) if rng.chance(50) => Refused,
+        Written(etag) => Written(etag + 1),
+        Done => Absent,
+        Exists => Written(11 + value),
+        Changed | Absent => Done,
+        other => other,
+    };
 }
 
 #[test]

@@ -58,6 +58,20 @@ pub(crate) enum Verb {
 }
 
 impl Deed {
+    /// Which kind it is of, as it is counted.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Deed::Write { verb: Verb::Insert, .. } => "entity inserted",
+            Deed::Write { verb: Verb::Upsert, .. } => "entity replaced",
+            Deed::Write { verb: Verb::Merge, .. } => "entity merged",
+            Deed::Write { verb: Verb::Delete, .. } => "entity deleted",
+            Deed::Group { .. } => "entities in a group",
+            Deed::Get { .. } => "entity read",
+            Deed::Query { .. } => "entities queried",
+            Deed::SetTtl { .. } => "entities' time to live",
+        }
+    }
+
     /// One at random; `life`: the ticks that an entity is to last.
     pub(crate) fn choose(rng: &mut Rng, life: &mut dyn FnMut(&mut Rng) -> Option<u64>) -> Deed {
         let keys = (rng.below(3) as u8, rng.skewed_below(40) as u8);

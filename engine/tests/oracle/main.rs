@@ -10,6 +10,7 @@ mod zones;
 mod entities;
 mod doubt;
 mod ops;
+mod kinds;
 mod rows;
 mod walk;
 mod cursors;
@@ -17,7 +18,8 @@ mod batches;
 mod store;
 mod run;
 
-use ops::{Mix, OPTION_SETS, Op};
+use ops::{Mix, OPTION_SETS, Op, Preset};
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +30,10 @@ use tabulith_testkit::shrink::shrink;
 
 const LIST_LEN: u64 = 10_000;
 const OPS_DEFAULT: u64 = 1_000_000;
+/// Kinds of operations that a run of many lists must have had.
+const KINDS_MIN: u64 = 50;
+/// How often it must have had each, in a million operations.
+const EACH_MIN: u64 = 40;
 /// Lists that run at a time.
 const THREADS: usize = 2;
 
@@ -38,6 +44,7 @@ fn every_answer_equals_the_model() {
     let next = AtomicU64::new(0);
     let lists = ops.div_ceil(LIST_LEN);
     let reached = Mutex::new(Reached::default());
+    let kinds: Mutex<BTreeMap<&str, u64>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
@@ -46,7 +53,10 @@ fn every_answer_equals_the_model() {
                     if n >= lists {
                         break;
                     }
-                    let one = check_list(first + n);
+                    let (one, own) = check_list(first + n);
+                    let mut kinds = kinds.lock().expect("no panic while it is held");
+                    own.into_iter().for_each(|(kind, n)| *kinds.entry(kind).or_default() += n);
+                    drop(kinds);
                     reached.lock().expect("no panic while it is held").add(&one);
                 }
             });
@@ -57,7 +67,22 @@ fn every_answer_equals_the_model() {
     eprintln!(
         "{operations} operations in {lists} lists from seed {first}: 0 differences\n{reached:?}"
     );
-    counts::tell("oracle", &[count("operations", operations, 1), count("lists", lists, 1)]);
+    let kinds = kinds.into_inner().expect("no panic while it was held");
+    let (own, of_lists): (Vec<_>, Vec<_>) =
+        kinds.iter().partition(|(kind, _)| !kind.starts_with("list,"));
+    eprintln!("operations by kind, and lists: {kinds:#?}");
+    let is_long = lists >= 100;
+    for (kind, times) in own.iter().filter(|_| is_long) {
+        assert!(**times >= EACH_MIN * operations / 1_000_000, "{kind}: only {times} times");
+    }
+    assert!(!is_long || of_lists.len() == 5, "{of_lists:?}");
+    let kinds_min = if is_long { KINDS_MIN } else { 1 };
+    let counts = [
+        count("operations", operations, 1),
+        count("lists", lists, 1),
+        count("kinds", own.len() as u64, kinds_min),
+    ];
+    counts::tell("oracle", &counts);
     assert!(reached.openings > lists, "nothing was opened again");
     assert!(reached.flushes > lists * 10, "too few flushes to mean anything");
     assert!(reached.compactions > lists * 10, "too few compactions to mean anything");
@@ -69,15 +94,18 @@ fn every_answer_equals_the_model() {
     assert!(skipped > lists * 10, "zones spared {skipped} blocks: too few to mean anything");
 }
 
-fn check_list(seed: u64) -> Reached {
+/// What a list came to, and how many operations of each kind it had.
+fn check_list(seed: u64) -> (Reached, BTreeMap<&'static str, u64>) {
     let command = format!("TABULITH_ORACLE_OPS={LIST_LEN} cargo test -p tabulith --test oracle");
     let _replay = Replay::new(seed, command);
     let mut rng = Rng::new(seed);
     let mix = Mix::choose(&mut rng);
     let ops = mix.list(&mut rng, LIST_LEN as usize);
     let options = seed as usize % OPTION_SETS;
+    let mut kinds = BTreeMap::from([(list_kind(mix.preset()), 1)]);
+    ops.iter().for_each(|op| *kinds.entry(op.kind()).or_default() += 1);
     let difference = match outcome(&ops, options) {
-        Ok(reached) => return reached,
+        Ok(reached) => return (reached, kinds),
         Err(difference) => difference,
     };
     // At once: the search for a shorter list may take longer than anybody waits.
@@ -89,6 +117,16 @@ fn check_list(seed: u64) -> Reached {
         few.len(),
         few.iter().map(|op| shortened(&format!("  {op:?}"))).collect::<Vec<_>>().join("\n")
     );
+}
+
+fn list_kind(preset: Preset) -> &'static str {
+    match preset {
+        Preset::None => "list, mixed",
+        Preset::HotKey => "list, two rows",
+        Preset::WidePartition => "list, one partition",
+        Preset::Tombstones => "list, mostly removed",
+        Preset::LargeValues => "list, large values",
+    }
 }
 
 /// An operation in a line; the bytes of a large value say nothing.

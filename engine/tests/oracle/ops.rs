@@ -167,12 +167,31 @@ pub(crate) struct Mix {
     weights: Vec<(Kind, usize)>,
     /// Changes of a batch that remove a range, in a hundred.
     ranges: usize,
+    /// Changes that remove a row, in a hundred.
+    deletes: usize,
     /// Rows that expire, in a hundred.
     expiring: usize,
     /// Commits that ask for a durability of their own, in a hundred.
     own_level: usize,
     partitions: usize,
     rows: usize,
+    /// Values of more than 1,000 bytes, in a hundred.
+    large: usize,
+    preset: Preset,
+}
+
+/// Kinds of lists that chance alone would hardly make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Preset {
+    None,
+    /// Two rows of one partition.
+    HotKey,
+    /// All rows in one partition.
+    WidePartition,
+    /// More is removed than written.
+    Tombstones,
+    /// Blocks and memtables are small beside values.
+    LargeValues,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,8 +234,8 @@ enum Kind {
 }
 
 impl Mix {
-    /// A mix for one list: each kind but updates and reads is left out in a third of the lists, and
-    /// the rows are few and hot, or many.
+    /// A mix for one list: each kind but updates and reads is left out in half of the lists, and
+    /// the rows are few and hot, or many, mostly removed, or large.
     pub(crate) fn choose(rng: &mut Rng) -> Mix {
         let mut weights = vec![
             (Kind::Update, 5_000),
@@ -256,18 +275,33 @@ impl Mix {
             (Kind::Kill, 12),
         ];
         for (kind, weight) in &mut weights {
-            if !matches!(kind, Kind::Update | Kind::Get | Kind::Create) && rng.chance(33) {
+            if !matches!(kind, Kind::Update | Kind::Get | Kind::Create) && rng.chance(50) {
                 *weight = 0;
             }
         }
-        Mix {
+        let mix = Mix {
             weights,
             ranges: *rng.pick(&[0, 1, 6]),
+            deletes: 25,
             expiring: *rng.pick(&[0, 10, 80]),
             own_level: *rng.pick(&[0, 15, 90]),
             partitions: *rng.pick(&[1, 4, 12]),
             rows: *rng.pick(&[8, 60, 800]),
+            large: 1,
+            preset: Preset::None,
+        };
+        match rng.below(10) {
+            0 => Mix { preset: Preset::HotKey, partitions: 1, rows: 2, ..mix },
+            1 => Mix { preset: Preset::WidePartition, partitions: 1, rows: 4_000, ..mix },
+            2 => Mix { preset: Preset::Tombstones, deletes: 70, ranges: 10, ..mix },
+            3 => Mix { preset: Preset::LargeValues, rows: 40, large: 30, ..mix },
+            _ => mix,
         }
+    }
+
+    /// What kind of list it makes.
+    pub(crate) fn preset(&self) -> Preset {
+        self.preset
     }
 
     fn kind(&self, rng: &mut Rng) -> Kind {
@@ -399,12 +433,12 @@ impl Mix {
                     );
                 }
                 let rk = self.rk(rng);
-                if rng.chance(25) {
+                if rng.chance(self.deletes) {
                     return Change::Delete(rk);
                 }
                 match self.life(rng) {
-                    Some(life) => Change::PutUntil(rk, value(rng), life),
-                    None => Change::Put(rk, value(rng)),
+                    Some(life) => Change::PutUntil(rk, self.value(rng), life),
+                    None => Change::Put(rk, self.value(rng)),
                 }
             })
             .collect()
@@ -424,9 +458,20 @@ impl Mix {
     /// Rows in key order, each once; mostly few, at times more than a small table file holds.
     fn sorted_rows(&self, rng: &mut Rng) -> Vec<NewRow> {
         let count = *rng.pick(&[0, 1, 5, 40, 300]);
-        let rows = (0..count).map(|_| (self.keys(rng), (value(rng), self.life(rng))));
+        let rows = (0..count).map(|_| (self.keys(rng), (self.value(rng), self.life(rng))));
         let rows: BTreeMap<_, _> = rows.collect();
         rows.into_iter().map(|(keys, (value, expires))| (keys, value, expires)).collect()
+    }
+
+    /// Mostly small; now and then larger than a block, rarely larger than a small memtable.
+    fn value(&self, rng: &mut Rng) -> Vec<u8> {
+        let len = match rng.below(1000) {
+            0 => 70_000,
+            n if n < 10 * self.large => rng.between(1_000, 9_000),
+            n if n < 10 * self.large + 40 => 0,
+            _ => rng.between(1, 150),
+        };
+        if rng.chance(50) { rng.bytes(len) } else { vec![b'a' + (len % 26) as u8; len] }
     }
 
     fn keys(&self, rng: &mut Rng) -> Keys {
@@ -490,15 +535,4 @@ fn demand(rng: &mut Rng) -> Demand {
         3 => Demand::Other,
         _ => Demand::Any,
     }
-}
-
-/// Mostly small; now and then larger than a block, rarely larger than a small memtable.
-fn value(rng: &mut Rng) -> Vec<u8> {
-    let len = match rng.below(1000) {
-        0 => 70_000,
-        1..=9 => rng.between(1_000, 9_000),
-        10..=49 => 0,
-        _ => rng.between(1, 150),
-    };
-    if rng.chance(50) { rng.bytes(len) } else { vec![b'a' + (len % 26) as u8; len] }
 }

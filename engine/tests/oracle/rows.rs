@@ -1,10 +1,10 @@
 //! The model's rows of a range, as a list, and a comparison of one row with the store's.
 
 use crate::ops::{Keys, Range};
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use tabulith::error::Error;
 use tabulith::ids::CommitTs;
-use tabulith_testkit::oracle::{Oracle, Stored};
+use tabulith_testkit::oracle::{Oracle, Place, Stored};
 
 /// What differed, in words.
 pub(crate) type Difference = String;
@@ -14,20 +14,18 @@ pub(crate) type Listed = Vec<(Keys, Stored)>;
 
 /// The rows of `range` of a table.
 pub(crate) fn listed(model: &Oracle, table: u32, range: &Range) -> Listed {
-    let from = |bound: &Bound<Keys>| bound.clone();
-    let (from, to) = match range {
-        Range::Between(a, b) => (from(a), from(b)),
-        Range::Table | Range::Rows(..) => (Bound::Unbounded, Bound::Unbounded),
-    };
-    let within = |pk: &Vec<u8>, rk: &Vec<u8>| match range {
-        Range::Rows(own, from, to) => {
-            own == pk && RangeBounds::<Vec<u8>>::contains(&(from.as_ref(), to.as_ref()), rk)
+    let listed =
+        |(place, stored): (&Place, &Stored)| ((place.pk.clone(), place.rk.clone()), stored.clone());
+    match range {
+        Range::Table => model.table(table).map(listed).collect(),
+        Range::Between(from, to) => {
+            model.between(table, slices(from), slices(to)).map(listed).collect()
         }
-        _ => true,
-    };
-    let rows = model.between(table, slices(&from), slices(&to));
-    let rows = rows.filter(|(place, _)| within(&place.pk, &place.rk));
-    rows.map(|(place, stored)| ((place.pk.clone(), place.rk.clone()), stored.clone())).collect()
+        Range::Rows(pk, from, to) => {
+            let rows = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+            model.rows(table, pk, rows.0, rows.1).map(listed).collect()
+        }
+    }
 }
 
 /// Bounds of keys, borrowed.

@@ -711,8 +711,8 @@ fn changes_something(model: &Oracle, table: TableId, pk: &[u8], changes: &[Chang
             Change::DeleteRange(from, to) => {
                 let range = (from.as_ref(), to.as_ref());
                 let held = |rk: &Vec<u8>| RangeBounds::<Vec<u8>>::contains(&range, rk);
-                let stored = model.table(table.0).filter(|(place, _)| place.pk == pk);
-                last.extend(stored.map(|(place, _)| (&place.rk, false)).filter(|(rk, _)| held(rk)));
+                let stored = model.rows(table.0, pk, slice(from), slice(to));
+                last.extend(stored.map(|(place, _)| (&place.rk, false)));
                 last.iter_mut().filter(|(rk, _)| held(rk)).for_each(|(_, is_put)| *is_put = false);
             }
         }
@@ -846,9 +846,8 @@ impl<'a> Open<'a> {
 
 /// The rows of one partition.
 fn rows_of<'a>(model: &'a Oracle, table: TableId, pk: &[u8]) -> Vec<(&'a [u8], &'a Stored)> {
-    let from = Bound::Included((pk, &b""[..]));
-    let rows = model.between(table.0, from, Bound::Unbounded);
-    rows.take_while(|(place, _)| place.pk == pk).map(|(p, s)| (p.rk.as_slice(), s)).collect()
+    let rows = model.rows(table.0, pk, Bound::Unbounded, Bound::Unbounded);
+    rows.map(|(place, stored)| (place.rk.as_slice(), stored)).collect()
 }
 
 /// The row that a change leaves under `rk`, if it says.

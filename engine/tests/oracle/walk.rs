@@ -3,7 +3,7 @@
 use crate::ops::{Range, Step};
 use crate::rows::{Difference, said, slices};
 use crate::zones;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use tabulith::ids::TableId;
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
@@ -66,7 +66,7 @@ pub(crate) fn scan(
 fn here(
     cursor: &mut dyn RowCursor,
     found: bool,
-    expected: &[(Vec<u8>, Stored)],
+    expected: &[(Vec<u8>, &Stored)],
     target: Option<usize>,
 ) -> Result<Option<usize>, Difference> {
     let row = target.and_then(|i| expected.get(i).map(|row| (i, row)));
@@ -93,22 +93,23 @@ fn key_range(table: TableId, range: &Range) -> KeyRange {
     }
 }
 
-fn expected_rows(model: &Oracle, table: TableId, range: &Range) -> Vec<(Vec<u8>, Stored)> {
-    let rows: Vec<_> = match range {
-        Range::Table => model.table(table.0).collect(),
-        Range::Between(from, to) => model.between(table.0, slices(from), slices(to)).collect(),
-        Range::Rows(pk, from, to) => model
-            .table(table.0)
-            .filter(|(place, _)| {
-                let rows = (from.as_ref(), to.as_ref());
-                place.pk == *pk && RangeBounds::<Vec<u8>>::contains(&rows, &place.rk)
-            })
-            .collect(),
+fn expected_rows<'a>(
+    model: &'a Oracle,
+    table: TableId,
+    range: &Range,
+) -> Vec<(Vec<u8>, &'a Stored)> {
+    let encoded = |(place, stored): (&Place, &'a Stored)| {
+        (order::row_key(table, &place.pk, &place.rk), stored)
     };
-    let encoded = |(place, stored): (&Place, &Stored)| {
-        (order::row_key(table, &place.pk, &place.rk), stored.clone())
-    };
-    rows.into_iter().map(encoded).collect()
+    match range {
+        Range::Table => model.table(table.0).map(encoded).collect(),
+        Range::Between(from, to) => {
+            model.between(table.0, slices(from), slices(to)).map(encoded).collect()
+        }
+        Range::Rows(pk, from, to) => {
+            model.rows(table.0, pk, slice(from), slice(to)).map(encoded).collect()
+        }
+    }
 }
 
 pub(crate) fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

@@ -64,7 +64,7 @@ impl ZoneFilter for Wanted {
 pub(crate) fn scan(
     snapshot: &dyn RowSnapshot,
     range: &KeyRange,
-    expected: &[(Vec<u8>, Stored)],
+    expected: &[(Vec<u8>, &Stored)],
     choice: usize,
 ) -> Result<(), String> {
     let from = (choice * 37) as u8;
