@@ -79,7 +79,7 @@ const fn bug(
 
 /// Those of which nobody has seen yet that their test finds them: holes, until that is seen. They are
 /// left out of turns, and not where all are planted.
-pub(crate) const NOT_SEEN_FOUND: &[&str] = &["B11", "B20", "B31", "B34"];
+pub(crate) const NOT_SEEN_FOUND: &[&str] = &["B11", "B31", "B34"];
 
 /// All of them. A letter behind the number: a second one of the kind.
 pub(crate) const BUGS: &[Bug] = &[
