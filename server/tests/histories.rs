@@ -23,7 +23,7 @@ use tabulith_server::Server;
 use tabulith_server::config::{Config, DEVELOPMENT_ACCOUNT, Key};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::linear::Call;
-use tabulith_testkit::register::{self, Act, Answer, Ask, Checked, Condition};
+use tabulith_testkit::register::{self, Act, Answer, Ask, Checked};
 use tabulith_testkit::seed::{self, Replay, Rng};
 use talk::{Credentials, PARTITIONS, Reply, Speaker};
 
@@ -188,16 +188,7 @@ impl<'a> Client<'a> {
 
     fn ask(&mut self, key: u32) -> Ask {
         let value = self.values.fetch_add(1, Ordering::Relaxed);
-        let condition = match self.etags.get(&key) {
-            Some(etag) if self.rng.chance(75) => Condition::Is(*etag),
-            _ => Condition::Any,
-        };
-        match self.rng.below(10) {
-            0 | 1 => Ask::Insert(value),
-            2 => Ask::Put(value),
-            3 | 4 => Ask::Delete(condition),
-            _ => Ask::Replace(value, condition),
-        }
+        Ask::write(&mut self.rng, value, self.etags.get(&key).copied())
     }
 
     /// The answer; none where the client hung up before it came.

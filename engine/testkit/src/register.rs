@@ -4,6 +4,7 @@
 //! of a key; an ETag that nobody was told is learned from whoever read its value.
 
 use crate::linear::{self, Call, Model, Stuck, Verdict};
+use crate::seed::Rng;
 use std::collections::HashMap;
 
 /// What a write asks of the entity.
@@ -32,6 +33,22 @@ pub enum Ask {
     CreateTable,
     /// That the table is no more, with all in it.
     DropTable,
+}
+
+impl Ask {
+    /// A write by somebody who knows that ETag, if any: what compares mostly does so with it.
+    pub fn write(rng: &mut Rng, value: u64, etag: Option<u64>) -> Ask {
+        let condition = match etag {
+            Some(etag) if rng.chance(75) => Condition::Is(etag),
+            _ => Condition::Any,
+        };
+        match rng.below(10) {
+            0 | 1 => Ask::Insert(value),
+            2 => Ask::Put(value),
+            3 | 4 => Ask::Delete(condition),
+            _ => Ask::Replace(value, condition),
+        }
+    }
 }
 
 /// What was answered.

@@ -290,19 +290,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// What to ask of a key: what compares mostly does so with the newest ETag that is known.
+    /// What to ask of a key.
     fn ask(&mut self, key: u32) -> Ask {
         let value = self.values.fetch_add(1, Ordering::Relaxed);
-        let condition = match self.etags.get(&key) {
-            Some(etag) if self.rng.chance(75) => Condition::Is(*etag),
-            _ => Condition::Any,
-        };
-        match self.rng.below(10) {
-            0 | 1 => Ask::Insert(value),
-            2 => Ask::Put(value),
-            3 | 4 => Ask::Delete(condition),
-            _ => Ask::Replace(value, condition),
-        }
+        Ask::write(&mut self.rng, value, self.etags.get(&key).copied())
     }
 
     fn write(&mut self, key: u32, ask: Ask) -> Write {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tabulith_server::config::Key;
 use tabulith_testkit::linear::Call;
-use tabulith_testkit::register::{Act, Answer, Ask, Condition};
+use tabulith_testkit::register::{Act, Answer, Ask};
 use tabulith_testkit::seed::Rng;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::{sleep, timeout};
@@ -279,16 +279,7 @@ impl Client {
             book.values += 1;
             book.values
         };
-        let condition = match self.etags.get(&key) {
-            Some(etag) if self.rng.chance(75) => Condition::Is(*etag),
-            _ => Condition::Any,
-        };
-        match self.rng.below(10) {
-            0 | 1 => Ask::Insert(value),
-            2 => Ask::Put(value),
-            3 | 4 => Ask::Delete(condition),
-            _ => Ask::Replace(value, condition),
-        }
+        Ask::write(&mut self.rng, value, self.etags.get(&key).copied())
     }
 
     /// Sends a request and holds the answer against what the credentials are good for.
