@@ -274,9 +274,7 @@ impl Db {
         pipeline.wait(pipeline.applied())?;
         let tree = &self.inner.tree;
         pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
-        while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
-            pipeline.release_log(floor)?;
-        }
+        work.flush_sealed()?;
         work.poke();
         Ok(())
     }
@@ -314,28 +312,15 @@ impl Db {
     /// next memtable is given back. Where the log is longer than 1 MiB the memtables are flushed
     /// too, and it begins again as a small one.
     pub fn settle(&self) -> Result<()> {
-        let Writer { pipeline, .. } = self.inner.writer()?;
+        let Writer { pipeline, work, .. } = self.inner.writer()?;
         let tree = &self.inner.tree;
-        let log_is_large = pipeline.log_is_large();
-        if log_is_large {
-            pipeline.shrink_log()?;
-        }
-        let mut floor = SegmentId(0);
-        if log_is_large || tree.has_unflushed_erasures() {
-            pipeline.wait(pipeline.applied())?;
-            pipeline.between_commits(|last_ts| {
-                floor = pipeline.segment();
-                tree.seal(last_ts, floor);
-            });
-        }
-        while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
-            pipeline.release_log(floor)?;
-        }
-        if log_is_large {
-            // All up to there is in files, whether or not there was anything to flush.
-            tree.raise_log_floor(floor)?;
-            pipeline.release_log(floor)?;
-            pipeline.shrink_log()?;
+        if pipeline.log_is_large() {
+            work.renew_log()?;
+            pipeline.shrink_log()?; // What it has released is kept for reuse until here.
+        } else if tree.has_unflushed_erasures() {
+            self.flush()?;
+        } else {
+            work.flush_sealed()?;
         }
         let visible = || pipeline.visible();
         while tree.compact_once(Aim::Settled, pipeline.now(), &visible)? {}

@@ -360,13 +360,7 @@ impl Inner {
         if files.is_empty() {
             return Ok(writer.pipeline.applied());
         }
-        let visible = || writer.pipeline.visible();
-        let flush = || -> Result<()> {
-            while let Some(floor) = self.tree.flush_oldest(&visible)? {
-                writer.pipeline.release_log(floor)?;
-            }
-            Ok(())
-        };
+        let flush = || writer.work.flush_sealed();
         // Most of the memtable goes while commits go on, what came since while they wait.
         writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.segment()));
         flush()?;

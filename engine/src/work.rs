@@ -168,9 +168,17 @@ impl Work {
         Some(pause)
     }
 
-    /// Writes what memory holds of the log to files and begins a new log, so that the next start does
-    /// not need the old one.
-    fn renew_log(&self) -> Result<()> {
+    /// Writes all sealed memtables to files.
+    pub(crate) fn flush_sealed(&self) -> Result<()> {
+        while let Some(floor) = self.tree.flush_oldest(&|| self.pipeline.visible())? {
+            self.pipeline.release_log(floor)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what memory holds of the log to files and begins a new log, a small one, so that the
+    /// next start does not need the old one.
+    pub(crate) fn renew_log(&self) -> Result<()> {
         let (tree, pipeline) = (&self.tree, &self.pipeline);
         pipeline.wait(pipeline.applied())?;
         pipeline.shrink_log()?;
@@ -179,9 +187,8 @@ impl Work {
             from = pipeline.segment();
             tree.seal(last_ts, from);
         });
-        while let Some(floor) = tree.flush_oldest(&|| pipeline.visible())? {
-            pipeline.release_log(floor)?;
-        }
+        self.flush_sealed()?;
+        // All up to there is in files, whether or not there was anything to flush.
         tree.raise_log_floor(from)?;
         pipeline.release_log(from)
     }
