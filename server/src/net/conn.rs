@@ -280,16 +280,15 @@ async fn within<T>(
 
 /// Has the app do the work, where it may be done.
 async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: &Arc<Call>, body: Body) -> Response {
-    let body_bytes = if let Body::Whole(bytes) = &body { bytes.len() } else { 0 };
-    if call.may_be_quick(body_bytes) {
+    let bytes: &[u8] = if let Body::Whole(bytes) = &body { bytes } else { &[] };
+    if call.may_be_quick(bytes.len()) {
         match shared.app.perform(call, &body, Reach::Memory) {
             Answer::NeedsDisk => {}
             Answer::Now(response) => return response,
             later => return in_time(shared, call, settled(call, later)).await,
         }
     }
-    let reads_a_page = matches!(&body, Body::Whole(bytes) if call.may_read_a_page(bytes))
-        || matches!(&body, Body::Empty if call.may_read_a_page(&[]));
+    let reads_a_page = call.may_read_a_page(bytes);
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
         // Nobody closes the semaphore, so that this is a turn wherever one is needed.
