@@ -1,7 +1,7 @@
 //! `tabulith check`: every byte of a data folder read and cross-checked, damage named by file and
 //! offset.
 
-use crate::args::CheckArgs;
+use crate::args::folder::CheckArgs;
 use crate::exit::Exit;
 use crate::import::report::grouped;
 use crate::print::note;

@@ -1,6 +1,6 @@
 //! `tabulith conformance`: asks an endpoint every row of the conformance list and prints its score.
 
-use crate::args::{ConformanceArgs, ReportForm};
+use crate::args::conformance::{ConformanceArgs, ReportForm};
 use crate::connect;
 use crate::exit::{Exit, Failure};
 use anyhow::Result;

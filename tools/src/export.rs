@@ -1,6 +1,6 @@
 //! `tabulith export`: a whole table, in key order, in a form that `import` reads.
 
-use crate::args::ExportArgs;
+use crate::args::rows::ExportArgs;
 use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::folder::Access;

@@ -21,7 +21,7 @@ mod salvage;
 mod conformance;
 mod serve;
 
-use crate::args::{Cli, Command};
+use crate::args::command::{Cli, Command};
 use crate::exit::Exit;
 use anyhow::{Context, Result};
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 //! to turn off. Writing to a pipe that nobody reads any more ends the process quietly: see
 //! [`crate::exit::of`].
 
-use crate::args::Output;
+use crate::args::output::Output;
 use crate::edm;
 use crate::json;
 use anyhow::{Result, bail};

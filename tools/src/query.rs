@@ -1,6 +1,7 @@
 //! `tabulith query`: the rows that match a filter.
 
-use crate::args::{Output, QueryArgs};
+use crate::args::output::Output;
+use crate::args::rows::QueryArgs;
 use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::folder::Access;

@@ -1,6 +1,6 @@
 //! `tabulith salvage`: what is readable of a damaged data folder, in a new one, and a list of what is not.
 
-use crate::args::SalvageArgs;
+use crate::args::folder::SalvageArgs;
 use crate::exit::Exit;
 use crate::import::report::grouped;
 use crate::print::note;

@@ -6,7 +6,7 @@
     reason = "the log and the certificates are the user's files, not the engine's"
 )]
 
-use crate::args::ServeArgs;
+use crate::args::serve::ServeArgs;
 use crate::exit::{Exit, Failure};
 use crate::print::note;
 use anyhow::{Context, Result};
@@ -349,7 +349,7 @@ fn open_log(path: &Path) -> Result<File> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::command::{Cli, Command};
 
     fn greeting(addr: &str, words: &[&str]) -> String {
         let words = ["tabulith", "serve"].iter().chain(words).map(std::ffi::OsString::from);

@@ -1,6 +1,6 @@
 //! The tables a command works on: a server's, or those of a folder. Commands do not care which.
 
-use crate::args::TargetArgs;
+use crate::args::target::TargetArgs;
 use crate::ask::{Ask, WriteError};
 use crate::connect;
 use crate::folder::{Access, Folder};

@@ -1,6 +1,6 @@
 //! One run of `tabulith import`: its files one after the other, and what is said in the end.
 
-use crate::args::ImportArgs;
+use crate::args::rows::ImportArgs;
 use crate::edm::EdmType;
 use crate::exit::{Exit, Failure};
 use crate::folder::Access;
