@@ -2,7 +2,7 @@
 
 use crate::args::target::TargetArgs;
 use crate::ask::{Ask, WriteError};
-use crate::connect;
+use crate::connect::{self, Place};
 use crate::folder::{Access, Folder};
 use crate::remote::Remote;
 use anyhow::Result;
@@ -44,13 +44,15 @@ impl Target {
     /// The target that the flags and the environment name. `patience`: how long a write waits for
     /// a server that went away.
     pub(crate) fn open(args: &TargetArgs, access: Access, patience: Duration) -> Result<Target> {
-        if let Some(path) = &args.data_dir {
-            return Ok(Target::Folder(Folder::open(path, &args.account_name, access)?));
+        match connect::of_process(args)? {
+            Place::Folder(path, account) => {
+                Ok(Target::Folder(Folder::open(&path, &account, access)?))
+            }
+            Place::Server(connection, ca) => {
+                let trust = connect::trust(ca.as_deref())?;
+                Ok(Target::Server(Remote::new(*connection, trust, patience)))
+            }
         }
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
-        let connection = connect::find(args.connection_string.as_deref(), variable)?;
-        let trust = connect::trust(args.ca.as_deref())?;
-        Ok(Target::Server(Remote::new(connection, trust, patience)))
     }
 
     /// Text that is the same for the same tables.
