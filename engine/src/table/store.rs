@@ -102,6 +102,18 @@ impl<S: RowStore + Catalog> TableStore<S> {
         }
     }
 
+    /// Removes all entities of a table in one commit; the table and its settings stay. Returns once
+    /// that is as safe as the store promises.
+    ///
+    /// Cost: nothing depends on how many entities there are; other writers wait for a moment.
+    /// Errors: [`TableError::TableNotFound`].
+    pub fn truncate(&self, account: &AccountName, table: &TableName) -> TableResult<CommitTs> {
+        let ticket = self.rows.truncate(self.find(account, table)?, None)?;
+        let ts = ticket.ts();
+        ticket.wait()?;
+        Ok(ts)
+    }
+
     /// The table, if there is one.
     pub fn get_table(
         &self,

@@ -57,6 +57,24 @@ fn a_dropped_table_is_gone_with_its_entities_and_its_name_is_free() {
 }
 
 #[test]
+fn a_truncated_table_keeps_its_settings_and_loses_its_entities() {
+    let store = store();
+    store.set_table_setting(&account(), &table(), "acl", Some(b"x")).expect("set");
+    write(&store, Write::Insert(entity("p", "r", &[]))).expect("inserted");
+    let ts = store.truncate(&account(), &table()).expect("there");
+    assert_eq!(
+        (get(&store, "p", "r"), store.count(&account(), &table()).expect("read")),
+        (None, 0)
+    );
+    let kept = store.table_setting(&account(), &table(), "acl").expect("read");
+    assert_eq!(kept.as_deref(), Some(&b"x"[..]));
+    let again = write(&store, Write::Insert(entity("p", "r", &[]))).expect("its keys are free");
+    assert!(again.ts > ts);
+    let none = store.truncate(&account(), &name("None"));
+    assert!(matches!(none, Err(TableError::TableNotFound)));
+}
+
+#[test]
 fn tables_are_listed_by_name_without_case_in_pages() {
     let store = store();
     for text in ["zebra", "Alpha", "beta", "BETA2", "gamma"] {
