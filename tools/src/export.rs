@@ -20,12 +20,7 @@ const WRITE_BYTES: usize = 256 << 10;
 pub(crate) async fn run(args: ExportArgs) -> Result<Exit> {
     let clock = SystemClock::new();
     let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
-    let ask = Ask {
-        filter: args.filter.unwrap_or_default(),
-        select: args.select,
-        top: 0,
-        explain: false,
-    };
+    let ask = Ask::rows(args.filter, args.select);
     let reading = Reading { target: &target, table: &args.table, ask, top: None };
     let columns = reading.columns(args.output).await?;
     let out = BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock());

@@ -3,7 +3,7 @@
 //! The engine's calls wait for the disk, so they run beside the runtime's threads; a commit is
 //! waited for without a thread, so that many can share one sync.
 
-use crate::ask::{Ask, WriteError};
+use crate::ask::{Ask, Change, Condition, Key, WriteError};
 use crate::exit::Failure;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -12,8 +12,9 @@ use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
 use tabulith::table::entity::Entity;
 use tabulith::table::error::{GroupError, TableError};
+use tabulith::table::etag::If;
 use tabulith::table::name::{AccountName, TableName};
-use tabulith::table::page::{Continuation, Page, Query};
+use tabulith::table::page::{Continuation, PAGE_ENTITIES_MAX, Page, Query};
 use tabulith::table::store::TableStore;
 use tabulith::table::write::Write;
 use tabulith_server::odata::parser;
@@ -61,6 +62,76 @@ impl Folder {
             Ok(_) => Ok(true),
             Err(TableError::TableExists) => Ok(false),
             Err(error) => Err(error).context("creating the table"),
+        }
+    }
+
+    /// Deletes the table; false where there is none.
+    pub(crate) async fn delete_table(&self, table: &str) -> Result<bool> {
+        let name = table_name(table)?;
+        let (store, account) = (self.store.clone(), self.account.clone());
+        match blocking(move || store.delete_table(&account, &name)).await? {
+            Ok(()) => Ok(true),
+            Err(TableError::TableNotFound) => Ok(false),
+            Err(error) => Err(error).with_context(|| format!("deleting the table {table}")),
+        }
+    }
+
+    /// The names of all tables.
+    pub(crate) async fn tables(&self) -> Result<Vec<String>> {
+        let (mut names, mut from) = (Vec::new(), None::<String>);
+        loop {
+            let (store, account) = (self.store.clone(), self.account.clone());
+            let page = blocking(move || {
+                store.list_tables(&account, None, PAGE_ENTITIES_MAX, from.as_deref())
+            });
+            let page = page.await?.context("listing tables")?;
+            names.extend(page.tables.iter().map(|table| table.name.to_string()));
+            match page.next {
+                Some(next) => from = Some(next),
+                None => return Ok(names),
+            }
+        }
+    }
+
+    /// Removes all rows of a table.
+    pub(crate) async fn truncate(&self, table: &str) -> Result<()> {
+        let name = table_name(table)?;
+        let (store, account) = (self.store.clone(), self.account.clone());
+        let truncated = blocking(move || store.truncate(&account, &name)).await?;
+        truncated.map(drop).with_context(|| format!("emptying the table {table}"))
+    }
+
+    /// Does one change. Returns the entity's ETag; a delete leaves none.
+    pub(crate) async fn change(&self, table: &str, change: Change) -> Result<Option<String>> {
+        let name = table_name(table)?;
+        let write = write_of(change)?;
+        let (store, account) = (self.store.clone(), self.account.clone());
+        let done = blocking(move || store.write(&account, &name, write)?.wait());
+        let outcome = done.await?.with_context(|| format!("writing to {table}"))?;
+        Ok(outcome.etag().map(|etag| etag.to_string()))
+    }
+
+    /// Removes rows of one partition that are still the versions of those ETags, all or none. Returns
+    /// the place of one that is not, if there is one.
+    pub(crate) async fn delete_rows(
+        &self,
+        table: &str,
+        rows: Vec<(Key, String)>,
+    ) -> Result<Option<usize>> {
+        let name = table_name(table)?;
+        let deletes = rows.into_iter().map(|(key, etag)| Change::Delete(key, Condition::Is(etag)));
+        let writes = deletes.map(write_of).collect::<Result<Vec<Write>>>()?;
+        let (store, account) = (self.store.clone(), self.account.clone());
+        let done = blocking(move || store.transact(&account, &name, writes)?.wait());
+        match done.await? {
+            Ok(_) => Ok(None),
+            Err(GroupError { index, error: TableError::EntityNotFound })
+            | Err(GroupError { index, error: TableError::ConditionFailed { .. } }) => {
+                Ok(Some(index))
+            }
+            Err(GroupError { error, .. }) => {
+                Err(error).with_context(|| format!("deleting from {table}"))
+            }
         }
     }
 
@@ -135,6 +206,26 @@ fn table_name(table: &str) -> Result<TableName> {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work).await.context("a worker failed")
+}
+
+/// A change in the engine's words.
+fn write_of(change: Change) -> Result<Write> {
+    let condition = |condition| match condition {
+        Condition::Any => Ok(If::Any),
+        Condition::Is(etag) => {
+            If::parse(&etag).map_err(|_| Failure::usage(format!("{etag} is no ETag")))
+        }
+    };
+    Ok(match change {
+        Change::Insert(entity) => Write::Insert(entity),
+        Change::Replace(entity, what) => Write::Update(entity, condition(what)?),
+        Change::Merge(entity, what) => Write::Merge(entity, condition(what)?),
+        Change::Upsert(entity) => Write::InsertOrReplace(entity),
+        Change::UpsertMerge(entity) => Write::InsertOrMerge(entity),
+        Change::Delete(Key { partition, row }, what) => {
+            Write::Delete { partition_key: partition, row_key: row, condition: condition(what)? }
+        }
+    })
 }
 
 /// Rules about an entity blame a row; everything else is no row's fault.

@@ -6,6 +6,8 @@ mod exit;
 mod args;
 mod edm;
 mod json;
+mod yaml;
+mod list;
 mod print;
 mod connect;
 mod ask;
@@ -16,6 +18,11 @@ mod target;
 mod import;
 mod query;
 mod export;
+mod sweep;
+mod confirm;
+mod given;
+mod table;
+mod entity;
 mod check;
 mod salvage;
 mod conformance;
@@ -51,6 +58,8 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Import(args) => wait(import::run::run(args)),
         Command::Query(args) => wait(query::run(args)),
         Command::Export(args) => wait(export::run(args)),
+        Command::Table(args) => wait(table::run(args)),
+        Command::Entity(args) => wait(entity::run(args)),
         Command::Check(args) => check::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Conformance(args) => conformance::run(&args),

@@ -1,12 +1,14 @@
 //! What people and programs read: data on stdout, messages on stderr.
 //!
-//! Data is JSON lines, JSON, CSV or an aligned table. Nothing is coloured, so NO_COLOR has nothing
+//! Data is JSON, YAML, values between commas or tabs, or an aligned table. Nothing is coloured, so NO_COLOR has nothing
 //! to turn off. Writing to a pipe that nobody reads any more ends the process quietly: see
 //! [`crate::exit::of`].
 
 use crate::args::output::Output;
 use crate::edm;
 use crate::json;
+use crate::list::tabless;
+use crate::yaml;
 use anyhow::{Result, bail};
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -91,8 +93,10 @@ impl<W: Write> Printer<W> {
             Output::Jsonl => self.print_line(entity, b"", b"\n")?,
             Output::Json if self.rows == 1 => self.print_line(entity, b"[\n", b"")?,
             Output::Json => self.print_line(entity, b",\n", b"")?,
-            Output::Csv => self.print_csv(entity)?,
+            Output::Csv | Output::Tsv => self.print_record(entity)?,
+            Output::Yaml => self.print_item(entity)?,
             Output::Table => self.hold(entity)?,
+            Output::None => {}
         }
         Ok(())
     }
@@ -102,6 +106,7 @@ impl<W: Write> Printer<W> {
         match (self.form, self.rows) {
             (Output::Json, 0) => self.out.write_all(b"[]\n")?,
             (Output::Json, _) => self.out.write_all(b"\n]\n")?,
+            (Output::Yaml, 0) => self.out.write_all(b"[]\n")?,
             (Output::Csv, 0) => self.print_csv_header()?,
             (Output::Table, 1..) if self.widths.is_none() => self.release()?,
             _ => {}
@@ -122,8 +127,17 @@ impl<W: Write> Printer<W> {
         Ok(())
     }
 
-    fn print_csv(&mut self, entity: &Entity) -> Result<()> {
-        if self.rows == 1 {
+    fn print_item(&mut self, entity: &Entity) -> Result<()> {
+        let mut line = Vec::new();
+        json::write_entity(&mut line, entity);
+        let mut item = Vec::new();
+        yaml::write_item(&mut item, &serde_json::from_slice(&line)?);
+        self.out.write_all(&item)?;
+        Ok(())
+    }
+
+    fn print_record(&mut self, entity: &Entity) -> Result<()> {
+        if self.rows == 1 && self.form == Output::Csv {
             self.print_csv_header()?;
         }
         if self.complete
@@ -133,7 +147,12 @@ impl<W: Write> Printer<W> {
             bail!("the column `{name}` appeared while the table was read; run it again");
         }
         let record = self.columns.iter().map(|name| cell(entity, name).text);
-        csv::Writer::from_writer(&mut self.out).write_record(record)?;
+        if self.form == Output::Tsv {
+            let cells: Vec<String> = record.map(|text| tabless(&text)).collect();
+            writeln!(self.out, "{}", cells.join("\t"))?;
+        } else {
+            csv::Writer::from_writer(&mut self.out).write_record(record)?;
+        }
         Ok(())
     }
 
@@ -278,6 +297,18 @@ mod tests {
     }
 
     #[test]
+    fn yaml_and_tabs_keep_values_apart() {
+        assert_eq!(
+            printed(Output::Yaml, Columns::OfFirstRows),
+            "- PartitionKey: \"p\"\n  RowKey: \"1\"\n  \"n\": 7\n\
+             - PartitionKey: \"p\"\n  RowKey: \"2\"\n  \"n\": 1234\n  s: \"a \\\"b\\\",\\u001b\"\n"
+        );
+        let columns = Columns::Chosen(["RowKey", "n", "s"].map(str::to_owned).to_vec());
+        assert_eq!(printed(Output::Tsv, columns), "1\t7\t\n2\t1234\ta \"b\",\u{1b}\n");
+        assert_eq!(printed(Output::None, Columns::OfFirstRows), "");
+    }
+
+    #[test]
     fn csv_refuses_to_lose_a_column() {
         let columns = Columns::OfAllRows(vec!["RowKey".to_owned()]);
         let mut printer = Printer::new(Output::Csv, Vec::new(), columns);
@@ -301,6 +332,9 @@ mod tests {
             (Output::Jsonl, ""),
             (Output::Csv, "PartitionKey,RowKey\n"),
             (Output::Table, ""),
+            (Output::Tsv, ""),
+            (Output::Yaml, "[]\n"),
+            (Output::None, ""),
         ] {
             let mut out = Vec::new();
             Printer::new(form, &mut out, Columns::OfFirstRows).finish().unwrap();

@@ -6,7 +6,7 @@ use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::folder::Access;
 use crate::print::{Columns, Printer, note};
-use crate::target::{Page, Target};
+use crate::target::{From, Page, Target};
 use anyhow::Result;
 use std::io::{self, BufWriter, Write as _};
 use std::time::Duration;
@@ -19,16 +19,11 @@ const PAGE_ROWS_MAX: u64 = 1000;
 pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
     let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
     if args.count {
-        let rows = count(&target, &args).await?;
+        let rows = count(&target, &args.table, args.filter, args.top).await?;
         writeln!(io::stdout(), "{rows}")?;
         return Ok(Exit::Ok);
     }
-    let ask = Ask {
-        filter: args.filter.unwrap_or_default(),
-        select: args.select,
-        top: 0,
-        explain: args.explain,
-    };
+    let ask = Ask { explain: args.explain, ..Ask::rows(args.filter, args.select) };
     let reading = Reading { target: &target, table: &args.table, ask, top: args.top };
     let columns = reading.columns(args.output).await?;
     let out = BufWriter::new(io::stdout().lock());
@@ -47,18 +42,20 @@ pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// How many rows there are, of those that the arguments ask for.
-async fn count(target: &Target, args: &QueryArgs) -> Result<u64> {
-    let top = args.top.unwrap_or(u64::MAX);
-    if args.filter.is_none()
+/// How many rows of a table pass a filter, at most `top`.
+pub(crate) async fn count(
+    target: &Target,
+    table: &str,
+    filter: Option<String>,
+    top: Option<u64>,
+) -> Result<u64> {
+    if filter.is_none()
         && let Target::Folder(folder) = target
     {
-        return Ok(folder.count(&args.table).await?.min(top));
+        return Ok(folder.count(table).await?.min(top.unwrap_or(u64::MAX)));
     }
-    let filter = args.filter.clone().unwrap_or_default();
-    let select = Some(vec!["PartitionKey".to_owned()]);
-    let ask = Ask { filter, select, top: 0, explain: false };
-    let reading = Reading { target, table: &args.table, ask, top: args.top };
+    let ask = Ask::rows(filter, Some(vec!["PartitionKey".to_owned()]));
+    let reading = Reading { target, table, ask, top };
     let mut rows = 0;
     reading
         .each_page(|page| {
@@ -84,20 +81,17 @@ pub(crate) struct Reading<'a> {
 impl Reading<'_> {
     /// Reads pages until the end or until `top` rows.
     pub(crate) async fn each_page(&self, mut take: impl FnMut(&Page) -> Result<()>) -> Result<()> {
-        let mut left = self.top.unwrap_or(u64::MAX);
-        let mut ask = self.ask.clone();
-        let mut from = None;
-        while left > 0 {
-            ask.top = left.min(PAGE_ROWS_MAX) as usize;
-            let page = self.target.page(self.table, &ask, from.as_ref()).await?;
+        let mut pages = self.pages();
+        while let Some(page) = pages.next().await? {
             take(&page)?;
-            left = left.saturating_sub(page.entities.len() as u64);
-            match page.next {
-                Some(next) => from = Some(next),
-                None => break,
-            }
         }
         Ok(())
+    }
+
+    /// Its pages, one after the other.
+    pub(crate) fn pages(&self) -> Pages<'_> {
+        let left = self.top.unwrap_or(u64::MAX);
+        Pages { reading: self, ask: self.ask.clone(), left, from: None }
     }
 
     /// The columns to print, where they must be known before the first row. CSV without `--select`
@@ -109,7 +103,7 @@ impl Reading<'_> {
             columns.dedup();
             return Ok(Columns::Chosen(columns));
         }
-        if form != Output::Csv {
+        if !form.has_fixed_columns() {
             return Ok(Columns::OfFirstRows);
         }
         let mut known = std::collections::HashSet::new();
@@ -123,6 +117,33 @@ impl Reading<'_> {
         })
         .await?;
         Ok(Columns::OfAllRows(columns))
+    }
+}
+
+/// Pages of rows, read as they are asked for.
+pub(crate) struct Pages<'a> {
+    reading: &'a Reading<'a>,
+    ask: Ask,
+    /// Rows that may still come; none behind the last page.
+    left: u64,
+    from: Option<From>,
+}
+
+impl Pages<'_> {
+    /// The next page, until the end or until `top` rows.
+    pub(crate) async fn next(&mut self) -> Result<Option<Page>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.ask.top = self.left.min(PAGE_ROWS_MAX) as usize;
+        let Reading { target, table, .. } = self.reading;
+        let mut page = target.page(table, &self.ask, self.from.as_ref()).await?;
+        self.left = self.left.saturating_sub(page.entities.len() as u64);
+        self.from = page.next.take();
+        if self.from.is_none() {
+            self.left = 0;
+        }
+        Ok(Some(page))
     }
 }
 

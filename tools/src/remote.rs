@@ -1,7 +1,7 @@
 //! The tables of one account behind a server, through the client; patient with a server that went
 //! away or is busy.
 
-use crate::ask::{Ask, WriteError};
+use crate::ask::{Ask, Change, Condition, Key, WriteError};
 use crate::exit::{Exit, Failure};
 use crate::print::note;
 use crate::translate::{commit_of, into_client, of_client};
@@ -13,7 +13,7 @@ use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith_client::world::{Machine, Pending, Waiting, World};
 use tabulith_client::{
-    Account, Backoff, Connection, Continuation, Error, Explained, Filter, Operation, Options,
+    Account, Backoff, Connection, Continuation, ETag, Error, Explained, Filter, Operation, Options,
     Query, Retry, Transaction, Trust,
 };
 
@@ -35,6 +35,8 @@ pub(crate) struct Remote {
 pub(crate) struct RemotePage {
     /// The rows.
     pub(crate) entities: Vec<Entity>,
+    /// The ETag of each; empty where the server sent none.
+    pub(crate) etags: Vec<String>,
     /// Where the next page begins.
     pub(crate) next: Option<Continuation>,
     /// How they were found, where the server says so.
@@ -62,6 +64,63 @@ impl Remote {
         made.map_err(|error| failed(error, &format!("creating the table {table}")))
     }
 
+    /// Deletes the table; false where there is none.
+    pub(crate) async fn delete_table(&self, table: &str) -> Result<bool> {
+        let gone = self.account.delete_table(table).await;
+        gone.map_err(|error| failed(error, &format!("deleting the table {table}")))
+    }
+
+    /// The names of all tables.
+    pub(crate) async fn tables(&self) -> Result<Vec<String>> {
+        self.account.tables(None).all().await.map_err(|error| failed(error, "listing tables"))
+    }
+
+    /// Does one change. Returns the entity's ETag; a delete leaves none.
+    pub(crate) async fn change(&self, table: &str, change: Change) -> Result<Option<String>> {
+        let into = self.account.table(table);
+        let etag = match change {
+            Change::Insert(row) => into.insert(&into_client(row)).await.map(Some),
+            Change::Replace(row, what) => {
+                into.replace(&into_client(row), condition(what)).await.map(Some)
+            }
+            Change::Merge(row, what) => {
+                into.merge(&into_client(row), condition(what)).await.map(Some)
+            }
+            Change::Upsert(row) => into.upsert(&into_client(row)).await.map(Some),
+            Change::UpsertMerge(row) => into.upsert_merge(&into_client(row)).await.map(Some),
+            Change::Delete(Key { partition, row }, what) => {
+                into.delete(&partition, &row, condition(what)).await.map(|()| None)
+            }
+        };
+        let etag = etag.map_err(|error| failed(error, &format!("writing to {table}")))?;
+        Ok(etag.map(|etag| etag.as_str().to_owned()))
+    }
+
+    /// Removes rows of one partition that are still the versions of those ETags, all or none. Returns
+    /// the place of one that is not, if there is one.
+    pub(crate) async fn delete_rows(
+        &self,
+        table: &str,
+        rows: Vec<(Key, String)>,
+    ) -> Result<Option<usize>> {
+        let count = rows.len();
+        let mut transaction = Transaction::new();
+        for (Key { partition, row }, etag) in rows {
+            transaction.delete(partition, row, ETag::new(etag));
+        }
+        match self.patient.table(table).submit(&transaction).await {
+            Ok(_) => Ok(None),
+            Err(error) if error.is_not_found() || error.is_changed_meanwhile() => {
+                let index = error.refusal().and_then(|refusal| refusal.index);
+                match index.filter(|index| *index < count) {
+                    Some(index) if error.code() != Some("TableNotFound") => Ok(Some(index)),
+                    _ => Err(failed(error, &format!("deleting from {table}"))),
+                }
+            }
+            Err(error) => Err(failed(error, &format!("deleting from {table}"))),
+        }
+    }
+
     /// Inserts or replaces rows of one partition, all or none. Returns their newest commit. The
     /// rows are the same afterwards; they are lent to the client, which saves a copy of each.
     pub(crate) async fn write(
@@ -82,6 +141,20 @@ impl Remote {
         let etags = written.map_err(|error| refused(error, table, rows.len()))?;
         let commits = etags.iter().flatten().filter_map(commit_of);
         Ok(commits.max().unwrap_or(CommitTs::ZERO))
+    }
+
+    /// Reads a row and its ETag. A table that does not exist is an error.
+    pub(crate) async fn show(
+        &self,
+        table: &str,
+        partition_key: &str,
+        row_key: &str,
+    ) -> Result<Option<(Entity, String)>> {
+        let doing = format!("reading from {table}");
+        let row = self.account.table(table).get(partition_key, row_key).await;
+        let Some(mut row) = row.map_err(|error| failed(error, &doing))? else { return Ok(None) };
+        let etag = row.etag.take().map(|etag| etag.as_str().to_owned()).unwrap_or_default();
+        Ok(Some((of_client(row).map_err(|why| garbled(&why, &doing))?, etag)))
     }
 
     /// Reads a row; there is none where there is no table.
@@ -115,12 +188,25 @@ impl Remote {
         }
         let page = self.account.table(table).query(query).next_page().await;
         let page = page.map_err(|error| failed(error, &doing))?.unwrap_or_default();
-        let entities = page.entities.into_iter().map(of_client).collect::<Result<_, _>>();
+        let mut etags = Vec::with_capacity(page.entities.len());
+        let entities = page.entities.into_iter().map(|mut row| {
+            etags.push(row.etag.take().map_or(String::new(), |etag| etag.as_str().to_owned()));
+            of_client(row)
+        });
+        let entities = entities.collect::<Result<_, _>>();
         Ok(RemotePage {
             entities: entities.map_err(|why| garbled(&why, &doing))?,
+            etags,
             next: page.next,
             explained: page.explained,
         })
+    }
+}
+
+fn condition(condition: Condition) -> tabulith_client::Condition {
+    match condition {
+        Condition::Any => tabulith_client::Condition::Any,
+        Condition::Is(etag) => ETag::new(etag).into(),
     }
 }
 

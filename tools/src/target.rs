@@ -1,7 +1,7 @@
 //! The tables a command works on: a server's, or those of a folder. Commands do not care which.
 
 use crate::args::target::TargetArgs;
-use crate::ask::{Ask, WriteError};
+use crate::ask::{Ask, Change, Key, WriteError};
 use crate::connect::{self, Place};
 use crate::folder::{Access, Folder};
 use crate::remote::Remote;
@@ -9,6 +9,7 @@ use anyhow::Result;
 use std::time::Duration;
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
+use tabulith::table::etag::ETag;
 use tabulith::table::page::Continuation;
 use tabulith_client::Explained;
 
@@ -34,10 +35,22 @@ pub(crate) enum From {
 pub(crate) struct Page {
     /// The rows.
     pub(crate) entities: Vec<Entity>,
+    /// The ETag of each, in the server's words; a folder's follow from the entities.
+    etags: Vec<String>,
     /// Where the next page begins, if there is more.
     pub(crate) next: Option<From>,
     /// How they were found, where that is known.
     pub(crate) explained: Option<Explained>,
+}
+
+impl Page {
+    /// The ETag of the entity at a place of the page.
+    pub(crate) fn etag(&self, at: usize) -> String {
+        match self.etags.get(at) {
+            Some(etag) if !etag.is_empty() => etag.clone(),
+            _ => ETag(self.entities[at].ts).to_string(),
+        }
+    }
 }
 
 impl Target {
@@ -71,6 +84,43 @@ impl Target {
         }
     }
 
+    /// Deletes the table; false where there is none.
+    pub(crate) async fn delete_table(&self, table: &str) -> Result<bool> {
+        match self {
+            Target::Server(remote) => remote.delete_table(table).await,
+            Target::Folder(folder) => folder.delete_table(table).await,
+        }
+    }
+
+    /// The names of all tables, in the order of their names without case.
+    pub(crate) async fn tables(&self) -> Result<Vec<String>> {
+        match self {
+            Target::Server(remote) => remote.tables().await,
+            Target::Folder(folder) => folder.tables().await,
+        }
+    }
+
+    /// Does one change. Returns the entity's ETag; a delete leaves none.
+    pub(crate) async fn change(&self, table: &str, change: Change) -> Result<Option<String>> {
+        match self {
+            Target::Server(remote) => remote.change(table, change).await,
+            Target::Folder(folder) => folder.change(table, change).await,
+        }
+    }
+
+    /// Removes up to 100 rows of one partition that are still the versions of those ETags, all or
+    /// none. Returns the place of one that is not, if there is one.
+    pub(crate) async fn delete_rows(
+        &self,
+        table: &str,
+        rows: Vec<(Key, String)>,
+    ) -> Result<Option<usize>> {
+        match self {
+            Target::Server(remote) => remote.delete_rows(table, rows).await,
+            Target::Folder(folder) => folder.delete_rows(table, rows).await,
+        }
+    }
+
     /// Inserts or replaces rows of one partition, all or none. Returns their newest commit. The
     /// rows are the same afterwards.
     pub(crate) async fn write(
@@ -97,6 +147,20 @@ impl Target {
         }
     }
 
+    /// Reads a row and its ETag.
+    pub(crate) async fn show(&self, table: &str, key: &Key) -> Result<Option<(Entity, String)>> {
+        match self {
+            Target::Server(remote) => remote.show(table, &key.partition, &key.row).await,
+            Target::Folder(folder) => {
+                let row = folder.get(table, &key.partition, &key.row).await?;
+                Ok(row.map(|row| {
+                    let etag = ETag(row.ts).to_string();
+                    (row, etag)
+                }))
+            }
+        }
+    }
+
     /// Reads a page.
     pub(crate) async fn page(&self, table: &str, ask: &Ask, from: Option<&From>) -> Result<Page> {
         match self {
@@ -108,6 +172,7 @@ impl Target {
                 let page = remote.page(table, ask, from).await?;
                 Ok(Page {
                     entities: page.entities,
+                    etags: page.etags,
                     next: page.next.map(From::Server),
                     explained: page.explained,
                 })
@@ -120,6 +185,7 @@ impl Target {
                 let page = folder.page(table, ask, from).await?;
                 Ok(Page {
                     entities: page.entities,
+                    etags: Vec::new(),
                     next: page.next.map(From::Folder),
                     explained: Some(Explained {
                         plan: page.plan.to_string(),

@@ -1,9 +1,11 @@
 //! The commands, and how the words of a command line become one.
 
 use crate::args::conformance::ConformanceArgs;
+use crate::args::entity::EntityArgs;
 use crate::args::folder::{CheckArgs, SalvageArgs};
 use crate::args::rows::{ExportArgs, ImportArgs, QueryArgs};
 use crate::args::serve::ServeArgs;
+use crate::args::table::TableArgs;
 use crate::exit;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -48,6 +50,10 @@ pub(crate) enum Command {
     Query(QueryArgs),
     /// Print a whole table.
     Export(ExportArgs),
+    /// Make, list, delete and empty tables.
+    Table(TableArgs),
+    /// Write, print and delete single entities, or delete all that match a filter.
+    Entity(EntityArgs),
     /// Read every file of a data folder and report damage.
     Check(CheckArgs),
     /// Rebuild what is readable of a damaged data folder in a new one, and list what is lost.

@@ -4,6 +4,8 @@ pub(crate) mod output;
 pub(crate) mod target;
 pub(crate) mod serve;
 pub(crate) mod rows;
+pub(crate) mod table;
+pub(crate) mod entity;
 pub(crate) mod folder;
 pub(crate) mod conformance;
 pub(crate) mod command;

@@ -13,4 +13,17 @@ pub(crate) enum Output {
     Json,
     /// Comma-separated, with a header line.
     Csv,
+    /// Values between tabs, without a header line; a tab in a value is \t, a line's end \n.
+    Tsv,
+    /// A YAML list, with values as in JSON.
+    Yaml,
+    /// Nothing.
+    None,
+}
+
+impl Output {
+    /// Whether all columns must be known before the first row is printed.
+    pub(crate) fn has_fixed_columns(self) -> bool {
+        matches!(self, Output::Csv | Output::Tsv)
+    }
 }

@@ -115,7 +115,7 @@ pub(crate) struct ExportArgs {
     /// Condition on the rows.
     #[arg(long, value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// Columns to print beside the keys. Without it CSV reads the table twice to know its columns.
+    /// Columns to print beside the keys. Without it CSV and TSV read the table twice to know its columns.
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) select: Option<Vec<String>>,
     /// Where the table is.
