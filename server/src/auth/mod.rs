@@ -15,3 +15,4 @@ pub mod bearer;
 pub mod rights;
 pub mod origin;
 pub mod verify;
+pub mod why;

@@ -33,7 +33,8 @@ const OF_TABLES: [&str; 6] = ["tn", "si", "spk", "srk", "epk", "erk"];
 const OF_ACCOUNTS: [&str; 3] = ["ss", "srt", "ses"];
 
 /// Fields of a delegation by a user, which tables do not have here.
-const OF_USERS: [&str; 8] = ["skoid", "sktid", "skt", "ske", "sks", "skv", "saoid", "scid"];
+pub(crate) const OF_USERS: [&str; 8] =
+    ["skoid", "sktid", "skt", "ske", "sks", "skv", "saoid", "scid"];
 
 /// The first version with a table SAS.
 const FIRST: &str = "2012-02-12";
@@ -130,7 +131,7 @@ impl<'a> Sas<'a> {
     }
 
     /// What was signed, if it was.
-    fn string_to_sign(&self, account: &str) -> String {
+    pub(crate) fn string_to_sign(&self, account: &str) -> String {
         let field = |name| self.params.get(name).unwrap_or_default();
         match &self.kind {
             Kind::Table(table) => {
