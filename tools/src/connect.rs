@@ -32,6 +32,14 @@ pub(crate) fn of_process(flags: &TargetArgs) -> Result<Place> {
     find(flags, variable, |path| std::fs::read_to_string(path))
 }
 
+/// Whether anything names a place, so that it is not the development account for want of another.
+pub(crate) fn is_named(flags: &TargetArgs) -> bool {
+    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    Words::of_flags(flags).name_a_place()
+        || flags.profile.is_some()
+        || Words::of_environment(&variable).is_some()
+}
+
 /// The place that flags name, or else a profile, or the environment, or the profile `default`; the
 /// development account on this machine where nothing does. `read` gives the text of a file.
 fn find(

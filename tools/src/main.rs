@@ -23,6 +23,8 @@ mod confirm;
 mod given;
 mod table;
 mod entity;
+mod sas;
+mod pages;
 mod check;
 mod salvage;
 mod conformance;
@@ -60,6 +62,9 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Export(args) => wait(export::run(args)),
         Command::Table(args) => wait(table::run(args)),
         Command::Entity(args) => wait(entity::run(args)),
+        Command::Sas(args) => sas::run(args),
+        Command::Completions(args) => pages::completions(&args),
+        Command::Man(args) => pages::man(&args),
         Command::Check(args) => check::run(&args),
         Command::Salvage(args) => salvage::run(&args),
         Command::Conformance(args) => conformance::run(&args),

@@ -161,3 +161,78 @@ fn all_rows_that_match_go_and_no_other() {
         assert_ne!(tables.run(&bad).code, 0);
     }
 }
+
+#[test]
+fn tokens_that_are_signed_here_do_what_they_say_and_no_more() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let by_key = ["--connection-string", &server.connection];
+    place.ok(&[&["table", "create", "orders"], &by_key[..]].concat());
+    let create = ["sas", "create", "-t", "orders", "--expiry", "8h", "--uri"];
+    let only = ["--permissions", "ra", "--start-pk", "p", "--end-pk", "p"];
+    let address = place.ok(&[&create[..], &only, &by_key].concat()).out;
+    let by_token = ["--connection-string", address.trim()];
+    let insert = |key: &str| {
+        let words = [format!("PartitionKey={key}"), "RowKey=r".to_owned(), "N=1".to_owned()];
+        let mut args = vec!["entity", "insert", "-t", "orders", "-e"];
+        args.extend(words.iter().map(String::as_str));
+        args.extend(by_token);
+        place.run(&args)
+    };
+    assert_eq!(insert("p").code, 0, "{}", insert("p").err);
+    assert_eq!(insert("q").code, 6, "outside of its keys");
+    let keys = ["--partition-key", "p", "--row-key", "r"];
+    let gone = place.run(&[&["entity", "delete", "-t", "orders"], &keys[..], &by_token].concat());
+    assert_eq!(gone.code, 6, "not among its permissions");
+    // The decoder says the same beforehand, and of which field it is.
+    let decode = |more: &[&str]| {
+        let of = ["sas", "decode", address.trim(), "-t", "orders", "-o", "csv"];
+        place.run(&[&of[..], more, &by_key].concat())
+    };
+    let good = decode(&[&["--operation", "insert"], &keys[..]].concat());
+    assert_eq!(good.code, 0, "{}", good.err);
+    assert!(good.out.contains("sp,ra,\"permissions: read, add\"\n"), "{}", good.out);
+    assert!(good.out.contains("\nsig,…,") && !good.out.contains("sig,A"), "{}", good.out);
+    let outside = ["--operation", "insert", "--partition-key", "q", "--row-key", "r"];
+    let refused = decode(&outside);
+    assert_eq!(refused.code, 6);
+    assert!(refused.err.contains("it fails: spk, srk, epk, erk: the entity 'q', 'r' lies outside"));
+    let refused = decode(&["--operation", "delete"]);
+    assert!(refused.code == 6 && refused.err.contains("do not allow"), "{}", refused.err);
+    // Whoever has another key learns what should have been signed, and not the signature.
+    let other = ["--account-name", "devstoreaccount1", "--account-key", "c2VjcmV0"];
+    let refused = place.run(&[&["sas", "decode", address.trim()], &other[..]].concat());
+    assert!(
+        refused.err.contains("has signed it") && refused.err.contains("/table/devstoreaccount1")
+    );
+    assert!(!refused.err.contains("c2VjcmV0"));
+    let account = ["sas", "create", "--permissions", "l", "--expiry", "90m", "--uri"];
+    let listing = place.ok(&[&account[..], &by_key].concat()).out;
+    let tables = place.ok(&["table", "list", "-o", "tsv", "--connection-string", listing.trim()]);
+    assert_eq!(tables.out, "orders\n");
+    for (args, because) in [
+        (&["sas", "create", "-t", "orders", "--expiry", "8h"][..], "--permissions"),
+        (&["sas", "create", "-t", "orders", "--expiry", "8w", "--permissions", "r"], "--expiry 8w"),
+        (&["sas", "create", "-t", "orders", "--expiry", "8h", "--permissions", "rx"], "x is none"),
+    ] {
+        let ran = place.run(&[args, &by_key].concat());
+        assert!(ran.code == 2 && ran.err.contains(because), "{}", ran.err);
+    }
+}
+
+#[test]
+fn completions_and_man_pages_know_every_command() {
+    let place = Place::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.ok(&["completions", shell]).out;
+        for word in ["delete-where", "salvage", "--if-match", "truncate"] {
+            // zsh and fish write a flag without its dashes.
+            assert!(script.contains(word.trim_start_matches('-')), "{shell}: {word}");
+        }
+    }
+    assert!(place.ok(&["man"]).out.starts_with(".ie"), "roff");
+    place.ok(&["man", "pages"]);
+    for page in ["tabulith.1", "tabulith-serve.1", "tabulith-entity-delete-where.1"] {
+        assert!(place.path("pages").join(page).exists(), "{page}");
+    }
+}

@@ -3,7 +3,9 @@
 use crate::args::conformance::ConformanceArgs;
 use crate::args::entity::EntityArgs;
 use crate::args::folder::{CheckArgs, SalvageArgs};
+use crate::args::pages::{CompletionsArgs, ManArgs};
 use crate::args::rows::{ExportArgs, ImportArgs, QueryArgs};
+use crate::args::sas::SasArgs;
 use crate::args::serve::ServeArgs;
 use crate::args::table::TableArgs;
 use crate::exit;
@@ -54,12 +56,18 @@ pub(crate) enum Command {
     Table(TableArgs),
     /// Write, print and delete single entities, or delete all that match a filter.
     Entity(EntityArgs),
+    /// Sign shared access signatures, and explain them.
+    Sas(SasArgs),
     /// Read every file of a data folder and report damage.
     Check(CheckArgs),
     /// Rebuild what is readable of a damaged data folder in a new one, and list what is lost.
     Salvage(SalvageArgs),
     /// Ask an endpoint whether it answers as Azure Table Storage does, row by row.
     Conformance(ConformanceArgs),
+    /// Print the completions of a shell.
+    Completions(CompletionsArgs),
+    /// Print the man page, or write one for each command.
+    Man(ManArgs),
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@ pub(crate) mod serve;
 pub(crate) mod rows;
 pub(crate) mod table;
 pub(crate) mod entity;
+pub(crate) mod sas;
 pub(crate) mod folder;
 pub(crate) mod conformance;
+pub(crate) mod pages;
 pub(crate) mod command;
