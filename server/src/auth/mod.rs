@@ -15,4 +15,5 @@ pub mod bearer;
 pub mod rights;
 pub mod origin;
 pub mod verify;
+pub mod words;
 pub mod why;

@@ -11,6 +11,7 @@ use crate::auth::permissions::{ENTITY_LETTERS, Letters};
 use crate::auth::rights::Rights;
 use crate::auth::sas::{Given, OF_USERS, Sas};
 use crate::auth::shared_key::Signature;
+use crate::auth::words::{Field, NAMES, field};
 use crate::config::Accounts;
 use crate::context::is_version;
 use crate::odata::options::Params;
@@ -38,17 +39,6 @@ pub struct Asked {
     pub peer: Option<IpAddr>,
     /// Whether it comes by TLS.
     pub secure: Option<bool>,
-}
-
-/// A field of a signature.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name.
-    pub name: String,
-    /// Its value, without the signature itself.
-    pub value: String,
-    /// What it says.
-    pub meaning: String,
 }
 
 /// What there is to say of a signature.
@@ -98,23 +88,7 @@ pub fn explain(token: &str, asked: &Asked) -> Told {
 
 /// Why the fields are no signature.
 fn form_faults(params: &Params) -> Vec<String> {
-    let mut faults = Vec::new();
-    let has = |name: &str| params.get(name).is_some();
-    for (name, value) in params.iter() {
-        let known = NAMES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
-        match known {
-            Some((own, _)) if *own != name => {
-                faults.push(format!("{name}: the field is written {own}"));
-            }
-            Some((own, _)) if params.get(own) != Some(value) => {
-                faults.push(format!("{name}: given twice, with different values"));
-            }
-            _ if OF_USERS.iter().any(|own| own.eq_ignore_ascii_case(name)) => {
-                faults.push(format!("{name}: tables have no signatures by users"));
-            }
-            _ => {}
-        }
-    }
+    let mut faults = name_faults(params);
     let version = params.get("sv").unwrap_or_default();
     if !is_version(version) {
         faults.push(match version {
@@ -129,45 +103,62 @@ fn form_faults(params: &Params) -> Vec<String> {
         }
         Some(_) => {}
     }
+    faults.extend(kind_faults(params, version));
+    faults
+}
+
+/// Which names are written otherwise, stand there twice, or are of another kind of signatures.
+fn name_faults(params: &Params) -> Vec<String> {
+    let fault = |(name, value): (&str, &str)| {
+        let known = NAMES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
+        match known {
+            Some((own, _)) if *own != name => Some(format!("{name}: the field is written {own}")),
+            Some((own, _)) if params.get(own) != Some(value) => {
+                Some(format!("{name}: given twice, with different values"))
+            }
+            _ if OF_USERS.iter().any(|own| own.eq_ignore_ascii_case(name)) => {
+                Some(format!("{name}: tables have no signatures by users"))
+            }
+            _ => None,
+        }
+    };
+    params.iter().filter_map(fault).collect()
+}
+
+/// Which fields do not go together, or are not in that version.
+fn kind_faults(params: &Params, version: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let has = |name: &str| params.get(name).is_some();
+    let mut note = |fault: bool, words: String| {
+        if fault {
+            faults.push(words);
+        }
+    };
     let named = |names: &[&str]| {
         let there: Vec<&str> = names.iter().copied().filter(|name| has(name)).collect();
         there.join(", ")
     };
-    if has("tn") {
-        if params.get("tn").is_some_and(|table| TableName::parse(table).is_err()) {
-            faults.push("tn: no name of a table".to_owned());
-        }
-        let of_accounts = named(&["ss", "srt", "ses"]);
-        if !of_accounts.is_empty() {
-            faults.push(format!("{of_accounts}: a signature of an account's has no tn"));
-        }
-        if version < "2012-02-12" {
-            faults.push(format!("sv: {version} has no signatures of tables"));
-        }
-        if version < "2015-04-05" && !named(&["sip", "spr"]).is_empty() {
-            faults.push(format!("{}: {version} does not sign it", named(&["sip", "spr"])));
-        }
+    if let Some(table) = params.get("tn") {
+        note(TableName::parse(table).is_err(), "tn: no name of a table".to_owned());
+        let others = named(&["ss", "srt", "ses"]);
+        note(!others.is_empty(), format!("{others}: a signature of an account's has no tn"));
+        note(version < "2012-02-12", format!("sv: {version} has no signatures of tables"));
+        let origin = named(&["sip", "spr"]);
+        let unsigned = version < "2015-04-05" && !origin.is_empty();
+        note(unsigned, format!("{origin}: {version} does not sign it"));
     } else if has("ss") || has("srt") {
-        let of_tables = named(&["si", "spk", "srk", "epk", "erk"]);
-        if !of_tables.is_empty() {
-            faults.push(format!("{of_tables}: a signature of an account's has no such field"));
-        }
+        let others = named(&["si", "spk", "srk", "epk", "erk"]);
+        let fault = format!("{others}: a signature of an account's has no such field");
+        note(!others.is_empty(), fault);
         for name in ["ss", "srt"] {
-            if !has(name) {
-                faults.push(format!("{name}: missing"));
-            }
+            note(!has(name), format!("{name}: missing"));
         }
-        if version < "2015-04-05" {
-            faults.push(format!("sv: {version} has no signatures of accounts"));
-        }
-        if version < "2020-12-06" && has("ses") {
-            faults.push(format!("ses: {version} does not sign it"));
-        }
+        note(version < "2015-04-05", format!("sv: {version} has no signatures of accounts"));
+        let unsigned = version < "2020-12-06" && has("ses");
+        note(unsigned, format!("ses: {version} does not sign it"));
     } else {
-        faults.push(
-            "tn, or ss and srt: what it is good for is missing: a table, or kinds of resources"
-                .to_owned(),
-        );
+        let what = "what it is good for is missing: a table, or kinds of resources";
+        note(true, format!("tn, or ss and srt: {what}"));
     }
     faults
 }
@@ -308,56 +299,6 @@ fn judge_origin(params: &Params, sas: &Sas<'_>, asked: &Asked, told: &mut Told) 
         let origin = sas.check_origin(asked.peer, asked.secure.unwrap_or_default());
         told.faults.extend(origin.err().map(|refusal| refusal.code.to_owned()));
     }
-}
-
-/// The fields, and what each is about.
-const NAMES: [(&str, &str); 16] = [
-    ("sv", "version of the rules"),
-    ("st", "holds from then on"),
-    ("se", "expires then"),
-    ("sp", "permissions"),
-    ("sip", "addresses that it may come from"),
-    ("spr", "protocols"),
-    ("sig", "the signature"),
-    ("tn", "table"),
-    ("si", "stored policy"),
-    ("spk", "first PartitionKey"),
-    ("srk", "first RowKey in it"),
-    ("epk", "last PartitionKey"),
-    ("erk", "last RowKey in it"),
-    ("ss", "services"),
-    ("srt", "kinds of resources"),
-    ("ses", "encryption scope"),
-];
-
-fn field(name: &str, value: &str) -> Field {
-    let known = NAMES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
-    let about = known.map_or("not a field of signatures", |(_, about)| about);
-    let words = |letters: &[(char, &str)]| {
-        let word = |letter: char| letters.iter().find(|(own, _)| *own == letter);
-        let words: Vec<String> = value
-            .chars()
-            .map(|letter| word(letter).map_or(format!("{letter}?"), |(_, word)| (*word).to_owned()))
-            .collect();
-        format!("{about}: {}", words.join(", "))
-    };
-    let meaning = match known.map(|(own, _)| *own) {
-        Some("sp") => words(&[
-            ('r', "read"),
-            ('a', "add"),
-            ('u', "update"),
-            ('d', "delete"),
-            ('w', "write"),
-            ('l', "list"),
-            ('c', "create"),
-        ]),
-        Some("ss") => words(&[('t', "tables"), ('b', "blobs"), ('q', "queues"), ('f', "files")]),
-        Some("srt") => words(&[('s', "service"), ('c', "tables"), ('o', "entities")]),
-        _ => about.to_owned(),
-    };
-    let is_signature = known.is_some_and(|(own, _)| *own == "sig");
-    let value = if is_signature { "…".to_owned() } else { value.to_owned() };
-    Field { name: name.to_owned(), value, meaning }
 }
 
 #[cfg(test)]
