@@ -4,7 +4,7 @@
 use crate::batch::Batch;
 use crate::budget::Budget;
 use crate::commit::pipeline::{self, Pipeline};
-use crate::compaction::picker::Aim;
+use crate::compaction::picker::{self, Aim};
 use crate::cursor::Found;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{self, Jobs, Threads};
@@ -369,6 +369,7 @@ impl Db {
         let (row_cache_hits, row_cache_misses, row_cache_bytes) = pool.rows.counts();
         Stats {
             levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
+            compaction_debt_bytes: picker::debt_bytes(&view.version, &tree.options),
             blob_files: blobs().count(),
             blob_bytes: blobs().map(|(blob, _)| blob.meta.bytes).sum(),
             blob_live_bytes: blobs().map(|(_, used)| used.bytes).sum(),

@@ -12,11 +12,13 @@ use crate::sstable::reader::{BlockCache, TableFile};
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::wal::reader;
+use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
 /// How much of a table file or a blob file is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// Its sections and properties.
     Sections,
@@ -24,6 +26,81 @@ pub enum Depth {
     Blocks,
     /// Also a line per row, or per value.
     Rows,
+    /// Only the block that begins at this offset of a table file, with its rows.
+    Block(u64),
+    /// Only how the filters of a table file are filled.
+    Filters,
+}
+
+/// What a file of a database is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A copy of the root, which names the manifest.
+    Root,
+    /// A copy of the manifest, which names every other file.
+    Manifest,
+    /// A segment of the log.
+    Log,
+    /// A sorted table file.
+    Table,
+    /// A file of large values.
+    Blob,
+    /// What processes lock.
+    Lock,
+    /// Something half-made, which the next start removes.
+    Leftover,
+}
+
+/// A file of a database's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Its length.
+    pub bytes: u64,
+    /// The level of a table file that the manifest names.
+    pub level: Option<usize>,
+    /// Whether the database needs it; what it does not need goes with the next start.
+    pub is_live: bool,
+}
+
+/// The files of a folder, by kind and name; those that are none of ours are left out. Reads only; safe
+/// beside a process that writes, whose newest files it may not know yet.
+///
+/// Errors: `Corrupt` where no copy of the manifest can be read; `NotFound`, `Io`.
+pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
+    let vfs = OsVfs::new();
+    let state = load::load(&vfs, dir)?.map(|loaded| loaded.state).unwrap_or_default();
+    let levels: HashMap<FileNo, usize> =
+        state.files().map(|(level, meta)| (meta.no, usize::from(level))).collect();
+    let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let mut files = Vec::new();
+    for name in names {
+        let Some((kind, no)) = names::parse(&name) else { continue };
+        let path = dir.join(&name);
+        let len = vfs.open(&path, Access::Read).and_then(|file| file.len());
+        let bytes = match len {
+            Ok(bytes) => bytes,
+            // Somebody who writes has removed it since.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io("open", &path, error)),
+        };
+        let (kind, is_live) = match kind {
+            FileKind::Root(_) => (Kind::Root, true),
+            FileKind::Manifest(_) => (Kind::Manifest, true),
+            FileKind::Wal => (Kind::Log, SegmentId(no.0) >= state.log_floor),
+            FileKind::Table => (Kind::Table, levels.contains_key(&no)),
+            FileKind::Blob => (Kind::Blob, state.blobs.contains_key(&no)),
+            FileKind::Lock => (Kind::Lock, true),
+            FileKind::Spare | FileKind::Temp => (Kind::Leftover, false),
+        };
+        let level = levels.get(&no).copied().filter(|_| kind == Kind::Table);
+        files.push(FileInfo { name, kind, bytes, level, is_live });
+    }
+    files.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
+    Ok(files)
 }
 
 /// Gives `line` the text of a file of a database: a log segment, a table file, a blob file, or for any copy of
@@ -106,6 +183,8 @@ fn dump_table(
         Depth::Sections => Detail::Sections,
         Depth::Blocks => Detail::Blocks,
         Depth::Rows => Detail::Rows,
+        Depth::Block(offset) => Detail::Block(offset),
+        Depth::Filters => Detail::Filters,
     };
     table.dump(detail, &mut |text| {
         line(text);

@@ -100,6 +100,8 @@ pub(crate) struct Counters {
 pub struct Stats {
     /// Files and their bytes, by level, L0 first.
     pub levels: Vec<(usize, u64)>,
+    /// Bytes that have to go down a level before every level is within its target.
+    pub compaction_debt_bytes: u64,
     /// Blob files, which hold large values.
     pub blob_files: usize,
     /// Their bytes.

@@ -52,6 +52,28 @@ fn rows_written_eight_times_take_little_more_than_once() {
 }
 
 #[test]
+fn levels_over_their_targets_are_a_debt_until_they_are_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let table = db.table("t").unwrap();
+    let mut rng = Rng::seeded(7);
+    fill(&table, "p", 100, &mut rng);
+    db.flush().unwrap();
+    db.settle().unwrap();
+    assert_eq!(db.stats().compaction_debt_bytes, 0, "one small file owes nothing");
+    fill(&table, "q", 20_000, &mut rng);
+    db.compact().unwrap();
+    drop(db);
+    // All of it lies in one level; where levels are to be smaller, most of that is too much.
+    let advanced = Advanced { level_base_bytes: 1 << 10, level_fanout: 2, ..Advanced::default() };
+    let advanced = Advanced { memtable_bytes: Some(4 << 10), file_bytes: 1 << 10, ..advanced };
+    let options = Options { advanced, ..Options::default() };
+    let small = Db::builder().options(options).read_only().open(dir.path()).unwrap();
+    let (all, debt) = (bytes(&small), small.stats().compaction_debt_bytes);
+    assert!(debt > all / 2 && debt < all, "{debt} of {all} bytes");
+}
+
+#[test]
 fn a_compacted_range_gives_back_what_was_deleted_in_it() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());

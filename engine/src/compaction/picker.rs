@@ -157,6 +157,15 @@ fn level_bytes(level: usize, options: &Options) -> u64 {
     base.saturating_mul(advanced.level_fanout.saturating_pow(level.saturating_sub(1) as u32))
 }
 
+/// Bytes that have to go down a level before every level is within its target; each of them costs
+/// about the fanout in bytes written.
+pub(crate) fn debt_bytes(version: &Version, options: &Options) -> u64 {
+    let l0_is_due = version.levels[0].len() >= options.advanced.l0_compact_files;
+    let of_l0 = if l0_is_due { version.bytes(0) } else { 0 };
+    let over = |level| version.bytes(level).saturating_sub(level_bytes(level, options));
+    of_l0 + (1..LEVELS - 1).map(over).sum::<u64>()
+}
+
 /// The merge that brings the oldest file of L0 down. There must be one.
 pub(crate) fn from_l0(version: &Version, options: &Options) -> Job {
     merge_or_move(version, 0, oldest_and_overlapping(&version.levels[0]), options)

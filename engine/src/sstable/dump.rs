@@ -8,7 +8,7 @@ use super::index::{EntryAt, Handle};
 use super::reader::TableFile;
 use crate::blob::format::{Link, Use};
 use crate::compress::Codec;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::RowKind;
 use crate::key::order;
@@ -18,7 +18,7 @@ use crate::zone::Zone;
 const VALUE_BYTES_SHOWN: usize = 40;
 
 /// How much of a file is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     /// Sections and properties.
     Sections,
@@ -26,6 +26,10 @@ pub(crate) enum Detail {
     Blocks,
     /// Also one line per row.
     Rows,
+    /// Only the block at that offset, with its rows.
+    Block(u64),
+    /// Only how its filters are filled.
+    Filters,
 }
 
 impl TableFile {
@@ -35,22 +39,55 @@ impl TableFile {
         detail: Detail,
         line: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<()> {
-        self.dump_sections(line)?;
-        let mut entry = Some(self.index().first()).filter(|_| detail >= Detail::Blocks);
+        match detail {
+            Detail::Filters => return self.dump_filters(line),
+            Detail::Block(_) => {}
+            Detail::Sections => return self.dump_sections(line),
+            Detail::Blocks | Detail::Rows => self.dump_sections(line)?,
+        }
+        let (mut entry, mut any) = (Some(self.index().first()), false);
         while let Some(at) = entry {
+            entry = self.index().next(at);
             let handle = self.index().handle(at);
+            if matches!(detail, Detail::Block(offset) if offset != handle.offset) {
+                continue;
+            }
+            any = true;
             match self.raw().read_block(handle, Unpack::Later) {
                 Ok(block) => {
                     line(&self.block_line(at, handle, &block))?;
-                    if detail >= Detail::Rows {
+                    if detail != Detail::Blocks {
                         (0..block.rows()).try_for_each(|row| line(&row_line(&block, row)))?;
                     }
                 }
                 Err(error) => line(&format!("block at {}: {error}", handle.offset))?,
             }
-            entry = self.index().next(at);
         }
-        Ok(())
+        match detail {
+            Detail::Block(offset) if !any => {
+                let path = self.path().display();
+                Err(Error::invalid(format!("no block of {path} begins at {offset}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn dump_filters(&self, line: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        line(&format!("table file {} ({})", self.no(), self.path().display()))?;
+        let props = self.props();
+        for (name, filter) in self.filters() {
+            let keys = if name == "row filter" { props.rows } else { props.partitions };
+            let bits = filter.bytes() as f64 * 8.0 / (keys.max(1) as f64);
+            let (probes, set, passed) = filter.fill();
+            line(&format!(
+                "{name:<17} {:>10} bytes, {bits:.1} bits for each of {keys}, {probes} of them set a key; \
+                 {:.1} % set, {:.3} % of absent keys pass",
+                filter.bytes(),
+                set * 100.0,
+                passed * 100.0,
+            ))?;
+        }
+        line(&format!("filters damaged   {:>10}", self.filters_ignored()))
     }
 
     fn dump_sections(&self, line: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {

@@ -68,6 +68,19 @@ impl Filter {
         self.lines.len() * LINE_BYTES
     }
 
+    /// Bits that a key sets, the share of all bits that are set, and of absent keys the share that it
+    /// lets pass, as its lines are filled.
+    pub(crate) fn fill(&self) -> (u32, f64, f64) {
+        let lines = self.lines.len() as f64;
+        let shares = self.lines.iter().map(|line| {
+            f64::from(line.0.iter().map(|word| word.count_ones()).sum::<u32>()) / LINE_BITS as f64
+        });
+        let (set, passed) = shares.fold((0.0, 0.0), |(set, passed), share| {
+            (set + share, passed + share.powi(self.probes.cast_signed()))
+        });
+        (self.probes, set / lines, passed / lines)
+    }
+
     /// Appends its stored form.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.reserve(1 + self.bytes());

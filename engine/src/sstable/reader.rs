@@ -153,6 +153,12 @@ impl TableFile {
         self.partition_filter.as_ref().is_none_or(|filter| filter.may_hold(partition_hash))
     }
 
+    /// Its filters by name, those that are there and sound: of rows, of partitions.
+    pub(crate) fn filters(&self) -> impl Iterator<Item = (&'static str, &Filter)> {
+        let both = [("row filter", &self.row_filter), ("partition filter", &self.partition_filter)];
+        both.into_iter().filter_map(|(name, filter)| Some((name, filter.as_ref()?)))
+    }
+
     /// The file's number.
     pub(crate) fn no(&self) -> FileNo {
         self.raw.no
