@@ -27,6 +27,8 @@ mod sas;
 mod pages;
 mod check;
 mod salvage;
+mod inspect;
+mod shape;
 mod conformance;
 mod serve;
 
@@ -67,6 +69,10 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Man(args) => pages::man(&args),
         Command::Check(args) => check::run(&args),
         Command::Salvage(args) => salvage::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Shape(args) => shape::run(&args),
+        Command::Compact(args) => shape::compact(&args),
+        Command::Checkpoint(args) => shape::checkpoint(&args),
         Command::Conformance(args) => conformance::run(&args),
     }
 }

@@ -2,7 +2,9 @@
 
 use crate::args::conformance::ConformanceArgs;
 use crate::args::entity::EntityArgs;
-use crate::args::folder::{CheckArgs, SalvageArgs};
+use crate::args::folder::{
+    CheckArgs, CheckpointArgs, CompactArgs, InspectArgs, SalvageArgs, ShapeArgs,
+};
 use crate::args::pages::{CompletionsArgs, ManArgs};
 use crate::args::rows::{ExportArgs, ImportArgs, QueryArgs};
 use crate::args::sas::SasArgs;
@@ -62,6 +64,14 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Rebuild what is readable of a damaged data folder in a new one, and list what is lost.
     Salvage(SalvageArgs),
+    /// List the files of a data folder, or print one.
+    Inspect(InspectArgs),
+    /// Draw the levels of a data folder to scale, with what they cost.
+    Shape(ShapeArgs),
+    /// Merge all files of a data folder into one run.
+    Compact(CompactArgs),
+    /// Make a copy of a data folder that shares its files.
+    Checkpoint(CheckpointArgs),
     /// Ask an endpoint whether it answers as Azure Table Storage does, row by row.
     Conformance(ConformanceArgs),
     /// Print the completions of a shell.
