@@ -61,12 +61,12 @@ fn levels_over_their_targets_are_a_debt_until_they_are_settled() {
     db.flush().unwrap();
     db.settle().unwrap();
     assert_eq!(db.stats().compaction_debt_bytes, 0, "one small file owes nothing");
-    fill(&table, "q", 20_000, &mut rng);
+    fill(&table, "q", 5_000, &mut rng);
     db.compact().unwrap();
     drop(db);
     // All of it lies in one level; where levels are to be smaller, most of that is too much.
-    let advanced = Advanced { level_base_bytes: 1 << 10, level_fanout: 2, ..Advanced::default() };
-    let advanced = Advanced { memtable_bytes: Some(4 << 10), file_bytes: 1 << 10, ..advanced };
+    let advanced = Advanced { level_base_bytes: 16 << 10, level_fanout: 2, ..Advanced::default() };
+    let advanced = Advanced { memtable_bytes: Some(32 << 10), file_bytes: 8 << 10, ..advanced };
     let options = Options { advanced, ..Options::default() };
     let small = Db::builder().options(options).read_only().open(dir.path()).unwrap();
     let (all, debt) = (bytes(&small), small.stats().compaction_debt_bytes);
