@@ -22,7 +22,9 @@ pub(crate) fn write_entity(out: &mut Vec<u8>, entity: &Entity) {
 
 fn write_property(out: &mut Vec<u8>, name: &str, value: &Value) {
     let finite = matches!(value, Value::Double(number) if number.is_finite());
-    let plain = matches!(value, Value::String(_) | Value::Boolean(_) | Value::Int32(_)) || finite;
+    // Readers that keep numbers as JavaScript does take 1.0 for an Int32 where nothing says its type.
+    let broken = matches!(value, Value::Double(number) if finite && number.fract() != 0.0);
+    let plain = matches!(value, Value::String(_) | Value::Boolean(_) | Value::Int32(_)) || broken;
     write_text(out, name);
     if !plain {
         // The annotation's name is the property's with more behind it.
@@ -168,11 +170,12 @@ mod tests {
 
     #[test]
     fn the_text_is_the_protocols() {
-        let entity = Entity::new("p", "r").with("i", -1_i32).with("l", 1_i64).with("d", 1.0);
+        let entity =
+            Entity::new("p", "r").with("i", -1_i32).with("l", 1_i64).with("d", 1.5).with("w", 1.0);
         assert_eq!(
             written(&entity),
             "{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"i\":-1,\
-             \"l@odata.type\":\"Edm.Int64\",\"l\":\"1\",\"d\":1.0}"
+             \"l@odata.type\":\"Edm.Int64\",\"l\":\"1\",\"d\":1.5,\"w@odata.type\":\"Edm.Double\",\"w\":1.0}"
         );
     }
 
