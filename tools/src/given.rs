@@ -7,12 +7,10 @@ use crate::edm::EdmType;
 use crate::exit::Failure;
 use crate::json;
 use anyhow::{Context, Result};
-use serde_json::{Map, Value as Json};
 use std::io::{self, Read as _};
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::rules;
-use tabulith::table::value::Value;
 
 /// Most bytes of a JSON object: an entity of 1 MiB with all that JSON adds to it stays below.
 const JSON_BYTES_MAX: u64 = 16 << 20;
@@ -95,27 +93,9 @@ fn suggested(text: &str) -> EdmType {
     }
 }
 
-/// The entity that a JSON object is; what is wrong with it.
 fn of_json(bytes: &[u8]) -> Result<Entity, String> {
-    let members: Map<String, Json> =
-        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    let key = |name: &str| match members.get(name) {
-        Some(Json::String(text)) => Ok(text.clone()),
-        Some(_) => Err(format!("{name} is no text")),
-        None => Err(format!("{name} is missing")),
-    };
-    let (partition_key, row_key) = (key("PartitionKey")?, key("RowKey")?);
-    let mut properties: Vec<(String, Value)> = Vec::new();
-    for (name, value) in &members {
-        if json::is_annotation(name)
-            || matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp")
-        {
-            continue;
-        }
-        let edm = json::annotation(&members, name)?;
-        properties.extend(json::read_value(name, value, edm)?.map(|value| (name.clone(), value)));
-    }
-    Ok(Entity { partition_key, row_key, ts: CommitTs::ZERO, properties })
+    let members = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    json::read_entity(&members)
 }
 
 #[cfg(test)]
@@ -123,6 +103,7 @@ fn of_json(bytes: &[u8]) -> Result<Entity, String> {
 mod tests {
     use super::*;
     use crate::exit::{Exit, of};
+    use tabulith::table::value::Value;
 
     fn words(words: &[&str]) -> Result<Entity> {
         let keys = ["PartitionKey=p=q", "RowKey="];

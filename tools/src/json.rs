@@ -99,6 +99,26 @@ pub(crate) fn annotation(
     }
 }
 
+/// The entity that an object is, as [`write_entity`] writes it; its Timestamp and other annotations are
+/// passed over, a null is no property.
+pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntity> {
+    let key = |name: &str| match members.get(name) {
+        Some(Json::String(text)) => Ok(text.clone()),
+        Some(_) => Err(format!("{name} is no text")),
+        None => Err(format!("{name} is missing")),
+    };
+    let (partition_key, row_key) = (key("PartitionKey")?, key("RowKey")?);
+    let mut properties = Vec::with_capacity(members.len());
+    for (name, value) in members {
+        if is_annotation(name) || matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp") {
+            continue;
+        }
+        let edm = annotation(members, name)?;
+        properties.extend(read_value(name, value, edm)?.map(|value| (name.clone(), value)));
+    }
+    Ok(Entity { partition_key, row_key, ts: CommitTs::ZERO, properties })
+}
+
 /// The value of a member; `None` for null. Without an annotation the JSON says the type: a number
 /// with a point or an exponent is a double, another one an Int32.
 pub(crate) fn read_value(

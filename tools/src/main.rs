@@ -18,6 +18,7 @@ mod target;
 mod import;
 mod query;
 mod export;
+mod copy;
 mod sweep;
 mod confirm;
 mod given;
@@ -62,6 +63,7 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Import(args) => wait(import::run::run(args)),
         Command::Query(args) => wait(query::run(args)),
         Command::Export(args) => wait(export::run(args)),
+        Command::Copy(args) => wait(copy::run::run(args)),
         Command::Table(args) => wait(table::run(args)),
         Command::Entity(args) => wait(entity::run(args)),
         Command::Sas(args) => sas::run(args),

@@ -1,6 +1,7 @@
 //! The commands, and how the words of a command line become one.
 
 use crate::args::conformance::ConformanceArgs;
+use crate::args::copy::CopyArgs;
 use crate::args::entity::EntityArgs;
 use crate::args::folder::{
     CheckArgs, CheckpointArgs, CompactArgs, InspectArgs, SalvageArgs, ShapeArgs,
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Query(QueryArgs),
     /// Print a whole table.
     Export(ExportArgs),
+    /// Copy tables from one place to another, and compare both in the end.
+    Copy(CopyArgs),
     /// Make, list, delete and empty tables.
     Table(TableArgs),
     /// Write, print and delete single entities, or delete all that match a filter.

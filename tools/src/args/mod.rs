@@ -4,6 +4,7 @@ pub(crate) mod output;
 pub(crate) mod target;
 pub(crate) mod serve;
 pub(crate) mod rows;
+pub(crate) mod copy;
 pub(crate) mod table;
 pub(crate) mod entity;
 pub(crate) mod sas;

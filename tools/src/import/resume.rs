@@ -93,7 +93,8 @@ pub(crate) struct Record {
 impl Record {
     /// The record of the job that `digest` stands for. None where there is no folder for it.
     pub(crate) fn of(digest: u128) -> Option<Record> {
-        let folder = state_folder(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
+        let variable = |name: &str| std::env::var_os(name);
+        let folder = state_folder(variable("XDG_STATE_HOME"), variable("HOME"), "imports")?;
         Some(Record { path: folder.join(format!("{digest:032x}.json")) })
     }
 
@@ -139,7 +140,8 @@ impl Record {
     }
 }
 
-fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
+/// Writes a small file anew: a reader sees the old text or the new one.
+pub(crate) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));
@@ -151,12 +153,17 @@ fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::rename(&draft, path)
 }
 
-fn state_folder(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+/// The folder where this user's records of `jobs` are kept, by the values of XDG_STATE_HOME and HOME.
+pub(crate) fn state_folder(
+    xdg: Option<OsString>,
+    home: Option<OsString>,
+    jobs: &str,
+) -> Option<PathBuf> {
     let absolute = |text: OsString| Some(PathBuf::from(text)).filter(|path| path.is_absolute());
     let base = xdg
         .and_then(absolute)
         .or_else(|| Some(home.and_then(absolute)?.join(".local").join("state")))?;
-    Some(base.join("tabulith").join("imports"))
+    Some(base.join("tabulith").join(jobs))
 }
 
 #[cfg(test)]
@@ -206,7 +213,7 @@ mod tests {
     #[test]
     fn the_state_folder_follows_xdg() {
         let folder = |xdg: Option<&str>, home: Option<&str>| {
-            state_folder(xdg.map(OsString::from), home.map(OsString::from))
+            state_folder(xdg.map(OsString::from), home.map(OsString::from), "imports")
                 .map(|path| path.display().to_string())
         };
         assert_eq!(folder(Some("/s"), Some("/h")).unwrap(), "/s/tabulith/imports");

@@ -1,0 +1,149 @@
+//! Azurite's database of tables, a JSON file: `__azurite_db_table__.json`.
+//!
+//! It holds one collection for each table, named `ACCOUNT$TABLE`, whose documents keep an entity's
+//! properties as they came over the wire, but for Guids, which are base64 of their text. The file is
+//! written anew every few seconds while Azurite runs, and holds what it held then.
+
+#![allow(clippy::disallowed_methods, reason = "the file is Azurite's")]
+
+use crate::json;
+use anyhow::{Context, Result, anyhow, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value as Json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use tabulith::table::entity::Entity;
+
+/// The tables of one account in such a file. Memory: all of it.
+#[derive(Debug)]
+pub(crate) struct Database {
+    tables: BTreeMap<String, Vec<Json>>,
+}
+
+impl Database {
+    /// Reads the file.
+    pub(crate) fn open(path: &Path, account: &str) -> Result<Database> {
+        let named = || format!("{}", path.display());
+        let bytes = std::fs::read(path).with_context(named)?;
+        let file: Json = serde_json::from_slice(&bytes)
+            .with_context(|| format!("{} is no database of Azurite's", path.display()))?;
+        Database::of(file, account).with_context(named)
+    }
+
+    fn of(mut file: Json, account: &str) -> Result<Database> {
+        let collections = file.get_mut("collections").and_then(Json::as_array_mut);
+        let collections = collections.ok_or_else(|| anyhow!("it has no `collections`"))?;
+        let mut tables = BTreeMap::new();
+        for collection in collections {
+            let name = collection.get("name").and_then(Json::as_str).unwrap_or_default();
+            let Some(table) = name.strip_prefix(account).and_then(|rest| rest.strip_prefix('$'))
+            else {
+                continue;
+            };
+            let table = table.to_owned();
+            match collection.get_mut("data").map(Json::take) {
+                Some(Json::Array(rows)) => drop(tables.insert(table, rows)),
+                _ => bail!("the collection of {table} has no `data`"),
+            }
+        }
+        Ok(Database { tables })
+    }
+
+    /// The names of the tables.
+    pub(crate) fn tables(&self) -> Vec<String> {
+        self.tables.keys().cloned().collect()
+    }
+
+    /// The rows of a table from the place `from` on, at most `rows` of them.
+    pub(crate) fn rows(&self, table: &str, from: usize, rows: usize) -> Result<Vec<Entity>> {
+        let all = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
+        let page = all.iter().enumerate().skip(from).take(rows);
+        page.map(|(at, row)| {
+            entity(row).map_err(|why| anyhow!("document {at} of the table {table}: {why}"))
+        })
+        .collect()
+    }
+}
+
+fn entity(document: &Json) -> Result<Entity, String> {
+    let properties = document.get("properties").and_then(Json::as_object);
+    let mut members: Map<String, Json> = properties.cloned().ok_or("no `properties`")?;
+    for name in ["PartitionKey", "RowKey"] {
+        if let Some(key) = document.get(name) {
+            members.insert(name.to_owned(), key.clone());
+        }
+    }
+    let is_guid = |edm: &Json| edm.as_str() == Some("Edm.Guid");
+    let guids: Vec<String> = members
+        .iter()
+        .filter(|(_, edm)| is_guid(edm))
+        .filter_map(|(name, _)| name.strip_suffix("@odata.type").map(str::to_owned))
+        .collect();
+    for name in guids {
+        let Some(Json::String(text)) = members.get_mut(&name) else { continue };
+        let decoded = BASE64.decode(&*text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        // Older versions kept the text itself.
+        if let Some(plain) = decoded.filter(|plain| plain.len() == 36) {
+            *text = plain;
+        }
+    }
+    json::read_entity(&members)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use tabulith::table::value::Value;
+
+    /// What Azurite 3.37.0 wrote for one entity of every type.
+    const FILE: &str = r#"{"filename":"x","collections":[
+        {"name":"$TABLES_COLLECTION$","data":[{"account":"devstoreaccount1","table":"orders"}]},
+        {"name":"devstoreaccount1$orders","data":[{"PartitionKey":"a b","RowKey":"1","properties":{
+            "PartitionKey":"a b","RowKey":"1","Total":12.5,"Total@odata.type":"Edm.Double","Paid":true,
+            "N":7,"Big":"4294967296","Big@odata.type":"Edm.Int64","Note":"x'y",
+            "At":"2013-01-01T10:00:00Z","At@odata.type":"Edm.DateTime",
+            "G":"MGQzOTFkMTYtOTdmMS00YjlhLWJlNjgtNGNjODcxZjkwMDAx","G@odata.type":"Edm.Guid",
+            "B":"AQID","B@odata.type":"Edm.Binary",
+            "Timestamp":"2026-11-22T12:36:33.0336977Z","Timestamp@odata.type":"Edm.DateTime"},
+            "eTag":"W/x","$loki":1}]},
+        {"name":"other$orders","data":[]},
+        {"name":"devstoreaccount1$empty","data":[]}]}"#;
+
+    #[test]
+    fn every_type_is_read_as_what_it_was() {
+        let database =
+            Database::of(serde_json::from_str(FILE).unwrap(), "devstoreaccount1").unwrap();
+        assert_eq!(database.tables(), ["empty", "orders"]);
+        let rows = database.rows("orders", 0, 10).unwrap();
+        assert_eq!((rows[0].partition_key.as_str(), rows[0].row_key.as_str()), ("a b", "1"));
+        let value = |name: &str| {
+            let found = rows[0].properties.iter().find(|(own, _)| own == name);
+            found.map(|(_, value)| value.clone()).unwrap()
+        };
+        assert_eq!(value("Total"), Value::Double(12.5));
+        assert_eq!(value("Big"), Value::Int64(4_294_967_296));
+        let guid =
+            *uuid::Uuid::parse_str("0d391d16-97f1-4b9a-be68-4cc871f90001").unwrap().as_bytes();
+        assert_eq!(value("G"), Value::Guid(guid));
+        assert_eq!(value("B"), Value::Binary(vec![1, 2, 3]));
+        assert_eq!(rows[0].properties.len(), 8);
+        assert!(database.rows("orders", 1, 10).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_none_is_said() {
+        for (text, because) in [
+            ("{}", "no `collections`"),
+            (r#"{"collections":[{"name":"a$t"}]}"#, "of t has no `data`"),
+        ] {
+            let error = Database::of(serde_json::from_str(text).unwrap(), "a").unwrap_err();
+            assert!(error.to_string().contains(because), "{error}");
+        }
+        let text = r#"{"collections":[{"name":"a$t","data":[{"properties":{"PartitionKey":"p","RowKey":"r","x":[1]}}]}]}"#;
+        let database = Database::of(serde_json::from_str(text).unwrap(), "a").unwrap();
+        let error = database.rows("t", 0, 10).unwrap_err();
+        assert!(error.to_string().contains("document 0 of the table t: x:"), "{error}");
+    }
+}

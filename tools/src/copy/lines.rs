@@ -1,0 +1,106 @@
+//! A folder with one file of JSON lines for each table.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the files are the user's, not the engine's"
+)]
+
+use crate::import::rows::{Cells, Next, Rows};
+use crate::json;
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use tabulith::table::entity::Entity;
+
+/// Ends of the names of such files.
+const ENDINGS: [&str; 2] = [".jsonl", ".jsonl.gz"];
+
+/// The names of the tables that have a file in the folder, sorted.
+pub(crate) fn tables(dir: &Path) -> Result<Vec<String>> {
+    let named = || format!("{}", dir.display());
+    let mut tables = Vec::new();
+    for entry in fs::read_dir(dir).with_context(named)? {
+        let name = entry.with_context(named)?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        tables.extend(ENDINGS.iter().find_map(|end| name.strip_suffix(end)).map(str::to_owned));
+    }
+    tables.sort_unstable();
+    tables.dedup();
+    Ok(tables)
+}
+
+/// Reads the rows of a table's file.
+pub(crate) struct Reader {
+    path: PathBuf,
+    // None for a file without a byte, which is a table without rows.
+    rows: Option<Rows>,
+}
+
+impl Reader {
+    /// Opens the file of a table.
+    pub(crate) fn open(dir: &Path, table: &str) -> Result<Reader> {
+        let paths = ENDINGS.map(|end| dir.join(format!("{table}{end}")));
+        let path = paths.iter().find(|path| path.exists()).unwrap_or(&paths[0]).clone();
+        let bytes = fs::metadata(&path).with_context(|| format!("{}", path.display()))?.len();
+        let rows = if bytes == 0 { None } else { Some(Rows::open(&path)?) };
+        Ok(Reader { path, rows })
+    }
+
+    /// The next rows, at most so many; none at the end.
+    pub(crate) fn next(&mut self, most: usize) -> Result<Vec<Entity>> {
+        let mut page = Vec::new();
+        let Some(rows) = &mut self.rows else { return Ok(page) };
+        while page.len() < most {
+            let record = match rows.next()? {
+                Next::Record(record) => record,
+                Next::Bad { line, why } => bail!("{}:{line}: {why}", self.path.display()),
+                Next::End => break,
+            };
+            let entity = match &record.cells {
+                Cells::Json(members) => json::read_entity(members),
+                Cells::Csv(_) => Err("not a line of JSON".to_owned()),
+            };
+            let place = || format!("{}:{}", self.path.display(), record.line);
+            page.push(entity.map_err(anyhow::Error::msg).with_context(place)?);
+        }
+        Ok(page)
+    }
+}
+
+/// Writes the rows of a table into a file that takes its name when it is whole.
+pub(crate) struct Writer {
+    path: PathBuf,
+    draft: PathBuf,
+    out: BufWriter<File>,
+}
+
+impl Writer {
+    /// Begins the file of a table; the folder is made where it does not exist.
+    pub(crate) fn create(dir: &Path, table: &str) -> Result<Writer> {
+        fs::create_dir_all(dir).with_context(|| format!("{}", dir.display()))?;
+        let path = dir.join(format!("{table}.jsonl"));
+        let draft = dir.join(format!("{table}.jsonl.part"));
+        let file = File::create(&draft).with_context(|| format!("{}", draft.display()))?;
+        Ok(Writer { path, draft, out: BufWriter::with_capacity(256 << 10, file) })
+    }
+
+    /// Appends rows.
+    pub(crate) fn write(&mut self, rows: &[Entity]) -> Result<()> {
+        let mut text = Vec::new();
+        for row in rows {
+            json::write_entity(&mut text, row);
+            text.push(b'\n');
+        }
+        self.out.write_all(&text).with_context(|| format!("{}", self.draft.display()))
+    }
+
+    /// Ends the file.
+    pub(crate) fn finish(self) -> Result<()> {
+        let named = || format!("{}", self.path.display());
+        let file = self.out.into_inner().map_err(|error| error.into_error()).with_context(named)?;
+        file.sync_data().with_context(named)?;
+        fs::rename(&self.draft, &self.path).with_context(named)
+    }
+}

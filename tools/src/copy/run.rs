@@ -1,0 +1,237 @@
+//! One run of `tabulith copy`: its tables one after the other, and the comparison in the end.
+
+use crate::args::copy::CopyArgs;
+use crate::ask::{Key, WriteError};
+use crate::copy::digest::Digests;
+use crate::copy::lines::Writer;
+use crate::copy::pace::Pace;
+use crate::copy::place::Place;
+use crate::copy::progress::{Progress, Reached};
+use crate::exit::{Exit, Failure};
+use crate::folder::Access;
+use crate::import::batcher::{Batcher, Ready};
+use crate::import::report::{grouped, rate};
+use crate::json;
+use crate::print::note;
+use crate::target::Target;
+use anyhow::{Context, Result};
+use std::sync::Arc;
+use std::time::Duration;
+use tabulith::env::clock::{Clock, SystemClock};
+use tabulith::table::entity::Entity;
+use tokio::task::JoinSet;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// Batches on their way at once.
+const IN_FLIGHT: usize = 16;
+
+/// Partitions that are named where two places differ.
+const DIFFERENCES_SHOWN: usize = 20;
+
+/// Copies, and compares.
+pub(crate) async fn run(args: CopyArgs) -> Result<Exit> {
+    let patience = Duration::from_secs(args.patience);
+    let ca = args.ca.as_deref();
+    let from = Place::open(&args.from, Access::Read, ca, patience).context("FROM")?;
+    let access = if args.verify_only { Access::Read } else { Access::Write };
+    let to = Place::open(&args.to, access, ca, patience).context("TO")?;
+    let tables = chosen(&from, &args.table).await?;
+    let names = format!("{}\n{}", from.identity(), to.identity());
+    let mut copy = Copy {
+        progress: Progress::of(xxh3_128(names.as_bytes()), args.restart),
+        pace: Pace::new(args.rate),
+        clock: SystemClock::new(),
+        from,
+        to,
+    };
+    let copied = if args.verify_only { Ok(0) } else { copy.tables(&tables).await };
+    let compared = match (&copied, args.no_verify) {
+        (Ok(_), false) => copy.compare(&tables).await,
+        _ => Ok(true),
+    };
+    let closed = match &copy.to {
+        Place::Tables(target) => target.close(),
+        _ => Ok(()),
+    };
+    copied?;
+    let same = compared?;
+    closed?;
+    if same {
+        copy.progress.remove();
+        return Ok(Exit::Ok);
+    }
+    let help = if args.verify_only { "" } else { "; --restart copies every row again" };
+    Err(Failure::new(Exit::Failure, format!("the two places differ{help}")).into())
+}
+
+/// The tables to copy: all, or those that are named.
+async fn chosen(from: &Place, wanted: &[String]) -> Result<Vec<String>> {
+    let all = from.tables().await?;
+    if wanted.is_empty() {
+        return Ok(all);
+    }
+    let find = |name: &String| {
+        let found = all.iter().find(|table| table.eq_ignore_ascii_case(name));
+        let missing = || Failure::new(Exit::NotFound, format!("there is no table {name} to copy"));
+        found.cloned().ok_or_else(missing)
+    };
+    Ok(wanted.iter().map(find).collect::<Result<_, _>>()?)
+}
+
+struct Copy {
+    from: Place,
+    to: Place,
+    progress: Progress,
+    pace: Pace,
+    clock: SystemClock,
+}
+
+impl Copy {
+    /// Copies the tables. Returns the number of rows.
+    async fn tables(&mut self, tables: &[String]) -> Result<u64> {
+        let mut rows = 0;
+        for table in tables {
+            rows += self.table(table).await.with_context(|| format!("copying {table}"))?;
+        }
+        note(&format!("copied {}, {} tables", rate(rows, self.clock.steady()), tables.len()));
+        Ok(rows)
+    }
+
+    async fn table(&mut self, table: &str) -> Result<u64> {
+        let after = match self.progress.reached(table) {
+            Some(Reached::End) => {
+                note(&format!("{table} was copied before"));
+                return Ok(0);
+            }
+            // A file is written from its beginning.
+            Some(Reached::Row(key)) if matches!(self.to, Place::Tables(_)) => {
+                note(&format!("{table}: going on behind '{}', '{}'", key.partition, key.row));
+                Some(key)
+            }
+            _ => None,
+        };
+        let mut reading = self.from.read(table, after)?;
+        let mut writer = match &self.to {
+            Place::Lines(dir) => Some(Writer::create(dir, table)?),
+            Place::Tables(target) => {
+                target.create_table(table).await?;
+                None
+            }
+            Place::Azurite(..) => None,
+        };
+        let mut rows = 0;
+        loop {
+            let page = reading.next().await?;
+            let Some(last) = page.last() else { break };
+            let key = Key { partition: last.partition_key.clone(), row: last.row_key.clone() };
+            rows += page.len() as u64;
+            self.pace.wait_for(page.len()).await;
+            match (&mut writer, &self.to) {
+                (Some(writer), _) => writer.write(&page)?,
+                (None, Place::Tables(target)) => write_page(target, table, page).await?,
+                (None, _) => {}
+            }
+            if self.from.is_ordered() && writer.is_none() {
+                self.progress.reach(table, &Reached::Row(key))?;
+            }
+        }
+        if let Some(writer) = writer {
+            writer.finish()?;
+        }
+        self.progress.reach(table, &Reached::End)?;
+        Ok(rows)
+    }
+
+    /// Whether both places have the same rows; where not, says which partitions differ.
+    async fn compare(&self, tables: &[String]) -> Result<bool> {
+        let mut same = true;
+        for table in tables {
+            let (here, there) = tokio::try_join!(
+                digests(&self.from, table, true),
+                digests(&self.to, table, false)
+            )?;
+            let mut differing = 0;
+            for (partition, here, there) in here.differences(&there) {
+                differing += 1;
+                if differing <= DIFFERENCES_SHOWN {
+                    let (here, there) = (grouped(here), grouped(there));
+                    note(&format!(
+                        "{table}: '{partition}' differs: {here} rows in FROM, {there} in TO"
+                    ));
+                }
+            }
+            same &= differing == 0;
+            let of = format!(
+                "{} rows in {} partitions",
+                grouped(here.rows()),
+                grouped(here.partitions() as u64)
+            );
+            match differing {
+                0 => note(&format!("{table}: the same on both sides, {of}")),
+                n => note(&format!(
+                    "{table}: {} partitions differ, FROM has {of}",
+                    grouped(n as u64)
+                )),
+            }
+        }
+        Ok(same)
+    }
+}
+
+/// The digests of a table; one that does not exist has no rows, unless it must.
+async fn digests(place: &Place, table: &str, must_exist: bool) -> Result<Digests> {
+    let named = || format!("comparing {table}");
+    let mut digests = Digests::default();
+    let mut pages = async || -> Result<()> {
+        let mut reading = place.read(table, None)?;
+        loop {
+            let page = reading.next().await?;
+            if page.is_empty() {
+                return Ok(());
+            }
+            page.iter().for_each(|row| digests.add(row));
+        }
+    };
+    match pages().await {
+        Err(error) if !must_exist && crate::exit::of(&error) == Exit::NotFound => {}
+        done => done.with_context(named)?,
+    }
+    Ok(digests)
+}
+
+/// Writes a page of rows, many batches at once.
+async fn write_page(target: &Arc<Target>, table: &str, page: Vec<Entity>) -> Result<()> {
+    let mut batches = Vec::new();
+    let mut batcher = Batcher::default();
+    for (number, entity) in (0..).zip(page) {
+        let bytes = json::entity_bytes_max(&entity);
+        batcher.push(Ready { number, line: number, entity, bytes }, |batch| batches.push(batch));
+    }
+    batcher.finish(|batch| batches.push(batch));
+    let mut on_their_way = JoinSet::new();
+    for batch in batches {
+        if on_their_way.len() == IN_FLIGHT
+            && let Some(done) = on_their_way.join_next().await
+        {
+            done.context("a worker failed")??;
+        }
+        let (target, table) = (target.clone(), table.to_owned());
+        let mut rows: Vec<Entity> = batch.rows.into_iter().map(|row| row.entity).collect();
+        on_their_way.spawn(async move {
+            match target.write(&table, &mut rows).await {
+                Ok(_) => Ok(()),
+                Err(WriteError::Failed(error)) => Err(error),
+                Err(WriteError::Row { index, why }) => {
+                    let row = rows
+                        .get(index)
+                        .map(|row| format!("'{}', '{}': ", row.partition_key, row.row_key));
+                    anyhow::bail!("{}{why}", row.unwrap_or_default())
+                }
+            }
+        });
+    }
+    while let Some(done) = on_their_way.join_next().await {
+        done.context("a worker failed")??;
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! `copy`: between a server, a folder, JSON lines and Azurite's database; what is not the same, and what
+//! goes on where it stopped.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, reason = "tests")]
+
+mod common;
+
+use common::{Place, Ran};
+
+/// A folder `data` with two tables: one with values of every type, one with 3,210 rows.
+fn filled() -> Place {
+    let place = Place::new();
+    let rows: String = (0..3_210).map(|n| format!("p{},{n:05},{n}\n", n % 7)).collect();
+    let file = place.file("f.csv", format!("p,r,n\n{rows}"));
+    let keys = ["--partition-key", "{p}", "--row-key", "{r}", "--data-dir", "data"];
+    place.ok(&[&["import", &file, "-t", "Rows"], &keys[..]].concat());
+    place.ok(&["table", "create", "types", "--data-dir", "data"]);
+    place.ok(&["table", "create", "empty", "--data-dir", "data"]);
+    let odd = [
+        "-e",
+        "PartitionKey=o'brien é",
+        "RowKey=",
+        "s=a\"b",
+        "i=-7",
+        "d=1.5",
+        "w=1.0",
+        "w@odata.type=Edm.Double",
+        "n=NaN",
+        "n@odata.type=Edm.Double",
+        "yes=true",
+        "big=9223372036854775807",
+        "at=1601-01-01T00:00:00Z",
+        "at@odata.type=Edm.DateTime",
+        "id=0d391d16-97f1-4b9a-be68-4cc871f90001",
+        "id@odata.type=Edm.Guid",
+        "raw=AQIDBAU=",
+        "raw@odata.type=Edm.Binary",
+    ];
+    place.ok(&[&["entity", "insert", "-t", "types", "--data-dir", "data"], &odd[..]].concat());
+    place
+}
+
+/// What a folder holds of a table, but for its Timestamps.
+fn rows(place: &Place, dir: &str, table: &str) -> Vec<String> {
+    let text = place.ok(&["export", table, "--data-dir", dir]).out;
+    let without = |line: &str| {
+        let (before, rest) = line.split_once(",\"Timestamp\":").unwrap();
+        format!("{before}{}", rest.find([',', '}']).map_or("", |at| &rest[at..]))
+    };
+    text.lines().map(without).collect()
+}
+
+#[track_caller]
+fn copied(ran: &Ran) {
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("the same on both sides"), "{}", ran.err);
+}
+
+#[test]
+fn tables_go_round_through_every_kind_of_place() {
+    let place = filled();
+    let server = place.serve(0, "served");
+    copied(&place.run(&["copy", "dir:data", &server.connection]));
+    copied(&place.run(&["copy", &server.connection, "jsonl:lines"]));
+    copied(&place.run(&["copy", "jsonl:lines", "dir:again"]));
+    for table in ["Rows", "types", "empty"] {
+        assert_eq!(rows(&place, "again", table), rows(&place, "data", table), "{table}");
+    }
+    let only = place.run(&["copy", "dir:data", "dir:one", "-t", "TYPES"]);
+    copied(&only);
+    assert_eq!(place.ok(&["table", "list", "-o", "tsv", "--data-dir", "one"]).out, "types\n");
+    assert_eq!(place.run(&["copy", "dir:data", "dir:one", "-t", "none"]).code, 3);
+}
+
+#[test]
+fn what_is_not_the_same_is_told_by_its_partition() {
+    let place = filled();
+    copied(&place.run(&["copy", "dir:data", "dir:other"]));
+    let words = ["-e", "PartitionKey=p3", "RowKey=00003", "n=-1"];
+    place.ok(&[&["entity", "upsert", "-t", "rows", "--data-dir", "other"], &words[..]].concat());
+    let compared = place.run(&["copy", "dir:data", "dir:other", "--verify-only"]);
+    assert_eq!(compared.code, 1);
+    assert!(
+        compared.err.contains("Rows: 'p3' differs: 459 rows in FROM, 459 in TO"),
+        "{}",
+        compared.err
+    );
+    assert!(compared.err.contains("types: the same on both sides, 1 rows in 1 partitions"));
+    copied(&place.run(&["copy", "dir:data", "dir:other"]));
+    assert_eq!(rows(&place, "other", "Rows"), rows(&place, "data", "Rows"));
+}
+
+#[test]
+fn a_copy_that_is_killed_again_and_again_comes_to_its_end() {
+    let place = filled();
+    let server = place.serve(0, "served");
+    let args = ["copy", "dir:data", &server.connection, "--rate", "1500", "-t", "rows"];
+    let mut resumed = 0;
+    for _ in 0..10 {
+        let mut child = place.command(&args).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        // It is killed as soon as its record says that it has come further than before.
+        let state = place.path("state").join("tabulith").join("copies");
+        let record = || {
+            let mut files = std::fs::read_dir(&state).ok()?.flatten();
+            let file =
+                files.find(|file| file.path().extension().is_some_and(|end| end == "json"))?;
+            std::fs::read_to_string(file.path()).ok()
+        };
+        let before = record();
+        while record() == before && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        resumed += usize::from(said.contains("Rows: going on behind 'p"));
+        if record().is_none_or(|text| text.contains("end")) {
+            break;
+        }
+    }
+    assert!(resumed >= 1, "it has gone on at least once");
+    copied(&place.run(&args));
+    let all = place.ok(&["query", "rows", "--count", "--connection-string", &server.connection]);
+    assert_eq!(all.out, "3210\n");
+}
+
+#[test]
+fn a_place_that_can_only_be_read_is_not_written() {
+    let place = filled();
+    let file = place.file("db.json", r#"{"collections":[{"name":"devstoreaccount1$orders","data":[
+        {"PartitionKey":"p","RowKey":"r","properties":{"N":7,"D":1,"D@odata.type":"Edm.Double"}}]}]}"#);
+    let azurite = format!("azurite:{file}");
+    copied(&place.run(&["copy", &azurite, "dir:from-azurite"]));
+    assert!(rows(&place, "from-azurite", "orders")[0].ends_with("\"N\":7,\"D\":1.0}"));
+    let refused = place.run(&["copy", "dir:data", &azurite]);
+    assert!(refused.code == 2 && refused.err.contains("can be read only"), "{}", refused.err);
+    let other = place.file("other.json", "{}");
+    let refused = place.run(&["copy", &format!("azurite:{other}"), "dir:x"]);
+    assert!(refused.code == 1 && refused.err.contains("no `collections`"), "{}", refused.err);
+}
+
+/// The five files of a year of flights, with templates for the keys of each.
+const FLIGHTS: [(&str, &str, &str); 5] = [
+    ("airlines", "airline", "{carrier}"),
+    ("airports", "airport", "{faa}"),
+    ("flights", "{origin}-{carrier}", "{month:02}{day:02}-{sched_dep_time:04}-{flight:05}"),
+    ("planes", "plane", "{tailnum}"),
+    ("weather", "{origin}", "{month:02}{day:02}-{hour:02}"),
+];
+
+#[test]
+fn a_year_of_flights_goes_every_way_round() {
+    let Some(folder) = common::flights_folder() else {
+        println!("skipped: nycflights13 is not here; TABULITH_DATA names its folder");
+        return;
+    };
+    let place = Place::new();
+    let server = place.serve(0, "served");
+    for (table, partition_key, row_key) in FLIGHTS {
+        let file = folder.join(format!("{table}.csv.gz"));
+        let file = file.to_str().unwrap();
+        let keys = ["--partition-key", partition_key, "--row-key", row_key, "--null", "NA"];
+        let target = ["--connection-string", &server.connection, "--skip-bad"];
+        place.ok(&[&["import", file, "-t", table], &keys[..], &target].concat());
+    }
+    // Both ends of the way are compared, so that nothing between them has to be.
+    let second = place.serve(0, "again");
+    for (from, to) in [
+        (server.connection.as_str(), "dir:folder"),
+        ("dir:folder", "jsonl:lines"),
+        ("jsonl:lines", second.connection.as_str()),
+    ] {
+        place.ok(&["copy", from, to, "--no-verify"]);
+    }
+    let ran = place.run(&["copy", &server.connection, &second.connection, "--verify-only"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert_eq!(ran.err.matches("the same on both sides").count(), 5, "{}", ran.err);
+    let count = place.ok(&["table", "list", "--count", "-o", "tsv", "--data-dir", "folder"]).out;
+    println!("{count}");
+    assert!(count.contains("flights\t336776\n"), "{count}");
+}
