@@ -16,12 +16,12 @@
 //! Absent: reading. A miss is the caller's to fill, and two callers may fill the same one.
 
 use crate::ids::FileNo;
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use crate::sync::{Mutex, RwLock, weakened};
 use bytes::Bytes;
-use parking_lot::{Mutex, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// More shards than this gain nothing: a hit holds its lock for some 20 ns.
 const SHARDS_MAX: usize = 16;
@@ -201,13 +201,16 @@ impl<B> Cache<B> {
         weight: usize,
         entrance: Entrance,
     ) -> Held<B> {
-        if weight > self.shard_bytes() {
+        let before = self.shard_bytes();
+        if weight > before {
             self.shard(place).read().misses.fetch_add(1, Relaxed);
             return held;
         }
         let mut shard = self.shard(place).write();
-        *shard.misses.get_mut() += 1;
-        let shard_bytes = self.shard_bytes(); // Under the lock: see `set_capacity`.
+        let misses = shard.misses.load(Relaxed) + 1; // Nobody else counts: no need for one step.
+        shard.misses.store(misses, Relaxed);
+        // Under the lock: see `set_capacity`.
+        let shard_bytes = if weakened!("capacity") { before } else { self.shard_bytes() };
         if weight > shard_bytes {
             return held;
         }
@@ -319,7 +322,8 @@ impl<B> Shard<B> {
         while self.bytes > bytes_max {
             let Some(place) = self.queue.pop_front() else { return };
             let Some(entry) = self.entries.get_mut(&place) else { continue };
-            if std::mem::take(entry.used.get_mut()) {
+            if entry.used.load(Relaxed) {
+                entry.used.store(false, Relaxed);
                 self.queue.push_back(place);
                 continue;
             }

@@ -6,7 +6,7 @@
 //! Promise: what is kept beside what is in use stays within a bound, and what is taken is either
 //! zeros throughout or says that it is not.
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 #[cfg(target_os = "linux")]
 use rustix::mm::{Advice, madvise};
 use std::alloc::{self, Layout};

@@ -28,17 +28,17 @@ use crate::scout::Scout;
 use crate::scrub::Scrub;
 use crate::stall::{Bucket, Cause, Stall, stall};
 use crate::stats::{MemoryStats, MemoryUse, Recovery, ScrubStats, Stats};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use crate::tree::{Tree, World};
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::view::View;
 use crate::waits::Stalls;
 use crate::work::Work;
-use parking_lot::Mutex;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::time::Duration;
 
 /// How long a commit waits for background work before it is refused as [`Kind::Busy`].

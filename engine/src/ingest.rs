@@ -22,8 +22,8 @@ use crate::names::FileKind;
 use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
 use crate::storage::no_such_table;
+use crate::sync::{Condvar, Mutex};
 use crate::update::{check_key_part, check_value};
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
 /// Rows in key order on their way into table files.

@@ -6,7 +6,7 @@
 //! order: so there is no deadlock.
 
 use crate::ids::CommitTs;
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 
 /// Enough that 32 writers on random partitions rarely meet: 6 % of the time.
 const LATCHES: usize = 512;

@@ -139,6 +139,11 @@
 // Floor 0: words.
 #[doc(hidden)]
 pub mod planted;
+#[cfg(model = "loom")]
+pub(crate) mod modelled_atomic;
+#[cfg(any(model = "loom", model = "shuttle"))]
+pub(crate) mod modelled;
+pub(crate) mod sync;
 pub mod limits;
 pub mod ids;
 pub(crate) mod moment;

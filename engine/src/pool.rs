@@ -10,7 +10,7 @@ use crate::cache::Lender;
 use crate::chunks::SpareChunks;
 use crate::row_cache::RowCache;
 use crate::sstable::reader::BlockCache;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use std::sync::Arc;
 
 /// The caches of a database and what limits them.

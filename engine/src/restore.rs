@@ -20,13 +20,13 @@ use crate::moment;
 use crate::options::Options;
 use crate::replayed::Replayed;
 use crate::snapshot::{Boundaries, Snapshots};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 use crate::version::shelf::Shelf;
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Threads beside the one that reads: while one waits for the disk, another sorts and compresses.
 const THREADS: usize = 2;

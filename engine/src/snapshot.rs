@@ -5,9 +5,9 @@
 
 use crate::ids::CommitTs;
 use crate::moment::Moment;
-use parking_lot::Mutex;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The moments that live snapshots read at, with how many read at each.
 #[derive(Debug, Default)]

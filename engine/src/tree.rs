@@ -31,14 +31,14 @@ use crate::snapshot::{Boundaries, Snapshots};
 use crate::sstable::format::FileMeta;
 use crate::stall::{self, Debt};
 use crate::stats::Counters;
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::sync::{ArcSwap, Guard};
 use crate::version::files::Version;
 use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
-use arc_swap::{ArcSwap, Guard};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// A memtable with as many erasures is full: each one costs as much as there are.
 const MEMTABLE_ERASURES_MAX: usize = 1 << 10;

@@ -7,9 +7,9 @@
 //! finds.
 
 use crate::ids::{CommitTs, TableId};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// One row's value in one column, in short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use crate::commit::pipeline::Pipeline;
 use crate::error::{Error, Kind, Result};
 use crate::event::Event;
 use crate::ids::SegmentId;
-use parking_lot::MutexGuard;
-use std::sync::atomic::Ordering;
+use crate::sync::MutexGuard;
+use crate::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long after the last group the log is sealed: a frame that says how far it was synced, so

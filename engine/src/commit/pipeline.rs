@@ -29,11 +29,11 @@ use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::Durability;
 use crate::stats::PipelineWaits;
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{Condvar, Mutex, MutexGuard, weakened};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A commit of so many bytes is written from where the memtable keeps it: a piece more for the
@@ -422,6 +422,7 @@ impl Pipeline {
         drop(order);
         match failed {
             true => self.call_everyone(),
+            false if weakened!("call") => {}
             false => self.call(calls),
         }
         settled.run();
@@ -502,7 +503,8 @@ impl Pipeline {
             if !safe {
                 return;
             }
-            self.visible.store(ts.0, Ordering::Release);
+            let release = if weakened!("visible") { Ordering::Relaxed } else { Ordering::Release };
+            self.visible.store(ts.0, release);
             order.waiting.pop_front();
         }
     }

@@ -5,8 +5,10 @@
 //! is woken takes no lock of the pipeline's, and a caller holds none while it calls. A condition
 //! variable bound to the pipeline's lock would wake its waiters one by one, each to queue for it.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::plain::{self, Condvar, Mutex};
+use crate::sync::weakened;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 /// One place to sleep at.
@@ -34,10 +36,7 @@ impl Seat {
         *guard += 1;
         guard = match time {
             None => self.called.wait(guard).unwrap_or_else(PoisonError::into_inner),
-            Some(time) => {
-                let woken = self.called.wait_timeout(guard, time);
-                woken.unwrap_or_else(PoisonError::into_inner).0
-            }
+            Some(time) => plain::wait_for(&self.sleepers, &self.called, guard, time),
         };
         *guard -= 1;
     }
@@ -59,7 +58,8 @@ impl Seat {
     /// Counts a call; returns how many sleep. To wake nobody costs a system call, too.
     fn count(&self) -> u32 {
         let sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
-        self.calls.fetch_add(1, Ordering::Release);
+        let calls = if weakened!("seat") { 0 } else { 1 };
+        self.calls.fetch_add(calls, Ordering::Release);
         *sleepers
     }
 }

@@ -30,10 +30,10 @@ use crate::names::FileKind;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
 use crate::sstable::format::{FileMeta, TableOptions};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::version::files::Version;
 use crate::version::shelf::Shelf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Versions between two looks at whether the database closes: about a millisecond.
 const VERSIONS_PER_LOOK: u64 = 1 << 12;

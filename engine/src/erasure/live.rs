@@ -6,9 +6,9 @@
 use crate::cursor::Direction;
 use crate::erasure::set::{Erasure, Erasures};
 use crate::ids::CommitTs;
-use arc_swap::ArcSwap;
+use crate::sync::ArcSwap;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that one erasure of a memtable counts for beside its keys.
 const ERASURE_OVERHEAD_BYTES: usize = 256;

@@ -12,26 +12,27 @@
 //! every table has one arena.
 
 use crate::chunks::{Chunk, SpareChunks};
+use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::sync::{IS_MODEL, weakened};
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Everything lies at a multiple of this; a `Ref` counts in it, so that 32 bits reach 32 GiB.
 const UNIT_BYTES: usize = 8;
 
 /// Chunk `k` holds the units `2^k..2^(k+1)`: the first is small, each further one doubles, and the
-/// chunk of a unit is the place of its highest bit.
-const CHUNK_FIRST: u32 = 12;
+/// chunk of a unit is the place of its highest bit. A model's are small, so that they come in its way.
+const CHUNK_FIRST: u32 = if IS_MODEL { 6 } else { 12 };
 const CHUNKS: usize = 32;
 
 /// A struct of atomics that lives in an arena.
 ///
 /// # Safety
 ///
-/// All-zero bytes are a value, every field is an atomic of this file or of `std` (so that shared
+/// All-zero bytes are its default, every field is an atomic of this file or of `std` (so that shared
 /// references to it may be used while another thread changes it), and its alignment is 8 at most.
-pub(super) unsafe trait Node {}
+pub(super) unsafe trait Node: Default {}
 
 // SAFETY: an atomic of 8 bytes; zero is a value.
 unsafe impl<T> Node for AtomicTagged<T> {}
@@ -89,7 +90,8 @@ impl<T> AtomicRef<T> {
 
     #[inline]
     pub(super) fn store(&self, to: Option<Ref<T>>) {
-        self.0.store(to.map_or(0, |to| to.0), Ordering::Release);
+        let order = if weakened!("ref") { Ordering::Relaxed } else { Ordering::Release };
+        self.0.store(to.map_or(0, |to| to.0), order);
     }
 }
 
@@ -98,11 +100,13 @@ impl<T> AtomicRef<T> {
 #[repr(transparent)]
 pub(super) struct AtomicTagged<T>(AtomicU64, PhantomData<fn() -> T>);
 
-impl<T> AtomicTagged<T> {
-    pub(super) fn new() -> AtomicTagged<T> {
+impl<T> Default for AtomicTagged<T> {
+    fn default() -> AtomicTagged<T> {
         AtomicTagged(AtomicU64::new(0), PhantomData)
     }
+}
 
+impl<T> AtomicTagged<T> {
     #[inline]
     pub(super) fn load(&self) -> Option<(u32, Ref<T>)> {
         let word = self.0.load(Ordering::Acquire);
@@ -111,7 +115,8 @@ impl<T> AtomicTagged<T> {
 
     #[inline]
     pub(super) fn store(&self, tag: u32, to: Ref<T>) {
-        self.0.store(u64::from(tag) << 32 | u64::from(to.0), Ordering::Release);
+        let order = if weakened!("tagged") { Ordering::Relaxed } else { Ordering::Release };
+        self.0.store(u64::from(tag) << 32 | u64::from(to.0), order);
     }
 }
 
@@ -121,7 +126,7 @@ pub(super) struct AtomicSpan<T>(AtomicTagged<T>);
 
 impl<T: Node> AtomicSpan<T> {
     pub(super) fn new() -> AtomicSpan<T> {
-        AtomicSpan(AtomicTagged::new())
+        AtomicSpan(AtomicTagged::default())
     }
 
     /// The nodes; empty where there are none.
@@ -193,13 +198,16 @@ impl Arena {
     /// A node of zeros.
     pub(super) fn node<T: Node>(&self, bump: &mut Bump) -> Ref<T> {
         const { assert!(align_of::<T>() <= UNIT_BYTES) };
-        Ref::new(self.allocate(bump, size_of::<T>(), 0))
+        let unit = self.allocate(bump, size_of::<T>(), 0);
+        self.make_nodes::<T>(unit, 1);
+        Ref::new(unit)
     }
 
     /// `count` nodes of zeros, one behind the other.
     pub(super) fn span<T: Node>(&self, bump: &mut Bump, count: u32) -> Span<T> {
         const { assert!(align_of::<T>() <= UNIT_BYTES) };
         let unit = self.allocate(bump, size_of::<T>() * count as usize, 0);
+        self.make_nodes::<T>(unit, count);
         Span { first: Ref::new(unit), count }
     }
 
@@ -207,6 +215,7 @@ impl Arena {
     pub(super) fn node_with<T: Node>(&self, bump: &mut Bump, bytes: &[u8]) -> Ref<T> {
         const { assert!(align_of::<T>() <= UNIT_BYTES) };
         let unit = self.allocate(bump, size_of::<T>(), bytes.len());
+        self.make_nodes::<T>(unit, 1);
         // SAFETY: the allocation has room for both, and as nobody has its `Ref` yet, nobody reads
         // or writes it meanwhile. `bytes` is borrowed memory, which an unnamed allocation is not.
         unsafe {
@@ -239,10 +248,24 @@ impl Arena {
         }
     }
 
+    /// Makes nodes of zeros. A model checker's atomics are more than their bytes, so it makes them
+    /// one by one; all others are there already.
+    #[inline]
+    fn make_nodes<T: Node>(&self, unit: u32, count: u32) {
+        if IS_MODEL {
+            let first = self.address(unit).cast::<T>();
+            for i in 0..count as usize {
+                // SAFETY: the allocation has room for so many, and nobody has its `Ref` yet.
+                unsafe { first.add(i).write(T::default()) };
+            }
+        }
+    }
+
     #[inline]
     fn address(&self, unit: u32) -> *mut u8 {
         // Relaxed: whoever has a `Ref` got it by an Acquire that comes after the chunk's store.
         let chunk = self.chunks[(unit | 1).ilog2() as usize].load(Ordering::Relaxed);
+        debug_assert!(!chunk.is_null(), "whoever has a Ref knows of its chunk");
         chunk.wrapping_add(unit as usize * UNIT_BYTES)
     }
 
@@ -276,8 +299,8 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for (place, chunk) in (0..).zip(&mut self.chunks) {
-            let biased = *chunk.get_mut();
+        for (place, chunk) in (0..).zip(&self.chunks) {
+            let biased = chunk.load(Ordering::Relaxed);
             if !biased.is_null() {
                 let chunk = biased.wrapping_add(UNIT_BYTES << place);
                 // SAFETY: `add_chunk` took one of this size; no reference into it outlives the

@@ -8,10 +8,11 @@
 use crate::memtable::arena::{Arena, AtomicSpan, AtomicTagged, Bump, Ref};
 use crate::memtable::row::{self, Row};
 use crate::prefetch;
+use crate::sync::IS_MODEL;
 
-const TABLE_BITS: u32 = 6;
+const TABLE_BITS: u32 = if IS_MODEL { 1 } else { 6 };
 const TABLES: usize = 1 << TABLE_BITS;
-const SLOTS_FIRST: u32 = 8;
+const SLOTS_FIRST: u32 = if IS_MODEL { 4 } else { 8 };
 
 /// Low half of a hash and a row; nothing where it is free.
 type Slot = AtomicTagged<Row>;

@@ -10,11 +10,12 @@
 
 use crate::memtable::arena::{Arena, AtomicRef, Bump, Node, Ref};
 use crate::memtable::row::{self, Row};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{IS_MODEL, weakened};
 use std::cmp::Ordering::{Equal, Greater, Less};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Rows of a node.
-pub(super) const SLOTS: usize = 15;
+/// Rows of a node. A model's are soon full.
+pub(super) const SLOTS: usize = if IS_MODEL { 3 } else { 15 };
 
 /// Which slots are filled, by rank: from the low end, four bits of count, then four bits per rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl Order {
 }
 
 /// What leaves and inner nodes have in common: rows in order.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Slots {
     order: AtomicU64,
@@ -61,7 +62,7 @@ pub(super) struct Slots {
 }
 
 /// The rows of one range.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Leaf {
     pub(super) slots: Slots,
@@ -71,7 +72,7 @@ pub(super) struct Leaf {
 
 /// Separators, and one child more: the first for what is below all separators, then for each slot
 /// the child whose least key is at or above its separator.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Inner {
     pub(super) slots: Slots,
@@ -192,7 +193,8 @@ impl Slots {
     /// Fills the next free slot and shows it at `rank`. The node must not be full.
     fn add(&self, order: Order, rank: usize, entry: Entry) {
         self.put(order.count(), entry);
-        self.order.store(order.with(rank).0, Ordering::Release);
+        let release = if weakened!("order") { Ordering::Relaxed } else { Ordering::Release };
+        self.order.store(order.with(rank).0, release);
     }
 
     fn put(&self, slot: usize, entry: Entry) {

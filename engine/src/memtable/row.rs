@@ -4,8 +4,8 @@ use crate::ids::{CommitTs, RowKind};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::memtable::arena::{Arena, AtomicRef, Bump, Node, Ref};
 use crate::memtable::shared::SharedValues;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bytes::Bytes;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A value of this many bytes or more stays in the buffer that it came in. Below, a copy costs less
 /// than what counting references to that buffer does, and the buffer is free at once.
@@ -17,7 +17,7 @@ const LEN_SHIFT: u32 = KIND_BITS + 1;
 const _: () = assert!(VALUE_BYTES_MAX < 1 << (32 - LEN_SHIFT), "a value's length fits");
 
 /// A key, its newest and its oldest version. The key's bytes stand behind.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Row {
     newest: AtomicRef<Version>,
@@ -29,7 +29,7 @@ pub(super) struct Row {
 unsafe impl Node for Row {}
 
 /// One version. Its value's bytes stand behind, or the number of its shared value.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Version {
     ts: AtomicU64,

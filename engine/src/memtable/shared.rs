@@ -1,8 +1,8 @@
 //! Large values of a memtable, kept as shares of the buffers that they came in.
 
+use crate::sync::OnceLock;
+use crate::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 const LISTS: usize = 32;
 

@@ -13,10 +13,10 @@ use crate::memtable::hash_index::{Fill, HashIndex};
 use crate::memtable::row::{self, NewVersion, Row, SHARED_BYTES_MIN};
 use crate::memtable::shared::SharedValues;
 use crate::memtable::tree::{Finger, Tree};
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Operations whose memory is fetched at once: as many misses as a processor keeps under way.
 const GROUP_OPERATIONS: usize = 10;

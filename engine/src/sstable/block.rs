@@ -10,10 +10,10 @@ use super::layout::{Columns, Layout, Suffix};
 use super::piece::Piece;
 use crate::compress::Codec;
 use crate::ids::{CommitTs, RowKind};
+use crate::sync::Mutex;
+use crate::sync::OnceLock;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::cmp::Ordering;
-use std::sync::OnceLock;
 
 /// Bytes of bookkeeping per block, charged to the cache.
 const OVERHEAD_BYTES: usize = 320;

@@ -18,8 +18,8 @@ use crate::cursor::Found;
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::options::Reach;
+use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use bytes::Bytes;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// What is known of a block.
 const PROVED: u8 = 1;

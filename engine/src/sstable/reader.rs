@@ -19,10 +19,11 @@ use crate::cursor::Found;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
+use crate::sync::OnceLock;
 use crate::vfs::api::File;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The cache that all table files of a database share.
 pub(crate) type BlockCache = Cache<Block>;

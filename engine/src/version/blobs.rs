@@ -8,13 +8,14 @@ use crate::ids::FileNo;
 use crate::names::FileKind;
 use crate::options::Reach;
 use crate::sstable::format::FileMeta;
+use crate::sync::OnceLock;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A blob file of some Version. Opened at its first use; thrown away when no table file refers to it
 /// and the last reader is gone.
@@ -47,7 +48,7 @@ impl LiveBlob {
 
 impl Drop for LiveBlob {
     fn drop(&mut self) {
-        if *self.dropped.get_mut() {
+        if self.dropped.load(Ordering::Relaxed) {
             self.shelf.put_trash(FileKind::Blob, self.meta.no);
         }
     }

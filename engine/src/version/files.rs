@@ -17,13 +17,14 @@ use crate::names::FileKind;
 use crate::options::Reach;
 use crate::sstable::format::FileMeta;
 use crate::sstable::reader::TableFile;
+use crate::sync::OnceLock;
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// A table file of some Version. Opened at its first use; thrown away when the manifest has dropped
 /// it and the last reader is gone.
@@ -97,8 +98,8 @@ impl LiveFile {
 
 impl Drop for LiveFile {
     fn drop(&mut self) {
-        self.shelf.pool.unpin(*self.counted_bytes.get_mut());
-        if *self.dropped.get_mut() {
+        self.shelf.pool.unpin(self.counted_bytes.load(Ordering::Relaxed));
+        if self.dropped.load(Ordering::Relaxed) {
             self.shelf.put_trash(FileKind::Table, self.meta.no);
         }
     }

@@ -3,12 +3,13 @@
 use crate::ids::FileNo;
 use crate::names::{self, FileKind};
 use crate::pool::Pool;
+use crate::sync::ArcSwap;
+use crate::sync::Mutex;
+use crate::sync::OnceLock;
 use crate::vfs::api::Vfs;
 use crate::zone::{Declared, Extract};
-use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// What opening a table file or a blob file takes, and where the names of files to delete go.
 #[derive(Debug)]

@@ -12,10 +12,10 @@
 //! A failed sync here leaves the inner file system as it was: what was unsynced may still be synced
 //! later. Kernels do worse; [`crate::vfs::mem::SimFs::fail_sync`] plays that.
 
+use crate::sync::{Mutex, MutexGuard};
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::rule::Landing;
 use bytes::Bytes;
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::io;

@@ -19,12 +19,12 @@
 //! Promises: the same calls give the same disk; results and kinds of errors are those of the
 //! operating system (`engine/tests/simfs` holds it to that). Absent: permissions, links to folders, time.
 
+use crate::sync::Mutex;
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::sim::disk::{Disk, Ino};
 use crate::vfs::sim::inode::Stamp;
 use crate::vfs::sim::trace::Log;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};

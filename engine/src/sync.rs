@@ -1,0 +1,65 @@
+//! What threads share: atomics, locks and condition variables, in one place so that a model checker
+//! can put its own there.
+//!
+//! | build | they are |
+//! |---|---|
+//! | as ever | those of std, parking_lot and arc-swap by other names: nothing stands between |
+//! | `--cfg model="loom"` | loom's, which tries every order that processors and threads may take |
+//! | `--cfg model="shuttle"` | shuttle's, which draws orders of threads by chance |
+//!
+//! `models` holds what is checked, docs/testing.md says how.
+//!
+//! Absent: `Arc`, whose counts are not ours to prove; the counters of `stats` and `waits`, by which
+//! nobody decides anything; and the threads themselves, which `env::jobs` starts.
+
+/// Whether what keeps threads in order is left out here, so that a model is seen to notice it. In a
+/// build as ever it is `false`, to the compiler.
+#[cfg(not(any(model = "loom", model = "shuttle")))]
+macro_rules! weakened {
+    ($place:literal) => {
+        false
+    };
+}
+#[cfg(any(model = "loom", model = "shuttle"))]
+macro_rules! weakened {
+    ($place:literal) => {
+        $crate::modelled::is_weakened($place)
+    };
+}
+pub(crate) use weakened;
+
+/// Whether this build is a model checker's: what takes long to fill is small there.
+pub(crate) const IS_MODEL: bool = cfg!(any(model = "loom", model = "shuttle"));
+
+#[cfg(any(model = "loom", model = "shuttle"))]
+pub(crate) use crate::modelled::*;
+
+#[cfg(not(any(model = "loom", model = "shuttle")))]
+pub(crate) use real::*;
+
+#[cfg(not(any(model = "loom", model = "shuttle")))]
+mod real {
+    pub(crate) use arc_swap::{ArcSwap, Guard};
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
+    pub(crate) use std::sync::OnceLock;
+    pub(crate) use std::sync::atomic;
+
+    /// std's locks: its condition variable wakes all who sleep by one system call.
+    pub(crate) mod plain {
+        use std::sync::PoisonError;
+        use std::time::Duration;
+
+        pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+
+        /// Waits for at most `time`.
+        #[inline]
+        pub(crate) fn wait_for<'a, T>(
+            _mutex: &'a Mutex<T>,
+            called: &Condvar,
+            guard: MutexGuard<'a, T>,
+            time: Duration,
+        ) -> MutexGuard<'a, T> {
+            called.wait_timeout(guard, time).unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
