@@ -243,6 +243,11 @@ impl RowCache {
         if self.edition.load(Ordering::Acquire) != edition {
             return;
         }
+        // Whoever goes over to another table then empties this one, by the same lock: a row that came
+        // later would be found by nobody, and counted for ever.
+        if self.table.load(Ordering::Acquire) != at && !weakened!("table") {
+            return;
+        }
         let Some(freed) = ways.add(&bucket.tags, &row, row_hash, room) else { return };
         // Under the lock: nobody subtracts what is not yet added.
         let held = self.rows_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
