@@ -227,6 +227,9 @@ pub mod internals;
 #[doc(hidden)]
 pub mod structures;
 
+#[cfg(all(test, any(model = "loom", model = "shuttle")))]
+mod models;
+
 /// The cookbook of docs/, whose examples run as tests of this crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/cookbook.md")]

@@ -1,4 +1,4 @@
-//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke | planted | soak`.
+//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke | planted | loom | soak`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 #![allow(
     clippy::disallowed_methods,
@@ -16,6 +16,7 @@ mod tidy;
 mod map;
 mod bugs;
 mod planted;
+mod models;
 mod soak;
 
 use anyhow::{Context, Result, bail};
@@ -30,6 +31,9 @@ cargo dev bless   writes the file list of ARCHITECTURE.md anew from the files' f
 cargo dev smoke   runs every example of README.md, docs/fault-lab.md and engine/examples
 cargo dev planted plants bugs and sees that the tests find each: B01 B02 ..., or --rotate N of them
                   by the number of commits, or all
+cargo dev loom    every order that threads may take in the pieces that they share: engine/src/models;
+                  words name some of them
+cargo dev shuttle orders drawn by chance, of the pieces and of the whole engine; the same
 cargo dev soak    the random tests with fresh seeds, for hours; alone it says how
 ";
 
@@ -51,6 +55,9 @@ fn run() -> Result<ExitCode> {
         "map" => print!("{}", map::draw(&repo::Repo::read()?)),
         "smoke" => smoke::run()?,
         "planted" => planted::run(&std::env::args().skip(2).collect::<Vec<_>>())?,
+        checker @ ("loom" | "shuttle") => {
+            models::run(checker, &std::env::args().skip(2).collect::<Vec<_>>())?;
+        }
         "soak" => return soak::command::run(&std::env::args().skip(2).collect::<Vec<_>>()),
         "bless" => {
             listing::bless(&repo::Repo::read()?)?;

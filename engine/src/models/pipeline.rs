@@ -1,0 +1,158 @@
+//! The commit pipeline on a log in memory: hand-over of groups, what is visible, the end.
+
+use super::every_order::{holds, needs};
+use crate::batch::Batch;
+use crate::commit::pipeline::Pipeline;
+use crate::env::clock::ManualClock;
+use crate::error::{Kind, Result};
+use crate::event::Events;
+use crate::ids::{CommitTs, SegmentId};
+use crate::options::Durability;
+use crate::vfs::api::Vfs;
+use crate::vfs::mem::SimFs;
+use crate::wal::replay::Replay;
+use crate::wal::writer::LogWriter;
+use loom::cell::UnsafeCell;
+use loom::thread;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const DIR: &str = "/log";
+
+/// A pipeline, and what its commits are applied to: one place for each timestamp's turn.
+struct House {
+    pipeline: Pipeline,
+    applied: [UnsafeCell<u64>; 3],
+}
+
+fn house() -> Arc<House> {
+    let disk = SimFs::new();
+    disk.create_dir_all(Path::new(DIR)).expect("a folder");
+    let found = Replay { next_segment: SegmentId(1), ..Replay::default() };
+    let log = LogWriter::create(Arc::new(disk), Path::new(DIR), 4 << 10, &found).expect("a log");
+    let clock = Arc::new(ManualClock::at(0)); // Stands still: timestamps count up from 1.
+    let pause = Duration::from_millis(1);
+    let pipeline = Pipeline::new(log, CommitTs::ZERO, clock, Events::default(), pause, 1 << 20);
+    Arc::new(House { pipeline, applied: std::array::from_fn(|_| UnsafeCell::new(0)) })
+}
+
+impl House {
+    fn commit(&self, durability: Durability) -> Result<CommitTs> {
+        let mut batch = Batch::new(b"p".to_vec());
+        batch.put(b"r", b"v");
+        self.pipeline.commit(batch, durability, |commit| {
+            let at = commit.ts.0 as usize - 1;
+            // SAFETY: applied under the order lock, each place once; loom sees whether that is so.
+            self.applied[at].with_mut(|place| unsafe { *place = commit.ts.0 });
+        })
+    }
+
+    /// What is visible is applied.
+    fn look(&self) -> u64 {
+        let visible = self.pipeline.visible().0;
+        for ts in 1..=visible {
+            // SAFETY: nobody changes what is visible; loom sees whether that is so.
+            let found = self.applied[ts as usize - 1].with(|place| unsafe { *place });
+            assert_eq!(found, ts);
+        }
+        visible
+    }
+}
+
+// SAFETY: the cells are loom's, which fails where two threads are at one without order.
+unsafe impl Sync for House {}
+// SAFETY: as above.
+unsafe impl Send for House {}
+
+/// Two commit and wait, each for a sync that the other may lead.
+fn hand_over() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let committing = thread::spawn(move || {
+        let ts = other.commit(Durability::Synced).expect("an open log");
+        other.pipeline.wait(ts).expect("a sound disk");
+        assert!(other.look() >= ts.0);
+    });
+    let ts = house.commit(Durability::Synced).expect("an open log");
+    house.pipeline.wait(ts).expect("a sound disk");
+    assert!(house.look() >= ts.0);
+    committing.join().expect("it ends");
+    assert_eq!(house.look(), 2);
+}
+
+/// Somebody looks while commits of all kinds become visible, in order and whole.
+fn visible() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let committing = thread::spawn(move || {
+        let buffered = other.commit(Durability::Buffered).expect("an open log");
+        assert!(other.look() >= buffered.0);
+        let ts = other.commit(Durability::Synced).expect("an open log");
+        other.pipeline.wait(ts).expect("a sound disk");
+    });
+    let first = house.look();
+    assert!(first <= house.look());
+    committing.join().expect("it ends");
+    assert_eq!(house.look(), 2);
+}
+
+/// The end comes while somebody commits: it is done whole, or refused.
+fn end() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let committing = thread::spawn(move || {
+        let done = other.commit(Durability::Synced).and_then(|ts| other.pipeline.wait(ts));
+        done.err().map(|error| error.kind())
+    });
+    house.pipeline.close().expect("a sound disk");
+    let refused = committing.join().expect("it ends");
+    match house.look() {
+        0 => assert_eq!(refused, Some(Kind::Closed)),
+        _ => assert_eq!(refused, None),
+    }
+    assert!(house.commit(Durability::Synced).is_err(), "no commit after the end");
+}
+
+/// A commit that nobody waits for, and the thread that sees it through until the end.
+fn background() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let leading = thread::spawn(move || other.pipeline.run());
+    let ts = house.commit(Durability::Synced).expect("an open log");
+    house.pipeline.urge(ts);
+    house.pipeline.wait(ts).expect("a sound disk");
+    assert_eq!(house.look(), ts.0);
+    house.pipeline.close().expect("a sound disk");
+    leading.join().expect("it ends");
+}
+
+#[test]
+fn a_group_is_handed_over_and_everybody_is_woken() {
+    holds(hand_over, 100);
+}
+
+#[test]
+fn what_is_visible_is_applied() {
+    holds(visible, 50);
+}
+
+#[test]
+fn a_commit_at_the_end_is_whole_or_refused() {
+    holds(end, 50);
+}
+
+#[test]
+fn what_nobody_waits_for_is_seen_through() {
+    holds(background, 50);
+}
+
+#[test]
+fn who_waits_needs_to_be_called() {
+    needs(hand_over, "call");
+}
+
+#[test]
+fn what_is_visible_needs_its_order() {
+    needs(visible, "visible");
+}

@@ -1,0 +1,45 @@
+//! `cargo dev loom` and `cargo dev shuttle`: the engine with a model checker's locks and atomics, in a
+//! target folder of its own.
+
+use crate::repo;
+use anyhow::{Context, Result, bail};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Builds the engine for `checker` and runs its models; `names` are parts of the names of those that
+/// are to be run.
+pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
+    let root = repo::root()?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args([
+        "--config",
+        "profile.dev.package.\"*\".opt-level=1",
+        "test",
+        "--quiet",
+        "--locked",
+        "--package",
+        "tabulith",
+        "--lib",
+    ]);
+    command.arg("--target-dir").arg(target.join(checker)).arg("--");
+    match names {
+        [] => command.arg("models::"),
+        names => command.args(names),
+    };
+    // It runs for seconds and is compiled for minutes: little optimization, no line tables.
+    let status = command
+        .arg("--nocapture")
+        .current_dir(&root)
+        .env("RUSTFLAGS", format!("--cfg model=\"{checker}\""))
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_INCREMENTAL", "0")
+        .status()
+        .context("cargo does not start")?;
+    if !status.success() {
+        bail!("a model of {checker} failed");
+    }
+    Ok(())
+}
