@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 /// Whom to ask, and what.
 #[derive(Args, Clone, Debug)]
+#[command(before_help = "Examples:\n  \
+    tabulith conformance http://127.0.0.1:10002/devstoreaccount1\n  \
+    tabulith conformance --list http://127.0.0.1:10002/devstoreaccount1 | wc -l")]
 pub(crate) struct ConformanceArgs {
     /// Address of an account, such as http://127.0.0.1:10002/devstoreaccount1, or a connection
     /// string. Tables of fresh names are made and removed there.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 /// What to check.
 #[derive(Args, Clone, Debug)]
+#[command(before_help = "Example:\n  tabulith check tabulith-data")]
 pub(crate) struct CheckArgs {
     /// A data folder that no server has open.
     #[arg(value_name = "DIR")]
@@ -15,6 +16,7 @@ pub(crate) struct CheckArgs {
 
 /// What to salvage, and where to.
 #[derive(Args, Clone, Debug)]
+#[command(before_help = "Example:\n  tabulith salvage tabulith-data rescued > lost.txt")]
 pub(crate) struct SalvageArgs {
     /// A data folder that no server has open. Nothing in it is changed.
     #[arg(value_name = "DIR")]

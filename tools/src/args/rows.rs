@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What to import, as what, and where.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = IMPORT_HELP)]
+#[command(before_help = IMPORT_EXAMPLES, after_help = IMPORT_HELP)]
 pub(crate) struct ImportArgs {
     /// CSV with a header line, or JSON lines; plain or gzip.
     #[arg(required = true, value_name = "FILE")]
@@ -52,6 +52,12 @@ pub(crate) struct ImportArgs {
     pub(crate) target: TargetArgs,
 }
 
+const IMPORT_EXAMPLES: &str = "Examples:
+  tabulith import flights.csv.gz -t flights --null NA \\
+    --partition-key '{origin}-{carrier}' \\
+    --row-key '{month:02}{day:02}-{sched_dep_time:04}-{flight:05}'
+  tabulith export flights -o jsonl > flights.jsonl && tabulith import flights.jsonl -t copy";
+
 const IMPORT_HELP: &str = "Key templates:
   {col}         the column's text, as the file has it
   {col:05}      zeros in front, up to 5 characters: numbers then sort as text
@@ -65,16 +71,14 @@ without a value is not stored, but its text still makes a key.
 Rows are inserted or replaced, in batches of up to 100 rows of a partition. After an interruption
 the same command goes on where it stopped; rows that were on their way are written again. How far
 it came is kept in $XDG_STATE_HOME/tabulith/imports, else in ~/.local/state/tabulith/imports.
-Two rows with the same keys are an error: the second one is a bad row.
-
-Examples:
-  tabulith import flights.csv.gz -t flights --null NA \\
-    --partition-key '{origin}-{carrier}' \\
-    --row-key '{month:02}{day:02}-{sched_dep_time:04}-{flight:05}'
-  tabulith export flights -o jsonl > flights.jsonl && tabulith import flights.jsonl -t copy";
+Two rows with the same keys are an error: the second one is a bad row.";
 
 /// What to ask of a table.
 #[derive(Args, Clone, Debug)]
+#[command(before_help = "Examples:\n  \
+    tabulith query flights --filter \"PartitionKey eq 'EWR-UA' and dep_delay gt 60\" --explain\n  \
+    tabulith query flights --select carrier,dep_delay --top 10 -o csv\n  \
+    tabulith query flights --count")]
 pub(crate) struct QueryArgs {
     /// The table.
     #[arg(value_name = "TABLE")]
@@ -105,6 +109,8 @@ pub(crate) struct QueryArgs {
 
 /// What to export.
 #[derive(Args, Clone, Debug)]
+#[command(before_help = "Examples:\n  tabulith export flights > flights.jsonl\n  \
+    tabulith export flights -o csv --data-dir tabulith-data | gzip > flights.csv.gz")]
 pub(crate) struct ExportArgs {
     /// The table.
     #[arg(value_name = "TABLE")]

@@ -10,6 +10,9 @@ use tabulith_server::source::Network;
 
 /// How to serve.
 #[derive(Args, Clone, Debug)]
+#[command(before_help = "Examples:\n  tabulith serve\n  \
+    tabulith serve --data-dir /var/lib/tabulith --accounts-file accounts --silent\n  \
+    tabulith serve --tls-listen 127.0.0.1:10443 --tls-self-signed ca.pem")]
 pub(crate) struct ServeArgs {
     /// Address to listen on.
     #[arg(long, alias = "tableHost", value_name = "IP", default_value = "127.0.0.1")]
