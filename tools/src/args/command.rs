@@ -154,4 +154,47 @@ mod tests {
         assert_eq!((args.listen.to_string().as_str(), args.port), ("0.0.0.0", 1));
         assert!(args.silent);
     }
+
+    /// The words of a line as a shell takes it apart, up to a pipe or a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut open) = (Vec::new(), String::new(), false);
+        let mut quote = None;
+        for c in line.chars() {
+            match (quote, c) {
+                (Some(own), _) if own == c => quote = None,
+                (None, '\'' | '"') => (quote, open) = (Some(c), true),
+                (None, '|' | '<' | '>' | '&') => break,
+                (None, ' ') if word.is_empty() && !open => {}
+                (None, ' ') => {
+                    words.push(std::mem::take(&mut word));
+                    open = false;
+                }
+                _ => word.push(c),
+            }
+        }
+        if open || !word.is_empty() {
+            words.push(word);
+        }
+        words
+    }
+
+    #[test]
+    fn every_example_is_a_command_line() {
+        let mut commands = vec![Cli::command()];
+        let mut examples = 0;
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            let Some(help) = command.get_before_help() else { continue };
+            let text = help.to_string().replace("\\\n", "");
+            for line in text.lines().filter(|line| line.trim_start().starts_with("tabulith ")) {
+                for part in line.split("&&") {
+                    examples += 1;
+                    let words = words(part);
+                    let parsed = Cli::of(words.iter().map(OsString::from));
+                    assert!(parsed.is_ok(), "{words:?}: {}", parsed.unwrap_err());
+                }
+            }
+        }
+        assert!(examples > 30, "{examples}");
+    }
 }
