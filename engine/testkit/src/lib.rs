@@ -1,10 +1,12 @@
-//! What the tests of every crate share: seeds that replay, the reference model, checkers of histories, dumps of bytes.
+//! What the tests of every crate share: seeds that replay, lists as files, the reference model, checkers of histories, dumps of bytes.
 //!
 //! Uses nothing of the crates that it tests, so that a mistake cannot be on both sides.
 
 pub mod seed;
 pub mod counts;
 pub mod shrink;
+pub mod watch;
+pub mod script;
 pub mod hex;
 pub mod oracle;
 pub mod linear;

@@ -1,6 +1,7 @@
 //! The reference model: an ordered map that answers as the row store must. No files, no threads,
 //! nothing shared with the engine.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub struct Stored {
 }
 
 /// One change of a batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// Writes the row of this RowKey.
     Put(Vec<u8>, Vec<u8>),
