@@ -124,7 +124,8 @@ impl DbCursor {
         }
         let views_made = tree.views_made();
         let view = tree.view_full();
-        let merge = tree::merge(&view, self.scan.range(), self.zones.as_ref())?;
+        let merge = tree::merge(&view, self.scan.range(), self.zones.as_ref())
+            .inspect_err(|error| self.scan.fail(error))?;
         self.scan.go_on_with(merge);
         (self.view, self.views_made) = (view, views_made);
         // What the old View alone still held can be deleted; not by whoever reads.

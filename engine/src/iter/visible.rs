@@ -12,7 +12,7 @@
 
 use crate::cursor::{Cursor, Direction, Found};
 use crate::erasure::live::Cover;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::range::KeyRange;
@@ -38,6 +38,8 @@ pub(crate) struct VisibleCursor<C> {
     /// The row that the merge has passed.
     passed: Found,
     scratch: Vec<u8>,
+    /// What an earlier move failed with.
+    error: Option<Error>,
 }
 
 /// Where the cursor stands, and so where the merge below it stands.
@@ -74,6 +76,7 @@ impl<C: Cursor> VisibleCursor<C> {
             key: Vec::new(),
             passed: Found { ts: CommitTs::ZERO, kind: RowKind::Delete, value: Bytes::new() },
             scratch: Vec::new(),
+            error: None,
         }
     }
 
@@ -85,20 +88,40 @@ impl<C: Cursor> VisibleCursor<C> {
     /// Goes to the next row; false past the last.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
-        if self.moves_plainly(Direction::Up) { Ok(true) } else { self.seek_next() }
+        if self.moves_plainly(Direction::Up) { Ok(true) } else { self.guard(Self::seek_next) }
     }
 
     /// Goes to the row before; false before the first.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<bool> {
-        if self.moves_plainly(Direction::Down) { Ok(true) } else { self.seek_prev() }
+        if self.moves_plainly(Direction::Down) { Ok(true) } else { self.guard(Self::seek_prev) }
     }
 
     /// Goes to the first row at or after `key`; false where there is none in the range.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
         self.plain = 0;
-        self.merge.seek(key.max(&self.range.start), self.at)?;
-        self.settle_upwards()
+        self.guard(|rows| {
+            rows.merge.seek(key.max(&rows.range.start), rows.at)?;
+            rows.settle_upwards()
+        })
+    }
+
+    /// Makes a move unless an earlier one failed. The merge of one that failed stands on nothing, which
+    /// must not be taken for the end of the rows.
+    fn guard(&mut self, step: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
+        if let Some(error) = &self.error {
+            return Err(error.duplicate());
+        }
+        step(self).inspect_err(|error| self.fail(error))
+    }
+
+    /// Every move from here on fails.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        self.plain = 0;
+        if crate::planted!("B31") {
+            return; // Planted, with the merge's part: it goes on.
+        }
+        self.error = Some(error.duplicate());
     }
 
     pub(crate) fn key(&self) -> &[u8] {

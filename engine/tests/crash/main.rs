@@ -21,6 +21,7 @@ mod parts;
 mod copies;
 mod paused;
 mod faults;
+mod readers;
 mod corpus;
 mod seals;
 mod damages;
