@@ -3,7 +3,7 @@
 //! Promise: an edit that breaks a rule changes nothing. The rules hold for edits from the disk and
 //! for our own alike: what is refused here never reaches the manifest.
 
-use crate::blob::format::{BlobMeta, Uses};
+use crate::blob::format::{BlobMeta, Use, Uses};
 use crate::erasure::set::{Erasure, Erasures};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
@@ -103,12 +103,19 @@ impl State {
 
     /// Every blob file with what files refer to of it.
     pub(crate) fn uses(&self) -> Result<Uses> {
-        let mut uses = Uses::new();
-        for (no, used) in self.files().flat_map(|(_, file)| &file.blobs) {
-            let sum = uses.entry(*no).or_default();
-            *sum = sum.plus(*used).ok_or_else(|| broken(format!("blob file {no}: too much")))?;
+        let mut all: Vec<_> = self.files().flat_map(|(_, file)| &file.blobs).collect();
+        all.sort_unstable_by_key(|(no, _)| **no);
+        let mut uses: Vec<(FileNo, Use)> = Vec::new();
+        for (no, used) in all {
+            match uses.last_mut().filter(|(last, _)| last == no) {
+                Some((_, sum)) => {
+                    let more = sum.plus(*used);
+                    *sum = more.ok_or_else(|| broken(format!("blob file {no}: too much")))?;
+                }
+                None => uses.push((*no, *used)),
+            }
         }
-        Ok(uses)
+        Ok(uses.into_iter().collect()) // From what is sorted, in one go.
     }
 
     /// Adds the edit's blob files and forgets those that no file refers to any more.

@@ -11,6 +11,7 @@ use std::ops::AddAssign;
 use std::sync::Arc;
 use tabulith::options::{Durability, Options};
 use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith_testkit::watch::Watch;
 
 /// How thoroughly to look.
 #[derive(Clone, Debug)]
@@ -97,11 +98,19 @@ pub(crate) struct Explorer<'a> {
     tally: Tally,
     /// How many commits each state held that was opened.
     opened: HashMap<u128, usize>,
+    /// Who looks that it gets on, if anybody does.
+    watch: Option<&'a Watch>,
 }
 
 impl<'a> Explorer<'a> {
     pub(crate) fn new(run: &'a Finished, depth: &'a Depth) -> Explorer<'a> {
-        Explorer { depth, run, level: 0, tally: Tally::default(), opened: HashMap::new() }
+        let (tally, opened) = (Tally::default(), HashMap::new());
+        Explorer { depth, run, level: 0, tally, opened, watch: None }
+    }
+
+    /// The same under a watch.
+    pub(crate) fn watched(self, watch: &'a Watch) -> Explorer<'a> {
+        Explorer { watch: Some(watch), ..self }
     }
 
     /// What was looked at so far.
@@ -160,6 +169,7 @@ impl<'a> Explorer<'a> {
 
     /// Opens, and gives how many commits are there at least and at most.
     fn open(&mut self, fs: &SimFs, need: usize) -> Result<(usize, usize), Stop> {
+        self.watch.inspect(|watch| watch.tick());
         self.tally.opened += 1;
         self.tally.nested += u64::from(self.level > 0);
         let mut run = resume(fs, &self.run.options, self.run.history.clone(), Need::all(need));
@@ -182,7 +192,7 @@ impl<'a> Explorer<'a> {
         if chance.is_multiple_of(self.depth.one_nested_in) {
             let run = self.second(&fs(), history.clone(), floor, &[])?;
             let (level, depth) = (self.level + 1, self.depth);
-            let inner = Explorer { run: &run, level, ..Explorer::new(&run, depth) };
+            let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
             match inner.all() {
                 Ok(tally) => self.tally += tally,
                 Err((tally, violation)) => {
@@ -195,7 +205,7 @@ impl<'a> Explorer<'a> {
             self.tally.used += 1;
             let run = self.second(&fs(), history, floor, &more_work(chance))?;
             let (level, depth) = (self.level + 1, &Depth { levels: 0, ..self.depth.clone() });
-            let mut inner = Explorer { level, ..Explorer::new(&run, depth) };
+            let mut inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
             let n = (chance >> 8) as usize % (run.trace.len() + 1);
             let outcome = [n, run.trace.len()].iter().try_for_each(|n| inner.crash_after(*n));
             self.tally += inner.tally;
@@ -212,7 +222,7 @@ impl<'a> Explorer<'a> {
         floor: Need,
         ops: &[Op],
     ) -> Result<Finished, Violation> {
-        let mut run = resume(fs, &self.run.options, history, floor);
+        let mut run = resume(fs, &self.run.options, history, floor).recorded();
         let outcome = run.open(|need| need.kill).and_then(|_| run.apply_all(ops));
         match outcome {
             Ok(()) => Ok(run.finish(floor)),

@@ -184,7 +184,7 @@ pub(crate) struct History {
     states: Vec<Arc<World>>,
     levels: Vec<Durability>,
     timestamps: Vec<u64>,
-    changes: Vec<Change>,
+    changes: Vec<Arc<Change>>,
     /// What commits must come after, beside those that are here.
     taken_ts: u64,
     /// The greatest table number that was made durable.
@@ -257,7 +257,7 @@ impl History {
                 table.life = Life { ttl, cutoff, stop: None };
             }
         }
-        self.changes.push(change);
+        self.changes.push(Arc::new(change));
         self.states.push(Arc::new(world));
         self.levels.push(level);
         self.timestamps.push(ts);
@@ -290,7 +290,7 @@ impl History {
         let mut history = History { safe: self.safe, ..self.truncated(at, self.taken_ts) };
         history.push(ts, Durability::Synced, change)?;
         for later in at..self.len() {
-            let change = self.changes[later].clone();
+            let change = Change::clone(&self.changes[later]);
             history.push(self.timestamps[later], self.levels[later], change)?;
         }
         *self = history;
@@ -337,13 +337,15 @@ impl History {
 
     /// The first `count` commits, all of them safe; nothing up to `told_ts` is given again.
     pub(crate) fn truncated(&self, count: usize, told_ts: u64) -> History {
-        let mut history = self.clone();
-        history.taken_ts = told_ts;
-        history.safe = count;
-        history.states.truncate(count + 1);
-        history.levels.truncate(count);
-        history.timestamps.truncate(count);
-        history.changes.truncate(count);
+        let mut history = History {
+            states: self.states[..=count].to_vec(),
+            levels: self.levels[..count].to_vec(),
+            timestamps: self.timestamps[..count].to_vec(),
+            changes: self.changes[..count].to_vec(),
+            taken_ts: told_ts,
+            last_table: 0,
+            safe: count,
+        };
         let tables = history.states.iter().flat_map(|state| state.tables.values());
         history.last_table = tables.map(|table| table.id).max().unwrap_or(0);
         history
@@ -354,7 +356,7 @@ impl History {
         if let Some(k) = self.find(found, 0, u64::MAX, now) {
             let k = k.end();
             let first = self.timestamps.get(*k).copied().unwrap_or(0);
-            let table = self.changes.get(*k).map_or("", Change::table);
+            let table = self.changes.get(*k).map_or("", |change| change.table());
             return format!(
                 "only {k} commits are there, {need} were promised: not {first}, of table {table}"
             );

@@ -40,7 +40,8 @@ fn no_crash_leaves_a_part_of_a_merge() {
         let options = Options { threads: Some(threads), advanced: advanced.clone(), ..small() };
         let sim = SimFs::new();
         let vfs = Arc::new(sim.clone());
-        let mut run = Run::new(&sim, vfs, &options, History::new(), Need::default());
+        let run = Run::new(&sim, vfs, &options, History::new(), Need::default());
+        let mut run = run.recorded();
         run.open(|need| need.power).unwrap_or_else(|stop| panic!("{stop}"));
         run.apply_all(&work()).unwrap_or_else(|stop| panic!("{stop}"));
         let divided = run.merges_divided().unwrap_or_else(|stop| panic!("{stop}"));

@@ -36,7 +36,8 @@ pub(crate) struct Run {
     tickets: Vec<Box<dyn CommitTicket>>,
     /// What callbacks said since it was looked at last: the commit, and what its safety promises.
     told: Arc<Mutex<Vec<(u64, Need)>>>,
-    trace: Trace,
+    /// None where nobody asks what a crash in the middle would leave: a trace keeps every disk.
+    trace: Option<Trace>,
     pub(crate) history: History,
     /// Changes of the catalogue, transactions and ingests that failed and may happen all the same,
     /// each with the newest commit before it.
@@ -73,7 +74,7 @@ impl Finished {
 
 impl Run {
     /// A run on `sim`, reached through `vfs`, where `history` happened before and `floor` of it
-    /// must be there. Nothing is opened yet.
+    /// must be there. Nothing is opened yet, and nothing recorded.
     pub(crate) fn new(
         sim: &SimFs,
         vfs: Arc<dyn Vfs>,
@@ -89,7 +90,7 @@ impl Run {
             db: None,
             tickets: Vec::new(),
             told: Arc::default(),
-            trace: sim.record(),
+            trace: None,
             history,
             doubts: Vec::new(),
             need: floor,
@@ -98,17 +99,28 @@ impl Run {
         }
     }
 
+    /// The same, and every effect from here on is recorded.
+    pub(crate) fn recorded(self) -> Run {
+        Run { trace: Some(self.sim.record()), ..self }
+    }
+
     /// Runs `ops` on an empty disk.
     pub(crate) fn of(ops: &[Op], options: &Options) -> Result<Finished, Stop> {
         let sim = SimFs::new();
         if options.advanced.compression.upper == Codec::None {
             sim.refuse_direct(); // Half of the long workloads write the log in two calls.
         }
-        let mut run =
-            Run::new(&sim, Arc::new(sim.clone()), options, History::new(), Need::default());
+        let vfs = Arc::new(sim.clone());
+        let run = Run::new(&sim, vfs, options, History::new(), Need::default());
+        let mut run = run.recorded();
         run.open(|need| need.power)?;
         run.apply_all(ops)?;
         Ok(run.finish(Need::default()))
+    }
+
+    /// The clock that it goes by.
+    pub(crate) fn clock(&self) -> Arc<ManualClock> {
+        Arc::clone(&self.clock)
     }
 
     /// How many more parts than merges there were since the last opening.
@@ -117,10 +129,11 @@ impl Run {
         Ok(stats.compaction_parts - stats.compactions)
     }
 
+    /// Ends a run that was recorded.
     pub(crate) fn finish(mut self, floor: Need) -> Finished {
         // The trace ends here: what dropping the database does is not part of the run.
-        let (trace, history, options) =
-            (self.trace.clone(), self.history.clone(), self.options.clone());
+        let trace = self.trace.take().expect("a run that is recorded");
+        let (history, options) = (self.history.clone(), self.options.clone());
         self.sim.kill();
         self.db = None;
         Finished { trace, history, floor, options, told_is_safe: false }
@@ -243,7 +256,9 @@ impl Run {
 
     fn promise(&mut self, need: Need) {
         self.need = self.need.max(need);
-        need.to_marks().into_iter().for_each(|mark| self.trace.mark(mark));
+        if let Some(trace) = &self.trace {
+            need.to_marks().into_iter().for_each(|mark| trace.mark(mark));
+        }
     }
 
     /// Everything so far survives all crashes.
@@ -410,7 +425,8 @@ impl Run {
             let (trace, told) = (self.trace.clone(), Arc::clone(&self.told));
             ticket.notify(Box::new(move |outcome| {
                 if outcome.is_ok() {
-                    need.to_marks().into_iter().for_each(|mark| trace.mark(mark));
+                    let marks = need.to_marks();
+                    trace.iter().for_each(|trace| marks.iter().for_each(|mark| trace.mark(*mark)));
                     told.lock().expect("no callback panics").push((ts, need));
                 }
             }));
