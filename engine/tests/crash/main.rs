@@ -9,11 +9,14 @@
 #![allow(clippy::print_stderr, reason = "the counts are what the reader of the test wants")]
 
 mod allocator;
+#[path = "../common/levels.rs"]
+mod levels;
 mod model;
 mod look;
 mod workload;
 mod run;
 mod explore;
+mod saved;
 mod enumeration;
 mod regressions;
 mod concurrent;

@@ -2,6 +2,7 @@
 //! that a name replays them.
 
 use crate::look::LONG_HISTORY;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 use tabulith::Codec;
@@ -10,7 +11,7 @@ use tabulith_testkit::seed::Rng;
 
 /// One step of a workload. Steps that find nothing to do, such as a write to a table that is not
 /// there, do nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Op {
     /// Commits rows of one partition: the RowKey's number and the bytes of the value, `None` to
     /// remove it.
@@ -18,6 +19,7 @@ pub(crate) enum Op {
         table: u8,
         pk: u8,
         rows: Vec<(u8, Option<u16>)>,
+        #[serde(with = "crate::levels")]
         level: Durability,
         wait: bool,
     },
@@ -37,6 +39,7 @@ pub(crate) enum Op {
     Fill {
         table: u8,
         pk: u8,
+        #[serde(with = "crate::levels")]
         level: Durability,
         wait: bool,
     },
@@ -46,12 +49,14 @@ pub(crate) enum Op {
         pk: u8,
         from: u8,
         to: Option<u8>,
+        #[serde(with = "crate::levels")]
         level: Durability,
         wait: bool,
     },
     /// Removes all rows of a table.
     Truncate {
         table: u8,
+        #[serde(with = "crate::levels")]
         level: Durability,
         wait: bool,
     },
@@ -129,18 +134,21 @@ pub(crate) enum Family {
     Tiny,
     /// Commits that ask for no sync, over several segments of the log; frames that end with a block.
     Rolling,
+    /// Memtables that are full one after the other, over several segments, before any is flushed.
+    Filling,
     /// Rows that are gone after some steps, overwritten, merged, and their tables' time to live set
     /// and set again.
     Aging,
 }
 
 impl Family {
-    const ALL: [(Family, &str); 6] = [
+    const ALL: [(Family, &str); 7] = [
         (Family::Triple, "triple"),
         (Family::Random, "random"),
         (Family::Mixed, "mixed"),
         (Family::Tiny, "tiny"),
         (Family::Rolling, "rolling"),
+        (Family::Filling, "filling"),
         (Family::Aging, "aging"),
     ];
 }
@@ -196,6 +204,13 @@ impl Name {
                 let memtable_bytes = Some(*rng.pick(&[10 << 10, 128 << 10]));
                 let advanced = Advanced { memtable_bytes, ..small.advanced };
                 (Options { durability, advanced, ..small }, rolling(&mut rng))
+            }
+            Family::Filling => {
+                let small = varied(number, &mut rng);
+                let memtable_bytes = Some(4 << 10);
+                let advanced =
+                    Advanced { memtable_bytes, wal_segment_bytes: 16 << 10, ..small.advanced };
+                (Options { advanced, ..small }, filling(&mut rng))
             }
             Family::Aging => (varied(number, &mut rng), aging(&mut rng)),
         };
@@ -340,6 +355,23 @@ fn rolling(rng: &mut Rng) -> Vec<Op> {
             1 => Op::Step,
             2 => rng.pick(&[Op::Flush, Op::Reopen, Op::Kill, Op::Idle, Op::ClockBack]).clone(),
             _ => Op::Write { table: 0, pk, rows, level, wait: rng.chance(90) },
+        });
+    }
+    ops
+}
+
+fn filling(rng: &mut Rng) -> Vec<Op> {
+    let mut ops = vec![Op::Create(0)];
+    while ops.len() < 14 {
+        // Two of them fill a memtable, and five a segment of the log.
+        let rows = vec![(rng.below(8) as u8, Some(rng.between(2500, 3500) as u16))];
+        let (pk, level) = (rng.below(2) as u8, Durability::Synced);
+        ops.push(match rng.below(20) {
+            0 => Op::Step,
+            1 => rng.pick(&[Op::Read, Op::Flush, Op::Kill, Op::Reopen, Op::Settle]).clone(),
+            2 => Op::Drop(0),
+            3 => Op::Create(0),
+            _ => Op::Write { table: 0, pk, rows, level, wait: rng.chance(80) },
         });
     }
     ops

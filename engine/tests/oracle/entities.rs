@@ -3,6 +3,7 @@
 //!
 //! An entity has up to two numbers, `N` and `M`; their text is the model's value.
 
+use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::time::Duration;
 use tabulith::rows::Catalog;
@@ -22,7 +23,7 @@ const TABLE: &str = "entities";
 const CATALOG_NAME: &str = "devstoreaccount1/entities";
 
 /// What is done to the table.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Deed {
     /// Changes one entity; `life`: the ticks after which it is gone.
     Write {
@@ -48,7 +49,7 @@ pub(crate) enum Deed {
     },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verb {
     Insert,
     Upsert,

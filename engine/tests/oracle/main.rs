@@ -2,10 +2,13 @@
 //! and changes of options included. Every answer must be equal.
 //!
 //! A run is a number of lists of ten thousand operations, each with its own seed on its own store in
-//! memory. A list that fails is made shorter and printed with the line that replays it.
-//! `TABULITH_ORACLE_OPS` runs another number of operations than a million.
+//! memory. A list that fails is made shorter, written into a file (`TABULITH_FAILED` names the folder)
+//! and printed with the line that replays it; the lists in `regress` are replayed for ever.
+//! `TABULITH_ORACLE_OPS` runs another number of operations than three million.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
+#[path = "../common/levels.rs"]
+mod levels;
 mod zones;
 mod entities;
 mod doubt;
@@ -19,23 +22,32 @@ mod store;
 mod run;
 
 use ops::{Mix, OPTION_SETS, Op, Preset};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::Reached;
 use tabulith_testkit::counts::{self, count};
+use tabulith_testkit::script::Script;
 use tabulith_testkit::seed::{self, Replay, Rng};
 use tabulith_testkit::shrink::shrink;
 
 const LIST_LEN: u64 = 10_000;
-const OPS_DEFAULT: u64 = 1_000_000;
+const OPS_DEFAULT: u64 = 3_000_000;
 /// Kinds of operations that a run of many lists must have had.
 const KINDS_MIN: u64 = 50;
 /// How often it must have had each, in a million operations.
 const EACH_MIN: u64 = 40;
 /// Lists that run at a time.
 const THREADS: usize = 2;
+
+/// What a list runs under.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Settings {
+    options: usize,
+}
 
 #[test]
 fn every_answer_equals_the_model() {
@@ -78,7 +90,7 @@ fn every_answer_equals_the_model() {
     assert!(!is_long || of_lists.len() == 5, "{of_lists:?}");
     let kinds_min = if is_long { KINDS_MIN } else { 1 };
     let counts = [
-        count("operations", operations, 1),
+        count("operations", operations, ops),
         count("lists", lists, 1),
         count("kinds", own.len() as u64, kinds_min),
     ];
@@ -111,11 +123,17 @@ fn check_list(seed: u64) -> (Reached, BTreeMap<&'static str, u64>) {
     // At once: the search for a shorter list may take longer than anybody waits.
     eprintln!("seed {seed}, options {options}: {}", shortened(&difference));
     let few = shrink(&ops, |rest| outcome(rest, options).is_err());
-    let shorter = outcome(&few, options).err();
+    let shorter = outcome(&few, options).err().unwrap_or_default();
+    let printed: Vec<_> = few.iter().map(|op| shortened(&format!("  {op:?}"))).collect();
+    let story = vec![format!("Seed {seed}: {}", shortened(&shorter))];
+    let script = Script { story, settings: Settings { options }, ops: few };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failed");
+    let place = script.save(&folder, &format!("oracle-{seed}"));
     panic!(
-        "seed {seed}, options {options}: {difference}\n{} operations suffice:\n{}\n{shorter:?}",
-        few.len(),
-        few.iter().map(|op| shortened(&format!("  {op:?}"))).collect::<Vec<_>>().join("\n")
+        "seed {seed}, options {options}: {difference}\n{} operations suffice:\n{}\n{shorter}\n\
+         saved: {place:?}",
+        printed.len(),
+        printed.join("\n")
     );
 }
 
@@ -149,4 +167,32 @@ fn shortened(text: &str) -> String {
 fn outcome(ops: &[Op], options: usize) -> Result<Reached, String> {
     catch_unwind(AssertUnwindSafe(|| run::run(ops, options)))
         .unwrap_or_else(|panic| Err(format!("panic: {:?}", panic.downcast_ref::<String>())))
+}
+
+/// Lists that failed once, each with its story.
+#[test]
+fn lists_that_failed_once_pass() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/regress");
+    let scripts = Script::<Settings, Op>::all_in(&folder).unwrap_or_else(|what| panic!("{what}"));
+    for (name, script) in &scripts {
+        let outcome = outcome(&script.ops, script.settings.options);
+        outcome.unwrap_or_else(|difference| panic!("{name}: {difference}"));
+    }
+    assert!(!scripts.is_empty(), "no lists");
+}
+
+#[test]
+fn a_list_that_was_written_reads_back() {
+    let mut kinds = BTreeMap::new();
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let ops = Mix::choose(&mut rng).list(&mut rng, 300);
+        ops.iter().for_each(|op| *kinds.entry(op.kind()).or_insert(0) += 1);
+        let script =
+            Script { story: vec!["One.".to_owned()], settings: Settings { options: 1 }, ops };
+        let text = script.to_text().expect("text");
+        let read = Script::<Settings, Op>::parse(&text).expect("a list");
+        assert_eq!(format!("{script:?}"), format!("{read:?}"));
+    }
+    assert!(kinds.len() as u64 >= KINDS_MIN, "only {} kinds", kinds.len());
 }

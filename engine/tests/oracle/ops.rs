@@ -3,6 +3,7 @@
 
 use crate::entities::Deed;
 use crate::zones::COLUMNS;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use tabulith::options::Durability;
@@ -24,13 +25,14 @@ pub(crate) const OPTION_SETS: usize = 7;
 pub(crate) type Keys = (Vec<u8>, Vec<u8>);
 
 /// One operation. Tables and snapshots are named by their slot; one on an empty slot does nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Op {
     /// Changes one partition. A refused update fails after it has written, and must leave nothing.
     Update {
         table: usize,
         pk: Vec<u8>,
         changes: Vec<Change>,
+        #[serde(with = "crate::levels::maybe")]
         level: Option<Durability>,
         refuse: bool,
         wait: bool,
@@ -50,6 +52,7 @@ pub(crate) enum Op {
         table: usize,
         pk: Vec<u8>,
         writes: Vec<(Change, Demand)>,
+        #[serde(with = "crate::levels::maybe")]
         level: Option<Durability>,
         then: Then,
     },
@@ -120,7 +123,7 @@ pub(crate) enum Op {
 }
 
 /// What a scan looks at.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Range {
     Table,
     Rows(Vec<u8>, Bound<Vec<u8>>, Bound<Vec<u8>>),
@@ -128,7 +131,7 @@ pub(crate) enum Range {
 }
 
 /// What a write of a batch asks of the row that it meets, the batch's own writes included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Demand {
     Any,
     Absent,
@@ -140,7 +143,7 @@ pub(crate) enum Demand {
 }
 
 /// What becomes of a batch's ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Then {
     /// Waited for at once.
     Wait,
@@ -155,7 +158,7 @@ pub(crate) enum Then {
 }
 
 /// A move of a cursor.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Step {
     Next(usize),
     Prev(usize),
