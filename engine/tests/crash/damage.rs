@@ -18,11 +18,13 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use tabulith::options::Options;
-use tabulith_testkit::seed;
+use tabulith_testkit::counts::{self, count};
+use tabulith_testkit::seed::{self, Replay};
 
 /// Opens of one run, about.
 const OPENS: u64 = 120_000;
 const OPENS_VARIABLE: &str = "TABULITH_DAMAGE";
+const REPLAY_COMMAND: &str = "cargo test -p tabulith --test crash damage";
 /// Alarms that are shown.
 const ALARMS_MAX: usize = 10;
 
@@ -132,7 +134,7 @@ impl Sweep {
     }
 
     /// Tells what was seen, and fails where any of it was wrong or there was too little of it.
-    fn end(self, floors: &[(Class, u64)]) {
+    fn end(self, layer: &str, wanted: u64, floors: &[(Class, u64)]) {
         let counts = self.counts.into_inner().expect("no panic while it was held");
         let mut all = Counts::default();
         for ((config, class), counts) in &counts {
@@ -148,6 +150,7 @@ impl Sweep {
                 assert!(counts.opens() >= *floor, "{config}, {class:?}: {counts}");
             }
         }
+        counts::tell(layer, &[count("opens", all.opens(), wanted)]);
     }
 }
 
@@ -246,30 +249,38 @@ fn corpora() -> Vec<(Corpus, Map)> {
 
 #[test]
 fn damage_is_never_a_wrong_answer() {
+    let seed = seed::seed_or(0);
+    let _replay = Replay::new(seed, REPLAY_COMMAND);
     let sweep = Sweep::default();
     let wanted = budget() * 2 / 3 / CONFIGS.len() as u64;
     for (corpus, map) in &corpora() {
-        let always = damages::all(corpus, map, usize::MAX).len() as u64;
-        let every = damages::all(corpus, map, 1).len() - always as usize;
+        let always = damages::all(corpus, map, usize::MAX, 0).len() as u64;
+        let every = damages::all(corpus, map, 1, 0).len() - always as usize;
         let step = step(every, wanted.saturating_sub(always));
-        sweep.run(corpus, map, &damages::all(corpus, map, step));
+        sweep.run(corpus, map, &damages::all(corpus, map, step, seed));
     }
     let part = |percent| wanted * percent / 100;
-    sweep.end(&[
-        (Class::Bits, part(40).saturating_sub(1000)),
-        (Class::Sectors, 500),
-        (Class::Lengths, part(3)),
-        (Class::Files, 60),
-    ]);
+    sweep.end(
+        "damage",
+        wanted * 2,
+        &[
+            (Class::Bits, part(40).saturating_sub(1000)),
+            (Class::Sectors, 500),
+            (Class::Lengths, part(3)),
+            (Class::Files, 60),
+        ],
+    );
 }
 
 #[test]
 fn nonsense_with_a_good_checksum_is_no_panic() {
+    let seed = seed::seed_or(0);
+    let _replay = Replay::new(seed, REPLAY_COMMAND);
     let sweep = Sweep::default();
     let wanted = budget() / 3 / CONFIGS.len() as u64;
     for (corpus, map) in &corpora() {
-        let step = step(damages::nonsense(corpus, 1).len(), wanted);
-        sweep.run(corpus, map, &damages::nonsense(corpus, step));
+        let step = step(damages::nonsense(corpus, 1, 0).len(), wanted);
+        sweep.run(corpus, map, &damages::nonsense(corpus, step, seed));
     }
-    sweep.end(&[(Class::Nonsense, wanted * 4 / 5)]);
+    sweep.end("nonsense", wanted * 2, &[(Class::Nonsense, wanted * 4 / 5)]);
 }

@@ -154,14 +154,14 @@ impl Damage {
 }
 
 /// All damage that is tried, without that to checksums that are made good. One byte in `step` is
-/// changed, and one length in `step` is cut to.
-pub(crate) fn all(corpus: &Corpus, map: &Map, step: usize) -> Vec<Case> {
+/// changed, and one length in `step` is cut to: others for another `seed`.
+pub(crate) fn all(corpus: &Corpus, map: &Map, step: usize, seed: u64) -> Vec<Case> {
     let mut cases = Vec::new();
     // Counts over all files, so that small ones are not left out, nor the same bits of each byte.
-    let mut turn = 0;
+    let mut turn = seed as usize % step;
     let mut is_due = move || {
         turn += 1;
-        turn % step == 0
+        turn.is_multiple_of(step)
     };
     for (file, bytes) in &corpus.files {
         let used = used_bytes(bytes);
@@ -250,8 +250,8 @@ fn free_name(corpus: &Corpus, file: &str) -> Option<String> {
 
 /// Damage whose checksums are made good: to metadata in both copies, as one would make up for the
 /// other. One byte in `step` is changed.
-pub(crate) fn nonsense(corpus: &Corpus, step: usize) -> Vec<Case> {
-    let (mut cases, mut turn) = (Vec::new(), 0);
+pub(crate) fn nonsense(corpus: &Corpus, step: usize, seed: u64) -> Vec<Case> {
+    let (mut cases, mut turn) = (Vec::new(), seed as usize % step);
     for (file, bytes) in &corpus.files {
         let twin = match file {
             _ if file == "ROOT-A" => Some("ROOT-B".to_owned()),
@@ -261,7 +261,7 @@ pub(crate) fn nonsense(corpus: &Corpus, step: usize) -> Vec<Case> {
         };
         let mut add = |damage| {
             turn += 1;
-            if turn % step == 0 || step == 1 {
+            if turn.is_multiple_of(step) || step == 1 {
                 let (class, file, twin) = (Class::Nonsense, file.clone(), twin.clone());
                 cases.push(Case { class, file, damage, twin });
             }

@@ -4,25 +4,23 @@
 use crate::look::Stop;
 use crate::model::{History, Need};
 use crate::run::Run;
-use crate::workload::{Op, small};
+use crate::workload::{Family, Name, Op, small};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use tabulith::env::clock::ManualClock;
 use tabulith::options::{Advanced, Durability, Options};
 use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::{Profile, SimFs, SyncFailure};
-use tabulith_testkit::seed;
-
-/// No case takes a hundredth of it.
-const HANGS_AFTER: Duration = Duration::from_secs(120);
+use tabulith_testkit::counts::{self, count};
+use tabulith_testkit::seed::{self, Replay};
+use tabulith_testkit::watch::{Watch, watched};
 
 /// A run on a disk that can fail.
-struct Case {
+pub(crate) struct Case {
     name: String,
     sim: SimFs,
-    faults: FaultFs,
+    pub(crate) faults: FaultFs,
     run: Run,
     refused: u64,
 }
@@ -30,7 +28,7 @@ struct Case {
 impl Case {
     /// A fresh database with one table; the disk is well. It takes direct writes or does not: then
     /// the log is written and synced by two calls.
-    fn new(name: String, direct: bool) -> Case {
+    pub(crate) fn new(name: String, direct: bool) -> Case {
         let sim = SimFs::new();
         if !direct {
             sim.refuse_direct();
@@ -57,14 +55,19 @@ impl Case {
         }
     }
 
-    fn must(&mut self, ops: &[Op]) {
+    pub(crate) fn must(&mut self, ops: &[Op]) {
         for op in ops {
             self.run.apply(op).unwrap_or_else(|stop| panic!("{}: at {op:?}: {stop}", self.name));
         }
     }
 
+    /// The clock that it goes by.
+    pub(crate) fn clock(&self) -> Arc<ManualClock> {
+        self.run.clock()
+    }
+
     /// The disk is well again; the process dies, or the power fails. Gives the number of states.
-    fn end(self) -> u64 {
+    pub(crate) fn end(self) -> u64 {
         let Case { name, sim, run, .. } = self;
         let after = |fs: SimFs, enough: fn(Need) -> usize, how: &str| {
             let mut after =
@@ -166,19 +169,27 @@ fn more_work() -> Vec<Op> {
     ]
 }
 
-/// What is done while calls fail.
-#[derive(Clone, Copy)]
-struct Workload {
-    name: &'static str,
-    ops: fn() -> Vec<Op>,
-    /// Whether the disk takes direct writes.
-    direct: bool,
+/// A random list, another one for each seed.
+fn random_work() -> Vec<Op> {
+    let mut ops = Name(Family::Random, seed::seed_or(7) % (1 << 40)).workload().ops;
+    ops.truncate(24);
+    ops
 }
 
-const WORKLOADS: [Workload; 3] = [
+/// What is done while calls fail.
+#[derive(Clone, Copy)]
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) ops: fn() -> Vec<Op>,
+    /// Whether the disk takes direct writes.
+    pub(crate) direct: bool,
+}
+
+pub(crate) const WORKLOADS: [Workload; 4] = [
     Workload { name: "work", ops: work, direct: true },
     Workload { name: "work in two calls", ops: work, direct: false },
     Workload { name: "more work", ops: more_work, direct: false },
+    Workload { name: "random work", ops: random_work, direct: true },
 ];
 
 impl Faults {
@@ -192,28 +203,6 @@ impl Faults {
             kinds.into_iter().for_each(|(kind, count)| *own.entry(kind).or_default() += count);
         }
     }
-}
-
-/// Aborts where a case does not end: a hang has no other way to be seen.
-fn watched(test: impl FnOnce(&Sender<String>)) {
-    let (sender, receiver) = mpsc::channel::<String>();
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            let mut now = String::new();
-            loop {
-                match receiver.recv_timeout(HANGS_AFTER) {
-                    Ok(case) => now = case,
-                    Err(RecvTimeoutError::Disconnected) => return,
-                    Err(RecvTimeoutError::Timeout) => {
-                        eprintln!("hangs: {now}");
-                        std::process::abort();
-                    }
-                }
-            }
-        });
-        test(&sender);
-        drop(sender);
-    });
 }
 
 /// How a call fails.
@@ -247,19 +236,22 @@ const MODES: [(&str, Turn, bool); 4] = [
 /// Runs that [`every_call_may_fail`] makes, about; every call with every kind is among them.
 const RUNS: u64 = 30_000;
 const RUNS_VARIABLE: &str = "TABULITH_FAULTS";
+const REPLAY_COMMAND: &str = "cargo test -p tabulith --test crash faults";
 
 /// What was injected: by call and class of file, and by kind.
 type Coverage = BTreeMap<(Call, String), BTreeMap<usize, u64>>;
 
 /// The runs of one workload that are due: every call with every kind once, and of the other modes
-/// one in `step`.
+/// one in `step`, others for another seed.
 fn runs(calls: u64, step: u64) -> Vec<(u64, usize, usize)> {
+    let first = seed::seed_or(0) % step;
     let mut runs = Vec::new();
     for n in 0..calls {
         for kind in 0..KINDS.len() {
             let turn = n * KINDS.len() as u64 + kind as u64;
             let modes = (0..MODES.len()).filter(|mode| {
-                *mode == 0 || (turn * (MODES.len() as u64 - 1) + *mode as u64).is_multiple_of(step)
+                *mode == 0
+                    || (first + turn * (MODES.len() as u64 - 1) + *mode as u64).is_multiple_of(step)
             });
             runs.extend(modes.map(|mode| (n, kind, mode)));
         }
@@ -277,10 +269,16 @@ struct Faults {
 }
 
 /// One call of a workload fails.
-fn fail_one(workload: Workload, (n, kind, mode): (u64, usize, usize), calls: u64) -> Faults {
+fn fail_one(
+    workload: Workload,
+    (n, kind, mode): (u64, usize, usize),
+    calls: u64,
+    watch: &Watch,
+) -> Faults {
     let (what, kind_of) = KINDS[kind];
     let (how_often, mode_of, heals) = MODES[mode];
     let name = format!("call {n} of {calls}, {}: {what} {how_often}", workload.name);
+    watch.step(name.clone());
     let mut case = Case::new(name, workload.direct);
     case.faults.add(mode_of(kind_of(Rule::any().skip(n))));
     case.may(&(workload.ops)());
@@ -302,6 +300,7 @@ fn fail_one(workload: Workload, (n, kind, mode): (u64, usize, usize), calls: u64
 #[test]
 fn every_call_may_fail() {
     let wanted = seed::number(RUNS_VARIABLE).unwrap_or(RUNS);
+    let _replay = Replay::new(seed::seed_or(7), REPLAY_COMMAND);
     let mut all = Faults::default();
     let mut sites: BTreeMap<(Call, String), u64> = BTreeMap::new();
     for workload in WORKLOADS {
@@ -326,9 +325,7 @@ fn every_call_may_fail() {
                 scope.spawn(|| {
                     watched(|watch| {
                         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                            let name = format!("{} {run:?}", workload.name);
-                            watch.send(name).expect("the watch lives as long as the test");
-                            let one = fail_one(workload, *run, calls);
+                            let one = fail_one(workload, *run, calls, watch);
                             found.lock().expect("no panic while it is held").add(one);
                         }
                     });
@@ -353,25 +350,32 @@ fn every_call_may_fail() {
         KINDS.len()
     );
     assert_eq!(met, cells, "every site must meet every kind");
-    assert!(sites.len() >= 35, "only {} sites", sites.len());
-    assert!(runs >= wanted * 9 / 10 && injected >= runs, "{injected} faults in {runs} runs");
+    let counts = [
+        count("runs", runs, wanted * 9 / 10),
+        count("faults", injected, runs),
+        count("sites", sites.len() as u64, 35),
+        count("pairs", met as u64, cells as u64),
+        count("states", states, runs),
+    ];
+    counts::tell("faults", &counts);
 }
 
 #[test]
 fn every_sync_may_fail_as_file_systems_fail_it() {
     let mut all = 0;
     for workload in WORKLOADS {
-        let syncs = {
-            let mut case = Case::new("no fault".to_owned(), workload.direct);
-            let before = case.sim.syncs();
-            case.must(&(workload.ops)());
-            case.sim.syncs() - before
-        };
         watched(|watch| {
+            watch.step(format!("sync 0 of none, {}", workload.name));
+            let syncs = {
+                let mut case = Case::new("no fault".to_owned(), workload.direct);
+                let before = case.sim.syncs();
+                case.must(&(workload.ops)());
+                case.sim.syncs() - before
+            };
             for how in [SyncFailure::MarksClean, SyncFailure::Reverts, SyncFailure::ShutsDown] {
                 for n in 0..syncs {
                     let name = format!("sync {n} of {syncs}, {}: {how:?}", workload.name);
-                    watch.send(name.clone()).expect("the watch lives as long as the test");
+                    watch.step(name.clone());
                     let mut case = Case::new(name, workload.direct);
                     case.sim.fail_sync(n, how);
                     case.may(&(workload.ops)());
@@ -382,8 +386,7 @@ fn every_sync_may_fail_as_file_systems_fail_it() {
             }
         });
     }
-    eprintln!("faults: {all} failed syncs");
-    assert!(all > 300, "only {all} syncs");
+    counts::tell("syncs", &[count("failed", all, 400)]);
 }
 
 /// Writes resume without a reopen once there is room; reads never stop.
@@ -396,7 +399,7 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
     watched(|watch| {
         for (room, before) in rooms.chain(shifted) {
             let name = format!("room for {room} bytes, after {before} commits more");
-            watch.send(name.clone()).expect("the watch lives as long as the test");
+            watch.step(name.clone());
             let mut case = Case::new(name, before % 2 == 0);
             case.must(&vec![put(0, 7, 100); before]);
             case.faults.set_room(Some(room));
@@ -415,6 +418,6 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
             case.end();
         }
     });
-    eprintln!("full disk: {refusals} of {cases} runs were refused something");
-    assert!(cases > 400 && refusals * 2 > cases, "{refusals} of {cases}");
+    let refused = count("refused", refusals, cases / 2);
+    counts::tell("full-disk", &[count("runs", cases, 400), refused]);
 }
