@@ -207,8 +207,8 @@ impl Order {
 
     /// The first failure stays.
     pub(crate) fn fail(&mut self, error: Error) {
-        if crate::planted!("B34") {
-            return; // Planted, with the log's part: what goes well later makes up for it.
+        if crate::planted!("B34b") && error.kind() != Kind::Closed {
+            return; // Planted: nobody is told, and who waits for it waits for ever.
         }
         self.failed.get_or_insert(error);
     }

@@ -216,6 +216,9 @@ impl Pipeline {
 
     /// Waits until the gathered group takes one commit more, writing it out where nobody does.
     fn make_room<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> Result<MutexGuard<'a, Order>> {
+        if crate::planted!("B34") {
+            order.failed = None; // Planted, with the log's part: it may go well now.
+        }
         order.check_open()?;
         if order.group.len() < self.group_bytes_max {
             return Ok(order);

@@ -439,7 +439,8 @@ impl LogWriter {
     fn check_open(&self) -> Result<()> {
         match &self.closed {
             None => Ok(()),
-            Some(_) if crate::planted!("B34") => Ok(()), // Planted: it may go well now.
+            // Planted, with the order's part: it may go well now.
+            Some(_) if crate::planted!("B34") => Ok(()),
             Some(cause) => {
                 let why = format!("an earlier failed write or sync closed the log: {cause}");
                 Err(Error::new(Kind::Closed, why))
