@@ -1,0 +1,105 @@
+//! The service over an engine in one process, without sockets: a disk in memory, a clock that only the
+//! test moves, and no threads. It is closed and opened, or killed.
+
+use crate::common::{date_of, request, sign};
+use crate::ops::OPTION_SETS;
+use crate::talk::Asked;
+use std::sync::Arc;
+use std::time::Duration;
+use tabulith::db::Db;
+use tabulith::env::clock::{Clock as _, ManualClock};
+use tabulith::env::jobs::ByHand;
+use tabulith::options::{Advanced, Options};
+use tabulith::table::store::TableStore;
+use tabulith::vfs::mem::SimFs;
+use tabulith_server::app::App;
+use tabulith_server::config::Config;
+use tabulith_server::http::message::Response;
+
+/// 2026-01-01, in ticks of 100 ns since 1970.
+const START: u64 = 17_672_256_000_000_000;
+
+/// A service, and the machine below it.
+pub(crate) struct House {
+    disk: SimFs,
+    clock: Arc<ManualClock>,
+    /// `None` only while it is being started.
+    open: Option<(Arc<Db>, App<Db>)>,
+    starts: u64,
+}
+
+impl House {
+    pub(crate) fn start(options: usize) -> Result<House, String> {
+        let clock = Arc::new(ManualClock::at(START));
+        let mut house = House { disk: SimFs::new(), clock, open: None, starts: 0 };
+        house.open(options)?;
+        Ok(house)
+    }
+
+    fn open(&mut self, options: usize) -> Result<(), String> {
+        self.starts += 1;
+        let disk = Arc::new(self.disk.process());
+        let builder = Db::builder().options(settings(options));
+        let builder = builder.parts(disk, self.clock.clone(), Arc::new(ByHand));
+        let db = Arc::new(builder.open("db").map_err(|error| format!("opening: {error}"))?);
+        let tables = TableStore::with_clock(db.clone(), self.clock.clone());
+        // The clock goes anywhere; what is asked is not about dates.
+        let config = Config { date_checked: false, ..Config::default() };
+        let app = App::new(config, Arc::new(tables), self.clock.clone(), self.starts);
+        self.open = Some((db, app));
+        Ok(())
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.open.as_ref().expect("it is open between operations").0
+    }
+
+    pub(crate) fn reopen(&mut self, options: usize) -> Result<(), String> {
+        self.db().close().map_err(|error| format!("closing: {error}"))?;
+        self.open = None;
+        self.open(options)
+    }
+
+    pub(crate) fn kill(&mut self, options: usize) -> Result<(), String> {
+        self.disk.kill();
+        self.open = None;
+        self.open(options)
+    }
+
+    /// Moves the wall clock, back as well.
+    pub(crate) fn turn_clock(&self, ticks: i64) {
+        self.clock.set_wall(self.clock.wall_ticks().saturating_add_signed(ticks).max(START / 2));
+    }
+
+    pub(crate) fn send(&self, asked: &Asked) -> Response {
+        self.clock.advance(Duration::from_nanos(300));
+        let headers: Vec<(&str, &str)> =
+            asked.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let mut request = request(asked.method, &asked.path, &headers, &asked.body);
+        sign(&mut request.head, &date_of(self.clock.wall_ticks()));
+        self.open.as_ref().expect("it is open between operations").1.answer(request)
+    }
+}
+
+/// Small everything, so that few requests reach the deep levels.
+fn settings(set: usize) -> Options {
+    let small = Advanced {
+        memtable_bytes: Some(16 << 10),
+        wal_segment_bytes: 64 << 10,
+        block_bytes: 512,
+        file_bytes: 8 << 10,
+        level_base_bytes: 16 << 10,
+        level_fanout: 2,
+        l0_compact_files: 2,
+        block_cache_bytes: Some(64 << 10),
+        ..Advanced::default()
+    };
+    let advanced = match set % OPTION_SETS {
+        0 => small,
+        1 => Advanced { filter_bits: 0, block_cache_bytes: Some(0), blob_bytes_min: 100, ..small },
+        2 => Advanced { memtable_bytes: Some(4 << 10), mapped: true, ..small },
+        _ => Advanced { memtable_bytes: Some(1 << 20), ..small },
+    };
+    let options = Options { threads: Some(1), advanced, ..Options::default() };
+    options.validated().expect("settings that can be")
+}
