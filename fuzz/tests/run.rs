@@ -9,6 +9,9 @@ use tabulith_fuzz::targets::list::{TARGETS, find};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed;
 
+/// Inputs of all targets together.
+const RUNS_MIN: u64 = 10_000_000;
+
 fn check(name: &str) {
     let target = find(name).expect("a target of that name");
     let runs = seed::number("TABULITH_FUZZ_RUNS").unwrap_or(target.runs);
@@ -31,13 +34,15 @@ macro_rules! targets {
         fn every_target_is_run() {
             let listed: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
             assert_eq!(listed, [$(stringify!($name)),*]);
+            let runs: u64 = TARGETS.iter().map(|target| target.runs).sum();
+            assert!(runs >= RUNS_MIN, "{runs} inputs in all");
         }
     };
 }
 
 targets! {
     wal manifest block table_file blob_file group key_order entity folder engine_ops moment filter json batch
-    address token authorization app
+    address token authorization signature documents framing app
 }
 
 /// A seed that its own target refuses would be none: the makers are held against the readers.

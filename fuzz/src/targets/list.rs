@@ -6,15 +6,18 @@ use crate::targets::authorization::authorization;
 use crate::targets::batch::batch;
 use crate::targets::blob_file::blob_file;
 use crate::targets::block::block;
+use crate::targets::documents::documents;
 use crate::targets::engine_ops::engine_ops;
 use crate::targets::entity::entity;
 use crate::targets::filter::filter;
 use crate::targets::folder::folder;
+use crate::targets::framing::framing;
 use crate::targets::group::group;
 use crate::targets::json::json;
 use crate::targets::key_order::key_order;
 use crate::targets::manifest::manifest;
 use crate::targets::moment::moment;
+use crate::targets::signature::signature;
 use crate::targets::table_file::table_file;
 use crate::targets::token::token;
 use crate::targets::wal::wal;
@@ -26,7 +29,8 @@ pub struct Target {
     pub name: &'static str,
     /// Takes any bytes; panics only on a bug.
     pub run: fn(&[u8]),
-    /// Inputs that the test makes: about a second's worth.
+    /// Inputs that the test makes. Ten million of all together: the cheap ones have most of them, none
+    /// takes more than some fifteen seconds.
     pub runs: u64,
     /// Longest input that is made.
     pub bytes_max: usize,
@@ -43,21 +47,24 @@ pub fn find(name: &str) -> Option<&'static Target> {
 pub const TARGETS: &[Target] = &[
     binary("wal", wal, 2_000),
     binary("manifest", manifest, 2_000),
-    binary("block", block, 20_000),
-    binary("table_file", table_file, 1_000),
-    binary("blob_file", blob_file, 5_000),
-    binary("group", group, 20_000),
-    binary("key_order", key_order, 20_000),
-    binary("entity", entity, 20_000),
+    binary("block", block, 2_000_000),
+    binary("table_file", table_file, 10_000),
+    binary("blob_file", blob_file, 10_000),
+    binary("group", group, 2_500_000),
+    binary("key_order", key_order, 2_000_000),
+    binary("entity", entity, 700_000),
     Target { words: FOLDER_WORDS, ..binary("folder", folder, 300) },
     binary("engine_ops", engine_ops, 150),
-    texts("moment", moment, 20_000, MOMENT_WORDS),
-    texts("filter", filter, 5_000, FILTER_WORDS),
+    texts("moment", moment, 1_200_000, MOMENT_WORDS),
+    texts("filter", filter, 40_000, FILTER_WORDS),
     texts("json", json, 10_000, JSON_WORDS),
-    texts("batch", batch, 10_000, BATCH_WORDS),
-    texts("address", address, 20_000, ADDRESS_WORDS),
-    texts("token", token, 20_000, TOKEN_WORDS),
-    texts("authorization", authorization, 5_000, AUTHORIZATION_WORDS),
+    texts("batch", batch, 600_000, BATCH_WORDS),
+    texts("address", address, 100_000, ADDRESS_WORDS),
+    texts("token", token, 60_000, TOKEN_WORDS),
+    texts("authorization", authorization, 50_000, AUTHORIZATION_WORDS),
+    texts("signature", signature, 60_000, SIGNATURE_WORDS),
+    texts("documents", documents, 50_000, DOCUMENT_WORDS),
+    texts("framing", framing, 800_000, FRAMING_WORDS),
     texts("app", app, 1_000, APP_WORDS),
 ];
 
@@ -283,6 +290,106 @@ const AUTHORIZATION_WORDS: &[&str] = &[
     "%2F",
     "AAAA",
     "==",
+];
+
+const SIGNATURE_WORDS: &[&str] = &[
+    "sig==",
+    "&",
+    "sv=2019-02-02",
+    "sv=2012-02-12",
+    "sv=2015-04-05",
+    "sv=2020-12-06",
+    "sp=",
+    "raud",
+    "rlc",
+    "tn=Tab",
+    "tn=tab",
+    "tn=Other",
+    "se=2021-01-02T00:00:00Z",
+    "st=2021-01-01",
+    "sip=10.0.0.1-10.0.0.9",
+    "sip=::1",
+    "spr=https",
+    "spr=https,http",
+    "ss=t",
+    "ss=bfqt",
+    "srt=sco",
+    "spk=a",
+    "epk=b",
+    "srk=",
+    "si=policy",
+    "ses=scope",
+    "skoid=x",
+    "\n86400\n",
+    "\n86399\n",
+    "https ",
+    "10.0.0.5",
+    "%2B",
+    "%00",
+    "SP=",
+];
+
+const DOCUMENT_WORDS: &[&str] = &[
+    "<?xml version=\"1.0\" encoding=\"utf-8\"?>",
+    "<SignedIdentifiers>",
+    "</SignedIdentifiers>",
+    "<SignedIdentifier><Id>",
+    "</Id>",
+    "<AccessPolicy>",
+    "<Start>2021-01-01T00:00:00Z</Start>",
+    "<Expiry>2021-01-02</Expiry>",
+    "<Permission>raud</Permission>",
+    "<StorageServiceProperties>",
+    "<Cors>",
+    "<CorsRule>",
+    "<AllowedOrigins>*</AllowedOrigins>",
+    "http://a.example",
+    "http://*.example",
+    ",",
+    "null",
+    "*",
+    "<MaxAgeInSeconds>",
+    "x-ms-*",
+    "<RetentionPolicy><Enabled>true</Enabled><Days>7</Days></RetentionPolicy>",
+    "&amp;",
+    "&#0;",
+    "&#x10FFFF;",
+    "&lt;",
+    "<!--",
+    "-->",
+    "<![CDATA[",
+    "]]>",
+    "<!DOCTYPE a [<!ENTITY b \"c\">]>",
+    "&b;",
+    "<a",
+    "/>",
+    " xmlns:i=\"x\"",
+    "i:",
+    "\n===\n",
+    "\u{feff}",
+];
+
+const FRAMING_WORDS: &[&str] = &[
+    "\r\n",
+    "\n",
+    "\r",
+    "\r\n\r\n",
+    "GET /a HTTP/1.1\r\n",
+    "POST /a HTTP/1.0\r\n",
+    "OPTIONS * HTTP/1.1\r\n",
+    "Content-Length: 5\r\n",
+    "content-length:05\r\n",
+    "Content-Length: 18446744073709551616\r\n",
+    "Transfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: gzip, chunked\r\n",
+    "0\r\n\r\n",
+    "5\r\n12345\r\n",
+    "ffffffffffffffff\r\n",
+    ";a=\"b\"",
+    "X-Checksum: 1\r\n",
+    " folded",
+    "\t",
+    "\u{b}",
 ];
 
 const APP_WORDS: &[&str] = &[

@@ -37,6 +37,10 @@ struct Asked {
 
 /// Does what `args` ask for.
 pub(crate) fn run(args: &[String]) -> Result<ExitCode> {
+    if args.iter().any(|arg| matches!(arg.as_str(), "help" | "-h" | "--help")) {
+        print!("{USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    }
     let asked = parse(args)?;
     let root = repo::root()?;
     let path = asked.ledger.clone().unwrap_or_else(|| root.join("target/soak/ledger.jsonl"));

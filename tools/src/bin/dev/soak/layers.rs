@@ -121,7 +121,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         test: "run",
         only: "",
         sizes: &[("TABULITH_FUZZ_RUNS", 20_000)],
-        floors: &[("executions", 320_000), ("targets", 16)],
+        floors: &[("executions", 420_000), ("targets", 21)],
     },
     Layer {
         name: "kill",
