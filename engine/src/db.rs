@@ -496,11 +496,6 @@ fn row_of(
 /// A commit of this size is asked for, where it is asked whether one would have to pause.
 const AT_ONCE_BYTES: usize = 64 << 10;
 
-/// What an update is told that must not wait.
-pub(crate) fn would_wait() -> Error {
-    Error::new(Kind::WouldBlock, "the update would have to wait")
-}
-
 fn read_only() -> Error {
     Error::new(Kind::ReadOnly, "the database was opened read-only")
 }
@@ -556,9 +551,8 @@ impl Inner {
         closed
     }
 
-    /// Waits while background work is too far behind, and until the log has room.
+    /// Waits while background work is too far behind.
     pub(crate) fn admit(&self, writer: &Writer) -> Result<()> {
-        writer.pipeline.check_room()?;
         while let Stall::Stop(cause) = stall(self.tree.debt(), 0, &self.tree.options) {
             self.await_background(writer, cause)?;
         }
@@ -646,8 +640,9 @@ impl Inner {
         writer: &Writer,
         batch: Batch,
         durability: Durability,
+        reach: Reach,
     ) -> Result<CommitTs> {
-        self.commit_and(writer, batch, durability, |_| {})
+        self.commit_and(writer, batch, durability, reach, |_| {})
     }
 
     /// The same, and has `also` done with it: nobody sees the commit without that.
@@ -656,11 +651,12 @@ impl Inner {
         writer: &Writer,
         batch: Batch,
         durability: Durability,
+        reach: Reach,
         also: impl FnOnce(CommitTs),
     ) -> Result<CommitTs> {
         let tree = &self.tree;
         let mut sealed = false;
-        let ts = writer.pipeline.commit(batch, durability, |commit| {
+        let ts = writer.pipeline.commit(batch, durability, reach, |commit| {
             tree.insert(commit);
             also(commit.ts);
             // Full with this commit: one that is larger than a memtable goes at once.

@@ -7,6 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::lifetime::Lifetime;
 use crate::moment::{self, Moment};
+use crate::options::Reach;
 use crate::rows::{Catalog, TableInfo};
 use std::time::Duration;
 
@@ -186,7 +187,7 @@ impl Inner {
         batch: Batch,
         change: impl FnOnce(&mut Tables, CommitTs),
     ) -> Result<CommitTs> {
-        self.commit_and(writer, batch, self.durability(None), |ts| {
+        self.commit_and(writer, batch, self.durability(None), Reach::Disk, |ts| {
             self.change_tables(|tables| change(tables, ts));
         })
     }

@@ -2,8 +2,9 @@
 //! under its latch, snapshots and scans.
 
 use crate::batch::Batch;
+use crate::commit::pipeline::would_wait;
 use crate::commit::ticket::Ticket;
-use crate::db::{Db, Inner, Writer, would_wait};
+use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::iter::count;
@@ -96,7 +97,7 @@ impl RowStore for Db {
                 // A commit names a partition, if only that of the empty PartitionKey.
                 let mut batch = Batch::new(order::partition_prefix(table, b""));
                 batch.erase_table(table);
-                inner.commit(writer, batch, inner.durability(durability))?
+                inner.commit(writer, batch, inner.durability(durability), Reach::Disk)?
             }
         };
         drop(latches);
@@ -250,7 +251,7 @@ impl Inner {
         let ts = match batch.is_empty() {
             true => writer.pipeline.applied(),
             false => {
-                *last_commit = self.commit(writer, batch, self.durability(durability))?;
+                *last_commit = self.commit(writer, batch, self.durability(durability), reach)?;
                 *last_commit
             }
         };

@@ -6,7 +6,8 @@
 //! rows in ascending order, or asks for none, never pays for that.
 
 use crate::batch::{Batch, Mark};
-use crate::db::{Inner, would_wait};
+use crate::commit::pipeline::would_wait;
+use crate::db::Inner;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};

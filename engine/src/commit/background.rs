@@ -8,14 +8,13 @@ use crate::event::Event;
 use crate::ids::SegmentId;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
+use crate::wal::room::Room;
+use crate::wal::writer::LogWriter;
 use std::time::Duration;
 
 /// How long after the last group the log is sealed: a frame that says how far it was synced, so
 /// that damage to the last group is told from a torn write.
 const IDLE_SEAL_AFTER: Duration = Duration::from_millis(10);
-
-/// How long a log without room waits before it tries again by itself.
-const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 impl Pipeline {
     /// Does what waits for nobody in particular: commits with callbacks, buffered commits, the
@@ -34,12 +33,11 @@ impl Pipeline {
 
     /// Says in the log that all of it is synced, where it is.
     fn seal(&self, mut order: MutexGuard<'_, Order>) -> Result<bool> {
-        if order.sealed || order.synced < order.written {
+        if order.sealed || order.synced < order.written || !order.group.is_empty() {
             return Ok(false);
         }
-        order.leading = true;
-        let result = MutexGuard::unlocked(&mut order, || self.log.lock().seal());
-        order.leading = false;
+        order.leave_room(Room::after_seal);
+        let result = self.with_log(&mut order, LogWriter::seal);
         order.sealed = true;
         let outcome = result.map(|()| true);
         if let Err(error) = &outcome {
@@ -55,7 +53,7 @@ impl Pipeline {
         while !order.closing {
             if order.failed.is_some() {
                 self.called.wait(&mut order);
-            } else if order.urged > self.visible() && !order.full {
+            } else if order.urged > self.visible() {
                 match order.may_lead() {
                     true => self.step_unlocked(&mut order),
                     false => self.moved.wait(&mut order),
@@ -63,8 +61,7 @@ impl Pipeline {
             } else if !order.group.is_empty() {
                 // Buffered commits, or a writer that is about to lead.
                 let first = order.group_first;
-                let pause = if order.full { RETRY_AFTER } else { self.buffered_flush };
-                self.called.wait_for(&mut order, pause);
+                self.called.wait_for(&mut order, self.buffered_flush);
                 if !order.group.is_empty() && order.group_first == first {
                     self.step_unlocked(&mut order);
                 }
@@ -108,6 +105,12 @@ impl Pipeline {
                 return Err(error);
             }
         }
+        drop(log);
+        let mut order = self.order.lock();
+        if !order.leading {
+            let room = self.log.lock().room();
+            order.set_room(room);
+        } // Otherwise whoever leads will say what room there is.
         Ok(true)
     }
 
@@ -125,12 +128,26 @@ impl Pipeline {
     /// Has the log go on in a small segment; the room of those before it comes back with the next
     /// [`Pipeline::release_log`], and that of those kept for reuse at once.
     pub(crate) fn shrink_log(&self) -> Result<()> {
-        let mut log = self.log.lock();
-        log.shrink()?;
-        let segment = log.current().0;
-        let before = self.segment.swap(segment, Ordering::Release);
-        let surplus = log.give_up_free();
-        drop(log);
+        let mut order = self.order.lock();
+        // What is gathered was promised the room that goes.
+        while order.leading || !order.group.is_empty() {
+            order.check()?;
+            if order.may_lead() {
+                self.lead(order)?;
+                order = self.order.lock();
+            } else {
+                self.moved.wait(&mut order);
+            }
+        }
+        order.leave_room(Room::none);
+        let shrunk = self.with_log(&mut order, |log| {
+            log.shrink()?;
+            let segment = log.current().0;
+            let before = self.segment.swap(segment, Ordering::Release);
+            Ok((segment, before, log.give_up_free()))
+        });
+        self.tell(order);
+        let (segment, before, surplus) = shrunk?;
         if segment != before {
             self.events.tell(Event::LogRolled { segment });
         }
@@ -173,11 +190,5 @@ impl Pipeline {
                 return Ok(());
             }
         }
-    }
-
-    /// Refuses a commit while the log has no room for what is applied already; tries again first.
-    pub(crate) fn check_room(&self) -> Result<()> {
-        let full = self.order.lock().full;
-        if full { self.step().map(|_| ()) } else { Ok(()) }
     }
 }

@@ -5,6 +5,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::options::Durability;
 use crate::wal::buffer::FrameBuffer;
+use crate::wal::room::Room;
 use crate::wal::segment::SYNC_LANES;
 use std::collections::VecDeque;
 
@@ -42,7 +43,8 @@ pub(crate) struct Order {
     pub(crate) urged: CommitTs,   // The newest commit that the background leader is to see through.
     pub(crate) resting: bool,     // The background leader sleeps until a sync ends.
     pub(crate) sealed: bool,
-    pub(crate) full: bool, // The log had no room for the gathered group at the last try.
+    room: Room,
+    pub(crate) room_bytes: usize, // What the gathered group may have at most, by `room`.
     pub(crate) leading: bool,
     pub(crate) closing: bool,
     pub(crate) failed: Option<Error>,
@@ -128,8 +130,8 @@ impl Settled {
 }
 
 impl Order {
-    /// Nothing is under way, and all up to `last_ts` is visible.
-    pub(crate) fn new(last_ts: CommitTs) -> Order {
+    /// Nothing is under way, and all up to `last_ts` is visible. The log has `room`.
+    pub(crate) fn new(last_ts: CommitTs, room: Room) -> Order {
         Order {
             last_ts,
             group: FrameBuffer::default(),
@@ -151,7 +153,8 @@ impl Order {
             urged: last_ts,
             resting: false,
             sealed: true,
-            full: false,
+            room,
+            room_bytes: room.group_bytes_max(),
             leading: false,
             closing: false,
             failed: None,
@@ -167,7 +170,7 @@ impl Order {
 
     /// Whether the commit of `ts` is all that there is to write, and nobody writes or syncs.
     pub(crate) fn is_alone(&self, ts: CommitTs) -> bool {
-        self.group_first == ts && self.waiting.len() == 1 && self.may_lead() && !self.full
+        self.group_first == ts && self.waiting.len() == 1 && self.may_lead()
     }
 
     /// Whether the gathered group should wait for more commits. One that only goes to the kernel
@@ -176,8 +179,22 @@ impl Order {
         self.sync_wanted > self.syncing && self.hope.is_worth_it(self.group_commits)
     }
 
-    /// Takes note that the gathered group leaves.
-    pub(crate) fn take_group(&mut self, first: CommitTs, last: CommitTs) {
+    /// Takes note of what the log is certain to take from here on.
+    pub(crate) fn set_room(&mut self, room: Room) {
+        self.room = room;
+        self.room_bytes = room.group_bytes_max();
+    }
+
+    /// The same, where the log is about to take something: what is left of it at least.
+    pub(crate) fn leave_room(&mut self, left: impl FnOnce(Room) -> Room) {
+        self.set_room(left(self.room));
+    }
+
+    /// Takes note that the gathered group of `bytes` leaves.
+    pub(crate) fn take_group(&mut self, first: CommitTs, last: CommitTs, bytes: usize) {
+        if bytes > 0 {
+            self.leave_room(|room| room.after_group(bytes));
+        }
         let waiters = std::mem::take(&mut self.group_waiters);
         self.taken.push_back(Taken { no: self.group_no, first, last, waiters });
         self.hope.group_left(std::mem::take(&mut self.group_commits));
@@ -219,18 +236,6 @@ impl Order {
             true => Err(Error::new(Kind::Closed, "the database is closed")),
             false => self.check(),
         }
-    }
-
-    /// Puts a group that the log could not take before what was gathered since.
-    pub(crate) fn put_back(&mut self, first: CommitTs, mut group: FrameBuffer) {
-        self.full = true;
-        if let Some(taken) = self.taken.pop_back() {
-            self.group_waiters += taken.waiters; // It was the last to leave.
-        }
-        group.append(&self.group);
-        self.recycled = std::mem::replace(&mut self.group, group);
-        self.recycled.clear();
-        self.group_first = first;
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -16,6 +16,9 @@
 //! Groups are written one after the other, and a sync covers all that was written before it began:
 //! the order in which syncs end does not matter.
 //!
+//! A commit gets its place only where the log has room for its group, taken from the disk before. So a
+//! full disk refuses a commit before anybody has seen it, and one that has its place is written.
+//!
 //! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
 //! take away. A failed write or sync of the log is final: every later commit fails.
 
@@ -23,15 +26,16 @@ use crate::batch::{Batch, Commit};
 use crate::commit::order::{Callback, Order};
 use crate::commit::seat::Seat;
 use crate::env::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::event::{Event, Events};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
-use crate::options::Durability;
+use crate::options::{Durability, Reach};
 use crate::stats::PipelineWaits;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, weakened};
 use crate::wal::buffer::FrameBuffer;
+use crate::wal::room::Room;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +89,7 @@ impl Pipeline {
         buffered_flush: Duration,
         group_bytes_max: usize,
     ) -> Pipeline {
-        let order = Order::new(last_ts);
+        let order = Order::new(last_ts, log.room());
         Pipeline {
             clock,
             events,
@@ -119,11 +123,17 @@ impl Pipeline {
         self.order.lock().last_ts
     }
 
-    /// Whether a commit would be taken at once: the log is open and has room, and so has the buffer
-    /// before it.
+    /// Whether a small commit would be taken at once: the log is open and has room, and so has the
+    /// buffer before it.
     pub(crate) fn has_room(&self) -> bool {
         let order = self.order.lock();
-        !order.full && order.group.len() < self.group_bytes_max && order.check_open().is_ok()
+        self.takes(&order, 1) && order.check_open().is_ok()
+    }
+
+    /// Whether the gathered group takes a commit of `bytes` more.
+    fn takes(&self, order: &Order, bytes: usize) -> bool {
+        let group_bytes = order.group.len();
+        group_bytes < self.group_bytes_max && group_bytes + bytes <= order.room_bytes
     }
 
     /// Fails where no commit will be taken any more.
@@ -142,17 +152,20 @@ impl Pipeline {
         SegmentId(self.segment.load(Ordering::Acquire))
     }
 
-    /// Gives `batch` its place and applies it: `apply` runs under the order lock.
+    /// Gives `batch` its place and applies it: `apply` runs under the order lock. With
+    /// [`Reach::Memory`] does nothing where it would have to wait for its place.
     pub(crate) fn commit(
         &self,
         batch: Batch,
         durability: Durability,
+        reach: Reach,
         apply: impl FnOnce(&Commit),
     ) -> Result<CommitTs> {
         self.at_door.fetch_add(1, Ordering::Relaxed);
         let order = self.order.lock();
         self.at_door.fetch_sub(1, Ordering::Relaxed);
-        let mut order = self.make_room(order)?;
+        let bytes = batch.bytes();
+        let mut order = self.make_room(order, bytes, reach)?;
         // Planted: two commits of one tick, or after the clock went back, are told apart by nothing.
         let next = if crate::planted!("B28") { order.last_ts.0 } else { order.last_ts.0 + 1 };
         let ts = CommitTs(now(&*self.clock).0.max(next));
@@ -160,7 +173,6 @@ impl Pipeline {
         if order.group.is_empty() {
             order.group_first = ts;
         }
-        let bytes = batch.bytes();
         let commit = batch.into_commit(ts);
         let operations = commit.operations();
         // A direct write, which a sync is where it can be, takes one piece of memory.
@@ -208,33 +220,83 @@ impl Pipeline {
                 order.group_commits = 0;
                 order.written = ts;
                 order.sealed = false;
+                order.set_room(log.room());
             }
             Err(error) if log.closed().is_some() => order.fail(error),
             Err(_) => {}
         }
     }
 
-    /// Waits until the gathered group takes one commit more, writing it out where nobody does.
-    fn make_room<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> Result<MutexGuard<'a, Order>> {
+    /// Waits until the gathered group takes a commit of `bytes`, writing it out where nobody does.
+    ///
+    /// Errors: where the disk has no room for what the log needs, that; nothing has happened then.
+    fn make_room<'a>(
+        &'a self,
+        mut order: MutexGuard<'a, Order>,
+        bytes: usize,
+        reach: Reach,
+    ) -> Result<MutexGuard<'a, Order>> {
         if crate::planted!("B34") {
             order.failed = None; // Planted, with the log's part: it may go well now.
         }
         order.check_open()?;
-        if order.group.len() < self.group_bytes_max {
-            return Ok(order);
+        match (self.takes(&order, bytes), reach) {
+            (true, _) => Ok(order),
+            (false, Reach::Disk) => self.await_room(order, bytes),
+            (false, Reach::Memory) => Err(would_wait()),
         }
+    }
+
+    #[cold]
+    fn await_room<'a>(
+        &'a self,
+        mut order: MutexGuard<'a, Order>,
+        bytes: usize,
+    ) -> Result<MutexGuard<'a, Order>> {
         let start = self.clock.steady();
-        while order.group.len() >= self.group_bytes_max {
-            if order.may_lead() {
+        while !self.takes(&order, bytes) {
+            if order.leading || (!order.group.is_empty() && !order.may_lead()) {
+                self.moved.wait(&mut order);
+            } else if !order.group.is_empty() {
                 self.lead(order)?;
                 order = self.order.lock();
             } else {
-                self.moved.wait(&mut order);
+                order = self.find_room(order, bytes)?;
             }
             order.check_open()?;
         }
         self.waits.group_full.add(self.clock.steady().saturating_sub(start));
         Ok(order)
+    }
+
+    /// Has the log make room for a group of `bytes`. Nothing is gathered, and nobody leads.
+    fn find_room<'a>(
+        &'a self,
+        mut order: MutexGuard<'a, Order>,
+        bytes: usize,
+    ) -> Result<MutexGuard<'a, Order>> {
+        let start = self.clock.steady();
+        let found = self.with_log(&mut order, |log| log.find_room(bytes));
+        self.waits.log_segment.add(self.clock.steady().saturating_sub(start));
+        self.tell(order);
+        found.map(|()| self.order.lock())
+    }
+
+    /// Has the lead while `work` is done on the log. What is gathered meanwhile goes by the room that
+    /// is known, of which `work` may take none away.
+    pub(crate) fn with_log<T>(
+        &self,
+        order: &mut MutexGuard<'_, Order>,
+        work: impl FnOnce(&mut LogWriter) -> T,
+    ) -> T {
+        order.leading = true;
+        let (done, room) = MutexGuard::unlocked(order, || {
+            let mut log = self.log.lock();
+            (work(&mut log), log.room())
+        });
+        order.leading = false;
+        order.set_room(room);
+        done
     }
 
     /// Runs `work` while no commit can be applied; it gets the newest applied timestamp.
@@ -370,24 +432,24 @@ impl Pipeline {
     /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free
     /// meanwhile, and the lead is free during the sync. Whom that concerns is told.
     ///
-    /// Errors: where the log could not take the group but stays usable (no room for a segment), the
-    /// group is back where it was. A log that failed is told in `failed`.
+    /// A log that failed is told in `failed`: it has room for every group that is gathered, so that
+    /// it takes one or fails for good.
     pub(crate) fn lead(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
         order.leading = true;
         let recycled = std::mem::take(&mut order.recycled);
         let mut group = std::mem::replace(&mut order.group, recycled);
         let (first, last) = (order.group_first, order.last_ts);
         let sync = order.sync_wanted > order.syncing;
-        order.take_group(first, last);
+        order.take_group(first, last, group.len());
         order.leaving_bytes = group.capacity();
         let result = MutexGuard::unlocked(&mut order, || self.write(first, last, &mut group, sync));
         order.leading = false;
         order.leaving_bytes = 0;
         match result {
-            Ok(job) => {
+            Ok((job, room)) => {
+                order.set_room(room);
                 group.clear();
                 order.recycled = group;
-                order.full = false;
                 order.written = last;
                 order.sealed = false;
                 if sync {
@@ -395,19 +457,16 @@ impl Pipeline {
                     self.sync(&mut order, job, last);
                 }
             }
-            Err(Lost { error, log_is_usable: true }) => {
-                // Planted, with the log's part: after a failed write everything goes on without it.
-                match crate::planted!("B16") {
-                    true => order.sealed = false,
-                    false => order.put_back(first, group),
-                }
+            // Planted, with the log's part: after a failed write everything goes on without it.
+            Err(error) if crate::planted!("B16") => {
+                order.sealed = false;
                 let refused = order.take_callbacks(&error);
                 drop(order);
                 self.call_everyone();
                 refused.run();
                 return Err(error);
             }
-            Err(Lost { error, .. }) => order.fail(error),
+            Err(error) => order.fail(error),
         }
         self.tell(order);
         Ok(())
@@ -432,26 +491,22 @@ impl Pipeline {
     }
 
     /// Writes a group; returns the sync that is to be run, `None` where all is durable or where
-    /// none is wanted.
+    /// none is wanted, and what room is left.
     fn write(
         &self,
         first_ts: CommitTs,
         last_ts: CommitTs,
         group: &mut FrameBuffer,
         sync: bool,
-    ) -> Result<Option<SyncJob>, Lost> {
+    ) -> Result<(Option<SyncJob>, Room)> {
         // Planted: acknowledged before the sync.
         let sync = sync && !crate::planted!("B01");
         let before = self.segment();
         let mut log = self.log.lock();
         let mut written = Ok(());
         if !group.is_empty() {
-            let start = (!log.has_room(group.len())).then(|| self.clock.steady());
             let group = Group { first_ts, last_ts, frame: group, sync };
             written = log.append(group).map(|_| ());
-            if let Some(start) = start {
-                self.waits.log_segment.add(self.clock.steady().saturating_sub(start));
-            }
             self.segment.store(log.current().0, Ordering::Release);
             self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
         }
@@ -462,7 +517,7 @@ impl Pipeline {
             },
             false => Ok(None),
         });
-        let outcome = job.map_err(|error| Lost { error, log_is_usable: log.closed().is_none() });
+        let outcome = job.map(|job| (job, log.room()));
         drop(log);
         if self.segment() != before {
             self.events.tell(Event::LogRolled { segment: self.segment().0 });
@@ -520,10 +575,9 @@ struct Calls {
     one: Option<u64>, // A group of which one may lead.
 }
 
-/// A group that could not be made safe.
-struct Lost {
-    error: Error,
-    log_is_usable: bool,
+/// What an update is told that must not wait.
+pub(crate) fn would_wait() -> Error {
+    Error::new(Kind::WouldBlock, "the update would have to wait")
 }
 
 /// What the wall clock says. A clock beyond all reason is not followed: recovery would refuse the

@@ -170,8 +170,9 @@ impl Batch {
     /// Commits the changes and returns once they are as safe as the database promises.
     ///
     /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
-    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`; `Closed`;
-    /// after `Io` and `NoSpace` the outcome is known only after the next open.
+    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy` and `NoSpace`,
+    /// and then nothing has changed either; after `Io` and `Closed` the outcome is known only after the
+    /// next open.
     pub fn commit(self) -> Result<CommitTs> {
         decide::commit(self.decide())
     }

@@ -75,19 +75,6 @@ impl FrameBuffer {
         self.lent.push((place, piece));
     }
 
-    /// Appends the payload of another frame.
-    pub(crate) fn append(&mut self, later: &FrameBuffer) {
-        let mut at = FRAME_HEADER_BYTES;
-        for (place, piece) in &later.lent {
-            let own = later.own(at..*place);
-            self.room(own.len()).extend_from_slice(own);
-            self.lend(piece.clone());
-            at = *place;
-        }
-        let own = later.bytes.get(later.start + at..).unwrap_or_default();
-        self.room(own.len()).extend_from_slice(own);
-    }
-
     /// Takes a copy of what was lent, so that the frame is one piece.
     pub(crate) fn join(&mut self) {
         if self.lent.is_empty() {
@@ -195,10 +182,6 @@ mod tests {
                 want.extend_from_slice(&piece);
                 if n % 20 == round {
                     let len = (FRAME_HEADER_BYTES + want.len()).next_multiple_of(BLOCK_BYTES);
-                    let mut twice = FrameBuffer::default();
-                    twice.append(&buffer);
-                    twice.append(&buffer);
-                    assert_eq!(twice.payload(), [&want[..], &want].concat());
                     buffer.padded(len);
                     assert_eq!(buffer.parts()[0].as_ptr() as usize % BLOCK_BYTES, 0);
                     let frame = buffer.parts().concat();

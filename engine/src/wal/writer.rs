@@ -16,6 +16,7 @@ use crate::wal::format::{
     self, FRAME_ALIGN_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, SegmentHeader, frame_bytes,
 };
 use crate::wal::replay::Replay;
+use crate::wal::room::Room;
 use crate::wal::segment::{Spare, SpareJob};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -221,13 +222,33 @@ impl LogWriter {
         Ok(self.durable == self.number)
     }
 
-    /// Whether a group of this many bytes is taken at once: by this segment, or by one that is
-    /// ready to follow.
-    pub(crate) fn has_room(&self, payload_bytes: usize) -> bool {
-        let needed = self.needed_bytes(payload_bytes);
-        let opened = needed + 2 * self.block_bytes; // The header, and the frame that begins it.
-        let follows = |spare: &Spare| opened as u64 <= spare.header.file_bytes;
-        self.fits(payload_bytes) || self.spare.as_ref().is_some_and(follows)
+    /// What is certain to be taken without another file. Only [`LogWriter::shrink`] makes it less,
+    /// beside what is written.
+    pub(crate) fn room(&self) -> Room {
+        let block_bytes = self.block_bytes;
+        let left = |file_bytes: u64, at: u64| {
+            let kept = 2 * block_bytes as u64; // For a seal and for the name of the next segment.
+            file_bytes.saturating_sub(at.next_multiple_of(block_bytes as u64) + kept) as usize
+        };
+        let opened = 2 * block_bytes as u64; // The header, and the frame that begins it.
+        let ahead = self.spare.as_ref().map_or(0, |spare| left(spare.header.file_bytes, opened));
+        Room::new(left(self.segment.header.file_bytes, self.at), ahead, block_bytes)
+    }
+
+    /// Sees to it that a group of this many bytes will be taken, by making another segment if need
+    /// be.
+    ///
+    /// Errors: whatever making a file gives; then everything is as it was.
+    pub(crate) fn find_room(&mut self, payload_bytes: usize) -> Result<()> {
+        self.check_open()?;
+        if payload_bytes <= self.room().group_bytes_max() {
+            return Ok(());
+        }
+        let needed = self.needed_bytes(payload_bytes) + 2 * self.block_bytes;
+        let spare = self.spare_job(needed).run()?;
+        // The one before counts as long as there is no larger one.
+        self.held.extend(self.spare.replace(spare).map(|small| small.header.segment));
+        Ok(())
     }
 
     /// Bytes from a block boundary on that a group takes with what must follow it: two blocks stay

@@ -1,0 +1,190 @@
+//! A disk without room: a commit that was refused for it is not there, and never comes.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tabulith::env::clock::{ManualClock, SystemClock};
+use tabulith::env::jobs::{ByHand, Jobs, Threads};
+use tabulith::error::Kind;
+use tabulith::options::{Durability, Reach};
+use tabulith::rows::{Catalog, CommitTicket, RowStore};
+use tabulith::vfs::fault::FaultFs;
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Options, Table};
+
+/// A small log, so that it soon needs another segment.
+fn options(durability: Durability) -> Options {
+    let advanced = Advanced {
+        memtable_bytes: Some(256 << 10),
+        wal_segment_bytes: 16 << 10,
+        ..Advanced::default()
+    };
+    Options { durability, advanced, ..Options::default() }
+}
+
+fn open(disk: &FaultFs, jobs: Arc<dyn Jobs>, durability: Durability) -> (Db, Table) {
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options(durability));
+    let db = builder.parts(Arc::new(disk.clone()), clock, jobs).open("/db").unwrap();
+    let table = db.table("rows").unwrap();
+    (db, table)
+}
+
+fn rows(table: &Table) -> BTreeSet<u64> {
+    let (mut rows, mut cursor) =
+        (BTreeSet::new(), table.partition("p").cursor::<&[u8]>(..).unwrap());
+    while let Some(row) = cursor.next().unwrap() {
+        rows.insert(u64::from_be_bytes(row.row_key.try_into().unwrap()));
+    }
+    rows
+}
+
+/// What is there now and after a start is what was acknowledged, and nothing that was refused.
+fn only(acked: &BTreeSet<u64>, db: Db, table: Table, disk: &FaultFs, of: &str) {
+    assert_eq!(&rows(&table), acked, "{of}");
+    drop(table);
+    db.close().unwrap();
+    drop(db);
+    let (_db, table) = open(disk, Arc::new(ByHand), Durability::Synced);
+    assert_eq!(&rows(&table), acked, "{of}, after a start");
+}
+
+#[test]
+fn what_was_refused_for_room_never_comes() {
+    let mut refused_in_all = 0;
+    let levels = [Durability::Synced, Durability::Flushed, Durability::Buffered];
+    for (durability, before) in levels.into_iter().flat_map(|d| (0..24).map(move |n| (d, n))) {
+        let of = format!("{durability:?}, after {before} rows");
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let (db, table) = open(&disk, Arc::new(ByHand), durability);
+        let mut acked = BTreeSet::new();
+        let mut next = 0_u64;
+        let mut write = |bytes: usize, acked: &mut BTreeSet<u64>| {
+            next += 1;
+            match table.upsert("p", next.to_be_bytes(), vec![7; bytes]) {
+                Ok(_) => acked.insert(next),
+                Err(error) if error.kind() == Kind::NoSpace => false,
+                Err(error) => panic!("{of}: {error}"),
+            }
+        };
+        for _ in 0..before {
+            assert!(write(700, &mut acked), "{of}: there is room");
+        }
+        for round in 0..3 {
+            disk.set_room(Some(0));
+            let mut refused = 0;
+            // A large row is refused before a small one is.
+            for n in 0..200 {
+                refused += usize::from(!write(if n % 5 == 4 { 6000 } else { 900 }, &mut acked));
+                assert_eq!(rows(&table), acked, "{of}, round {round}: reads go on");
+                if refused == 4 {
+                    break;
+                }
+            }
+            assert_eq!(refused, 4, "{of}: the disk is full");
+            refused_in_all += refused;
+            disk.set_room(None);
+            assert!(write(900, &mut acked), "{of}: there is room again");
+            assert_eq!(rows(&table), acked, "{of}, round {round}: what was refused has come");
+        }
+        only(&acked, db, table, &disk, &of);
+    }
+    assert!(refused_in_all > 800, "{refused_in_all}");
+}
+
+/// Commits of which many go to the log together: those that have their place get through, the others
+/// are told at once.
+#[test]
+fn a_ticket_that_was_given_is_kept_on_a_full_disk() {
+    for before in 0..24 {
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let (db, table) = open(&disk, Arc::new(ByHand), Durability::Synced);
+        let id = Catalog::tables(&db, "", None, 1).unwrap()[0].id;
+        let mut acked = BTreeSet::new();
+        for row in 0..before {
+            table.upsert("p", u64::to_be_bytes(row), vec![7; 300]).unwrap();
+            acked.insert(row);
+        }
+        disk.set_room(Some(0));
+        let mut refused = 0;
+        for group in 1..40_u64 {
+            let mut tickets: Vec<(u64, Box<dyn CommitTicket>)> = Vec::new();
+            for row in group * 100..group * 100 + group % 7 + 1 {
+                let mut put = |rows: &mut dyn tabulith::rows::PartitionUpdate| {
+                    rows.put(&row.to_be_bytes(), &[7; 900])
+                };
+                match db.update(id, b"p", None, Reach::Disk, &mut put) {
+                    Ok(ticket) => tickets.push((row, ticket)),
+                    Err(error) => {
+                        assert_eq!(error.kind(), Kind::NoSpace, "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+            for (row, ticket) in tickets {
+                ticket.wait().unwrap();
+                acked.insert(row);
+            }
+        }
+        assert!(refused > 50, "{refused}");
+        assert_eq!(rows(&table), acked);
+        disk.set_room(None);
+        table.upsert("p", 1_000_000_u64.to_be_bytes(), "more").unwrap();
+        acked.insert(1_000_000);
+        only(&acked, db, table, &disk, &format!("after {before} rows"));
+    }
+}
+
+/// Writers that fight for the room that is left, while it comes and goes.
+#[test]
+fn threads_on_a_disk_that_fills_and_empties_are_told_the_truth() {
+    const WRITERS: u64 = 4;
+    const ROUNDS: u64 = 100;
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let builder = Db::builder().options(options(Durability::Synced));
+    let parts =
+        builder.parts(Arc::new(disk.clone()), Arc::new(SystemClock::new()), Arc::new(Threads));
+    let db = parts.open("/db").unwrap();
+    let table = db.table("rows").unwrap();
+    let (mut acked, mut refused, mut next) = (BTreeSet::new(), 0, 0);
+    for round in 0..ROUNDS {
+        disk.set_room(Some(round * 97 % 4096));
+        let enough = AtomicUsize::new(0);
+        let told = std::thread::scope(|scope| {
+            let writer = |writer: u64| {
+                let (table, enough) = (&table, &enough);
+                move || {
+                    let mut told = Vec::new();
+                    for n in 0..400 {
+                        let row = next + WRITERS * n + writer;
+                        let bytes = 200 + (row * 31 % 3000) as usize;
+                        let done = table.upsert("p", row.to_be_bytes(), vec![7; bytes]);
+                        if let Err(error) = &done {
+                            assert!(matches!(error.kind(), Kind::NoSpace | Kind::Busy), "{error}");
+                            enough.fetch_add(1, Ordering::Relaxed);
+                        }
+                        told.push((row, done.is_ok()));
+                        if enough.load(Ordering::Relaxed) >= 8 {
+                            break;
+                        }
+                    }
+                    told
+                }
+            };
+            let writers: Vec<_> = (0..WRITERS).map(|no| scope.spawn(writer(no))).collect();
+            writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
+        });
+        next += WRITERS * 400;
+        refused += told.iter().filter(|(_, done)| !done).count();
+        acked.extend(told.iter().filter(|(_, done)| *done).map(|(row, _)| *row));
+        assert_eq!(rows(&table), acked, "round {round}: full");
+        disk.set_room(None);
+        while table.upsert("p", next.to_be_bytes(), "more").is_err() {}
+        acked.insert(next);
+        next += 1;
+        assert_eq!(rows(&table), acked, "round {round}: there is room again");
+    }
+    assert!(refused >= 4 * ROUNDS as usize, "{refused} refused");
+    only(&acked, db, table, &disk, "threads");
+}
