@@ -18,11 +18,14 @@ pub struct WireError {
     pub message: Cow<'static, str>,
     /// Whether the answer has no body at all, as the service's front end does with some URLs.
     pub bare: bool,
+    /// Seconds after which to ask again, where the answer says so.
+    pub retry_after_s: Option<u64>,
 }
 
 impl WireError {
     const fn fixed(status: u16, code: &'static str, message: &'static str) -> WireError {
-        WireError { status, code, message: Cow::Borrowed(message), bare: false }
+        let message = Cow::Borrowed(message);
+        WireError { status, code, message, bare: false, retry_after_s: None }
     }
 
     /// The same refusal in other words.
@@ -68,6 +71,7 @@ pub const CONTROL_IN_ADDRESS: WireError = WireError {
     code: "InvalidInput",
     message: Cow::Borrowed("Bad Request - Error in query syntax."),
     bare: true,
+    retry_after_s: None,
 };
 
 /// A `$filter` that is not a condition.
@@ -424,12 +428,20 @@ pub const NOT_IMPLEMENTED: WireError = WireError::fixed(
     "The requested operation is not implemented on the specified resource.",
 );
 
-/// Too much at once.
-pub const SERVER_BUSY: WireError = WireError::fixed(
-    503,
-    "ServerBusy",
-    "The server is currently unable to receive requests. Please retry your request.",
-);
+const BUSY: &str = "The server is currently unable to receive requests. Please retry your request.";
+
+/// Too many requests by a limit of rate, as the service says it.
+pub const SERVER_BUSY: WireError = WireError::fixed(503, "ServerBusy", BUSY);
+
+/// This server has no room: in memory, in the database's buffers or on its disk. Nothing has happened;
+/// whoever asks again at once makes it worse.
+pub const OVERLOADED: WireError = WireError {
+    status: 503,
+    code: "ServerBusy",
+    message: Cow::Borrowed(BUSY),
+    bare: false,
+    retry_after_s: Some(1),
+};
 
 /// More requests of an account than it may send.
 pub const ACCOUNT_OVER_LIMIT: WireError =

@@ -94,6 +94,9 @@ pub fn add_preference_applied(response: &mut Response, prefer: Option<Prefer>) {
 pub fn error_response(context: &Context, form: ErrorForm, error: &WireError) -> Response {
     let mut response = Response::new(error.status);
     response.header("x-ms-error-code", error.code);
+    if let Some(seconds) = error.retry_after_s {
+        response.header("Retry-After", seconds.to_string());
+    }
     if error.bare {
         return response;
     }
