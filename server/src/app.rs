@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
 use crate::error::{
     CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, INVALID_QUERY_PARAMETER_VALUE,
-    OPERATION_TIMED_OUT, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
+    OPERATION_TIMED_OUT, OVERLOADED, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
 };
 use crate::faults::fault::Fault;
 use crate::handle::answer::Answer;
@@ -59,7 +59,7 @@ impl<S: Store> App<S> {
         let bearer = config.bearer.clone().map(|config| Arc::new(Bearer::new(config)));
         let lab = config.faults.clone().map(|rules| Arc::new(Lab::new(rules)));
         let gates = Gates::new(&config.throttling);
-        let services = Services::new(tables, clock, gates, lab.clone());
+        let services = Services::new(tables, clock, gates, lab.clone(), config.page_bytes_max());
         App { services, keyring, bearer, lab, config, ids: Ids::seeded(ids_seed) }
     }
 
@@ -87,7 +87,7 @@ impl<S: Store> App<S> {
         match self.perform(&call, &request.body, Reach::Disk) {
             Answer::Now(response) => response,
             Answer::Later(later) => later.wait(),
-            Answer::NeedsDisk => reply::answered(&call, Err(SERVER_BUSY)),
+            Answer::NeedsDisk => reply::answered(&call, Err(OVERLOADED)),
         }
     }
 
@@ -140,7 +140,7 @@ impl<S: Store> App<S> {
 
     /// The answer to an admitted request that the server has no room for.
     pub fn busy(&self, call: &Call) -> Response {
-        reply::answered(call, Err(SERVER_BUSY))
+        reply::answered(call, Err(OVERLOADED))
     }
 
     /// The answer to a request whose time is over. What it asked for may still happen.

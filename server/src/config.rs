@@ -3,7 +3,7 @@
 //! Promise: no key is ever printed. [`Key`] shows nothing in `Debug` and has no `Display`.
 
 use crate::faults::rule::Rules;
-use crate::limits::ACCOUNT_CHARS;
+use crate::limits::{ACCOUNT_CHARS, PAGE_BYTES_MAX, PAGES_AT_ONCE};
 use crate::source::Network;
 use crate::texts::TextSource;
 use crate::tokens::BearerConfig;
@@ -128,6 +128,12 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Bytes of a page after which it ends: as many pages are made at once as there is room for
+    /// their answers, and a page has its place with all that it takes twice.
+    pub fn page_bytes_max(&self) -> usize {
+        (self.answer_bytes_max / PAGES_AT_ONCE).min(PAGE_BYTES_MAX)
+    }
+
     /// Refuses the published key where others than this machine can reach it.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_accounts(&self.accounts)

@@ -112,8 +112,12 @@ pub const QUERY_ROWS_MAX: u64 = 1_000_000;
 /// Bytes of rows one query may read before it ends its page.
 pub const QUERY_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of a page after which it ends: an entity of the largest size may still have been added.
+/// Bytes of a page after which it ends at the latest: an entity of the largest size may still have
+/// been added.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
+
+/// A page ends at the latest where it would take more than this part of the memory for answers.
+pub const PAGES_AT_ONCE: usize = 16;
 
 /// Characters of an account's name.
 pub const ACCOUNT_CHARS: std::ops::RangeInclusive<usize> = 3..=24;

@@ -59,6 +59,7 @@ pub struct Services<S> {
     policies: StoredPolicies,
     gates: Gates,
     lab: Option<Arc<Lab>>,
+    page_bytes_max: usize,
 }
 
 /// What a lookup in memory, or on disk, gave.
@@ -103,6 +104,7 @@ impl<S: Store> Services<S> {
         clock: Arc<dyn Clock>,
         gates: Gates,
         lab: Option<Arc<Lab>>,
+        page_bytes_max: usize,
     ) -> Services<S> {
         Services {
             tables,
@@ -112,7 +114,13 @@ impl<S: Store> Services<S> {
             policies: StoredPolicies::default(),
             gates,
             lab,
+            page_bytes_max,
         }
+    }
+
+    /// Bytes of a page after which it ends.
+    pub fn page_bytes_max(&self) -> usize {
+        self.page_bytes_max
     }
 
     /// The clock.

@@ -415,13 +415,13 @@ fn an_answer_that_nobody_takes_is_given_up() {
     assert_eq!(Peer::connect(house.addr()).ask(&house.get()), 200);
 }
 
-/// Readers at once of a page of 9 MB, who never take it.
+/// Readers at once of a page, who never take it.
 const READERS: usize = 200;
 const ANSWERS_ROOM_BYTES: usize = 64 << 20;
 
-/// What may be there beyond the room: as many pages in the making as have a turn, four, each in
+/// What may be there beyond the room: as many pages in the making as have a turn, sixteen, each in
 /// memory that is growing.
-const ANSWERS_SLACK_BYTES: u64 = (4 * (16 + 32)) << 20;
+const ANSWERS_SLACK_BYTES: u64 = (16 * (4 + 8)) << 20;
 
 #[test]
 fn answers_beyond_their_memory_are_told_to_come_later() {
@@ -448,7 +448,7 @@ fn answers_beyond_their_memory_are_told_to_come_later() {
     let busy = statuses.iter().filter(|status| **status == 503).count();
     let grown = peak().saturating_sub(before);
     println!(
-        "answers: {READERS} readers of 9 MB who take nothing, in {} MiB: {held} answered, {busy} \
+        "answers: {READERS} readers of pages who take nothing, in {} MiB: {held} answered, {busy} \
          told 503; memory grew by {} MiB at most",
         ANSWERS_ROOM_BYTES >> 20,
         grown >> 20

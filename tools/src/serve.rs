@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
+use tabulith::env::memory::bytes_usable;
 use tabulith::event::Event;
 use tabulith::options::{Durability, Options};
 use tabulith::stats::ScrubStats;
@@ -95,8 +96,8 @@ fn config(args: &ServeArgs) -> Result<Config> {
             .connections_per_address
             .map(|most| usize::try_from(most.get()))
             .transpose()?,
-        body_bytes_max: usize::try_from(args.body_memory)? << 20,
-        answer_bytes_max: usize::try_from(args.answer_memory)? << 20,
+        body_bytes_max: memory_share(args.body_memory)?,
+        answer_bytes_max: memory_share(args.answer_memory)?,
         accounts_source: args.accounts_file.as_deref().map(file),
         bearer: bearer(args)?,
         throttling: Throttling {
@@ -110,6 +111,21 @@ fn config(args: &ServeArgs) -> Result<Config> {
         .check()
         .map_err(|error| Failure::usage(format!("{error}: --development-key-for-all")))?;
     Ok(config)
+}
+
+/// Of the memory that this process may use, for one of the two uses of requests.
+const MEMORY_SHARE: usize = 16;
+const SHARE_MIB_MIN: usize = 32;
+const SHARE_MIB_MAX: usize = 256;
+
+/// Bytes of a use of memory: so many MiB, or a share of what there is.
+fn memory_share(asked_mib: Option<u32>) -> Result<usize> {
+    let mib = match (asked_mib, bytes_usable() >> 20) {
+        (Some(mib), _) => usize::try_from(mib)?,
+        (None, 0) => SHARE_MIB_MAX,
+        (None, usable_mib) => (usable_mib / MEMORY_SHARE).clamp(SHARE_MIB_MIN, SHARE_MIB_MAX),
+    };
+    Ok(mib << 20)
 }
 
 /// Files that are left to the database, at least and at most: connections must never keep it from opening

@@ -5,7 +5,6 @@ use crate::faults::fault::Fault;
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::Response;
-use crate::limits::PAGE_BYTES_MAX;
 use crate::odata::literal::percent_encoded;
 use crate::odata::options::token_encoded;
 use crate::odata::{json_out, parser};
@@ -34,7 +33,7 @@ pub fn query<S: Store>(
     let empty = call.fault == Some(Fault::EmptyPage);
     let mut list = json_out::Entities::new(reply::form(call), table, select.as_ref());
     let mut page = services.query(call.grant()?, read, |entity| {
-        if list.bytes() >= PAGE_BYTES_MAX {
+        if list.bytes() >= services.page_bytes_max() {
             return Ok(ControlFlow::Break(()));
         }
         if !empty {

@@ -11,9 +11,7 @@ use crate::handle::answer::{Answer, Write};
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
-use crate::limits::{
-    BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, PAGE_BYTES_MAX,
-};
+use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::payload::{Broken, Payload, held, into_hyper};
@@ -56,7 +54,7 @@ impl<S: Store> Shared<S> {
         let config = app.config();
         let room = Room::new(config.body_bytes_max);
         let answers = Room::new(config.answer_bytes_max);
-        let turns = (config.answer_bytes_max / PAGE_BYTES_MAX).max(TURNS_MIN);
+        let turns = (config.answer_bytes_max / config.page_bytes_max().max(1)).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
         Shared { app, room, answers, turns, has_threads: true }
     }

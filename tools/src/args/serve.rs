@@ -86,14 +86,16 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS_PER_ADDRESS")]
     pub(crate) connections_per_address: Option<NonZeroU32>,
-    /// MiB for request bodies that are held at once, 503 beyond them.
-    #[arg(long, value_name = "MiB", default_value_t = 256, help_heading = "Load")]
+    /// MiB for request bodies that are held at once, 503 beyond them. A sixteenth of the memory if
+    /// nothing is said, of 32 to 256.
+    #[arg(long, value_name = "MiB", help_heading = "Load")]
     #[arg(env = "TABULITH_BODY_MEMORY", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
-    pub(crate) body_memory: u32,
-    /// MiB for answers that are held until clients have taken them, 503 to reads beyond them.
-    #[arg(long, value_name = "MiB", default_value_t = 256, help_heading = "Load")]
-    #[arg(env = "TABULITH_ANSWER_MEMORY", value_parser = clap::value_parser!(u32).range(128..=1_048_576))]
-    pub(crate) answer_memory: u32,
+    pub(crate) body_memory: Option<u32>,
+    /// MiB for answers that are held until clients have taken them, 503 to reads beyond them. A
+    /// sixteenth of the memory if nothing is said, of 32 to 256. A page is a sixteenth of that at most.
+    #[arg(long, value_name = "MiB", help_heading = "Load")]
+    #[arg(env = "TABULITH_ANSWER_MEMORY", value_parser = clap::value_parser!(u32).range(32..=1_048_576))]
+    pub(crate) answer_memory: Option<u32>,
     /// Hours within which every byte of the data is read once to find damage early; 0 for never.
     #[arg(long, value_name = "HOURS", default_value_t = 24, help_heading = "Load")]
     #[arg(env = "TABULITH_SCRUB_HOURS", value_parser = clap::value_parser!(u32).range(0..=87_600))]
