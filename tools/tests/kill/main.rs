@@ -13,13 +13,15 @@
 #![allow(clippy::disallowed_methods, reason = "drives a process, not the engine")]
 
 mod client;
+mod load;
 
 use client::Client;
+use load::{Commit, load, verify};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay, Rng};
@@ -29,39 +31,6 @@ const KILLS_DEFAULT: u64 = 100;
 /// So many kills a table sees: all of its rows are read after each.
 const KILLS_PER_TABLE: u64 = 50;
 const START_WAIT: Duration = Duration::from_secs(30);
-
-/// One commit of a client: `rows` rows of its partition, numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Commit {
-    client: usize,
-    number: u64,
-    rows: usize,
-}
-
-impl Commit {
-    fn entities(&self) -> Vec<String> {
-        (0..self.rows).map(|row| self.entity(row)).collect()
-    }
-
-    fn entity(&self, row: usize) -> String {
-        format!(
-            "{{\"PartitionKey\":\"c{}\",\"RowKey\":\"{}\",\"Rows\":{},\"Text\":\"{}\"}}",
-            self.client,
-            self.row_key(row),
-            self.rows,
-            self.text(row)
-        )
-    }
-
-    fn row_key(&self, row: usize) -> String {
-        format!("{:08}-{row:03}", self.number)
-    }
-
-    /// Content that no other row has, of a length that varies.
-    fn text(&self, row: usize) -> String {
-        format!("{}/{}/{row} ", self.client, self.number).repeat(1 + (self.number as usize % 40))
-    }
-}
 
 /// The server process; killed when it drops.
 struct Server {
@@ -118,104 +87,6 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
-/// Commits until the server dies; each acknowledged commit goes to `acked`. Returns the commit that
-/// was under way then.
-fn load(
-    port: u16,
-    table: &str,
-    client: usize,
-    first: u64,
-    mut rng: Rng,
-    acked: Sender<Commit>,
-) -> Commit {
-    let mut connection = Client::connect(port).ok();
-    let mut number = first;
-    loop {
-        let rows = match rng.below(20) {
-            0 => 100,
-            1..=5 => rng.between(2, 12),
-            _ => 1,
-        };
-        let commit = Commit { client, number, rows };
-        let Some(open) = connection.as_mut() else { return commit };
-        let entities = commit.entities();
-        let sent = match &entities[..] {
-            [one] => open.insert(table, one).map(|reply| (reply.status == 201, reply)),
-            all => open.insert_batch(table, all).map(|reply| {
-                let each = reply.body.matches("HTTP/1.1 204").count();
-                (reply.status == 202 && each == commit.rows, reply)
-            }),
-        };
-        match sent {
-            Ok((true, _)) => {
-                if acked.send(commit).is_err() {
-                    return commit;
-                }
-                number += 1;
-            }
-            Ok((false, reply)) => panic!("{commit:?}: {} {}", reply.status, reply.body),
-            Err(_) => return commit, // Killed: nobody knows whether it is there.
-        }
-    }
-}
-
-/// What the server holds: rows by client and RowKey, each with its declared count and text.
-fn read_all(port: u16, table: &str) -> BTreeMap<(usize, String), (usize, String)> {
-    let mut client = Client::connect(port).expect("a connection");
-    let mut rows = BTreeMap::new();
-    let mut query = String::new();
-    loop {
-        let reply = client.page(table, &query).expect("a page");
-        assert_eq!(reply.status, 200, "{}", reply.body);
-        let page: serde_json::Value = serde_json::from_str(&reply.body).expect("JSON");
-        for row in page["value"].as_array().expect("rows") {
-            let text = |name: &str| row[name].as_str().expect("text").to_owned();
-            let client = text("PartitionKey")[1..].parse().expect("a client");
-            let count = row["Rows"].as_u64().expect("a count") as usize;
-            let old = rows.insert((client, text("RowKey")), (count, text("Text")));
-            assert_eq!(old, None, "a row came twice");
-        }
-        let next = |name: &str| reply.header(name).map(percent_encoded);
-        match next("x-ms-continuation-nextpartitionkey") {
-            None => return rows,
-            Some(partition) => {
-                let row = next("x-ms-continuation-nextrowkey").unwrap_or_default();
-                query = format!("?NextPartitionKey={partition}&NextRowKey={row}");
-            }
-        }
-    }
-}
-
-fn percent_encoded(token: &str) -> String {
-    token.replace('!', "%21").replace('+', "%2B").replace('/', "%2F")
-}
-
-/// Every acknowledged commit is whole, every other is whole or absent, and nothing else is there.
-/// Returns the commits that are there.
-fn verify(port: u16, table: &str, acked: &[Commit], unknown: &[Commit]) -> Vec<Commit> {
-    let mut rows = read_all(port, table);
-    let mut there = Vec::new();
-    let all = acked.iter().map(|c| (c, true)).chain(unknown.iter().map(|c| (c, false)));
-    for (commit, is_acked) in all {
-        let found = (0..commit.rows)
-            .filter(|row| {
-                let key = (commit.client, commit.row_key(*row));
-                rows.remove(&key) == Some((commit.rows, commit.text(*row)))
-            })
-            .count();
-        assert!(
-            !is_acked || found == commit.rows,
-            "{commit:?} was acknowledged; {found} rows left"
-        );
-        assert!(found == 0 || found == commit.rows, "{commit:?} is half there: {found} rows");
-        if found > 0 {
-            there.push(*commit);
-        }
-    }
-    assert!(rows.is_empty(), "rows that nobody wrote: {:?}", rows.keys().next());
-    there
-}
-
 #[test]
 fn what_was_acknowledged_survives_every_kill() {
     let kills = seed::number("TABULITH_KILLS").unwrap_or(KILLS_DEFAULT);
@@ -247,7 +118,7 @@ fn what_was_acknowledged_survives_every_kill() {
             .map(|client| {
                 let (port, first, table) = (server.port, next(client), table.clone());
                 let (rng, sender) = (Rng::new(rng.next_u64()), sender.clone());
-                std::thread::spawn(move || load(port, &table, client, first, rng, sender))
+                std::thread::spawn(move || load(port, &table, client, first, false, rng, sender))
             })
             .collect();
         drop(sender);
