@@ -1,0 +1,146 @@
+//! `check` reads every byte of every live file: one bit is flipped at each place of each file of a small
+//! database, and the damage is named by that file and an offset in it. What may be flipped unseen is
+//! listed below, with its reason, to the byte.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::verify::{self, Report};
+use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Options};
+use tabulith_testkit::counts::{self, count};
+
+const DIR: &str = "db";
+/// Frames of the log begin here, in a log of small segments.
+const BLOCK_BYTES: usize = 512;
+
+/// Several table files, blob files, and a log of which a part is needed.
+fn database() -> SimFs {
+    let sim = SimFs::new();
+    let advanced = Advanced {
+        memtable_bytes: Some(16 << 10),
+        wal_segment_bytes: 16 << 10,
+        block_bytes: 512,
+        file_bytes: 4 << 10,
+        blob_bytes_min: 600,
+        blob_file_bytes: 4 << 10,
+        scrub_period_s: 0,
+        ..Advanced::default()
+    };
+    let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+    let db = Db::builder()
+        .options(Options { advanced, threads: Some(1), ..Options::default() })
+        .parts(Arc::new(sim.clone()), clock, Arc::new(ByHand))
+        .open(DIR)
+        .unwrap();
+    let table = db.table("t").unwrap();
+    for row in 0..60_usize {
+        let len = if row % 10 == 0 { 700 } else { 60 };
+        let value: Vec<u8> = (0..len).map(|i| (i * row % 251) as u8).collect();
+        table.upsert("p", format!("{row:04}"), value).unwrap();
+        while db.step().unwrap() {}
+    }
+    db.flush().unwrap();
+    table.partition("p").batch().delete_range("0050".."0055").commit().unwrap();
+    db.flush().unwrap();
+    for row in 0..8 {
+        table.upsert("p", format!("in the log {row}"), [7; 300]).unwrap();
+        while db.step().unwrap() {} // A frame of its own, and a seal behind it.
+    }
+    db.close().unwrap();
+    sim
+}
+
+fn check(sim: &SimFs) -> Report {
+    verify::check_with(Arc::new(sim.clone()), Path::new(DIR)).unwrap()
+}
+
+fn bytes(sim: &SimFs, name: &str) -> Vec<u8> {
+    let file = sim.open(&Path::new(DIR).join(name), Access::Read).unwrap();
+    file.read_vec_at(file.len().unwrap() as usize, 0).unwrap()
+}
+
+/// Whether the report names `name` and an offset in it. Where the first frame of a segment is gone, that is
+/// told at the end of the segment before it, with the place of the frame that tells so.
+fn is_named(report: &Report, name: &str, len: u64) -> bool {
+    report.damage.iter().any(|damage| {
+        let placed = damage.place().is_some_and(|(file, offset)| {
+            file.file_name().is_some_and(|own| own == name) && offset.is_some_and(|at| at <= len)
+        });
+        placed || (name.ends_with(".wal") && damage.to_string().contains(name))
+    })
+}
+
+/// The places at which nothing is said, as ranges.
+fn unseen(sim: &SimFs, name: &str) -> Vec<Range<usize>> {
+    let path = Path::new(DIR).join(name);
+    let sound = bytes(sim, name);
+    let file = sim.open(&path, Access::ReadWrite).unwrap();
+    let mut unseen: Vec<Range<usize>> = Vec::new();
+    for (at, byte) in sound.iter().enumerate() {
+        file.write_all_at(&[byte ^ 1 << (at % 8)], at as u64).unwrap();
+        let report = check(sim);
+        file.write_all_at(&[*byte], at as u64).unwrap();
+        if is_named(&report, name, sound.len() as u64) {
+            continue;
+        }
+        assert!(report.is_clean(), "{name} at {at}: {:?}", report.damage);
+        match unseen.last_mut() {
+            Some(last) if last.end == at => last.end = at + 1,
+            _ => unseen.push(at..at + 1),
+        }
+    }
+    unseen
+}
+
+#[test]
+fn a_flip_of_any_byte_of_any_file_is_named_by_check() {
+    let sim = database();
+    assert!(check(&sim).is_clean());
+    let mut names = sim.list(Path::new(DIR)).unwrap();
+    names.sort();
+    let (mut kinds, mut flips, mut padding, mut unused) = (BTreeSet::new(), 0, 0, 0);
+    for name in &names {
+        let (sound, ranges) = (bytes(&sim, name), unseen(&sim, name));
+        let kind = name.rsplit('.').next().unwrap();
+        flips += sound.len() as u64;
+        if ranges.is_empty() {
+            kinds.insert(kind.to_owned());
+            continue;
+        }
+        assert_eq!(kind, "wal", "{name}: {ranges:?}");
+        if ranges.first() == Some(&(0..sound.len())) {
+            // Kept to be overwritten: the manifest says that the log begins behind it.
+            unused += 1;
+            continue;
+        }
+        kinds.insert(kind.to_owned());
+        let tail = ranges.last().unwrap().clone();
+        for range in ranges {
+            // Between the end of a frame, or of the header, and the next block; and what is behind
+            // the last frame: zeros, or what the segment held before it was taken again.
+            assert_eq!(range.end % BLOCK_BYTES, 0, "{name}: {range:?}");
+            assert!(range.start % BLOCK_BYTES > 0, "{name}: {range:?} is a frame's");
+            if range != tail {
+                assert!(range.len() < BLOCK_BYTES, "{name}: {range:?}");
+                let is_zeros = sound[range.clone()].iter().all(|byte| *byte == 0);
+                assert!(is_zeros, "{name}: {range:?}");
+            }
+            padding += range.len() as u64;
+        }
+    }
+    for kind in ["sst", "blob", "wal", "manifest-a", "manifest-b", "ROOT-A", "ROOT-B"] {
+        assert!(kinds.iter().any(|own| own == kind), "no {kind} among {kinds:?}: {names:?}");
+    }
+    assert!(unused < 3, "{unused} segments");
+    eprintln!("{flips} flips, {padding} bytes of padding in the log, {unused} segments unused");
+    assert!(check(&sim).is_clean(), "all is as it was");
+    counts::tell("check", &[count("flips", flips, 20_000), count("padding", padding, 0)]);
+}
