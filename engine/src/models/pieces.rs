@@ -185,8 +185,3 @@ fn commits_need_to_be_called() {
     needs(commits, "call");
     needs(commits, "seat");
 }
-
-#[test]
-fn a_memtable_needs_its_second_look() {
-    needs(memtable, "look again");
-}
