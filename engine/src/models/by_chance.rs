@@ -1,8 +1,9 @@
 //! Runs a scenario in many orders of its threads, drawn by chance: half of them step by step, half by
 //! priorities that change at a few moments (PCT), which finds what takes a thread to be held up long.
 //!
-//! Orders come in lots, each of its own seed; the line that replays a failure names the seed of its
-//! lot. `TABULITH_SCHEDULES` says how many orders there are, in thousandths of what is usual.
+//! Orders come in lots, each whole and of its own seed; the line that replays a failure names the seed
+//! of its lot and asks for no other. `TABULITH_SCHEDULES` says how many orders there are, in thousandths
+//! of what is usual, but at least a lot.
 
 use crate::modelled;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -25,24 +26,23 @@ const STEPS_MAX: usize = 2_000_000;
 /// `name` is its test's.
 pub(super) fn holds(name: &str, orders: u64, scenario: fn()) -> u64 {
     let share = seed::number("TABULITH_SCHEDULES").unwrap_or(USUAL);
-    let (orders, first) = ((orders * share / USUAL).max(1), seed::seed_or(1));
+    let lots = (orders * share / USUAL).div_ceil(LOT).max(1);
+    let first = seed::seed_or(1);
     let mut done = 0;
-    for lot in 0..orders.div_ceil(LOT) {
-        let seed = first + lot;
+    for seed in first..first + lots {
         let _replay = Replay::new(seed, format!("TABULITH_SCHEDULES=1 cargo dev shuttle {name}"));
-        let count = LOT.min(orders - lot * LOT) as usize;
         let mut config = Config::new();
         config.stack_size = STACK_BYTES;
         config.max_steps = MaxSteps::FailAfter(STEPS_MAX);
         config.silence_warnings = true; // It knows one order of memory only; loom has the others.
         done += match seed % 2 {
-            0 => Runner::new(RandomScheduler::new_from_seed(seed, count), config).run(scenario),
-            _ => {
-                Runner::new(PctScheduler::new_from_seed(seed, CHANGES, count), config).run(scenario)
-            }
+            0 => Runner::new(RandomScheduler::new_from_seed(seed, LOT as usize), config)
+                .run(scenario),
+            _ => Runner::new(PctScheduler::new_from_seed(seed, CHANGES, LOT as usize), config)
+                .run(scenario),
         } as u64;
     }
-    counts::tell("shuttle", &[count("schedules", done, orders), count("scenarios", 1, 1)]);
+    counts::tell("shuttle", &[count("schedules", done, lots * LOT), count("scenarios", 1, 1)]);
     done
 }
 
