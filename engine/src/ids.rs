@@ -16,6 +16,10 @@ impl CommitTs {
     /// Ticks in one second.
     pub const TICKS_PER_SECOND: u64 = 10_000_000;
 
+    /// Ticks above the newest timestamp that a start finds at which it goes on, at least: the timestamps
+    /// between may have been given to commits that a crash took.
+    pub(crate) const START_LEAD: u64 = CommitTs::TICKS_PER_SECOND;
+
     /// So much later; the end of time where that is beyond it.
     pub fn after(self, span: Duration) -> CommitTs {
         let ticks = u64::try_from(span.as_nanos() / 100).unwrap_or(u64::MAX);

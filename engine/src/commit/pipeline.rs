@@ -170,6 +170,12 @@ impl Pipeline {
         let next = if crate::planted!("B28") { order.last_ts.0 } else { order.last_ts.0 + 1 };
         let ts = CommitTs(now(&*self.clock).0.max(next));
         order.last_ts = ts;
+        // A start after a kill would not go on above it, were it not found.
+        let is_far = ts.0 - order.written.0 > CommitTs::START_LEAD;
+        let durability = match durability {
+            Durability::Buffered if is_far => Durability::Flushed,
+            other => other,
+        };
         if order.group.is_empty() {
             order.group_first = ts;
         }
