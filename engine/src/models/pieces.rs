@@ -10,7 +10,7 @@ use crate::event::Events;
 use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::key::hash;
 use crate::memtable::table::new_memtable;
-use crate::options::Durability;
+use crate::options::{Durability, Reach};
 use crate::row_cache::RowCache;
 use crate::sync::Mutex;
 use crate::vfs::api::Vfs;
@@ -54,7 +54,8 @@ fn commits() {
                     batch.put(b"r", &[me as u8; 30]);
                     let apply = |commit: &crate::batch::Commit| house.1.lock().push(commit.ts);
                     let durability = durability[(me + round) % 4];
-                    let ts = house.0.commit(batch, durability, apply).expect("an open log");
+                    let ts =
+                        house.0.commit(batch, durability, Reach::Disk, apply).expect("an open log");
                     house.0.wait(ts).expect("a sound disk");
                     let visible = house.0.visible();
                     assert!(visible >= ts, "{visible} below {ts}");

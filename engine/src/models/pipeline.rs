@@ -7,7 +7,7 @@ use crate::env::clock::ManualClock;
 use crate::error::{Kind, Result};
 use crate::event::Events;
 use crate::ids::{CommitTs, SegmentId};
-use crate::options::Durability;
+use crate::options::{Durability, Reach};
 use crate::vfs::api::Vfs;
 use crate::vfs::mem::SimFs;
 use crate::wal::replay::Replay;
@@ -41,7 +41,7 @@ impl House {
     fn commit(&self, durability: Durability) -> Result<CommitTs> {
         let mut batch = Batch::new(b"p".to_vec());
         batch.put(b"r", b"v");
-        self.pipeline.commit(batch, durability, |commit| {
+        self.pipeline.commit(batch, durability, Reach::Disk, |commit| {
             let at = commit.ts.0 as usize - 1;
             // SAFETY: applied under the order lock, each place once; loom sees whether that is so.
             self.applied[at].with_mut(|place| unsafe { *place = commit.ts.0 });
