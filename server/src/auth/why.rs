@@ -54,6 +54,9 @@ pub struct Told {
     pub to_sign: Option<String>,
 }
 
+/// What is said of a signature that is refused by a rule of which there are no words here.
+const REFUSED: &str = "its fields do not go together";
+
 /// Explains the query string of a signature.
 pub fn explain(token: &str, asked: &Asked) -> Told {
     let mut told = Told::default();
@@ -64,6 +67,9 @@ pub fn explain(token: &str, asked: &Asked) -> Told {
     told.fields = params.iter().map(|(name, value)| field(name, value)).collect();
     let Ok(sas) = Sas::read(&params) else {
         told.faults = form_faults(&params);
+        if told.faults.is_empty() {
+            told.faults.push(REFUSED.to_owned());
+        }
         return told;
     };
     told.to_sign = Some(sas.string_to_sign(&asked.account));
@@ -79,7 +85,10 @@ pub fn explain(token: &str, asked: &Asked) -> Told {
         Some(_) => {}
     }
     match sas.given() {
-        Err(_) => told.faults.extend(field_faults(&params)),
+        Err(_) => {
+            let faults = field_faults(&params);
+            told.faults.extend(if faults.is_empty() { vec![REFUSED.to_owned()] } else { faults });
+        }
         Ok(given) => judge(&given, asked, &mut told),
     }
     judge_origin(&params, &sas, asked, &mut told);
