@@ -61,7 +61,7 @@ async fn upsert(args: UpsertArgs) -> Result<Exit> {
 
 /// Does a change and prints the entity's ETag.
 async fn write(place: &TargetArgs, table: &str, change: Change, form: Output) -> Result<Exit> {
-    let target = Target::open(place, Access::Write, Duration::ZERO)?;
+    let target = Target::open(place, Access::Change, Duration::ZERO)?;
     let etag = target.change(table, change).await?.unwrap_or_default();
     target.close()?;
     let item = Map::from_iter([("etag".to_owned(), Json::from(etag))]);
@@ -111,7 +111,7 @@ fn rows_of(args: QueryEntitiesArgs) -> QueryArgs {
 
 async fn delete(args: DeleteArgs) -> Result<Exit> {
     let KeyArgs { table_name, partition_key, row_key } = args.key;
-    let target = Target::open(&args.target, Access::Write, Duration::ZERO)?;
+    let target = Target::open(&args.target, Access::Change, Duration::ZERO)?;
     let key = Key { partition: partition_key, row: row_key };
     target.change(&table_name, Change::Delete(key, condition(args.if_match))).await?;
     target.close()?;
@@ -132,7 +132,7 @@ async fn delete_where(args: DeleteWhereArgs) -> Result<Exit> {
         return Err(Failure::usage(why).into());
     }
     confirm::or_end(&format!("Delete the rows of {table} where {}?", args.filter), args.yes)?;
-    let target = Arc::new(Target::open(&args.target, Access::Write, sweep::PATIENCE)?);
+    let target = Arc::new(Target::open(&args.target, Access::Change, sweep::PATIENCE)?);
     let rows = sweep::delete(&target, table, &Ask::rows(Some(args.filter), None)).await?;
     target.close()?;
     writeln!(io::stdout(), "{rows}")?;

@@ -26,6 +26,8 @@ pub(crate) enum Access {
     Read,
     /// Writing, alone; made where it does not exist.
     Write,
+    /// Writing, alone; one that does not exist is an error.
+    Change,
 }
 
 /// The tables of an account in a folder.
@@ -43,6 +45,7 @@ impl Folder {
         let builder = match access {
             Access::Read => Db::builder().read_only(),
             Access::Write => Db::builder(),
+            Access::Change => Db::builder().must_exist(),
         };
         let db = builder.open(path).with_context(|| format!("opening {}", path.display()))?;
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

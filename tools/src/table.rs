@@ -65,7 +65,7 @@ async fn print_names(args: ListTablesArgs) -> Result<Exit> {
 
 async fn delete(args: DeleteTableArgs) -> Result<Exit> {
     let table = args.table;
-    let target = Target::open(&args.target, Access::Write, Duration::ZERO)?;
+    let target = Target::open(&args.target, Access::Change, Duration::ZERO)?;
     let gone = target.delete_table(&table).await?;
     target.close()?;
     match (gone, args.fail_not_exist) {
@@ -81,7 +81,7 @@ async fn delete(args: DeleteTableArgs) -> Result<Exit> {
 async fn truncate(args: TruncateArgs) -> Result<Exit> {
     let table = args.table;
     confirm::or_end(&format!("Delete all rows of {table}?"), args.yes)?;
-    let target = Target::open(&args.target, Access::Write, sweep::PATIENCE)?;
+    let target = Target::open(&args.target, Access::Change, sweep::PATIENCE)?;
     if let Target::Folder(folder) = &target {
         folder.truncate(&table).await?;
         target.close()?;

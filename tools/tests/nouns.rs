@@ -105,6 +105,23 @@ fn entities_are_written_shown_and_deleted_under_their_etags() {
 }
 
 #[test]
+fn no_folder_is_made_by_changing_what_is_in_it() {
+    let place = Place::new();
+    let keys = ["-t", "orders", "--partition-key", "p", "--row-key", "r"];
+    for args in [
+        &["table", "delete", "orders"][..],
+        &["table", "truncate", "orders", "--yes"],
+        &["entity", "upsert", "-t", "orders", "-e", "PartitionKey=p", "RowKey=r"],
+        &[&["entity", "delete"], &keys[..]].concat(),
+        &["entity", "delete-where", "-t", "orders", "--filter", "N eq 1", "--yes"],
+    ] {
+        let ran = place.run(&[args, &["--data-dir", "none"]].concat());
+        assert_eq!(ran.code, 3, "{args:?}: {}", ran.err);
+        assert!(!place.path("none").exists(), "{args:?}");
+    }
+}
+
+#[test]
 fn what_is_shown_can_be_put_back() {
     for tables in Tables::both() {
         tables.out(&["table", "create", "orders"]);
