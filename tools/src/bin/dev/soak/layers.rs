@@ -133,6 +133,15 @@ pub(crate) const LAYERS: &[Layer] = &[
         floors: &[("kills", 100), ("acknowledged", 100)],
     },
     Layer {
+        name: "starved",
+        asks: "a process that gets no memory at its n-th request: what it acknowledged is there",
+        package: "tabulith",
+        test: "starved",
+        only: "whenever_memory_ends",
+        sizes: &[("TABULITH_STARVED", 500)],
+        floors: &[("processes", 450), ("kept", 450)],
+    },
+    Layer {
         name: "filters",
         asks: "filters against a second evaluator, plans against a look at every row",
         package: "tabulith-server",
