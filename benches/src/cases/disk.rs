@@ -12,16 +12,22 @@ const BLOCK: usize = 4096;
 /// Blocks of a file that is overwritten.
 const FILE_BLOCKS: u64 = 16 << 10;
 
+/// A commit of 100 rows of 200 bytes, as the log frames it, in whole blocks; and eight in one group.
+const BATCH_BYTES: usize = 6 * BLOCK;
+const GROUP_BYTES: usize = 8 * BATCH_BYTES;
+
 /// Overwriting and appending, each synced.
 pub fn cases(plan: &Plan) -> Result<Vec<Case>> {
     let dir = plan.folder("disk")?;
     let written: Vec<_> =
         (0..8).map(|i| written_file(&dir.join(format!("overwrite-{i}")))).collect::<Result<_>>()?;
     let appended = dir.join("append");
-    let one = vec![written[0].try_clone().context("handle")?];
+    let one = || Ok::<_, anyhow::Error>(vec![written[0].try_clone().context("handle")?]);
     Ok(vec![
-        overwrite("disk: 4 KiB overwrite of written space + fdatasync", one),
-        overwrite("disk: the same to 8 files at once", written),
+        overwrite("disk: 4 KiB overwrite of written space + fdatasync", one()?, BLOCK),
+        overwrite("disk: the same with 24 KiB, a batch of 100 rows", one()?, BATCH_BYTES),
+        overwrite("disk: the same with 192 KiB, a group of 8 batches", one()?, GROUP_BYTES),
+        overwrite("disk: 4 KiB to 8 files at once", written, BLOCK),
         Case::new("disk: 4 KiB append + fdatasync", "syncs/s", move |plan| {
             let file = File::create(&appended).context("append")?;
             let run = Loop { threads: 1, span: plan.span, timed_every: 1 };
@@ -37,14 +43,18 @@ pub fn cases(plan: &Plan) -> Result<Vec<Case>> {
     ])
 }
 
-fn overwrite(name: &str, files: Vec<File>) -> Case {
+/// One write of `bytes` after the other, from the start again at the end, each synced.
+fn overwrite(name: &str, files: Vec<File>, bytes: usize) -> Case {
     Case::new(name, "syncs/s", move |plan| {
         let run = Loop { threads: files.len(), span: plan.span, timed_every: 1 };
         run.run(|thread| {
-            let (file, mut block) = (&files[thread], 0);
+            let (file, mut at, data) = (&files[thread], 0, vec![7; bytes]);
             move || {
-                block = (block + 1) % FILE_BLOCKS;
-                file.write_all_at(&[7; BLOCK], block * BLOCK as u64).context("overwrite")?;
+                at += bytes as u64;
+                if at + bytes as u64 > FILE_BLOCKS * BLOCK as u64 {
+                    at = 0;
+                }
+                file.write_all_at(&data, at).context("overwrite")?;
                 file.sync_data().context("overwrite").map(|()| 1)
             }
         })

@@ -166,3 +166,49 @@ fn a_call_that_does_not_return_holds_up_nobody_who_reads() {
     counts::tell("held", &[count("calls", held, 40), count("waited", stopped, 16)]);
     eprintln!("{went_on} went on meanwhile");
 }
+
+/// A worker that merged has begun to remove a file and does not come back: whoever settles waits for
+/// it, so that no byte of the file is counted by whoever looks at the folder then.
+#[test]
+fn settling_ends_after_a_removal_that_was_slow() {
+    let sim = SimFs::new();
+    let faults = FaultFs::new(Arc::new(sim.clone()));
+    let builder = Db::builder().options(small());
+    let clock = Arc::new(SystemClock::new());
+    let db = builder.parts(Arc::new(faults.clone()), clock, Arc::new(Threads)).open(DIR);
+    let db = db.expect("the disk is well");
+    let table = db.table(TABLE).expect("the disk is well");
+    let (enter, entered) = mpsc::channel();
+    let (heal, healed) = mpsc::channel::<()>();
+    faults.interrupt(Rule::fail(Call::Remove).named("*.sst"), move || {
+        let _ = enter.send(());
+        let _ = healed.recv();
+    });
+    // Writes until a worker is held; what it removes is the input of a merge.
+    let mut n = 0;
+    while entered.try_recv().is_err() {
+        let written = table.upsert("p", format!("r{:03}", n % 200), value(n));
+        written.unwrap_or_else(|error| panic!("commit {n}: {error}"));
+        n += 1;
+        assert!(n < 1_000_000, "no merge removed a file");
+    }
+    let is_well = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        let settler = scope.spawn(|| {
+            db.settle().expect("the disk is well");
+            is_well.load(Ordering::SeqCst)
+        });
+        // A settler that does not wait has time to end.
+        for _ in 0..100_000 {
+            if settler.is_finished() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        is_well.store(1, Ordering::SeqCst);
+        heal.send(()).expect("the removal waits for it");
+        let settled_well = settler.join().expect("it settles");
+        assert_eq!(settled_well, 1, "it had settled while a file was still being removed");
+    });
+    db.close().expect("the disk is well");
+}
