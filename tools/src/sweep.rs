@@ -109,3 +109,51 @@ async fn delete_batch(target: &Target, table: &str, mut batch: Vec<(Key, String)
     }
     Ok(Pass { deleted: batch.len() as u64, missed })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::Change;
+    use crate::folder::{Access, Folder};
+    use tabulith::table::entity::Entity;
+    use tabulith::table::value::Value;
+
+    fn row(n: usize, state: &str) -> Entity {
+        let mut entity = Entity::new("p", format!("{n}"));
+        entity.properties.push(("state".to_owned(), Value::String(state.into())));
+        entity
+    }
+
+    /// Between the look and the delete somebody changes two rows: one still matches, one does not, and
+    /// a third is gone.
+    #[tokio::test]
+    async fn only_rows_that_match_when_they_go_are_deleted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(folder.path(), "devstoreaccount1", Access::Write);
+        let target = Arc::new(Target::Folder(folder.expect("a new database")));
+        target.create_table("rows").await.expect("a table");
+        for n in 0..6 {
+            target.change("rows", Change::Upsert(row(n, "old"))).await.expect("a row");
+        }
+        let paged = |filter| Ask { top: 1000, ..Ask::rows(filter, None) };
+        let ask = paged(Some("state eq 'old'".to_owned()));
+        let page = target.page("rows", &ask, None).await.expect("a page");
+        let seen = batches(&page);
+        assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [6]);
+
+        target.change("rows", Change::Upsert(row(1, "old"))).await.expect("changed");
+        target.change("rows", Change::Upsert(row(3, "new"))).await.expect("changed");
+        let gone = target.delete_rows("rows", vec![seen[0][4].clone()]).await.expect("deleted");
+        assert_eq!(gone, None);
+
+        let done = delete_batch(&target, "rows", seen[0].clone()).await.expect("deleted");
+        assert_eq!(done, Pass { deleted: 3, missed: 3 });
+        let all = paged(None);
+        let left = target.page("rows", &all, None).await.expect("a page").entities;
+        assert_eq!(left.iter().map(|row| row.row_key.as_str()).collect::<Vec<_>>(), ["1", "3"]);
+
+        assert_eq!(delete(&target, "rows", &ask).await.expect("deleted"), 1);
+        let left = target.page("rows", &all, None).await.expect("a page").entities;
+        assert_eq!(left.iter().map(|row| row.row_key.as_str()).collect::<Vec<_>>(), ["3"]);
+    }
+}
