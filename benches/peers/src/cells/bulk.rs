@@ -127,7 +127,8 @@ pub fn paced(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let (mut due, mut count) = (Duration::ZERO, 0);
     for i in rows {
         while start.elapsed() < due {
-            std::hint::spin_loop();
+            // The engine may have this core meanwhile.
+            std::thread::yield_now();
         }
         put(i)?;
         latency_ns.saturating_record((start.elapsed() - due).as_nanos() as u64);
