@@ -7,6 +7,7 @@ pub mod counts;
 pub mod shrink;
 pub mod watch;
 pub mod script;
+pub mod lists;
 pub mod hex;
 pub mod oracle;
 pub mod linear;

@@ -22,17 +22,13 @@ mod store;
 mod run;
 
 use ops::{Mix, OPTION_SETS, Op, Preset};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use store::Reached;
 use tabulith_testkit::counts::{self, count};
-use tabulith_testkit::script::Script;
-use tabulith_testkit::seed::{self, Replay, Rng};
-use tabulith_testkit::shrink::shrink;
+use tabulith_testkit::lists::{self, List, Lists};
+use tabulith_testkit::seed::{self, Rng};
 
 const LIST_LEN: u64 = 10_000;
 const OPS_DEFAULT: u64 = 3_000_000;
@@ -40,46 +36,36 @@ const OPS_DEFAULT: u64 = 3_000_000;
 const KINDS_MIN: u64 = 50;
 /// How often it must have had each, in a million operations.
 const EACH_MIN: u64 = 40;
-/// Lists that run at a time.
-const THREADS: usize = 2;
 
-/// What a list runs under.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Settings {
-    options: usize,
+fn lists() -> Lists<Op, Reached> {
+    Lists {
+        name: "oracle",
+        command: "TABULITH_ORACLE_OPS=10000 cargo test -p tabulith --test oracle",
+        failed: Path::new(env!("CARGO_TARGET_TMPDIR")).join("failed"),
+        run: run::run,
+    }
+}
+
+fn list(seed: u64) -> List<Op> {
+    let mut rng = Rng::new(seed);
+    let ops = Mix::choose(&mut rng).list(&mut rng, LIST_LEN as usize);
+    List { ops, options: seed as usize % OPTION_SETS }
 }
 
 #[test]
 fn every_answer_equals_the_model() {
     let ops = seed::number("TABULITH_ORACLE_OPS").unwrap_or(OPS_DEFAULT);
-    let first = seed::seed_or(1);
-    let next = AtomicU64::new(0);
-    let lists = ops.div_ceil(LIST_LEN);
-    let reached = Mutex::new(Reached::default());
-    let kinds: Mutex<BTreeMap<&str, u64>> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                loop {
-                    let n = next.fetch_add(1, Ordering::Relaxed);
-                    if n >= lists {
-                        break;
-                    }
-                    let (one, own) = check_list(first + n);
-                    let mut kinds = kinds.lock().expect("no panic while it is held");
-                    own.into_iter().for_each(|(kind, n)| *kinds.entry(kind).or_default() += n);
-                    drop(kinds);
-                    reached.lock().expect("no panic while it is held").add(&one);
-                }
-            });
-        }
+    let (first, lists) = (seed::seed_or(1), ops.div_ceil(LIST_LEN));
+    let (mut reached, mut kinds) = (Reached::default(), BTreeMap::<_, u64>::new());
+    self::lists().check(first, lists, list, |seed, list, one| {
+        reached.add(&one);
+        *kinds.entry(list_kind(Mix::choose(&mut Rng::new(seed)).preset())).or_default() += 1;
+        list.ops.iter().for_each(|op| *kinds.entry(op.kind()).or_default() += 1);
     });
-    let reached = reached.into_inner().expect("no panic while it was held");
     let operations = lists * LIST_LEN;
     eprintln!(
         "{operations} operations in {lists} lists from seed {first}: 0 differences\n{reached:?}"
     );
-    let kinds = kinds.into_inner().expect("no panic while it was held");
     let (own, of_lists): (Vec<_>, Vec<_>) =
         kinds.iter().partition(|(kind, _)| !kind.starts_with("list,"));
     eprintln!("operations by kind, and lists: {kinds:#?}");
@@ -106,37 +92,6 @@ fn every_answer_equals_the_model() {
     assert!(skipped > lists * 10, "zones spared {skipped} blocks: too few to mean anything");
 }
 
-/// What a list came to, and how many operations of each kind it had.
-fn check_list(seed: u64) -> (Reached, BTreeMap<&'static str, u64>) {
-    let command = format!("TABULITH_ORACLE_OPS={LIST_LEN} cargo test -p tabulith --test oracle");
-    let _replay = Replay::new(seed, command);
-    let mut rng = Rng::new(seed);
-    let mix = Mix::choose(&mut rng);
-    let ops = mix.list(&mut rng, LIST_LEN as usize);
-    let options = seed as usize % OPTION_SETS;
-    let mut kinds = BTreeMap::from([(list_kind(mix.preset()), 1)]);
-    ops.iter().for_each(|op| *kinds.entry(op.kind()).or_default() += 1);
-    let difference = match outcome(&ops, options) {
-        Ok(reached) => return (reached, kinds),
-        Err(difference) => difference,
-    };
-    // At once: the search for a shorter list may take longer than anybody waits.
-    eprintln!("seed {seed}, options {options}: {}", shortened(&difference));
-    let few = shrink(&ops, |rest| outcome(rest, options).is_err());
-    let shorter = outcome(&few, options).err().unwrap_or_default();
-    let printed: Vec<_> = few.iter().map(|op| shortened(&format!("  {op:?}"))).collect();
-    let story = vec![format!("Seed {seed}: {}", shortened(&shorter))];
-    let script = Script { story, settings: Settings { options }, ops: few };
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failed");
-    let place = script.save(&folder, &format!("oracle-{seed}"));
-    panic!(
-        "seed {seed}, options {options}: {difference}\n{} operations suffice:\n{}\n{shorter}\n\
-         saved: {place:?}",
-        printed.len(),
-        printed.join("\n")
-    );
-}
-
 fn list_kind(preset: Preset) -> &'static str {
     match preset {
         Preset::None => "list, mixed",
@@ -147,38 +102,10 @@ fn list_kind(preset: Preset) -> &'static str {
     }
 }
 
-/// An operation in a line; the bytes of a large value say nothing.
-fn shortened(text: &str) -> String {
-    let mut out = String::new();
-    let (mut last, mut times) = ("", 0);
-    for word in text.split_inclusive(' ') {
-        times = if word == last { times + 1 } else { 0 };
-        last = word;
-        match times {
-            0..8 => out.push_str(word),
-            8 => out.push_str("… "),
-            _ => {}
-        }
-    }
-    out.chars().take(600).collect()
-}
-
-/// A panic of the store is a difference too.
-fn outcome(ops: &[Op], options: usize) -> Result<Reached, String> {
-    catch_unwind(AssertUnwindSafe(|| run::run(ops, options)))
-        .unwrap_or_else(|panic| Err(format!("panic: {:?}", panic.downcast_ref::<String>())))
-}
-
 /// Lists that failed once, each with its story.
 #[test]
 fn lists_that_failed_once_pass() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/regress");
-    let scripts = Script::<Settings, Op>::all_in(&folder).unwrap_or_else(|what| panic!("{what}"));
-    for (name, script) in &scripts {
-        let outcome = outcome(&script.ops, script.settings.options);
-        outcome.unwrap_or_else(|difference| panic!("{name}: {difference}"));
-    }
-    assert!(!scripts.is_empty(), "no lists");
+    lists().replay(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/regress"));
 }
 
 #[test]
@@ -188,11 +115,7 @@ fn a_list_that_was_written_reads_back() {
         let mut rng = Rng::new(seed);
         let ops = Mix::choose(&mut rng).list(&mut rng, 300);
         ops.iter().for_each(|op| *kinds.entry(op.kind()).or_insert(0) += 1);
-        let script =
-            Script { story: vec!["One.".to_owned()], settings: Settings { options: 1 }, ops };
-        let text = script.to_text().expect("text");
-        let read = Script::<Settings, Op>::parse(&text).expect("a list");
-        assert_eq!(format!("{script:?}"), format!("{read:?}"));
+        lists::reads_back(ops);
     }
     assert!(kinds.len() as u64 >= KINDS_MIN, "only {} kinds", kinds.len());
 }
