@@ -1,0 +1,274 @@
+//! `cargo dev coverage`: which branches of the parts that nobody may get wrong the tests have taken.
+//!
+//! Branches are those that rustc marks: `if`, `if let`, `while`, `&&`, `||`, guards of `match`; not the arms of a `match`, and
+//! not `?`. A branch of generic code counts as taken where one of its instances took it. Tests
+//! themselves do not count. Needs the LLVM tools of rustc's own version.
+
+use crate::repo;
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The parts, and the files and folders of each.
+const PARTS: [(&str, &[&str]); 4] = [
+    ("wal", &["engine/src/wal/"]),
+    ("manifest", &["engine/src/manifest/"]),
+    ("recovery", &["engine/src/recovery.rs", "engine/src/replayed.rs", "engine/src/restore.rs"]),
+    ("auth", &["server/src/auth/"]),
+];
+
+/// The tests whose business they are: of each package, and the sizes that they run with.
+const TESTS: [(&str, &[&str]); 2] = [
+    (
+        "tabulith",
+        &[
+            "--lib",
+            "--test",
+            "crash",
+            "--test",
+            "recovery",
+            "--test",
+            "golden",
+            "--test",
+            "full",
+            "--test",
+            "check",
+            "--test",
+            "salvage",
+            "--test",
+            "writes",
+            "--test",
+            "at_once",
+            "--test",
+            "ingest",
+            "--test",
+            "transactions",
+            "--test",
+            "deletes",
+        ],
+    ),
+    ("tabulith-server", &["--lib", "--tests"]),
+];
+
+/// One branch in a file: where it stands, and how often it went which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    yes: u64,
+    no: u64,
+}
+
+/// Branches by file and place: line and column.
+type Branches = BTreeMap<String, BTreeMap<(u64, u64), Taken>>;
+
+/// Runs the tests and prints what they took; with `--out FILE` also writes it there.
+pub(crate) fn run(words: &[String]) -> Result<()> {
+    let out = match words {
+        [] => None,
+        [flag, file] if flag == "--out" => Some(PathBuf::from(file)),
+        _ => bail!("cargo dev coverage [--out FILE]"),
+    };
+    let root = repo::root()?;
+    let Some(tools) = Tools::find()? else { return Ok(()) };
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = target.join("coverage");
+    let profiles = target.join("profiles");
+    if profiles.exists() {
+        fs::remove_dir_all(&profiles).context("old profiles")?;
+    }
+    let mut programs = BTreeSet::new();
+    for (package, tests) in TESTS {
+        programs.extend(test(&root, &target, &profiles, package, tests)?);
+    }
+    let export = tools.export(&root, &profiles, &programs)?;
+    let report = report(&root, &branches(&root, &export)?)?;
+    print!("{report}");
+    if let Some(out) = out {
+        fs::write(&out, &report).with_context(|| out.display().to_string())?;
+    }
+    Ok(())
+}
+
+/// Builds and runs the tests of a package with counters in them; the programs that have run.
+fn test(
+    root: &Path,
+    target: &Path,
+    profiles: &Path,
+    package: &str,
+    tests: &[&str],
+) -> Result<Vec<PathBuf>> {
+    let cargo = |how: &[&str]| {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        command.args(["test", "--locked", "--package", package]).args(tests).args(how);
+        command.arg("--target-dir").arg(target).current_dir(root);
+        // Branches are counted by an option that stable compilers have, and do not offer.
+        command.env("RUSTC_BOOTSTRAP", "1");
+        command.env("RUSTFLAGS", "-Cinstrument-coverage -Zcoverage-options=branch");
+        command.env("LLVM_PROFILE_FILE", profiles.join("%4m.profraw"));
+        command.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "0");
+        command
+    };
+    let built = cargo(&["--no-run", "--message-format=json"]).output();
+    let built = built.context("cargo does not start")?;
+    ensure!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let lines = String::from_utf8(built.stdout).context("cargo's messages")?;
+    let programs = lines.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    });
+    let programs: Vec<PathBuf> = programs.collect();
+    ensure!(!programs.is_empty(), "{package}: no test was built");
+    let status = cargo(&["--no-fail-fast"]).status().context("cargo does not start")?;
+    ensure!(status.success(), "{package}: tests failed");
+    Ok(programs)
+}
+
+/// The programs that read what the counters wrote.
+struct Tools {
+    profdata: PathBuf,
+    cov: PathBuf,
+}
+
+impl Tools {
+    /// Those of rustc's own version of LLVM, from rustup's component or from the system. None, and a line that
+    /// says what to install, where there are none.
+    fn find() -> Result<Option<Tools>> {
+        let rustc = |what: &[&str]| -> Result<String> {
+            let output = Command::new("rustc").args(what).output().context("rustc")?;
+            String::from_utf8(output.stdout).context("rustc")
+        };
+        let version = rustc(&["-vV"])?;
+        let llvm = version.lines().find_map(|line| line.strip_prefix("LLVM version: "));
+        let major = llvm.and_then(|llvm| llvm.split('.').next()).context("LLVM's version")?;
+        let host = version.lines().find_map(|line| line.strip_prefix("host: ")).context("host")?;
+        let component = Path::new(rustc(&["--print", "sysroot"])?.trim())
+            .join("lib/rustlib")
+            .join(host)
+            .join("bin");
+        let found = |name: &str| {
+            let versioned = format!("{name}-{major}");
+            let candidates = [component.join(name), PathBuf::from(versioned)];
+            candidates.into_iter().find(|tool| Command::new(tool).arg("--version").output().is_ok())
+        };
+        if let (Some(profdata), Some(cov)) = (found("llvm-profdata"), found("llvm-cov")) {
+            return Ok(Some(Tools { profdata, cov }));
+        }
+        println!(
+            "SKIPPED: coverage, because the tools of LLVM {major} are not here \
+             (rustup component add llvm-tools, or the system's llvm-{major})"
+        );
+        Ok(None)
+    }
+
+    /// All counts, as LLVM exports them.
+    fn export(&self, root: &Path, profiles: &Path, programs: &BTreeSet<PathBuf>) -> Result<Value> {
+        let raw = fs::read_dir(profiles).context("no test wrote a profile")?;
+        let raw: Vec<PathBuf> =
+            raw.map(|file| file.map(|file| file.path())).collect::<Result<_, _>>()?;
+        let merged = profiles.join("all.profdata");
+        let mut merge = Command::new(&self.profdata);
+        merge.args(["merge", "--sparse", "--failure-mode=all"]).args(raw).arg("-o").arg(&merged);
+        let status = merge.status().context("llvm-profdata")?;
+        ensure!(status.success(), "llvm-profdata: {status}");
+        let mut export = Command::new(&self.cov);
+        export.args(["export", "--skip-functions", "--skip-expansions"]);
+        export.arg("--instr-profile").arg(&merged);
+        for program in programs {
+            export.arg("--object").arg(program);
+        }
+        let sources = PARTS.iter().flat_map(|(_, files)| files.iter());
+        export.arg("--sources").args(sources.map(|file| root.join(file)));
+        let output = export.output().context("llvm-cov")?;
+        ensure!(output.status.success(), "llvm-cov: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).context("what llvm-cov exports")
+    }
+}
+
+/// The branches of an export that stand outside of tests.
+fn branches(root: &Path, export: &Value) -> Result<Branches> {
+    let mut branches = Branches::new();
+    let files = export["data"][0]["files"].as_array().context("an export without files")?;
+    for file in files {
+        let path = Path::new(file["filename"].as_str().context("a file without a name")?);
+        let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
+        if name.ends_with("/tests.rs") {
+            continue;
+        }
+        let text = fs::read_to_string(path).with_context(|| name.clone())?;
+        let tests = text.lines().position(|line| line == "mod tests {");
+        let tests = tests.map_or(u64::MAX, |line| line as u64 + 1);
+        let places = branches.entry(name).or_default();
+        for branch in file["branches"].as_array().into_iter().flatten() {
+            let field = |n: usize| branch[n].as_u64().unwrap_or(0);
+            if field(0) < tests {
+                let taken = places.entry((field(0), field(1))).or_default();
+                taken.yes += field(4);
+                taken.no += field(5);
+            }
+        }
+    }
+    Ok(branches)
+}
+
+/// A table of the parts, and the ways that were never taken, by name.
+fn report(root: &Path, branches: &Branches) -> Result<String> {
+    let (mut table, mut rest) = (String::new(), String::new());
+    table.push_str("| part | ways of branches | taken | % |\n|---|--:|--:|--:|\n");
+    for (part, files) in PARTS {
+        let (mut ways, mut taken) = (0_u64, 0_u64);
+        for (file, places) in branches {
+            if !files.iter().any(|of| file.starts_with(of)) {
+                continue;
+            }
+            let text = fs::read_to_string(root.join(file)).with_context(|| file.clone())?;
+            let lines: Vec<&str> = text.lines().collect();
+            for ((line, _), count) in places {
+                ways += 2;
+                taken += u64::from(count.yes > 0) + u64::from(count.no > 0);
+                let never = match (count.yes, count.no) {
+                    (0, 0) => "never reached",
+                    (0, _) => "never true",
+                    (_, 0) => "never false",
+                    _ => continue,
+                };
+                let source = lines.get(*line as usize - 1).map_or("", |line| line.trim());
+                writeln!(rest, "- {file}:{line} {never}: `{source}`")?;
+            }
+        }
+        ensure!(ways > 0, "{part}: no branch was found");
+        writeln!(
+            table,
+            "| {part} | {ways} | {taken} | {:.1} |",
+            taken as f64 * 100.0 / ways as f64
+        )?;
+    }
+    Ok(format!("{table}\nNever taken:\n\n{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_that_were_not_taken_are_named() {
+        let root = repo::root().expect("the repository");
+        let mut branches = Branches::new();
+        for (_, files) in PARTS {
+            let file = match files[0] {
+                "engine/src/wal/" => "engine/src/wal/room.rs",
+                "engine/src/manifest/" => "engine/src/manifest/root.rs",
+                "server/src/auth/" => "server/src/auth/sas.rs",
+                file => file,
+            };
+            let places = branches.entry(file.to_owned()).or_default();
+            places.insert((1, 1), Taken { yes: 3, no: 4 });
+            places.insert((2, 1), Taken { yes: 0, no: 4 });
+        }
+        let report = report(&root, &branches).expect("a report");
+        assert!(report.contains("| wal | 4 | 3 | 75.0 |"), "{report}");
+        assert_eq!(report.matches("never true").count(), 4, "{report}");
+    }
+}
