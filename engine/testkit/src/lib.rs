@@ -4,6 +4,7 @@
 
 pub mod seed;
 pub mod counts;
+pub mod commits;
 pub mod shrink;
 pub mod watch;
 pub mod script;

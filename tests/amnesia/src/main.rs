@@ -142,7 +142,7 @@ fn main() {
         }
         let (sender, receiver) = mpsc::channel();
         let next = |client| {
-            let own = there.iter().filter(|commit| commit.client == client);
+            let own = there.iter().filter(|commit| commit.writer == client);
             own.map(|commit| commit.number + 1).max().unwrap_or(0)
         };
         let clients: Vec<_> = (0..CLIENTS)

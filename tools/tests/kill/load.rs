@@ -1,41 +1,19 @@
 //! What clients write while a server is killed, and what must be there of it afterwards.
 
 use crate::client::Client;
-use std::collections::BTreeMap;
 use std::sync::mpsc::Sender;
+pub(crate) use tabulith_testkit::commits::Commit;
+use tabulith_testkit::commits::{Found, writer_of};
 use tabulith_testkit::seed::Rng;
 
-/// One commit of a client: `rows` rows of its partition, numbered from 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Commit {
-    pub(crate) client: usize,
-    pub(crate) number: u64,
-    pub(crate) rows: usize,
-}
-
-impl Commit {
-    fn entities(&self) -> Vec<String> {
-        (0..self.rows).map(|row| self.entity(row)).collect()
-    }
-
-    fn entity(&self, row: usize) -> String {
-        format!(
-            "{{\"PartitionKey\":\"c{}\",\"RowKey\":\"{}\",\"Rows\":{},\"Text\":\"{}\"}}",
-            self.client,
-            self.row_key(row),
-            self.rows,
-            self.text(row)
-        )
-    }
-
-    fn row_key(&self, row: usize) -> String {
-        format!("{:08}-{row:03}", self.number)
-    }
-
-    /// Content that no other row has, of a length that varies.
-    fn text(&self, row: usize) -> String {
-        format!("{}/{}/{row} ", self.client, self.number).repeat(1 + (self.number as usize % 40))
-    }
+fn entity(commit: &Commit, row: usize) -> String {
+    format!(
+        "{{\"PartitionKey\":\"{}\",\"RowKey\":\"{}\",\"Rows\":{},\"Text\":\"{}\"}}",
+        commit.partition_key(),
+        commit.row_key(row),
+        commit.rows,
+        commit.text(row)
+    )
 }
 
 /// Commits until the server dies, or until it refuses where it `may_fail`; each acknowledged commit goes
@@ -57,9 +35,9 @@ pub(crate) fn load(
             1..=5 => rng.between(2, 12),
             _ => 1,
         };
-        let commit = Commit { client, number, rows };
+        let commit = Commit { writer: client, number, rows };
         let Some(open) = connection.as_mut() else { return commit };
-        let entities = commit.entities();
+        let entities: Vec<String> = (0..rows).map(|row| entity(&commit, row)).collect();
         let sent = match &entities[..] {
             [one] => open.insert(table, one).map(|reply| (reply.status == 201, reply)),
             all => open.insert_batch(table, all).map(|reply| {
@@ -84,42 +62,23 @@ pub(crate) fn load(
     }
 }
 
-/// What the server holds: rows by client and RowKey, each with its declared count and text.
-fn read_all(port: u16, table: &str) -> BTreeMap<(usize, String), (usize, String)> {
+/// What the server holds.
+fn read_all(port: u16, table: &str) -> Found {
     let mut client = Client::connect(port).expect("a connection");
-    let mut rows = BTreeMap::new();
+    let mut found = Found::default();
     client.each_row(table, |row| {
         let text = |name: &str| row[name].as_str().expect("text").to_owned();
-        let client = text("PartitionKey")[1..].parse().expect("a client");
+        let writer = writer_of(&text("PartitionKey")).expect("a client");
         let count = row["Rows"].as_u64().expect("a count") as usize;
-        let old = rows.insert((client, text("RowKey")), (count, text("Text")));
-        assert_eq!(old, None, "a row came twice");
+        found.add(writer, text("RowKey"), count, text("Text"));
     });
-    rows
+    found
 }
 
 /// Every acknowledged commit is whole, every other is whole or absent, and nothing else is there.
 /// Returns the commits that are there.
 pub(crate) fn verify(port: u16, table: &str, acked: &[Commit], unknown: &[Commit]) -> Vec<Commit> {
-    let mut rows = read_all(port, table);
-    let mut there = Vec::new();
-    let all = acked.iter().map(|c| (c, true)).chain(unknown.iter().map(|c| (c, false)));
-    for (commit, is_acked) in all {
-        let found = (0..commit.rows)
-            .filter(|row| {
-                let key = (commit.client, commit.row_key(*row));
-                rows.remove(&key) == Some((commit.rows, commit.text(*row)))
-            })
-            .count();
-        assert!(
-            !is_acked || found == commit.rows,
-            "{commit:?} was acknowledged; {found} rows left"
-        );
-        assert!(found == 0 || found == commit.rows, "{commit:?} is half there: {found} rows");
-        if found > 0 {
-            there.push(*commit);
-        }
-    }
-    assert!(rows.is_empty(), "rows that nobody wrote: {:?}", rows.keys().next());
-    there
+    let verdict = read_all(port, table).verify(acked, unknown);
+    assert!(verdict.wrong.is_empty(), "{:#?}", verdict.wrong);
+    verdict.there
 }

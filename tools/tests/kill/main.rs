@@ -111,7 +111,7 @@ fn what_was_acknowledged_survives_every_kill() {
         }
         let (sender, receiver) = mpsc::channel();
         let next = |client| {
-            let own = there.iter().filter(|commit| commit.client == client);
+            let own = there.iter().filter(|commit| commit.writer == client);
             own.map(|commit| commit.number + 1).max().unwrap_or(0)
         };
         let clients: Vec<_> = (0..CLIENTS)
