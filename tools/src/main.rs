@@ -30,6 +30,7 @@ mod check;
 mod salvage;
 mod inspect;
 mod shape;
+mod bench;
 mod conformance;
 mod serve;
 
@@ -75,6 +76,7 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Shape(args) => shape::run(&args),
         Command::Compact(args) => shape::compact(&args),
         Command::Checkpoint(args) => shape::checkpoint(&args),
+        Command::Bench(args) => bench::command::command(&args),
         Command::Conformance(args) => conformance::run(&args),
     }
 }

@@ -251,7 +251,7 @@ fn refused(error: Error, table: &str, rows: usize) -> WriteError {
 }
 
 /// The error that ends the process, with its exit code.
-fn failed(error: Error, doing: &str) -> anyhow::Error {
+pub(crate) fn failed(error: Error, doing: &str) -> anyhow::Error {
     let exit = match &error {
         Error::Unreachable { .. } => Exit::Unavailable,
         Error::Refused(refusal) => Exit::of_status(refusal.status),

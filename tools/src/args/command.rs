@@ -1,5 +1,6 @@
 //! The commands, and how the words of a command line become one.
 
+use crate::args::bench::BenchArgs;
 use crate::args::conformance::ConformanceArgs;
 use crate::args::copy::CopyArgs;
 use crate::args::entity::EntityArgs;
@@ -75,6 +76,8 @@ pub(crate) enum Command {
     Compact(CompactArgs),
     /// Make a copy of a data folder that shares its files.
     Checkpoint(CheckpointArgs),
+    /// Measure a folder or a server, compare results, judge keys.
+    Bench(BenchArgs),
     /// Ask an endpoint whether it answers as Azure Table Storage does, row by row.
     Conformance(ConformanceArgs),
     /// Print the completions of a shell.

@@ -1,0 +1,33 @@
+//! `tabulith bench`: workloads measured, results kept, shown and compared, keys judged.
+
+pub(crate) mod figures;
+pub(crate) mod choice;
+pub(crate) mod rows;
+pub(crate) mod workload;
+pub(crate) mod series;
+pub(crate) mod store;
+pub(crate) mod embedded;
+pub(crate) mod endpoint;
+pub(crate) mod drive;
+pub(crate) mod machine;
+pub(crate) mod floor;
+pub(crate) mod result;
+pub(crate) mod peers;
+pub(crate) mod grouped;
+pub(crate) mod markdown;
+pub(crate) mod svg;
+pub(crate) mod charts;
+pub(crate) mod html;
+pub(crate) mod files;
+pub(crate) mod compare;
+pub(crate) mod scene;
+pub(crate) mod watch;
+pub(crate) mod stage;
+pub(crate) mod keep;
+pub(crate) mod run;
+pub(crate) mod knee;
+pub(crate) mod pattern;
+pub(crate) mod partition;
+pub(crate) mod advice;
+pub(crate) mod keys;
+pub(crate) mod command;
