@@ -31,6 +31,7 @@ mod salvage;
 mod inspect;
 mod shape;
 mod bench;
+mod torture;
 mod conformance;
 mod serve;
 
@@ -77,6 +78,7 @@ fn run(cli: Cli) -> Result<Exit> {
         Command::Compact(args) => shape::compact(&args),
         Command::Checkpoint(args) => shape::checkpoint(&args),
         Command::Bench(args) => bench::command::command(&args),
+        Command::Torture(args) => torture::run::run(&args),
         Command::Conformance(args) => conformance::run(&args),
     }
 }

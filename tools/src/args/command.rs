@@ -12,6 +12,7 @@ use crate::args::rows::{ExportArgs, ImportArgs, QueryArgs};
 use crate::args::sas::SasArgs;
 use crate::args::serve::ServeArgs;
 use crate::args::table::TableArgs;
+use crate::args::torture::TortureArgs;
 use crate::exit;
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Checkpoint(CheckpointArgs),
     /// Measure a folder or a server, compare results, judge keys.
     Bench(BenchArgs),
+    /// Kill writers again and again on a disk, and look for everything that was acknowledged.
+    Torture(TortureArgs),
     /// Ask an endpoint whether it answers as Azure Table Storage does, row by row.
     Conformance(ConformanceArgs),
     /// Print the completions of a shell.

@@ -10,6 +10,7 @@ pub(crate) mod entity;
 pub(crate) mod sas;
 pub(crate) mod folder;
 pub(crate) mod bench;
+pub(crate) mod torture;
 pub(crate) mod conformance;
 pub(crate) mod pages;
 pub(crate) mod command;
