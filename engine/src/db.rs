@@ -390,6 +390,12 @@ impl Db {
             ingested_files: counters.ingested_files.get(),
             ingested_bytes: counters.ingested_bytes.get(),
             stalls: self.stalls(),
+            log_syncs: self
+                .inner
+                .writer
+                .as_ref()
+                .map(|w| w.pipeline.waits.synced.get())
+                .unwrap_or_default(),
             background_errors: counters.background_errors.get(),
             last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
             cache_hits: cache.hits,

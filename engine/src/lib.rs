@@ -210,6 +210,7 @@ pub mod verify;
 pub mod salvage;
 pub mod inspect;
 pub mod db;
+pub mod health;
 pub(crate) mod update;
 pub(crate) mod scan;
 pub(crate) mod storage;

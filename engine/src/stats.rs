@@ -1,7 +1,7 @@
 //! Counters of what the engine did, and the picture of its shape that an operator asks for.
 
 use crate::ids::CommitTs;
-use crate::waits::{Stalls, WaitCounter};
+use crate::waits::{Histogram, Stalls, Times, WaitCounter};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// A number that only grows, counted from many threads.
@@ -67,6 +67,7 @@ impl Gauge {
 pub(crate) struct PipelineWaits {
     pub(crate) group_full: WaitCounter,
     pub(crate) log_segment: WaitCounter,
+    pub(crate) synced: Histogram,
 }
 
 /// What the background work has done since the database was opened.
@@ -139,6 +140,8 @@ pub struct Stats {
     pub ingested_bytes: u64,
     /// Why and for how long commits waited.
     pub stalls: Stalls,
+    /// How long groups of commits took from their write to the end of the sync that made them durable.
+    pub log_syncs: Times,
     /// Background jobs that failed; they are tried again.
     pub background_errors: u64,
     /// What the last failed job said, until one of its kind succeeds.

@@ -30,6 +30,47 @@ impl WaitCounter {
     }
 }
 
+/// Upper bounds of the classes that a [`Histogram`] counts in, in microseconds; what took longer is in a
+/// class behind them.
+pub const TIME_BOUNDS_US: [u64; 14] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
+    10_000_000,
+];
+
+/// Counts times by their size, from many threads.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    classes: [AtomicU64; TIME_BOUNDS_US.len() + 1],
+    us: AtomicU64,
+}
+
+impl Histogram {
+    /// One time more.
+    pub fn add(&self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let class = TIME_BOUNDS_US.partition_point(|bound| *bound < us);
+        self.classes[class].fetch_add(1, Ordering::Relaxed);
+        self.us.fetch_add(us, Ordering::Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn get(&self) -> Times {
+        Times {
+            classes: std::array::from_fn(|class| self.classes[class].load(Ordering::Relaxed)),
+            us: self.us.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How many times of which size there were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Times by class: at most the bound of that place in [`TIME_BOUNDS_US`], and above the bound before it.
+    pub classes: [u64; TIME_BOUNDS_US.len() + 1],
+    /// All together, in microseconds.
+    pub us: u64,
+}
+
 /// Waits of one kind since the database was opened, over all threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {

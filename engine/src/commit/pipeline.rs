@@ -126,8 +126,13 @@ impl Pipeline {
     /// Whether a small commit would be taken at once: the log is open and has room, and so has the
     /// buffer before it.
     pub(crate) fn has_room(&self) -> bool {
+        self.has_room_for(1)
+    }
+
+    /// The same for a commit of `bytes`.
+    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         let order = self.order.lock();
-        self.takes(&order, 1) && order.check_open().is_ok()
+        self.takes(&order, bytes) && order.check_open().is_ok()
     }
 
     /// Whether the gathered group takes a commit of `bytes` more.
@@ -446,6 +451,7 @@ impl Pipeline {
         let mut group = std::mem::replace(&mut order.group, recycled);
         let (first, last) = (order.group_first, order.last_ts);
         let sync = order.sync_wanted > order.syncing;
+        let began = self.clock.steady();
         order.take_group(first, last, group.len());
         order.leaving_bytes = group.capacity();
         let result = MutexGuard::unlocked(&mut order, || self.write(first, last, &mut group, sync));
@@ -461,6 +467,7 @@ impl Pipeline {
                 if sync {
                     order.syncing = last;
                     self.sync(&mut order, job, last);
+                    self.waits.synced.add(self.clock.steady().saturating_sub(began));
                 }
             }
             // Planted, with the log's part: after a failed write everything goes on without it.
