@@ -21,6 +21,8 @@ use crate::handle::{acl, entities, group, query, service, tables};
 use crate::http::message::{Body, Head, Request, Response};
 use crate::lab::{Asked, HEADER, Lab};
 use crate::limits::QUERY_TIME_MAX;
+use crate::observe::hot::Hot;
+use crate::observe::requests::Requests;
 use crate::odata::address::Address;
 use crate::odata::options::Params;
 use crate::properties::cors::{Cors, Question};
@@ -44,6 +46,8 @@ pub struct App<S> {
     bearer: Option<Arc<Bearer>>,
     lab: Option<Arc<Lab>>,
     config: Config,
+    requests: Arc<Requests>,
+    hot: Arc<Hot>,
     ids: Ids,
 }
 
@@ -59,13 +63,32 @@ impl<S: Store> App<S> {
         let bearer = config.bearer.clone().map(|config| Arc::new(Bearer::new(config)));
         let lab = config.faults.clone().map(|rules| Arc::new(Lab::new(rules)));
         let gates = Gates::new(&config.throttling);
-        let services = Services::new(tables, clock, gates, lab.clone(), config.page_bytes_max());
-        App { services, keyring, bearer, lab, config, ids: Ids::seeded(ids_seed) }
+        let hot = Arc::new(Hot::new(config.hot_partitions));
+        let page_bytes_max = config.page_bytes_max();
+        let services =
+            Services::new(tables, clock, gates, hot.clone(), lab.clone(), page_bytes_max);
+        let (requests, ids) = (Arc::default(), Ids::seeded(ids_seed));
+        App { services, keyring, bearer, lab, config, requests, hot, ids }
     }
 
     /// Its settings.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The tables and the clock.
+    pub fn services(&self) -> &Services<S> {
+        &self.services
+    }
+
+    /// What was answered so far; whoever gives answers to clients counts them here.
+    pub fn requests(&self) -> &Arc<Requests> {
+        &self.requests
+    }
+
+    /// Which partitions are asked for most.
+    pub fn hot(&self) -> &Arc<Hot> {
+        &self.hot
     }
 
     /// The accounts that it serves, to be replaced while it does.
@@ -205,6 +228,7 @@ impl<S: Store> App<S> {
         check_length(head, &call.operation)?;
         if let Operation::Get(place) | Operation::Change(place, _) = &call.operation {
             self.services.throttle(call.grant()?, &place.partition_key, 1)?;
+            self.services.count_hot(call.grant()?, &place.partition_key, 1);
         }
         if let Some(lab) = &self.lab {
             call.fault = lab.decide(Asked {

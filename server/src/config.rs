@@ -40,6 +40,21 @@ pub struct Config {
     /// Where to listen for TLS too, and as whom. Default: nowhere.
     pub tls: Option<Tls>,
 
+    /// Where to listen for the questions of operators: whether it lives, whether it is ready, its
+    /// metrics. They are answered there to whoever asks, and nowhere else. Default: where requests
+    /// come in, to this machine alone.
+    pub admin: Option<SocketAddr>,
+
+    /// Whether [`Config::listen`] speaks TLS too, as whom [`Config::tls`] says, and nothing does plain
+    /// HTTP. Default false.
+    pub tls_only: bool,
+
+    /// Whether partitions are counted for the metrics, and told by name. Default: without names.
+    pub hot_partitions: HotPartitions,
+
+    /// Requests that take at least this long are told to the log. Default: none is.
+    pub slow_time: Option<Duration>,
+
     /// The accounts served. Default: the development account alone.
     pub accounts: Accounts,
 
@@ -106,6 +121,10 @@ impl Default for Config {
         Config {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), DEFAULT_PORT),
             tls: None,
+            tls_only: false,
+            admin: None,
+            hot_partitions: HotPartitions::default(),
+            slow_time: None,
             accounts: Accounts::development(),
             development_key_for_all: false,
             trusted_proxies: Vec::new(),
@@ -152,6 +171,18 @@ impl Config {
             None => Ok(()),
         }
     }
+}
+
+/// Whether partitions are counted, and told by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HotPartitions {
+    /// They are not counted.
+    Off,
+    /// How often the most frequent ones are asked for, not which they are.
+    #[default]
+    Ranks,
+    /// Their names, too.
+    Names,
 }
 
 /// Limits of rate, each off where it is none. Beyond them requests get 503.
@@ -219,6 +250,13 @@ impl Drop for Pem {
 /// A setting that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
+
+impl ConfigError {
+    /// One that says `what`.
+    pub(crate) fn new(what: &str) -> ConfigError {
+        ConfigError(what.to_owned())
+    }
+}
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -343,6 +381,27 @@ impl Accounts {
             return Err(ConfigError("no account is given".to_owned()));
         }
         Ok(Accounts::of(accounts))
+    }
+
+    /// These and one more, with its key in base64.
+    pub(crate) fn with(&self, name: &str, key: &str) -> Result<Accounts, ConfigError> {
+        let key = Key::parse(name, key)?;
+        let mut all = self.pairs_by_name();
+        all.insert(name.to_owned(), KeyPair { places: [key.clone(), key], filled: 1 });
+        Ok(Accounts::of(all))
+    }
+
+    /// These but one; fails where there is none of that name, or no other.
+    pub(crate) fn without(&self, name: &str) -> Result<Accounts, ConfigError> {
+        let mut all = self.pairs_by_name();
+        match all.remove(name) {
+            Some(_) if !all.is_empty() => Ok(Accounts::of(all)),
+            _ => Err(ConfigError(format!("account {name} is not there, or the only one"))),
+        }
+    }
+
+    fn pairs_by_name(&self) -> BTreeMap<String, KeyPair> {
+        self.names.iter().cloned().zip(self.pairs.iter().cloned()).collect()
     }
 
     fn of(accounts: BTreeMap<String, KeyPair>) -> Accounts {

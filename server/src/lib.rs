@@ -25,11 +25,13 @@ pub mod batch;
 // Floor 2: gates.
 pub mod properties;
 pub mod context;
+pub mod trace;
 pub mod auth;
 pub mod throttle;
 
 // Floor 3: routes.
 pub mod route;
+pub mod observe;
 pub mod lab;
 pub mod refusal;
 pub mod stored;
@@ -38,8 +40,9 @@ pub mod handle;
 
 // Floor 4: house.
 pub mod app;
+pub mod testing;
 pub mod net;
 
 pub use app::App;
 pub use config::{Accounts, Config};
-pub use net::listen::{Running, Server};
+pub use net::listen::{House, Running, Server};

@@ -16,6 +16,7 @@ use crate::lab::Lab;
 use crate::limits::{
     METADATA_TABLES_MAX, PAGE_ENTITIES_MAX, QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX,
 };
+use crate::observe::hot::Hot;
 use crate::properties::document;
 use crate::properties::model::{Given, Properties};
 use crate::refusal::{group_refusal, name_refusal, refusal};
@@ -58,6 +59,7 @@ pub struct Services<S> {
     properties_lock: Mutex<()>,
     policies: StoredPolicies,
     gates: Gates,
+    hot: Arc<Hot>,
     lab: Option<Arc<Lab>>,
     page_bytes_max: usize,
 }
@@ -103,6 +105,7 @@ impl<S: Store> Services<S> {
         tables: Arc<TableStore<S>>,
         clock: Arc<dyn Clock>,
         gates: Gates,
+        hot: Arc<Hot>,
         lab: Option<Arc<Lab>>,
         page_bytes_max: usize,
     ) -> Services<S> {
@@ -113,6 +116,7 @@ impl<S: Store> Services<S> {
             properties_lock: Mutex::default(),
             policies: StoredPolicies::default(),
             gates,
+            hot,
             lab,
             page_bytes_max,
         }
@@ -147,6 +151,14 @@ impl<S: Store> Services<S> {
     ) -> Result<(), WireError> {
         let (account, table) = (grant.account().as_str(), grant.table().unwrap_or_default());
         self.gates.entities(account, table, partition_key, count, self.clock.steady())
+    }
+
+    /// Counts entities of a partition of the grant's table for the metrics.
+    pub fn count_hot(&self, grant: &Grant, partition_key: &str, count: usize) {
+        if self.hot.is_on() {
+            let (account, table) = (grant.account().as_str(), grant.table().unwrap_or_default());
+            self.hot.add(account, table, partition_key, count as u64, self.clock.steady());
+        }
     }
 
     /// Has the fault lab say for a time that the grant's table, which was dropped, is still going.
@@ -307,6 +319,32 @@ impl<S: Store> Services<S> {
         }
     }
 
+    /// Removes all tables of an account and its settings; gives the number of tables. For tests of
+    /// applications alone: no grant allows it.
+    pub(crate) fn empty_account(&self, account: &AccountName) -> Result<u64, WireError> {
+        let mut removed = 0;
+        loop {
+            let page = self.tables.list_tables(account, None, PAGE_ENTITIES_MAX, None);
+            let page = page.map_err(refusal)?;
+            if page.tables.is_empty() {
+                break;
+            }
+            let _changing = self.policies.changing();
+            for table in &page.tables {
+                match self.tables.delete_table(account, &table.name) {
+                    Ok(()) => removed += 1,
+                    Err(TableError::TableNotFound) => {}
+                    Err(error) => return Err(refusal(error)),
+                }
+            }
+        }
+        let _changing = self.properties_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tables.set_account_setting(account, PROPERTIES_SETTING, None).map_err(refusal)?;
+        let mut known = self.properties.write().unwrap_or_else(PoisonError::into_inner);
+        known.remove(account.as_str());
+        Ok(removed)
+    }
+
     /// Looks an entity up, and gives what `read` makes of it.
     pub fn get<T>(
         &self,
@@ -357,6 +395,7 @@ impl<S: Store> Services<S> {
         let filter = range.and(read.filter);
         let query = Query { filter, select: None, top: read.top, from, budget };
         let (mut passed, mut refused) = (0, None);
+        let mut run = (String::new(), 0);
         let offer = |entity: EntityRef<'_>| {
             // The plan reads the range alone. Should it ever read more, that is not told either.
             if !range.contains(entity.partition_key, entity.row_key) {
@@ -368,10 +407,16 @@ impl<S: Store> Services<S> {
                 return Ok(ControlFlow::Break(()));
             }
             passed += 1;
+            if run.0 != entity.partition_key {
+                self.count_hot(grant, &run.0, run.1);
+                run = (entity.partition_key.to_owned(), 0);
+            }
+            run.1 += 1;
             each(entity)
         };
         let page =
             self.tables.query_each(grant.account(), &self.entity_table(grant)?, &query, offer);
+        self.count_hot(grant, &run.0, run.1);
         let mut page = page.map_err(refusal)?;
         match refused {
             Some(error) if passed == 0 => Err(error),

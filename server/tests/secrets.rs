@@ -136,6 +136,7 @@ impl House {
             listen: ([127, 0, 0, 1], 0).into(),
             accounts: Accounts::parse(&format!("{ACCOUNT}:{}:{}", keys[0], keys[1])).expect("two"),
             bearer: Some(bearer),
+            slow_time: Some(Duration::ZERO),
             ..Config::default()
         };
         let mut secrets = Secrets::default();

@@ -60,9 +60,14 @@ pub fn change<S: Store>(
         // Its keys were in the body; all others were looked at with the address.
         services.throttle(call.grant()?, write.keys().0, 1)?;
     }
+    let inserted =
+        matches!(call.operation, Operation::Insert(_)).then(|| write.keys().0.to_owned());
     let Some(pending) = services.write(call.grant()?, write, reach)? else {
         return Ok(Answer::NeedsDisk);
     };
+    if let Some(partition_key) = inserted {
+        services.count_hot(call.grant()?, &partition_key, 1);
+    }
     Ok(Answer::after(call, pending, |call, outcome| Ok(changed(call, &outcome.map_err(refusal)?))))
 }
 

@@ -120,6 +120,9 @@ fn changes<S: Store>(
     {
         return Answer::Now(reply::answered(call, Err(error)));
     }
+    if let Some((grant, first)) = writes.first() {
+        services.count_hot(grant, first.keys().0, writes.len());
+    }
     match services.transact(writes) {
         Ok(pending) => Answer::after(call, pending, move |call, outcome| {
             Ok(boundaries.outcome(call, parts, outcome))

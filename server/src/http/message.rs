@@ -133,6 +133,12 @@ impl Response {
         self.headers.push((name, value));
     }
 
+    /// The service's name for the error that it tells of, if it does.
+    pub fn named_error(&self) -> Option<Cow<'static, str>> {
+        let named = self.headers.iter().find(|(own, _)| *own == "x-ms-error-code");
+        named.filter(|_| self.status >= 400).map(|(_, code)| code.clone())
+    }
+
     /// The first value under `name`.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.headers

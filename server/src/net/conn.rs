@@ -12,11 +12,15 @@ use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
 use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::net::admin::{self, Admin, Origin};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::payload::{Broken, Payload, held, into_hyper};
 use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
+use crate::observe::requests::Kind;
 use crate::services::Store;
+use crate::testing;
+use crate::trace::Trace;
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
@@ -25,7 +29,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::options::Reach;
@@ -47,6 +50,8 @@ pub(crate) struct Shared<S> {
     turns: Arc<Semaphore>,
     /// Whether there are threads for what may wait for the disk.
     has_threads: bool,
+    /// What is told below `/_/`.
+    admin: Option<Arc<Admin>>,
 }
 
 impl<S: Store> Shared<S> {
@@ -56,22 +61,23 @@ impl<S: Store> Shared<S> {
         let answers = Room::new(config.answer_bytes_max);
         let turns = (config.answer_bytes_max / config.page_bytes_max().max(1)).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
-        Shared { app, room, answers, turns, has_threads: true }
+        Shared { app, room, answers, turns, has_threads: true, admin: None }
+    }
+
+    /// Tells what `admin` makes of itself and of the room for bodies and for answers.
+    pub(crate) fn with_admin(mut self, admin: impl FnOnce(&Shared<S>) -> Arc<Admin>) -> Shared<S> {
+        self.admin = Some(admin(&self));
+        self
+    }
+
+    pub(crate) fn rooms(&self) -> (Room, Room) {
+        (self.room.clone(), self.answers.clone())
     }
 
     /// All work is done on the event loop, in the order in which it is asked for.
     pub(crate) fn without_threads(app: App<S>) -> Shared<S> {
         Shared { has_threads: false, ..Shared::new(app) }
     }
-}
-
-/// Where the requests of a connection come from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    /// The other end.
-    pub(crate) peer: Option<IpAddr>,
-    /// Whether they come over TLS.
-    pub(crate) secure: bool,
 }
 
 /// Serves a connection until either side ends it; with `watcher`, until the server stops and the
@@ -120,10 +126,17 @@ async fn respond<S: Store>(
     let head = Head { peer: origin.peer, secure: origin.secure, ..head(&parts) };
     let is_asked_for = parts.headers.contains_key(header::EXPECT);
     let mut sent = Sent { body, is_asked_for, time_max: shared.app.config().body_time_max };
-    let mut fault = None;
+    if let Some(response) = told(shared, &head, origin).await {
+        return sent.discard().await.map(|()| into_hyper(response));
+    }
+    let clock = shared.app.services().clock();
+    let (requests, began) = (shared.app.requests(), clock.steady());
+    let _in_flight = requests.begin();
+    let (mut fault, mut kind) = (None, Kind::NONE);
     let response = match shared.app.receive(&head) {
         Ok(call) => {
             fault = call.fault;
+            kind = Kind::of(&call.operation);
             if let Some(Fault::Delay { ms }) = fault {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
             }
@@ -140,7 +153,16 @@ async fn respond<S: Store>(
             discarded => discarded.map(|()| response)?,
         },
     };
-    tracing::debug!(method = %head.method, path = head.path(), status = response.status);
+    let took = clock.steady().saturating_sub(began);
+    requests.answered(kind, response.status, took);
+    if let Some(code) = response.named_error() {
+        requests.refused(code);
+    }
+    let is_slow = shared.app.config().slow_time.is_some_and(|slow| took >= slow);
+    if is_slow {
+        requests.slow();
+    }
+    log(&head, &response, kind, took, is_slow);
     match fault {
         Some(Fault::Lost) => Err(Broken::OnPurpose),
         Some(Fault::Cut { .. }) if response.body.is_empty() => Err(Broken::OnPurpose),
@@ -151,6 +173,51 @@ async fn respond<S: Store>(
         }
         _ => Ok(into_hyper(response)),
     }
+}
+
+/// What an operator is told. At the address for operators there is nothing else.
+async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, origin: Origin) -> Option<Response> {
+    let admin = shared.admin.as_ref()?;
+    if admin.hears(head, origin) {
+        let Some(forks) = admin.forks_for(head) else { return Some(admin.answer(head)) };
+        let (own_shared, own_head) = (shared.clone(), head.clone());
+        let done = spawn_blocking(move || {
+            testing::perform(&own_shared.app, &*forks, &own_head, admin::below(&own_head))
+        });
+        return Some(match done.await {
+            Ok(Some((status, value))) => admin::json(status, &value),
+            Ok(None) => admin.answer(head),
+            Err(_) => admin::plain(500, "it failed\n"),
+        });
+    }
+    origin.admin.then(|| admin::plain(404, "there is nothing but /_/\n"))
+}
+
+/// Tells the log of a request, and where it was slow, those who listen for no more than that. Neither
+/// has what may be a secret: no header but ids, no query. The path is for the detailed log alone, as it
+/// names entities.
+fn log(head: &Head, response: &Response, kind: Kind, took: Duration, is_slow: bool) {
+    if !is_slow && !tracing::enabled!(target: "tabulith::request", tracing::Level::DEBUG) {
+        return;
+    }
+    let request_id = response.get("x-ms-request-id").unwrap_or_default();
+    let client_request_id = response.get("x-ms-client-request-id");
+    let trace = Trace::of(&head.headers, request_id);
+    let trace = trace.as_ref();
+    let (trace_id, parent_id) = (trace.map(|own| &*own.id), trace.map(|own| &*own.parent));
+    let span_id = trace.map(|own| &*own.span);
+    let (op, status, ms) = (kind.name(), response.status, took.as_secs_f64() * 1e3);
+    let error = response.get("x-ms-error-code");
+    if is_slow {
+        tracing::warn!(
+            target: "tabulith::request", op, status, ms, error, request_id, client_request_id,
+            trace_id, span_id, parent_id, "slow request"
+        );
+    }
+    tracing::debug!(
+        target: "tabulith::request", op, status, ms, error, request_id, client_request_id,
+        trace_id, span_id, parent_id, method = head.method, path = head.path(), "request"
+    );
 }
 
 /// Gives the answer to a read a place until it has left; without one there is another answer. That

@@ -5,7 +5,8 @@
 //! connections, the first byte, TLS.
 
 use crate::app::App;
-use crate::net::conn::{Origin, Shared, serve};
+use crate::net::admin::Origin;
+use crate::net::conn::{Shared, serve};
 use crate::services::Store;
 use hyper_util::server::graceful::GracefulShutdown;
 use parking_lot::Mutex;
@@ -41,7 +42,7 @@ impl<S: Store> Indoors<S> {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let origin = Origin { peer: Some(peer), secure: false };
+        let origin = Origin { peer: Some(peer), secure: false, admin: false };
         let stop = GracefulShutdown::new();
         let watcher = stop.watcher();
         self.stops.lock().push(stop);

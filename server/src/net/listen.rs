@@ -2,22 +2,27 @@
 
 use crate::app::App;
 use crate::config::{Accounts, Config, ConfigError};
-use crate::net::conn::{Origin, Shared, serve};
+use crate::net::admin::{Admin, Origin};
+use crate::net::conn::{Shared, serve};
+use crate::net::counts::{Connections, Reason};
 use crate::net::first::{First, Speech, Told};
 use crate::net::places::Places;
 use crate::net::reload::Reloader;
 use crate::net::tls::Presented;
+use crate::observe::engine::Engine;
 use crate::services::Store;
+use crate::testing::Forks;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::ids::CommitTs;
 use tabulith::table::store::TableStore;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
@@ -27,12 +32,33 @@ use uuid::Uuid;
 #[derive(Debug)]
 pub struct Server;
 
+/// What stands behind a server beside its tables.
+#[derive(Debug, Default)]
+pub struct House {
+    /// Whose numbers are told to operators, and who says whether commits are taken.
+    pub engine: Option<Arc<dyn Engine>>,
+    /// Who makes copies of all data for tests of applications. With him whoever may ask whether the
+    /// server is ready may destroy all data.
+    pub forks: Option<Arc<dyn Forks>>,
+    /// Whether it is not ready before [`Running::set_ready`] says so.
+    pub is_made_ready_later: bool,
+}
+
 impl Server {
     /// Starts a server over `store` on threads of its own, and returns once it listens.
     ///
     /// Errors: settings that cannot be, certificates among them (`InvalidInput`); an address that
     /// cannot be listened on, such as a port in use.
     pub fn start<S: Store>(config: Config, store: Arc<TableStore<S>>) -> io::Result<Running> {
+        Server::start_in(config, store, House::default())
+    }
+
+    /// The same, with what stands behind it.
+    pub fn start_in<S: Store>(
+        config: Config,
+        store: Arc<TableStore<S>>,
+        house: House,
+    ) -> io::Result<Running> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let now = CommitTs(clock.wall_ticks());
@@ -41,25 +67,49 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let listener = runtime.block_on(async { listen(config.listen) })?;
         let addr = listener.local_addr()?;
-        let mut doors = vec![Door { listener, tls: None }];
-        let mut tls_addr = None;
-        if let (Some(tls), Some(presented)) = (&config.tls, &presented) {
+        let only = presented.clone().filter(|_| config.tls_only);
+        let mut tls_addr = only.as_ref().map(|_| addr);
+        let mut doors = vec![Door { listener, tls: only, admin: false }];
+        if let (Some(tls), Some(presented), false) = (&config.tls, &presented, config.tls_only) {
             let listener = runtime.block_on(async { listen(tls.listen) })?;
             tls_addr = Some(listener.local_addr()?);
-            doors.push(Door { listener, tls: Some(presented.clone()) });
+            doors.push(Door { listener, tls: Some(presented.clone()), admin: false });
         }
+        let admin_listener =
+            config.admin.map(|addr| runtime.block_on(async { listen(addr) })).transpose()?;
+        let admin_addr = admin_listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let stop_time_max = config.stop_time_max;
         let per_address_max = config.connections_per_address_max;
         let places = Places::new(config.connections_max, per_address_max, &config.trusted_proxies);
         let ids_seed = Uuid::new_v4().as_u64_pair().0;
-        let app = App::new(config.clone(), store, clock, ids_seed);
+        let app = App::new(config.clone(), store, clock.clone(), ids_seed);
         let reloader = Reloader::new(config, app.keyring().clone(), app.bearer().cloned());
         let reloader = Arc::new(reloader);
         reloader.reload()?;
         runtime.spawn(reloader.clone().run());
-        let shared = Arc::new(Shared::new(app));
-        let told = Arc::new(Told::default());
         let (stop, stopping) = watch::channel(false);
+        let connections = Arc::new(Connections::default());
+        let mut admin = None;
+        let shared = Shared::new(app).with_admin(|shared| {
+            let (bodies, answers) = shared.rooms();
+            let own = Arc::new(Admin {
+                has_own_address: admin_addr.is_some(),
+                engine: house.engine,
+                forks: house.forks,
+                started: AtomicBool::new(!house.is_made_ready_later),
+                stopping: stopping.clone(),
+                clock,
+                requests: shared.app.requests().clone(),
+                hot: shared.app.hot().clone(),
+                connections: connections.clone(),
+                bodies,
+                answers,
+            });
+            admin = Some(own.clone());
+            own
+        });
+        let shared = Arc::new(shared);
+        let told = Arc::new(Told::default());
         let mut accepting = JoinSet::new();
         for door in doors {
             let inside = Inside {
@@ -67,11 +117,40 @@ impl Server {
                 places: places.clone(),
                 told: told.clone(),
                 stopping: stopping.clone(),
+                connections: connections.clone(),
             };
             accepting.spawn_on(accept(door, inside), runtime.handle());
         }
+        if let Some(listener) = admin_listener {
+            // With places of its own, and open until the process ends: whoever asks while all others
+            // are taken, or while the server stops, is told.
+            let (still_open, stopping) = watch::channel(false);
+            let inside = Inside {
+                shared: shared.clone(),
+                places: Places::new(ADMIN_PLACES, None, &[]),
+                told: told.clone(),
+                stopping,
+                connections: Arc::default(),
+            };
+            let door = Door { listener, tls: None, admin: true };
+            runtime.spawn(async move {
+                accept(door, inside).await;
+                drop(still_open);
+            });
+        }
         let runtime = Some(runtime);
-        Ok(Running { runtime, accepting, stop, addr, tls_addr, presented, stop_time_max, reloader })
+        Ok(Running {
+            runtime,
+            accepting,
+            stop,
+            addr,
+            tls_addr,
+            admin_addr,
+            admin,
+            presented,
+            stop_time_max,
+            reloader,
+        })
     }
 }
 
@@ -83,6 +162,8 @@ pub struct Running {
     stop: watch::Sender<bool>,
     addr: SocketAddr,
     tls_addr: Option<SocketAddr>,
+    admin_addr: Option<SocketAddr>,
+    admin: Option<Arc<Admin>>,
     presented: Option<Arc<Presented>>,
     stop_time_max: Duration,
     reloader: Arc<Reloader>,
@@ -111,6 +192,23 @@ impl Running {
         self.tls_addr
     }
 
+    /// Where it listens for operators, if that is a place of its own.
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.admin_addr
+    }
+
+    /// By which others can tell that it lives.
+    pub fn heart(&self) -> Heart {
+        Heart(self.runtime.as_ref().map(|runtime| runtime.handle().clone()))
+    }
+
+    /// From now on it says that it is ready, as long as it is.
+    pub fn set_ready(&self) {
+        if let Some(admin) = &self.admin {
+            admin.started.store(true, Ordering::Release);
+        }
+    }
+
     /// The certificate that it made for itself, in PEM, for clients to trust.
     pub fn own_certificate(&self) -> Option<&str> {
         self.presented.as_ref().and_then(|presented| presented.made())
@@ -137,7 +235,12 @@ impl Running {
     /// Serves until the process is asked to end (SIGTERM, SIGINT or Ctrl-C), then stops as
     /// [`Running::stop`] does. A second signal returns at once. SIGHUP has files read anew,
     /// as [`Running::reload`] does.
-    pub fn wait_for_signal(mut self) -> io::Result<()> {
+    pub fn wait_for_signal(self) -> io::Result<()> {
+        self.wait_for_signal_and(|| {})
+    }
+
+    /// The same, and does `stopping` as soon as it is asked to end.
+    pub fn wait_for_signal_and(mut self, stopping: impl FnOnce()) -> io::Result<()> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         runtime.block_on(async {
             let mut signals = Signals::new()?;
@@ -148,6 +251,7 @@ impl Running {
                 }
             }
             tracing::info!("stopping");
+            stopping();
             let _ = self.stop.send(true);
             tokio::select! {
                 _ = signals.next() => {}
@@ -164,6 +268,20 @@ impl Running {
         let _ = self.stop.send(true);
         runtime.block_on(finish(&mut self.accepting, self.stop_time_max));
         runtime.shutdown_background();
+    }
+}
+
+/// Whether a server's event loop goes on.
+#[derive(Clone, Debug)]
+pub struct Heart(Option<Handle>);
+
+impl Heart {
+    /// Whether something is done on it within that time.
+    pub fn beats(&self, time_max: Duration) -> bool {
+        let Some(handle) = &self.0 else { return false };
+        let (done, heard) = std::sync::mpsc::channel();
+        handle.spawn(async move { done.send(()) });
+        heard.recv_timeout(time_max).is_ok()
     }
 }
 
@@ -194,10 +312,15 @@ async fn finish(accepting: &mut JoinSet<()>, time_max: Duration) {
     }
 }
 
+/// Connections of operators at once.
+const ADMIN_PLACES: usize = 64;
+
 /// A listener, and what it presents where it is one for TLS.
 struct Door {
     listener: TcpListener,
     tls: Option<Arc<Presented>>,
+    /// Whether it is for operators alone.
+    admin: bool,
 }
 
 /// What all doors lead to.
@@ -206,6 +329,7 @@ struct Inside<S> {
     places: Places,
     told: Arc<Told>,
     stopping: watch::Receiver<bool>,
+    connections: Arc<Connections>,
 }
 
 /// How long accepting rests after the system refused a connection: files may be short.
@@ -213,7 +337,7 @@ const REST_AFTER_REFUSAL: Duration = Duration::from_millis(50);
 
 /// Accepts until told to stop, then waits for the connections to finish.
 async fn accept<S: Store>(door: Door, inside: Inside<S>) {
-    let Inside { shared, places, told, mut stopping } = inside;
+    let Inside { shared, places, told, mut stopping, connections } = inside;
     let graceful = GracefulShutdown::new();
     loop {
         let next = async {
@@ -228,6 +352,7 @@ async fn accept<S: Store>(door: Door, inside: Inside<S>) {
         match accepted {
             Ok((stream, peer)) => {
                 let Some(place) = places.for_address(place, peer.ip()) else {
+                    connections.refuse(Reason::Address);
                     tracing::debug!(peer = %peer.ip(), "too many connections of one address");
                     continue;
                 };
@@ -235,24 +360,29 @@ async fn accept<S: Store>(door: Door, inside: Inside<S>) {
                 let (told, stopping) = (told.clone(), stopping.clone());
                 // A small answer must not wait for the acknowledgement of the one before.
                 let _ = stream.set_nodelay(true);
-                let tls = door.tls.clone();
+                let (tls, admin, open) = (door.tls.clone(), door.admin, connections.open());
+                let connections = connections.clone();
                 tokio::spawn(async move {
                     match tls {
                         None => {
                             let stream = First::new(stream, Speech::Plain, told);
-                            let origin = Origin { peer: stream.peer(), secure: false };
+                            let origin = Origin { peer: stream.peer(), secure: false, admin };
                             serve(shared, stream, origin, watcher).await;
                         }
                         Some(tls) => {
                             let stream = First::new(stream, Speech::Tls, told);
-                            serve_tls(shared, stream, &tls, watcher, stopping).await;
+                            let shaken = serve_tls(shared, stream, &tls, watcher, stopping).await;
+                            if !shaken {
+                                connections.refuse(Reason::Handshake);
+                            }
                         }
                     }
-                    drop(place);
+                    drop((place, open));
                 });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
+                connections.refuse(Reason::System);
                 tokio::time::sleep(REST_AFTER_REFUSAL).await;
             }
         }
@@ -261,25 +391,29 @@ async fn accept<S: Store>(door: Door, inside: Inside<S>) {
     graceful.shutdown().await;
 }
 
-/// Shakes hands within the time for it, then serves.
+/// Shakes hands within the time for it, then serves; whether it came to that.
 async fn serve_tls<S: Store>(
     shared: Arc<Shared<S>>,
     stream: First,
     tls: &Presented,
     watcher: Watcher,
     mut stopping: watch::Receiver<bool>,
-) {
-    let origin = Origin { peer: stream.peer(), secure: true };
+) -> bool {
+    let origin = Origin { peer: stream.peer(), secure: true, admin: false };
     let accepting = TlsAcceptor::from(tls.current()).accept(stream);
     let shaken = tokio::select! {
-        _ = stopping.changed() => return,
+        _ = stopping.changed() => return true,
         shaken = tokio::time::timeout(tls.handshake_time_max(), accepting) => shaken,
     };
     match shaken {
-        Ok(Ok(stream)) => serve(shared, stream, origin, watcher).await,
+        Ok(Ok(stream)) => {
+            serve(shared, stream, origin, watcher).await;
+            return true;
+        }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => tracing::debug!("a TLS handshake took too long"),
     }
+    false
 }
 
 /// What a signal asks for.

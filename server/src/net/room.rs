@@ -29,6 +29,7 @@ const LARGE_QUARTERS: usize = 3;
 pub(crate) struct Room {
     all: Arc<Semaphore>,
     large: Arc<Semaphore>,
+    units: usize,
 }
 
 /// A place in the room, until it is dropped.
@@ -43,7 +44,17 @@ impl Room {
         let units = (bytes / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
         let large = units / 4 * LARGE_QUARTERS;
         let [all, large] = [units, large].map(|units| Arc::new(Semaphore::new(units)));
-        Room { all, large }
+        Room { all, large, units }
+    }
+
+    /// Bytes that are taken now.
+    pub(crate) fn taken_bytes(&self) -> usize {
+        (self.units - self.all.available_permits().min(self.units)) * UNIT_BYTES
+    }
+
+    /// Bytes that can be taken in all.
+    pub(crate) fn bytes(&self) -> usize {
+        self.units * UNIT_BYTES
     }
 
     /// A place for that many bytes, if there is one now.

@@ -1,0 +1,260 @@
+//! What operators ask below `/_/`: whether the server lives, whether it is ready, its metrics.
+//!
+//! These questions need no credentials, so they are heard in two places only: at an address of their
+//! own, where the configuration gives one; else where requests come in, from this machine. A proxy on
+//! this machine speaks for others, and so does a browser that was told a name for this machine's
+//! address: neither is heard. To everybody else such a path is like any other that means nothing.
+//!
+//! No account's name can begin with `_`, so that no table hides behind these paths.
+//!
+//! Absent: data of tables. Names of partitions are told only where the configuration says so.
+
+use crate::http::message::{Head, Response};
+use crate::net::counts::Connections;
+use crate::net::room::Room;
+use crate::observe::engine::{self, Engine};
+use crate::observe::hot::{Hot, Rank};
+use crate::observe::requests::Requests;
+use crate::observe::text::{CONTENT_TYPE, Text};
+use crate::testing::Forks;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tabulith::env::clock::Clock;
+use tokio::sync::watch;
+
+/// Where these paths begin.
+const PREFIX: &str = "/_/";
+
+/// Where the requests of a connection come from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The other end.
+    pub(crate) peer: Option<IpAddr>,
+    /// Whether they come over TLS.
+    pub(crate) secure: bool,
+    /// Whether they came to the address that is for operators alone.
+    pub(crate) admin: bool,
+}
+
+/// What is told, and to whom.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    /// Whether there is an address for these questions alone.
+    pub(crate) has_own_address: bool,
+    pub(crate) engine: Option<Arc<dyn Engine>>,
+    /// Who makes copies for tests of applications; without him there is nothing for these.
+    pub(crate) forks: Option<Arc<dyn Forks>>,
+    /// Whether whoever started the server says that it is.
+    pub(crate) started: AtomicBool,
+    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) hot: Arc<Hot>,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) bodies: Room,
+    pub(crate) answers: Room,
+}
+
+impl Admin {
+    /// Whether a request is one of these, from somebody who is told.
+    pub(crate) fn hears(&self, head: &Head, origin: Origin) -> bool {
+        head.path().starts_with(PREFIX)
+            && (origin.admin || (!self.has_own_address && is_of_this_machine(head, origin)))
+    }
+
+    /// Who makes copies, where a request that is heard may be one for tests of applications. A page of
+    /// some other site, which a browser asks for, may make none.
+    pub(crate) fn forks_for(&self, head: &Head) -> Option<Arc<dyn Forks>> {
+        let changes = matches!(head.method.as_str(), "POST" | "DELETE");
+        self.forks.clone().filter(|_| changes && head.headers.get("Origin").is_none())
+    }
+
+    /// The answer to a request that is heard.
+    pub(crate) fn answer(&self, head: &Head) -> Response {
+        let path = below(head);
+        if !matches!(path, "live" | "ready" | "metrics" | "hot") {
+            return plain(404, "there is /_/live, /_/ready and /_/metrics\n");
+        }
+        if !matches!(head.method.as_str(), "GET" | "HEAD") {
+            let mut response = plain(405, "GET or HEAD\n");
+            response.header("Allow", "GET, HEAD");
+            return response;
+        }
+        match path {
+            "live" => plain(200, "live\n"),
+            "ready" => match self.obstacles().as_slice() {
+                [] => plain(200, "ready\n"),
+                obstacles => plain(503, obstacles.join("\n") + "\n"),
+            },
+            "hot" => self.hot(),
+            _ => self.metrics(),
+        }
+    }
+
+    /// What keeps the server from being ready.
+    fn obstacles(&self) -> Vec<&'static str> {
+        let mut obstacles = Vec::new();
+        if !self.started.load(Ordering::Acquire) {
+            obstacles.push("starting");
+        }
+        if *self.stopping.borrow() {
+            obstacles.push("draining");
+        }
+        let obstacle = self.engine.as_ref().and_then(|engine| engine.obstacle());
+        obstacles.extend(obstacle.as_ref().map(engine::told));
+        obstacles
+    }
+
+    fn metrics(&self) -> Response {
+        let mut text = Text::default();
+        let version = env!("CARGO_PKG_VERSION");
+        text.gauge("tabulith_build_info", "1, with the version.").of(&[("version", version)], 1);
+        let is_ready = u8::from(self.obstacles().is_empty());
+        text.gauge("tabulith_ready", "1 where /_/ready says so.").is(is_ready);
+        self.requests.write(&mut text);
+        self.connections.write(&mut text);
+        let rooms = [("bodies", &self.bodies), ("answers", &self.answers)];
+        let help = "Bytes held for requests on their way, by use.";
+        let mut family = text.gauge("tabulith_request_memory_bytes", help);
+        for (what, room) in rooms {
+            family.of(&[("use", what)], room.taken_bytes());
+        }
+        let help = "Bytes that may be held for requests, by use; beyond them requests get 503.";
+        let mut family = text.gauge("tabulith_request_memory_limit_bytes", help);
+        for (what, room) in rooms {
+            family.of(&[("use", what)], room.bytes());
+        }
+        self.write_ranks(&mut text);
+        if let Some(engine) = &self.engine {
+            engine::write(&engine.stats(), engine.obstacle().as_ref(), &mut text);
+        }
+        let mut response = plain(200, text.finish());
+        response.headers.retain(|(name, _)| *name != "Content-Type");
+        response.header("Content-Type", CONTENT_TYPE);
+        response
+    }
+
+    fn write_ranks(&self, text: &mut Text) {
+        if !self.hot.is_on() {
+            return;
+        }
+        let ranking = self.hot.ranking(self.clock.steady());
+        let help = "Entities read or written within the last full minute, in all partitions.";
+        text.gauge("tabulith_partition_entities", help).is(ranking.entities);
+        let help = "The same in the partitions with the most, at most; the first has rank 1.";
+        let ranks: Vec<String> = (1..=ranking.ranks.len()).map(|rank| rank.to_string()).collect();
+        let mut family = text.gauge("tabulith_partitions_hot", help);
+        for (rank, Rank { entities, .. }) in ranks.iter().zip(&ranking.ranks) {
+            family.of(&[("rank", rank)], entities);
+        }
+        let help = "By how much that may be too much.";
+        let mut family = text.gauge("tabulith_partitions_hot_error", help);
+        for (rank, Rank { error, .. }) in ranks.iter().zip(&ranking.ranks) {
+            family.of(&[("rank", rank)], error);
+        }
+    }
+
+    /// The ranking with names, where these are told.
+    fn hot(&self) -> Response {
+        if !self.hot.tells_names() {
+            return plain(404, "names of partitions are told with --hot-partitions names\n");
+        }
+        let ranking = self.hot.ranking(self.clock.steady());
+        let rank = |Rank { name, entities, error }: Rank| {
+            let name = name.unwrap_or_default();
+            json!({
+                "account": name.account, "table": name.table,
+                "partition_key": name.partition_key, "entities": entities, "error": error,
+            })
+        };
+        let partitions: Vec<_> = ranking.ranks.into_iter().map(rank).collect();
+        json(200, &json!({ "entities": ranking.entities, "partitions": partitions }))
+    }
+}
+
+/// Whether a request comes from this machine, on its own behalf, to a name or address that is no
+/// stranger's.
+fn is_of_this_machine(head: &Head, origin: Origin) -> bool {
+    let passed_on =
+        ["X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "X-Real-IP", "Via", "Origin"];
+    origin.peer.is_some_and(|peer| peer.to_canonical().is_loopback())
+        && passed_on.iter().all(|name| head.headers.get(name).is_none())
+        && is_own_name(&head.authority)
+}
+
+/// Whether an authority is `localhost` or an address of the loopback, with or without a port.
+fn is_own_name(authority: &str) -> bool {
+    let host = match authority.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let address = host.parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// What follows `/_/` in a path.
+pub(crate) fn below(head: &Head) -> &str {
+    head.path().strip_prefix(PREFIX).unwrap_or_default()
+}
+
+/// The same as JSON.
+pub(crate) fn json(status: u16, value: &Value) -> Response {
+    let mut response = plain(status, value.to_string());
+    response.headers.retain(|(name, _)| *name != "Content-Type");
+    response.header("Content-Type", "application/json");
+    response
+}
+
+/// An answer that nobody keeps.
+pub(crate) fn plain(status: u16, text: impl Into<String>) -> Response {
+    let mut response = Response::new(status);
+    response.header("Content-Type", "text/plain; charset=utf-8");
+    response.header("Cache-Control", "no-store");
+    response.header("X-Content-Type-Options", "nosniff");
+    response.body = text.into().into();
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_this_machine() {
+        for own in
+            ["localhost", "LOCALHOST:10002", "127.0.0.1:1", "127.1.2.3", "[::1]:10002", "[::1]"]
+        {
+            assert!(is_own_name(own), "{own}");
+        }
+        for other in
+            ["", "evil.example", "localhost.evil.example:1", "10.0.0.1", "[::2]", "127.0.0.1.evil"]
+        {
+            assert!(!is_own_name(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_and_a_browser_are_not_this_machine() {
+        let origin = |peer: &str| Origin {
+            peer: Some(peer.parse().expect("an address")),
+            secure: false,
+            admin: false,
+        };
+        let head = |name: &str| {
+            let mut head = Head { authority: "localhost".to_owned(), ..Head::default() };
+            head.headers.push(name, "x");
+            head
+        };
+        for peer in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert!(is_of_this_machine(&head("Accept"), origin(peer)), "{peer}");
+        }
+        assert!(!is_of_this_machine(&head("Accept"), origin("192.0.2.1")));
+        assert!(!is_of_this_machine(&head("Accept"), Origin { peer: None, ..origin("::1") }));
+        for name in ["x-forwarded-for", "Forwarded", "Via", "Origin"] {
+            assert!(!is_of_this_machine(&head(name), origin("127.0.0.1")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What operators ask of a server on a real socket: who is told, what metrics say, when it is ready and
+//! when not.
+
+mod common;
+#[path = "common/exposition.rs"]
+mod exposition;
+
+use common::{date_of, request, sign};
+use exposition::Exposition;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use tabulith::env::clock::{Clock as _, SystemClock};
+use tabulith::env::jobs::{ByHand, Jobs, Threads};
+use tabulith::table::store::TableStore;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Options};
+use tabulith_server::config::{Config, HotPartitions};
+use tabulith_server::http::message::{Body, Request};
+use tabulith_server::{House, Running, Server};
+
+struct Told {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+/// Asks on a connection of its own.
+fn ask(addr: SocketAddr, text: &str) -> Told {
+    let mut stream = TcpStream::connect(addr).expect("a connection");
+    stream.write_all(text.as_bytes()).expect("the server reads");
+    read(&mut BufReader::new(stream))
+}
+
+fn read(stream: &mut BufReader<TcpStream>) -> Told {
+    let (mut head, mut line) = (String::new(), String::new());
+    while stream.read_line(&mut line).expect("text") > 2 {
+        head += &line;
+        line.clear();
+    }
+    let head = head.to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.trim().parse().expect("a length"))];
+    stream.read_exact(&mut body).expect("the whole body");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or_default();
+    Told { status, head, body: String::from_utf8(body).expect("text") }
+}
+
+fn get(addr: SocketAddr, path: &str) -> Told {
+    ask(addr, &format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\n\r\n"))
+}
+
+/// A request to the tables, signed.
+fn wire(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let Request { mut head, body } = request(method, path, headers, body);
+    sign(&mut head, &date_of(SystemClock::new().wall_ticks()));
+    let headers: String =
+        head.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let body = match body {
+        Body::Whole(bytes) => String::from_utf8(bytes.to_vec()).expect("text"),
+        _ => String::new(),
+    };
+    format!("{method} {} HTTP/1.1\r\nHost: {}\r\n{headers}\r\n{body}", head.target, head.authority)
+}
+
+struct Place {
+    running: Running,
+    db: Db,
+    disk: FaultFs,
+}
+
+const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+/// A server over a disk in memory that fails as it is told.
+fn start(config: Config) -> Place {
+    start_as(config, false, Arc::new(Threads))
+}
+
+fn start_as(config: Config, is_made_ready_later: bool, jobs: Arc<dyn Jobs>) -> Place {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let advanced = Advanced {
+        memtable_bytes: Some(256 << 10),
+        wal_segment_bytes: 64 << 10,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..Options::default() };
+    let clock = Arc::new(SystemClock::new());
+    let builder = Db::builder().options(options);
+    let db = builder.parts(Arc::new(disk.clone()), clock, jobs).open("data");
+    let db = db.expect("a database");
+    let config = Config { listen: LOOPBACK.into(), ..config };
+    let house = House { engine: Some(Arc::new(db.clone())), forks: None, is_made_ready_later };
+    let store = Arc::new(TableStore::new(Arc::new(db.clone())));
+    let running = Server::start_in(config, store, house).expect("a server");
+    Place { running, db, disk }
+}
+
+impl Place {
+    fn metrics(&self) -> Exposition {
+        let told = get(self.running.addr(), "/_/metrics");
+        assert_eq!(told.status, 200, "{}", told.body);
+        assert!(told.head.contains("content-type: text/plain; version=0.0.4"), "{}", told.head);
+        Exposition::parse(&told.body).unwrap_or_else(|error| panic!("{error}\n{}", told.body))
+    }
+
+    fn ready(&self) -> (u16, String) {
+        let told = get(self.running.addr(), "/_/ready");
+        let gauge = self.metrics().get("tabulith_ready");
+        assert_eq!(gauge, Some(f64::from(u8::from(told.status == 200))), "{}", told.body);
+        (told.status, told.body)
+    }
+
+    fn send(&self, method: &str, path: &str, body: &str) -> u16 {
+        let headers = [("Content-Type", "application/json"), ("Accept", "application/json")];
+        ask(self.running.addr(), &wire(method, path, &headers, body)).status
+    }
+}
+
+fn ready() -> (u16, String) {
+    (200, "ready\n".to_owned())
+}
+
+#[test]
+fn metrics_count_what_was_asked_and_tell_no_data() {
+    let place = start(Config::default());
+    assert_eq!(get(place.running.addr(), "/_/live").status, 200);
+    assert_eq!(place.ready(), ready());
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Hidden\"}"), 201);
+    for row in 0..7 {
+        let entity =
+            format!("{{\"PartitionKey\":\"s3cret\",\"RowKey\":\"r0w{row}\",\"V\":\"va1ue\"}}");
+        assert_eq!(place.send("POST", "/Hidden", &entity), 201);
+    }
+    assert_eq!(place.send("GET", "/Hidden(PartitionKey='s3cret',RowKey='r0w1')", ""), 200);
+    assert_eq!(place.send("GET", "/Hidden(PartitionKey='s3cret',RowKey='none')", ""), 404);
+    assert_eq!(place.send("GET", "/Hidden()", ""), 200);
+    let told = get(place.running.addr(), "/_/metrics").body;
+    for data in ["Hidden", "s3cret", "r0w", "va1ue", "devstoreaccount1", "data/"] {
+        assert!(!told.contains(data), "{data} is told:\n{told}");
+    }
+    let metrics = place.metrics();
+    let is = |series: &str, value: f64| assert_eq!(metrics.get(series), Some(value), "{series}");
+    is("tabulith_requests_total{op=\"create_table\",code=\"2xx\"}", 1.0);
+    is("tabulith_requests_total{op=\"insert\",code=\"2xx\"}", 7.0);
+    is("tabulith_requests_total{op=\"get\",code=\"2xx\"}", 1.0);
+    is("tabulith_requests_total{op=\"get\",code=\"4xx\"}", 1.0);
+    is("tabulith_request_seconds_count{op=\"insert\"}", 7.0);
+    is("tabulith_refusals_total{code=\"ResourceNotFound\"}", 1.0);
+    is("tabulith_partitions_hot{rank=\"1\"}", 7.0 + 2.0 + 7.0);
+    is("tabulith_partition_entities", 16.0);
+    assert!(metrics.sum("tabulith_wal_sync_seconds_count") >= 8.0);
+    assert!(metrics.sum("tabulith_connections_total") >= 10.0);
+    let families: Vec<_> = metrics.kinds.keys().collect();
+    assert!(families.len() > 45, "{families:?}");
+}
+
+#[test]
+fn the_number_of_series_does_not_depend_on_what_is_asked() {
+    let place = start(Config { hot_partitions: HotPartitions::Names, ..Config::default() });
+    let everything = |rounds: u32| {
+        for n in 0..rounds {
+            let entity = format!("/T{n}(PartitionKey='p{n}',RowKey='r{n}')");
+            for (method, path) in
+                [("GET", entity.as_str()), (["BREW", "PUT", "X"][n as usize % 3], "/Tables?comp=x")]
+            {
+                let headers = [("x-ms-version", if n % 2 == 0 { "2019-02-02" } else { "never" })];
+                ask(place.running.addr(), &wire(method, path, &headers, ""));
+            }
+            get(place.running.addr(), &format!("/account{n}/what?sig={n}"));
+        }
+        place.metrics().samples.len()
+    };
+    let first = everything(30);
+    assert_eq!(everything(120), first);
+    assert!(first < 600, "{first} series");
+}
+
+#[test]
+fn strangers_are_told_what_any_other_path_tells_them() {
+    let place = start(Config::default());
+    let addr = place.running.addr();
+    let without_ids = |told: Told| {
+        let id = |line: &&str| !line.starts_with("x-ms-request-id") && !line.starts_with("date");
+        let head: Vec<String> = told.head.lines().filter(id).map(str::to_owned).collect();
+        (told.status, head, told.body.split("RequestId").next().map(str::to_owned))
+    };
+    for path in ["/_/metrics", "/_/ready", "/_/live", "/_/hot"] {
+        for more in [
+            "Host: tables.example\r\n",
+            "Host: localhost\r\nX-Forwarded-For: 192.0.2.1\r\n",
+            "Host: localhost\r\nForwarded: for=192.0.2.1\r\n",
+            "Host: localhost\r\nOrigin: http://elsewhere.example\r\n",
+        ] {
+            let asked =
+                |path: &str| without_ids(ask(addr, &format!("GET {path} HTTP/1.1\r\n{more}\r\n")));
+            let told = asked(path);
+            // As long as the path, so that nothing else differs.
+            let other = asked(&format!("/_/{}", "x".repeat(path.len() - 3)));
+            assert_eq!(told, other, "{path} {more}");
+            assert!(told.0 >= 400, "{path} {more}: {}", told.0);
+        }
+    }
+    assert_eq!(get(addr, "/_/nothing").status, 404);
+    assert_eq!(get(addr, "/_/hot").status, 404, "names are told to who asked for them");
+    let post = ask(
+        addr,
+        &format!("POST /_/ready HTTP/1.1\r\nHost: {addr}\r\nContent-Length: 2\r\n\r\nxy"),
+    );
+    assert_eq!(post.status, 405);
+}
+
+#[test]
+fn an_address_for_operators_has_nothing_else_and_nobody_else_has_it() {
+    let hot_partitions = HotPartitions::Names;
+    let place = start(Config { admin: Some(LOOPBACK.into()), hot_partitions, ..Config::default() });
+    let admin = place.running.admin_addr().expect("an address");
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201);
+    let entity = "{\"PartitionKey\":\"p\\\"q\",\"RowKey\":\"r\"}";
+    assert_eq!(place.send("POST", "/Rows", entity), 201);
+    for path in ["/_/live", "/_/ready", "/_/metrics"] {
+        assert_eq!(get(admin, path).status, 200, "{path}");
+        let through_a_proxy = format!("GET {path} HTTP/1.1\r\nHost: x.example\r\nVia: y\r\n\r\n");
+        assert_eq!(ask(admin, &through_a_proxy).status, 200, "{path}");
+        assert!(get(place.running.addr(), path).status >= 400, "{path}");
+    }
+    assert_eq!(ask(admin, &wire("GET", "/Tables", &[], "")).status, 404);
+    let hot = get(admin, "/_/hot").body;
+    assert!(hot.contains("\"partition_key\":\"p\\\"q\""), "{hot}");
+    Exposition::parse(&get(admin, "/_/metrics").body).expect("metrics");
+}
+
+#[test]
+fn ready_is_red_while_the_disk_is_full() {
+    let place = start(Config::default());
+    let rows = place.db.table("rows").expect("a table");
+    assert_eq!(place.ready(), ready());
+    for round in 0..3 {
+        place.disk.set_room(Some(0));
+        assert_eq!(place.ready(), (503, "disk full\n".to_owned()), "round {round}");
+        assert_eq!(get(place.running.addr(), "/_/live").status, 200);
+        place.disk.set_room(None);
+        assert_eq!(place.ready(), ready(), "round {round}");
+        rows.upsert("p", "r", vec![7; 30_000]).expect("there is room");
+    }
+}
+
+#[test]
+fn ready_is_red_while_commits_stall_and_green_when_the_work_is_done() {
+    let place = start_as(Config::default(), false, Arc::new(ByHand));
+    let rows = place.db.table("rows").expect("a table");
+    let mut written = 0_u32;
+    while place.db.obstacle().is_none() {
+        rows.upsert("p", written.to_be_bytes(), vec![7; 20_000]).expect("a write");
+        written += 1;
+        assert!(written < 100_000, "nothing ever stalls");
+    }
+    assert_eq!(place.ready(), (503, "stalled: flushes are behind\n".to_owned()));
+    while place.db.step().expect("work") {}
+    assert_eq!(place.ready(), ready(), "after {written} rows");
+}
+
+#[test]
+fn ready_stays_red_once_the_log_has_failed() {
+    let place = start(Config::default());
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201);
+    place.disk.add(Rule::fail(Call::Sync).times(1));
+    place.disk.add(Rule::fail(Call::Write).times(1));
+    let entity = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\"}";
+    assert!(place.send("POST", "/Rows", entity) >= 500);
+    for _ in 0..2 {
+        assert_eq!(place.ready(), (503, "log failed\n".to_owned()));
+    }
+    assert_eq!(place.send("GET", "/Rows()", ""), 200, "reads go on");
+}
+
+#[test]
+fn ready_is_red_until_it_is_said_and_while_it_drains() {
+    let place = start_as(
+        Config { admin: Some(LOOPBACK.into()), ..Config::default() },
+        true,
+        Arc::new(Threads),
+    );
+    let admin = place.running.admin_addr().expect("an address");
+    assert_eq!(get(admin, "/_/ready").body, "starting\n");
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201, "but it serves");
+    place.running.set_ready();
+    assert_eq!(get(admin, "/_/ready").status, 200);
+
+    // A request in flight: its head is read, half of its body is not there.
+    let entity = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\"}";
+    let whole = wire("POST", "/Rows", &[("Content-Type", "application/json")], entity);
+    let (first, rest) = whole.split_at(whole.len() - 10);
+    let mut stream = TcpStream::connect(place.running.addr()).expect("a connection");
+    stream.write_all(first.as_bytes()).expect("the server reads");
+    let in_flight = || {
+        let text = get(admin, "/_/metrics").body;
+        Exposition::parse(&text).expect("metrics").get("tabulith_requests_in_flight")
+    };
+    while in_flight() != Some(1.0) {}
+    let running = place.running;
+    let stopping = std::thread::spawn(move || running.stop());
+    while get(admin, "/_/ready").status == 200 {}
+    assert_eq!(get(admin, "/_/ready").body, "draining\n");
+    assert_eq!(get(admin, "/_/live").status, 200);
+    stream.write_all(rest.as_bytes()).expect("it still reads");
+    assert_eq!(read(&mut BufReader::new(stream)).status, 201);
+    stopping.join().expect("a stop");
+    while TcpStream::connect(admin).is_ok() {} // Until nobody listens any more.
+}
