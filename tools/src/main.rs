@@ -33,10 +33,18 @@ mod shape;
 mod bench;
 mod torture;
 mod conformance;
+mod health;
+mod settings;
+mod notify;
+mod log;
+mod seed;
+mod forks;
 mod serve;
 
 use crate::args::command::{Cli, Command};
+use crate::args::config::ConfigCommand;
 use crate::exit::Exit;
+use crate::settings::Settings;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
 
@@ -45,8 +53,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     // A wrong command line ends here, with clap's message and the exit code 2.
-    let cli = Cli::of(std::env::args_os()).unwrap_or_else(|error| error.exit());
-    match run(cli) {
+    let words = Cli::words(std::env::args_os());
+    match settings::of_process(words).and_then(run) {
         Ok(exit) => exit.into(),
         Err(error) => {
             let exit = exit::of(&error);
@@ -58,10 +66,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(cli: Cli) -> Result<Exit> {
+fn run(settings: Settings) -> Result<Exit> {
+    // A wrong command line ends here, with clap's message and the exit code 2.
+    let cli = Cli::parsed(&settings.words).unwrap_or_else(|error| error.exit());
     match cli.command {
         // The server brings its own threads.
         Command::Serve(args) => serve::run(&args),
+        Command::Config(args) => match args.what {
+            ConfigCommand::Print(_) => settings.print(),
+        },
+        Command::Health(args) => health::run(&args),
         Command::Import(args) => wait(import::run::run(args)),
         Command::Query(args) => wait(query::run(args)),
         Command::Export(args) => wait(export::run(args)),

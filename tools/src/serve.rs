@@ -8,10 +8,14 @@
 
 use crate::args::serve::ServeArgs;
 use crate::exit::{Exit, Failure};
+use crate::forks::Forks;
+use crate::log;
+use crate::notify::Notify;
 use crate::print::note;
+use crate::seed;
 use anyhow::{Context, Result};
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,46 +34,134 @@ use tabulith_server::lab::HEADER;
 use tabulith_server::limits::TEXT_BYTES_MAX;
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
-use tabulith_server::{Accounts, Config, Server};
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
+use tabulith_server::{Accounts, Config, House, Running, Server, testing};
+
+/// How long a stop waits for requests in flight: a second of the five that a stop takes at most is for
+/// the last sync.
+const STOP_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// Serves until SIGTERM or SIGINT; what was acknowledged by then is in the folder.
 pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
-    start_log(args)?;
+    log::start(args)?;
+    let notify = Arc::new(Notify::of_process());
     let mut config = config(args)?;
     config.connections_max = config.connections_max.min(connections_allowed());
     let mut options = Options { durability: args.durability.into(), ..Options::default() };
     options.advanced.scrub_period_s = u64::from(args.scrub_hours) * 3600;
-    let db = Db::builder().options(options).on_event(tell).open(&args.data_dir);
-    let db = Arc::new(db.with_context(|| format!("opening {}", args.data_dir.display()))?);
+    let data = Data::of(args)?;
+    if let Some(seed) = &args.seed {
+        let account = first_account(args, &config)?;
+        seed::load(seed, &data.dir, &account)?;
+    }
+    let db = Db::builder().options(options.clone()).on_event(tell).open(&data.dir);
+    let db = Arc::new(db.with_context(|| format!("opening {}", data.dir.display()))?);
     for repair in &db.recovery().repairs {
         note(&format!("put right from its other copy: {repair}"));
     }
     let listen = config.listen;
     let trouble = trouble(&config);
-    let running = Server::start(config, Arc::new(TableStore::new(db.clone())))
+    let forks = args
+        .testing
+        .then(|| Arc::new(Forks::new(db.clone(), &data.dir, options, fork_config(&config))));
+    let house = House {
+        engine: Some(db.clone()),
+        forks: forks.clone().map(|forks| forks as Arc<dyn testing::Forks>),
+        is_made_ready_later: true,
+    };
+    let running = Server::start_in(config, Arc::new(TableStore::new(db.clone())), house)
         .map_err(|error| not_started(listen, error))?;
     if let (Some(path), Some(certificate)) = (&args.tls_self_signed, running.own_certificate()) {
         let written = std::fs::write(path, certificate);
         written.with_context(|| format!("--tls-self-signed {}", path.display()))?;
     }
     if !args.silent {
+        for line in args.azurite.told() {
+            note(line);
+        }
         let accounts = running.account_names();
-        let addrs = Addrs { plain: running.addr(), tls: running.tls_addr() };
+        let (plain, tls, admin) = (running.addr(), running.tls_addr(), running.admin_addr());
         let mut out = io::stdout().lock();
-        greet(&mut out, addrs, &accounts, args)?;
+        greet(&mut out, Addrs { plain, tls, admin }, &accounts, args, &data.dir)?;
         out.write_all(trouble.as_bytes())?;
         out.flush()?;
     }
-    running.wait_for_signal().context("waiting for a signal")?;
+    running.set_ready();
+    notify.tell("READY=1");
+    watch(notify.clone(), &running)?;
+    let stopping = notify.clone();
+    let waited = running.wait_for_signal_and(move || stopping.tell("STOPPING=1"));
+    waited.context("waiting for a signal")?;
+    if let Some(forks) = forks {
+        forks.end_all();
+    }
     let ScrubStats { passes, files, bytes, finds, .. } = db.stats().scrub;
     tracing::info!(passes, files, bytes, finds, "scrub");
-    db.close().with_context(|| format!("closing {}", args.data_dir.display()))?;
+    db.close().with_context(|| format!("closing {}", data.dir.display()))?;
     if !args.silent {
         note("stopped");
     }
     Ok(Exit::Ok)
+}
+
+/// Tells systemd that the server lives, for as long as it does, where systemd asks for that.
+fn watch(notify: Arc<Notify>, running: &Running) -> Result<()> {
+    let Some(period) = notify.watchdog_period() else { return Ok(()) };
+    let heart = running.heart();
+    let beat = move || {
+        while heart.beats(period) {
+            notify.tell("WATCHDOG=1");
+            std::thread::sleep(period / 2);
+        }
+    };
+    std::thread::Builder::new().name("watchdog".to_owned()).spawn(beat).context("a thread")?;
+    Ok(())
+}
+
+/// Where the data is: a folder, which goes with the process where it is to be kept in memory.
+struct Data {
+    dir: PathBuf,
+    is_kept: bool,
+}
+
+impl Data {
+    fn of(args: &ServeArgs) -> Result<Data> {
+        if !args.in_memory {
+            return Ok(Data { dir: args.data_dir.clone(), is_kept: true });
+        }
+        // A disk in memory, where there is one.
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let dir = parent.join(format!("tabulith-{}", uuid::Uuid::new_v4().simple()));
+        std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
+        Ok(Data { dir, is_kept: false })
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            let _ = std::fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// The account that seeds are for: the first one.
+fn first_account(args: &ServeArgs, config: &Config) -> Result<String> {
+    let accounts = match &args.accounts_file {
+        Some(path) => {
+            let text =
+                file(path).read().with_context(|| format!("--accounts-file {}", path.display()))?;
+            Accounts::parse(text.trim()).map_err(|error| Failure::usage(error.to_string()))?
+        }
+        None => config.accounts.clone(),
+    };
+    let first = accounts.names().next().map(str::to_owned);
+    first.ok_or_else(|| Failure::usage("no account is given".to_owned()).into())
+}
+
+/// How copies are served: as the original, without its other doors.
+fn fork_config(config: &Config) -> Config {
+    Config { tls: None, tls_only: false, admin: None, ..config.clone() }
 }
 
 /// What an operator is to see of the engine.
@@ -87,7 +179,12 @@ fn config(args: &ServeArgs) -> Result<Config> {
     };
     let config = Config {
         listen: SocketAddr::new(args.listen, args.port),
-        tls: tls(args),
+        tls: tls(args)?,
+        tls_only: args.cert.is_some(),
+        admin: args.admin_address,
+        hot_partitions: args.hot_partitions.into(),
+        slow_time: Some(args.slow_request_ms).filter(|ms| *ms > 0).map(Duration::from_millis),
+        stop_time_max: STOP_TIME_MAX,
         accounts,
         development_key_for_all: args.development_key_for_all,
         trusted_proxies: args.trusted_proxies.clone(),
@@ -198,16 +295,27 @@ fn bearer(args: &ServeArgs) -> Result<Option<BearerConfig>> {
 /// How long a client may take to shake hands.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
 
-fn tls(args: &ServeArgs) -> Option<Tls> {
+fn tls(args: &ServeArgs) -> Result<Option<Tls>> {
+    if args.pwd.is_some() {
+        return Err(Failure::usage(
+            "--pwd: certificates are read in PEM; `openssl pkcs12 -in FILE -nodes` makes PEM of PFX",
+        )
+        .into());
+    }
+    let given = |certificates: &PathBuf, key: &PathBuf| {
+        let (certificates, key) = (certificates.clone(), key.clone());
+        Identity::Given(Arc::new(PemFiles { certificates, key }))
+    };
+    let handshake_time_max = HANDSHAKE_TIME_MAX;
+    if let (Some(certificates), Some(key)) = (&args.cert, &args.key) {
+        let listen = SocketAddr::new(args.listen, args.port);
+        return Ok(Some(Tls { listen, identity: given(certificates, key), handshake_time_max }));
+    }
     let identity = match (&args.tls_cert, &args.tls_key) {
-        (Some(certificates), Some(key)) => {
-            let (certificates, key) = (certificates.clone(), key.clone());
-            Identity::Given(Arc::new(PemFiles { certificates, key }))
-        }
+        (Some(certificates), Some(key)) => given(certificates, key),
         _ => Identity::SelfSigned,
     };
-    let listen = args.tls_listen?;
-    Some(Tls { listen, identity, handshake_time_max: HANDSHAKE_TIME_MAX })
+    Ok(args.tls_listen.map(|listen| Tls { listen, identity, handshake_time_max }))
 }
 
 /// A chain and its key in two files.
@@ -249,6 +357,7 @@ fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
 struct Addrs {
     plain: SocketAddr,
     tls: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
 }
 
 /// A few lines: where, how to connect, what is kept where and how safely.
@@ -257,10 +366,12 @@ fn greet(
     addrs: Addrs,
     accounts: &[String],
     args: &ServeArgs,
+    data: &Path,
 ) -> io::Result<()> {
     let addr = addrs.plain;
-    let base = format!("http://{}", reachable(addr));
-    let data = args.data_dir.canonicalize().unwrap_or_else(|_| args.data_dir.clone());
+    let scheme = if args.cert.is_some() { "https" } else { "http" };
+    let base = format!("{scheme}://{}", reachable(addr));
+    let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
     writeln!(out, "tabulith {} listens on {addr}", env!("CARGO_PKG_VERSION"))?;
     for account in accounts {
         // Other keys than the published one are secrets, and its owner knows them.
@@ -272,16 +383,24 @@ fn greet(
         writeln!(out, "endpoint    {base}/{account}")?;
         writeln!(
             out,
-            "connection  DefaultEndpointsProtocol=http;AccountName={account};AccountKey={key};TableEndpoint={base}/{account};"
+            "connection  DefaultEndpointsProtocol={scheme};AccountName={account};AccountKey={key};TableEndpoint={base}/{account};"
         )?;
     }
-    if addr == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)) && keys_are_published(args) {
+    let is_default = addr == SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
+    if is_default && keys_are_published(args) && args.cert.is_none() {
         writeln!(out, "or          UseDevelopmentStorage=true")?;
     }
-    if let Some(addr) = addrs.tls {
+    if let Some(addr) = addrs.admin {
+        writeln!(out, "operators   http://{}/_/ready and /_/metrics", reachable(addr))?;
+    }
+    if args.testing {
+        writeln!(out, "testing     POST /_/reset, /_/accounts and /_/fork, without credentials")?;
+    }
+    if let Some(addr) = addrs.tls.filter(|_| args.cert.is_none()) {
         writeln!(out, "over TLS    https://{}", reachable(addr))?;
     }
-    writeln!(out, "data        {}", data.display())?;
+    let kept = if args.in_memory { ", until the end of this process" } else { "" };
+    writeln!(out, "data        {}{kept}", data.display())?;
     writeln!(out, "durability  {}", explained(Durability::from(args.durability)))?;
     out.flush()
 }
@@ -328,39 +447,6 @@ fn explained(durability: Durability) -> &'static str {
     }
 }
 
-/// Messages of the server: to a file in detail, or warnings to stderr. `TABULITH_LOG` chooses
-/// otherwise, as in `TABULITH_LOG=debug`.
-fn start_log(args: &ServeArgs) -> Result<()> {
-    let level = match (&args.debug, args.silent) {
-        (Some(_), _) => LevelFilter::DEBUG,
-        (None, true) => LevelFilter::ERROR,
-        (None, false) => LevelFilter::WARN,
-    };
-    let filter = EnvFilter::builder()
-        .with_default_directive(level.into())
-        .with_env_var("TABULITH_LOG")
-        .from_env()
-        .map_err(|error| Failure::usage(format!("TABULITH_LOG: {error}")))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter);
-    match &args.debug {
-        Some(path) => {
-            let file = open_log(path)?;
-            log.with_ansi(false).with_writer(Arc::new(file)).init();
-        }
-        None => {
-            let plain = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
-            let colour = !plain && io::stderr().is_terminal();
-            log.with_ansi(colour).with_writer(io::stderr).init();
-        }
-    }
-    Ok(())
-}
-
-fn open_log(path: &Path) -> Result<File> {
-    let file = File::options().create(true).append(true).open(path);
-    file.with_context(|| format!("--debug {}", path.display()))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -372,8 +458,9 @@ mod tests {
         let Command::Serve(args) = Cli::of(words).unwrap().command else { panic!("not serve") };
         let mut out = Vec::new();
         let accounts = [DEVELOPMENT_ACCOUNT.to_owned(), "other".to_owned()];
-        let addrs = Addrs { plain: addr.parse().unwrap(), tls: args.tls_listen };
-        greet(&mut out, addrs, &accounts, &args).unwrap();
+        let (plain, tls, admin) = (addr.parse().unwrap(), args.tls_listen, args.admin_address);
+        let addrs = Addrs { plain, tls, admin };
+        greet(&mut out, addrs, &accounts, &args, &args.data_dir).unwrap();
         String::from_utf8(out).unwrap()
     }
 

@@ -1,12 +1,14 @@
 //! The commands, and how the words of a command line become one.
 
 use crate::args::bench::BenchArgs;
+use crate::args::config::ConfigArgs;
 use crate::args::conformance::ConformanceArgs;
 use crate::args::copy::CopyArgs;
 use crate::args::entity::EntityArgs;
 use crate::args::folder::{
     CheckArgs, CheckpointArgs, CompactArgs, InspectArgs, SalvageArgs, ShapeArgs,
 };
+use crate::args::health::HealthArgs;
 use crate::args::pages::{CompletionsArgs, ManArgs};
 use crate::args::rows::{ExportArgs, ImportArgs, QueryArgs};
 use crate::args::sas::SasArgs;
@@ -35,13 +37,24 @@ impl Cli {
     ///
     /// Flattening the flags of `serve` into the top level would do the same, but then a variable
     /// like `TABULITH_PORT` could break every other command.
+    #[cfg(test)]
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+        Cli::parsed(&Cli::words(words))
+    }
+
+    /// The words of a command line with the command that they mean.
+    pub(crate) fn words(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         let mut words: Vec<OsString> = words.into_iter().collect();
         let own = ["-h", "--help", "-V", "--version"];
         let first = words.get(1).map(|word| word.to_string_lossy());
         if first.is_none_or(|word| word.starts_with('-') && !own.contains(&&*word)) {
             words.insert(words.len().min(1), OsString::from("serve"));
         }
+        words
+    }
+
+    /// Parses words that begin with a command.
+    pub(crate) fn parsed(words: &[OsString]) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(words)
     }
 }
@@ -50,7 +63,11 @@ impl Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve tables over HTTP; this is what happens without a command.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
+    /// Show the settings of the server.
+    Config(ConfigArgs),
+    /// Ask a server whether it is ready.
+    Health(HealthArgs),
     /// Load CSV or JSON lines files into a table.
     Import(ImportArgs),
     /// Print the rows that match a filter.
@@ -105,7 +122,7 @@ mod tests {
     fn serve_args(words: &[&str]) -> ServeArgs {
         let words = ["tabulith"].iter().chain(words).map(OsString::from);
         match Cli::of(words).unwrap().command {
-            Command::Serve(args) => args,
+            Command::Serve(args) => *args,
             other => panic!("{other:?}"),
         }
     }

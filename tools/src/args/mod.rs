@@ -13,4 +13,6 @@ pub(crate) mod bench;
 pub(crate) mod torture;
 pub(crate) mod conformance;
 pub(crate) mod pages;
+pub(crate) mod health;
+pub(crate) mod config;
 pub(crate) mod command;

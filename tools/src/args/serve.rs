@@ -5,15 +5,24 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use tabulith::options::Durability;
-use tabulith_server::config::Throttling;
+use tabulith_server::config::{HotPartitions, Throttling};
 use tabulith_server::source::Network;
 
 /// How to serve.
 #[derive(Args, Clone, Debug)]
-#[command(before_help = "Examples:\n  tabulith serve\n  \
+#[command(
+    before_help = "Examples:\n  tabulith serve\n  \
     tabulith serve --data-dir /var/lib/tabulith --accounts-file accounts --silent\n  \
-    tabulith serve --tls-listen 127.0.0.1:10443 --tls-self-signed ca.pem")]
+    tabulith serve --tls-listen 127.0.0.1:10443 --tls-self-signed ca.pem\n  \
+    tabulith serve --config tabulith.toml --admin-address 0.0.0.0:10003 --log-format json",
+    after_help = "Settings come from flags, else from the variables named here, else from the file of --config,
+else they have their defaults. The file is TOML, its keys are the long flags without their dashes:
+`tabulith config print` shows each value and where it came from, in that form."
+)]
 pub(crate) struct ServeArgs {
+    /// File of settings, in TOML; flags and variables go before it.
+    #[arg(long, value_name = "FILE", env = "TABULITH_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
     /// Address to listen on.
     #[arg(long, alias = "tableHost", value_name = "IP", default_value = "127.0.0.1")]
     #[arg(env = "TABULITH_LISTEN")]
@@ -26,6 +35,10 @@ pub(crate) struct ServeArgs {
     #[arg(short = 'l', long, alias = "location", value_name = "DIR")]
     #[arg(default_value = "tabulith-data", env = "TABULITH_DATA_DIR")]
     pub(crate) data_dir: PathBuf,
+    /// Tables to load before it serves: NAME.jsonl or NAME.csv, plain or gzip, with columns
+    /// PartitionKey and RowKey. Rows are inserted or replaced, so that the next start changes nothing.
+    #[arg(long, value_name = "DIR", env = "TABULITH_SEED_DIR")]
+    pub(crate) seed: Option<PathBuf>,
     /// How safe a write is when it is acknowledged.
     #[arg(long, value_enum, default_value_t = DurabilityArg::Synced, env = "TABULITH_DURABILITY")]
     pub(crate) durability: DurabilityArg,
@@ -100,6 +113,31 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOURS", default_value_t = 24, help_heading = "Load")]
     #[arg(env = "TABULITH_SCRUB_HOURS", value_parser = clap::value_parser!(u32).range(0..=87_600))]
     pub(crate) scrub_hours: u32,
+    /// Where operators ask for /_/live, /_/ready and /_/metrics, without credentials, and nobody else
+    /// does. They are answered on the port of the tables otherwise, to this machine alone.
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        help_heading = "Operation",
+        env = "TABULITH_ADMIN_ADDRESS"
+    )]
+    pub(crate) admin_address: Option<SocketAddr>,
+    /// Whether the partitions with most requests are counted: by rank, or by name at /_/hot too.
+    #[arg(long, value_enum, default_value_t = HotArg::Ranks, help_heading = "Operation")]
+    #[arg(env = "TABULITH_HOT_PARTITIONS")]
+    pub(crate) hot_partitions: HotArg,
+    /// Form of the log.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text, help_heading = "Operation")]
+    #[arg(env = "TABULITH_LOG_FORMAT")]
+    pub(crate) log_format: LogFormat,
+    /// Milliseconds from which on a request is told to the log as slow; 0 for never.
+    #[arg(long, value_name = "MS", default_value_t = 1_000, help_heading = "Operation")]
+    #[arg(env = "TABULITH_SLOW_REQUEST_MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pub(crate) slow_request_ms: u64,
+    /// For tests of applications: POST /_/reset empties all accounts, POST /_/accounts makes one,
+    /// POST /_/fork serves a copy of all data beside it. Whoever may ask for /_/ready may do that.
+    #[arg(long, help_heading = "Operation", conflicts_with = "accounts_file")]
+    pub(crate) testing: bool,
     /// Entities per second of a partition, 503 beyond them; `azure` for Azure's target, 2000.
     #[arg(long, value_name = "N|azure", help_heading = "Trouble on purpose")]
     #[arg(value_parser = |text: &str| rate(text, Throttling::AZURE.partition_entities))]
@@ -121,12 +159,118 @@ pub(crate) struct ServeArgs {
     /// Write a detailed log to this file.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) debug: Option<PathBuf>,
+    /// As Azurite has it: keep data until the end of the process only.
+    #[arg(long = "inMemoryPersistence", hide = true)]
+    pub(crate) in_memory: bool,
+    /// As Azurite has it: serve over TLS in place of plain HTTP, with this certificate in PEM.
+    #[arg(long = "cert", value_name = "FILE", hide = true)]
+    #[arg(requires = "key", conflicts_with_all = ["tls_cert", "tls_self_signed", "tls_listen"])]
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of --cert, in PEM.
+    #[arg(long = "key", value_name = "FILE", hide = true, requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Refused: certificates come in PEM here.
+    #[arg(long = "pwd", value_name = "PASSWORD", hide = true)]
+    pub(crate) pwd: Option<String>,
+    /// Accepted for Azurite's sake; there are no blobs and no queues.
+    #[command(flatten)]
+    pub(crate) azurite: AzuriteArgs,
     /// Accepted for Azurite's sake: unknown headers and parameters are always ignored here.
     #[arg(long, hide = true)]
     pub(crate) loose: bool,
     /// Accepted for Azurite's sake: every service version is always accepted here.
     #[arg(long = "skipApiVersionCheck", hide = true)]
     pub(crate) skip_api_version_check: bool,
+}
+
+/// Flags of Azurite that mean nothing here.
+#[derive(Args, Clone, Debug, Default)]
+#[group(skip)]
+#[allow(missing_docs, reason = "their names are all there is")]
+pub(crate) struct AzuriteArgs {
+    #[arg(long = "blobHost", hide = true)]
+    pub(crate) blob_host: Option<String>,
+    #[arg(long = "blobPort", hide = true)]
+    pub(crate) blob_port: Option<String>,
+    #[arg(long = "blobKeepAliveTimeout", hide = true)]
+    pub(crate) blob_keep_alive: Option<String>,
+    #[arg(long = "queueHost", hide = true)]
+    pub(crate) queue_host: Option<String>,
+    #[arg(long = "queuePort", hide = true)]
+    pub(crate) queue_port: Option<String>,
+    #[arg(long = "queueKeepAliveTimeout", hide = true)]
+    pub(crate) queue_keep_alive: Option<String>,
+    #[arg(long = "tableKeepAliveTimeout", hide = true)]
+    pub(crate) table_keep_alive: Option<String>,
+    #[arg(long = "extentMemoryLimit", hide = true)]
+    pub(crate) extent_memory_limit: Option<String>,
+    #[arg(long = "disableProductStyleUrl", hide = true)]
+    pub(crate) disable_product_style_url: bool,
+    #[arg(long = "disableTelemetry", hide = true)]
+    pub(crate) disable_telemetry: bool,
+}
+
+impl AzuriteArgs {
+    /// What is said of those that are given.
+    pub(crate) fn told(&self) -> Vec<&'static str> {
+        let given = [
+            (self.blob_host.is_some(), "--blobHost means nothing here: there are no blobs"),
+            (self.blob_port.is_some(), "--blobPort means nothing here: there are no blobs"),
+            (
+                self.blob_keep_alive.is_some(),
+                "--blobKeepAliveTimeout means nothing here: there are no blobs",
+            ),
+            (self.queue_host.is_some(), "--queueHost means nothing here: there are no queues"),
+            (self.queue_port.is_some(), "--queuePort means nothing here: there are no queues"),
+            (
+                self.queue_keep_alive.is_some(),
+                "--queueKeepAliveTimeout means nothing here: there are no queues",
+            ),
+            (
+                self.table_keep_alive.is_some(),
+                "--tableKeepAliveTimeout means nothing here: idle connections stay for two minutes",
+            ),
+            (
+                self.extent_memory_limit.is_some(),
+                "--extentMemoryLimit means nothing here: there are no blobs",
+            ),
+            (
+                self.disable_product_style_url,
+                "--disableProductStyleUrl means nothing here: an account is named by the path",
+            ),
+        ];
+        given.into_iter().filter(|(is_given, _)| *is_given).map(|(_, text)| text).collect()
+    }
+}
+
+/// Whether partitions are counted, and told by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HotArg {
+    /// Not at all.
+    Off,
+    /// How often, not which.
+    Ranks,
+    /// With their names, which are data of the tables.
+    Names,
+}
+
+impl From<HotArg> for HotPartitions {
+    fn from(arg: HotArg) -> HotPartitions {
+        match arg {
+            HotArg::Off => HotPartitions::Off,
+            HotArg::Ranks => HotPartitions::Ranks,
+            HotArg::Names => HotPartitions::Names,
+        }
+    }
+}
+
+/// Form of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// A line of text an event.
+    Text,
+    /// An object of JSON an event.
+    Json,
 }
 
 /// Reads a rate: a number, or the word for Azure's.

@@ -90,14 +90,7 @@ impl Place {
         let port = port.to_string();
         let args = ["serve", "--port", &port, "--data-dir", data];
         let mut command = self.command(&[&args, more].concat());
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut said = String::new();
-        while !said.contains("\ndurability ") && out.read_line(&mut said).unwrap() > 0 {}
-        let after = |label: &str| said.lines().find_map(|line| line.strip_prefix(label));
-        let connection = after("connection").unwrap_or_else(|| panic!("it did not start: {said}"));
-        let tls = after("over TLS").map(|address| address.trim().to_owned());
-        Server { child, out, connection: connection.trim().to_owned(), tls }
+        Server::of(command.stdout(Stdio::piped()).spawn().unwrap())
     }
 }
 
@@ -118,11 +111,62 @@ pub struct Server {
     pub connection: String,
     /// Its address over TLS, without an account.
     tls: Option<String>,
+    /// Where operators ask, if that is a place of its own.
+    admin: Option<String>,
+    /// Where its data is.
+    data: String,
 }
 
 impl Server {
+    /// One that has been started with its stdout in a pipe, once it listens.
+    #[track_caller]
+    pub fn of(mut child: Child) -> Server {
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut said = String::new();
+        while !said.contains("\ndurability ") && out.read_line(&mut said).unwrap() > 0 {}
+        let after = |label: &str| said.lines().find_map(|line| line.strip_prefix(label));
+        let connection = after("connection").unwrap_or_else(|| panic!("it did not start: {said}"));
+        let tls = after("over TLS").map(|address| address.trim().to_owned());
+        let admin = after("operators").and_then(|line| line.trim().split("http://").nth(1));
+        let admin = admin.and_then(|rest| rest.split('/').next()).map(str::to_owned);
+        let data = after("data ").unwrap().trim().split(", until").next().unwrap().to_owned();
+        let connection = connection.trim().to_owned();
+        Server { child, out, connection, tls, admin, data }
+    }
+
+    /// Its folder.
+    pub fn data(&self) -> PathBuf {
+        PathBuf::from(&self.data)
+    }
+
+    /// Whether it is still there.
+    pub fn lives(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Requests without an answer, as its metrics have it.
+    pub fn in_flight(&self) -> u64 {
+        let mut stream = std::net::TcpStream::connect(self.admin.as_deref().unwrap()).unwrap();
+        let ask = "GET /_/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, ask.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("tabulith_requests_in_flight "));
+        line.unwrap().parse().unwrap()
+    }
+
+    pub fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// Waits for its end; gives its exit code.
+    pub fn wait(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+
     pub fn port(&self) -> u16 {
-        let (_, rest) = self.connection.split_once("http://127.0.0.1:").unwrap();
+        let (_, rest) = self.connection.split_once("://127.0.0.1:").unwrap();
         rest.split('/').next().unwrap().parse().unwrap()
     }
 

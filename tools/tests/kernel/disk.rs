@@ -101,6 +101,7 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
     for _ in 0..ROWS {
         assert!(rows.write(&mut client));
     }
+    assert_eq!(server.ready().0, 200);
     for round in 1..=rounds {
         disk.fill();
         let mut refusals = 0;
@@ -112,9 +113,15 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
         }
         assert_eq!(refusals, REFUSALS, "600 MB on a full disk");
         refused += refusals as u64;
+        let (status, why) = server.ready();
+        assert!(
+            status == 503 && ["disk full", "stalled: flushes are behind"].contains(&&*why),
+            "{why}"
+        );
         rows.check(&mut client, "reads go on, and nothing that was refused is there");
         disk.empty();
         let again = (0..).find(|_| rows.write(&mut client));
+        assert_eq!(server.ready().0, 200, "round {round}");
         rows.check(&mut client, "nothing that was refused has come");
         eprintln!("round {round}: {} writes, again after {again:?} refusals", rows.writes);
         assert!(server.lives(), "no restart is needed");

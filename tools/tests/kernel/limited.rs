@@ -42,6 +42,19 @@ impl Limited {
         Client::connect(self.port).expect("a connection")
     }
 
+    /// The status and the text of `/_/ready`.
+    pub(crate) fn ready(&self) -> (u16, String) {
+        let mut stream =
+            std::net::TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        let ask = "GET /_/ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        std::io::Write::write_all(&mut stream, ask.as_bytes()).expect("it reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let status =
+            answer.split(' ').nth(1).and_then(|text| text.parse().ok()).unwrap_or_default();
+        (status, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).trim().to_owned())
+    }
+
     /// Its memory that is in use.
     #[cfg(target_os = "linux")]
     pub(crate) fn resident_bytes(&self) -> usize {

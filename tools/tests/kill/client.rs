@@ -120,6 +120,30 @@ impl Client {
         content_type: &str,
         body: &str,
     ) -> io::Result<Reply> {
+        let text = self.written_with(verb, resource, query, content_type, body)?;
+        self.stream.get_mut().write_all(text.as_bytes())?;
+        self.read_reply()
+    }
+
+    /// A request as it would be sent.
+    pub(crate) fn written(
+        &self,
+        verb: &str,
+        resource: &str,
+        content_type: &str,
+        body: &str,
+    ) -> String {
+        self.written_with(verb, resource, "", content_type, body).expect("a signature")
+    }
+
+    fn written_with(
+        &self,
+        verb: &str,
+        resource: &str,
+        query: &str,
+        content_type: &str,
+        body: &str,
+    ) -> io::Result<String> {
         let path = format!("/{ACCOUNT}/{resource}");
         let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let signature = self.signature(&format!("{date}\n/{ACCOUNT}{path}"))?;
@@ -130,9 +154,7 @@ impl Client {
              Content-Length: {}\r\n\r\n",
             body.len()
         );
-        let bytes = [head.as_bytes(), body.as_bytes()].concat();
-        self.stream.get_mut().write_all(&bytes)?;
-        self.read_reply()
+        Ok(head + body)
     }
 
     fn signature(&self, text: &str) -> io::Result<String> {

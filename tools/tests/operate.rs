@@ -1,0 +1,388 @@
+//! The program as its operators meet it: settings and where they come from, health, seeds, copies for tests,
+//! the log, systemd, Azurite's command line, the end with requests in flight.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+#[path = "kill/client.rs"]
+mod client;
+mod common;
+
+use client::Client;
+use common::{Place, Server};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+/// What `config print` says: value and source of each setting.
+fn settings(out: &str) -> BTreeMap<String, (String, String)> {
+    let line = |line: &str| {
+        let (setting, source) = line.rsplit_once(" # ")?;
+        let (key, value) = setting.split_once(" = ")?;
+        Some((key.to_owned(), (value.to_owned(), source.to_owned())))
+    };
+    out.lines().filter_map(line).collect()
+}
+
+#[test]
+fn settings_come_from_flags_then_variables_then_a_file_then_defaults() {
+    let place = Place::new();
+    let text = "port = 7001\nconnections = 12\nscrub-hours = 3\n\
+                trusted-proxy = [\"10.0.0.0/8\"]\nsilent = true\n";
+    let file = place.file("t.toml", text);
+    let mut command = place.command(&["config", "print", "--config", &file, "--port", "7002"]);
+    command.env("TABULITH_CONNECTIONS", "34");
+    let out = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    let shown = settings(&out);
+    let is = |key: &str, value: &str, source: &str| {
+        assert_eq!(shown[key], (value.to_owned(), source.to_owned()), "{key} in\n{out}");
+    };
+    is("port", "7002", "--port");
+    is("connections", "34", "TABULITH_CONNECTIONS");
+    is("scrub-hours", "3", &format!("{file}:3"));
+    is("trusted-proxy", "[\"10.0.0.0/8\"]", &format!("{file}:4"));
+    is("silent", "true", &format!("{file}:5"));
+    is("durability", "\"synced\"", "default");
+    is("data-dir", "\"tabulith-data\"", "default");
+    assert!(out.contains("# admin-address is not set\n"), "{out}");
+
+    // What it prints is a file of settings that says the same, but for what is a flag only.
+    let again = place.file("again.toml", out.replace("testing = false", "# no testing"));
+    let shown_again = settings(&place.ok(&["config", "print", "--config", &again]).out);
+    for (key, (value, _)) in shown.iter().filter(|(key, _)| *key != "testing") {
+        assert_eq!(&shown_again[key].0, value, "{key}");
+    }
+    let ran = place.run(&["serve", "--config", &place.file("bad.toml", "port = 1\nprot = 2\n")]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("bad.toml:2: prot: unknown"), "{}", ran.err);
+    let ran = place.run(&["serve", "--config", "nowhere.toml"]);
+    assert!(ran.code != 0 && ran.err.contains("--config nowhere.toml"), "{}", ran.err);
+    // A setting of the file counts for what others need.
+    let needs = place.file("tls.toml", "tls-listen = \"127.0.0.1:0\"\n");
+    let ran = place.run(&["config", "print", "--config", &needs]);
+    assert_eq!(ran.code, 2, "{}", ran.out);
+    place.ok(&["config", "print", "--config", &needs, "--tls-self-signed", "ca.pem"]);
+}
+
+fn url(server: &Server, path: &str) -> String {
+    format!("http://127.0.0.1:{}{path}", server.port())
+}
+
+/// Status and body of a request without credentials.
+fn ask(port: u16, method: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+}
+
+#[test]
+fn health_is_an_exit_code() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let port = server.port();
+    place.ok(&["health", &url(&server, "")]);
+    place.ok(&["health", &url(&server, "/_/live")]);
+    assert_eq!(place.run(&["health", &url(&server, "/elsewhere")]).code, 1);
+    server.kill();
+    let ran = place.run(&["health", &format!("http://127.0.0.1:{port}")]);
+    assert_eq!(ran.code, 7, "{}", ran.err);
+    let server = place.serve(0, "data");
+    place.ok(&["health", &url(&server, "")]);
+    assert_eq!(place.run(&["health", "ftp://x"]).code, 2);
+}
+
+#[test]
+fn seeds_are_there_from_the_start_and_only_once() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("seeds")).unwrap();
+    place.file("seeds/Stops.csv", "PartitionKey,RowKey,n\np,a,1\np,b,2\n");
+    place.file("seeds/Lines.jsonl", "{\"PartitionKey\":\"q\",\"RowKey\":\"r\",\"t\":\"x\"}\n");
+    place.file("seeds/README.md", "no rows\n");
+    let rows = |server: &Server, table: &str| {
+        let connection = ["--connection-string", &server.connection];
+        let query = [&["query", table, "-o", "csv"][..], &connection].concat();
+        place.ok(&query).out
+    };
+    for _ in 0..2 {
+        let server = place.serve_with(0, "data", &["--seed", "seeds"]);
+        assert_eq!(rows(&server, "Stops").lines().count(), 3);
+        assert_eq!(rows(&server, "Lines").lines().count(), 2);
+        assert_eq!(server.terminate().0, 0);
+    }
+    place.file("seeds/Bad.csv", "PartitionKey,n\np,1\n");
+    let ran = place.run(&["serve", "--port", "0", "--data-dir", "data", "--seed", "seeds"]);
+    assert!(ran.code != 0 && ran.err.contains("Bad.csv"), "{} {}", ran.code, ran.err);
+    let ran = place.run(&["serve", "--port", "0", "--data-dir", "data", "--seed", "nowhere"]);
+    assert!(ran.code != 0 && ran.err.contains("--seed nowhere"), "{}", ran.err);
+}
+
+const TESTING: [(&str, &str); 6] = [
+    ("POST", "/_/reset"),
+    ("POST", "/_/reset/devstoreaccount1"),
+    ("POST", "/_/accounts"),
+    ("DELETE", "/_/accounts/test012345678901"),
+    ("POST", "/_/fork"),
+    ("DELETE", "/_/fork/1"),
+];
+
+#[test]
+fn nothing_for_tests_is_there_without_its_flag() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let mut client = Client::connect(server.port()).unwrap();
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    for (method, path) in TESTING {
+        assert_eq!(ask(server.port(), method, path).0, 404, "{method} {path}");
+    }
+    assert_eq!(client.page("rows", "").unwrap().status, 200);
+    let file = place.file("t.toml", "testing = true\n");
+    assert_eq!(place.run(&["serve", "--config", &file]).code, 2);
+}
+
+#[test]
+fn tests_have_accounts_copies_and_a_clean_slate() {
+    let place = Place::new();
+    let server = place.serve_with(0, "data", &["--testing"]);
+    let port = server.port();
+    let mut client = Client::connect(port).unwrap();
+    let row = |n: u32| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{n}\"}}");
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    assert_eq!(client.insert("rows", &row(1)).unwrap().status, 201);
+    let count = |client: &mut Client| {
+        let mut rows = 0;
+        client.each_row("rows", |_| rows += 1);
+        rows
+    };
+
+    // A copy has what was there, and each goes its own way.
+    let (status, body) = ask(port, "POST", "/_/fork");
+    assert_eq!(status, 201, "{body}");
+    let fork: Value = serde_json::from_str(&body).unwrap();
+    let fork_port = u16::try_from(fork["port"].as_u64().unwrap()).unwrap();
+    let mut copy = Client::connect(fork_port).unwrap();
+    assert_eq!(copy.insert("rows", &row(2)).unwrap().status, 201);
+    assert_eq!(client.insert("rows", &row(3)).unwrap().status, 201);
+    assert_eq!(client.insert("rows", &row(4)).unwrap().status, 201);
+    assert_eq!((count(&mut copy), count(&mut client)), (2, 3));
+    assert_eq!(ask(fork_port, "POST", "/_/reset").0, 404, "a copy is no place for that");
+
+    // An account of its own.
+    let (status, body) = ask(port, "POST", "/_/accounts");
+    assert_eq!(status, 201, "{body}");
+    let account: Value = serde_json::from_str(&body).unwrap();
+    let (name, connection) =
+        (account["account"].as_str().unwrap(), account["connection"].as_str().unwrap());
+    let at = ["--connection-string", connection];
+    place.ok(&[&["table", "create", "mine"][..], &at].concat());
+    assert_eq!(ask(port, "DELETE", &format!("/_/accounts/{name}")).0, 200);
+    let ran = place.run(&[&["table", "list"][..], &at].concat());
+    assert_eq!(ran.code, 6, "its key is dead: {}", ran.err);
+    assert_eq!(ask(port, "DELETE", "/_/accounts/devstoreaccount1").0, 404);
+
+    // A clean slate; policies and tables of before count for nothing.
+    let (status, body) = ask(port, "POST", "/_/reset");
+    assert_eq!((status, body.as_str()), (200, "{\"tables\":1}"));
+    assert_eq!(client.page("rows", "").unwrap().status, 404);
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    assert_eq!(count(&mut client), 0);
+    assert_eq!(count(&mut copy), 2, "the copy has its own");
+    assert_eq!(ask(port, "POST", "/_/reset/nobody").0, 404);
+    assert_eq!(ask(port, "DELETE", "/_/fork/1").0, 200);
+    assert_eq!(ask(port, "DELETE", "/_/fork/1").0, 404);
+    assert!(TcpStream::connect(("127.0.0.1", fork_port)).is_err(), "it is gone");
+    assert_eq!(ask(port, "POST", "/_/fork").0, 201);
+    let (code, said) = server.terminate();
+    assert!(code == 0 && said.contains("testing     POST /_/reset"), "{code} {said}");
+    assert!(!place.path("data.forks").exists(), "nothing is left");
+    assert!(place.ok(&["check", "data"]).err.contains("is clean"));
+}
+
+/// A request whose body has come by half.
+fn half(port: u16, row: &str) -> (TcpStream, String) {
+    let entity = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}");
+    let request =
+        Client::connect(port).unwrap().written("POST", "rows", "application/json", &entity);
+    let (first, rest) = request.split_at(request.len() - 9);
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(first.as_bytes()).unwrap();
+    (stream, rest.to_owned())
+}
+
+#[test]
+fn requests_in_flight_are_answered_before_the_end() {
+    let place = Place::new();
+    let server = place.serve_with(0, "data", &["--admin-address", "127.0.0.1:0"]);
+    let port = server.port();
+    let mut client = Client::connect(port).unwrap();
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    let mut requests: Vec<_> = (0..20).map(|n| half(port, &n.to_string())).collect();
+    let (silent, _) = half(port, "never");
+    while server.in_flight() < 21 {}
+    let ending = std::thread::spawn(move || {
+        server.signal("-TERM");
+        server.wait()
+    });
+    // It takes nobody new.
+    while TcpStream::connect(("127.0.0.1", port)).is_ok() {}
+    for (stream, rest) in &mut requests {
+        stream.write_all(rest.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    }
+    assert_eq!(ending.join().unwrap(), 0, "a client that never ends its request is left");
+    drop(silent);
+    let rows = place.ok(&["query", "rows", "--count", "--data-dir", "data"]).out;
+    assert_eq!(rows.trim(), "20");
+    assert!(place.ok(&["check", "data"]).err.contains("is clean"));
+}
+
+#[test]
+fn the_log_is_json_with_ids_and_without_secrets() {
+    let place = Place::new();
+    let flags = ["-d", "log.json", "--log-format", "json", "--slow-request-ms", "1"];
+    let server = place.serve_with(0, "data", &flags);
+    let mut client = Client::connect(server.port()).unwrap();
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let entity = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"Secret\":\"va1ue\"}";
+    let request = client.written("POST", "rows", "application/json", entity);
+    let signature = request.lines().find(|line| line.starts_with("Authorization")).unwrap();
+    let signature = signature.split_once(':').unwrap().1.rsplit(':').next().unwrap().to_owned();
+    let (first, rest) = request.split_once("\r\n").unwrap();
+    let traced = format!(
+        "{first}\r\ntraceparent: 00-{trace}-00f067aa0ba902b7-01\r\nx-ms-client-request-id: mine\r\n\
+         Connection: close\r\n{rest}"
+    );
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
+    stream.write_all(traced.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+    let id = answer.lines().find_map(|line| line.strip_prefix("x-ms-request-id: ")).unwrap();
+    assert_eq!(server.terminate().0, 0);
+    let log = std::fs::read_to_string(place.path("log.json")).unwrap();
+    let lines: Vec<Value> =
+        log.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let mine: Vec<_> = lines.iter().filter(|line| line["request_id"] == id.trim()).collect();
+    let told = mine.iter().find(|line| line["message"] == "request").expect("the request");
+    assert_eq!((&told["op"], &told["status"]), (&"insert".into(), &201.into()), "{told}");
+    assert_eq!((&told["trace_id"], &told["client_request_id"]), (&trace.into(), &"mine".into()));
+    assert_eq!(told["parent_id"], "00f067aa0ba902b7");
+    assert_eq!(told["span_id"].as_str().unwrap().len(), 16);
+    for secret in [signature.trim(), "Eby8vdM02", "SharedKey", "va1ue"] {
+        assert!(!log.contains(secret), "{secret} is in the log");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn systemd_is_told() {
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
+    let place = Place::new();
+    let path = place.path("notify");
+    let name = format!("tabulith-test-{}", std::process::id());
+    let hidden = SocketAddr::from_abstract_name(&name).unwrap();
+    for (socket, variable) in [
+        (UnixDatagram::bind(&path).unwrap(), path.display().to_string()),
+        (UnixDatagram::bind_addr(&hidden).unwrap(), format!("@{name}")),
+    ] {
+        let mut command =
+            place.command(&["serve", "--port", "0", "--data-dir", "data", "--silent"]);
+        let mut child =
+            command.env("NOTIFY_SOCKET", &variable).env("WATCHDOG_USEC", "50000").spawn().unwrap();
+        let said = || {
+            let mut bytes = [0; 256];
+            let len = socket.recv(&mut bytes).unwrap();
+            String::from_utf8(bytes[..len].to_vec()).unwrap()
+        };
+        assert_eq!(said(), "READY=1");
+        for _ in 0..3 {
+            assert_eq!(said(), "WATCHDOG=1");
+        }
+        let id = child.id().to_string();
+        assert!(
+            std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success()
+        );
+        while said() != "STOPPING=1" {}
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn nobody_who_listens_is_no_reason_not_to_serve() {
+    let place = Place::new();
+    let mut command = place.command(&["serve", "--port", "0", "--data-dir", "data"]);
+    command.env("NOTIFY_SOCKET", place.path("nowhere")).env("WATCHDOG_USEC", "50000");
+    command.stdout(std::process::Stdio::piped());
+    let mut server = Server::of(command.spawn().unwrap());
+    assert!(server.lives());
+    assert_eq!(server.terminate().0, 0);
+}
+
+#[test]
+fn a_command_line_of_azurite_works() {
+    let place = Place::new();
+    let line = "--location data --tableHost 127.0.0.1 --tablePort 0 --blobHost 127.0.0.1 --blobPort 10000 \
+                --queueHost 127.0.0.1 --queuePort 10001 --loose --skipApiVersionCheck \
+                --disableProductStyleUrl --disableTelemetry --debug debug.log --extentMemoryLimit 50 \
+                --tableKeepAliveTimeout 5 --oauth basic";
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let mut command = place.command(&words);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut err = child.stderr.take().unwrap();
+    let server = Server::of(child);
+    let mut client = Client::connect(server.port()).unwrap();
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    assert_eq!(server.terminate().0, 0);
+    let mut said = String::new();
+    err.read_to_string(&mut said).unwrap();
+    for told in ["--blobPort means nothing here", "--queueHost means", "--extentMemoryLimit means"]
+    {
+        assert!(said.contains(told), "{told}: {said}");
+    }
+    assert!(!said.contains("Telemetry"), "there is none: {said}");
+    assert!(place.path("data").is_dir() && place.path("debug.log").is_file());
+    let ran = place.run(&["--cert", "a.pfx", "--key", "k", "--pwd", "x"]);
+    assert!(ran.code == 2 && ran.err.contains("PEM") && !ran.err.contains("-pwd x"), "{}", ran.err);
+    assert_eq!(place.run(&["--cert", "a.pem"]).code, 2);
+}
+
+#[test]
+fn what_is_kept_in_memory_is_gone_at_the_end() {
+    let place = Place::new();
+    let server = place.serve_with(0, "data", &["--inMemoryPersistence"]);
+    let mut client = Client::connect(server.port()).unwrap();
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    let folder = server.data();
+    assert!(folder.is_dir() && !place.path("data").exists(), "{}", folder.display());
+    assert_eq!(server.terminate().0, 0);
+    assert!(!folder.exists(), "{}", folder.display());
+}
+
+#[test]
+fn with_azurites_certificate_the_port_speaks_tls_alone() {
+    let place = Place::new();
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let cert = place.file("cert.pem", made.cert.pem());
+    let key = place.file("key.pem", made.signing_key.serialize_pem());
+    let server = place.serve_with(0, "data", &["--cert", &cert, "--key", &key]);
+    assert!(
+        server.connection.contains("TableEndpoint=https://127.0.0.1:"),
+        "{}",
+        server.connection
+    );
+    let at = ["--connection-string", &server.connection, "--ca", &cert];
+    place.ok(&[&["table", "create", "mine"][..], &at].concat());
+    let plain = server.connection.replace("https", "http");
+    assert_ne!(place.run(&["table", "list", "--connection-string", &plain]).code, 0);
+    assert_eq!(server.terminate().0, 0);
+}
