@@ -197,8 +197,7 @@ fn tests_have_accounts_copies_and_a_clean_slate() {
     assert_eq!(ask(port, "DELETE", "/_/fork/1").0, 404);
     assert!(TcpStream::connect(("127.0.0.1", fork_port)).is_err(), "it is gone");
     assert_eq!(ask(port, "POST", "/_/fork").0, 201);
-    let (code, said) = server.terminate();
-    assert!(code == 0 && said.contains("testing     POST /_/reset"), "{code} {said}");
+    assert_eq!(server.terminate().0, 0);
     assert!(!place.path("data.forks").exists(), "nothing is left");
     assert!(place.ok(&["check", "data"]).err.contains("is clean"));
 }
