@@ -176,6 +176,7 @@ pub mod rows;
 
 // Floor 3: files.
 pub(crate) mod cache;
+pub(crate) mod row_table;
 pub(crate) mod row_cache;
 pub(crate) mod blob;
 pub(crate) mod sstable;

@@ -22,11 +22,10 @@ use crate::cache::Lender;
 use crate::cursor::Found;
 use crate::ids::{CommitTs, RowKind};
 use crate::prefetch;
+use crate::row_table::{Bucket, Buckets, Row, WAYS, Ways, tag, weight};
 use crate::stats::StripedCounter;
-use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU16, AtomicU64, AtomicUsize, Ordering, fence};
-use crate::sync::{IS_MODEL, OnceLock, weakened};
-use bytes::Bytes;
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use crate::sync::{Mutex, OnceLock, weakened};
 use std::sync::Arc;
 
 /// A value larger than this gains little: reading it costs more than finding it.
@@ -35,9 +34,6 @@ pub(crate) const VALUE_BYTES_MAX: usize = 4 << 10;
 /// Bytes of the cache per bucket: half filled by rows of 200 bytes, so few buckets overflow.
 const BYTES_PER_BUCKET: usize = 1 << 10;
 
-/// What the allocator keeps beside a row.
-const ROW_OVERHEAD_BYTES: usize = 16;
-
 /// Each table of buckets is this much larger than the one before, which it replaces.
 const GROWTH: usize = 8;
 const TABLES: usize = 3;
@@ -45,10 +41,11 @@ const TABLES: usize = 3;
 /// Buckets looked at per row that is added to a full cache.
 const SWEEP_BUCKETS: usize = 16;
 
+/// Buckets emptied per row that is added, of a table that another has replaced.
+const LEAVE_BUCKETS: usize = 64;
+
 /// What is borrowed at a time.
 const LOAN_BYTES: usize = 1 << 20;
-
-const WAYS: usize = 6;
 
 /// The rows, bounded in bytes.
 pub(crate) struct RowCache {
@@ -57,91 +54,15 @@ pub(crate) struct RowCache {
     rows_bytes_max: AtomicUsize,
     lender: Option<Arc<dyn Lender>>,
     borrowed: AtomicUsize,
-    tables: [OnceLock<Box<[Bucket]>>; TABLES],
+    tables: [OnceLock<Buckets>; TABLES],
     table: AtomicUsize,
     growing: Mutex<()>,
+    left: [AtomicUsize; TABLES], // Of each table that was replaced, buckets that were emptied since.
     edition: AtomicU64,
     rows_bytes: AtomicUsize,
     hand: AtomicUsize, // Where the search for rows to drop goes on.
     hits: StripedCounter,
     misses: StripedCounter,
-}
-
-/// Two cache lines, which the processor fetches together.
-#[derive(Default)]
-#[repr(C, align(128))]
-struct Bucket {
-    tags: Tags, // In the first line, with the lock.
-    ways: Mutex<Ways>,
-}
-
-const _: () = assert!(IS_MODEL || size_of::<Bucket>() == 128, "a bucket is two cache lines");
-
-/// Of each way 16 bits of its row's hash; 0: none. A tag without a row was asked for and not taken.
-/// Changed under the lock of the ways only; whoever looks without it may miss a change, which costs a
-/// needless look or a read of the files.
-#[derive(Default)]
-struct Tags([AtomicU16; WAYS]);
-
-impl Tags {
-    fn get(&self, way: usize) -> u16 {
-        self.0[way].load(Ordering::Relaxed)
-    }
-
-    fn set(&self, way: usize, tag: u16) {
-        self.0[way].store(tag, Ordering::Relaxed);
-    }
-
-    fn hold(&self, tag: u16) -> bool {
-        (0..WAYS).any(|way| self.get(way) == tag)
-    }
-}
-
-#[derive(Default)]
-struct Ways {
-    used: u8,                        // Bit i: row i was asked for since the hand came by.
-    rows: [Option<Box<[u8]>>; WAYS], // See `Row`.
-}
-
-/// A row as one stretch of bytes: timestamp u64, kind u8, length of the key u32, key, value.
-struct Row<'a> {
-    ts: CommitTs,
-    kind: RowKind,
-    key: &'a [u8],
-    value: &'a [u8],
-}
-
-impl<'a> Row<'a> {
-    fn read(bytes: &'a [u8]) -> Option<Row<'a>> {
-        let (ts, rest) = bytes.split_first_chunk()?;
-        let (kind, rest) = rest.split_first()?;
-        let kind = RowKind::from_byte(*kind)?;
-        let (key_len, rest) = rest.split_first_chunk()?;
-        let (key, value) = rest.split_at_checked(u32::from_le_bytes(*key_len) as usize)?;
-        Some(Row { ts: CommitTs(u64::from_le_bytes(*ts)), kind, key, value })
-    }
-
-    fn bytes(&self) -> usize {
-        13 + self.key.len() + self.value.len()
-    }
-
-    fn write(&self) -> Box<[u8]> {
-        let mut bytes = Vec::with_capacity(self.bytes());
-        bytes.extend_from_slice(&self.ts.0.to_le_bytes());
-        bytes.push(self.kind as u8);
-        bytes.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(self.key);
-        bytes.extend_from_slice(self.value);
-        bytes.into_boxed_slice()
-    }
-}
-
-fn tag(row_hash: u64) -> u16 {
-    (row_hash as u16).max(1)
-}
-
-fn weight(row: &Option<Box<[u8]>>) -> usize {
-    row.as_ref().map_or(0, |row| row.len() + ROW_OVERHEAD_BYTES)
 }
 
 impl RowCache {
@@ -157,9 +78,10 @@ impl RowCache {
             rows_bytes_max: AtomicUsize::new(capacity.saturating_sub(tables_bytes)),
             lender: None,
             borrowed: AtomicUsize::new(0),
-            tables: Default::default(),
+            tables: std::array::from_fn(|_| OnceLock::new()),
             table: AtomicUsize::new(0),
             growing: Mutex::default(),
+            left: Default::default(),
             edition: AtomicU64::new(0),
             rows_bytes: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
@@ -188,7 +110,7 @@ impl RowCache {
     fn shrink(&self, bytes_max: usize) {
         // The first pass takes the rows that nobody asked for, the second one any.
         for any in [false, true] {
-            for bucket in self.current().into_iter().flatten() {
+            for bucket in self.buckets() {
                 if self.rows_bytes.load(Ordering::Relaxed) <= bytes_max {
                     return;
                 }
@@ -225,7 +147,7 @@ impl RowCache {
             return;
         }
         let row = Row { ts: found.ts, kind: found.kind, key, value: &found.value };
-        let bytes = row.bytes() + ROW_OVERHEAD_BYTES;
+        let bytes = row.weight();
         let before = self.rows_bytes.load(Ordering::Relaxed);
         // An eighth stays free for those who were asked for twice.
         let bytes_max = self.rows_bytes_max.load(Ordering::Relaxed);
@@ -256,6 +178,7 @@ impl RowCache {
         let held = held.saturating_sub(freed);
         self.borrow(held);
         self.grow(held);
+        self.leave();
         self.sweep(held);
     }
 
@@ -276,7 +199,7 @@ impl RowCache {
     /// The same for the rows that `goes` says, by key and timestamp. Cost: a look at every row.
     pub(crate) fn forget_where(&self, goes: impl Fn(&[u8], CommitTs) -> bool) -> u64 {
         let edition = self.next_edition();
-        self.drop_rows(self.current().into_iter().flatten(), |_, ways, way| {
+        self.drop_rows(self.buckets(), |_, ways, way| {
             let row = ways.rows[way].as_deref().and_then(Row::read);
             row.is_none_or(|row| goes(row.key, row.ts))
         });
@@ -306,16 +229,33 @@ impl RowCache {
         edition
     }
 
-    fn current(&self) -> Option<&[Bucket]> {
-        self.tables[self.table.load(Ordering::Acquire)].get().map(|table| &**table)
+    fn current(&self) -> Option<&Buckets> {
+        self.tables[self.table.load(Ordering::Acquire)].get()
     }
 
     fn bucket(&self, row_hash: u64) -> Option<&Bucket> {
-        place(self.current()?, row_hash)
+        self.current()?.of(row_hash)
     }
 
     fn bucket_made(&self, at: usize, row_hash: u64) -> Option<&Bucket> {
-        place(self.tables[at].get_or_init(|| new_table(self.buckets_max, at)), row_hash)
+        let new = || Buckets::new(table_len(self.buckets_max, at));
+        let table = self.tables[at].get_or_init(new);
+        if table.of(row_hash).is_none() {
+            table.made_of(row_hash);
+            self.borrow(self.rows_bytes.load(Ordering::Relaxed));
+        }
+        table.of(row_hash)
+    }
+
+    /// Every bucket that may hold rows: those of the table, and what is left of the one before.
+    fn buckets(&self) -> impl Iterator<Item = &Bucket> {
+        let at = self.table.load(Ordering::Acquire);
+        let of = |at: usize, from: usize| {
+            let table = self.tables[at].get();
+            table.into_iter().flat_map(move |table| (from..table.len()).filter_map(|i| table.at(i)))
+        };
+        let before = at.checked_sub(1).map(|at| of(at, self.left[at].load(Ordering::Acquire)));
+        before.into_iter().flatten().chain(of(at, 0))
     }
 
     /// Sees to it that what it holds with `rows_bytes` of rows is taken from the lender; a loan at a
@@ -346,25 +286,35 @@ impl RowCache {
 
     /// Bytes of the tables that were made.
     fn made_bytes(&self) -> usize {
-        let buckets: usize = self.tables.iter().filter_map(|t| t.get()).map(|t| t.len()).sum();
-        buckets * size_of::<Bucket>()
+        self.tables.iter().filter_map(|table| table.get()).map(Buckets::bytes).sum()
     }
 
-    /// Goes over to a larger table once this one is filled. The rows of the old one are dropped:
-    /// they come back as they are asked for, at most twice in a cache's life.
+    /// Goes over to a larger table once this one is filled. The rows of the old one are found no more
+    /// and go by and by: they come back as they are asked for, at most twice in a cache's life.
     fn grow(&self, held: usize) {
         let at = self.table.load(Ordering::Acquire);
         if at + 1 == TABLES || held < table_len(self.buckets_max, at) * BYTES_PER_BUCKET / 2 {
             return;
         }
         let Some(_one_at_a_time) = self.growing.try_lock() else { return };
-        if self.table.load(Ordering::Acquire) != at {
-            return;
+        let is_left = at == 0 || self.left_all(at - 1);
+        if self.table.load(Ordering::Acquire) == at && is_left {
+            self.table.store(at + 1, Ordering::Release);
         }
-        self.borrow(held + table_len(self.buckets_max, at + 1) * size_of::<Bucket>());
-        self.tables[at + 1].get_or_init(|| new_table(self.buckets_max, at + 1));
-        self.table.store(at + 1, Ordering::Release);
-        self.drop_rows(self.tables[at].get().into_iter().flatten(), |_, _, _| true);
+    }
+
+    fn left_all(&self, at: usize) -> bool {
+        self.left[at].load(Ordering::Acquire) >= table_len(self.buckets_max, at)
+    }
+
+    /// Empties some buckets of the table that the present one has replaced.
+    fn leave(&self) {
+        let at = self.table.load(Ordering::Acquire);
+        let Some(at) = at.checked_sub(1).filter(|at| !self.left_all(*at)) else { return };
+        let from = self.left[at].fetch_add(LEAVE_BUCKETS, Ordering::AcqRel);
+        let Some(table) = self.tables[at].get() else { return };
+        let buckets = (from..from + LEAVE_BUCKETS).filter_map(|i| table.at(i));
+        self.drop_rows(buckets, |_, _, _| true);
     }
 
     /// Drops rows that nobody asked for since the hand last came by, until the cache is within its
@@ -377,7 +327,7 @@ impl RowCache {
         }
         for _ in 0..SWEEP_BUCKETS {
             let at = self.hand.fetch_add(1, Ordering::Relaxed) % table.len();
-            self.drop_rows(Some(&table[at]), |_, ways, way| ways.is_idle(way));
+            self.drop_rows(table.at(at), |_, ways, way| ways.is_idle(way));
             if self.rows_bytes.load(Ordering::Relaxed) <= bytes_max {
                 return;
             }
@@ -411,78 +361,6 @@ fn table_len(buckets_max: usize, at: usize) -> usize {
     (buckets_max / GROWTH.pow((TABLES - 1 - at) as u32)).max(1)
 }
 
-fn new_table(buckets_max: usize, at: usize) -> Box<[Bucket]> {
-    (0..table_len(buckets_max, at)).map(|_| Bucket::default()).collect()
-}
-
-fn place(table: &[Bucket], row_hash: u64) -> Option<&Bucket> {
-    // The middle of the hash: its ends are the tag and the place in a filter.
-    let middle = (row_hash >> 16) & 0xffff_ffff;
-    table.get(((middle * table.len() as u64) >> 32) as usize)
-}
-
-impl Ways {
-    fn get(&mut self, tags: &Tags, key: &[u8], tag: u16, at: CommitTs) -> Option<Found> {
-        for way in 0..WAYS {
-            let Some(row) = self.rows[way].as_deref().filter(|_| tags.get(way) == tag) else {
-                continue;
-            };
-            let Some(row) = Row::read(row).filter(|row| row.key == key) else { continue };
-            if row.ts > at {
-                return None;
-            }
-            // Copied: a shared value would cost a count that all threads write to.
-            let value = Bytes::copy_from_slice(row.value);
-            self.used |= 1 << way;
-            return Some(Found { ts: row.ts, kind: row.kind, value });
-        }
-        None
-    }
-
-    /// Takes the row where there is room or its tag is known; returns the bytes that it freed, or
-    /// `None` where it took nothing.
-    fn add(&mut self, tags: &Tags, row: &Row<'_>, row_hash: u64, room: bool) -> Option<usize> {
-        let tag = tag(row_hash);
-        let known = (0..WAYS).find(|way| tags.get(*way) == tag);
-        let known = known.filter(|way| self.rows[*way].is_none() || self.is_of(*way, row.key));
-        let way = match known {
-            Some(way) => way,
-            None if room => self.victim(row_hash),
-            None => {
-                let free = (0..WAYS).find(|way| self.rows[*way].is_none());
-                tags.set(free?, tag);
-                return None;
-            }
-        };
-        let freed = weight(&self.rows[way]);
-        tags.set(way, tag);
-        self.rows[way] = Some(row.write());
-        self.used &= !(1 << way);
-        Some(freed)
-    }
-
-    fn is_of(&self, way: usize, key: &[u8]) -> bool {
-        let row = self.rows[way].as_deref().and_then(Row::read);
-        row.is_some_and(|row| row.key == key)
-    }
-
-    /// Where a new row goes: a free way, or one not asked for lately, or any.
-    fn victim(&mut self, row_hash: u64) -> usize {
-        let free = (0..WAYS).find(|way| self.rows[*way].is_none());
-        free.or_else(|| (0..WAYS).find(|way| self.used >> way & 1 == 0)).unwrap_or_else(|| {
-            self.used = 0;
-            (row_hash >> 56) as usize % WAYS
-        })
-    }
-
-    /// Whether the row was not asked for since this was last asked; it counts as such from now on.
-    fn is_idle(&mut self, way: usize) -> bool {
-        let idle = self.used >> way & 1 == 0;
-        self.used &= !(1 << way);
-        idle
-    }
-}
-
 impl std::fmt::Debug for RowCache {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
@@ -498,6 +376,8 @@ impl std::fmt::Debug for RowCache {
 mod tests {
     use super::*;
     use crate::key::hash;
+    use bytes::Bytes;
+    use std::collections::BTreeSet;
 
     fn found(ts: u64, len: usize) -> Found {
         Found { ts: CommitTs(ts), kind: RowKind::Put, value: Bytes::from(vec![ts as u8; len]) }
@@ -606,6 +486,23 @@ mod tests {
         cache.set_capacity(256 << 10);
         fill();
         assert!(cache.counts().2 > 200 << 10, "{cache:?}");
+    }
+
+    #[test]
+    fn no_reader_pays_for_a_whole_table() {
+        let cache = RowCache::new(64 << 20);
+        let (mut before, mut tables) = (cache.counts().2, BTreeSet::new());
+        for i in 0..200_000 {
+            add(&cache, i, 7, 0);
+            let now = cache.counts().2;
+            let (most, dropped) = (300 << 10, 100 << 10);
+            assert!(now <= before + most, "row {i}: {before} bytes, then {now}");
+            assert!(now + dropped >= before, "row {i}: {before} bytes, then {now}");
+            before = now;
+            tables.insert(cache.table.load(Ordering::Relaxed));
+        }
+        assert_eq!(tables.len(), TABLES, "it has grown");
+        assert!(cache.left_all(0) && cache.left_all(1), "and left the smaller ones");
     }
 
     #[test]
