@@ -515,6 +515,12 @@ impl Inner {
         self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.visible())
     }
 
+    /// Every commit that is yet to come has this place or a later one: the past ends before it.
+    pub(crate) fn past_ends(&self) -> CommitTs {
+        let now = self.writer.as_ref().map_or(CommitTs::ZERO, |writer| writer.pipeline.now());
+        now.max(CommitTs(self.visible().0.saturating_add(1)))
+    }
+
     /// What a reader who begins now goes by.
     pub(crate) fn present(&self) -> Moment {
         let at = self.visible();

@@ -51,8 +51,12 @@ pub trait RowStore: Send + Sync + 'static {
 
     /// All that was visible at a moment of the past, tables dropped since included.
     ///
-    /// Errors: `Invalid` where `at` lies before what is kept, or after what is visible.
+    /// Errors: `Invalid` where `at` lies before what is kept, or is not past yet.
     fn snapshot_at(&self, at: CommitTs) -> Result<Box<dyn RowSnapshot>>;
+
+    /// The moments of which [`RowStore::snapshot_at`] gives a snapshot now: from the first, which
+    /// rises as time passes, to before the second.
+    fn moments_kept(&self) -> (CommitTs, CommitTs);
 
     /// Changes one partition: runs `work` alone on the partition, against everything applied so
     /// far, then commits what it wrote as one commit; nothing where `work` fails.
@@ -131,6 +135,12 @@ pub trait CommitTicket: Send {
 pub trait RowSnapshot: Send + Sync {
     /// The newest commit it shows.
     fn at(&self) -> CommitTs;
+
+    /// The table that had that name then, dropped since or not.
+    fn find_table(&self, name: &str) -> Result<Option<TableInfo>>;
+
+    /// The tables of then, as [`Catalog::tables`] lists those of now.
+    fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>>;
 
     /// The row, if there was one.
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>>;

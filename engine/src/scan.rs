@@ -43,12 +43,16 @@ impl Pin {
 
     /// Pins a moment within the history window.
     ///
-    /// Errors: `Invalid` for one that lies before what is kept, or after what is visible.
+    /// Errors: `Invalid` for one that lies before what is kept, or that later commits may still have.
     pub(crate) fn past(inner: &Arc<Inner>, at: CommitTs) -> Result<Arc<Pin>> {
-        let visible = inner.visible();
-        if at > visible {
-            let what = format!("moment {at} is not past: the newest visible commit is {visible}");
-            return Err(Error::invalid(what));
+        let end = inner.past_ends();
+        if at >= end {
+            return Err(Error::invalid(format!("moment {at} is not past: it is {end} now")));
+        }
+        if let Some(writer) = inner.writer.as_ref().filter(|_| at > inner.visible()) {
+            // Nothing was committed since then, or not yet shown: all that has an earlier place is
+            // applied, and what comes now gets a later one.
+            writer.pipeline.wait(writer.pipeline.applied().min(at))?;
         }
         let moment = inner.tree.snapshots.acquire_past(at).map_err(|floor| {
             let what = format!("the history at {at} is not kept any more; it begins at {floor}");

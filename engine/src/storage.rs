@@ -57,6 +57,10 @@ impl RowStore for Db {
         Ok(Box::new(DbSnapshot::past(self, at)?))
     }
 
+    fn moments_kept(&self) -> (CommitTs, CommitTs) {
+        (self.inner.tree.snapshots.floor(), self.inner.past_ends())
+    }
+
     fn track(&self, extract: Arc<dyn Extract>) {
         // Who comes second wants the same.
         let _ = self.inner.tree.shelf.extract.set(extract);
@@ -142,7 +146,7 @@ impl DbSnapshot {
     }
 
     /// The table of that name, as it was.
-    pub(crate) fn find_table(&self, name: &str) -> Option<TableInfo> {
+    pub(crate) fn table(&self, name: &str) -> Option<TableInfo> {
         self.pin.inner.tree.tables.load().find_at(name, self.pin.moment.at).cloned()
     }
 
@@ -188,6 +192,15 @@ impl DbSnapshot {
 impl RowSnapshot for DbSnapshot {
     fn at(&self) -> CommitTs {
         self.pin.moment.at
+    }
+
+    fn find_table(&self, name: &str) -> Result<Option<TableInfo>> {
+        Ok(self.table(name))
+    }
+
+    fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>> {
+        let tables = self.pin.inner.tree.tables.load();
+        Ok(tables.list_at(prefix, after, limit, self.pin.moment.at))
     }
 
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {

@@ -3,12 +3,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::table::error::TableError;
+use tabulith::table::etag::If;
+use tabulith::table::name::{AccountName, TableName};
+use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{CommitTs, Db, Kind, Table};
+use tabulith::{CommitTs, Db, Entity, Kind, Table, Value};
+use tabulith_testkit::counts;
+use tabulith_testkit::seed::{self, Replay, Rng};
 
 const START_TICKS: u64 = 17_672_256_000_000_000;
 
@@ -148,4 +156,135 @@ fn without_a_window_outdated_versions_go() {
     assert_eq!(value_at(&db, &table, old, "r"), Some("old".into()), "nothing was reclaimed yet");
     db.compact().unwrap();
     assert_eq!(db.snapshot_at(old).unwrap_err().kind(), Kind::Invalid);
+}
+
+#[test]
+fn a_moment_after_the_last_commit_is_past_as_soon_as_time_has_gone_on() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let last = table.upsert("p", "r", "old").unwrap();
+    place.pass(600);
+    // Nobody has written for ten minutes: five minutes ago is a moment like any other.
+    let quiet = last.after(Duration::from_secs(300));
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
+    let held = db.snapshot_at(quiet).unwrap();
+    table.upsert("p", "r", "new").unwrap();
+    assert_eq!(held.get(&table, "p", "r").unwrap().unwrap().value, "old");
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
+    // Now is not past: a commit of this very tick may come.
+    let now = db.time();
+    assert_eq!(value_at(&db, &table, now, "r"), Some("new".into()), "a commit has this place");
+    let refused = db.snapshot_at(CommitTs(now.0 + 1)).unwrap_err();
+    assert!(refused.to_string().contains("is not past"), "{refused}");
+}
+
+#[test]
+fn a_moment_waits_for_the_commits_before_it() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let ticket = table.partition("p").batch().upsert("r", "on its way").commit_async();
+    place.pass(60);
+    let later = CommitTs(START_TICKS).after(Duration::from_secs(30));
+    assert!(!ticket.is_done(), "nobody has waited for it");
+    assert_eq!(value_at(&db, &table, later, "r"), Some("on its way".into()));
+}
+
+#[test]
+fn tables_of_entities_are_read_as_of_a_moment() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let entity = |row: &str, n: i32| Entity::new("p", row).with("n", n);
+    let flights = db.entities("flights").unwrap();
+    flights.upsert(entity("a", 1)).unwrap();
+    let before = flights.upsert(entity("b", 2)).unwrap().0;
+    place.pass(60);
+    flights.upsert(entity("a", 10)).unwrap();
+    flights.delete("p", "b", If::Any).unwrap();
+    let after = flights.upsert(entity("c", 3)).unwrap().0;
+    let all = |past: &tabulith::embedded::entities::PastEntities| -> Vec<(String, Value)> {
+        let found = past.query(None).unwrap().into_iter();
+        found.map(|e| (e.row_key.clone(), e.property("n").unwrap().clone())).collect()
+    };
+    let (store, account) = (TableStore::new(Arc::new(db.clone())), account());
+    let name = TableName::parse("flights").unwrap();
+    store.delete_table(&account, &name).unwrap();
+    db.compact().unwrap();
+
+    let past = flights.as_of(before).unwrap();
+    assert_eq!(all(&past), [("a".into(), Value::Int32(1)), ("b".into(), Value::Int32(2))]);
+    assert_eq!(past.count().unwrap(), 2);
+    assert_eq!(past.get("p", "b").unwrap().unwrap().ts, before);
+    let past = flights.as_of(after).unwrap();
+    assert_eq!(all(&past), [("a".into(), Value::Int32(10)), ("c".into(), Value::Int32(3))]);
+    assert!(past.get("p", "b").unwrap().is_none());
+
+    // The tables of then, too: one that is gone is listed, one that came later is not.
+    let early = store.as_of(before).unwrap();
+    let names = |page: TablesPage| -> Vec<String> {
+        page.tables.iter().map(|table| table.name.to_string()).collect()
+    };
+    assert_eq!(names(early.list_tables(&account, None, 10, None).unwrap()), ["flights"]);
+    assert!(names(store.list_tables(&account, None, 10, None).unwrap()).is_empty());
+    let first = store.as_of(CommitTs(START_TICKS - 1)).unwrap();
+    assert!(names(first.list_tables(&account, None, 10, None).unwrap()).is_empty());
+    let nothing = first.get(&account, &name, "p", "a").unwrap_err();
+    assert!(matches!(nothing, TableError::TableNotFound), "{nothing}");
+
+    // Outside of the window the error tells the window.
+    place.pass(7200);
+    db.table("t").unwrap().upsert("p", "r", "").unwrap();
+    db.compact().unwrap();
+    for at in [before, db.time().after(Duration::from_secs(5))] {
+        let refused = flights.as_of(at).unwrap_err();
+        assert!(matches!(refused, TableError::MomentNotKept { at: of, .. } if of == at));
+        assert!(refused.to_string().contains("the history begins at 2026-"), "{refused}");
+    }
+    drop((early, first, past));
+}
+
+fn account() -> AccountName {
+    AccountName::parse(tabulith::embedded::entities::ACCOUNT).unwrap()
+}
+
+/// Version by version: what a merge leaves is what some moment of the window shows, and no version more.
+#[test]
+fn a_merge_keeps_what_the_window_needs_and_nothing_more() {
+    let seed = seed::seed_or(5);
+    let _replay = Replay::new(seed, "cargo nextest run -p tabulith --test history a_merge_keeps");
+    let (rng, window_s) = (&mut Rng::new(seed), 200);
+    let place = Place::new();
+    let db = place.open(window_s);
+    let table = db.table("t").unwrap();
+    let mut rows: BTreeMap<String, Vec<(CommitTs, bool)>> = BTreeMap::new();
+    let mut looks = 0;
+    for step in 1..=1200 {
+        place.pass(rng.below(3) as u64);
+        let rk = format!("r{:02}", rng.below(40));
+        let versions = rows.entry(rk.clone()).or_default();
+        match versions.last().is_some_and(|(_, put)| *put) && rng.chance(30) {
+            true => versions.push((table.delete("p", &rk, tabulith::If::Any).unwrap(), false)),
+            false => versions.push((table.upsert("p", &rk, step.to_string()).unwrap(), true)),
+        }
+        if rng.chance(3) {
+            db.flush().unwrap();
+        }
+        if step % 150 != 0 {
+            continue;
+        }
+        db.compact().unwrap();
+        let floor = CommitTs(db.time().0 - window_s * CommitTs::TICKS_PER_SECOND);
+        let mut needed = 2; // The catalogue's.
+        for versions in rows.values() {
+            let older = versions.partition_point(|(ts, _)| *ts <= floor);
+            needed += versions.len() - older;
+            // Of what the window's first moment sees, a delete hides nothing any more.
+            needed += usize::from(older > 0 && versions[older - 1].1);
+        }
+        let report = tabulith::verify::check_with(Arc::new(place.disk.clone()), Path::new("db"));
+        assert_eq!(report.unwrap().versions, needed as u64, "seed {seed}, step {step}");
+        looks += 1;
+    }
+    counts::tell("history", &[counts::count("looks", looks, 8)]);
 }

@@ -64,9 +64,10 @@ impl<S: Store> App<S> {
         let lab = config.faults.clone().map(|rules| Arc::new(Lab::new(rules)));
         let gates = Gates::new(&config.throttling);
         let hot = Arc::new(Hot::new(config.hot_partitions));
-        let page_bytes_max = config.page_bytes_max();
+        let (page_bytes_max, history) = (config.page_bytes_max(), config.history);
+        let (own_hot, own_lab) = (hot.clone(), lab.clone());
         let services =
-            Services::new(tables, clock, gates, hot.clone(), lab.clone(), page_bytes_max);
+            Services::new(tables, clock, gates, own_hot, own_lab, page_bytes_max, history);
         let (requests, ids) = (Arc::default(), Ids::seeded(ids_seed));
         App { services, keyring, bearer, lab, config, requests, hot, ids }
     }

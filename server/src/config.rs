@@ -81,6 +81,10 @@ pub struct Config {
     /// name their own faults. Default: nothing goes wrong, whatever requests say.
     pub faults: Option<Rules>,
 
+    /// Whether requests may read as of a moment of the past, by their header `x-tabulith-as-of`. For
+    /// a database with a history window. Default false.
+    pub history: bool,
+
     /// Whether a request's date must lie within 15 minutes of the clock. Default true.
     pub date_checked: bool,
 
@@ -132,6 +136,7 @@ impl Default for Config {
             bearer: None,
             throttling: Throttling::default(),
             faults: None,
+            history: false,
             date_checked: true,
             connections_max: 10_000,
             connections_per_address_max: None,

@@ -1,9 +1,9 @@
 //! The service's words for refusals of the table layer. Failures of the engine are logged here, once.
 
 use crate::error::{
-    DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS, ENTITY_TOO_LARGE,
-    INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT, INVALID_RESOURCE_NAME, NAME_LENGTH,
-    OUT_OF_RANGE_INPUT, OVERLOADED, PROPERTY_NAME_INVALID, PROPERTY_NAME_TOO_LONG,
+    AS_OF_OUT_OF_RANGE, DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS,
+    ENTITY_TOO_LARGE, INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT, INVALID_RESOURCE_NAME,
+    NAME_LENGTH, OUT_OF_RANGE_INPUT, OVERLOADED, PROPERTY_NAME_INVALID, PROPERTY_NAME_TOO_LONG,
     PROPERTY_VALUE_TOO_LARGE, REQUEST_BODY_TOO_LARGE, RESOURCE_NOT_FOUND, SECONDARY_IS_READ_ONLY,
     TABLE_ALREADY_EXISTS, TABLE_NOT_FOUND, TOO_MANY_CHANGES, TOO_MANY_PROPERTIES,
     UPDATE_CONDITION_NOT_SATISFIED, WireError, value_out_of_range,
@@ -11,6 +11,7 @@ use crate::error::{
 use tabulith::error::{Error, Kind};
 use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::name::NameError;
+use tabulith::table::value::DateTime;
 
 /// For a name that no table can have.
 pub fn name_refusal(error: NameError) -> WireError {
@@ -31,6 +32,11 @@ pub fn refusal(error: TableError) -> WireError {
     match error {
         TableError::Engine(error) => engine_failure(&error),
         TableError::TableNotFound => TABLE_NOT_FOUND,
+        TableError::MomentNotKept { from, end, .. } => AS_OF_OUT_OF_RANGE.saying(format!(
+            "The moment to read as of is not kept: the history begins at {} and ends before {}.",
+            DateTime::from(from),
+            DateTime::from(end)
+        )),
         TableError::TableExists => TABLE_ALREADY_EXISTS,
         TableError::EntityNotFound => RESOURCE_NOT_FOUND,
         TableError::EntityExists => ENTITY_ALREADY_EXISTS,

@@ -123,6 +123,17 @@ impl Operation {
         matches!(self, Operation::Insert(_) | Operation::Change(..))
     }
 
+    /// Whether it reads tables or entities, so that it may be done as of a moment of the past.
+    pub fn reads_rows(&self) -> bool {
+        matches!(
+            self,
+            Operation::ListTables
+                | Operation::GetTable(_)
+                | Operation::Query(_)
+                | Operation::Get(_)
+        )
+    }
+
     /// Whether it comes with a body.
     pub fn has_body(&self) -> bool {
         match self {

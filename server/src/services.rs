@@ -10,7 +10,7 @@ use crate::auth::policy::{Policies, Policy, Stored};
 use crate::auth::verify::Grant;
 use crate::error::{
     DIFFERENT_PARTITIONS, INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT,
-    INVALID_RESOURCE_NAME, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
+    INVALID_RESOURCE_NAME, NO_HISTORY, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
 };
 use crate::lab::Lab;
 use crate::limits::{
@@ -28,6 +28,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
 use tabulith::error::{Error, Kind};
+use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::error::{GroupError, TableError};
@@ -35,6 +36,7 @@ use tabulith::table::filter::ast::Filter;
 use tabulith::table::lent::EntityRef;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::{Budget, Continuation, PageEnd, Query};
+use tabulith::table::past::Past;
 use tabulith::table::rules::{check_entity, check_keys};
 use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::table::value::DateTime;
@@ -62,6 +64,7 @@ pub struct Services<S> {
     hot: Arc<Hot>,
     lab: Option<Arc<Lab>>,
     page_bytes_max: usize,
+    keeps_history: bool,
 }
 
 /// What a lookup in memory, or on disk, gave.
@@ -84,6 +87,8 @@ pub struct ListTables {
     pub top: usize,
     /// The first one.
     pub from: Option<String>,
+    /// The moment to see, if not the present.
+    pub as_of: Option<CommitTs>,
 }
 
 /// Which entities to read.
@@ -97,6 +102,8 @@ pub struct ReadEntities {
     pub from: Option<(String, String)>,
     /// How long the client will wait; the page ends by [`QUERY_TIME_MAX`] anyway.
     pub time: Duration,
+    /// The moment to see, if not the present.
+    pub as_of: Option<CommitTs>,
 }
 
 impl<S: Store> Services<S> {
@@ -108,6 +115,7 @@ impl<S: Store> Services<S> {
         hot: Arc<Hot>,
         lab: Option<Arc<Lab>>,
         page_bytes_max: usize,
+        keeps_history: bool,
     ) -> Services<S> {
         Services {
             tables,
@@ -119,6 +127,15 @@ impl<S: Store> Services<S> {
             hot,
             lab,
             page_bytes_max,
+            keeps_history,
+        }
+    }
+
+    /// The tables as they were, for a request that asks for that.
+    fn past(&self, at: CommitTs) -> Result<Past, WireError> {
+        match self.keeps_history {
+            true => self.tables.as_of(at).map_err(refusal),
+            false => Err(NO_HISTORY),
         }
     }
 
@@ -279,8 +296,11 @@ impl<S: Store> Services<S> {
         list: ListTables,
     ) -> Result<(TablesPage, Option<u64>), WireError> {
         grant.check(Access::ListTables)?;
-        let from = list.from.as_deref();
-        let page = self.tables.list_tables(grant.account(), list.filter.as_ref(), list.top, from);
+        let (filter, from) = (list.filter.as_ref(), list.from.as_deref());
+        let page = match list.as_of {
+            None => self.tables.list_tables(grant.account(), filter, list.top, from),
+            Some(at) => self.past(at)?.list_tables(grant.account(), filter, list.top, from),
+        };
         let page = page.map_err(refusal)?;
         let created = page.tables.last().map(|table| DateTime::from(table.created).0);
         Ok((page, created))
@@ -292,10 +312,15 @@ impl<S: Store> Services<S> {
         Ok(found.map_err(refusal)?.is_some())
     }
 
-    /// The name of the grant's table in the casing of its creation.
-    pub fn get_table(&self, grant: &Grant) -> Result<String, WireError> {
+    /// The name of the grant's table in the casing of its creation, as of now or of a moment.
+    pub fn get_table(&self, grant: &Grant, as_of: Option<CommitTs>) -> Result<String, WireError> {
         grant.check(Access::ReadTable)?;
-        let found = self.tables.get_table(grant.account(), &table_name(grant)?).map_err(refusal)?;
+        let name = table_name(grant)?;
+        let found = match as_of {
+            None => self.tables.get_table(grant.account(), &name),
+            Some(at) => self.past(at)?.get_table(grant.account(), &name),
+        };
+        let found = found.map_err(refusal)?;
         found.map(|table| table.name.as_str().to_owned()).ok_or(RESOURCE_NOT_FOUND)
     }
 
@@ -343,6 +368,27 @@ impl<S: Store> Services<S> {
         let mut known = self.properties.write().unwrap_or_else(PoisonError::into_inner);
         known.remove(account.as_str());
         Ok(removed)
+    }
+
+    /// Looks an entity up as of a moment of the past, and gives what `read` makes of it.
+    pub fn get_past<T>(
+        &self,
+        grant: &Grant,
+        keys: (&str, &str),
+        at: CommitTs,
+        read: impl FnOnce(EntityRef<'_>) -> Result<T, Error>,
+    ) -> Result<Found<T>, WireError> {
+        grant.check(Access::Read)?;
+        drop(self.steady(grant)?);
+        let (past, table) = (self.past(at)?, self.entity_table(grant)?);
+        if grant.check_keys(keys.0, keys.1).is_err() {
+            let is_there = past.get_table(grant.account(), &table).map_err(refusal)?.is_some();
+            return if is_there { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
+        }
+        match past.get_with(grant.account(), &table, keys, read).map_err(refusal)? {
+            Some(made) => made.map(Found::Entity).map_err(|e| refusal(TableError::Engine(e))),
+            None => Ok(Found::Nothing),
+        }
     }
 
     /// Looks an entity up, and gives what `read` makes of it.
@@ -414,8 +460,11 @@ impl<S: Store> Services<S> {
             run.1 += 1;
             each(entity)
         };
-        let page =
-            self.tables.query_each(grant.account(), &self.entity_table(grant)?, &query, offer);
+        let (account, table) = (grant.account(), self.entity_table(grant)?);
+        let page = match read.as_of {
+            None => self.tables.query_each(account, &table, &query, offer),
+            Some(at) => self.past(at)?.query_each(account, &table, &query, offer),
+        };
         self.count_hot(grant, &run.0, run.1);
         let mut page = page.map_err(refusal)?;
         match refused {

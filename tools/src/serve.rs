@@ -46,7 +46,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let notify = Arc::new(Notify::of_process());
     let mut config = config(args)?;
     config.connections_max = config.connections_max.min(connections_allowed());
-    let mut options = Options { durability: args.durability.into(), ..Options::default() };
+    let (durability, history) = (args.durability.into(), args.history);
+    let mut options = Options { durability, history, ..Options::default() };
     options.advanced.scrub_period_s = u64::from(args.scrub_hours) * 3600;
     let data = Data::of(args)?;
     if let Some(seed) = &args.seed {
@@ -82,6 +83,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         let (plain, tls, admin) = (running.addr(), running.tls_addr(), running.admin_addr());
         let mut out = io::stdout().lock();
         greet(&mut out, Addrs { plain, tls, admin }, &accounts, args, &data.dir)?;
+        if !args.history.is_zero() {
+            let span = args.history.as_secs();
+            writeln!(out, "history     {span} s: the header x-tabulith-as-of reads the past")?;
+        }
         out.write_all(trouble.as_bytes())?;
         out.flush()?;
     }
@@ -202,6 +207,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
             account_requests: args.throttle_account,
         },
         faults: faults(args)?,
+        history: !args.history.is_zero(),
         ..Config::default()
     };
     config

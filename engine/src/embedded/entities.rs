@@ -12,6 +12,7 @@ use crate::table::etag::{ETag, If};
 use crate::table::filter::ast::Filter;
 use crate::table::name::{AccountName, NameError, TableName, catalog_name};
 use crate::table::page::{Continuation, Query};
+use crate::table::past::Past;
 use crate::table::store::TableStore;
 use crate::table::write::{Write, WriteOutcome};
 use std::sync::Arc;
@@ -58,6 +59,32 @@ impl Entities {
     /// The entity under the two keys, if there is one.
     pub fn get(&self, partition_key: &str, row_key: &str) -> TableResult<Option<Entity>> {
         self.store.get(&self.account, &self.name, partition_key, row_key, Reach::Disk)
+    }
+
+    /// The table as it was at a moment of the past, which stays readable for as long as what is
+    /// returned lives. The table may be dropped since.
+    ///
+    /// Errors: [`TableError::MomentNotKept`] where the history
+    /// ([`Options::history`](crate::Options::history)) does not go back so far, or for a moment that
+    /// is yet to come.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::table::error::TableResult<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// use tabulith::Entity;
+    /// let hour = std::time::Duration::from_secs(3600);
+    /// let db = tabulith::Db::builder().history(hour).open(folder.path())?;
+    /// let prices = db.entities("prices")?;
+    /// let before = prices.upsert(Entity::new("fruit", "apple").with("price", 3))?.0;
+    /// prices.upsert(Entity::new("fruit", "apple").with("price", 4))?;
+    /// let then = prices.as_of(before)?.get("fruit", "apple")?.unwrap();
+    /// assert_eq!(then.property("price"), Some(&tabulith::Value::Int32(3)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn as_of(&self, at: CommitTs) -> TableResult<PastEntities> {
+        let past = self.store.as_of(at)?;
+        Ok(PastEntities { past, account: self.account.clone(), name: self.name.clone() })
     }
 
     /// Adds an entity; [`TableError::EntityExists`] where there is one.
@@ -174,6 +201,39 @@ impl Entities {
 
     fn write(&self, write: Write) -> TableResult<WriteOutcome> {
         self.store.write(&self.account, &self.name, write)?.wait()
+    }
+}
+
+/// A table of entities as it was: [`Entities::as_of`].
+#[derive(Debug)]
+pub struct PastEntities {
+    past: Past,
+    account: AccountName,
+    name: TableName,
+}
+
+impl PastEntities {
+    /// The entity under the two keys, if there was one.
+    pub fn get(&self, partition_key: &str, row_key: &str) -> TableResult<Option<Entity>> {
+        self.past.get(&self.account, &self.name, partition_key, row_key)
+    }
+
+    /// All entities that passed `filter`, in the order of their keys, and all as of that moment.
+    pub fn query(&self, filter: Option<Filter>) -> TableResult<Vec<Entity>> {
+        let (mut query, mut all) = (Query { filter, ..Query::default() }, Vec::new());
+        loop {
+            let page = self.past.query(&self.account, &self.name, &query)?;
+            all.extend(page.entities);
+            query.from = page.next;
+            if query.from.is_none() {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// How many entities there were.
+    pub fn count(&self) -> TableResult<u64> {
+        self.past.count(&self.account, &self.name)
     }
 }
 

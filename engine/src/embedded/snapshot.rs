@@ -23,7 +23,8 @@ impl Db {
     /// Moments younger than [`Options::history`](crate::Options::history) are kept. A window that is
     /// widened at an opening does not bring back what was given up before.
     ///
-    /// Errors: `Invalid` where `at` lies before what is kept, or after what is visible.
+    /// Cost: waits for commits that are on their way to the disk, if `at` is as young as they are.
+    /// Errors: `Invalid` where `at` lies before what is kept, or is not past yet.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {
@@ -57,7 +58,7 @@ impl Snapshot {
 
     /// The table that had that name then, to be read by this snapshot; dropped since or not.
     pub fn table(&self, name: &str) -> Option<Table> {
-        let info = Arc::new(self.rows.find_table(name)?);
+        let info = Arc::new(self.rows.table(name)?);
         Some(Table { db: self.rows.db(), info })
     }
 

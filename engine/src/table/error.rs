@@ -1,7 +1,9 @@
 //! What can go wrong with a table or an entity, one variant for each answer that a caller gives.
 
 use crate::error::{Error, Kind};
+use crate::ids::CommitTs;
 use crate::table::etag::ETag;
+use crate::table::value::DateTime;
 use std::fmt;
 
 /// What an operation on tables returns.
@@ -122,6 +124,19 @@ pub enum TableError {
     SettingTooLarge {
         /// Its length.
         bytes: usize,
+    },
+    /// A moment of the past that cannot be read as of.
+    #[error(
+        "the moment {} is not kept: the history begins at {} and ends before {}",
+        DateTime::from(*at), DateTime::from(*from), DateTime::from(*end)
+    )]
+    MomentNotKept {
+        /// The moment.
+        at: CommitTs,
+        /// The oldest that can be read.
+        from: CommitTs,
+        /// What lies here or later is not past yet.
+        end: CommitTs,
     },
     /// A page of more than [`PAGE_ENTITIES_MAX`](crate::table::page::PAGE_ENTITIES_MAX).
     #[error("a page of {top} entities is too long")]

@@ -33,6 +33,7 @@ pub mod write;
 pub(crate) mod query;
 pub mod settings;
 pub mod store;
+pub mod past;
 
 #[cfg(test)]
 mod tests;

@@ -80,6 +80,11 @@ impl<S: RowStore + Catalog> TableStore<S> {
         &self.rows
     }
 
+    /// What the time budgets of queries are measured by.
+    pub(super) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     /// Makes a table and returns once it is durable.
     ///
     /// Errors: [`TableError::TableExists`], also under a name that differs only in case.
@@ -133,36 +138,10 @@ impl<S: RowStore + Catalog> TableStore<S> {
         top: usize,
         from: Option<&str>,
     ) -> TableResult<TablesPage> {
-        filter.map_or(Ok(()), Filter::check)?;
-        let prefix = name::catalog_prefix(account);
-        let from = from.map(|name| format!("{prefix}{}", name.to_ascii_lowercase()));
-        let mut page = TablesPage { tables: Vec::new(), next: None };
-        if top == 0 {
-            return Ok(page);
-        }
-        let mut batch = match &from {
-            Some(from) => self.rows.find_table(from)?.into_iter().collect(),
-            None => Vec::new(),
-        };
-        let mut after = from;
-        loop {
-            batch.extend(self.rows.tables(&prefix, after.as_deref(), PAGE_ENTITIES_MAX)?);
-            let Some(last) = batch.last() else {
-                return Ok(page);
-            };
-            after = Some(last.name.clone());
-            for info in batch.drain(..) {
-                let table = table_of(info)?;
-                if !filter.map_or(Ok(true), |filter| eval::passes(filter, &table))? {
-                    continue;
-                }
-                if page.tables.len() == top {
-                    page.next = Some(table.name.folded());
-                    return Ok(page);
-                }
-                page.tables.push(table);
-            }
-        }
+        let find = |name: &str| self.rows.find_table(name);
+        let list =
+            |prefix: &str, after: Option<&str>| self.rows.tables(prefix, after, PAGE_ENTITIES_MAX);
+        page_of_tables(&find, &list, account, filter, top, from)
     }
 
     /// Changes one entity.
@@ -390,7 +369,48 @@ fn prepare_group(writes: Vec<Write>) -> Result<Vec<Prepared>, GroupError> {
     Ok(prepared)
 }
 
-fn table_of(info: TableInfo) -> TableResult<Table> {
+/// A page of the tables that `find` and `list` know.
+pub(super) fn page_of_tables(
+    find: &dyn Fn(&str) -> crate::error::Result<Option<TableInfo>>,
+    list: &dyn Fn(&str, Option<&str>) -> crate::error::Result<Vec<TableInfo>>,
+    account: &AccountName,
+    filter: Option<&Filter>,
+    top: usize,
+    from: Option<&str>,
+) -> TableResult<TablesPage> {
+    filter.map_or(Ok(()), Filter::check)?;
+    let prefix = name::catalog_prefix(account);
+    let from = from.map(|name| format!("{prefix}{}", name.to_ascii_lowercase()));
+    let mut page = TablesPage { tables: Vec::new(), next: None };
+    if top == 0 {
+        return Ok(page);
+    }
+    let mut batch = match &from {
+        Some(from) => find(from)?.into_iter().collect(),
+        None => Vec::new(),
+    };
+    let mut after = from;
+    loop {
+        batch.extend(list(&prefix, after.as_deref())?);
+        let Some(last) = batch.last() else {
+            return Ok(page);
+        };
+        after = Some(last.name.clone());
+        for info in batch.drain(..) {
+            let table = table_of(info)?;
+            if !filter.map_or(Ok(true), |filter| eval::passes(filter, &table))? {
+                continue;
+            }
+            if page.tables.len() == top {
+                page.next = Some(table.name.folded());
+                return Ok(page);
+            }
+            page.tables.push(table);
+        }
+    }
+}
+
+pub(super) fn table_of(info: TableInfo) -> TableResult<Table> {
     let name = std::str::from_utf8(&info.note).ok().and_then(|text| TableName::parse(text).ok());
     let name = name.ok_or_else(|| {
         let what = format!("the catalogue's note of '{}' is not the table's name", info.name);

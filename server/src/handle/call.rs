@@ -1,12 +1,13 @@
 //! A request that has been admitted: who asks, for what, in which form. Bodies come later.
 
+use crate::auth::moment;
 use crate::auth::verify::{Grant, Principal};
 use crate::config::Accounts;
 use crate::context::Context;
 use crate::error::{
-    AUTHENTICATION_FAILED, BOTH_CONDITION_HEADERS, CONDITION_HEADERS_NOT_SUPPORTED,
-    INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED, MISSING_CONTENT_LENGTH,
-    WireError, bad_etag,
+    AS_OF_NOT_SUPPORTED, AUTHENTICATION_FAILED, BOTH_CONDITION_HEADERS,
+    CONDITION_HEADERS_NOT_SUPPORTED, INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED,
+    MISSING_CONTENT_LENGTH, WireError, bad_etag,
 };
 use crate::faults::fault::Fault;
 use crate::http::message::Head;
@@ -16,6 +17,7 @@ use crate::odata::options::{Metadata, Params, media_type, negotiate};
 use crate::route::{Operation, route, verb};
 use std::sync::Arc;
 use std::time::Duration;
+use tabulith::ids::CommitTs;
 use tabulith::table::etag::If;
 
 /// An admitted request.
@@ -35,6 +37,8 @@ pub struct Call {
     pub prefer: Option<Prefer>,
     /// Whether it wants to know how its rows were found: our own header `x-tabulith-explain`.
     pub explain: bool,
+    /// The moment of the past that it wants to see: our own header `x-tabulith-as-of`.
+    pub as_of: Option<CommitTs>,
     /// `Content-Type` as sent, or empty.
     pub content_type: String,
     /// How long it may take.
@@ -101,6 +105,7 @@ impl Call {
         let prefer = Prefer::of(head).filter(|_| operation.heeds_prefer());
         let time_max = params.timeout()?;
         let explain = head.headers.get("x-tabulith-explain").is_some_and(|text| text == "true");
+        let as_of = as_of(head, &operation)?;
         let content_type = head.headers.get("Content-Type").unwrap_or_default().to_owned();
         let if_match = if_match(head);
         Ok(Call {
@@ -111,6 +116,7 @@ impl Call {
             metadata,
             prefer,
             explain,
+            as_of,
             content_type,
             time_max,
             fault: None,
@@ -169,7 +175,8 @@ impl Call {
     /// anything to wait for: what it needs may lie in memory.
     pub fn may_be_quick(&self, body_bytes: usize) -> bool {
         match self.operation {
-            Operation::Get(_) => true,
+            // The past is read as if it were on the disk.
+            Operation::Get(_) => self.as_of.is_none(),
             Operation::Insert(_) | Operation::Change(..) => body_bytes <= QUICK_BODY_BYTES_MAX,
             _ => false,
         }
@@ -197,6 +204,24 @@ fn if_match(head: &Head) -> Result<Option<If>, WireError> {
         [] => Ok(None),
         [tag] => If::parse(tag).map(Some).map_err(|_| bad_etag(tag)),
         several => Err(bad_etag(&several.join(","))),
+    }
+}
+
+/// The moment in `x-tabulith-as-of`: a date and a time with a zone, as in `2026-11-22T14:05:00Z`, to
+/// the tick of 100 ns.
+fn as_of(head: &Head, operation: &Operation) -> Result<Option<CommitTs>, WireError> {
+    let mut given = head.headers.all("x-tabulith-as-of");
+    let Some(text) = given.next() else { return Ok(None) };
+    if !operation.reads_rows() {
+        return Err(AS_OF_NOT_SUPPORTED);
+    }
+    let moment = moment::parse(text.trim()).filter(|_| text.contains('T'));
+    match (moment, given.next()) {
+        // Before 1970 there is no commit.
+        (Some(moment), None) => Ok(Some(moment.commit().unwrap_or(CommitTs::ZERO))),
+        _ => Err(INVALID_HEADER_VALUE.saying(
+            "The value of x-tabulith-as-of is no moment of the form 2026-11-22T14:05:00Z.",
+        )),
     }
 }
 

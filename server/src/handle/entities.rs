@@ -34,7 +34,12 @@ pub fn get<S: Store>(
         let body = json_out::entity(reply::form(call), table, select.as_ref(), &entity)?;
         Ok((body, ETag(entity.ts)))
     };
-    match services.get(call.grant()?, keys, reach, read)? {
+    let found = match call.as_of {
+        None => services.get(call.grant()?, keys, reach, read)?,
+        Some(_) if reach == Reach::Memory => Found::NeedsDisk,
+        Some(at) => services.get_past(call.grant()?, keys, at, read)?,
+    };
+    match found {
         Found::NeedsDisk => Ok(None),
         Found::Nothing => Err(RESOURCE_NOT_FOUND),
         Found::Entity((body, etag)) => {

@@ -28,6 +28,7 @@ pub fn query<S: Store>(
         top: call.params.top()?,
         from: call.params.next_entity()?,
         time: call.time_left(services.clock().steady()),
+        as_of: call.as_of,
     };
     let begun_at = read.from.clone();
     let empty = call.fault == Some(Fault::EmptyPage);

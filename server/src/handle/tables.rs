@@ -17,6 +17,7 @@ pub fn list<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, W
         filter: parser::parse(call.params.get("$filter").unwrap_or_default())?,
         top: call.params.top()?,
         from: call.params.next_table()?,
+        as_of: call.as_of,
     };
     call.params.select()?;
     let (page, created) = services.list_tables(call.grant()?, list)?;
@@ -31,7 +32,7 @@ pub fn list<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, W
 
 /// `GET /Tables('name')`
 pub fn show<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, WireError> {
-    let name = services.get_table(call.grant()?)?;
+    let name = services.get_table(call.grant()?, call.as_of)?;
     Ok(reply::json(call, 200, json_out::table(reply::form(call), &name)))
 }
 

@@ -4,6 +4,7 @@ use clap::{Args, ValueEnum};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
+use std::time::Duration;
 use tabulith::options::Durability;
 use tabulith_server::config::{HotPartitions, Throttling};
 use tabulith_server::source::Network;
@@ -13,6 +14,7 @@ use tabulith_server::source::Network;
 #[command(
     before_help = "Examples:\n  tabulith serve\n  \
     tabulith serve --data-dir /var/lib/tabulith --accounts-file accounts --silent\n  \
+    tabulith serve --history 24h\n  \
     tabulith serve --tls-listen 127.0.0.1:10443 --tls-self-signed ca.pem\n  \
     tabulith serve --config tabulith.toml --admin-address 0.0.0.0:10003 --log-format json",
     after_help = "Settings come from flags, else from the variables named here, else from the file of --config,
@@ -42,6 +44,11 @@ pub(crate) struct ServeArgs {
     /// How safe a write is when it is acknowledged.
     #[arg(long, value_enum, default_value_t = DurabilityArg::Synced, env = "TABULITH_DURABILITY")]
     pub(crate) durability: DurabilityArg,
+    /// How far back tables can be read, by the header x-tabulith-as-of: a number and s, m, h or d. What
+    /// was replaced or deleted takes its space for as long; 0 for no history.
+    #[arg(long, value_name = "SPAN", default_value = "0", env = "TABULITH_HISTORY")]
+    #[arg(value_parser = span)]
+    pub(crate) history: Duration,
     /// Address and port to listen on for TLS too; port 0 takes a free one and prints it.
     #[arg(long, value_name = "IP:PORT", help_heading = "TLS", env = "TABULITH_TLS_LISTEN")]
     #[arg(requires = "identity")]
@@ -272,6 +279,26 @@ pub(crate) enum LogFormat {
     /// An object of JSON an event.
     Json,
 }
+
+/// Reads a span of time: `24h`, `90s`, `7d`, or `0`.
+fn span(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        "" if number == "0" => 0,
+        _ => return Err("a whole number and s, m, h or d are needed, as in 24h".to_owned()),
+    };
+    let number = number.parse::<u64>().map_err(|_| format!("'{number}' is no number"))?;
+    let span = number.checked_mul(seconds).filter(|span| *span <= HISTORY_S_MAX);
+    span.map(Duration::from_secs).ok_or_else(|| "a hundred years are the longest".to_owned())
+}
+
+/// A hundred years.
+const HISTORY_S_MAX: u64 = 100 * 366 * 86_400;
 
 /// Reads a rate: a number, or the word for Azure's.
 fn rate(text: &str, azure: Option<NonZeroU32>) -> Result<NonZeroU32, String> {

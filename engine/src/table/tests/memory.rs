@@ -60,7 +60,8 @@ impl RowStore for MemoryStore {
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
         let at = CommitTs(self.last_ts.load(Ordering::Relaxed));
         let rows = self.rows.lock().clone();
-        Ok(Box::new(MemorySnapshot { rows, at, seeks: self.seeks.clone() }))
+        let tables = self.tables.lock().clone();
+        Ok(Box::new(MemorySnapshot { rows, tables, at, seeks: self.seeks.clone() }))
     }
 
     /// It keeps no history.
@@ -69,6 +70,11 @@ impl RowStore for MemoryStore {
             true => self.snapshot(),
             false => Err(Error::invalid("there is no history")),
         }
+    }
+
+    fn moments_kept(&self) -> (CommitTs, CommitTs) {
+        let now = self.last_ts.load(Ordering::Relaxed);
+        (CommitTs(now), CommitTs(now + 1))
     }
 
     fn update(
@@ -184,6 +190,7 @@ impl CommitTicket for MemoryTicket {
 
 struct MemorySnapshot {
     rows: Rows,
+    tables: BTreeMap<String, TableInfo>,
     at: CommitTs,
     seeks: Arc<AtomicU64>,
 }
@@ -191,6 +198,14 @@ struct MemorySnapshot {
 impl RowSnapshot for MemorySnapshot {
     fn at(&self) -> CommitTs {
         self.at
+    }
+
+    fn find_table(&self, name: &str) -> Result<Option<TableInfo>> {
+        Ok(self.tables.get(name).cloned())
+    }
+
+    fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>> {
+        Ok(listed(&self.tables, prefix, after, limit))
     }
 
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
@@ -305,10 +320,18 @@ impl Catalog for MemoryStore {
     }
 
     fn tables(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<Vec<TableInfo>> {
-        let tables = self.tables.lock();
-        let wanted = |info: &&TableInfo| {
-            info.name.starts_with(prefix) && after.is_none_or(|after| info.name.as_str() > after)
-        };
-        Ok(tables.values().filter(wanted).take(limit).cloned().collect())
+        Ok(listed(&self.tables.lock(), prefix, after, limit))
     }
+}
+
+fn listed(
+    tables: &BTreeMap<String, TableInfo>,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Vec<TableInfo> {
+    let wanted = |info: &&TableInfo| {
+        info.name.starts_with(prefix) && after.is_none_or(|after| info.name.as_str() > after)
+    };
+    tables.values().filter(wanted).take(limit).cloned().collect()
 }
