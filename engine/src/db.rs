@@ -1,6 +1,8 @@
 //! The database: opens a folder, gives commits and reads their way through the floors below, and
 //! ends in order. Nothing below this file holds a [`Db`].
 
+use crate::backup::depot::Sharing;
+use crate::backup::folder::{Backups, Created};
 use crate::batch::Batch;
 use crate::budget::Budget;
 use crate::commit::pipeline::{self, Pipeline};
@@ -356,6 +358,41 @@ impl Db {
         recovery::copy_by_links(&tree.shelf, &version, &state, dir.as_ref())?;
         tree.events.tell(Event::Checkpoint { dir: dir.as_ref().to_owned(), took: span.took() });
         Ok(())
+    }
+
+    /// Makes a backup of all that is visible now in the folder `dir`, which may hold earlier ones: files
+    /// that they have are not copied again. Other files are shared by hard links where `dir` is on the same
+    /// file system; [`backup::folder::Backups::create`](crate::backup::folder::Backups::create) says how
+    /// to have copies, and to make one of a database that another process has open.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let (folder, dest, back) =
+    /// #     (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    /// use tabulith::backup::{depot::Sharing, folder::{Backups, Which}};
+    /// let db = tabulith::Db::open(folder.path())?;
+    /// let table = db.table("prices")?;
+    /// table.upsert("fruit", "apple", "3")?;
+    /// let made = db.backup(dest.path())?;
+    /// table.upsert("fruit", "apple", "4")?;
+    /// assert!(Backups::at(dest.path()).verify()?.damage.is_empty());
+    /// Backups::at(dest.path()).restore(Which::Number(made.backup.number), back.path(), Sharing::Copy)?;
+    /// let row = tabulith::Db::open(back.path())?.table("prices")?.get("fruit", "apple")?;
+    /// assert_eq!(row.unwrap().value, "3");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Created> {
+        let made = self.inner.writer()?.pipeline.now();
+        self.flush()?;
+        let tree = &self.inner.tree;
+        let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
+        let (state, version) = pinned.ok_or_else(read_only)?;
+        let (vfs, clock) = (Arc::clone(&tree.shelf.vfs), Arc::clone(&self.inner.clock));
+        let backups = Backups::with(vfs, clock, dir.as_ref());
+        let created = backups.create_of(&state, &tree.shelf.dir, made, Sharing::Link);
+        drop(version); // Until here it kept the files.
+        created
     }
 
     /// The shape of the tree and what background work has done.

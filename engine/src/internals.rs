@@ -5,6 +5,8 @@
 //! way that the engine does, so that its checks on itself are asked too. A mender writes the
 //! checksums that damaged bytes should have, so that what stands behind a checksum is reached.
 
+use crate::backup::digest::Hash;
+use crate::backup::format::Manifest;
 use crate::batch::Commit;
 use crate::blob::format::{self as blob_format, BlobMeta, Link};
 use crate::blob::reader::BlobFile;
@@ -510,6 +512,22 @@ pub fn key_text(bytes: &[u8]) -> Option<String> {
 /// The order of two keys' texts.
 pub fn compare_keys(a: &str, b: &str) -> Ordering {
     keys::compare(a, b)
+}
+
+/// Reads the manifest of a backup; how many files it names. `sealed`: under the digest that it should
+/// have. What reads is written as it was read, or else this panics.
+pub fn read_backup_manifest(text: &[u8], sealed: bool) -> Result<usize> {
+    let mut bytes = text.to_vec();
+    if sealed {
+        let body = text.strip_suffix(b"\n").unwrap_or(text);
+        let last = body.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        bytes.truncate(last);
+        let end = Hash::of(&bytes).hex();
+        bytes.extend_from_slice(format!("end {end}\n").as_bytes());
+    }
+    let manifest = Manifest::decode(&bytes, Path::new("000001.backup"))?;
+    assert_eq!(manifest.encode().as_bytes(), bytes, "it is written as it was read");
+    Ok(manifest.files.len())
 }
 
 /// Whether an error is what damaged bytes should give.

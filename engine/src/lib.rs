@@ -110,6 +110,12 @@
 //! Damage to files is found by checksums and told with file and offset ([`Kind::Corrupt`]);
 //! [`verify`] reads every byte of a folder.
 //!
+//! # Backups
+//!
+//! [`Db::backup`] and [`backup::folder::Backups`] make incremental backups, also of a folder that another
+//! process has open, and restore them as of any moment that the history kept. `docs/backup.md` says what
+//! is promised.
+//!
 //! # Memory
 //!
 //! One number bounds it: [`Options::memory`], by default a quarter of what the process may use.
@@ -210,6 +216,7 @@ pub(crate) mod recovery;
 pub mod verify;
 pub mod salvage;
 pub mod inspect;
+pub mod backup;
 pub mod db;
 pub mod health;
 pub(crate) mod update;

@@ -123,7 +123,7 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, seed: u64) -> Result<State> {
 type Take<'a> = dyn FnMut(&LentCommit<'_>, &Bytes) -> Option<()> + 'a;
 
 /// Gives every commit of the log beyond the files, in order; returns the last one.
-fn read_log(
+pub(crate) fn read_log(
     shelf: &Shelf,
     state: &State,
     report: &mut Recovery,

@@ -41,7 +41,7 @@ macro_rules! targets {
 }
 
 targets! {
-    wal manifest block table_file blob_file group key_order entity folder engine_ops moment filter json batch
+    wal manifest block table_file blob_file group key_order entity folder engine_ops backup moment filter json batch
     address token authorization signature documents framing app
 }
 

@@ -183,13 +183,6 @@ pub const AS_OF_NOT_SUPPORTED: WireError = WireError::fixed(
     "The header x-tabulith-as-of goes with requests that read tables or entities only.",
 );
 
-/// `x-tabulith-as-of` where no history is kept.
-pub const NO_HISTORY: WireError = WireError::fixed(
-    400,
-    "AsOfOutOfRange",
-    "This server keeps no history to read as of; it does when it is started with --history.",
-);
-
 /// `x-tabulith-as-of` for a moment that is not kept, or not past. Its message names those that are.
 pub const AS_OF_OUT_OF_RANGE: WireError =
     WireError::fixed(400, "AsOfOutOfRange", "The moment to read as of is not kept.");

@@ -9,8 +9,8 @@ use crate::auth::key_range::KeyRange;
 use crate::auth::policy::{Policies, Policy, Stored};
 use crate::auth::verify::Grant;
 use crate::error::{
-    DIFFERENT_PARTITIONS, INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT,
-    INVALID_RESOURCE_NAME, NO_HISTORY, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
+    AS_OF_OUT_OF_RANGE, DIFFERENT_PARTITIONS, INTERNAL_ERROR, INVALID_DUPLICATE_ROW, INVALID_INPUT,
+    INVALID_RESOURCE_NAME, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
 };
 use crate::lab::Lab;
 use crate::limits::{
@@ -46,6 +46,9 @@ use tabulith::table::write::{Pending, Write, WriteOutcome};
 pub trait Store: RowStore + Catalog {}
 
 impl<S: RowStore + Catalog> Store for S {}
+
+const NO_HISTORY: &str =
+    "This server keeps no history to read as of; it does when it is started with --history.";
 
 /// The name of the setting that holds an account's service properties, as the XML that shows them.
 const PROPERTIES_SETTING: &str = "service-properties";
@@ -135,7 +138,7 @@ impl<S: Store> Services<S> {
     fn past(&self, at: CommitTs) -> Result<Past, WireError> {
         match self.keeps_history {
             true => self.tables.as_of(at).map_err(refusal),
-            false => Err(NO_HISTORY),
+            false => Err(AS_OF_OUT_OF_RANGE.saying(NO_HISTORY)),
         }
     }
 

@@ -32,6 +32,7 @@ mod inspect;
 mod shape;
 mod bench;
 mod torture;
+mod backup;
 mod conformance;
 mod health;
 mod settings;
@@ -93,6 +94,8 @@ fn run(settings: Settings) -> Result<Exit> {
         Command::Checkpoint(args) => shape::checkpoint(&args),
         Command::Bench(args) => bench::command::command(&args),
         Command::Torture(args) => torture::run::run(&args),
+        Command::Backup(args) => backup::run(&args),
+        Command::Restore(args) => backup::restore(&args),
         Command::Conformance(args) => conformance::run(&args),
     }
 }

@@ -369,10 +369,13 @@ fn prepare_group(writes: Vec<Write>) -> Result<Vec<Prepared>, GroupError> {
     Ok(prepared)
 }
 
+/// Lists tables by the prefix of their names and the name that they come after.
+type ListTables<'a> = dyn Fn(&str, Option<&str>) -> Result<Vec<TableInfo>, Error> + 'a;
+
 /// A page of the tables that `find` and `list` know.
 pub(super) fn page_of_tables(
-    find: &dyn Fn(&str) -> crate::error::Result<Option<TableInfo>>,
-    list: &dyn Fn(&str, Option<&str>) -> crate::error::Result<Vec<TableInfo>>,
+    find: &dyn Fn(&str) -> Result<Option<TableInfo>, Error>,
+    list: &ListTables<'_>,
     account: &AccountName,
     filter: Option<&Filter>,
     top: usize,

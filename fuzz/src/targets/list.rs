@@ -3,6 +3,7 @@
 use crate::targets::address::address;
 use crate::targets::app::app;
 use crate::targets::authorization::authorization;
+use crate::targets::backup::backup;
 use crate::targets::batch::batch;
 use crate::targets::blob_file::blob_file;
 use crate::targets::block::block;
@@ -55,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     binary("entity", entity, 700_000),
     Target { words: FOLDER_WORDS, ..binary("folder", folder, 300) },
     binary("engine_ops", engine_ops, 150),
+    texts("backup", backup, 20_000, BACKUP_WORDS),
     texts("moment", moment, 1_200_000, MOMENT_WORDS),
     texts("filter", filter, 40_000, FILTER_WORDS),
     texts("json", json, 10_000, JSON_WORDS),
@@ -92,6 +94,22 @@ const FOLDER_WORDS: &[&str] = &[
     ".tmp",
     ".manifest-a",
     "000001",
+];
+
+const BACKUP_WORDS: &[&str] = &[
+    "tabulith backup 1\n",
+    "number ",
+    "database ",
+    "made ",
+    "from ",
+    "to ",
+    "sst ",
+    "blob ",
+    "state ",
+    "end ",
+    " -\n",
+    "18446744073709551615",
+    "ffffffffffffffff",
 ];
 
 const MOMENT_WORDS: &[&str] = &[

@@ -20,6 +20,7 @@ pub mod signature;
 pub mod documents;
 pub mod framing;
 pub mod folder;
+pub mod backup;
 pub mod engine_ops;
 pub mod app;
 pub mod list;

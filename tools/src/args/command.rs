@@ -1,5 +1,6 @@
 //! The commands, and how the words of a command line become one.
 
+use crate::args::backup::{BackupArgs, RestoreArgs};
 use crate::args::bench::BenchArgs;
 use crate::args::config::ConfigArgs;
 use crate::args::conformance::ConformanceArgs;
@@ -98,6 +99,10 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Kill writers again and again on a disk, and look for everything that was acknowledged.
     Torture(TortureArgs),
+    /// Make, list, prove and prune backups of a data folder.
+    Backup(BackupArgs),
+    /// Make a data folder out of a backup, as of its end or of a moment before it.
+    Restore(RestoreArgs),
     /// Ask an endpoint whether it answers as Azure Table Storage does, row by row.
     Conformance(ConformanceArgs),
     /// Print the completions of a shell.

@@ -11,6 +11,7 @@ pub(crate) mod sas;
 pub(crate) mod folder;
 pub(crate) mod bench;
 pub(crate) mod torture;
+pub(crate) mod backup;
 pub(crate) mod conformance;
 pub(crate) mod pages;
 pub(crate) mod health;

@@ -1,0 +1,322 @@
+//! The folder that backups lie in: files under their digest, a manifest for each backup, and what a run
+//! that was cut has left.
+//!
+//! ```text
+//! files/HASH        a file that backups are of, under its BLAKE3: never changed, shared by all of them
+//! 000003.backup     the manifest of backup 3
+//! staging/          what a run makes on its way; means nothing once it is over
+//! LOCK              whose lock says that a run is under way
+//! ```
+//!
+//! Promise: a manifest is there only once everything that it names is durable, so a run may be cut
+//! anywhere: the backups before it are whole, and the next run begins with what is there of its files.
+
+use crate::backup::digest::{self, Digest, Hash};
+use crate::backup::format::{Kept, MANIFEST_BYTES_MAX, Manifest};
+use crate::blob::format::BlobMeta;
+use crate::blob::reader::BlobFile;
+use crate::error::{Error, Kind, Result};
+use crate::ids::FileNo;
+use crate::limits::NUMBER_MAX;
+use crate::names::{self, Copy, FileKind};
+use crate::vfs::api::{Access, File, LockGuard, Vfs};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Bytes at the end of a file of large values that its mark is taken of.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// How files get to where they are needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// By hard links where both places share a file system, else as copies.
+    #[default]
+    Link,
+    /// As copies.
+    Copy,
+}
+
+/// What a run has brought to the folder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Brought {
+    /// Files that were not there before.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many of them share their bytes with the source by a hard link.
+    pub linked: u64,
+}
+
+/// The folder.
+#[derive(Clone, Debug)]
+pub(crate) struct Depot {
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) dir: PathBuf,
+}
+
+/// A file of a source.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) kind: FileKind,
+    pub(crate) no: FileNo,
+    pub(crate) bytes: u64,
+    /// Of a table file its XXH3-64 by the engine's manifest.
+    pub(crate) xxh3: Option<u64>,
+    /// Of a file of large values how many there are.
+    pub(crate) values: u64,
+    /// Whether another file of the source may get its number one day.
+    pub(crate) is_passing: bool,
+}
+
+/// Files that backups of one database have, by what a source says of them.
+pub(crate) type Known = BTreeMap<(FileNo, u64, u64), Kept>;
+
+impl Depot {
+    pub(crate) fn files_dir(&self) -> PathBuf {
+        self.dir.join("files")
+    }
+
+    pub(crate) fn staging_dir(&self) -> PathBuf {
+        self.dir.join("staging")
+    }
+
+    pub(crate) fn file(&self, hash: &Hash) -> PathBuf {
+        self.files_dir().join(hash.hex())
+    }
+
+    pub(crate) fn manifest_path(&self, number: u64) -> PathBuf {
+        self.dir.join(format!("{number:06}.backup"))
+    }
+
+    /// Makes the folder where there is none, keeps other runs out of it, and clears away what one
+    /// that was cut has left.
+    pub(crate) fn begin(&self) -> Result<Box<dyn LockGuard>> {
+        for dir in [self.dir.clone(), self.files_dir(), self.staging_dir()] {
+            self.vfs.create_dir_all(&dir).map_err(|e| Error::io("create folder", &dir, e))?;
+        }
+        let roots = Copy::BOTH.map(|copy| names::file_name(FileKind::Root(copy), FileNo(0)));
+        if self.list(&self.dir)?.iter().any(|name| roots.contains(name)) {
+            let what = format!("{} is a database, not a folder of backups", self.dir.display());
+            return Err(Error::invalid(what));
+        }
+        let lock = self.dir.join(names::file_name(FileKind::Lock, FileNo(0)));
+        let held = self.vfs.lock(&lock).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                let what =
+                    format!("another process works on the backups in {}", self.dir.display());
+                Error::new(Kind::Locked, what)
+            }
+            _ => Error::io("lock folder", &lock, error),
+        })?;
+        for dir in [&self.dir, &self.files_dir()] {
+            for name in self.list(dir)?.iter().filter(|name| name.ends_with(".tmp")) {
+                self.remove(&dir.join(name))?;
+            }
+        }
+        self.clear_staging()?;
+        Ok(held)
+    }
+
+    /// Removes what a run has made on its way.
+    pub(crate) fn clear_staging(&self) -> Result<()> {
+        let dir = self.staging_dir();
+        self.list(&dir)?.iter().try_for_each(|name| self.remove(&dir.join(name)))
+    }
+
+    /// The numbers of the backups, oldest first. Empty where there is no folder.
+    pub(crate) fn numbers(&self) -> Result<Vec<u64>> {
+        let names = match self.vfs.list(&self.dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let what = format!("there is no folder {}", self.dir.display());
+                return Err(Error::new(Kind::NotFound, what));
+            }
+            names => names.map_err(|e| Error::io("list folder", &self.dir, e))?,
+        };
+        let numbers = names.iter().filter_map(|name| number_of(name));
+        Ok(numbers.collect::<BTreeSet<_>>().into_iter().collect())
+    }
+
+    /// The manifest of one backup.
+    pub(crate) fn manifest(&self, number: u64) -> Result<Manifest> {
+        let path = self.manifest_path(number);
+        let failed = |error| Error::io("reading a backup's manifest", &path, error);
+        let file = self.vfs.open(&path, Access::Read).map_err(failed)?;
+        let len = file.len().map_err(failed)?;
+        if len > MANIFEST_BYTES_MAX {
+            return Err(Error::corrupt(&path, len, "a backup's manifest cannot be so long"));
+        }
+        let bytes = file.read_vec_at(len as usize, 0).map_err(failed)?;
+        let manifest = Manifest::decode(&bytes, &path)?;
+        match manifest.number == number {
+            true => Ok(manifest),
+            false => Err(Error::corrupt(&path, 0, "this is the manifest of another backup")),
+        }
+    }
+
+    /// Sees to it that the folder has the file `from`. One that is known, or there by its digest, is
+    /// not copied; one that is not what the source's manifest says is refused.
+    pub(crate) fn keep(
+        &self,
+        from: &Path,
+        wanted: Wanted,
+        (known, sharing): (&Known, Sharing),
+        brought: &mut Brought,
+    ) -> Result<Kept> {
+        let Wanted { kind, no, bytes, xxh3, is_passing, .. } = wanted;
+        let failed = |error| Error::io("reading a file of the database", from, error);
+        let known_by = |mark: u64| known.get(&(no, bytes, mark)).filter(|_| !is_passing);
+        let there = |kept: &&Kept| self.has(kept);
+        if let Some(kept) = xxh3.and_then(known_by).filter(there) {
+            return Ok(kept.clone());
+        }
+        let file = self.vfs.open(from, Access::Read).map_err(failed)?;
+        let mark = match xxh3 {
+            Some(xxh3) => xxh3,
+            None => tail_mark(&*file).map_err(failed)?,
+        };
+        if let Some(kept) = known_by(mark).filter(there) {
+            return Ok(kept.clone());
+        }
+        let mark = if is_passing { 0 } else { mark };
+        if kind == FileKind::Blob {
+            // No sum of all of it is written down, but its values have their own.
+            let meta = BlobMeta { no, bytes, values: wanted.values };
+            BlobFile::open(Arc::clone(&file), from.to_owned(), &meta)?.walk(&mut |_| Ok(()))?;
+        }
+        let (digest, linked) = self.bring(&*file, from, wanted, sharing)?;
+        let kept = Kept::new(kind, no, mark, digest);
+        if let Some(linked) = linked {
+            brought.files += 1;
+            brought.bytes += bytes;
+            brought.linked += u64::from(linked);
+        }
+        Ok(kept)
+    }
+
+    /// Brings a file here, unless its digest shows that it is; says whether it came, and by a link.
+    fn bring(
+        &self,
+        file: &dyn File,
+        from: &Path,
+        wanted: Wanted,
+        sharing: Sharing,
+    ) -> Result<(Digest, Option<bool>)> {
+        if sharing == Sharing::Link {
+            let digest = digest::read(file, from, &mut |_, _| Ok(()))?;
+            check(&digest, wanted, from)?;
+            let to = self.file(&digest.hash);
+            if self.has_bytes(&digest.hash, digest.bytes) {
+                return Ok((digest, None));
+            }
+            let _ = self.vfs.remove(&to); // One that was cut: it is none of that name.
+            match self.vfs.hard_link(from, &to) {
+                Ok(()) => return Ok((digest, Some(true))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Err(Error::io("link file", from, error));
+                }
+                Err(_) => {} // Another file system, or one without links.
+            }
+        }
+        let temp = self.files_dir().join("copying.tmp");
+        let _ = self.vfs.remove(&temp);
+        let digest = copy_file(&*self.vfs, file, from, &temp)?;
+        check(&digest, wanted, from)?;
+        if self.has_bytes(&digest.hash, digest.bytes) {
+            self.remove(&temp)?;
+            return Ok((digest, None));
+        }
+        let to = self.file(&digest.hash);
+        self.vfs.rename(&temp, &to).map_err(|e| Error::io("name file", &to, e))?;
+        Ok((digest, Some(false)))
+    }
+
+    /// Makes a backup count: from here on it is there whatever happens.
+    pub(crate) fn finish(&self, manifest: &Manifest) -> Result<()> {
+        let sync_dir =
+            |dir: &Path| self.vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e));
+        sync_dir(&self.files_dir())?;
+        let temp = self.dir.join(format!("{:06}.tmp", manifest.number));
+        let path = self.manifest_path(manifest.number);
+        let text = manifest.encode();
+        if text.len() as u64 > MANIFEST_BYTES_MAX {
+            return Err(Error::invalid("a backup of so many files has no manifest"));
+        }
+        let written = self.vfs.create(&temp).and_then(|file| {
+            file.write_all_at(text.as_bytes(), 0)?;
+            file.sync()
+        });
+        written.map_err(|e| Error::io("writing a backup's manifest", &temp, e))?;
+        self.vfs.rename(&temp, &path).map_err(|e| Error::io("name file", &path, e))?;
+        sync_dir(&self.dir)
+    }
+
+    /// Removes the files that none of `needed` is; gives how many there were, and their bytes.
+    pub(crate) fn sweep(&self, needed: &BTreeSet<Hash>) -> Result<(u64, u64)> {
+        let (mut files, mut bytes) = (0, 0);
+        let dir = self.files_dir();
+        for name in self.list(&dir)? {
+            if Hash::parse(&name).is_none_or(|hash| needed.contains(&hash)) {
+                continue;
+            }
+            let path = dir.join(&name);
+            let len = self.vfs.open(&path, Access::Read).and_then(|file| file.len());
+            (files, bytes) = (files + 1, bytes + len.unwrap_or(0));
+            self.remove(&path)?;
+        }
+        Ok((files, bytes))
+    }
+
+    pub(crate) fn remove(&self, path: &Path) -> Result<()> {
+        self.vfs.remove(path).map_err(|e| Error::io("remove file", path, e))
+    }
+
+    pub(crate) fn list(&self, dir: &Path) -> Result<Vec<String>> {
+        self.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))
+    }
+
+    fn has(&self, kept: &Kept) -> bool {
+        self.has_bytes(&kept.hash, kept.bytes)
+    }
+
+    fn has_bytes(&self, hash: &Hash, bytes: u64) -> bool {
+        let file = self.vfs.open(&self.file(hash), Access::Read);
+        file.and_then(|file| file.len()).is_ok_and(|len| len == bytes)
+    }
+}
+
+/// Copies a file that is then durable but for its name, and digests it on the way.
+pub(crate) fn copy_file(vfs: &dyn Vfs, from: &dyn File, path: &Path, to: &Path) -> Result<Digest> {
+    let failed = |error| Error::io("writing a copy", to, error);
+    let copy = vfs.create(to).map_err(failed)?;
+    let write = &mut |piece: &[u8], at| copy.write_all_at(piece, at).map_err(failed);
+    let digest = digest::read(from, path, write)?;
+    copy.sync().map_err(failed)?;
+    Ok(digest)
+}
+
+/// Refuses a file that is not what the source's manifest says.
+fn check(digest: &Digest, wanted: Wanted, path: &Path) -> Result<()> {
+    let right = digest.bytes == wanted.bytes && wanted.xxh3.is_none_or(|sum| sum == digest.xxh3);
+    match right {
+        true => Ok(()),
+        false => {
+            let what = "the file is not what the manifest says of it; `check` tells where";
+            Err(Error::corrupt(path, 0, what))
+        }
+    }
+}
+
+fn tail_mark(file: &dyn File) -> io::Result<u64> {
+    let bytes = file.len()?;
+    let tail = bytes.min(TAIL_BYTES);
+    Ok(xxh3_64(&file.read_vec_at(tail as usize, bytes - tail)?))
+}
+
+/// The number of the backup whose manifest has this name.
+fn number_of(name: &str) -> Option<u64> {
+    let number = name.strip_suffix(".backup")?.parse().ok().filter(|no| *no <= NUMBER_MAX)?;
+    (format!("{number:06}.backup") == name).then_some(number)
+}

@@ -1,0 +1,375 @@
+//! Backups in a folder: made, listed, proved, restored, given up.
+
+use crate::backup::depot::{Brought, Depot, Known, Sharing, Wanted};
+use crate::backup::digest::{self, Hash, PIECE_BYTES};
+use crate::backup::format::{Kept, Manifest};
+use crate::backup::source;
+use crate::env::clock::{Clock, SystemClock};
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, SegmentId};
+use crate::manifest::edit::Edit;
+use crate::manifest::state::State;
+use crate::names;
+use crate::vfs::api::{Access, Vfs};
+use crate::vfs::os::OsVfs;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How often a folder that somebody writes to is looked at anew before that is given up.
+const ROUNDS: usize = 50;
+
+/// The same failure so often in a row is not because of a writer.
+const FAILURES: usize = 5;
+
+/// A folder of backups. Nothing is held open between two calls.
+#[derive(Clone, Debug)]
+pub struct Backups {
+    pub(super) depot: Depot,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// One backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// Its number: 1 for the first, higher for each later one.
+    pub number: u64,
+    /// When it was made.
+    pub made: CommitTs,
+    /// Every commit up to here is in it, and none later.
+    pub to: CommitTs,
+    /// It can be restored as of every moment from here to `to`.
+    pub from: CommitTs,
+    /// Files of the database.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of those that no earlier backup of the folder has.
+    pub own_bytes: u64,
+}
+
+/// What a backup has brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Created {
+    /// The backup.
+    pub backup: Backup,
+    /// What had to be brought for it.
+    pub brought: Brought,
+}
+
+/// Which backup to restore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The newest.
+    Newest,
+    /// The one of that number.
+    Number(u64),
+    /// Whichever has all that was visible at that moment, without what came later.
+    At(CommitTs),
+}
+
+/// What was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// The backup that it comes from.
+    pub number: u64,
+    /// The moment that it is of: every commit up to here, and none later.
+    pub at: CommitTs,
+    /// Its files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a look at every byte has found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Backups whose manifests read.
+    pub backups: u64,
+    /// Files read.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Every damaged place.
+    pub damage: Vec<Error>,
+    /// Files that no backup needs: what a run that was cut has left. The next one uses them.
+    pub unused: u64,
+}
+
+/// What was given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Numbers of the backups that are gone.
+    pub backups: Vec<u64>,
+    /// Files that no other one needs.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl Backups {
+    /// The backups in `dir`. Looks at nothing yet.
+    pub fn at(dir: impl AsRef<Path>) -> Backups {
+        Backups::with(Arc::new(OsVfs::new()), Arc::new(SystemClock::new()), dir.as_ref())
+    }
+
+    /// The same on another disk, under another clock.
+    pub fn with(vfs: Arc<dyn Vfs>, clock: Arc<dyn Clock>, dir: &Path) -> Backups {
+        Backups { depot: Depot { vfs, dir: dir.to_owned() }, clock }
+    }
+
+    /// Makes a backup of the database in `source`, of which files that are here already are not
+    /// copied again. Only reads it; another process may write to it meanwhile, and the backup then holds
+    /// some moment of the run, with everything that was acknowledged before the run began.
+    ///
+    /// Errors: `NotFound` where there is no database; `Corrupt` where a file is not what the
+    /// database's manifest says; `Locked` where another run is under way; `Busy` where files are
+    /// deleted faster than they are copied, [`Db::backup`](crate::Db::backup) being the way then.
+    pub fn create(&self, source: impl AsRef<Path>, sharing: Sharing) -> Result<Created> {
+        let folder = source.as_ref();
+        if let Err(error) = source::load(&*self.depot.vfs, folder)
+            && error.kind() == Kind::NotFound
+        {
+            return Err(error);
+        }
+        let _lock = self.depot.begin()?;
+        let mut brought = Brought::default();
+        let (mut last, mut failures) = (String::new(), 0);
+        for _ in 0..ROUNDS {
+            match self.round(folder, sharing, &mut brought) {
+                Ok(Some(backup)) => return Ok(Created { backup, brought }),
+                Ok(None) => failures = 0,
+                // A writer that goes on looks like damage, or like a file that is missing.
+                Err(error) if is_passing(&error) => {
+                    failures = if error.to_string() == last { failures + 1 } else { 1 };
+                    if failures == FAILURES {
+                        return Err(error);
+                    }
+                    last = error.to_string();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let what = "files of the database are deleted faster than they are copied";
+        Err(Error::new(Kind::Busy, what))
+    }
+
+    /// Tries to copy what the folder holds; `None` where it has changed too much meanwhile.
+    fn round(
+        &self,
+        folder: &Path,
+        sharing: Sharing,
+        brought: &mut Brought,
+    ) -> Result<Option<Backup>> {
+        let depot = &self.depot;
+        depot.clear_staging()?;
+        let made = CommitTs(self.clock.wall_ticks());
+        let state = source::load(&*depot.vfs, folder)?;
+        let known = self.known(state.db_id)?;
+        let mut files = Vec::new();
+        for wanted in source::files(&state, state.next_file) {
+            let from = names::path(folder, wanted.kind, wanted.no);
+            files.push(depot.keep(&from, wanted, (&known, sharing), brought)?);
+        }
+        // The log last: the files before it may have taken hours.
+        let staging = depot.staging_dir();
+        let all = source::read_log(&depot.vfs, folder, &staging, &state)?;
+        if source::load(&*depot.vfs, folder)?.log_floor != state.log_floor {
+            return Ok(None);
+        }
+        for wanted in source::files(&all, state.next_file) {
+            if wanted.is_passing {
+                let from = source::path(&wanted, folder, &staging);
+                files.push(depot.keep(&from, wanted, (&known, Sharing::Link), brought)?);
+            }
+        }
+        let backup = self.finish(&all, files, made)?;
+        depot.clear_staging()?;
+        Ok(Some(backup))
+    }
+
+    /// Makes a backup of files that nobody deletes meanwhile and that hold all of `state`.
+    pub(crate) fn create_of(
+        &self,
+        state: &State,
+        dir: &Path,
+        made: CommitTs,
+        sharing: Sharing,
+    ) -> Result<Created> {
+        let depot = &self.depot;
+        let _lock = depot.begin()?;
+        let known = self.known(state.db_id)?;
+        let (mut brought, mut files) = (Brought::default(), Vec::new());
+        for wanted in source::files(state, state.next_file) {
+            let from = names::path(dir, wanted.kind, wanted.no);
+            files.push(depot.keep(&from, wanted, (&known, sharing), &mut brought)?);
+        }
+        Ok(Created { backup: self.finish(state, files, made)?, brought })
+    }
+
+    fn finish(&self, state: &State, files: Vec<Kept>, made: CommitTs) -> Result<Backup> {
+        let numbers = self.depot.numbers()?;
+        let state = State { log_floor: SegmentId(0), ..state.clone() };
+        let manifest = Manifest {
+            number: numbers.last().map_or(1, |last| last + 1),
+            db_id: state.db_id,
+            made,
+            from: state.history_floor.min(state.last_ts),
+            to: state.last_ts,
+            files,
+            state: state.as_edit().encode(),
+        };
+        self.depot.finish(&manifest)?;
+        let earlier = self.hashes(numbers.iter().copied());
+        Ok(about(&manifest, &earlier))
+    }
+
+    /// Files that earlier backups of the database have. One that does not read costs time alone.
+    fn known(&self, db_id: u128) -> Result<Known> {
+        let manifests = self.depot.numbers()?.into_iter().map(|no| self.depot.manifest(no));
+        let ours = manifests.filter_map(Result::ok).filter(|manifest| manifest.db_id == db_id);
+        let files = ours.flat_map(|manifest| manifest.files).filter(|kept| kept.mark != 0);
+        Ok(files.map(|kept| ((kept.no, kept.bytes, kept.mark), kept)).collect())
+    }
+
+    fn hashes(&self, numbers: impl Iterator<Item = u64>) -> BTreeSet<Hash> {
+        let manifests = numbers.filter_map(|number| self.depot.manifest(number).ok());
+        manifests.flat_map(|manifest| manifest.files).map(|kept| kept.hash).collect()
+    }
+
+    /// The backups, oldest first.
+    ///
+    /// Errors: `NotFound` where there is no such folder; `Corrupt` for a manifest that does not read.
+    pub fn list(&self) -> Result<Vec<Backup>> {
+        let (mut backups, mut earlier) = (Vec::new(), BTreeSet::new());
+        for number in self.depot.numbers()? {
+            let manifest = self.depot.manifest(number)?;
+            backups.push(about(&manifest, &earlier));
+            earlier.extend(manifest.files.iter().map(|kept| kept.hash));
+        }
+        Ok(backups)
+    }
+
+    /// Reads every byte of every backup and holds it against its digest. Damage is no error of the
+    /// call: it is in the report, with file and offset.
+    pub fn verify(&self) -> Result<Report> {
+        let mut report = Report::default();
+        let mut files: BTreeMap<Hash, (Kept, Vec<String>)> = BTreeMap::new();
+        for number in self.depot.numbers()? {
+            let manifest = match self.depot.manifest(number) {
+                Ok(manifest) => manifest,
+                Err(error) => {
+                    report.damage.push(error);
+                    continue;
+                }
+            };
+            report.backups += 1;
+            if let Err(error) = self.state_of(&manifest) {
+                report.damage.push(error);
+            }
+            for kept in manifest.files {
+                let what = format!("{} of backup {number}", names::file_name(kept.kind, kept.no));
+                files.entry(kept.hash).or_insert_with(|| (kept, Vec::new())).1.push(what);
+            }
+        }
+        for (kept, users) in files.values() {
+            report.files += 1;
+            report.bytes += kept.bytes;
+            self.prove(kept, &users.join(", "), &mut report.damage);
+        }
+        let there = self.depot.list(&self.depot.files_dir()).unwrap_or_default();
+        let unused = there.iter().filter_map(|name| Hash::parse(name));
+        report.unused = unused.filter(|hash| !files.contains_key(hash)).count() as u64;
+        Ok(report)
+    }
+
+    /// Reads one file, and adds every MiB of it that differs to `damage`.
+    fn prove(&self, kept: &Kept, users: &str, damage: &mut Vec<Error>) {
+        let path = self.depot.file(&kept.hash);
+        let opened = self.depot.vfs.open(&path, Access::Read);
+        let read = opened.map_err(|e| Error::io("open a file of a backup", &path, e));
+        let digest = match read.and_then(|file| digest::read(&*file, &path, &mut |_, _| Ok(()))) {
+            Ok(digest) => digest,
+            Err(error) => return damage.push(error),
+        };
+        let before = damage.len();
+        if digest.bytes != kept.bytes {
+            let what = format!("the file has {} bytes, not {}: {users}", digest.bytes, kept.bytes);
+            damage.push(Error::corrupt(&path, digest.bytes.min(kept.bytes), what));
+        }
+        for (at, _) in
+            digest.pieces.iter().zip(&kept.pieces).enumerate().filter(|(_, (is, was))| is != was)
+        {
+            let what = format!("differs within the MiB from here: {users}");
+            damage.push(Error::corrupt(&path, at as u64 * PIECE_BYTES as u64, what));
+        }
+        if damage.len() == before && digest.hash != kept.hash {
+            damage.push(Error::corrupt(&path, 0, format!("differs somewhere: {users}")));
+        }
+    }
+
+    /// Gives up all backups but the newest `keep`, and the files that only they have.
+    ///
+    /// Errors: `Invalid` for none to keep; `Corrupt` where a manifest does not read, because nobody
+    /// knows then which files are needed.
+    pub fn prune(&self, keep: usize) -> Result<Pruned> {
+        if keep == 0 {
+            return Err(Error::invalid("one backup at least is to be kept"));
+        }
+        self.depot.numbers()?;
+        let _lock = self.depot.begin()?;
+        let numbers = self.depot.numbers()?;
+        let (old, kept) = numbers.split_at(numbers.len().saturating_sub(keep));
+        let mut needed = BTreeSet::new();
+        for number in kept {
+            needed.extend(self.depot.manifest(*number)?.files.iter().map(|kept| kept.hash));
+        }
+        for number in old {
+            self.depot.remove(&self.depot.manifest_path(*number))?;
+        }
+        // A file may go only once nothing can name it, whatever happens to the machine.
+        let dir = &self.depot.dir;
+        self.depot.vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e))?;
+        let (files, bytes) = self.depot.sweep(&needed)?;
+        Ok(Pruned { backups: old.to_vec(), files, bytes })
+    }
+
+    /// The set of files that a backup is of, as far as it agrees with the files it lists.
+    pub(super) fn state_of(&self, manifest: &Manifest) -> Result<State> {
+        let path = self.depot.manifest_path(manifest.number);
+        let damaged = |what: String| Error::corrupt(&path, 0, what);
+        let mut state = State::empty(manifest.db_id);
+        let edit = Edit::decode(&manifest.state);
+        let edit = edit.ok_or_else(|| damaged("its set of files does not read".to_owned()))?;
+        state.apply(&edit).map_err(|error| damaged(error.to_string()))?;
+        let named = source::files(&state, state.next_file);
+        let same = |(kept, wanted): (&Kept, &Wanted)| {
+            (kept.kind, kept.no, kept.bytes) == (wanted.kind, wanted.no, wanted.bytes)
+        };
+        let agrees = named.len() == manifest.files.len()
+            && manifest.files.iter().zip(&named).all(same)
+            && state.last_ts == manifest.to;
+        match agrees {
+            true => Ok(state),
+            false => Err(damaged("it lists other files than it is of".to_owned())),
+        }
+    }
+}
+
+/// Whether a failure may come from a writer that goes on meanwhile.
+fn is_passing(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Corrupt | Kind::Io | Kind::NotFound)
+}
+
+fn about(manifest: &Manifest, earlier: &BTreeSet<Hash>) -> Backup {
+    let own = manifest.files.iter().filter(|kept| !earlier.contains(&kept.hash));
+    Backup {
+        number: manifest.number,
+        made: manifest.made,
+        to: manifest.to,
+        from: manifest.from,
+        files: manifest.files.len() as u64,
+        bytes: manifest.files.iter().map(|kept| kept.bytes).sum(),
+        own_bytes: own.map(|kept| kept.bytes).sum(),
+    }
+}

@@ -1,0 +1,156 @@
+//! From a backup to a database: which backup shows a moment, its files brought back and proved, what came
+//! later left out.
+//!
+//! Promise: the folder is no database until all of it is there: its manifest comes last.
+
+use crate::backup::depot::{Sharing, copy_file};
+use crate::backup::digest;
+use crate::backup::folder::{Backups, Restored, Which};
+use crate::backup::format::{Kept, Manifest};
+use crate::backup::rewind::rewind;
+use crate::backup::source;
+use crate::budget::Budget;
+use crate::env::memory;
+use crate::env::rng::Rng;
+use crate::error::{Error, Kind, Result};
+use crate::ids::{CommitTs, FileNo};
+use crate::manifest::log::Manifest as EngineManifest;
+use crate::manifest::state::State;
+use crate::names;
+use crate::options::Options;
+use crate::pool::Pool;
+use crate::version::shelf::Shelf;
+use crate::vfs::api::Access;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+impl Backups {
+    /// Makes a database in `dir`, which must be empty or absent. Every byte is held against its digest on
+    /// the way. The result has an identity of its own: where it and the first one go on apart, their
+    /// files are told from each other.
+    ///
+    /// Errors: `NotFound` where there is no such backup; `Invalid` for a moment that no backup can show,
+    /// with those that can be; `Corrupt` where the backup is damaged.
+    pub fn restore(
+        &self,
+        which: Which,
+        dir: impl AsRef<Path>,
+        sharing: Sharing,
+    ) -> Result<Restored> {
+        let (dir, vfs) = (dir.as_ref(), &self.depot.vfs);
+        let (manifest, at) = self.choose(which)?;
+        vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
+        if !self.depot.list(dir)?.is_empty() {
+            return Err(Error::invalid(format!("{} is not empty", dir.display())));
+        }
+        let mut state = self.state_of(&manifest)?;
+        for kept in &manifest.files {
+            self.bring_back(kept, dir, sharing)?;
+        }
+        if at < manifest.to {
+            let options = Options::default();
+            let pool = Pool::new(Budget::of(&options, memory::bytes_usable()));
+            let shelf = Shelf::new(Arc::clone(vfs), dir.to_owned(), pool, false);
+            rewind(&shelf, &mut state, at)?;
+            self.remove_unneeded(&state, &manifest, dir)?;
+        }
+        let seed = self.clock.wall_ticks() ^ self.clock.steady().as_nanos() as u64 ^ at.0;
+        let mut rng = Rng::seeded(seed);
+        state.db_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+        // Names before the manifest that counts them; its own are made durable with it.
+        vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e))?;
+        EngineManifest::start(Arc::clone(vfs), dir, &state)?;
+        let sizes = || source::files(&state, state.next_file).into_iter().map(|file| file.bytes);
+        let (files, bytes) = (sizes().count() as u64, sizes().sum());
+        Ok(Restored { number: manifest.number, at, files, bytes })
+    }
+
+    /// The backup to take, and the moment to show of it.
+    fn choose(&self, which: Which) -> Result<(Manifest, CommitTs)> {
+        let none = |what: String| Error::new(Kind::NotFound, what);
+        let numbers = self.depot.numbers()?;
+        let newest = numbers.last().copied();
+        let newest = newest
+            .ok_or_else(|| none(format!("there is no backup in {}", self.depot.dir.display())))?;
+        let moment = match which {
+            Which::Newest | Which::Number(_) => {
+                let number = if let Which::Number(number) = which { number } else { newest };
+                if !numbers.contains(&number) {
+                    return Err(none(format!(
+                        "there is no backup {number}; the newest is {newest}"
+                    )));
+                }
+                let manifest = self.depot.manifest(number)?;
+                let to = manifest.to;
+                return Ok((manifest, to));
+            }
+            Which::At(moment) => moment,
+        };
+        let mut spans = Vec::new();
+        let mut quiet = None;
+        for number in numbers {
+            let Ok(manifest) = self.depot.manifest(number) else { continue };
+            let Manifest { made, from, to, .. } = manifest;
+            if (from..=to).contains(&moment) {
+                return Ok((manifest, moment));
+            }
+            spans.push(format!("{from} to {}", to.max(made)));
+            // Nothing was acknowledged between its last commit and its making.
+            if (to..=made).contains(&moment) {
+                quiet = Some(manifest);
+            }
+        }
+        match quiet {
+            Some(manifest) => {
+                let to = manifest.to;
+                Ok((manifest, to))
+            }
+            None => Err(Error::invalid(format!(
+                "no backup shows the moment {moment}; those that do: {}",
+                spans.join(", ")
+            ))),
+        }
+    }
+
+    /// Brings one file to `dir`, proved.
+    fn bring_back(&self, kept: &Kept, dir: &Path, sharing: Sharing) -> Result<()> {
+        let (vfs, from) = (&self.depot.vfs, self.depot.file(&kept.hash));
+        let to = names::path(dir, kept.kind, kept.no);
+        let file = vfs.open(&from, Access::Read);
+        let file = file.map_err(|e| Error::io("open a file of a backup", &from, e))?;
+        let linked = sharing == Sharing::Link && self.linked(&from, &to)?;
+        let digest = match linked {
+            true => digest::read(&*file, &from, &mut |_, _| Ok(()))?,
+            false => copy_file(&**vfs, &*file, &from, &to)?,
+        };
+        match digest.hash == kept.hash {
+            true => Ok(()),
+            false => {
+                let what = "the file differs from its digest; `backup verify` tells where";
+                Err(Error::corrupt(&from, 0, what))
+            }
+        }
+    }
+
+    /// Gives a file a second name, where that is to be had.
+    fn linked(&self, from: &Path, to: &Path) -> Result<bool> {
+        match self.depot.vfs.hard_link(from, to) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(Error::io("link file", from, error))
+            }
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Removes the files of a backup from `dir` that `state` does without.
+    fn remove_unneeded(&self, state: &State, manifest: &Manifest, dir: &Path) -> Result<()> {
+        let needed: BTreeSet<FileNo> =
+            source::files(state, state.next_file).iter().map(|file| file.no).collect();
+        let idle = manifest.files.iter().filter(|kept| !needed.contains(&kept.no));
+        let mut paths = idle.map(|kept| names::path(dir, kept.kind, kept.no));
+        paths.try_for_each(|path: PathBuf| self.depot.remove(&path))
+    }
+}

@@ -1,0 +1,116 @@
+//! Backups of a folder that somebody writes to meanwhile, on the real disk with threads at work: each
+//! holds a prefix of the commit order, with all that was acknowledged before it began.
+
+use crate::common::small;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tabulith::backup::depot::Sharing;
+use tabulith::backup::folder::{Backups, Which};
+use tabulith::{CommitTs, Db, Durability, Table};
+use tabulith_testkit::counts::{self, count};
+
+const KEYS: u64 = 300;
+const BACKUPS: u64 = 12;
+
+/// The number of the commit that a row is of.
+fn number(table: &Table, rk: &str) -> Option<u64> {
+    let row = table.get("p", rk).unwrap()?;
+    Some(u64::from_le_bytes(row.value[..8].try_into().unwrap()))
+}
+
+/// Commit `n` writes the row of its number and, with it, that it was the last.
+fn write(table: &Table, n: u64) {
+    let mut value = n.to_le_bytes().to_vec();
+    value.resize(if n.is_multiple_of(40) { 3000 } else { 150 }, n as u8);
+    let batch = table.partition("p").batch().upsert(format!("k{:03}", n % KEYS), value);
+    batch.upsert("last", n.to_le_bytes()).commit().unwrap();
+}
+
+#[test]
+fn a_folder_that_is_written_to_is_backed_up_as_of_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, dest) = (folder.path().join("data"), folder.path().join("backups"));
+    let mut options = small(Duration::ZERO);
+    options.durability = Durability::Flushed;
+    // A flush now and then: a backup that meets one looks again.
+    options.advanced.memtable_bytes = Some(256 << 10);
+    options.advanced.wal_segment_bytes = 1 << 20;
+    let db = Db::builder().options(options).open(&data).unwrap();
+    let table = db.table("t").unwrap();
+    let (written, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let mut promised = Vec::new();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for n in 1.. {
+                write(&table, n);
+                written.store(n, Ordering::Release);
+                if stop.load(Ordering::Acquire) {
+                    return;
+                }
+            }
+        });
+        // A writer that has failed is not waited for.
+        let wait_for = |n| {
+            while written.load(Ordering::Acquire) < n && !writer.is_finished() {
+                std::thread::yield_now();
+            }
+        };
+        wait_for(2 * KEYS);
+        let made = (0..BACKUPS).map(|backup| {
+            let before = written.load(Ordering::Acquire);
+            let sharing = if backup % 2 == 0 { Sharing::Link } else { Sharing::Copy };
+            let made = match backup % 4 {
+                3 => db.backup(&dest),
+                _ => Backups::at(&dest).create(&data, sharing),
+            };
+            // What is behind it goes on for a while.
+            wait_for(before + KEYS);
+            made.map(|made| (before, made.backup.number))
+        });
+        promised.extend(made);
+        stop.store(true, Ordering::Release);
+        writer.join().unwrap();
+    });
+    assert!(Backups::at(&dest).verify().unwrap().damage.is_empty());
+    let mut commits = 0;
+    for made in promised {
+        let (before, backup) =
+            made.unwrap_or_else(|error| panic!("a backup beside a writer: {error}"));
+        let new = folder.path().join(format!("new-{backup}"));
+        Backups::at(&dest).restore(Which::Number(backup), &new, Sharing::Link).unwrap();
+        let restored = Db::open(&new).unwrap();
+        let table = restored.table("t").unwrap();
+        let last = number(&table, "last").unwrap();
+        assert!(last >= before, "backup {backup} lost {before}: it ends at {last}");
+        assert!(last <= written.load(Ordering::Acquire));
+        for key in 0..KEYS {
+            let newest = last - (last + KEYS - key) % KEYS;
+            assert_eq!(
+                number(&table, &format!("k{key:03}")),
+                Some(newest),
+                "backup {backup}, key {key}"
+            );
+        }
+        commits = commits.max(last);
+    }
+    db.close().unwrap();
+    counts::tell(
+        "backups beside a writer",
+        &[count("backups", BACKUPS, BACKUPS), count("commits", commits, 3000)],
+    );
+}
+
+#[test]
+fn a_killed_database_is_backed_up_with_its_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, dest) = (folder.path().join("data"), folder.path().join("backups"));
+    let db = Db::builder().options(small(Duration::ZERO)).open(&data).unwrap();
+    let table = db.table("t").unwrap();
+    (1..=20).for_each(|n| write(&table, n));
+    // Nothing was flushed, and the lock is held by somebody else: as after a kill, or beside a server.
+    let made = Backups::at(&dest).create(&data, Sharing::Link).unwrap();
+    assert!(made.backup.to >= db.visible() && made.backup.to < CommitTs::MAX, "{made:?}");
+    let new = folder.path().join("new");
+    Backups::at(&dest).restore(Which::Newest, &new, Sharing::Link).unwrap();
+    assert_eq!(number(&Db::open(&new).unwrap().table("t").unwrap(), "last"), Some(20));
+}

@@ -1,0 +1,151 @@
+//! What a folder of backups is made of: how much each one copies, what pruning leaves, what is refused.
+
+use crate::common::{DEST, DIR, House, backups, look, restored};
+use std::path::Path;
+use std::time::Duration;
+use tabulith::Kind;
+use tabulith::backup::depot::Sharing;
+use tabulith::backup::folder::{Created, Which};
+use tabulith::vfs::api::{Access, Vfs};
+use tabulith_testkit::seed::Rng;
+
+/// A database of many rows, all in one sorted run. The model is left out: it keeps every state.
+fn filled(rows: usize) -> House {
+    let house = House::new(Duration::ZERO);
+    let rng = &mut Rng::new(5);
+    for row in 0..rows {
+        put(&house, row % 50, row, rng);
+    }
+    house.db.compact().unwrap();
+    house
+}
+
+fn put(house: &House, partition: usize, row: usize, rng: &mut Rng) {
+    let table = house.db.table("one").unwrap();
+    table.upsert(format!("p{partition:02}"), format!("r{row:05}"), rng.bytes(100)).unwrap();
+}
+
+fn share(created: &Created) -> f64 {
+    100.0 * created.brought.bytes as f64 / created.backup.bytes as f64
+}
+
+#[test]
+fn a_change_of_one_percent_is_copied_and_little_else() {
+    let house = filled(10_000);
+    let first = house.backups().create(DIR, Sharing::Copy).unwrap();
+    assert_eq!(first.brought.bytes, first.backup.bytes);
+    assert_eq!(first.brought.files, first.backup.files);
+    // Spread over all partitions, and flushed.
+    let rng = &mut Rng::new(6);
+    for _ in 0..100 {
+        let row = rng.below(10_000);
+        put(&house, row % 50, row, rng);
+    }
+    house.db.flush().unwrap();
+    let spread = house.backups().create(DIR, Sharing::Copy).unwrap();
+    assert!(share(&spread) < 5.0, "{:.1} %: {spread:?}", share(&spread));
+    // In two partitions, and merged with what lies there.
+    for row in 0..100 {
+        put(&house, row % 2, row, rng);
+    }
+    house.db.flush().unwrap();
+    let near = house.backups().create(DIR, Sharing::Copy).unwrap();
+    assert!(share(&near) < 5.0, "{:.1} %: {near:?}", share(&near));
+    let nothing = house.backups().create(DIR, Sharing::Copy).unwrap();
+    assert_eq!(nothing.brought.files, 0, "{nothing:?}");
+    assert_eq!(nothing.backup.own_bytes, 0);
+    // Without a flush the log is what is new.
+    put(&house, 0, 0, rng);
+    let log = house.backups().create(DIR, Sharing::Copy).unwrap();
+    assert!(log.brought.files == 1 && share(&log) < 1.0, "{log:?}");
+    assert!(restored(&house, Which::Newest, "new", Sharing::Copy) == look(&house.db));
+}
+
+#[test]
+fn files_are_linked_where_that_is_to_be_had() {
+    let house = filled(500);
+    let created = house.backups().create(DIR, Sharing::Link).unwrap();
+    assert!(created.brought.files > 1);
+    assert_eq!(created.brought.linked, created.brought.files);
+    let copied = tabulith::backup::folder::Backups::with(
+        std::sync::Arc::new(house.disk.clone()),
+        house.clock.clone(),
+        Path::new("copies"),
+    );
+    assert_eq!(copied.create(DIR, Sharing::Copy).unwrap().brought.linked, 0);
+}
+
+#[test]
+fn what_is_pruned_takes_no_room_and_what_stays_is_whole() {
+    let mut house = House::new(Duration::ZERO);
+    let rng = &mut Rng::new(9);
+    let mut made = Vec::new();
+    for _ in 0..6 {
+        for _ in 0..100 {
+            house.step(rng);
+        }
+        made.push((house.db.backup(DEST).unwrap().backup, house.model.now.clone()));
+    }
+    let refused = house.backups().prune(0).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Invalid);
+    let pruned = house.backups().prune(2).unwrap();
+    assert_eq!(pruned.backups, [1, 2, 3, 4]);
+    assert!(pruned.files > 0 && pruned.bytes > 0, "{pruned:?}");
+    let left = house.backups().list().unwrap();
+    assert_eq!(left.iter().map(|backup| backup.number).collect::<Vec<_>>(), [5, 6]);
+    let report = house.backups().verify().unwrap();
+    assert!(report.damage.is_empty() && report.unused == 0, "{report:?}");
+    let needed: u64 = left.iter().map(|backup| backup.own_bytes).sum();
+    assert_eq!(report.bytes, needed, "nothing is there twice");
+    for (backup, world) in &made[4..] {
+        let which = Which::Number(backup.number);
+        assert!(
+            restored(&house, which, &format!("left-{}", backup.number), Sharing::Link) == *world
+        );
+    }
+    let gone = house.backups().restore(Which::Number(2), "gone", Sharing::Link).unwrap_err();
+    assert_eq!(gone.kind(), Kind::NotFound);
+    // Numbers go on.
+    assert_eq!(house.db.backup(DEST).unwrap().backup.number, 7);
+    assert_eq!(house.backups().prune(9).unwrap().backups, [0u64; 0]);
+}
+
+#[test]
+fn the_list_tells_what_each_backup_can_be_restored_to() {
+    let mut house = House::new(Duration::from_secs(1000));
+    house.put("one", "p", "r", b"1");
+    let first = house.backups().create(DIR, Sharing::Link).unwrap().backup;
+    house.clock.advance(Duration::from_secs(10));
+    house.put("one", "p", "r", b"2");
+    let second = house.backups().create(DIR, Sharing::Link).unwrap().backup;
+    assert_eq!(house.backups().list().unwrap(), [first.clone(), second.clone()]);
+    assert_eq!((first.number, second.number), (1, 2));
+    assert!(first.to < second.to && second.from <= first.to, "{first:?} {second:?}");
+    assert_eq!(second.to, house.model.last());
+    assert_eq!(second.made, house.now());
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_made() {
+    let house = filled(10);
+    let none = house.backups().create("elsewhere", Sharing::Link).unwrap_err();
+    assert_eq!(none.kind(), Kind::NotFound, "{none}");
+    assert!(house.disk.list(Path::new(DEST)).is_err(), "no folder is made for nothing");
+    assert_eq!(house.backups().list().unwrap_err().kind(), Kind::NotFound);
+    assert_eq!(house.backups().prune(1).unwrap_err().kind(), Kind::NotFound);
+    let inside = tabulith::backup::folder::Backups::with(
+        std::sync::Arc::new(house.disk.clone()),
+        house.clock.clone(),
+        Path::new(DIR),
+    );
+    assert_eq!(inside.create(DIR, Sharing::Link).unwrap_err().kind(), Kind::Invalid);
+    house.backups().create(DIR, Sharing::Link).unwrap();
+    let full = house.backups().restore(Which::Newest, DIR, Sharing::Link).unwrap_err();
+    assert_eq!(full.kind(), Kind::Invalid, "{full}");
+    let lock = house.disk.lock(&Path::new(DEST).join("LOCK")).unwrap();
+    assert_eq!(house.backups().create(DIR, Sharing::Link).unwrap_err().kind(), Kind::Locked);
+    assert_eq!(house.backups().prune(1).unwrap_err().kind(), Kind::Locked);
+    drop(lock);
+    backups(&house.disk, &house.clock).create(DIR, Sharing::Link).unwrap();
+    assert!(house.disk.open(&Path::new(DEST).join("000002.backup"), Access::Read).is_ok());
+}

@@ -1,0 +1,114 @@
+//! `backup` and `restore`, beside a server and at rest: what they print, how they end.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+mod common;
+
+use common::Place;
+
+fn insert(place: &Place, connection: &str, row: &str, n: u32) {
+    let n = format!("n={n}");
+    let words = ["entity", "upsert", "-t", "rows", "--connection-string", connection];
+    place.ok(&[&words[..], &["-e", "PartitionKey=p", &format!("RowKey={row}"), &n]].concat());
+}
+
+fn rows(place: &Place, dir: &str) -> String {
+    place.ok(&["export", "rows", "--data-dir", dir]).out
+}
+
+#[test]
+fn a_served_folder_is_backed_up_and_restored_to_any_moment() {
+    let place = Place::new();
+    let server = place.serve_with(0, "data", &["--history", "1h"]);
+    let at = server.connection.clone();
+    place.ok(&["table", "create", "rows", "--connection-string", &at]);
+    insert(&place, &at, "a", 1);
+    let made = place.ok(&["backup", "create", "data", "kept", "-o", "jsonl"]);
+    assert!(made.out.starts_with("{\"backup\":1,\"made\":\""), "{}", made.out);
+    assert!(
+        made.err.contains("backup 1 in kept: ") && made.err.contains("hard links"),
+        "{}",
+        made.err
+    );
+    insert(&place, &at, "a", 2);
+    let page = place.ok(&["query", "rows", "--connection-string", &at, "-o", "jsonl"]).out;
+    let stamp = page.split("\"Timestamp\":\"").nth(1).map(|rest| rest.split('"').next().unwrap());
+    insert(&place, &at, "b", 3);
+    let copied = place.ok(&["backup", "create", "data", "kept", "--copy"]);
+    assert!(copied.err.contains("backup 2 in kept: "), "{}", copied.err);
+    assert_eq!(server.terminate().0, 0);
+
+    let listed = place.ok(&["backup", "list", "kept", "-o", "csv"]).out;
+    assert!(listed.starts_with("backup,made,from,to,files,bytes,own_bytes\n1,"), "{listed}");
+    assert_eq!(listed.lines().count(), 3);
+    assert!(place.ok(&["backup", "verify", "kept"]).err.contains("kept is clean: 2 backups"));
+    let now = rows(&place, "data");
+    let done = place.ok(&["restore", "kept", "new"]);
+    assert!(done.err.contains("new holds backup 2 as of 20"), "{}", done.err);
+    assert_eq!(rows(&place, "new"), now);
+    place.ok(&["restore", "kept", "first", "--backup", "1", "--copy"]);
+    let first = rows(&place, "first");
+    assert!(first.contains("\"n\":1") && first.lines().count() == 1, "{first}");
+    let stamp = stamp.expect("a Timestamp in the output");
+    place.ok(&["restore", "kept", "middle", "--at", stamp]);
+    let middle = rows(&place, "middle");
+    assert!(middle.contains("\"n\":2") && middle.lines().count() == 1, "{middle}");
+    assert!(place.ok(&["check", "middle"]).err.contains("is clean"));
+
+    assert!(
+        place.ok(&["backup", "prune", "kept", "--keep", "1"]).err.starts_with("1 backups are gone")
+    );
+    assert_eq!(place.ok(&["backup", "list", "kept", "-o", "tsv"]).out.lines().count(), 1);
+    place.ok(&["restore", "kept", "again"]);
+    assert_eq!(rows(&place, "again"), now);
+    // What is restored is a data folder like any other.
+    let server = place.serve(0, "again");
+    insert(&place, &server.connection, "c", 4);
+    assert_eq!(server.terminate().0, 0);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_with_an_exit_code() {
+    let place = Place::new();
+    let keys = ["-e", "PartitionKey=p", "RowKey=r"];
+    place.ok(&["table", "create", "rows", "--data-dir", "data"]);
+    place.ok(&[&["entity", "insert", "-t", "rows", "--data-dir", "data"], &keys[..]].concat());
+    place.ok(&["backup", "create", "data", "kept"]);
+    for (args, code, said) in [
+        (&["backup", "create", "none", "other"][..], 3, "no database"),
+        (&["backup", "list", "none"], 3, "no folder"),
+        (&["backup", "verify", "none"], 3, "no folder"),
+        (&["backup", "prune", "kept", "--keep", "0"], 2, "--keep"),
+        (&["backup", "prune", "none", "--keep", "1"], 3, "no folder"),
+        (&["restore", "kept", "data"], 1, "not empty"),
+        (&["restore", "kept", "new", "--backup", "7"], 3, "no backup 7; the newest is 1"),
+        (&["restore", "kept", "new", "--at", "yesterday"], 2, "--at yesterday"),
+        (
+            &["restore", "kept", "new", "--at", "2099-01-01T00:00:00Z"],
+            3,
+            "those that there are show",
+        ),
+        (&["restore", "none", "new"], 3, "no folder"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{args:?}: {}", ran.err);
+    }
+    assert!(!place.path("new").exists() && !place.path("other").exists());
+    // A byte that changes.
+    let file = std::fs::read_dir(place.path("kept/files")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[50] ^= 1;
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let found = place.run(&["backup", "verify", "kept"]);
+    assert_eq!(found.code, 8, "{}", found.err);
+    assert!(
+        found.out.contains(".sst of backup 1") && found.out.contains("kept/files/"),
+        "{}",
+        found.out
+    );
+    assert!(found.err.contains("kept is damaged in 1 places"), "{}", found.err);
+    assert_eq!(place.run(&["restore", "kept", "bad"]).code, 8);
+    assert_ne!(place.run(&["table", "list", "--data-dir", "bad"]).out, "rows\n");
+}
