@@ -69,13 +69,18 @@ fn main() -> tabulith::Result<()> {
     backup("all rows of 1 % of the partitions")?;
     db.compact()?;
     backup("both merged with the rest: `compact`")?;
-    write(&table, 0..PARTITIONS / 100, || 0..rows, 4)?;
-    db.flush()?;
+    // As many flushes as are merged at once.
+    for round in 4..8 {
+        write(&table, 0..PARTITIONS / 100, || 0..rows, round)?;
+        db.flush()?;
+    }
     db.settle()?;
-    backup("all rows of 1 % of the partitions, settled")?;
-    write(&table, PARTITIONS..PARTITIONS + PARTITIONS / 100, || 0..rows, 5)?;
-    db.flush()?;
+    backup("the rows of 1 % of the partitions, four times, merged by themselves")?;
+    for round in 8..12 {
+        write(&table, 0..PARTITIONS, || 0..one_percent, round)?;
+        db.flush()?;
+    }
     db.settle()?;
-    backup("1 % of new rows behind all others, settled")?;
+    backup("1 % of each partition, four times, merged by themselves")?;
     db.close()
 }
