@@ -240,11 +240,12 @@ impl RowCache {
     fn bucket_made(&self, at: usize, row_hash: u64) -> Option<&Bucket> {
         let new = || Buckets::new(table_len(self.buckets_max, at));
         let table = self.tables[at].get_or_init(new);
-        if table.of(row_hash).is_none() {
-            table.made_of(row_hash);
-            self.borrow(self.rows_bytes.load(Ordering::Relaxed));
+        if let Some(bucket) = table.of(row_hash) {
+            return Some(bucket);
         }
-        table.of(row_hash)
+        let bucket = table.made_of(row_hash);
+        self.borrow(self.rows_bytes.load(Ordering::Relaxed));
+        bucket
     }
 
     /// Every bucket that may hold rows: those of the table, and what is left of the one before.

@@ -451,7 +451,7 @@ impl Pipeline {
         let mut group = std::mem::replace(&mut order.group, recycled);
         let (first, last) = (order.group_first, order.last_ts);
         let sync = order.sync_wanted > order.syncing;
-        let began = self.clock.steady();
+        let began = sync.then(|| self.clock.steady());
         order.take_group(first, last, group.len());
         order.leaving_bytes = group.capacity();
         let result = MutexGuard::unlocked(&mut order, || self.write(first, last, &mut group, sync));
@@ -464,7 +464,7 @@ impl Pipeline {
                 order.recycled = group;
                 order.written = last;
                 order.sealed = false;
-                if sync {
+                if let Some(began) = began {
                     order.syncing = last;
                     self.sync(&mut order, job, last);
                     self.waits.synced.add(self.clock.steady().saturating_sub(began));
