@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{START, date_of, request, sign};
+use common::{START, date_of, request, sign, wire_text};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -20,7 +20,6 @@ use tabulith::table::value::DateTime;
 use tabulith::table::write::Write;
 use tabulith::vfs::mem::SimFs;
 use tabulith_server::config::{Config, DEVELOPMENT_ACCOUNT};
-use tabulith_server::http::message::Body;
 use tabulith_server::{Running, Server};
 
 const HISTORY: Duration = Duration::from_secs(3600);
@@ -56,18 +55,8 @@ impl House {
     ) -> (u16, String) {
         let mut request = request(method, path, headers, body);
         sign(&mut request.head, &date_of(SystemClock::new().wall_ticks()));
-        let head = &request.head;
-        let mut text =
-            format!("{} {} HTTP/1.1\r\nHost: {}\r\n", head.method, head.target, head.authority);
-        for (name, value) in head.headers.iter() {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-        text.push_str("Connection: close\r\n\r\n");
-        if let Body::Whole(body) = &request.body {
-            text.push_str(&String::from_utf8_lossy(body));
-        }
         let mut stream = TcpStream::connect(self.running.addr()).expect("a connection");
-        stream.write_all(text.as_bytes()).expect("the server reads");
+        stream.write_all(wire_text(&request).as_bytes()).expect("the server reads");
         let (mut reader, mut line, mut rest) =
             (BufReader::new(stream), String::new(), String::new());
         reader.read_line(&mut line).expect("the server answers");

@@ -9,7 +9,7 @@ mod common;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use common::{FAR, Sas, date_of, escaped, request};
+use common::{FAR, Sas, date_of, escaped, request, wire_text};
 use std::io::{Read as _, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +20,7 @@ use tabulith::table::store::TableStore;
 use tabulith_server::auth::canonical;
 use tabulith_server::auth::shared_key::{Credentials, signature_text};
 use tabulith_server::config::{Config, Identity, Key, Pem, PemSource, Tls};
-use tabulith_server::http::message::{Body, Request};
+use tabulith_server::http::message::Request;
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
 use tabulith_server::{Accounts, Running, Server};
@@ -163,17 +163,7 @@ impl House {
     /// the status.
     #[track_caller]
     fn send(&mut self, request: &Request) -> u16 {
-        let head = &request.head;
-        let mut text =
-            format!("{} {} HTTP/1.1\r\nHost: {}\r\n", head.method, head.target, head.authority);
-        for (name, value) in head.headers.iter() {
-            text.push_str(&format!("{name}: {value}\r\n"));
-        }
-        text.push_str("Connection: close\r\n\r\n");
-        if let Body::Whole(body) = &request.body {
-            text.push_str(&String::from_utf8_lossy(body));
-        }
-        self.send_text(&text)
+        self.send_text(&wire_text(request))
     }
 
     #[track_caller]

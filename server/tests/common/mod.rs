@@ -78,6 +78,21 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -
     Request { head, body }
 }
 
+/// A request as it goes over the wire, on a connection that it is the last one of.
+pub fn wire_text(request: &Request) -> String {
+    let head = &request.head;
+    let mut text =
+        format!("{} {} HTTP/1.1\r\nHost: {}\r\n", head.method, head.target, head.authority);
+    for (name, value) in head.headers.iter() {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    text.push_str("Connection: close\r\n\r\n");
+    if let Body::Whole(body) = &request.body {
+        text.push_str(&String::from_utf8_lossy(body));
+    }
+    text
+}
+
 /// Signs with SharedKeyLite and the development key.
 pub fn sign(head: &mut Head, date: &str) {
     let comp = head.query().split('&').find_map(|part| part.strip_prefix("comp="));
