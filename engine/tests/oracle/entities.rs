@@ -144,13 +144,16 @@ fn perform(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<bool, Difference>
             Ok(done) => return Err(format!("a group of nothing gave {done:?}")),
         },
         Deed::Group { pk, rows } => {
-            let write = |(rk, number, life): &(u8, i32, Option<u64>)| {
+            // Once: the commit itself moves the time where the wall clock stands behind it.
+            let timed = rows.iter().map(|(rk, number, life)| (*rk, *number, expires(*life)));
+            let rows: Vec<_> = timed.collect();
+            let write = |(rk, number, expires): &(u8, i32, Option<CommitTs>)| {
                 let write = Write::InsertOrReplace(entity((*pk, *rk), (Some(*number), None)));
-                expires(*life).map_or(write.clone(), |expires| write.until(expires))
+                expires.map_or(write.clone(), |expires| write.until(expires))
             };
             let outcomes = table.transact(rows.iter().map(write).collect()).map_err(wrong)?;
-            let put = |(rk, number, life): &(u8, i32, Option<u64>)| {
-                put(*rk, (Some(*number), None), expires(*life))
+            let put = |(rk, number, expires): &(u8, i32, Option<CommitTs>)| {
+                put(*rk, (Some(*number), None), *expires)
             };
             let changes: Vec<_> = rows.iter().map(put).collect();
             model.commit(id, format!("p{pk}").as_bytes(), outcomes[0].ts.0, &changes);

@@ -18,6 +18,7 @@ mod rows;
 mod walk;
 mod cursors;
 mod batches;
+mod clocks;
 mod store;
 mod run;
 

@@ -1,5 +1,6 @@
 //! The store under test: a database on a disk in memory, under one of six sets of options.
 
+use crate::clocks::Clocks;
 use crate::ops::OPTION_SETS;
 use crate::zones::FirstByte;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tabulith::Codec;
 use tabulith::db::Db;
-use tabulith::env::clock::{Clock, ManualClock};
+use tabulith::env::clock::Clock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::{Error, Result};
 use tabulith::options::{Advanced, Compression, Durability, Options};
@@ -23,7 +24,7 @@ const SECOND_TICKS: u64 = 10_000_000;
 /// A database, and the disk and the clock below it.
 pub(crate) struct Store {
     disk: SimFs,
-    clock: Arc<ManualClock>,
+    clock: Arc<Clocks>,
     /// The folder. Checkpoints are made beside it, and some replace it.
     dir: PathBuf,
     checkpoints: u64,
@@ -73,7 +74,7 @@ impl Reached {
 
 impl Store {
     pub(crate) fn open(options: usize) -> Result<Store> {
-        let clock = Arc::new(ManualClock::at(START_TICKS));
+        let clock = Arc::new(Clocks::at(START_TICKS));
         let reached = Reached::default();
         let mut store = Store {
             disk: SimFs::new(),
