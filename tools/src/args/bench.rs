@@ -269,8 +269,10 @@ pub(crate) struct CompareArgs {
 }
 
 const RUN_EXAMPLES: &str = "Examples:
-  tabulith bench run fillrandom readrandom --data-dir bench-data --durability synced
-  tabulith bench run ycsba --durability synced --threads 8 --rate 2000 --duration 60 --out results
+  tabulith bench run fillrandom readrandom --data-dir bench-data --durability synced \\
+    --rows 10000 --duration 2
+  tabulith bench run ycsba --durability synced --threads 8 --rate 500 --duration 5 --rows 10000 \\
+    --out results
   tabulith bench run fillseq overwrite readrandom --data-dir /mnt/disk/bench --durability synced \\
     --rows 1000000 --value-size 1000 --runs 5 --out before";
 
@@ -300,7 +302,8 @@ says how to read the figures, and how not to.";
 
 const PARTITION_EXAMPLES: &str = "Examples:
   tabulith bench partition --durability synced --threads 16
-  tabulith bench partition --durability synced --row-key '{date}-{uuid}' --puts 90 --out stress
+  tabulith bench partition --durability synced --row-key '{date}-{uuid}' --puts 90 \\
+    --from 500 --to 1000 --step 2 --out stress
   tabulith bench partition --data-dir bench-data --durability synced --from 1000 --to 500000";
 
 const PARTITION_HELP: &str =

@@ -31,8 +31,8 @@ pub(crate) struct SalvageArgs {
 #[command(before_help = "Examples:\n  \
     tabulith inspect all tabulith-data\n  \
     tabulith inspect manifest tabulith-data\n  \
-    tabulith inspect sst tabulith-data/000012.sst --blocks\n  \
-    tabulith inspect block tabulith-data/000012.sst --offset 4096")]
+    tabulith inspect sst tabulith-data/000003.sst --blocks\n  \
+    tabulith inspect block tabulith-data/000003.sst --offset 0")]
 pub(crate) struct InspectArgs {
     /// Which kind of files, or what of one.
     #[arg(value_enum)]

@@ -41,8 +41,8 @@ pub(crate) struct TortureArgs {
 
 const EXAMPLES: &str = "Examples:
   tabulith torture --minutes 10 --data-dir /mnt/disk/torture
-  tabulith torture --kills 100 --data-dir torture --durability flushed
-  tabulith torture --verify --data-dir /mnt/disk/torture";
+  tabulith torture --kills 5 --data-dir torture --durability flushed
+  tabulith torture --verify --data-dir torture";
 
 const HELP: &str = "Processes write and are killed with SIGKILL in the middle of it, or while they open the folder.
 After each kill every acknowledged commit must be there with its content, every other one whole or
