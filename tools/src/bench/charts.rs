@@ -2,8 +2,9 @@
 
 use crate::bench::figures::{bytes, short, time_us};
 use crate::bench::grouped::Group;
-use crate::bench::result::{Latency, Results, Second, Workload};
 use crate::bench::svg::{Chart, Curve, Scale, seconds_ticks};
+use tabulith_results::latency::Latency;
+use tabulith_results::result::{Results, Second, Workload};
 
 /// Classes of colours that are told apart.
 pub(crate) const CLASSES: [&str; 8] = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
@@ -212,7 +213,7 @@ pub(crate) fn stress(results: &Results) -> Option<[String; 2]> {
         .filter(|rate| (first * 0.999..=last * 1.001).contains(rate))
         .map(|rate| (place(rate), short(rate).replace(".00", "").replace(".0", "")))
         .collect();
-    let line = |figure: &dyn Fn(&crate::bench::result::Step) -> Option<f64>| {
+    let line = |figure: &dyn Fn(&tabulith_results::result::Step) -> Option<f64>| {
         steps.iter().map(|step| figure(step).map(|value| (place(step.offered), value))).collect()
     };
     let mut rates =

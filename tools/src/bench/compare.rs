@@ -4,13 +4,13 @@ use crate::args::bench::CompareArgs;
 use crate::bench::figures::{short, time_us};
 use crate::bench::files;
 use crate::bench::grouped::{Group, Spread, conditions};
-use crate::bench::result::{Results, Run, Workload};
 use crate::exit::{Exit, Failure};
 use crate::list;
 use crate::print::note;
 use anyhow::Result;
 use serde_json::{Map, Value as Json, json};
 use std::io;
+use tabulith_results::result::{Results, Run, Workload};
 
 /// What counts as nothing where one side ran once, in percent: nothing is known of its spread.
 const NOISE_PERCENT: f64 = 10.0;
@@ -173,7 +173,7 @@ fn item(row: &Compared) -> Map<String, Json> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::result::Latency;
+    use tabulith_results::latency::Latency;
 
     fn results(target: &str, runs: &[(&str, f64, f64)]) -> Results {
         let workloads = runs.iter().map(|(name, per_second, p99)| Workload {

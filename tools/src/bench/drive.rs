@@ -4,7 +4,7 @@
 //! or not. Who counts from the moment of sending forgets everybody who stood in the queue: one
 //! pause of a second is then one slow operation, not a thousand.
 
-use crate::bench::series::{Interval, Recorded, histogram};
+use crate::bench::series::{Interval, Recorded};
 use crate::bench::store::{Done, Failed};
 use crate::bench::workload::Act;
 use anyhow::{Context, Result, bail};
@@ -15,6 +15,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
+use tabulith_results::latency::histogram;
 
 /// So many failures with fewer successes end a run.
 const FAILURES_MAX: u64 = 100;

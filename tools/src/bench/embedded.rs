@@ -1,12 +1,13 @@
 //! A folder as what is measured: rows of bytes through the embedded API, without a server.
 
 use crate::bench::rows::RowName;
-use crate::bench::store::{About, Client, Done, Failed, Figures, Store};
+use crate::bench::store::{Client, Done, Failed, Figures, Store};
 use anyhow::{Context, Result, anyhow};
 use std::path::{Path, PathBuf};
 use tabulith::error::Kind;
 use tabulith::options::Durability;
 use tabulith::{Db, If, Table};
+use tabulith_results::result::About;
 
 /// A database that is open.
 pub(crate) struct Embedded {

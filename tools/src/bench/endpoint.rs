@@ -3,13 +3,14 @@
 //! A call is tried once: a harness that tries again behind one's back measures something else.
 
 use crate::bench::rows::RowName;
-use crate::bench::store::{About, Client, Done, Failed, Figures, Store};
+use crate::bench::store::{Client, Done, Failed, Figures, Store};
 use anyhow::{Context, Result, anyhow};
 use std::future::Future;
 use tabulith_client::{
     Account, Condition, Connection, Entity, Error, Filter, Options, Query, Retry, Table,
     Transaction, Trust, property,
 };
+use tabulith_results::result::About;
 use tokio::runtime::{Builder, Runtime};
 
 /// Most characters of one property; the service holds 32 Ki.

@@ -6,13 +6,13 @@ use crate::args::bench::ReportArgs;
 use crate::bench::html;
 use crate::bench::markdown;
 use crate::bench::peers;
-use crate::bench::result::Results;
 use crate::exit::{Exit, Failure};
 use crate::print::note;
 use anyhow::{Context, Result};
 use serde_json::Value as Json;
 use std::io::{self, Write};
 use std::path::Path;
+use tabulith_results::result::Results;
 
 /// Adds a file, ours or that of the peers.
 pub(crate) fn read(path: &Path, results: &mut Results) -> Result<()> {

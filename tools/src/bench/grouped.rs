@@ -1,7 +1,10 @@
 //! Runs of one workload under the same conditions, taken together.
 
 use crate::bench::figures::median;
-use crate::bench::result::{Latency, Workload};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use tabulith_results::latency::Latency;
+use tabulith_results::result::Workload;
 
 /// All runs of one workload under the same conditions.
 #[derive(Clone, Debug)]
@@ -57,13 +60,14 @@ impl<'a> Group<'a> {
     /// Runs in groups, each where its first run stands.
     pub(crate) fn all(runs: &'a [Workload]) -> Vec<Group<'a>> {
         let mut groups: Vec<Group<'a>> = Vec::new();
+        let mut places: HashMap<(&str, Conditions), usize> = HashMap::new();
         for run in runs {
-            let same = |group: &&mut Group<'_>| {
-                group.first().target == run.target && conditions(group.first()) == conditions(run)
-            };
-            match groups.iter_mut().find(same) {
-                Some(group) => group.runs.push(run),
-                None => groups.push(Group { runs: vec![run] }),
+            match places.entry((&run.target, conditions(run))) {
+                Entry::Occupied(place) => groups[*place.get()].runs.push(run),
+                Entry::Vacant(place) => {
+                    place.insert(groups.len());
+                    groups.push(Group { runs: vec![run] });
+                }
             }
         }
         groups

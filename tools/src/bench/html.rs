@@ -2,18 +2,17 @@
 
 use crate::bench::charts;
 use crate::bench::figures::{bytes, or_dash, short, time_us};
-use crate::bench::grouped::{Group, conditions};
-use crate::bench::markdown::facts;
-use crate::bench::result::{Latency, Results, Run, Workload};
+use crate::bench::grouped::Group;
+use crate::bench::markdown::{self, GROUPS_MAX, facts};
 use crate::bench::rows::Names;
+use crate::bench::sheets;
 use crate::bench::svg::escaped;
 use std::fmt::Write as _;
+use tabulith_results::latency::Latency;
+use tabulith_results::result::{Results, Run, Workload};
 
 /// The style, for light and dark.
 const STYLE: &str = include_str!("report.css");
-
-/// More groups than this are shown side by side alone.
-const GROUPS_MAX: usize = 48;
 
 /// More than this have no charts of their own.
 const CHARTED_MAX: usize = 24;
@@ -28,13 +27,16 @@ pub(crate) fn page(results: &Results) -> String {
     );
     out.push_str("<h1>Tabulith bench</h1>\n");
     results.runs.iter().for_each(|run| head(&mut out, run));
-    side_by_side(&mut out, &groups);
+    out.push_str(&sheets::html(&groups));
+    remarks(&mut out, results, groups.len() > GROUPS_MAX);
     if groups.len() <= GROUPS_MAX {
         glance(&mut out, &groups);
     }
     stress(&mut out, results);
     let curved: Vec<&Group<'_>> =
         groups.iter().filter(|group| !group.first().curve.is_empty()).collect();
+    // The curves of many engines are in the file; in a page nobody could tell them apart.
+    let curved = if groups.len() <= GROUPS_MAX { curved } else { Vec::new() };
     for (at, some) in curved.chunks(charts::CLASSES.len()).enumerate().take(4) {
         if let Some(svg) = charts::percentiles(some) {
             let title = if at == 0 { "<h2>Percentiles</h2>\n" } else { "" };
@@ -154,68 +156,30 @@ fn glance(out: &mut String, groups: &[Group<'_>]) {
     out.push_str("</tbody></table></div>\n");
 }
 
-/// The same workload of several targets in one line, where there are several.
-fn side_by_side(out: &mut String, groups: &[Group<'_>]) {
-    let mut targets: Vec<&str> = Vec::new();
-    let mut rows: Vec<(&Workload, Vec<&Group<'_>>)> = Vec::new();
-    for group in groups {
-        let first = group.first();
-        if !targets.contains(&first.target.as_str()) {
-            targets.push(&first.target);
-        }
-        match rows.iter_mut().find(|(own, _)| conditions(own) == conditions(first)) {
-            Some((_, row)) => row.push(group),
-            None => rows.push((first, vec![group])),
+/// What there is nothing of, and why; and what else was remarked.
+fn remarks(out: &mut String, results: &Results, are_many: bool) {
+    if are_many {
+        let remarks = markdown::remarks(results);
+        if !remarks.is_empty() {
+            out.push_str("<details><summary>Remarks</summary>\n<ul>\n");
+            for remark in remarks {
+                let _ = writeln!(out, "<li>{}</li>", escaped(&remark));
+            }
+            out.push_str("</ul></details>\n");
         }
     }
-    rows.retain(|(_, row)| row.len() > 1);
-    if rows.is_empty() {
+    if results.failures.is_empty() {
         return;
     }
-    out.push_str("<h2>Side by side</h2>\n<p>Medians; the best of each line is marked. Only lines of the same conditions are put together.</p>\n<div class=\"scroll\"><table class=\"matrix\">\n<thead><tr><th>workload</th><th>durability</th><th>unit</th>");
-    for target in &targets {
-        let _ = write!(out, "<th class=\"n\">{}</th>", escaped(target));
-    }
-    out.push_str("</tr></thead>\n<tbody>\n");
-    for (own, row) in &rows {
-        let value =
-            |group: &Group<'_>| group.median(|run| Some(run.per_second)).unwrap_or_default();
-        let values = || row.iter().map(|group| value(group));
-        let best = match own.less_is_better {
-            true => values().fold(f64::INFINITY, f64::min),
-            false => values().fold(0.0, f64::max),
-        };
-        let unit = own.unit.as_deref().unwrap_or("ops/s");
-        let _ = write!(
-            out,
-            "<tr><th>{}</th><td>{}</td><td>{}</td>",
-            escaped(&own.name),
-            escaped(&own.durability),
-            escaped(unit)
+    out.push_str("<h2>What failed</h2>\n<ul>\n");
+    for failure in &results.failures {
+        let text = format!(
+            "{} of {}, run {}: {}",
+            failure.workload, failure.target, failure.run, failure.why
         );
-        for target in &targets {
-            match row.iter().find(|group| group.first().target == *target) {
-                None => out.push_str("<td></td>"),
-                Some(group) => {
-                    let value = value(group);
-                    let class = if value == best { "n best" } else { "n" };
-                    let share = if own.less_is_better {
-                        best / value.max(1e-9)
-                    } else {
-                        value / best.max(1e-9)
-                    };
-                    let _ = write!(
-                        out,
-                        "<td class=\"{class}\">{}<span class=\"bar\" style=\"width:{:.0}%\"></span></td>",
-                        short(value),
-                        share * 100.0
-                    );
-                }
-            }
-        }
-        out.push_str("</tr>\n");
+        let _ = writeln!(out, "<li>{}</li>", escaped(&text));
     }
-    out.push_str("</tbody></table></div>\n");
+    out.push_str("</ul>\n");
 }
 
 /// The stress test of a partition.
@@ -367,7 +331,9 @@ mod tests {
             assert!(!page.contains(foreign), "{foreign}");
         }
         assert!(page.contains("&lt;script&gt;") && page.contains("prefers-color-scheme: dark"));
-        for open in ["section", "table", "figure", "svg", "ul", "dl", "p", "h2", "div", "small"] {
+        for open in
+            ["section", "table", "details", "figure", "svg", "ul", "dl", "p", "h2", "div", "small"]
+        {
             let (opened, closed) = (
                 page.matches(&format!("<{open}")).count(),
                 page.matches(&format!("</{open}>")).count(),
@@ -387,7 +353,8 @@ mod tests {
         results.workloads.push(other);
         let page = page(&results);
         assert!(page.contains("<h2>Side by side</h2>"));
-        assert_eq!(page.matches("n best").count(), 1);
+        let (main, rest) = page.split_once("<details>").unwrap();
+        assert_eq!((main.matches("n best").count(), rest.matches("<details>").count()), (1, 6));
         results.workloads.last_mut().unwrap().threads += 1;
         assert!(
             !super::page(&results).contains("Side by side"),

@@ -4,7 +4,6 @@
 
 use crate::bench::html;
 use crate::bench::markdown;
-use crate::bench::result::{Line, Results, Second, Workload};
 use crate::bench::series::Recorded;
 use crate::bench::stage::empty_folder;
 use crate::print::note;
@@ -14,6 +13,7 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+use tabulith_results::result::{Line, Results, Second, Workload};
 
 /// Results as they come.
 pub(crate) struct Keeper {

@@ -1,6 +1,6 @@
 //! The knee of a load curve: the highest rate that is still served as it was asked for.
 
-use crate::bench::result::Step;
+use tabulith_results::result::Step;
 
 /// What Azure serves of one partition, in entities a second.
 pub(crate) const AZURE_PARTITION: f64 = 2_000.0;
@@ -162,7 +162,7 @@ pub(crate) fn advice(found: &Found, puts_percent: u8) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::result::Latency;
+    use tabulith_results::latency::Latency;
 
     /// A server that serves up to a rate, with a latency that grows as queues do.
     fn served_up_to(limit: f64, offered: f64) -> Step {

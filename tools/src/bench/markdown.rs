@@ -2,8 +2,13 @@
 
 use crate::bench::figures::{bytes, or_dash, short, time_us};
 use crate::bench::grouped::Group;
-use crate::bench::result::{Results, Run};
+use crate::bench::sheets;
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use tabulith_results::result::{Results, Run};
+
+/// More groups than this are shown side by side alone.
+pub(crate) const GROUPS_MAX: usize = 48;
 
 /// All of it.
 pub(crate) fn markdown(results: &Results) -> String {
@@ -12,10 +17,18 @@ pub(crate) fn markdown(results: &Results) -> String {
         for (name, value) in facts(run) {
             let _ = writeln!(text, "- {name}: {value}");
         }
+        for (name, value) in &run.facts {
+            let _ = writeln!(text, "- {name}: {value}");
+        }
         text.push('\n');
     }
-    text.push_str(&summary(results));
+    let groups = Group::all(&results.workloads);
+    text.push_str(&sheets::markdown(&groups));
+    if groups.len() <= GROUPS_MAX {
+        text.push_str(&summary(&groups));
+    }
     text.push_str(&stress(results));
+    text.push_str(&rest(results));
     text
 }
 
@@ -69,8 +82,7 @@ pub(crate) fn facts(run: &Run) -> Vec<(&'static str, String)> {
 }
 
 /// One line for each workload: medians of its runs.
-pub(crate) fn summary(results: &Results) -> String {
-    let groups = Group::all(&results.workloads);
+fn summary(groups: &[Group<'_>]) -> String {
     if groups.is_empty() {
         return String::new();
     }
@@ -79,9 +91,9 @@ pub(crate) fn summary(results: &Results) -> String {
          space amp. | read amp. | memory | not done |\n\
          |---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n",
     );
-    for group in &groups {
+    for group in groups {
         let first = group.first();
-        let latency = |figure: fn(&crate::bench::result::Latency) -> Option<f64>| {
+        let latency = |figure: fn(&tabulith_results::latency::Latency) -> Option<f64>| {
             or_dash(group.latency(figure), time_us)
         };
         let spread = group.spread(|run| Some(run.per_second)).filter(|spread| spread.runs > 1);
@@ -107,10 +119,30 @@ pub(crate) fn summary(results: &Results) -> String {
         ];
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
-    for run in &results.workloads {
-        if let Some(remark) = &run.remark {
-            let _ = writeln!(text, "\n{} of {}, run {}: {remark}", run.name, run.target, run.run);
-        }
+    text
+}
+
+/// What else there is to say of runs; the same of several runs is said once.
+pub(crate) fn remarks(results: &Results) -> Vec<String> {
+    let mut said = HashSet::new();
+    let new = results.workloads.iter().filter_map(|run| {
+        let remark = run.remark.as_deref()?;
+        let is_new = said.insert((&run.name, &run.target, remark));
+        is_new.then(|| format!("{} of {}, run {}: {remark}", run.name, run.target, run.run))
+    });
+    new.collect()
+}
+
+/// Remarks, and what failed.
+fn rest(results: &Results) -> String {
+    let mut text = String::new();
+    for remark in remarks(results) {
+        let _ = writeln!(text, "\n{remark}");
+    }
+    for failure in &results.failures {
+        let (workload, target) = (&failure.workload, &failure.target);
+        let _ =
+            writeln!(text, "\n**{workload} of {target}, run {}: {}**", failure.run, failure.why);
     }
     text
 }

@@ -5,7 +5,6 @@ use crate::bench::drive::{self, Did, Plan, Work};
 use crate::bench::keep::Keeper;
 use crate::bench::knee::{self, Search};
 use crate::bench::pattern::Pattern;
-use crate::bench::result::{Knee, Latency, Line, Step};
 use crate::bench::rows::{RowName, Values};
 use crate::bench::series::Recorded;
 use crate::bench::stage::Stage;
@@ -17,6 +16,8 @@ use anyhow::{Context, Result};
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::env::rng::Rng;
+use tabulith_results::latency::Latency;
+use tabulith_results::result::{Knee, Line, Step};
 
 /// Rows that are loaded by one transaction.
 const LOAD_ROWS: usize = 100;

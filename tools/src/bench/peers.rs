@@ -1,13 +1,15 @@
-//! The lines of `benches/peers --json`, as results: so one report shows other engines beside ours.
+//! The lines that `benches/peers --json` wrote before it wrote results: a process each, as results.
 
-use crate::bench::result::{Latency, Line, Results, Workload};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value as Json;
 use std::collections::HashMap;
+use tabulith_results::latency::Latency;
+use tabulith_results::result::{Failure, Line, Results, Workload};
 
 #[derive(Deserialize)]
 struct Process {
+    cell: String,
     engine: String,
     said: Said,
 }
@@ -16,6 +18,7 @@ struct Process {
 struct Said {
     #[serde(default)]
     lines: Vec<Figure>,
+    error: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -30,23 +33,33 @@ struct Figure {
     #[serde(default)]
     cpu_us: f64,
     written_per_byte: Option<f64>,
+    dirtied_per_byte: Option<f64>,
     disk_per_byte: Option<f64>,
     #[serde(default)]
     peak_bytes: u64,
+    others_cores: Option<f64>,
     note: Option<String>,
 }
+
+/// Engines that keep nothing, and a variant of ours.
+const ASIDE: [&str; 3] = ["ours-mapped", "skiplist", "btreemap"];
 
 /// Whether a line is one of that program.
 pub(crate) fn is_one(json: &Json) -> bool {
     json.get("cell").is_some() && json.get("engine").is_some() && json.get("said").is_some()
 }
 
-/// Adds the lines of a file that has only such lines. Processes that failed have none.
+/// Adds the lines of a file that has only such lines.
 pub(crate) fn read(text: &str, results: &mut Results) -> Result<()> {
     let mut runs: HashMap<(String, String), u32> = HashMap::new();
     for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
         let process: Process =
             serde_json::from_str(line).with_context(|| format!("line {number}"))?;
+        if let Some(why) = process.said.error {
+            let run = runs.entry((process.engine.clone(), process.cell.clone())).or_default();
+            let (workload, target) = (process.cell, process.engine.clone());
+            results.push(Line::Failure(Failure { workload, run: *run + 1, target, why }));
+        }
         for figure in process.said.lines {
             let run = runs.entry((process.engine.clone(), figure.name.clone())).or_default();
             *run += 1;
@@ -67,6 +80,7 @@ fn workload(engine: &str, run: u32, figure: Figure) -> Workload {
         name: figure.name,
         run,
         target: engine.to_owned(),
+        aside: engine.ends_with("-raw") || ASIDE.contains(&engine),
         // What each engine promises when it does not sync is not the same: its own report says it.
         durability: match figure.kind.as_str() {
             "Durable" => "synced".to_owned(),
@@ -78,9 +92,11 @@ fn workload(engine: &str, run: u32, figure: Figure) -> Workload {
         less_is_better: figure.less_is_better,
         latency_us: latency.unwrap_or_default(),
         write_amplification: figure.written_per_byte,
+        dirty_amplification: figure.dirtied_per_byte,
         space_amplification: figure.disk_per_byte,
         memory_bytes: Some(figure.peak_bytes).filter(|bytes| *bytes > 0),
         cpu_us: Some(figure.cpu_us).filter(|us| *us > 0.0),
+        others_cores: figure.others_cores,
         remark: figure.note,
         ..Workload::default()
     }
@@ -103,6 +119,11 @@ mod tests {
         "\n",
     );
 
+    fn figure() -> Figure {
+        let line: Process = serde_json::from_str(LINES.lines().next().unwrap()).unwrap();
+        line.said.lines.into_iter().next().unwrap()
+    }
+
     #[test]
     fn lines_become_workloads_and_runs_are_counted() {
         let mut results = Results::default();
@@ -112,6 +133,9 @@ mod tests {
         assert_eq!((first.target.as_str(), first.durability.as_str()), ("ours", "synced"));
         assert_eq!((first.latency_us.p99, first.write_amplification), (Some(200.0), Some(1.5)));
         assert_eq!((second.per_second, second.memory_bytes), (9001.5, None));
+        let [failure] = &results.failures[..] else { panic!("{results:?}") };
+        assert_eq!((failure.target.as_str(), failure.why.as_str()), ("sled", "killed"));
+        assert!(!first.aside && workload("rocksdb-raw", 1, figure()).aside);
         assert!(is_one(&serde_json::from_str(LINES.lines().next().unwrap()).unwrap()));
         assert!(read("{\"cell\":1}", &mut results).is_err());
     }

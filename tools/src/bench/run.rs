@@ -4,7 +4,6 @@ use crate::args::bench::{Promise, RunArgs};
 use crate::bench::choice::{Chooser, Shuffle};
 use crate::bench::drive::{self, Plan};
 use crate::bench::keep::Keeper;
-use crate::bench::result::{Latency, Line, OfAct, Second, Workload as Outcome, curve};
 use crate::bench::rows::{Names, Values};
 use crate::bench::scene::{ScanRows, Scene};
 use crate::bench::series::Recorded;
@@ -18,6 +17,8 @@ use anyhow::{Context, Result, bail};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
+use tabulith_results::latency::{Latency, curve};
+use tabulith_results::result::{Line, OfAct, Second, Workload as Outcome};
 
 /// Seconds of a workload where nothing is said.
 const SECONDS_DEFAULT: u64 = 10;
@@ -318,7 +319,7 @@ impl Bench<'_> {
         if writes {
             self.store.flush()?;
         }
-        outcome.disk_bytes = Some(crate::bench::machine::disk_bytes(folder));
+        outcome.disk_bytes = Some(tabulith_results::machine::disk_bytes(folder));
         let live = self.args.rows * (Names::KEY_BYTES + self.values.bytes() as u64);
         outcome.space_amplification = self
             .store
@@ -357,7 +358,14 @@ fn seconds(workload: &str, run: u32, recorded: &Recorded) -> Vec<Second> {
         let start = at as f64 * every;
         // The last one ends with the run.
         let length = every.min((elapsed - start).max(every / 1e3));
-        Second::of(workload, run, start, length, interval)
+        Second {
+            workload: workload.to_owned(),
+            run,
+            at_s: start,
+            seconds: length,
+            failed: interval.failed,
+            ..Second::of(&interval.latency_ns)
+        }
     });
     each.collect()
 }

@@ -5,17 +5,10 @@ use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Longest latency that is told apart, in nanoseconds: an hour.
-const LATENCY_NS_MAX: u64 = 3_600_000_000_000;
+use tabulith_results::latency::histogram;
 
 /// Intervals kept; where a run is longer, they become longer instead of more.
 const INTERVALS_MAX: usize = 1_800;
-
-/// A histogram of nanoseconds, to one percent.
-pub(crate) fn histogram() -> Result<Histogram<u64>> {
-    Histogram::new_with_bounds(32, LATENCY_NS_MAX, 2).context("a histogram")
-}
 
 /// What ended within one interval.
 #[derive(Clone, Debug)]

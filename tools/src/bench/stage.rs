@@ -5,9 +5,6 @@
 use crate::args::bench::{LoadArgs, Promise};
 use crate::bench::embedded::Embedded;
 use crate::bench::endpoint::Endpoint;
-use crate::bench::floor::{self, Floor};
-use crate::bench::machine::{self, Machine};
-use crate::bench::result::{FORMAT, Run};
 use crate::bench::store::Store;
 use crate::connect::{self, Place};
 use crate::exit::{Exit, Failure};
@@ -19,6 +16,9 @@ use tabulith::options::Durability;
 use tabulith::table::value::DateTime;
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::os::OsVfs;
+use tabulith_results::floor::{self, Floor};
+use tabulith_results::machine::{self, Machine};
+use tabulith_results::result::{FORMAT, Run};
 
 /// A place that is measured.
 pub(crate) struct Stage {

@@ -3,7 +3,7 @@
 use crate::bench::rows::RowName;
 use crate::exit::{Exit, Failure};
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use tabulith_results::result::About;
 
 /// Why an operation did not succeed.
 #[derive(Debug)]
@@ -58,17 +58,6 @@ pub(crate) struct Figures {
     pub(crate) file_bytes: u64,
     /// Bytes that merges are behind.
     pub(crate) debt_bytes: u64,
-}
-
-/// What a benchmark is about.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct About {
-    /// `folder` or `endpoint`.
-    pub(crate) kind: String,
-    /// The folder, or the address without its key.
-    pub(crate) place: String,
-    /// What is measured, with its version where that is known.
-    pub(crate) engine: String,
 }
 
 /// A place that holds tables.

@@ -1,12 +1,12 @@
 //! Looks at the process, its folder and the engine's counters once a second while a workload runs.
 
-use crate::bench::machine::{self, Taken};
-use crate::bench::result::Second;
 use crate::bench::store::{Figures, Store};
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
+use tabulith_results::machine::{self, Taken};
+use tabulith_results::result::Second;
 
 /// One look.
 #[derive(Clone, Copy, Debug, Default)]

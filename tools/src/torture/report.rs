@@ -1,10 +1,10 @@
 //! What a torture came to, for programs and for people.
 
-use crate::bench::floor::Floor;
-use crate::bench::machine::Machine;
 use crate::import::report::grouped;
 use serde::Serialize;
 use std::fmt::Write as _;
+use tabulith_results::floor::Floor;
+use tabulith_results::machine::Machine;
 
 /// All of it. Verified commits are counted once, in the end.
 #[derive(Clone, Debug, Default, Serialize)]

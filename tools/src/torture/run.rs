@@ -7,8 +7,6 @@
 
 use crate::args::bench::Promise;
 use crate::args::torture::TortureArgs;
-use crate::bench::floor;
-use crate::bench::machine::{self, Machine};
 use crate::bench::stage::empty_folder;
 use crate::exit::{Exit, Failure};
 use crate::print::note;
@@ -25,6 +23,8 @@ use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::verify;
 use tabulith::vfs::os::OsVfs;
+use tabulith_results::floor;
+use tabulith_results::machine::{self, Machine};
 use tabulith_testkit::commits::Commit;
 use tabulith_testkit::seed::Rng;
 

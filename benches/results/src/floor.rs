@@ -1,6 +1,6 @@
 //! The disk's floor: what a small write and its sync cost by themselves, below which no durable commit goes.
 
-use crate::bench::series::histogram;
+use crate::latency::histogram;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -22,20 +22,20 @@ const HONEST_US: f64 = 15.0;
 
 /// What a 4 KiB overwrite and its sync took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Floor {
+pub struct Floor {
     /// The middle one, in microseconds.
-    pub(crate) p50_us: f64,
+    pub p50_us: f64,
     /// One in a hundred.
-    pub(crate) p99_us: f64,
+    pub p99_us: f64,
     /// The longest.
-    pub(crate) max_us: f64,
+    pub max_us: f64,
     /// How many were timed.
-    pub(crate) syncs: u64,
+    pub syncs: u64,
 }
 
 impl Floor {
     /// What is to be said of it.
-    pub(crate) fn told(&self) -> String {
+    pub fn told(&self) -> String {
         let doubt = match self.p50_us < HONEST_US {
             true => {
                 "; so fast that it hardly reaches a device: tmpfs, or a disk that ignores flushes"
@@ -50,7 +50,7 @@ impl Floor {
 }
 
 /// Measures the floor by a file of its own in a folder that exists; the file is removed again.
-pub(crate) fn measure(vfs: &dyn Vfs, clock: &dyn Clock, dir: &Path) -> Result<Floor> {
+pub fn measure(vfs: &dyn Vfs, clock: &dyn Clock, dir: &Path) -> Result<Floor> {
     let path = dir.join(format!("tabulith-floor-{}.tmp", std::process::id()));
     let measured = timed(vfs, clock, &path).with_context(|| format!("syncing {}", path.display()));
     let removed = vfs.remove(&path).with_context(|| format!("removing {}", path.display()));

@@ -11,28 +11,28 @@ use std::process::Command;
 /// The machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Machine {
+pub struct Machine {
     /// The operating system and its version.
-    pub(crate) system: String,
+    pub system: String,
     /// The model of the processor.
-    pub(crate) processor: Option<String>,
+    pub processor: Option<String>,
     /// Its last cache.
-    pub(crate) processor_cache: Option<String>,
+    pub processor_cache: Option<String>,
     /// Cores that this process may use.
-    pub(crate) cores: usize,
+    pub cores: usize,
     /// Bytes of memory.
-    pub(crate) memory_bytes: Option<u64>,
+    pub memory_bytes: Option<u64>,
     /// Type and device of the file system that the data lies in.
-    pub(crate) file_system: Option<String>,
+    pub file_system: Option<String>,
     /// The model of the disk below it.
-    pub(crate) disk: Option<String>,
+    pub disk: Option<String>,
     /// The load average before the run.
-    pub(crate) load_before: Option<String>,
+    pub load_before: Option<String>,
 }
 
 impl Machine {
     /// This one; `dir` is where the data lies, if it lies here.
-    pub(crate) fn here(dir: Option<&Path>) -> Machine {
+    pub fn here(dir: Option<&Path>) -> Machine {
         let mount = dir.and_then(mount);
         Machine {
             system: system(),
@@ -48,7 +48,7 @@ impl Machine {
 }
 
 /// The commit that this program was built from: as its build says, or of the repository that it lies in.
-pub(crate) fn commit() -> Option<String> {
+pub fn commit() -> Option<String> {
     if let Some(commit) = option_env!("TABULITH_COMMIT") {
         return Some(commit.to_owned());
     }
@@ -65,19 +65,19 @@ pub(crate) fn commit() -> Option<String> {
 
 /// What a process has taken so far.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Taken {
+pub struct Taken {
     /// Microseconds of CPU time, of all its threads.
-    pub(crate) cpu_us: Option<u64>,
+    pub cpu_us: Option<u64>,
     /// Bytes handed to write(2) and its like. `write_bytes` beside it charges whole folios, so it
     /// is wrong for small writes.
-    pub(crate) written: Option<u64>,
+    pub written: Option<u64>,
     /// Bytes of memory now.
-    pub(crate) memory: Option<u64>,
+    pub memory: Option<u64>,
 }
 
 impl Taken {
     /// Of this process.
-    pub(crate) fn now() -> Taken {
+    pub fn now() -> Taken {
         Taken {
             cpu_us: cpu_us(),
             written: field("/proc/self/io", "wchar").and_then(|text| text.parse().ok()),
@@ -87,7 +87,7 @@ impl Taken {
 }
 
 /// Bytes on the disk of all files below a folder: blocks, as preallocated files are longer than what they hold.
-pub(crate) fn disk_bytes(dir: &Path) -> u64 {
+pub fn disk_bytes(dir: &Path) -> u64 {
     // A file may be deleted while this looks at it.
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let each = entries.filter_map(|entry| {
