@@ -10,7 +10,7 @@ use std::fmt;
 pub struct Trace {
     /// The trace: 32 hexadecimal digits.
     pub id: String,
-    /// The span that asked: 16 digits.
+    /// The span that asked: 16 digits; empty where nobody did.
     pub parent: String,
     /// The span of this request: 16 digits.
     pub span: String,
@@ -30,8 +30,8 @@ impl Trace {
         let mut all = headers.all("traceparent");
         let text = all.next().filter(|_| all.next().is_none())?;
         let (id, parent, sampled) = parse(text)?;
-        let mut span: String = request_id.chars().filter(char::is_ascii_hexdigit).collect();
-        span.truncate(SPAN_DIGITS);
+        let own = own(request_id)?;
+        let span = own[..SPAN_DIGITS].to_owned();
         is_id(&span, SPAN_DIGITS).then(|| Trace {
             id: id.to_owned(),
             parent: parent.to_owned(),
@@ -39,6 +39,22 @@ impl Trace {
             sampled,
         })
     }
+
+    /// A trace that begins with this request: the digits of its id are its own, so that one is found by
+    /// the other.
+    pub fn beginning(request_id: &str) -> Option<Trace> {
+        let id = own(request_id)?;
+        let span = id[..SPAN_DIGITS].to_owned();
+        let is_one = is_id(&id, TRACE_DIGITS) && is_id(&span, SPAN_DIGITS);
+        is_one.then(|| Trace { id, parent: String::new(), span, sampled: true })
+    }
+}
+
+/// The digits of a GUID.
+fn own(request_id: &str) -> Option<String> {
+    let digits = request_id.chars().filter(char::is_ascii_hexdigit);
+    let digits: String = digits.map(|digit| digit.to_ascii_lowercase()).collect();
+    (digits.len() == TRACE_DIGITS).then_some(digits)
 }
 
 /// As the next one down the line would be told.
@@ -96,6 +112,19 @@ mod tests {
         assert_eq!(own.to_string(), format!("00-{ID}-0af7651916cd43dd-01"));
         for later in [format!("01-{ID}-{PARENT}-00"), format!("cc-{ID}-{PARENT}-02-more-of-it")] {
             assert!(!trace(&[&later]).expect("of a later version").sampled, "{later}");
+        }
+    }
+
+    #[test]
+    fn a_trace_that_begins_here_is_found_by_the_requests_id() {
+        let own = Trace::beginning(REQUEST).expect("a trace");
+        assert_eq!(own.id, REQUEST.replace('-', ""));
+        assert_eq!(
+            (own.span.as_str(), own.parent.as_str(), own.sampled),
+            (&own.id[..16], "", true)
+        );
+        for none in ["", "0af76519", &REQUEST[1..], "00000000-0000-0000-8448-eb211c80319c"] {
+            assert!(Trace::beginning(none).is_none(), "{none}");
         }
     }
 

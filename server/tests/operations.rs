@@ -90,7 +90,8 @@ fn start_as(config: Config, is_made_ready_later: bool, jobs: Arc<dyn Jobs>) -> P
     let db = builder.parts(Arc::new(disk.clone()), clock, jobs).open("data");
     let db = db.expect("a database");
     let config = Config { listen: LOOPBACK.into(), ..config };
-    let house = House { engine: Some(Arc::new(db.clone())), forks: None, is_made_ready_later };
+    let house =
+        House { engine: Some(Arc::new(db.clone())), is_made_ready_later, ..House::default() };
     let store = Arc::new(TableStore::new(Arc::new(db.clone())));
     let running = Server::start_in(config, store, house).expect("a server");
     Place { running, db, disk }

@@ -40,6 +40,8 @@ mod notify;
 mod log;
 mod seed;
 mod forks;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod serve;
 
 use crate::args::command::{Cli, Command};

@@ -32,6 +32,7 @@ use tabulith_server::config::{
 use tabulith_server::faults::rule::Rules;
 use tabulith_server::lab::HEADER;
 use tabulith_server::limits::TEXT_BYTES_MAX;
+use tabulith_server::observe::spans::Export;
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
 use tabulith_server::{Accounts, Config, House, Running, Server, testing};
@@ -67,6 +68,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let house = House {
         engine: Some(db.clone()),
         forks: forks.clone().map(|forks| forks as Arc<dyn testing::Forks>),
+        export: export(args)?,
         is_made_ready_later: true,
     };
     let running = Server::start_in(config, Arc::new(TableStore::new(db.clone())), house)
@@ -106,6 +108,23 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         note("stopped");
     }
     Ok(Exit::Ok)
+}
+
+/// Who sends spans of requests, where somebody collects them.
+#[cfg(feature = "otlp")]
+fn export(args: &ServeArgs) -> Result<Option<Arc<dyn Export>>> {
+    crate::otlp::export(args.otlp_endpoint.as_deref())
+}
+
+#[cfg(not(feature = "otlp"))]
+fn export(args: &ServeArgs) -> Result<Option<Arc<dyn Export>>> {
+    match &args.otlp_endpoint {
+        None => Ok(None),
+        Some(_) => Err(Failure::usage(
+            "--otlp-endpoint: this build sends no spans; `cargo build --release --features otlp` makes one that does",
+        )
+        .into()),
+    }
 }
 
 /// Tells systemd that the server lives, for as long as it does, where systemd asks for that.

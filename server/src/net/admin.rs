@@ -15,6 +15,7 @@ use crate::net::room::Room;
 use crate::observe::engine::{self, Engine};
 use crate::observe::hot::{Hot, Rank};
 use crate::observe::requests::Requests;
+use crate::observe::spans::Spans;
 use crate::observe::text::{CONTENT_TYPE, Text};
 use crate::testing::Forks;
 use serde_json::{Value, json};
@@ -53,6 +54,7 @@ pub(crate) struct Admin {
     pub(crate) requests: Arc<Requests>,
     pub(crate) hot: Arc<Hot>,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) spans: Option<Arc<Spans>>,
     pub(crate) bodies: Room,
     pub(crate) answers: Room,
 }
@@ -127,6 +129,9 @@ impl Admin {
             family.of(&[("use", what)], room.bytes());
         }
         self.write_ranks(&mut text);
+        if let Some(spans) = &self.spans {
+            spans.write(&mut text);
+        }
         if let Some(engine) = &self.engine {
             engine::write(&engine.stats(), engine.obstacle().as_ref(), &mut text);
         }

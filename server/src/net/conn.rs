@@ -16,13 +16,13 @@ use crate::net::admin::{self, Admin, Origin};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::payload::{Broken, Payload, held, into_hyper};
-use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
+use crate::net::room::{Room, SMALL_BYTES_MAX};
+use crate::net::sent::Sent;
 use crate::observe::requests::Kind;
+use crate::observe::spans::{Span, Spans};
 use crate::services::Store;
 use crate::testing;
 use crate::trace::Trace;
-use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header;
 use hyper::server::conn::http1;
@@ -52,6 +52,8 @@ pub(crate) struct Shared<S> {
     has_threads: bool,
     /// What is told below `/_/`.
     admin: Option<Arc<Admin>>,
+    /// Where spans of requests are left.
+    spans: Option<Arc<Spans>>,
 }
 
 impl<S: Store> Shared<S> {
@@ -61,13 +63,18 @@ impl<S: Store> Shared<S> {
         let answers = Room::new(config.answer_bytes_max);
         let turns = (config.answer_bytes_max / config.page_bytes_max().max(1)).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
-        Shared { app, room, answers, turns, has_threads: true, admin: None }
+        Shared { app, room, answers, turns, has_threads: true, admin: None, spans: None }
     }
 
     /// Tells what `admin` makes of itself and of the room for bodies and for answers.
     pub(crate) fn with_admin(mut self, admin: impl FnOnce(&Shared<S>) -> Arc<Admin>) -> Shared<S> {
         self.admin = Some(admin(&self));
         self
+    }
+
+    /// Leaves spans of requests there.
+    pub(crate) fn with_spans(self, spans: Option<Arc<Spans>>) -> Shared<S> {
+        Shared { spans, ..self }
     }
 
     pub(crate) fn rooms(&self) -> (Room, Room) {
@@ -132,9 +139,14 @@ async fn respond<S: Store>(
     let clock = shared.app.services().clock();
     let (requests, began) = (shared.app.requests(), clock.steady());
     let _in_flight = requests.begin();
-    let (mut fault, mut kind) = (None, Kind::NONE);
+    let began_ticks = shared.spans.as_ref().map(|_| clock.wall_ticks());
+    let (mut fault, mut kind, mut names) = (None, Kind::NONE, (None, None));
     let response = match shared.app.receive(&head) {
         Ok(call) => {
+            if shared.spans.is_some() {
+                let table = call.operation.table().map(str::to_owned);
+                names = (Some(call.address.account.clone()), table);
+            }
             fault = call.fault;
             kind = Kind::of(&call.operation);
             if let Some(Fault::Delay { ms }) = fault {
@@ -163,6 +175,11 @@ async fn respond<S: Store>(
         requests.slow();
     }
     log(&head, &response, kind, took, is_slow);
+    if let (Some(spans), Some(began_ticks)) = (&shared.spans, began_ticks)
+        && let Some(span) = Span::of(&head, &response, names)
+    {
+        spans.tell(Span { kind, began_ticks, took, ..span });
+    }
     match fault {
         Some(Fault::Lost) => Err(Broken::OnPurpose),
         Some(Fault::Cut { .. }) if response.body.is_empty() => Err(Broken::OnPurpose),
@@ -263,84 +280,6 @@ async fn answer<S: Store>(
             Ok(shared.app.busy(call))
         }
     }
-}
-
-/// A body that is still coming.
-struct Sent {
-    body: Incoming,
-    /// Whether the client waits to be asked for it, which whoever begins to read it does.
-    is_asked_for: bool,
-    time_max: Duration,
-}
-
-impl Sent {
-    /// Reads the body whole, or as much of it as shows that it is too large; none where there is no
-    /// room for it. One that says nothing of its length is small until it turns out not to be.
-    async fn collect(
-        &mut self,
-        size: Option<usize>,
-        room: &Room,
-        places: &mut Vec<Place>,
-    ) -> Result<Option<Body>, Broken> {
-        let mut room_bytes = size.unwrap_or(SMALL_BYTES_MAX);
-        let Some(place) = room.take(room_bytes) else { return Ok(None) };
-        places.push(place);
-        let read = async {
-            let mut bytes = Vec::with_capacity(room_bytes);
-            while let Some(data) = next(&mut self.body).await? {
-                let len = bytes.len() + data.len();
-                if len > BODY_BYTES_MAX {
-                    drain(&mut self.body).await?;
-                    return Ok(Some(Body::TooLarge));
-                }
-                if len > room_bytes {
-                    let Some(place) = room.take(BODY_BYTES_MAX) else { return Ok(None) };
-                    places.push(place);
-                    room_bytes = BODY_BYTES_MAX;
-                }
-                bytes.extend_from_slice(&data);
-            }
-            Ok(Some(Body::Whole(bytes.into())))
-        };
-        within(self.time_max, read).await
-    }
-
-    /// Throws the body away, so that the client, who is still sending, will look at the answer. Who
-    /// waits to be asked for it is not asked.
-    async fn discard(&mut self) -> Result<(), Broken> {
-        if self.is_asked_for {
-            return Ok(());
-        }
-        within(self.time_max, drain(&mut self.body)).await
-    }
-}
-
-async fn drain(body: &mut Incoming) -> Result<(), Broken> {
-    let mut bytes = 0;
-    while bytes < BODY_DISCARD_BYTES_MAX {
-        match next(body).await? {
-            None => break,
-            Some(data) => bytes += data.len(),
-        }
-    }
-    Ok(())
-}
-
-/// The next data of a body. What stands behind the last of it means nothing to the service.
-async fn next(body: &mut Incoming) -> Result<Option<Bytes>, Broken> {
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(Broken::Client)?.into_data() {
-            return Ok(Some(data));
-        }
-    }
-    Ok(None)
-}
-
-async fn within<T>(
-    time_max: Duration,
-    work: impl Future<Output = Result<T, Broken>>,
-) -> Result<T, Broken> {
-    tokio::time::timeout(time_max, work).await.unwrap_or(Err(Broken::Slow))
 }
 
 /// Has the app do the work, where it may be done.

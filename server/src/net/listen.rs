@@ -10,6 +10,7 @@ use crate::net::places::Places;
 use crate::net::reload::Reloader;
 use crate::net::tls::Presented;
 use crate::observe::engine::Engine;
+use crate::observe::spans::{Ender, Export, Spans};
 use crate::services::Store;
 use crate::testing::Forks;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
@@ -40,6 +41,8 @@ pub struct House {
     /// Who makes copies of all data for tests of applications. With him whoever may ask whether the
     /// server is ready may destroy all data.
     pub forks: Option<Arc<dyn Forks>>,
+    /// Who sends spans of requests to those who collect traces.
+    pub export: Option<Arc<dyn Export>>,
     /// Whether it is not ready before [`Running::set_ready`] says so.
     pub is_made_ready_later: bool,
 }
@@ -90,7 +93,14 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let connections = Arc::new(Connections::default());
         let mut admin = None;
-        let shared = Shared::new(app).with_admin(|shared| {
+        let (spans, sending) = match house.export.map(Spans::new) {
+            Some((spans, outgoing)) => {
+                let _inside = runtime.enter();
+                (Some(spans.clone()), Some(Ender::start(spans, outgoing)))
+            }
+            None => (None, None),
+        };
+        let shared = Shared::new(app).with_spans(spans.clone()).with_admin(|shared| {
             let (bodies, answers) = shared.rooms();
             let own = Arc::new(Admin {
                 has_own_address: admin_addr.is_some(),
@@ -102,6 +112,7 @@ impl Server {
                 requests: shared.app.requests().clone(),
                 hot: shared.app.hot().clone(),
                 connections: connections.clone(),
+                spans,
                 bodies,
                 answers,
             });
@@ -148,6 +159,7 @@ impl Server {
             admin_addr,
             admin,
             presented,
+            sending,
             stop_time_max,
             reloader,
         })
@@ -165,6 +177,7 @@ pub struct Running {
     admin_addr: Option<SocketAddr>,
     admin: Option<Arc<Admin>>,
     presented: Option<Arc<Presented>>,
+    sending: Option<Ender>,
     stop_time_max: Duration,
     reloader: Arc<Reloader>,
 }
@@ -255,7 +268,7 @@ impl Running {
             let _ = self.stop.send(true);
             tokio::select! {
                 _ = signals.next() => {}
-                () = finish(&mut self.accepting, self.stop_time_max) => {}
+                () = finish(&mut self.accepting, &mut self.sending, self.stop_time_max) => {}
             }
             io::Result::Ok(())
         })?;
@@ -266,7 +279,7 @@ impl Running {
     fn shut_down(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
         let _ = self.stop.send(true);
-        runtime.block_on(finish(&mut self.accepting, self.stop_time_max));
+        runtime.block_on(finish(&mut self.accepting, &mut self.sending, self.stop_time_max));
         runtime.shutdown_background();
     }
 }
@@ -305,10 +318,19 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(WAITING_MAX)
 }
 
-async fn finish(accepting: &mut JoinSet<()>, time_max: Duration) {
+/// How long the last spans may take beyond the time to stop, and at most: their collector may be gone.
+const SPANS_TIME_MIN: Duration = Duration::from_millis(500);
+const SPANS_TIME_MAX: Duration = Duration::from_secs(2);
+
+async fn finish(accepting: &mut JoinSet<()>, sending: &mut Option<Ender>, time_max: Duration) {
+    let began = tokio::time::Instant::now();
     let all = async { while accepting.join_next().await.is_some() {} };
     if tokio::time::timeout(time_max, all).await.is_err() {
         tracing::warn!("requests were still in flight when the time to stop was over");
+    }
+    if let Some(sending) = sending.take() {
+        let left = time_max.saturating_sub(began.elapsed());
+        sending.end(left.clamp(SPANS_TIME_MIN, SPANS_TIME_MAX)).await;
     }
 }
 

@@ -9,6 +9,7 @@ pub mod room;
 pub mod places;
 pub mod counts;
 pub mod payload;
+pub mod sent;
 pub mod admin;
 pub mod conn;
 pub mod indoors;

@@ -5,3 +5,4 @@ pub mod hot;
 pub mod text;
 pub mod requests;
 pub mod engine;
+pub mod spans;

@@ -37,6 +37,33 @@ pub const OPERATIONS: [&str; 21] = [
     "none",
 ];
 
+/// Where each is asked for, by the form of its path: names and keys are not told.
+const ROUTES: [&str; OPERATIONS.len()] = [
+    "/{account}/Tables",
+    "/{account}/Tables('{table}')",
+    "/{account}/Tables",
+    "/{account}/Tables('{table}')",
+    "/{account}/{table}()",
+    ENTITY,
+    "/{account}/{table}",
+    ENTITY,
+    ENTITY,
+    ENTITY,
+    ENTITY,
+    ENTITY,
+    "/{account}/$batch",
+    "/{account}",
+    "/{account}/$metadata",
+    "/{account}",
+    "/{account}",
+    "/{account}",
+    "/{account}/{table}",
+    "/{account}/{table}",
+    "",
+];
+
+const ENTITY: &str = "/{account}/{table}(PartitionKey='{partition}',RowKey='{row}')";
+
 /// The classes of status.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -80,6 +107,11 @@ impl Kind {
     /// Its name.
     pub fn name(self) -> &'static str {
         OPERATIONS[self.0]
+    }
+
+    /// The form of the path where it is asked for; none where it is not known what is asked for.
+    pub fn route(self) -> Option<&'static str> {
+        Some(ROUTES[self.0]).filter(|route| !route.is_empty())
     }
 }
 
@@ -203,7 +235,13 @@ mod tests {
         let names: Vec<_> = all.iter().map(|operation| Kind::of(operation).name()).collect();
         assert_eq!(names, OPERATIONS[..20]);
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), 20);
-        assert_eq!(Kind::NONE.name(), "none");
+        assert_eq!((Kind::NONE.name(), Kind::NONE.route()), ("none", None));
+        let route = |operation: &Operation| Kind::of(operation).route();
+        assert_eq!(route(&Batch), Some("/{account}/$batch"));
+        assert_eq!(route(&SetAcl(name())), Some("/{account}/{table}"));
+        let change = Change(place(), super::Change::Delete);
+        assert!(route(&change).is_some_and(|route| route == ENTITY && route == ROUTES[5]));
+        assert_eq!(ROUTES.iter().filter(|route| **route == ENTITY).count(), 6);
     }
 
     #[test]

@@ -141,6 +141,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MS", default_value_t = 1_000, help_heading = "Operation")]
     #[arg(env = "TABULITH_SLOW_REQUEST_MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub(crate) slow_request_ms: u64,
+    /// Where spans of requests go, by OTLP over HTTP: the address of a collector, without /v1/traces. For
+    /// builds with the feature `otlp`.
+    #[arg(long, value_name = "URL", help_heading = "Operation")]
+    pub(crate) otlp_endpoint: Option<String>,
     /// For tests of applications: POST /_/reset empties all accounts, POST /_/accounts makes one,
     /// POST /_/fork serves a copy of all data beside it. Whoever may ask for /_/ready may do that.
     #[arg(long, help_heading = "Operation", conflicts_with = "accounts_file")]

@@ -144,13 +144,19 @@ impl Server {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Requests without an answer, as its metrics have it.
-    pub fn in_flight(&self) -> u64 {
+    /// Its metrics, as the address of operators gives them.
+    pub fn metrics(&self) -> String {
         let mut stream = std::net::TcpStream::connect(self.admin.as_deref().unwrap()).unwrap();
         let ask = "GET /_/metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         std::io::Write::write_all(&mut stream, ask.as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Requests without an answer, as its metrics have it.
+    pub fn in_flight(&self) -> u64 {
+        let text = self.metrics();
         let line = text.lines().find_map(|line| line.strip_prefix("tabulith_requests_in_flight "));
         line.unwrap().parse().unwrap()
     }
