@@ -5,8 +5,8 @@
 
 use crate::ids::CommitTs;
 use crate::moment::Moment;
-use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, weakened};
 use std::collections::BTreeMap;
 
 /// The moments that live snapshots read at, with how many read at each.
@@ -31,8 +31,12 @@ impl Snapshots {
     /// Registers a snapshot of what `present` says under the lock, so that no compaction fixes its
     /// boundaries between the reading and the registering.
     pub(crate) fn acquire(&self, present: impl FnOnce() -> Moment) -> Moment {
-        let mut live = self.live.lock();
-        let moment = present();
+        let (moment, mut live) = if weakened!("moment") {
+            (present(), self.live.lock())
+        } else {
+            let live = self.live.lock();
+            (present(), live)
+        };
         *live.entry(moment).or_default() += 1;
         moment
     }
@@ -40,8 +44,9 @@ impl Snapshots {
     /// Registers a snapshot of a moment in the past; where that may not be whole any more, the
     /// oldest one that is comes back instead.
     pub(crate) fn acquire_past(&self, at: CommitTs) -> Result<Moment, CommitTs> {
+        let early = weakened!("floor").then(|| self.floor());
         let mut live = self.live.lock();
-        let floor = self.floor();
+        let floor = early.unwrap_or_else(|| self.floor());
         if at < floor {
             return Err(floor);
         }

@@ -9,6 +9,8 @@ pub(crate) mod seat;
 #[cfg(model = "loom")]
 pub(crate) mod caches;
 #[cfg(model = "loom")]
+pub(crate) mod moments;
+#[cfg(model = "loom")]
 pub(crate) mod pipeline;
 #[cfg(model = "shuttle")]
 pub(crate) mod by_chance;
