@@ -206,6 +206,7 @@ pub(crate) mod scout;
 pub(crate) mod commit;
 pub(crate) mod fate;
 pub(crate) mod flush;
+pub(crate) mod flush_turns;
 pub(crate) mod replayed;
 pub(crate) mod restore;
 pub(crate) mod compaction;

@@ -17,6 +17,7 @@ use crate::erasure::set::Erasure;
 use crate::error::Result;
 use crate::event::{Compaction, Doing, Event, Events};
 use crate::flush::{self, FlushEnv, Flushed};
+use crate::flush_turns::{FlushTurns, Patience};
 use crate::ids::{CommitTs, SegmentId};
 use crate::key::hash;
 use crate::limits::LEVELS;
@@ -117,8 +118,8 @@ pub(crate) struct Tree {
     ages: AtomicBool, // Whether any table ever had a time to live.
     view: ArcSwap<View>,
     views_made: AtomicU64,
-    // Lock order: flushing or compacting, then set, then merging. `set` is held over one manifest edit.
-    flushing: Mutex<()>,
+    flushes: FlushTurns<Sealed>,
+    // Lock order: compacting, then set, then merging. `set` is held over one manifest edit.
     compacting: Mutex<Turns>,
     deleting: Mutex<()>, // Held while what was trash is removed, so that whoever finds none can wait.
     merging: Mutex<Option<Merging>>,
@@ -188,7 +189,7 @@ impl Tree {
             ages: AtomicBool::new(false),
             view: ArcSwap::from_pointee(view),
             views_made: AtomicU64::new(0),
-            flushing: Mutex::default(),
+            flushes: FlushTurns::new(),
             compacting: Mutex::default(),
             deleting: Mutex::default(),
             merging: Mutex::default(),
@@ -318,49 +319,73 @@ impl Tree {
         }
     }
 
-    /// Writes the oldest sealed memtable to L0. Returns the log segment below which nothing is
-    /// needed any more; `None` where no memtable is sealed.
-    pub(crate) fn flush_oldest(&self, visible: &dyn Fn() -> CommitTs) -> Result<Option<SegmentId>> {
-        let _one_at_a_time = self.flushing.lock();
-        let Some(sealed) = self.view.load().sealed.last().cloned() else { return Ok(None) };
-        let span = self.events.span(Doing::Flush);
-        self.events.tell(Event::FlushBegin { memtable_bytes: sealed.table.bytes() });
-        let boundaries = self.boundaries(visible);
+    /// Writes the oldest sealed memtable that nobody else writes to L0. Returns the log segment below
+    /// which nothing is needed any more; `None` where there is no such memtable, and by then, for the
+    /// patient, none at all.
+    pub(crate) fn flush_oldest(
+        &self,
+        visible: &dyn Fn() -> CommitTs,
+        patience: Patience,
+    ) -> Result<Option<SegmentId>> {
+        let all_sealed = || self.view.load().sealed.clone();
+        loop {
+            let Some(turn) = self.flushes.take(all_sealed, patience) else { return Ok(None) };
+            let sealed = turn.memtable();
+            let span = self.events.span(Doing::Flush);
+            self.events.tell(Event::FlushBegin { memtable_bytes: sealed.table.bytes() });
+            let boundaries = self.boundaries(visible);
+            let flushed = self.write_sealed(sealed, &boundaries)?;
+            if turn.comes(all_sealed) {
+                let bytes = flushed.as_ref().map_or(0, Flushed::bytes);
+                self.add_flushed(sealed, flushed, boundaries.floor())?;
+                self.counters.flushes.add(1);
+                self.counters.flushed_bytes.add(bytes);
+                self.events.tell(Event::FlushEnd { written_bytes: bytes, took: span.took() });
+                return Ok(Some(sealed.log_floor));
+            }
+            if let Some(files) = flushed {
+                files.discard(&self.shelf);
+            }
+        }
+    }
+
+    fn write_sealed(&self, sealed: &Sealed, boundaries: &Boundaries) -> Result<Option<Flushed>> {
         let next_file = || self.next_file().unwrap_or_default();
         let env = FlushEnv {
             shelf: &self.shelf,
             options: &self.options,
-            boundaries: &boundaries,
+            boundaries,
             next_file: &next_file,
         };
-        let erased = sealed.erased.get();
         let budget = &self.shelf.pool.budget;
         let _claim = self.shelf.pool.claim(budget.builder(sealed.table.bytes()));
-        let flushed = flush::write_memtable(&sealed.table, &erased, &env)?;
-        let bytes = flushed.iter().map(Flushed::bytes).sum();
+        flush::write_memtable(&sealed.table, &sealed.erased.get(), &env)
+    }
+
+    /// Records the files of the oldest sealed memtable, which readers ask in its place from here on.
+    fn add_flushed(
+        &self,
+        sealed: &Arc<Sealed>,
+        flushed: Option<Flushed>,
+        history_floor: CommitTs,
+    ) -> Result<()> {
         let mut edit = Edit {
             log_floor: Some(sealed.log_floor),
             last_ts: Some(sealed.last_ts),
-            history_floor: Some(boundaries.floor()),
-            erased: erased.iter().cloned().collect(),
+            history_floor: Some(history_floor),
+            erased: sealed.erased.get().iter().cloned().collect(),
             ..Edit::default()
         };
         if let Some(Flushed { table, blobs }) = flushed {
             edit.added.push((0, Arc::new(table)));
             edit.blobs = blobs.into_iter().map(Arc::new).collect();
         }
-        let flushed = Some(&sealed.table);
-        let also = |view: &mut View| view.sealed.retain(|s| !Arc::ptr_eq(s, &sealed));
-        self.install_made(|_| edit, flushed, also)?;
-        self.counters.flushes.add(1);
-        self.counters.flushed_bytes.add(bytes);
-        self.events.tell(Event::FlushEnd { written_bytes: bytes, took: span.took() });
-        Ok(Some(sealed.log_floor))
+        let also = |view: &mut View| view.sealed.retain(|s| !Arc::ptr_eq(s, sealed));
+        self.install_made(|_| edit, Some(&sealed.table), also)
     }
 
     /// Records that no segment of the log below `floor` is needed: every commit in them is in files.
     pub(crate) fn raise_log_floor(&self, floor: SegmentId) -> Result<()> {
-        let _no_flush = self.flushing.lock();
         match self.with_set(|set| set.state().log_floor < floor) {
             Some(true) => self.install(Edit { log_floor: Some(floor), ..Edit::default() }, |_| ()),
             _ => Ok(()),
@@ -490,6 +515,7 @@ impl Tree {
         let mut edit = made(set.current());
         // Flushes and merges end in any order.
         edit.history_floor = edit.history_floor.filter(|f| *f > set.state().history_floor);
+        edit.log_floor = edit.log_floor.filter(|floor| *floor >= set.state().log_floor);
         let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
         // After an error it is unknown whether the edit is on disk, so its files stay where they
         // are: the next open decides.

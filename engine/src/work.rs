@@ -1,11 +1,12 @@
-//! Background work: what is to be done, in which order, by whom. In production three threads run
-//! here (log, flush, compaction); without threads the owner takes the same steps by hand.
+//! Background work: what is to be done, in which order, by whom. In production four threads run
+//! here (log, two flushes, compaction); without threads the owner takes the same steps by hand.
 
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Result};
 use crate::event::Event;
+use crate::flush_turns::Patience;
 use crate::ids::SegmentId;
 use crate::scrub::{Ask, Scrub};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -22,6 +23,10 @@ const IDLE_AFTER: Duration = Duration::from_secs(2);
 
 /// How long a worker sleeps that nobody pokes: deletes grow old in an idle database too.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
+
+/// The threads that write memtables to files. While one waits for the disk the other goes on, and
+/// where commits fill memtables faster than one thread empties them they share that work.
+const FLUSHES: [&str; 2] = ["tabulith-flush", "tabulith-flush-2"];
 
 /// The workers of one database.
 #[derive(Debug)]
@@ -62,11 +67,13 @@ impl Work {
     pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs, log_floor: SegmentId) -> Result<()> {
         // Tickets and callbacks are completed by the log's thread.
         self.start_one(jobs, "tabulith-log", Priority::Normal, |work| work.pipeline.run())?;
-        self.start_one(jobs, "tabulith-flush", Priority::Behind, move |work| {
-            // What stays after an error is removed by the next start.
-            let _ = work.pipeline.release_log(log_floor);
-            work.repeat(Work::flush_step, None);
-        })?;
+        for (name, log_floor) in FLUSHES.into_iter().zip([Some(log_floor), None]) {
+            self.start_one(jobs, name, Priority::Behind, move |work| {
+                // What stays after an error is removed by the next start.
+                let _ = log_floor.map(|floor| work.pipeline.release_log(floor));
+                work.repeat(Work::flush_step, None);
+            })?;
+        }
         self.start_one(jobs, "tabulith-compact", Priority::Last, |work| {
             work.repeat(Work::compact_step, Some(IDLE_AFTER));
         })?;
@@ -141,11 +148,16 @@ impl Work {
     }
 
     fn flush_step(&self, _at_rest: bool) -> Result<bool> {
-        if let Some(floor) = self.tree.flush_oldest(&|| self.pipeline.visible())? {
-            self.pipeline.release_log(floor)?;
+        // First, because it is short: commits wait for it where the log has no room left.
+        if self.pipeline.prepare_log()? {
             return Ok(true);
         }
-        self.pipeline.prepare_log()
+        self.flush_one(Patience::None)
+    }
+
+    fn flush_one(&self, patience: Patience) -> Result<bool> {
+        let flushed = self.tree.flush_oldest(&|| self.pipeline.visible(), patience)?;
+        flushed.map(|floor| self.pipeline.release_log(floor)).transpose().map(|done| done.is_some())
     }
 
     fn compact_step(&self, at_rest: bool) -> Result<bool> {
@@ -170,9 +182,7 @@ impl Work {
 
     /// Writes all sealed memtables to files.
     pub(crate) fn flush_sealed(&self) -> Result<()> {
-        while let Some(floor) = self.tree.flush_oldest(&|| self.pipeline.visible())? {
-            self.pipeline.release_log(floor)?;
-        }
+        while self.flush_one(Patience::UntilAllAreDone)? {}
         Ok(())
     }
 

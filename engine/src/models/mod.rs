@@ -11,6 +11,8 @@ pub(crate) mod caches;
 #[cfg(model = "loom")]
 pub(crate) mod moments;
 #[cfg(model = "loom")]
+pub(crate) mod flushes;
+#[cfg(model = "loom")]
 pub(crate) mod pipeline;
 #[cfg(model = "shuttle")]
 pub(crate) mod by_chance;

@@ -1,0 +1,133 @@
+//! Whose flush it is: sealed memtables become files on several threads at once, and count in the order
+//! in which they were sealed.
+//!
+//! A flush that counts says that every commit before it is in files too, so one that is done early waits
+//! for those before it. Where one of these failed, it is given up and begins again behind it.
+
+use crate::sync::{Condvar, Mutex, weakened};
+use std::sync::Arc;
+
+/// The memtables that somebody writes to files now.
+#[derive(Debug)]
+pub(crate) struct FlushTurns<T> {
+    taken: Mutex<Vec<Arc<T>>>,
+    changed: Condvar,
+}
+
+/// What whoever finds nothing to take does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Goes away, though others are still at work.
+    None,
+    /// Waits until nothing is sealed any more.
+    UntilAllAreDone,
+}
+
+/// A memtable that is the holder's to write, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a, T> {
+    turns: &'a FlushTurns<T>,
+    of: Arc<T>,
+}
+
+impl<T> FlushTurns<T> {
+    /// Nobody writes any.
+    pub(crate) fn new() -> FlushTurns<T> {
+        FlushTurns { taken: Mutex::new(Vec::new()), changed: Condvar::new() }
+    }
+
+    /// The oldest memtable that nobody writes. `sealed`: all that are no files yet, newest first.
+    pub(crate) fn take(
+        &self,
+        sealed: impl Fn() -> Vec<Arc<T>>,
+        patience: Patience,
+    ) -> Option<Turn<'_, T>> {
+        let mut taken = self.taken.lock();
+        loop {
+            let free = sealed().into_iter().rev().find(|one| !holds(&taken, one));
+            if let Some(of) = free {
+                taken.push(Arc::clone(&of));
+                return Some(Turn { turns: self, of });
+            }
+            if taken.is_empty() || patience == Patience::None {
+                return None;
+            }
+            self.changed.wait(&mut taken);
+        }
+    }
+}
+
+fn holds<T>(taken: &[Arc<T>], one: &Arc<T>) -> bool {
+    taken.iter().any(|other| Arc::ptr_eq(other, one))
+}
+
+impl<T> Turn<'_, T> {
+    /// The memtable.
+    pub(crate) fn memtable(&self) -> &Arc<T> {
+        &self.of
+    }
+
+    /// Waits until all that were sealed before are in files. False where nobody writes one of them:
+    /// then this turn is to be dropped with what came of it, and that one taken.
+    pub(crate) fn comes(&self, sealed: impl Fn() -> Vec<Arc<T>>) -> bool {
+        let mut taken = self.turns.taken.lock();
+        loop {
+            let oldest = sealed().pop();
+            let is_first = oldest.as_ref().is_some_and(|oldest| Arc::ptr_eq(oldest, &self.of));
+            if is_first || weakened!("turn") {
+                return true;
+            }
+            if !oldest.is_some_and(|oldest| holds(&taken, &oldest)) {
+                return false;
+            }
+            self.turns.changed.wait(&mut taken);
+        }
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    fn drop(&mut self) {
+        self.turns.taken.lock().retain(|other| !Arc::ptr_eq(other, &self.of));
+        self.turns.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_taken_once_oldest_first() {
+        let turns = FlushTurns::new();
+        let [old, young] = [Arc::new(1), Arc::new(2)];
+        let sealed = || vec![Arc::clone(&young), Arc::clone(&old)];
+        let first = turns.take(sealed, Patience::None).expect("the old one");
+        let second = turns.take(sealed, Patience::None).expect("the young one");
+        assert_eq!((**first.memtable(), **second.memtable()), (1, 2));
+        assert!(turns.take(sealed, Patience::None).is_none());
+        assert!(first.comes(sealed), "nothing is older");
+        // It came to nothing, and nobody has taken it up again.
+        drop(first);
+        assert!(!second.comes(sealed));
+        drop(second);
+        let again = turns.take(sealed, Patience::UntilAllAreDone).expect("the old one");
+        assert_eq!(**again.memtable(), 1);
+        drop(again);
+        assert!(turns.take(Vec::<Arc<i32>>::new, Patience::UntilAllAreDone).is_none());
+    }
+
+    #[test]
+    fn a_patient_one_waits_for_the_last() {
+        let turns = FlushTurns::new();
+        let view = Mutex::new(vec![Arc::new(1)]);
+        let sealed = || view.lock().clone();
+        let turn = turns.take(sealed, Patience::None).expect("the only one");
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| turns.take(sealed, Patience::UntilAllAreDone).is_none());
+            assert!(turn.comes(sealed));
+            view.lock().clear();
+            drop(turn);
+            assert!(waiting.join().expect("it ends"), "what is done is not taken again");
+        });
+    }
+}
