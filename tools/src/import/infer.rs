@@ -5,7 +5,8 @@
 //! holds every cell that is not null: Int32, Int64, Double, Boolean, DateTime, Guid, String.
 //! Numbers with zeros in front (`007`) are text. Binary is never guessed.
 //!
-//! In JSON lines the values say their own types; only numbers of one column are widened together.
+//! In JSON lines the values say their own types; only numbers of one column are widened together, and not
+//! those of entities as `export` prints them, which have a Timestamp: there a number says its type too.
 
 use crate::edm::EdmType;
 use crate::import::rows::{Cells, Next, Rows};
@@ -59,9 +60,10 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
                         }
                     }
                     Cells::Json(members) => {
+                        let exported = members.contains_key("Timestamp");
                         for (name, value) in &members {
                             if !name.contains("odata.") {
-                                columns.at(name).json(value);
+                                columns.at(name).json(value, exported);
                             }
                         }
                     }
@@ -138,11 +140,16 @@ impl Seen {
         }
     }
 
-    fn json(&mut self, value: &Value) {
+    /// `exact`: a number is of no other type than the narrowest.
+    fn json(&mut self, value: &Value, exact: bool) {
         let types = match value {
             Value::Null => return,
             Value::Bool(_) => TypeSet::of(&[EdmType::Boolean]),
-            Value::Number(number) => TypeSet::NUMBERS.that_take(&number.to_string()),
+            Value::Number(number) => {
+                let fitting = TypeSet::NUMBERS.that_take(&number.to_string());
+                let narrowest = fitting.narrowest().filter(|_| exact);
+                narrowest.map_or(fitting, |edm| TypeSet::of(&[edm]))
+            }
             Value::String(_) | Value::Array(_) | Value::Object(_) => {
                 TypeSet::of(&[EdmType::String])
             }
@@ -292,5 +299,18 @@ mod tests {
         let text = "{\"a\":1,\"b\":1,\"c\":\"7\",\"d\":null}\n\
             {\"a\":2.5,\"b\":\"x\",\"c\":\"8\",\"c@odata.type\":\"Edm.Int64\"}\n";
         assert_eq!(columns(text, &[]), ["a Double", "b varies", "c String", "d String"]);
+    }
+
+    /// An Int32 came back as a Double where another row of the table had a Double in its place.
+    #[test]
+    fn numbers_of_exported_entities_keep_their_types() {
+        let row = |number: &str| {
+            let at = "2026-11-22T10:00:00.0000000Z";
+            format!("{{\"PartitionKey\":\"p\",\"Timestamp\":\"{at}\",\"a\":{number}}}\n")
+        };
+        let of = |numbers: [&str; 2]| columns(&numbers.map(row).concat(), &[])[2].clone();
+        assert_eq!(of(["7", "1.5"]), "a varies");
+        assert_eq!(of(["7.0", "1.5"]), "a Double");
+        assert_eq!(of(["7", "8"]), "a Int32");
     }
 }

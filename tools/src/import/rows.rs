@@ -88,6 +88,8 @@ impl Rows {
         };
         let mut input = BufReader::with_capacity(READ_BYTES, bytes);
         let format = sniff(&mut input).with_context(|| format!("reading {}", path.display()))?;
+        let format =
+            format.unwrap_or(if has_name_of_lines(path) { Format::JsonLines } else { Format::Csv });
         match format {
             Format::JsonLines => Ok(Rows {
                 path: path.to_owned(),
@@ -193,10 +195,18 @@ fn skip_line(input: &mut Input) -> io::Result<()> {
     }
 }
 
-/// The first byte that is no blank decides: an object opens a brace, a header line does not.
-fn sniff(input: &mut Input) -> io::Result<Format> {
-    let first = input.fill_buf()?.iter().find(|b| !b.is_ascii_whitespace()).copied();
-    Ok(if first == Some(b'{') { Format::JsonLines } else { Format::Csv })
+/// The first byte that is no blank decides: an object opens a brace, a header line does not. Where there is
+/// none the bytes do not say.
+fn sniff(input: &mut Input) -> io::Result<Option<Format>> {
+    let first = input.fill_buf()?.iter().find(|b| !b.is_ascii_whitespace());
+    Ok(first.map(|first| if *first == b'{' { Format::JsonLines } else { Format::Csv }))
+}
+
+/// Whether a file is called as files of JSON lines are; one that is empty is a table without rows.
+fn has_name_of_lines(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    let name = name.trim_end_matches(".gz");
+    [".jsonl", ".ndjson"].iter().any(|end| name.ends_with(end))
 }
 
 fn fill(file: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
@@ -336,6 +346,20 @@ mod tests {
         assert!(Rows::open(file(b"").path()).is_err());
         let twice = Rows::open(file(b"a,a\n").path()).err().unwrap().to_string();
         assert!(twice.contains("two columns are called `a`"), "{twice}");
+    }
+
+    /// What `export` prints of a table without rows could not be imported.
+    #[test]
+    fn an_empty_file_of_json_lines_has_no_rows() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, bytes) in
+            [("t.jsonl", Vec::new()), ("t.JSONL", b"\n".to_vec()), ("t.jsonl.gz", gzip(b""))]
+        {
+            let path = folder.path().join(name);
+            File::create(&path).unwrap().write_all(&bytes).unwrap();
+            let mut rows = Rows::open(&path).unwrap();
+            assert!(matches!(rows.next().unwrap(), Next::End), "{name}");
+        }
     }
 
     #[test]
