@@ -99,8 +99,11 @@ impl Reading<'_> {
     pub(crate) async fn columns(&self, form: Output) -> Result<Columns> {
         let mut columns = vec!["PartitionKey".to_owned(), "RowKey".to_owned()];
         if let Some(select) = &self.ask.select {
-            columns.extend(select.iter().cloned());
-            columns.dedup();
+            for name in select {
+                if !columns.contains(name) {
+                    columns.push(name.clone());
+                }
+            }
             return Ok(Columns::Chosen(columns));
         }
         if !form.has_fixed_columns() {

@@ -39,6 +39,21 @@ fn help_and_version_are_data() {
     assert!(import.out.contains("{col|/=~}"), "{}", import.out);
 }
 
+/// `--select` with a key printed its column twice, and `import` refused such a file.
+#[test]
+fn a_key_that_is_selected_is_printed_once() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &["--null", "NA"]));
+    let select = ["export", "flights", "-o", "csv", "--data-dir", "data", "--select"];
+    for columns in ["PartitionKey,delay", "delay,RowKey", "RowKey,delay,PartitionKey,delay"] {
+        let out = place.ok(&[&select[..], &[columns]].concat()).out;
+        assert_eq!(out.lines().next(), Some("PartitionKey,RowKey,delay"), "{columns}");
+        place.file("again.csv", &out);
+        place.ok(&["import", "again.csv", "-t", "again", "--data-dir", "again"]);
+    }
+}
+
 #[test]
 fn help_shows_no_secret_of_the_environment() {
     let place = Place::new();
