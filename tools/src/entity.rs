@@ -14,6 +14,7 @@ use crate::folder::Access;
 use crate::given;
 use crate::json;
 use crate::list;
+use crate::print;
 use crate::query;
 use crate::sweep;
 use crate::target::Target;
@@ -65,7 +66,7 @@ async fn write(place: &TargetArgs, table: &str, change: Change, form: Output) ->
     let etag = target.change(table, change).await?.unwrap_or_default();
     target.close()?;
     let item = Map::from_iter([("etag".to_owned(), Json::from(etag))]);
-    list::print(&mut io::stdout().lock(), form, &[item])?;
+    list::print(&mut print::out(), form, &[item])?;
     Ok(Exit::Ok)
 }
 
@@ -86,7 +87,7 @@ async fn show(args: ShowArgs) -> Result<Exit> {
     let members: Map<String, Json> = serde_json::from_slice(&text)?;
     let mut item = Map::from_iter([("odata.etag".to_owned(), Json::from(etag))]);
     item.extend(members);
-    let mut out = io::stdout().lock();
+    let mut out = print::out();
     if args.output == Output::Json {
         writeln!(out, "{:#}", Json::Object(item))?;
     } else {

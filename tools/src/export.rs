@@ -5,11 +5,11 @@ use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::folder::Access;
 use crate::import::report::rate;
-use crate::print::{Printer, note};
+use crate::print::{self, Printer, note};
 use crate::query::Reading;
 use crate::target::Target;
 use anyhow::Result;
-use std::io::{self, BufWriter};
+use std::io::BufWriter;
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 
@@ -23,7 +23,7 @@ pub(crate) async fn run(args: ExportArgs) -> Result<Exit> {
     let ask = Ask::rows(args.filter, args.select);
     let reading = Reading { target: &target, table: &args.table, ask, top: None };
     let columns = reading.columns(args.output).await?;
-    let out = BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock());
+    let out = BufWriter::with_capacity(WRITE_BYTES, print::out());
     let mut printer = Printer::new(args.output, out, columns);
     reading
         .each_page(|page| page.entities.iter().try_for_each(|entity| printer.print(entity)))

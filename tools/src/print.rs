@@ -11,7 +11,7 @@ use crate::list::tabless;
 use crate::yaml;
 use anyhow::{Result, bail};
 use std::collections::HashSet;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, StdoutLock, Write};
 use std::sync::{Mutex, OnceLock};
 use tabulith::table::entity::Entity;
 use tabulith::table::value::{DateTime, Value};
@@ -32,14 +32,95 @@ pub(crate) fn set_bar(bar: Option<indicatif::ProgressBar>) {
     }
 }
 
-/// Says something to the person on stderr.
+/// Says something to the person on stderr. A message may have words of the other side in it.
 pub(crate) fn note(message: &str) {
     let bar = BAR.get().and_then(|slot| slot.lock().ok()?.clone());
+    let mut clean = Vec::with_capacity(message.len() + 1);
+    // Writing into memory cannot fail.
+    let _ = Harmless::new(&mut clean).write_all(message.as_bytes());
+    clean.push(b'\n');
     // Nobody is left to tell where stderr cannot be written.
-    let say = || drop(writeln!(io::stderr(), "{message}"));
+    let say = || drop(io::stderr().write_all(&clean));
     match bar {
         Some(bar) => bar.suspend(say),
         None => say(),
+    }
+}
+
+/// Stdout, for data. Where a terminal shows it, control characters of the data do not reach it: they could
+/// move its cursor, change its title or type for its user. Files and pipes get every byte.
+pub(crate) fn out() -> Out {
+    let lock = io::stdout().lock();
+    if lock.is_terminal() { Out::Terminal(Harmless::new(lock)) } else { Out::Other(lock) }
+}
+
+/// Stdout: see [`out`].
+pub(crate) enum Out {
+    /// A terminal.
+    Terminal(Harmless<StdoutLock<'static>>),
+    /// A file or a pipe.
+    Other(StdoutLock<'static>),
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Out::Terminal(out) => out.write(bytes),
+            Out::Other(out) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Out::Terminal(out) => out.flush(),
+            Out::Other(out) => out.flush(),
+        }
+    }
+}
+
+/// Puts a mark in the place of each control character but tabs and ends of lines, also of those between
+/// U+0080 and U+009F, which take two bytes.
+pub(crate) struct Harmless<W: Write> {
+    out: W,
+    /// Whether the first byte of a character of U+0080 to U+00BF is held back.
+    held: bool,
+}
+
+/// U+FFFD, the mark.
+const MARK: &[u8] = "\u{fffd}".as_bytes();
+
+/// The first byte of the characters U+0080 to U+00BF.
+const LEAD: u8 = 0xc2;
+
+impl<W: Write> Harmless<W> {
+    fn new(out: W) -> Harmless<W> {
+        Harmless { out, held: false }
+    }
+}
+
+impl<W: Write> Write for Harmless<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut clean = Vec::with_capacity(bytes.len() + 1);
+        for byte in bytes {
+            match (std::mem::take(&mut self.held), byte) {
+                (true, 0x80..=0x9f) => clean.extend_from_slice(MARK),
+                (held, byte) => {
+                    clean.extend(held.then_some(LEAD));
+                    match byte {
+                        b'\n' | b'\t' => clean.push(*byte),
+                        0..=0x1f | 0x7f => clean.extend_from_slice(MARK),
+                        &LEAD => self.held = true,
+                        _ => clean.push(*byte),
+                    }
+                }
+            }
+        }
+        self.out.write_all(&clean)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -285,6 +366,21 @@ mod tests {
              p             1          7\n\
              p             2       1234  a \"b\",\u{fffd}\n"
         );
+    }
+
+    #[test]
+    fn no_control_character_reaches_a_terminal() {
+        let text = "a\u{1b}[31m\tb\r\n\u{9b}2J\u{7f}é\u{a0}\u{0}Â";
+        for size in 1..=text.len() {
+            let mut shown = Vec::new();
+            let mut out = Harmless::new(&mut shown);
+            text.as_bytes().chunks(size).for_each(|piece| out.write_all(piece).unwrap());
+            let shown = String::from_utf8(shown).unwrap();
+            assert_eq!(
+                shown, "a\u{fffd}[31m\tb\u{fffd}\n\u{fffd}2J\u{fffd}é\u{a0}\u{fffd}Â",
+                "{size}"
+            );
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::args::rows::QueryArgs;
 use crate::ask::Ask;
 use crate::exit::Exit;
 use crate::folder::Access;
-use crate::print::{Columns, Printer, note};
+use crate::print::{self, Columns, Printer, note};
 use crate::target::{From, Page, Target};
 use anyhow::Result;
 use std::io::{self, BufWriter, Write as _};
@@ -17,6 +17,11 @@ const PAGE_ROWS_MAX: u64 = 1000;
 
 /// Runs the query and prints what it finds.
 pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
+    run_seeing(args, |_| {}).await
+}
+
+/// As `run`; `see` is shown each page that is printed.
+pub(crate) async fn run_seeing(args: QueryArgs, mut see: impl FnMut(&Page)) -> Result<Exit> {
     let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
     if args.count {
         let rows = count(&target, &args.table, args.filter, args.top).await?;
@@ -26,12 +31,13 @@ pub(crate) async fn run(args: QueryArgs) -> Result<Exit> {
     let ask = Ask { explain: args.explain, ..Ask::rows(args.filter, args.select) };
     let reading = Reading { target: &target, table: &args.table, ask, top: args.top };
     let columns = reading.columns(args.output).await?;
-    let out = BufWriter::new(io::stdout().lock());
+    let out = BufWriter::new(print::out());
     let mut printer = Printer::new(args.output, out, columns);
     let mut explained = Findings::default();
     reading
         .each_page(|page| {
             explained.add(page);
+            see(page);
             page.entities.iter().try_for_each(|entity| printer.print(entity))
         })
         .await?;

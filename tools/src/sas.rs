@@ -5,7 +5,7 @@ use crate::args::target::TargetArgs;
 use crate::connect::{self, Place};
 use crate::exit::{Exit, Failure};
 use crate::list;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -151,7 +151,7 @@ fn decode(args: DecodeArgs) -> Result<Exit> {
             item([("field", &field.name), ("value", &field.value), ("meaning", &field.meaning)])
         })
         .collect();
-    list::print(&mut io::stdout().lock(), args.output, &items)?;
+    list::print(&mut print::out(), args.output, &items)?;
     for open in &told.open {
         note(&format!("not judged: {open}"));
     }

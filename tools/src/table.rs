@@ -9,13 +9,12 @@ use crate::exit::{Exit, Failure};
 use crate::folder::Access;
 use crate::import::report::grouped;
 use crate::list;
-use crate::print::note;
+use crate::print::{self, note};
 use crate::query;
 use crate::sweep;
 use crate::target::Target;
 use anyhow::Result;
 use serde_json::{Map, Value as Json};
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,7 +58,7 @@ async fn print_names(args: ListTablesArgs) -> Result<Exit> {
         }
         items.push(item);
     }
-    list::print(&mut io::stdout().lock(), args.output, &items)?;
+    list::print(&mut print::out(), args.output, &items)?;
     Ok(Exit::Ok)
 }
 
