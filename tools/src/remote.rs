@@ -2,12 +2,14 @@
 //! away or is busy.
 
 use crate::ask::{Ask, Change, Condition, Key, WriteError};
+use crate::connect;
 use crate::exit::{Exit, Failure};
 use crate::print::note;
 use crate::translate::{commit_of, into_client, of_client};
 use anyhow::Result;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
@@ -43,14 +45,54 @@ pub(crate) struct RemotePage {
     pub(crate) explained: Option<Explained>,
 }
 
+/// Accounts that this process has asked for. Who asks for one again goes on with its connections, so that
+/// the commands of a session share them.
+static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+
+/// Accounts that are remembered. A session that goes to more places connects anew.
+const OPEN_MAX: usize = 16;
+
+/// An account that was asked for.
+struct Open {
+    connection: Connection,
+    /// Whose certificates are believed.
+    ca: Option<PathBuf>,
+    account: Account,
+    world: Arc<Telling>,
+}
+
 impl Remote {
+    /// The account behind a connection, with certificates of a file; over the connections that this process
+    /// has to it. `patience`: how long a write waits for a server that went away.
+    pub(crate) fn shared(
+        connection: Connection,
+        ca: Option<&Path>,
+        patience: Duration,
+    ) -> Result<Remote> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = |known: &&Open| known.connection == connection && known.ca.as_deref() == ca;
+        if let Some(known) = open.iter().find(known) {
+            known.world.set_patience(patience);
+            return Ok(Remote::of(known.account.clone(), patience));
+        }
+        let world = Arc::new(Telling::new(patience));
+        let account = account(connection.clone(), connect::trust(ca)?, world.clone());
+        if open.len() >= OPEN_MAX {
+            open.remove(0);
+        }
+        let ca = ca.map(Path::to_owned);
+        open.push(Open { connection, ca, account: account.clone(), world });
+        Ok(Remote::of(account, patience))
+    }
+
+    fn of(account: Account, patience: Duration) -> Remote {
+        Remote { patient: account.with_retry(retry(patience)), account }
+    }
+
     /// The account behind a connection, of which nothing is asked yet. `patience`: how long a write
     /// waits for a server that went away.
     pub(crate) fn new(connection: Connection, trust: Trust, patience: Duration) -> Remote {
-        let world = Arc::new(Telling::new(patience));
-        let options = Options { retry: retry(SHORT), trust, world, ..Options::default() };
-        let account = Account::new(connection, options);
-        Remote { patient: account.with_retry(retry(patience)), account }
+        Remote::of(account(connection, trust, Arc::new(Telling::new(patience))), patience)
     }
 
     /// Text that is the same for the same tables.
@@ -203,6 +245,11 @@ impl Remote {
     }
 }
 
+fn account(connection: Connection, trust: Trust, world: Arc<Telling>) -> Account {
+    let options = Options { retry: retry(SHORT), trust, world, ..Options::default() };
+    Account::new(connection, options)
+}
+
 fn condition(condition: Condition) -> tabulith_client::Condition {
     match condition {
         Condition::Any => tabulith_client::Condition::Any,
@@ -271,25 +318,35 @@ fn garbled(why: &str, doing: &str) -> anyhow::Error {
 /// The machine's time and chance, and a word to the person where calls wait for long.
 struct Telling {
     machine: Machine,
-    patience: Duration,
+    /// How long writes wait, in milliseconds.
+    patience_ms: AtomicU64,
     /// When that was told last, in milliseconds; 0: never.
     told_ms: AtomicU64,
 }
 
 impl Telling {
     fn new(patience: Duration) -> Telling {
-        Telling { machine: Machine::default(), patience, told_ms: AtomicU64::new(0) }
+        let patience_ms = AtomicU64::new(ms(patience));
+        Telling { machine: Machine::default(), patience_ms, told_ms: AtomicU64::new(0) }
+    }
+
+    /// From now on writes wait so long.
+    fn set_patience(&self, patience: Duration) {
+        self.patience_ms.store(ms(patience), Ordering::Relaxed);
     }
 
     /// Whether a call that waits is to be told of. Many wait at once; one word is for all of them.
     fn is_due(&self, spent: Duration, now: Duration) -> bool {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let now = ms(now).max(1);
         let due =
             |told: u64| (told == 0 || now >= told.saturating_add(ms(TOLD_EVERY))).then_some(now);
         spent >= TOLD_EVERY
             && self.told_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, due).is_ok()
     }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl World for Telling {
@@ -311,7 +368,8 @@ impl World for Telling {
 
     fn waiting(&self, waiting: &Waiting<'_>) {
         if self.is_due(waiting.spent, self.steady()) {
-            let left = self.patience.saturating_sub(waiting.spent).as_secs();
+            let patience = self.patience_ms.load(Ordering::Relaxed);
+            let left = patience.saturating_sub(ms(waiting.spent)) / 1_000;
             note(&format!("waiting for {}: {left} s left", waiting.endpoint));
         }
     }

@@ -62,8 +62,7 @@ impl Target {
                 Ok(Target::Folder(Folder::open(&path, &account, access)?))
             }
             Place::Server(connection, ca) => {
-                let trust = connect::trust(ca.as_deref())?;
-                Ok(Target::Server(Remote::new(*connection, trust, patience)))
+                Ok(Target::Server(Remote::shared(*connection, ca.as_deref(), patience)?))
             }
         }
     }
