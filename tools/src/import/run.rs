@@ -238,13 +238,18 @@ fn stop_on_signal() -> Result<watch::Receiver<bool>> {
     let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     tokio::spawn(async move {
         loop {
+            // An import that is over is not told any more: its process may have other work by then.
             #[cfg(unix)]
             tokio::select! {
                 _ = tokio::signal::ctrl_c() => {}
                 _ = terminate.recv() => {}
+                () = send.closed() => return,
             }
             #[cfg(not(unix))]
-            drop(tokio::signal::ctrl_c().await);
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                () = send.closed() => return,
+            }
             if send.send_replace(true) {
                 std::process::exit(Exit::Interrupted as i32);
             }
