@@ -25,6 +25,7 @@ mod given;
 mod table;
 mod entity;
 mod sas;
+mod shell;
 mod pages;
 mod check;
 mod salvage;
@@ -85,6 +86,7 @@ fn run(settings: Settings) -> Result<Exit> {
         Command::Copy(args) => wait(copy::run::run(args)),
         Command::Table(args) => wait(table::run(args)),
         Command::Entity(args) => wait(entity::run(args)),
+        Command::Shell(args) => shell::run::run(args),
         Command::Sas(args) => sas::run(args),
         Command::Completions(args) => pages::completions(&args),
         Command::Man(args) => pages::man(&args),

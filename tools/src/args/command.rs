@@ -14,6 +14,7 @@ use crate::args::pages::{CompletionsArgs, ManArgs};
 use crate::args::rows::{ExportArgs, ImportArgs, QueryArgs};
 use crate::args::sas::SasArgs;
 use crate::args::serve::ServeArgs;
+use crate::args::shell::ShellArgs;
 use crate::args::table::TableArgs;
 use crate::args::torture::TortureArgs;
 use crate::exit;
@@ -81,6 +82,8 @@ pub(crate) enum Command {
     Table(TableArgs),
     /// Write, print and delete single entities, or delete all that match a filter.
     Entity(EntityArgs),
+    /// Ask for commands and run them, with completion and a history; or run a script of them.
+    Shell(ShellArgs),
     /// Sign shared access signatures, and explain them.
     Sas(SasArgs),
     /// Read every file of a data folder and report damage.

@@ -16,4 +16,5 @@ pub(crate) mod conformance;
 pub(crate) mod pages;
 pub(crate) mod health;
 pub(crate) mod config;
+pub(crate) mod shell;
 pub(crate) mod command;

@@ -105,6 +105,9 @@ fn others(scene: &Scene<'_>, names: &dyn Fn(&str) -> bool) {
     if names("--accounts-file accounts") {
         scene.file("accounts", "shop:c2VjcmV0\n");
     }
+    if names("report.txt") {
+        scene.file("report.txt", "query flights --filter \"dep_delay gt 60\"\n");
+    }
     if names("tabulith.toml") {
         scene.file("tabulith.toml", "data-dir = \"configured\"\nconnections = 100\n");
     }
