@@ -27,3 +27,4 @@ pub mod cells;
 pub mod parent;
 pub mod goals;
 pub mod report;
+pub mod results;

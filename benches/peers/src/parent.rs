@@ -34,6 +34,8 @@ pub struct Outcome {
     pub cell: &'static str,
     /// The engine.
     pub engine: String,
+    /// Which run of the cell, from 1; 0 where a database is filled for it.
+    pub run: usize,
     /// Its lines, or why there are none.
     pub lines: Result<Vec<Line>, String>,
     /// How long it took with all preparations.
@@ -50,7 +52,7 @@ pub const PREPARE: &str = "prepare";
 pub fn run(
     plan: &Plan,
     cells: &[Cell],
-    mut progress: impl FnMut(usize, &Outcome),
+    mut progress: impl FnMut(&Outcome) -> Result<()>,
 ) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     // Cells that read one prepared database stand together, so that only those of one size are
@@ -64,14 +66,14 @@ pub fn run(
         if let Some(value_bytes) = first.prepared {
             for engine in plan.known.iter().filter(|engine| takes_part(plan, group, engine)) {
                 let outcome = prepare(plan, engine, value_bytes, &prepared.join(engine));
-                progress(0, &outcome);
+                progress(&outcome)?;
             }
         }
         for run in 1..=plan.runs {
             for cell in group {
                 for engine in plan.known.iter().filter(|e| takes_part(plan, &[*cell], e)) {
-                    let outcome = measure(plan, cell, engine, &prepared.join(engine));
-                    progress(run, &outcome);
+                    let outcome = measure(plan, (cell, run), engine, &prepared.join(engine));
+                    progress(&outcome)?;
                     outcomes.push(outcome);
                 }
             }
@@ -81,7 +83,8 @@ pub fn run(
     Ok(outcomes)
 }
 
-fn takes_part(plan: &Plan, cells: &[Cell], engine: &str) -> bool {
+/// Whether an engine takes part in any of some cells.
+pub fn takes_part(plan: &Plan, cells: &[Cell], engine: &str) -> bool {
     cells.iter().any(|cell| match plan.engines.is_empty() {
         true => cell.is_for(engine),
         false => cell.is_possible_for(engine) && plan.engines.iter().any(|asked| asked == engine),
@@ -93,14 +96,14 @@ fn prepare(plan: &Plan, engine: &str, value_bytes: usize, prepared: &Path) -> Ou
     let bytes = value_bytes.to_string();
     let lines = process(plan, PREPARE, engine, prepared, &["--value-bytes", &bytes]);
     let lines = lines.map_err(|error| format!("{error:#}"));
-    Outcome { cell: PREPARE, engine: engine.to_owned(), lines, took: start.elapsed() }
+    Outcome { cell: PREPARE, engine: engine.to_owned(), run: 0, lines, took: start.elapsed() }
 }
 
-fn measure(plan: &Plan, cell: &Cell, engine: &str, prepared: &Path) -> Outcome {
+fn measure(plan: &Plan, (cell, run): (&Cell, usize), engine: &str, prepared: &Path) -> Outcome {
     let start = Instant::now();
     let lines = process(plan, cell.name, engine, prepared, &[]);
     let lines = lines.map_err(|error| format!("{error:#}"));
-    Outcome { cell: cell.name, engine: engine.to_owned(), lines, took: start.elapsed() }
+    Outcome { cell: cell.name, engine: engine.to_owned(), run, lines, took: start.elapsed() }
 }
 
 fn process(

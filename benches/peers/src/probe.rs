@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tabulith_benches::cpu::CpuTimes;
+use tabulith_results::latency::{Latency, curve};
 
 /// What is compared with what: only lines of one kind promise the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +34,16 @@ pub struct Line {
     pub value: f64,
     /// Whether a smaller one is a better one.
     pub less_is_better: bool,
-    /// Microseconds of one call: the middle one, one in 100, one in 1000.
-    pub latency_us: Option<[f64; 3]>,
+    /// Operations that it is about.
+    pub ops: u64,
+    /// How long they took.
+    pub seconds: f64,
+    /// Threads that called at once.
+    pub threads: usize,
+    /// Microseconds of one call.
+    pub latency_us: Latency,
+    /// The percentile curve of these.
+    pub curve: Vec<(f64, f64)>,
     /// CPU microseconds of all threads per operation.
     pub cpu_us: f64,
     /// Bytes given to write(2) per byte of keys and values given to the engine.
@@ -55,6 +64,15 @@ impl Line {
     /// With a remark.
     pub fn note(mut self, note: impl Into<String>) -> Line {
         self.note = Some(note.into());
+        self
+    }
+
+    /// With how long calls took, in nanoseconds.
+    pub fn timed(mut self, latency_ns: &Histogram<u64>) -> Line {
+        if !latency_ns.is_empty() {
+            self.latency_us = Latency::of(latency_ns);
+            self.curve = curve(latency_ns);
+        }
         self
     }
 
@@ -102,7 +120,11 @@ impl Probe {
             kind,
             value: ops as f64 / seconds,
             less_is_better: false,
-            latency_us: None,
+            ops,
+            seconds,
+            threads: 1,
+            latency_us: Latency::default(),
+            curve: Vec::new(),
             cpu_us: cpu.own.as_secs_f64() * 1e6 / ops.max(1) as f64,
             written_per_byte: None,
             dirtied_per_byte: None,
@@ -134,15 +156,10 @@ impl Probe {
     pub fn took(&self, kind: Kind, name: impl Into<String>, time: Duration) -> Result<Line> {
         let mut line = self.rate(kind, name, "ms", 1, Duration::ZERO)?;
         line.value = time.as_secs_f64() * 1e3;
+        line.seconds = time.as_secs_f64();
         line.less_is_better = true;
         Ok(line)
     }
-}
-
-/// The middle, one in 100 and one in 1000 of nanoseconds, in microseconds.
-pub fn quantiles(latency_ns: &Histogram<u64>) -> Option<[f64; 3]> {
-    let at = |quantile| latency_ns.value_at_quantile(quantile) as f64 / 1e3;
-    (!latency_ns.is_empty()).then(|| [0.5, 0.99, 0.999].map(at))
 }
 
 /// Bytes on the disk of all files below `dir`: blocks, for a map's file is larger than what it

@@ -67,25 +67,6 @@ pub fn markdown(outcomes: &[Outcome], engines: &[String], facts: &[(String, Stri
     text
 }
 
-/// One line of JSON for each line of each process.
-pub fn json_lines(outcomes: &[Outcome]) -> String {
-    let mut text = String::new();
-    for outcome in outcomes {
-        let said = match &outcome.lines {
-            Ok(lines) => serde_json::json!({ "lines": lines }),
-            Err(error) => serde_json::json!({ "error": error }),
-        };
-        let line = serde_json::json!({
-            "cell": outcome.cell,
-            "engine": outcome.engine,
-            "seconds": outcome.took.as_secs_f64(),
-            "said": said,
-        });
-        let _ = writeln!(text, "{line}");
-    }
-    text
-}
-
 fn rows(outcomes: &[Outcome]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for outcome in outcomes {
@@ -244,9 +225,9 @@ type Figure = fn(&Measured) -> Option<f64>;
 /// What belongs to each line, a table each.
 const FIGURES: &[(&str, Figure)] = &[
     ("Spread of the runs, % of the median", |cell| cell.spread()),
-    ("p50, us", |cell| cell.median(|line| Some(line.latency_us?[0]))),
-    ("p99, us", |cell| cell.median(|line| Some(line.latency_us?[1]))),
-    ("p99.9, us", |cell| cell.median(|line| Some(line.latency_us?[2]))),
+    ("p50, us", |cell| cell.median(|line| line.latency_us.p50)),
+    ("p99, us", |cell| cell.median(|line| line.latency_us.p99)),
+    ("p99.9, us", |cell| cell.median(|line| line.latency_us.p99_9)),
     ("CPU us per operation, all threads", |cell| {
         cell.median(|line| (line.cpu_us > 0.0).then_some(line.cpu_us))
     }),

@@ -2,7 +2,7 @@
 
 use crate::adapters::open::open;
 use crate::engine::{Change, Direction, Engine, Key, Promise, Rows, Span};
-use crate::probe::{Kind, Line, Probe, quantiles};
+use crate::probe::{Kind, Line, Probe};
 use crate::rows::{KEY_BYTES, KeyBuf, PARTITION_ROWS, Sum, Values};
 use crate::settings::{self, Settings};
 use anyhow::{Context as _, Result};
@@ -144,8 +144,9 @@ pub fn run<C: FnMut() -> Result<u64>>(
     };
     // The sample's own clock does not hold the start of the threads.
     line.value = sample.rate();
-    line.latency_us = quantiles(&sample.latency_ns);
-    Ok(line)
+    line.seconds = sample.elapsed.as_secs_f64();
+    line.threads = threads;
+    Ok(line.timed(&sample.latency_ns))
 }
 
 /// The numbers below `count` in an order that looks random, each once.

@@ -6,14 +6,21 @@
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args, Parser, Subcommand};
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tabulith::env::clock::{Clock as _, SystemClock};
+use tabulith::ids::CommitTs;
+use tabulith::table::value::DateTime;
+use tabulith::vfs::os::OsVfs;
 use tabulith_benches::machine;
 use tabulith_peers::cells::list::{self, Cell};
 use tabulith_peers::parent::{self, Plan};
 use tabulith_peers::report;
+use tabulith_peers::results::{self, Writer};
 use tabulith_peers::settings::{CACHE_BYTES, engines};
 use tabulith_peers::work::Context;
+use tabulith_results::floor;
+use tabulith_results::result::Run;
 
 /// Measures Tabulith beside other embedded engines, each measurement in a process of its own.
 #[derive(Debug, Parser)]
@@ -45,7 +52,7 @@ struct Whole {
     /// Where the report goes; by default the standard output.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Also write one line of JSON per process to this file.
+    /// Also write every figure to this file, as `tabulith bench` does; `tabulith bench report` shows it.
     #[arg(long)]
     json: Option<PathBuf>,
     #[command(flatten)]
@@ -150,17 +157,24 @@ fn run(whole: &Whole) -> Result<()> {
         patience: Duration::from_secs_f64(120.0 + 480.0 * size.scale + 40.0 * size.seconds),
         arguments: arguments(size),
     };
-    let facts = facts(whole, machine::facts(&dir));
+    let facts = facts(whole);
+    let mut results = match &whole.json {
+        Some(path) => Some(Writer::new(path, head(whole, &dir, &plan, &cells, &facts)?)?),
+        None => None,
+    };
     let start = Instant::now();
-    let outcomes = parent::run(&plan, &cells, |run, outcome| {
+    let outcomes = parent::run(&plan, &cells, |outcome| {
         let took = outcome.took.as_secs_f64();
         let so_far = start.elapsed().as_secs() / 60;
         let failed = outcome.lines.as_ref().err().map_or(String::new(), |e| format!(": {e}"));
-        let (cell, engine) = (outcome.cell, &outcome.engine);
+        let (cell, engine, run) = (outcome.cell, &outcome.engine, outcome.run);
         let mut err = std::io::stderr();
         let _ = writeln!(err, "{so_far} min, run {run}: {cell} {engine} {took:.1} s{failed}");
+        results.as_mut().map_or(Ok(()), |results| results.write(outcome))
     })?;
-    let mut facts = facts;
+    let machine = machine::facts(&dir).into_iter();
+    let mut facts: Vec<_> =
+        machine.map(|(name, value)| (name.to_owned(), value)).chain(facts).collect();
     facts.push((
         "whole run".to_owned(),
         format!("{:.1} minutes", start.elapsed().as_secs_f64() / 60.0),
@@ -169,10 +183,6 @@ fn run(whole: &Whole) -> Result<()> {
     match &whole.out {
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
         None => writeln!(std::io::stdout(), "{text}")?,
-    }
-    if let Some(path) = &whole.json {
-        let text = report::json_lines(&outcomes);
-        std::fs::write(path, text).with_context(|| path.display().to_string())?;
     }
     let failed = outcomes.iter().filter(|outcome| outcome.lines.is_err()).count();
     ensure!(failed == 0, "{failed} of {} measurements failed", outcomes.len());
@@ -213,10 +223,41 @@ fn arguments(size: &Size) -> Vec<String> {
     .into()
 }
 
-fn facts(whole: &Whole, machine: Vec<(&'static str, String)>) -> Vec<(String, String)> {
+/// The head of the results.
+fn head(
+    whole: &Whole,
+    dir: &Path,
+    plan: &Plan,
+    cells: &[Cell],
+    facts: &[(String, String)],
+) -> Result<Run> {
+    let engines = plan.known.iter().filter(|engine| parent::takes_part(plan, cells, engine));
+    let engines: Vec<&str> = engines.map(String::as_str).collect();
+    let list = |name: &str, words: &[String]| match words {
+        [] => String::new(),
+        words => format!(" --{name} {}", words.join(",")),
+    };
+    let command = format!(
+        "peers{}{} --runs {} {}",
+        list("only", &whole.only),
+        list("engines", &whole.engines),
+        whole.runs,
+        plan.arguments.join(" ")
+    );
+    let (clock, seed) = (SystemClock::new(), whole.size.seed);
+    let floor = floor::measure(&OsVfs, &clock, dir)?;
+    let started = DateTime::from(CommitTs(clock.wall_ticks())).to_string();
+    Ok(results::head(
+        &engines,
+        dir,
+        facts,
+        Run { command, seed, floor: Some(floor), started, ..Run::default() },
+    ))
+}
+
+fn facts(whole: &Whole) -> Vec<(String, String)> {
     let Size { scale, seconds, longest, cache_mib, seed } = &whole.size;
     let runs = whole.runs;
-    let machine = machine.into_iter().map(|(name, value)| (name.to_owned(), value));
     let how = format!(
         "medians of {runs} runs, scale {scale}, lines of {seconds} s, counts for at most {longest} s, seed {seed}"
     );
@@ -239,9 +280,9 @@ fn facts(whole: &Whole, machine: Vec<(&'static str, String)>) -> Vec<(String, St
         "sled",
         "crossbeam-skiplist",
     ];
-    let mut facts: Vec<_> = machine.collect();
-    facts.push(("how".to_owned(), how));
-    facts.push(("same for all that have it".to_owned(), same));
-    facts.push(("versions".to_owned(), peers.map(version).join(", ")));
-    facts
+    vec![
+        ("how".to_owned(), how),
+        ("same for all that have it".to_owned(), same),
+        ("versions".to_owned(), peers.map(version).join(", ")),
+    ]
 }

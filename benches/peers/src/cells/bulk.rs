@@ -1,7 +1,7 @@
 //! W1 and W2: filling a database in the order of the keys and in none.
 
 use crate::engine::{Change, Direction, Engine, Promise};
-use crate::probe::{Kind, Line, Probe, quantiles};
+use crate::probe::{Kind, Line, Probe};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
 use crate::work::{self, Cap, Context, InOrder, Shuffle, bytes_of};
 use anyhow::Result;
@@ -34,7 +34,7 @@ pub fn sequential(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let name = format!("W1 sequential load, commits of 1,000{size}, settled");
     let line = settled(&probe, &*engine, name, (written, value_bytes))?;
     let line = line.disk(&context.dir, bytes_of(written, value_bytes))?;
-    let line = Line { latency_us: quantiles(&latency_ns), ..line };
+    let line = line.timed(&latency_ns);
     check(&*engine, written, value_bytes)?;
     engine.close()?;
     let mut lines = vec![Line { note: crc_of_rocksdb(context), ..line }];
@@ -89,7 +89,7 @@ pub fn random(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let name = format!("W2 random fill, commits of 1{}, settled", size_of(value_bytes));
     let line = settled(&probe, &*engine, name, (sum.rows, value_bytes))?;
     let line = line.disk(&context.dir, bytes_of(sum.rows, value_bytes))?;
-    let line = Line { latency_us: quantiles(&latency_ns), ..line };
+    let line = line.timed(&latency_ns);
     let before = sum.rows as f64 / filled;
     let share = sum.rows as f64 / rows as f64 * 100.0;
     let line = line.note(format!("{before:.0}/s before settling; {share:.0} % of the rows"));
@@ -144,7 +144,7 @@ pub fn paced(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let line = line.note(format!("longest {worst:.1} ms"));
     engine.settle()?;
     engine.close()?;
-    Ok(vec![Line { latency_us: quantiles(&latency_ns), ..line }])
+    Ok(vec![line.timed(&latency_ns)])
 }
 
 /// Settles, and ends the measurement with that.

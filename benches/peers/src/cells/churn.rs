@@ -1,7 +1,7 @@
 //! W11 and W12: what deletes and overwrites leave behind.
 
 use crate::engine::{Change, Direction, Promise};
-use crate::probe::{Kind, Line, Probe, disk_bytes, quantiles};
+use crate::probe::{Kind, Line, Probe, disk_bytes};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values};
 use crate::work::{self, Cap, Context, Shuffle, bytes_of};
 use anyhow::Result;
@@ -51,7 +51,7 @@ pub fn delete(context: &Context) -> Result<Vec<Line>> {
     let name = "W11 delete 90 %, commits of 90";
     let counts = (deleted, given);
     let line = probe.rate_written(Kind::Unsynced, name, "rows/s", counts, Duration::ZERO)?;
-    let mut lines = vec![Line { latency_us: quantiles(&latency_ns), ..line }];
+    let mut lines = vec![line.timed(&latency_ns)];
     let scan = |name: &str| -> Result<Line> {
         let probe = Probe::start()?;
         work::sum(&*engine, Direction::Forward)?.check(live)?;
@@ -97,5 +97,5 @@ pub fn overwrite(context: &Context) -> Result<Vec<Line>> {
     let line = line.note(format!("disk at most {peak:.2} per byte; {share:.0} % of the writes"));
     work::sum(&*engine, Direction::Forward)?.check(Sum::of(0, rows, VALUE_BYTES))?;
     engine.close()?;
-    Ok(vec![Line { latency_us: quantiles(&latency_ns), ..line }])
+    Ok(vec![line.timed(&latency_ns)])
 }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith::env::rng::Rng;
+use tabulith_results::latency::Latency;
 
 /// Rows that are chosen from at scale 1.
 const ROWS: u64 = 500_000;
@@ -100,7 +101,7 @@ fn in_flight(context: &Context, engine: &dyn Engine, rows: u64) -> Result<Option
         }
     })?;
     // A call begins one commit and waits for another: its time is not a commit's.
-    Ok(Some(Line { latency_us: None, ..line }))
+    Ok(Some(Line { latency_us: Latency::default(), curve: Vec::new(), ..line }))
 }
 
 /// 100 neighbouring rows a commit, by 1 and 8 writers.

@@ -1,7 +1,7 @@
 //! W13: values of 64 and of 512 KiB.
 
 use crate::engine::{Change, Direction, Promise};
-use crate::probe::{Kind, Line, Probe, quantiles};
+use crate::probe::{Kind, Line, Probe};
 use crate::rows::{self, KeyBuf, Values};
 use crate::work::{self, Cap, Context, bytes_of};
 use anyhow::{Result, ensure};
@@ -37,7 +37,7 @@ pub fn all(context: &Context) -> Result<Vec<Line>> {
         let counts = (written, given);
         let line = probe.rate_written(Kind::Unsynced, name, "MB/s", counts, rest)?;
         let line = line.disk(&context.dir.join(format!("{kib}")), given)?;
-        let line = Line { latency_us: quantiles(&latency_ns), ..line };
+        let line = line.timed(&latency_ns);
         lines.push(in_megabytes(line, value_bytes));
 
         let name = format!("W13 get {kib} KiB");
