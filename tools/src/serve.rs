@@ -71,8 +71,9 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         export: export(args)?,
         is_made_ready_later: true,
     };
-    let running = Server::start_in(config, Arc::new(TableStore::new(db.clone())), house)
+    let mut running = Server::start_in(config, Arc::new(TableStore::new(db.clone())), house)
         .map_err(|error| not_started(listen, error))?;
+    running.listen_for_signals().context("listening for signals")?;
     if let (Some(path), Some(certificate)) = (&args.tls_self_signed, running.own_certificate()) {
         let written = std::fs::write(path, certificate);
         written.with_context(|| format!("--tls-self-signed {}", path.display()))?;

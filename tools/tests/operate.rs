@@ -316,6 +316,28 @@ fn systemd_is_told() {
 }
 
 #[test]
+fn a_signal_as_soon_as_it_is_ready_ends_it_in_order() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::os::unix::net::UnixDatagram;
+    let place = Place::new();
+    let path = place.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    for round in 0..20 {
+        let mut command =
+            place.command(&["serve", "--port", "0", "--data-dir", "data", "--silent"]);
+        let mut child = command.env("NOTIFY_SOCKET", &path).spawn().unwrap();
+        let mut bytes = [0; 256];
+        let len = socket.recv(&mut bytes).unwrap();
+        assert_eq!(&bytes[..len], b"READY=1");
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let len = socket.recv(&mut bytes).unwrap();
+        assert_eq!(&bytes[..len], b"STOPPING=1");
+        assert_eq!(child.wait().unwrap().code(), Some(0), "round {round}");
+    }
+}
+
+#[test]
 fn nobody_who_listens_is_no_reason_not_to_serve() {
     let place = Place::new();
     let mut command = place.command(&["serve", "--port", "0", "--data-dir", "data"]);

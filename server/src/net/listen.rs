@@ -162,6 +162,7 @@ impl Server {
             sending,
             stop_time_max,
             reloader,
+            signals: None,
         })
     }
 }
@@ -180,6 +181,7 @@ pub struct Running {
     sending: Option<Ender>,
     stop_time_max: Duration,
     reloader: Arc<Reloader>,
+    signals: Option<Signals>,
 }
 
 impl Running {
@@ -245,6 +247,15 @@ impl Running {
         self.shut_down();
     }
 
+    /// From here on a signal waits for [`Running::wait_for_signal`] and does not end the process by
+    /// itself. Before anybody is told that the server is there.
+    pub fn listen_for_signals(&mut self) -> io::Result<()> {
+        let Some(runtime) = &self.runtime else { return Ok(()) };
+        let _inside = runtime.enter();
+        self.signals = Some(Signals::new()?);
+        Ok(())
+    }
+
     /// Serves until the process is asked to end (SIGTERM, SIGINT or Ctrl-C), then stops as
     /// [`Running::stop`] does. A second signal returns at once. SIGHUP has files read anew,
     /// as [`Running::reload`] does.
@@ -256,7 +267,10 @@ impl Running {
     pub fn wait_for_signal_and(mut self, stopping: impl FnOnce()) -> io::Result<()> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         runtime.block_on(async {
-            let mut signals = Signals::new()?;
+            let mut signals = match self.signals.take() {
+                Some(signals) => signals,
+                None => Signals::new()?,
+            };
             while signals.next().await == Signal::Hangup {
                 match self.reload() {
                     Ok(()) => tracing::info!("files were read anew"),
@@ -447,6 +461,7 @@ enum Signal {
 }
 
 /// The signals that ask a process to end, or to look at its files anew.
+#[derive(Debug)]
 struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
