@@ -1,15 +1,17 @@
 //! `tabulith export`: a whole table, in key order, in a form that `import` reads.
 
+use crate::args::output::{ExportForm, Output};
 use crate::args::rows::ExportArgs;
 use crate::ask::Ask;
-use crate::exit::Exit;
+use crate::columnar::door::Survey;
+use crate::exit::{Exit, Failure};
 use crate::folder::Access;
 use crate::import::report::rate;
 use crate::print::{self, Printer, note};
 use crate::query::Reading;
 use crate::target::Target;
 use anyhow::Result;
-use std::io::BufWriter;
+use std::io::{self, BufWriter, IsTerminal as _};
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 
@@ -22,13 +24,37 @@ pub(crate) async fn run(args: ExportArgs) -> Result<Exit> {
     let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
     let ask = Ask::rows(args.filter, args.select);
     let reading = Reading { target: &target, table: &args.table, ask, top: None };
-    let columns = reading.columns(args.output).await?;
+    let rows = match args.output {
+        ExportForm::Rows(form) => rows(&reading, form).await?,
+        ExportForm::Parquet => columns(&reading).await?,
+    };
+    note(&format!("exported {} from {}", rate(rows, clock.steady()), args.table));
+    Ok(Exit::Ok)
+}
+
+/// Writes rows as they come. Returns how many there were.
+async fn rows(reading: &Reading<'_>, form: Output) -> Result<u64> {
+    let columns = reading.columns(form).await?;
     let out = BufWriter::with_capacity(WRITE_BYTES, print::out());
-    let mut printer = Printer::new(args.output, out, columns);
+    let mut printer = Printer::new(form, out, columns);
     reading
         .each_page(|page| page.entities.iter().try_for_each(|entity| printer.print(entity)))
         .await?;
-    let rows = printer.finish()?;
-    note(&format!("exported {} from {}", rate(rows, clock.steady()), args.table));
-    Ok(Exit::Ok)
+    printer.finish()
+}
+
+/// Looks at all rows for their columns, then writes them. Returns how many there were.
+async fn columns(reading: &Reading<'_>) -> Result<u64> {
+    let mut survey = Survey::begin()?;
+    if io::stdout().is_terminal() {
+        return Err(Failure::usage("Parquet is no text: send it to a file").into());
+    }
+    reading
+        .each_page(|page| page.entities.iter().try_for_each(|entity| survey.add(entity)))
+        .await?;
+    let mut writer = survey.writer(BufWriter::with_capacity(WRITE_BYTES, io::stdout()))?;
+    reading
+        .each_page(|page| page.entities.iter().try_for_each(|entity| writer.add(entity)))
+        .await?;
+    writer.finish()
 }

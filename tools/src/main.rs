@@ -9,6 +9,7 @@ mod json;
 mod yaml;
 mod list;
 mod print;
+mod columnar;
 mod connect;
 mod ask;
 mod translate;

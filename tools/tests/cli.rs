@@ -344,3 +344,18 @@ fn a_bad_filter_is_explained() {
     let ran = place.run(&["query", "flights", "--data-dir", "data", "--filter", "aaa bbb ccc"]);
     refused(&ran, 1, &["--filter:", "Syntax error at position 7 in 'aaa bbb ccc'"]);
 }
+
+#[cfg(not(feature = "parquet"))]
+#[test]
+fn a_build_without_parquet_says_so() {
+    let place = Place::new();
+    let file = place.file("x.parquet", b"PAR1 and more");
+    let lacking = "this build cannot read or write Parquet (cargo feature `parquet`)";
+    refused(
+        &place.run(&["import", &file, "-t", "x", "--data-dir", "d"]),
+        2,
+        &["x.parquet", lacking],
+    );
+    place.ok(&["table", "create", "x", "--data-dir", "d"]);
+    refused(&place.run(&["export", "x", "-o", "parquet", "--data-dir", "d"]), 2, &[lacking]);
+}

@@ -1,6 +1,6 @@
 //! What is read from tables and written to them: `import`, `query`, `export`.
 
-use crate::args::output::Output;
+use crate::args::output::{ExportForm, Output};
 use crate::args::target::TargetArgs;
 use clap::Args;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 #[command(before_help = IMPORT_EXAMPLES, after_help = IMPORT_HELP)]
 pub(crate) struct ImportArgs {
-    /// CSV with a header line, or JSON lines; plain or gzip.
+    /// CSV with a header line or JSON lines, plain or gzip, or Parquet in builds that have it.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// The table; made where it does not exist.
@@ -64,7 +64,8 @@ const IMPORT_HELP: &str = "Key templates:
   {col|/=~}     every `/` replaced by `~`; a key may not hold / \\ # ? or control characters
   {{ and }}     a brace
 
-Types come from the whole file, which is read once before the first row is written: Int32,
+Types come from the whole file, which is read once before the first row is written, or from what
+Parquet says of itself: Int32,
 Int64, Double, Boolean, DateTime, Guid or String, the narrowest that holds every value. A cell
 without a value is not stored, but its text still makes a key.
 
@@ -115,13 +116,14 @@ pub(crate) struct ExportArgs {
     /// The table.
     #[arg(value_name = "TABLE")]
     pub(crate) table: String,
-    /// Form of the output: JSON lines keep every type, CSV does not.
-    #[arg(short, long, value_enum, default_value_t = Output::Jsonl)]
-    pub(crate) output: Output,
+    /// Form of the output: JSON lines and Parquet keep every type, CSV does not.
+    #[arg(short, long, value_enum, default_value_t = ExportForm::Rows(Output::Jsonl))]
+    pub(crate) output: ExportForm,
     /// Condition on the rows.
     #[arg(long, value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// Columns to print beside the keys. Without it CSV and TSV read the table twice to know its columns.
+    /// Columns to print beside the keys. Without it CSV and TSV read the table twice to know its columns;
+    /// Parquet always does.
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) select: Option<Vec<String>>,
     /// Where the table is.

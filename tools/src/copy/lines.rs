@@ -60,7 +60,7 @@ impl Reader {
             };
             let entity = match &record.cells {
                 Cells::Json(members) => json::read_entity(members),
-                Cells::Csv(_) => Err("not a line of JSON".to_owned()),
+                Cells::Csv(_) | Cells::Typed(_) => Err("not a line of JSON".to_owned()),
             };
             let place = || format!("{}:{}", self.path.display(), record.line);
             page.push(entity.map_err(anyhow::Error::msg).with_context(place)?);

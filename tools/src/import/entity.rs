@@ -1,6 +1,6 @@
 //! Records into entities: keys from templates, values by their column's type.
 
-use crate::edm::EdmType;
+use crate::edm::{self, EdmType};
 use crate::exit::Failure;
 use crate::import::infer::{self, Column};
 use crate::import::rows::{Cells, Record, json_text};
@@ -34,9 +34,9 @@ pub(crate) struct Wishes {
 #[derive(Debug)]
 pub(crate) struct Recipe {
     wishes: Wishes,
-    /// Place of each CSV column.
+    /// Place of each column of a header.
     places: HashMap<String, usize>,
-    /// For each CSV column its name and type, if it is stored.
+    /// For each column of a header its name and type, if it is stored.
     stored: Vec<Option<(String, EdmType)>>,
     /// For JSON lines: the number types that columns were widened to.
     widened: HashMap<String, EdmType>,
@@ -54,6 +54,15 @@ impl Recipe {
             check_wishes(&wishes, &known)?;
         }
         for column in columns {
+            if let Some(why) =
+                column.barred.as_ref().filter(|_| !wishes.drop.contains(&column.name))
+            {
+                return Err(Failure::usage(format!(
+                    "the column `{}` is {why}, which no property holds; leave it out with --drop",
+                    column.name
+                ))
+                .into());
+            }
             if is_stored(&column.name, &wishes) {
                 rules::check_property_name(&column.name).map_err(|error| {
                     Failure::usage(format!("{error}; leave the column out with --drop"))
@@ -88,6 +97,10 @@ impl Recipe {
         let text_of = |name: &str| match &record.cells {
             Cells::Csv(cells) => cells.get(*self.places.get(name)?).map(Cow::Borrowed),
             Cells::Json(members) => json_text(members.get(name)?),
+            Cells::Typed(values) => {
+                let value = values.get(*self.places.get(name)?)?;
+                value.as_ref().map(|value| Cow::Owned(edm::text_of(value)))
+            }
         };
         let missing = |name: String| format!("no value for `{name}`, which the keys need");
         let partition_key = self.wishes.partition_key.render(text_of).map_err(missing)?;
@@ -101,6 +114,7 @@ impl Recipe {
         let properties = match &record.cells {
             Cells::Csv(cells) => self.csv_properties(cells)?,
             Cells::Json(members) => self.json_properties(members)?,
+            Cells::Typed(values) => self.typed_properties(values)?,
         };
         let entity = Entity { partition_key, row_key, ts: CommitTs::ZERO, properties };
         rules::check_entity(&entity).map_err(|error| explained(&entity, &error))?;
@@ -117,6 +131,27 @@ impl Recipe {
             let value = edm.parse(text);
             let value =
                 value.ok_or_else(|| format!("{name}: `{}` is no {edm}", json::shortened(text)))?;
+            properties.push((name.clone(), value));
+        }
+        Ok(properties)
+    }
+
+    fn typed_properties(&self, values: &[Option<Value>]) -> Result<Vec<(String, Value)>, BadRow> {
+        let mut properties = Vec::with_capacity(values.len());
+        for (value, stored) in values.iter().zip(&self.stored) {
+            let (Some(value), Some((name, edm))) = (value, stored) else { continue };
+            if matches!(value, Value::String(text) if self.wishes.nulls.contains(text)) {
+                continue;
+            }
+            if edm::type_of(value) == *edm {
+                properties.push((name.clone(), value.clone()));
+                continue;
+            }
+            // A type given by hand: what the value's text is in it.
+            let text = edm::text_of(value);
+            let value = edm.parse(&text);
+            let value =
+                value.ok_or_else(|| format!("{name}: `{}` is no {edm}", json::shortened(&text)))?;
             properties.push((name.clone(), value));
         }
         Ok(properties)
@@ -217,7 +252,7 @@ mod tests {
     }
 
     fn column(name: &str, edm: EdmType) -> Column {
-        Column { name: name.to_owned(), edm: Some(edm), hint: None }
+        Column { name: name.to_owned(), edm: Some(edm), hint: None, barred: None }
     }
 
     fn csv_recipe(wishes: Wishes) -> Recipe {

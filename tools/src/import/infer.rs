@@ -7,7 +7,9 @@
 //!
 //! In JSON lines the values say their own types; only numbers of one column are widened together, and not
 //! those of entities as `export` prints them, which have a Timestamp: there a number says its type too.
+//! Parquet says the types of its columns, and is not read before.
 
+use crate::columnar::column::Column as TypedColumn;
 use crate::edm::EdmType;
 use crate::import::rows::{Cells, Next, Rows};
 use anyhow::Result;
@@ -37,11 +39,22 @@ pub(crate) struct Column {
     pub(crate) edm: Option<EdmType>,
     /// A text that looks like a null marker, and the type that the column has without it.
     pub(crate) hint: Option<(&'static str, EdmType)>,
+    /// Why no property holds its values.
+    pub(crate) barred: Option<String>,
 }
 
 /// Reads all of `path`. `nulls`: cells that say "no value".
 pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
     let mut input = Rows::open(path)?;
+    if let Some((rows, columns)) = input.types() {
+        let column = |column: &TypedColumn| Column {
+            name: column.name.clone(),
+            edm: column.edm.clone().ok(),
+            hint: None,
+            barred: column.edm.clone().err(),
+        };
+        return Ok(Survey { rows, columns: columns.iter().map(column).collect() });
+    }
     let mut columns = Columns::default();
     for name in input.columns() {
         columns.at(name);
@@ -67,6 +80,8 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
                             }
                         }
                     }
+                    // A file of such rows says their types itself.
+                    Cells::Typed(_) => {}
                 }
             }
             // Counted here, reported when it is its turn.
@@ -172,7 +187,7 @@ impl Seen {
         };
         // Nothing but nulls: nothing will be stored, and text is the type that a later file fits.
         let edm = if self.fits == TypeSet::ALL { Some(EdmType::String) } else { edm };
-        Column { name: self.name, edm, hint }
+        Column { name: self.name, edm, hint, barred: None }
     }
 }
 

@@ -1,10 +1,12 @@
-//! Input files as records: CSV or JSON lines, plain or gzip, told apart by their first bytes.
+//! Input files as records: CSV or JSON lines, plain or gzip, or Parquet, told apart by their first bytes.
 //!
-//! A record knows its line. A line that is no record is reported with its number and the next one
+//! A record knows its line, which in Parquet is the number of its row. A line that is no record is reported with its number and the next one
 //! follows; only a failing read ends a file early.
 
 #![allow(clippy::disallowed_types, reason = "the files are the user's, not the engine's")]
 
+use crate::columnar::column::Column;
+use crate::columnar::door::{MAGIC, Reader};
 use anyhow::{Context, Result, ensure};
 use flate2::read::MultiGzDecoder;
 use serde_json::{Map, Value};
@@ -12,6 +14,7 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use tabulith::table::value::Value as Typed;
 use xxhash_rust::xxh3::Xxh3;
 
 /// Longest line of a JSON lines file. An entity has 1 MiB; in JSON it is at most six times that.
@@ -45,6 +48,8 @@ pub(crate) enum Cells {
     Csv(csv::StringRecord),
     /// The members of an object.
     Json(Map<String, Value>),
+    /// A value, or none, for each column.
+    Typed(Vec<Option<Typed>>),
 }
 
 /// What reading on gives.
@@ -68,6 +73,7 @@ pub(crate) struct Rows {
 enum Lines {
     Csv(Box<csv::Reader<Input>>),
     Json { input: Input, line: u64 },
+    Typed { reader: Box<Reader>, row: u64 },
 }
 
 type Input = BufReader<Box<dyn Read + Send>>;
@@ -76,11 +82,14 @@ impl Rows {
     /// Opens `path` and reads what tells its format, and the header of a CSV file.
     pub(crate) fn open(path: &Path) -> Result<Rows> {
         let mut raw = File::open(path).with_context(|| format!("{}", path.display()))?;
-        let mut magic = [0; 2];
+        let mut magic = [0; MAGIC.len()];
         let filled =
             fill(&mut raw, &mut magic).with_context(|| format!("reading {}", path.display()))?;
+        if magic == MAGIC {
+            return Rows::open_typed(path);
+        }
         let raw = io::Cursor::new(magic[..filled].to_vec()).chain(raw);
-        let gzip = magic == [0x1f, 0x8b];
+        let gzip = magic.starts_with(&[0x1f, 0x8b]);
         let bytes: Box<dyn Read + Send> = if gzip {
             Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, raw)))
         } else {
@@ -100,6 +109,13 @@ impl Rows {
         }
     }
 
+    fn open_typed(path: &Path) -> Result<Rows> {
+        let reader = Reader::open(path)?;
+        let columns = reader.columns().iter().map(|column| column.name.clone()).collect();
+        let lines = Lines::Typed { reader: Box::new(reader), row: 0 };
+        Ok(Rows { path: path.to_owned(), columns, lines })
+    }
+
     fn open_csv(path: &Path, input: Input) -> Result<Rows> {
         // Flexible: a short record is ours to report, with the records behind it still readable.
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
@@ -117,9 +133,18 @@ impl Rows {
         Ok(Rows { path: path.to_owned(), columns, lines: Lines::Csv(Box::new(reader)) })
     }
 
-    /// The columns of a CSV file's header; none for JSON lines.
+    /// The columns of a CSV file's header, or of a Parquet file; none for JSON lines.
     pub(crate) fn columns(&self) -> &[String] {
         &self.columns
+    }
+
+    /// Of a file that says them itself: the number of its rows, and for each column its type or why no
+    /// property holds it.
+    pub(crate) fn types(&self) -> Option<(u64, &[Column])> {
+        match &self.lines {
+            Lines::Typed { reader, .. } => Some((reader.rows(), reader.columns())),
+            Lines::Csv(_) | Lines::Json { .. } => None,
+        }
     }
 
     /// The next record. An error is a failing read (or damaged gzip data) and final.
@@ -127,6 +152,8 @@ impl Rows {
         match &mut self.lines {
             Lines::Csv(reader) => next_csv(reader, self.columns.len()),
             Lines::Json { input, line } => next_json(input, line),
+            // Its errors name the file, and the column.
+            Lines::Typed { reader, row } => return next_typed(reader, row),
         }
         .with_context(|| format!("reading {}", self.path.display()))
     }
@@ -148,6 +175,16 @@ fn next_csv(reader: &mut csv::Reader<Input>, columns: usize) -> Result<Next> {
             line,
             why: format!("field {} is not UTF-8", error.utf8_error().field() + 1),
         },
+    })
+}
+
+fn next_typed(reader: &mut Reader, row: &mut u64) -> Result<Next> {
+    let Some(values) = reader.next()? else { return Ok(Next::End) };
+    *row += 1;
+    let line = *row;
+    Ok(match values {
+        Ok(values) => Next::Record(Record { line, cells: Cells::Typed(values) }),
+        Err(why) => Next::Bad { line, why },
     })
 }
 
@@ -272,6 +309,9 @@ mod tests {
                 }
                 Next::Record(Record { line, cells: Cells::Json(members) }) => {
                     format!("{line}: {}", serde_json::to_string(&members).unwrap())
+                }
+                Next::Record(Record { line, cells: Cells::Typed(values) }) => {
+                    format!("{line}: {values:?}")
                 }
                 Next::Bad { line, why } => format!("{line} bad: {why}"),
                 Next::End => return seen,

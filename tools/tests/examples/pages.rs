@@ -42,12 +42,13 @@ impl Page {
 }
 
 /// The documents whose commands are run; those that are not there yet have none.
-const DOCUMENTS: [&str; 6] = [
+const DOCUMENTS: [&str; 7] = [
     "README.md",
     "docs/cookbook.md",
     "docs/backup.md",
     "docs/operations.md",
     "docs/bench.md",
+    "docs/formats.md",
     "docs/shell.md",
 ];
 
