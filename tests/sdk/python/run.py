@@ -17,11 +17,12 @@ import asynchronous
 import basics
 import entities
 import keys
+import metrics
 import service
 from house import house
 
 STYLES = ["path", "host", "localhost"] + (["tls"] if os.environ.get("SDK_TLS_PORT") else [])
-FILES = [basics, entities, keys, access, service, asynchronous]
+FILES = [basics, entities, keys, access, service, asynchronous, metrics]
 
 
 def run(test, name):

@@ -1,9 +1,9 @@
 //! Parquet, where this build has it: the cargo feature `parquet`.
 
 pub(crate) mod column;
-#[cfg(any(test, feature = "parquet"))]
+#[cfg(any(feature = "parquet", test))]
 pub(crate) mod moment;
-#[cfg(any(test, feature = "parquet"))]
+#[cfg(any(feature = "parquet", test))]
 pub(crate) mod footer;
 #[cfg(feature = "parquet")]
 pub(crate) mod kind;

@@ -8,10 +8,14 @@ use std::process::Command;
 const PARQUET: &str = "for builds with the feature; tests/parquet.rs";
 
 /// What is not run here.
-const LEFT_OUT: [(&str, &str); 17] = [
+const LEFT_OUT: [(&str, &str); 18] = [
     ("tabulith bench", "the name of a command"),
     ("tabulith torture", "the name of a command"),
     ("tabulith import", "the name of a command"),
+    (
+        "tabulith serve --otlp-endpoint http://127.0.0.1:4318",
+        "for builds with the feature; tests/otlp",
+    ),
     ("tabulith export", "the name of a command"),
     ("tabulith export flights -o parquet > flights.parquet", PARQUET),
     ("tabulith import flights.parquet -t copy", PARQUET),

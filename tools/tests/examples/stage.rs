@@ -67,6 +67,8 @@ impl Stage {
     /// With a server at the port of tables.
     pub(crate) fn new() -> Stage {
         let mut stage = Stage::without_server();
+        // Not for tests without a server: whoever looks for a free port holds it for a moment.
+        stage.ports = ports();
         let port = stage.ports[0].to_string();
         let mut command = stage.command(stage.folder(), "tabulith");
         command.args(["serve", "--data-dir", "served", "--testing", "--port", &port]);
@@ -80,7 +82,7 @@ impl Stage {
         std::fs::create_dir(&bin).unwrap();
         let program = env!("CARGO_BIN_EXE_tabulith");
         std::os::unix::fs::symlink(program, bin.join("tabulith")).unwrap();
-        Stage { folder, ports: ports(), server: None }
+        Stage { folder, ports: PORTS, server: None }
     }
 
     pub(crate) fn folder(&self) -> &Path {
