@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 /// What `config print` says: value and source of each setting.
 fn settings(out: &str) -> BTreeMap<String, (String, String)> {
