@@ -352,10 +352,10 @@ fn a_build_without_parquet_says_so() {
     let file = place.file("x.parquet", b"PAR1 and more");
     let lacking = "this build cannot read or write Parquet (cargo feature `parquet`)";
     refused(
-        &place.run(&["import", &file, "-t", "x", "--data-dir", "d"]),
+        &place.run(&["import", &file, "-t", "rows", "--data-dir", "d"]),
         2,
         &["x.parquet", lacking],
     );
-    place.ok(&["table", "create", "x", "--data-dir", "d"]);
-    refused(&place.run(&["export", "x", "-o", "parquet", "--data-dir", "d"]), 2, &[lacking]);
+    place.ok(&["table", "create", "rows", "--data-dir", "d"]);
+    refused(&place.run(&["export", "rows", "-o", "parquet", "--data-dir", "d"]), 2, &[lacking]);
 }
