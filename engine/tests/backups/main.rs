@@ -10,3 +10,4 @@ mod damage;
 mod cuts;
 mod beside;
 mod golden;
+mod size;
