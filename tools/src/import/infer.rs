@@ -5,13 +5,15 @@
 //! holds every cell that is not null: Int32, Int64, Double, Boolean, DateTime, Guid, String.
 //! Numbers with zeros in front (`007`) are text. Binary is never guessed.
 //!
-//! In JSON lines the values say their own types; only numbers of one column are widened together, and not
-//! those of entities as `export` prints them, which have a Timestamp: there a number says its type too.
+//! In JSON lines the values say their own types, by `a@odata.type` or by their form; only numbers of one column
+//! are widened together, and not those of entities as `export` prints them, which have a Timestamp: there a
+//! number says its type too.
 //! Parquet says the types of its columns, and is not read before.
 
 use crate::columnar::column::Column as TypedColumn;
 use crate::edm::EdmType;
 use crate::import::rows::{Cells, Next, Rows};
+use crate::json;
 use anyhow::Result;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -75,8 +77,10 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
                     Cells::Json(members) => {
                         let exported = members.contains_key("Timestamp");
                         for (name, value) in &members {
-                            if !name.contains("odata.") {
-                                columns.at(name).json(value, exported);
+                            if !json::is_annotation(name) {
+                                // A word that is no type is told when it is the row's turn.
+                                let said = json::annotation(&members, name).ok().flatten();
+                                columns.at(name).json(value, said, exported);
                             }
                         }
                     }
@@ -155,19 +159,12 @@ impl Seen {
         }
     }
 
-    /// `exact`: a number is of no other type than the narrowest.
-    fn json(&mut self, value: &Value, exact: bool) {
-        let types = match value {
-            Value::Null => return,
-            Value::Bool(_) => TypeSet::of(&[EdmType::Boolean]),
-            Value::Number(number) => {
-                let fitting = TypeSet::NUMBERS.that_take(&number.to_string());
-                let narrowest = fitting.narrowest().filter(|_| exact);
-                narrowest.map_or(fitting, |edm| TypeSet::of(&[edm]))
-            }
-            Value::String(_) | Value::Array(_) | Value::Object(_) => {
-                TypeSet::of(&[EdmType::String])
-            }
+    /// `said`: the type that the row gives to it. `exact`: a number is of no other type than the narrowest.
+    fn json(&mut self, value: &Value, said: Option<EdmType>, exact: bool) {
+        let types = match (value, said) {
+            (Value::Null, _) => return,
+            (_, Some(edm)) => TypeSet::of(&[edm]),
+            (value, None) => TypeSet::of_json(value, exact),
         };
         self.fits = self.fits.and(types);
         self.fits_but_null = self.fits;
@@ -203,6 +200,22 @@ impl TypeSet {
 
     fn of(types: &[EdmType]) -> TypeSet {
         TypeSet(types.iter().fold(0, |set, edm| set | 1 << *edm as u8))
+    }
+
+    /// Those of a value that says no more than JSON can.
+    fn of_json(value: &Value, exact: bool) -> TypeSet {
+        match value {
+            Value::Bool(_) => TypeSet::of(&[EdmType::Boolean]),
+            Value::Number(number) => {
+                let fitting = TypeSet::NUMBERS.that_take(&number.to_string());
+                let narrowest = fitting.narrowest().filter(|_| exact);
+                narrowest.map_or(fitting, |edm| TypeSet::of(&[edm]))
+            }
+            Value::Null => TypeSet::ALL,
+            Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                TypeSet::of(&[EdmType::String])
+            }
+        }
     }
 
     fn has(self, edm: EdmType) -> bool {
@@ -313,7 +326,7 @@ mod tests {
     fn json_numbers_widen_and_other_mixtures_vary() {
         let text = "{\"a\":1,\"b\":1,\"c\":\"7\",\"d\":null}\n\
             {\"a\":2.5,\"b\":\"x\",\"c\":\"8\",\"c@odata.type\":\"Edm.Int64\"}\n";
-        assert_eq!(columns(text, &[]), ["a Double", "b varies", "c String", "d String"]);
+        assert_eq!(columns(text, &[]), ["a Double", "b varies", "c varies", "d String"]);
     }
 
     /// An Int32 came back as a Double where another row of the table had a Double in its place.
@@ -327,5 +340,21 @@ mod tests {
         assert_eq!(of(["7", "1.5"]), "a varies");
         assert_eq!(of(["7.0", "1.5"]), "a Double");
         assert_eq!(of(["7", "8"]), "a Int32");
+    }
+
+    #[test]
+    fn a_row_that_says_a_type_is_believed() {
+        let of = |rows: &[&str]| {
+            let row = |members: &&str| format!("{{\"PartitionKey\":\"p\",{members}}}\n");
+            columns(&rows.iter().map(row).collect::<String>(), &[])[1].clone()
+        };
+        let long = r#""a@odata.type":"Edm.Int64","a":"5""#;
+        let not_a_number = r#""a@odata.type":"Edm.Double","a":"NaN""#;
+        assert_eq!(of(&[long]), "a Int64");
+        assert_eq!(of(&[long, r#""a":7"#]), "a Int64");
+        assert_eq!(of(&[long, r#""a":"7""#]), "a varies");
+        assert_eq!(of(&[not_a_number, r#""a":7"#]), "a Double");
+        assert_eq!(of(&[r#""a@odata.type":"Edm.Binary","a":"AQI=""#]), "a Binary");
+        assert_eq!(of(&[r#""a@odata.type":"Edm.Guid","a":null"#, r#""a":1"#]), "a Int32");
     }
 }
