@@ -12,6 +12,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long a test waits for what a program that works does within moments.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder that is removed in the end, and commands that know no other place.
 pub struct Place {

@@ -1,6 +1,7 @@
 //! An endpoint whose answers a test has in hand: names and values that no honest server would send,
 //! connections counted, answers held back.
 
+use crate::common::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,6 +42,15 @@ impl Endpoint {
         let connection =
             format!("AccountName=abc;AccountKey=aGk=;TableEndpoint=http://127.0.0.1:{port}/abc");
         Endpoint { connection, connections, asked }
+    }
+
+    /// The path of the next request; fails where none comes.
+    #[track_caller]
+    pub(crate) fn next_path(&self) -> String {
+        match self.asked.recv_timeout(PATIENCE) {
+            Ok(path) => path,
+            Err(_) => panic!("no request for {PATIENCE:?}"),
+        }
     }
 
     /// Connections so far.

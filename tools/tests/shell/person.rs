@@ -55,19 +55,19 @@ fn a_person_has_completion_a_history_and_a_way_to_stop() {
     // Names of tables are asked for once.
     terminal.press(".use o\t");
     terminal.wait("orders");
-    assert_eq!(endpoint.asked.recv().unwrap(), "Tables");
+    assert_eq!(endpoint.next_path(), "Tables");
     terminal.press("\r");
     terminal.prompt("orders");
-    assert_eq!(endpoint.asked.recv().unwrap(), "orders()");
+    assert_eq!(endpoint.next_path(), "orders()");
     terminal.press("Tot\t gt 5\r");
     terminal.prompt("orders");
-    assert_eq!(endpoint.asked.recv().unwrap(), "orders()");
+    assert_eq!(endpoint.next_path(), "orders()");
     terminal.press(".schema or\t\r");
     terminal.prompt("orders");
-    assert_eq!(endpoint.asked.recv().unwrap(), "orders()");
+    assert_eq!(endpoint.next_path(), "orders()");
     // What runs is stopped; the shell stays, and goes on with what comes.
     terminal.press("query slow\r");
-    assert_eq!(endpoint.asked.recv().unwrap(), "slow()");
+    assert_eq!(endpoint.next_path(), "slow()");
     terminal.press("\u{3}");
     terminal.wait("tabulith: interrupted");
     terminal.prompt("orders");

@@ -1,15 +1,18 @@
 //! The program at a terminal, as a person has it: keys go in, what the screen gets comes out. The terminal is
 //! made by `script` of util-linux.
 
-use crate::common::Place;
+use crate::common::{PATIENCE, Place};
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Instant;
 
 /// A terminal in which the program runs.
 pub(crate) struct Terminal {
     child: Child,
     keys: Option<ChildStdin>,
-    screen: ChildStdout,
+    /// What the screen gets, piece by piece, until it ends.
+    screen: mpsc::Receiver<Vec<u8>>,
     /// What the screen has got.
     pub(crate) seen: Vec<u8>,
     /// Where it has been looked at.
@@ -40,6 +43,7 @@ impl Terminal {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (keys, screen) = (child.stdin.take(), child.stdout.take().unwrap());
+        let screen = pieces(screen);
         Some(Terminal { child, keys, screen, seen: Vec::new(), looked: 0 })
     }
 
@@ -53,7 +57,7 @@ impl Terminal {
     /// Waits until the screen gets a text behind what was waited for last.
     #[track_caller]
     pub(crate) fn wait(&mut self, text: &str) {
-        let mut buffer = [0; 4_096];
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let rest = &self.seen[self.looked..];
             if let Some(at) = rest.windows(text.len()).position(|window| window == text.as_bytes())
@@ -61,10 +65,26 @@ impl Terminal {
                 self.looked += at + text.len();
                 return;
             }
-            let read = self.screen.read(&mut buffer).unwrap();
-            assert!(read > 0, "`{text}` did not come: {}", String::from_utf8_lossy(&self.seen));
-            self.seen.extend_from_slice(&buffer[..read]);
+            let ended = self.more(deadline);
+            assert!(!ended, "`{text}` did not come, and the shell ended: {}", self.shown());
         }
+    }
+
+    /// Takes what the screen gets next. Returns whether that was the end; fails at the deadline.
+    #[track_caller]
+    fn more(&mut self, deadline: Instant) -> bool {
+        match self.screen.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(piece) => self.seen.extend(piece),
+            Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => {
+                panic!("nothing more for {PATIENCE:?}; on the screen so far: {}", self.shown())
+            }
+        }
+        false
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.seen).into_owned()
     }
 
     /// Waits until the next line may be typed, behind the prompt of that name. The screen is told of pasted
@@ -76,8 +96,10 @@ impl Terminal {
     }
 
     /// Waits for the end; gives the exit code.
+    #[track_caller]
     pub(crate) fn end(mut self) -> (i32, Vec<u8>) {
-        self.screen.read_to_end(&mut self.seen).unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while !self.more(deadline) {}
         drop(self.keys.take());
         (self.child.wait().unwrap().code().unwrap_or(-1), std::mem::take(&mut self.seen))
     }
@@ -88,4 +110,18 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Reads on a thread of its own, so that whoever waits for the next piece can stop waiting.
+fn pieces(mut screen: ChildStdout) -> mpsc::Receiver<Vec<u8>> {
+    let (send, pieces) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4_096];
+        while let Ok(read @ 1..) = screen.read(&mut buffer) {
+            if send.send(buffer[..read].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    pieces
 }
