@@ -1,7 +1,7 @@
 //! The program as server and as client of it: start, what it prints, import through a server that
 //! is killed, wrong keys, ports and folders that are taken, the end.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, reason = "tests")]
 
 mod common;
 
@@ -140,6 +140,56 @@ fn a_killed_import_is_finished_by_the_same_command() {
         entry.as_ref().unwrap().path().extension().is_some_and(|ending| ending == "json")
     });
     assert_eq!(left.count(), 0, "a finished job leaves no record");
+}
+
+/// Kills of one import, and rows of a file that lasts for as many.
+const KILLS: usize = 10;
+const LONG_ROWS: usize = 25_000;
+
+#[test]
+fn an_import_that_is_killed_ten_times_goes_on_each_time() {
+    let place = Place::new();
+    let rows: String = (0..LONG_ROWS).map(|n| format!("p{n},{n}\n")).collect();
+    let file = place.file("long.csv", format!("part,n\n{rows}"));
+    let server = place.serve(0, "data");
+    let args = import(&file, &server);
+    let record = || {
+        let files = place.path("state/tabulith/imports").read_dir().ok()?;
+        let mut files = files.flatten().map(|file| file.path());
+        let file = files.find(|path| path.extension().is_some_and(|ending| ending == "json"))?;
+        std::fs::read_to_string(file).ok()
+    };
+    let mut reached = Vec::new();
+    for kill in 0..KILLS {
+        let mut command = place.command(&[&args[..], &["--in-flight", "1"]].concat());
+        let mut import = command.stderr(Stdio::piped()).spawn().unwrap();
+        // It is killed as soon as it has recorded that it came further than the one before.
+        let before = record();
+        while record() == before {
+            assert!(import.try_wait().unwrap().is_none(), "it ended after {kill} kills");
+            std::thread::yield_now();
+        }
+        import.kill().unwrap();
+        let output = import.wait_with_output().unwrap();
+        reached.extend(going_on_after(&String::from_utf8(output.stderr).unwrap()));
+    }
+    let last = place.ok(&args);
+    reached.extend(going_on_after(&last.err));
+    println!("{KILLS} kills; went on after {reached:?} of {LONG_ROWS} rows");
+    assert_eq!(reached.len(), KILLS, "each but the first goes on");
+    assert!(reached.is_sorted_by(|before, after| before < after), "{reached:?}");
+    // What all of them wrote together is what one that nobody kills writes.
+    let whole = ["import", &file, "-t", "rows", "--data-dir", "whole"];
+    place.ok(&[&whole[..], &KEYS].concat());
+    let compared = place.ok(&["copy", &server.connection, "dir:whole", "--verify-only"]);
+    let same = "rows: the same on both sides, 25,000 rows in 25,000 partitions";
+    assert!(compared.err.contains(same), "{}", compared.err);
+}
+
+/// The rows that an import says that it need not write again.
+fn going_on_after(said: &str) -> Option<u64> {
+    let (_, rest) = said.split_once("going on after ")?;
+    rest.split_once(" rows")?.0.replace(',', "").parse().ok()
 }
 
 #[test]
