@@ -230,8 +230,7 @@ impl Stage {
         if self.port == PORT {
             return code.to_owned();
         }
-        code.replace("UseDevelopmentStorage=true", &self.connection_string())
-            .replace(&PORT.to_string(), &self.port.to_string())
+        on_port(code, self.port, &self.connection_string())
     }
 
     fn connection_string(&self) -> String {
@@ -266,6 +265,26 @@ fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or(line).trim()
 }
 
+/// The same code for a server on another port: every word for the development account names that one
+/// instead, so that nothing goes to whoever has the development port.
+fn on_port(code: &str, port: u16, connection: &str) -> String {
+    let line = |line: &str| {
+        let word =
+            |word| if word == "dev" { format!("'{connection}'") } else { String::from(word) };
+        match line.contains(" copy ") {
+            true => line.split(' ').map(word).collect::<Vec<_>>().join(" "),
+            false => line.to_owned(),
+        }
+    };
+    let code = code.split_inclusive('\n').map(|whole| match whole.strip_suffix('\n') {
+        Some(text) => line(text) + "\n",
+        None => line(whole),
+    });
+    code.collect::<String>()
+        .replace("UseDevelopmentStorage=true", connection)
+        .replace(&PORT.to_string(), &port.to_string())
+}
+
 /// The development port, or any free one where that is taken.
 fn free_port() -> Result<u16> {
     let bind = |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port));
@@ -288,5 +307,14 @@ mod tests {
         };
         let expected = [block("bash", "serve", 4, "run\n"), block("python", "", 8, "a\nb\n")];
         assert_eq!(blocks(text), expected);
+    }
+
+    #[test]
+    fn every_way_to_name_the_development_account_is_turned_to_another_port() {
+        let code = "tabulith copy dev jsonl:dev-copy\ntabulith copy jsonl:a dev\n\
+            curl http://127.0.0.1:10002/\nx=\"UseDevelopmentStorage=true\"\necho dev";
+        let turned = "tabulith copy 'C=1' jsonl:dev-copy\ntabulith copy jsonl:a 'C=1'\n\
+            curl http://127.0.0.1:20001/\nx=\"C=1\"\necho dev";
+        assert_eq!(on_port(code, 20_001, "C=1"), turned);
     }
 }
