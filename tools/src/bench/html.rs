@@ -17,6 +17,9 @@ const STYLE: &str = include_str!("report.css");
 /// More than this have no charts of their own.
 const CHARTED_MAX: usize = 24;
 
+/// More facts than this stand folded.
+const FACTS_OPEN_MAX: usize = 6;
+
 /// The page.
 pub(crate) fn page(results: &Results) -> String {
     let groups = Group::all(&results.workloads);
@@ -75,7 +78,11 @@ fn head(out: &mut String, run: &Run) {
     let rest =
         facts(run).into_iter().filter(|(name, _)| *name != "durability" && *name != "measured");
     facts_list(out, rest.map(|(name, value)| (name.to_owned(), value)));
+    // So many that they would push the figures off the first screen are folded.
+    let is_long = run.facts.len() > FACTS_OPEN_MAX;
+    out.push_str(if is_long { "<details><summary>Settings</summary>\n" } else { "" });
     facts_list(out, run.facts.iter().cloned());
+    out.push_str(if is_long { "</details>\n" } else { "" });
 }
 
 fn facts_list(out: &mut String, facts: impl Iterator<Item = (String, String)>) {
@@ -361,5 +368,17 @@ mod tests {
             "other conditions are no comparison"
         );
         assert!(super::page(&Results::default()).contains("</html>"));
+    }
+
+    #[test]
+    fn many_settings_stand_folded_above_the_figures() {
+        let mut results = golden();
+        assert!(!page(&results).contains("<summary>Settings"));
+        let fact = ("engine".to_owned(), "its settings".to_owned());
+        results.runs[0].facts = vec![fact; FACTS_OPEN_MAX + 1];
+        let page = page(&results);
+        let (_, folded) = page.split_once("<summary>Settings</summary>").unwrap();
+        let (folded, _) = folded.split_once("</details>").unwrap();
+        assert_eq!(folded.matches("<dd>its settings</dd>").count(), FACTS_OPEN_MAX + 1);
     }
 }

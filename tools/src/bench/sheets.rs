@@ -15,11 +15,13 @@ const BEHIND: f64 = 0.995;
 /// The tables as HTML: throughput open, the rest to be opened; nothing where there is one target.
 pub(crate) fn html(groups: &[Group<'_>]) -> String {
     let Some(side) = Side::of(groups) else { return String::new() };
+    let own = escaped(side.targets[0]);
     let mut out = format!(
         "<h2>Side by side</h2>\n<p>Medians of lines under the same conditions; the best of each line is marked. \
-         {} is held against the best of the others{}.</p>\n",
-        escaped(side.targets[0]),
-        if side.held < side.targets.len() { ", those in grey left out" } else { "" }
+         {own} is held against the best of the others{}: the ratio is how many times better it is, in red where it \
+         is behind.</p>\n<p class=\"verdict\">{}</p>\n",
+        if side.held < side.targets.len() { ", those in grey left out" } else { "" },
+        escaped(&verdict(&side))
     );
     for figure in FIGURES.iter().filter(|figure| side.has(figure)) {
         let is_first = figure.name == FIGURES[0].name;
@@ -36,6 +38,22 @@ pub(crate) fn html(groups: &[Group<'_>]) -> String {
         out.push_str(if is_first { "" } else { "</details>\n" });
     }
     out
+}
+
+/// On how many lines the first target is ahead, part by part.
+fn verdict(side: &Side<'_>) -> String {
+    let parts = side.parts.iter().filter_map(|(durability, rows)| {
+        let ratios = rows.iter().filter_map(|row| row.ratio(&FIGURES[0], side.held));
+        let (lines, ahead) = ratios.fold((0, 0), |(lines, ahead), ratio| {
+            (lines + 1, ahead + usize::from(ratio >= BEHIND))
+        });
+        (lines > 0).then(|| format!("{ahead} of {lines} lines {}", lines_of(durability)))
+    });
+    format!("{} is ahead or level on {}.", side.targets[0], parts.collect::<Vec<_>>().join(", "))
+}
+
+fn lines_of(durability: &str) -> &str {
+    if durability == "–" { "that write nothing" } else { durability }
 }
 
 /// What a part of the tables is called.
@@ -188,6 +206,7 @@ mod tests {
         assert!(html.contains("<td class=\"n best\">120"), "{html}");
         assert!(html.contains("title=\"3 runs, ± 17 %\">60.0<span"), "{html}");
         assert!(html.contains("<td class=\"n aside\">900</td>") && html.contains("W1 &lt;a&gt;"));
+        assert!(html.contains(">ours is ahead or level on 0 of 1 lines synced.<"), "{html}");
         assert!(!html.contains("<details>"), "nobody has another figure");
         let text = markdown(&groups);
         let line = "| W1 <a> | rows/s | **0.50** | 60.0 | 120 | 900 |";
