@@ -33,6 +33,7 @@ pub mod throttle;
 pub mod route;
 pub mod observe;
 pub mod lab;
+pub mod sparing;
 pub mod refusal;
 pub mod stored;
 pub mod services;

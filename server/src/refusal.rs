@@ -1,4 +1,5 @@
-//! The service's words for refusals of the table layer. Failures of the engine are logged here, once.
+//! The service's words for refusals of the table layer. Failures of the engine are logged here, once, and its
+//! refusals once a second.
 
 use crate::error::{
     AS_OF_OUT_OF_RANGE, DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS,
@@ -8,10 +9,17 @@ use crate::error::{
     TABLE_ALREADY_EXISTS, TABLE_NOT_FOUND, TOO_MANY_CHANGES, TOO_MANY_PROPERTIES,
     UPDATE_CONDITION_NOT_SATISFIED, WireError, value_out_of_range,
 };
+use crate::sparing::Sparing;
+use std::sync::LazyLock;
+use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::error::{Error, Kind};
 use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::name::NameError;
 use tabulith::table::value::DateTime;
+
+/// Refusals for want of room or time, of which the log is told once a second.
+static REFUSALS: Sparing = Sparing::new();
+static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);
 
 /// For a name that no table can have.
 pub fn name_refusal(error: NameError) -> WireError {
@@ -69,7 +77,9 @@ pub fn refusal(error: TableError) -> WireError {
 fn engine_failure(error: &Error) -> WireError {
     match error.kind() {
         Kind::Busy | Kind::NoSpace => {
-            tracing::warn!(error = %error, "the engine refuses work");
+            if let Some(unsaid) = REFUSALS.one_more(CLOCK.steady()) {
+                tracing::warn!(error = %error, unsaid, "the engine refuses work");
+            }
             OVERLOADED
         }
         Kind::ReadOnly => SECONDARY_IS_READ_ONLY,
