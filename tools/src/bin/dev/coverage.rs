@@ -2,7 +2,8 @@
 //!
 //! Branches are those that rustc marks: `if`, `if let`, `while`, `&&`, `||`, guards of `match`; not the arms of a `match`, and
 //! not `?`. A branch of generic code counts as taken where one of its instances took it. Tests
-//! themselves do not count. Needs the LLVM tools of rustc's own version.
+//! themselves do not count, nor conditions that only a planted bug makes true. Needs the LLVM tools
+//! of rustc's own version.
 
 use crate::repo;
 use anyhow::{Context, Result, bail, ensure};
@@ -198,12 +199,14 @@ fn branches(root: &Path, export: &Value) -> Result<Branches> {
             continue;
         }
         let text = fs::read_to_string(path).with_context(|| name.clone())?;
-        let tests = text.lines().position(|line| line == "mod tests {");
+        let lines: Vec<&str> = text.lines().collect();
+        let tests = lines.iter().position(|line| *line == "mod tests {");
         let tests = tests.map_or(u64::MAX, |line| line as u64 + 1);
         let places = branches.entry(name).or_default();
         for branch in file["branches"].as_array().into_iter().flatten() {
             let field = |n: usize| branch[n].as_u64().unwrap_or(0);
-            if field(0) < tests {
+            let source = lines.get((field(0) as usize).wrapping_sub(1)).unwrap_or(&"");
+            if field(0) < tests && !is_planted(source, field(1) as usize) {
                 let taken = places.entry((field(0), field(1))).or_default();
                 taken.yes += field(4);
                 taken.no += field(5);
@@ -211,6 +214,14 @@ fn branches(root: &Path, export: &Value) -> Result<Branches> {
         }
     }
     Ok(branches)
+}
+
+/// Whether what stands at `column` of a line, from 1, asks for a planted bug or comes after such a
+/// question: no build that anybody uses takes it.
+fn is_planted(line: &str, column: usize) -> bool {
+    let asked =
+        line.find("planted!(").map(|at| line[..at].rfind([' ', '!', '(']).map_or(0, |at| at + 1));
+    asked.is_some_and(|asked| asked <= column)
 }
 
 /// A table of the parts, and the ways that were never taken, by name.
@@ -251,6 +262,19 @@ fn report(root: &Path, branches: &Branches) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_only_a_planted_bug_takes_does_not_count() {
+        let place = |line: &str, what: &str| line.find(what).map_or(0, |at| at + 1);
+        let line = r#"    if crate::planted!("B04") && number > self.number {"#;
+        assert!(is_planted(line, place(line, "crate::")));
+        assert!(is_planted(line, place(line, "number > ")));
+        let line = r#"    Some(cut) if header.durable > last && !crate::planted!("B05") => {"#;
+        assert!(!is_planted(line, place(line, "header")));
+        assert!(is_planted(line, place(line, "!crate")), "with the word that turns it round");
+        assert!(is_planted(line, place(line, "crate")));
+        assert!(!is_planted("    if number > self.number {", 8));
+    }
 
     #[test]
     fn ways_that_were_not_taken_are_named() {
