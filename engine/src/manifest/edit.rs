@@ -340,6 +340,16 @@ mod tests {
     }
 
     #[test]
+    fn lists_of_erasures_that_are_empty_are_not_written() {
+        let mut bytes = Edit::default().encode();
+        assert_eq!(Edit::decode(&bytes), Some(Edit::default()));
+        bytes[0] |= HAS_ERASURES;
+        bytes.extend([0, 0]);
+        assert_eq!(Edit::decode(&bytes), None, "what is not written otherwise has one form");
+        assert_eq!(Edit::default().dump("  "), "", "an edit of nothing tells nothing");
+    }
+
+    #[test]
     fn reads_like_a_history() {
         assert_eq!(
             edit().dump("  "),

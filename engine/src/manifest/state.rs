@@ -238,6 +238,7 @@ fn broken(rule: String) -> Error {
 mod tests {
     use super::*;
     use crate::error::Kind;
+    use crate::expiry::Expiring;
 
     fn file(no: u64, smallest: &str, largest: &str) -> Arc<FileMeta> {
         Arc::new(FileMeta {
@@ -296,6 +297,55 @@ mod tests {
         assert!(state.erasures.is_empty());
         refused(Edit { retired: erased("a", "c"), ..Edit::default() }, "not there to retire");
         refused(Edit { erased: erased("c", "c"), ..Edit::default() }, "has no key");
+    }
+
+    /// A file 4 that refers to one value of 9 bytes in blob file 5, and that blob file.
+    fn with_blob() -> (FileMeta, BlobMeta) {
+        let blobs = Uses::from([(FileNo(5), Use { values: 1, bytes: 9 })]);
+        let header = FileMeta { blobs, ..FileMeta::clone(&file(4, "a", "c")) };
+        (header, BlobMeta { no: FileNo(5), bytes: 1000, values: 1 })
+    }
+
+    #[test]
+    fn blob_files_are_those_that_files_refer_to() {
+        let (file, blob) = with_blob();
+        let edit = |file: &FileMeta, blobs: &[&BlobMeta]| Edit {
+            blobs: blobs.iter().map(|blob| Arc::new(BlobMeta::clone(blob))).collect(),
+            ..add(0, Arc::new(file.clone()))
+        };
+        let mut sound = state();
+        sound.apply(&edit(&file, &[&blob])).expect("a sound edit");
+        assert_eq!(sound.blobs.len(), 1);
+        let again = Edit { blobs: vec![Arc::new(blob.clone())], ..Edit::default() };
+        let twice = sound.apply(&again).expect_err("a blob file twice");
+        assert!(twice.message().contains("blob file 000005 is added twice"), "{twice}");
+        sound
+            .apply(&Edit { removed: vec![(0, FileNo(4))], ..Edit::default() })
+            .expect("it is there");
+        assert!(sound.blobs.is_empty(), "nothing refers to it any more");
+
+        refused(edit(&file, &[]), "has not what files refer to");
+        refused(
+            edit(&file, &[&BlobMeta { bytes: 1, ..blob.clone() }]),
+            "has not what files refer to",
+        );
+        refused(edit(&file, &[&BlobMeta { no: FileNo(3), ..blob.clone() }]), "not its own");
+        refused(edit(&file, &[&BlobMeta { no: FileNo(10), ..blob.clone() }]), "not its own");
+        let idle = BlobMeta { no: FileNo(6), ..blob.clone() };
+        refused(edit(&file, &[&blob, &idle]), "nothing refers to blob file 000006");
+        let much = Use { values: 1, bytes: u64::MAX };
+        let other =
+            FileMeta { no: FileNo(7), blobs: Uses::from([(FileNo(5), much)]), ..file.clone() };
+        let mut both = edit(&file, &[&blob]);
+        both.added.push((0, Arc::new(other)));
+        refused(both, "too much");
+    }
+
+    #[test]
+    fn no_more_rows_expire_than_there_are() {
+        let expiring = Expiring { rows: 3, from: CommitTs(1), to: CommitTs(2) };
+        let file = FileMeta { expiring, ..FileMeta::clone(&file(4, "a", "c")) };
+        refused(add(0, Arc::new(file)), "rows that expire");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::manifest::frame::encode_frame;
 use crate::manifest::load::{Loaded, check, dump};
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
+use crate::manifest::survey::survey;
 use crate::names::{self, FileKind};
 use crate::sstable::format::FileMeta;
 use crate::vfs::api::{Access, File, Vfs};
@@ -293,6 +294,39 @@ fn a_stale_copy_of_the_root_loses() {
     open(&fs, "ROOT-A").0.write_all_at(&bytes, 0).expect("a write");
     let found = loaded(&fs);
     assert_eq!((found.state, found.generation, found.repairs.len()), (state, 2, 1));
+}
+
+#[test]
+fn roots_of_two_databases_are_refused() {
+    let (fs, other) = (disk(), disk());
+    edited(&fs, 2);
+    Manifest::create(Arc::new(other.clone()), Path::new(DIR), 78).expect("a new database");
+    let (_, bytes) = open(&other, "ROOT-B");
+    open(&fs, "ROOT-B").0.write_all_at(&bytes, 0).expect("a write");
+    let error = load(&fs).err().expect("whose is it?");
+    assert!(error.message().contains("different databases"), "{error}");
+    assert_placed(&error);
+}
+
+#[test]
+fn a_folder_is_new_where_nothing_is_ours() {
+    let fs = disk();
+    let mut lines = Vec::new();
+    dump(&fs, Path::new(DIR), &mut |line| lines.push(line)).expect("nothing to read");
+    assert_eq!(lines, ["no database"]);
+    let none = survey(&fs, Path::new(DIR)).err().expect("nothing to save");
+    assert_eq!(none.kind(), Kind::NotFound);
+
+    // Every fresh ext4 disk has it at its top.
+    fs.create_dir_all(&Path::new(DIR).join("lost+found")).expect("a folder");
+    assert!(load(&fs).expect("as good as empty").is_none());
+
+    fs.create_dir_all(&Path::new(DIR).join("photos")).expect("a folder");
+    let error = load(&fs).err().expect("somebody else's folder");
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert!(error.message().contains("it has photos"), "{error}");
+    // What is not ours has nothing that could be saved.
+    assert_eq!(survey(&fs, Path::new(DIR)).err().expect("no database").kind(), Kind::NotFound);
 }
 
 #[test]

@@ -319,6 +319,28 @@ mod tests {
     }
 
     #[test]
+    fn a_header_says_what_can_be() {
+        let header = SegmentHeader {
+            block_bytes: BLOCK_BYTES_SMALL,
+            segment: SegmentId(3),
+            origin: SegmentId(2),
+            file_bytes: 4096,
+        };
+        let read = |header: SegmentHeader| SegmentHeader::decode(SegmentId(3), &header.encode());
+        assert_eq!(read(header), Some(header));
+        for wrong in [
+            SegmentHeader { block_bytes: 1024, ..header },
+            SegmentHeader { segment: SegmentId(4), ..header },
+            SegmentHeader { origin: SegmentId(0), ..header },
+            SegmentHeader { origin: SegmentId(4), ..header },
+            SegmentHeader { file_bytes: 512, ..header },
+            SegmentHeader { file_bytes: 4097, ..header },
+        ] {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_frame_that_names_the_next_segment_names_a_later_one() {
         let named = |next: u64| {
             let mut out = vec![0; frame_bytes(8, 512)];

@@ -12,6 +12,7 @@ use crate::vfs::sim::element::Profile;
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::reader::dump;
 use crate::wal::replay::{Replay, check, replay};
+use crate::wal::segment::SYNC_LANES;
 use crate::wal::writer::{Group, LogWriter};
 use bytes::Bytes;
 use std::path::Path;
@@ -643,6 +644,99 @@ fn a_sync_under_way_covers_what_was_written_before_it() {
 }
 
 #[test]
+fn a_sync_of_a_segment_that_is_full_by_then_counts() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 1, 400).expect("room");
+    let job = log.begin_sync().expect("an open log").expect("something to sync");
+    let mut n = 1;
+    while log.current() == FIRST {
+        n += 1;
+        append(&mut log, n, 400).expect("room");
+    }
+    let before = log.frames();
+    let outcome = job.run();
+    log.finish_sync(job, outcome).expect("a sync");
+    assert_eq!((before, log.frames().1), ((before.0, 1), 2), "up to where it began, no further");
+    sync_beside(&mut log);
+    assert_eq!(log.frames().0, log.frames().1);
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=n).collect::<Vec<_>>());
+}
+
+#[test]
+fn no_more_syncs_are_under_way_than_there_are_handles_for() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 1, 20).expect("room");
+    let mut jobs = Vec::new();
+    while let Some(job) = log.begin_sync().expect("an open log") {
+        jobs.push(job);
+        assert!(jobs.len() <= SYNC_LANES, "more syncs than handles");
+    }
+    assert_eq!(jobs.len(), SYNC_LANES);
+    for job in jobs {
+        let outcome = job.run();
+        log.finish_sync(job, outcome).expect("a sync");
+    }
+    // Every handle is back.
+    append(&mut log, 2, 20).expect("room");
+    sync_beside(&mut log);
+    assert_eq!(log.frames(), (3, 3));
+}
+
+#[test]
+fn a_spare_that_is_too_small_makes_way_for_a_larger_segment() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    (1..=3).for_each(|n| append(&mut log, n, 400).expect("room"));
+    log.find_room(8).expect("there is room as it is");
+    let job = log.wants_spare().expect("half full");
+    log.add_spare(job.run().expect("a spare"));
+    assert_eq!(log.current(), FIRST, "it lies ready");
+    append(&mut log, 4, 100_000).expect("room");
+    append(&mut log, 5, 400).expect("room");
+    assert_eq!(read(&fs, FIRST).expect("a whole log").0, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn a_free_file_of_a_length_that_no_log_gave_it_is_brought_to_one() {
+    for (more, what) in [(100, "no whole blocks"), (1 << 20, "too long")] {
+        let fs = disk();
+        let mut log = new_log(&fs);
+        for n in 1..=40 {
+            append(&mut log, n, 400).expect("room");
+        }
+        log.seal().expect("a sync");
+        let (_, found) = read(&fs, log.current()).expect("a whole log");
+        assert!(!found.free.is_empty(), "there is something to reuse");
+        for id in &found.free {
+            let end = bytes_of(&fs, id.0).len();
+            overwrite(&fs, id.0, end, &vec![9; more]);
+        }
+        let mut log = start(&fs, &found);
+        for n in 41..=80 {
+            append(&mut log, n, 400).expect("room");
+        }
+        let (groups, again) = read(&fs, found.next_segment).expect("a whole log");
+        assert_eq!(groups, (41..=80).collect::<Vec<_>>(), "{what}");
+        assert_eq!(again.tail_discarded_bytes, 0, "{what}");
+    }
+}
+
+#[test]
+fn what_the_reader_of_a_payload_finds_gets_a_place() {
+    let (fs, _) = small_log(Synced::Each, true);
+    let found = |error: fn() -> Error| {
+        let shown = replay(&fs, Path::new(DIR), FIRST, &mut |_, _, _| Err(error()));
+        shown.expect_err("the first group is refused")
+    };
+    assert_placed(&found(|| Error::new(Kind::Corrupt, "a row without an end")));
+    let own = found(|| Error::corrupt(Path::new("/db/x"), 7, "it has a place"));
+    assert_eq!(own.place(), Some((Path::new("/db/x"), Some(7))));
+    assert_eq!(found(|| Error::invalid("not damage")).kind(), Kind::Invalid);
+}
+
+#[test]
 fn groups_out_of_order_or_empty_are_refused_and_harmless() {
     let fs = disk();
     let mut log = new_log(&fs);
@@ -652,6 +746,10 @@ fn groups_out_of_order_or_empty_are_refused_and_harmless() {
     let frame = &mut FrameBuffer::default();
     let empty = Group { first_ts: CommitTs(90), last_ts: CommitTs(90), frame, sync: true };
     assert_eq!(log.append(empty).expect_err("a seal in disguise").kind(), Kind::Invalid);
+    let frame = &mut FrameBuffer::default();
+    frame.room(8).extend_from_slice(&[7; 8]);
+    let backwards = Group { first_ts: CommitTs(91), last_ts: CommitTs(90), frame, sync: true };
+    assert_eq!(log.append(backwards).expect_err("its end is first").kind(), Kind::Invalid);
     append(&mut log, 6, 100).expect("room");
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, [5, 6]);
 }

@@ -77,6 +77,7 @@ mod tests {
         );
         assert!(respellings("a", "/a-secondary/T").contains(&"/a/T".to_owned()));
         assert!(respellings("a", "/a-secondary/a/T").contains(&"/a/T".to_owned()));
+        assert!(respellings("a", "/a-secondary").contains(&"/a".to_owned()));
         assert!(!respellings("a", "/a-secondaryx").contains(&"/ax".to_owned()));
     }
 }

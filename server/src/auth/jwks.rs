@@ -141,6 +141,31 @@ mod tests {
     ];
 
     #[test]
+    fn only_keys_for_signatures_that_we_check_count() {
+        const X: &str = "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU";
+        const Y: &str = "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0";
+        let count = |text: &str| Jwks::parse(text).map(|keys| keys.0.len());
+        assert_eq!(count(KEYS), Ok(2));
+        assert_eq!(count(&KEYS.replace("\"RSA\"", "\"RSA\",\"use\":\"sig\"")), Ok(2));
+        for (from, to) in [
+            ("\"RSA\"", "\"RSA\",\"use\":\"enc\""),
+            ("\"RSA\"", "\"RSA\",\"alg\":\"RS512\""),
+            ("\"RSA\"", "\"oct\""),
+            ("\"EC\"", "\"EC\",\"use\":\"enc\""),
+            ("\"EC\"", "\"EC\",\"alg\":\"ES384\""),
+            ("P-256", "P-384"),
+            // A point has two numbers of 32 bytes: another one would be read as something else.
+            (X, "AAAA"),
+            (Y, "AAAA"),
+        ] {
+            assert_eq!(count(&KEYS.replace(from, to)), Ok(1), "{to} for {from}");
+        }
+        assert_eq!(count("{\"keys\":[]}"), Err(NoKeys));
+        let padded = format!("{KEYS}{}", " ".repeat(TEXT_BYTES_MAX));
+        assert_eq!(count(&padded), Err(NoKeys), "a text beyond the limit");
+    }
+
+    #[test]
     fn the_signatures_of_the_rfc() {
         let jwks = Jwks::parse(KEYS).expect("two keys");
         for (algorithm, other, header, signature) in SIGNED {

@@ -25,3 +25,34 @@ impl Origin {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(peer: &str, says: &[&str], secure: bool) {
+        let mut head = Head { peer: peer.parse().ok(), ..Head::default() };
+        for text in says {
+            head.headers.push("X-Forwarded-Proto", *text);
+        }
+        let trusted = ["10.0.0.0/8".parse().expect("a network")];
+        assert_eq!(Origin::of(&head, &trusted).secure, secure, "{peer} says {says:?}");
+        head.secure = true;
+        assert!(Origin::of(&head, &trusted).secure, "it came over TLS itself");
+    }
+
+    /// Signatures for HTTPS only depend on it: nobody but a trusted proxy may say so.
+    #[test]
+    fn only_a_trusted_proxy_says_that_it_came_over_tls() {
+        check("10.0.0.7", &["https"], true);
+        check("10.0.0.7", &[" https "], true);
+        check("10.0.0.7", &[], false);
+        check("10.0.0.7", &["http"], false);
+        // Who asks may have sent the first one himself.
+        check("10.0.0.7", &["https", "http"], false);
+        check("10.0.0.7", &["https", "https"], false);
+        check("192.0.2.1", &["https"], false);
+        check("nowhere", &["https"], false);
+    }
+}

@@ -387,7 +387,7 @@ mod tests {
         let values: [(&str, &[&str]); 16] = [
             ("sv", &["2019-02-02", "2012-02-12", "2015-04-05", "2021-06-08", "2009-01-01", "x"]),
             ("tn", &["T123", "t123", "Other", "1"]),
-            ("sp", &["r", "raud", "a", "x", "rwdlacu", ""]),
+            ("sp", &["r", "raud", "a", "x", "rwdlacu", "R", ""]),
             ("se", &["2040-01-01", "2040-01-01T01:00Z", "2020-01-01", "soon", ""]),
             ("st", &["2020-01-01", "2035-01-01", "then"]),
             ("sip", &["10.0.0.7", "10.0.0.1-10.0.0.9", "10.0.0.8", "here"]),
@@ -421,6 +421,9 @@ mod tests {
                     &["tn", "spk", "srk", "epk", "erk"]
                 };
                 fields.retain(|(name, _)| !other.contains(name));
+            }
+            if rng.below(30) == 0 {
+                fields.push(("sp", if rng.below(2) == 0 { "r" } else { "rd" }));
             }
             if rng.below(50) == 0 {
                 fields.push(("sig", if rng.below(2) == 0 { "short" } else { "" }));
@@ -463,6 +466,10 @@ mod tests {
             assert!(faults[0].starts_with(name) || name == "sp" || name == "spk", "{faults:?}");
             assert!(faults[0].contains(words), "{faults:?}");
         }
+        let of_account =
+            [("sv", "2019-02-02"), ("ss", "t"), ("srt", "o"), ("sp", "R"), ("se", "2040-01-01")];
+        let faults = explain(&signed(&of_account), &asked()).faults;
+        assert_eq!(faults, ["sp: R has others than small letters"]);
         let other = Asked { account: "other".to_owned(), ..asked() };
         let faults = explain(&signed(&good), &other).faults;
         assert!(faults[0].contains("no key of the account other"), "{faults:?}");
@@ -473,6 +480,10 @@ mod tests {
         let fields = [("sv", "2019-02-02"), ("tn", "T123"), ("si", "p1"), ("spr", "https")];
         let token = signed(&fields);
         let asked = Asked { accounts: None, access: None, secure: None, ..asked() };
+        let nowhere = Asked { peer: None, secure: None, ..asked.clone() };
+        let from =
+            signed(&[("sv", "2019-02-02"), ("tn", "T123"), ("si", "p1"), ("sip", "10.0.0.8")]);
+        assert_eq!(explain(&from, &nowhere).open.len(), 4, "the address that asks is one of them");
         let told = explain(&token, &asked);
         assert_eq!(told.faults, [""; 0]);
         assert_eq!(told.open.len(), 4, "{:?}", told.open);
