@@ -223,3 +223,94 @@ impl HttpClient for Client {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use tabulith_server::observe::requests::Kind;
+    use tabulith_server::trace::Trace;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    fn span() -> Span {
+        let trace = Trace {
+            id: TRACE.to_owned(),
+            parent: "00f067aa0ba902b7".to_owned(),
+            span: "1112131415161718".to_owned(),
+            sampled: true,
+        };
+        Span {
+            trace,
+            began_ticks: 17_000_000_000_000_007,
+            took: Duration::from_nanos(1_500_300),
+            kind: Kind::NONE,
+            method: "GET".to_owned(),
+            status: 503,
+            error: Some("ServerBusy".to_owned()),
+            account: Some("shop".to_owned()),
+            table: None,
+            secure: true,
+            authority: "[::1]:10002".to_owned(),
+            peer: Some("::ffff:10.1.2.3".parse().unwrap()),
+            request_id: "x".to_owned(),
+            user_agent: None,
+        }
+    }
+
+    fn made(span: Span) -> SpanData {
+        data(span, &InstrumentationScope::builder("t").build())
+    }
+
+    fn says(data: &SpanData, name: &str) -> String {
+        let own = data.attributes.iter().find(|own| own.key.as_str() == name);
+        own.map(|own| own.value.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_span_has_its_place_in_the_trace_and_in_time() {
+        let own = made(span());
+        assert_eq!(own.span_context.trace_id().to_string(), TRACE);
+        assert_eq!(own.span_context.span_id().to_string(), "1112131415161718");
+        assert_eq!(own.parent_span_id.to_string(), "00f067aa0ba902b7");
+        assert!(own.parent_span_is_remote && own.span_kind == SpanKind::Server);
+        let since = own.start_time.duration_since(UNIX_EPOCH).unwrap();
+        assert_eq!(since.as_nanos(), 1_700_000_000_000_000_700);
+        let took = own.end_time.duration_since(own.start_time).unwrap();
+        assert_eq!(took, Duration::from_nanos(1_500_300));
+        let first = Span { trace: Trace { parent: String::new(), ..span().trace }, ..span() };
+        let first = made(first);
+        assert!(first.parent_span_id == SpanId::INVALID && !first.parent_span_is_remote);
+    }
+
+    #[test]
+    fn what_fails_here_is_an_error_and_what_is_refused_is_none() {
+        let failed = made(span());
+        assert_eq!(failed.status, Status::error(""));
+        assert_eq!(says(&failed, "error.type"), "ServerBusy");
+        assert_eq!(says(&failed, "db.response.status_code"), "ServerBusy");
+        let nameless = made(Span { error: None, status: 500, ..span() });
+        assert_eq!(says(&nameless, "error.type"), "500");
+        let refused = made(Span { status: 404, ..span() });
+        assert_eq!((&refused.status, says(&refused, "error.type").as_str()), (&Status::Unset, ""));
+    }
+
+    #[test]
+    fn both_ends_are_told_as_the_conventions_ask() {
+        let own = made(span());
+        assert_eq!(says(&own, "client.address"), "10.1.2.3");
+        assert_eq!(
+            (says(&own, "server.address"), says(&own, "server.port")),
+            ("[::1]".to_owned(), "10002".to_owned())
+        );
+        assert_eq!(says(&own, "url.scheme"), "https");
+        let bare = made(Span { authority: "[::1]".to_owned(), ..span() });
+        assert_eq!(
+            (says(&bare, "server.address").as_str(), says(&bare, "server.port").as_str()),
+            ("[::1]", "")
+        );
+        let odd = made(Span { method: "BREW".to_owned(), ..span() });
+        assert_eq!((says(&odd, "http.request.method").as_str(), &*odd.name), ("_OTHER", "HTTP"));
+        assert_eq!(says(&odd, "http.request.method_original"), "BREW");
+    }
+}

@@ -7,6 +7,8 @@
 
 mod common;
 
+use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
+use ::parquet::schema::printer::print_schema;
 use common::{Place, Ran};
 use std::path::{Path, PathBuf};
 use tabulith_testkit::counts::{self, count};
@@ -95,6 +97,52 @@ fn a_table_comes_back_as_it_was() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     let few = place.ok(&["import", "few.parquet", "-t", "few", "--data-dir", "again"]);
     assert!(few.err.contains("few.parquet: 2 rows; i Int32\n"), "{}", few.err);
+}
+
+/// Other programs go by the types that the file states, so each is stated here.
+#[test]
+fn columns_are_stated_as_what_they_are() {
+    let place = Place::new();
+    let row = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"text\":\"s\",\"i\":1,\"yes\":true,\"d\":1.5,\
+               \"big@odata.type\":\"Edm.Int64\",\"big\":\"5\",\
+               \"raw@odata.type\":\"Edm.Binary\",\"raw\":\"AQ==\",\
+               \"id@odata.type\":\"Edm.Guid\",\"id\":\"0d391d16-97f1-4b9a-be68-4cc871f90001\",\
+               \"at@odata.type\":\"Edm.DateTime\",\"at\":\"2026-01-01T00:00:00.000001Z\",\
+               \"fine@odata.type\":\"Edm.DateTime\",\"fine\":\"2026-01-01T00:00:00.0000001Z\"}\n";
+    place.ok(&[&["import", &place.file("r.jsonl", row), "-t", "rows"], &DATA[..]].concat());
+    let ran = export(&place, "rows", "rows.parquet", &DATA);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let file = std::fs::File::open(place.path("rows.parquet")).unwrap();
+    let file = SerializedFileReader::new(file).unwrap();
+    let schema = file.metadata().file_metadata().schema();
+    let mut text = Vec::new();
+    print_schema(&mut text, schema);
+    let text = String::from_utf8(text).unwrap();
+    let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines[3..].sort_unstable();
+    let expected = [
+        "message table {",
+        "REQUIRED BYTE_ARRAY PartitionKey (STRING);",
+        "REQUIRED BYTE_ARRAY RowKey (STRING);",
+        "OPTIONAL BOOLEAN yes;",
+        "OPTIONAL BYTE_ARRAY raw;",
+        "OPTIONAL BYTE_ARRAY text (STRING);",
+        "OPTIONAL DOUBLE d;",
+        "OPTIONAL FIXED_LEN_BYTE_ARRAY (16) id (UUID);",
+        "OPTIONAL INT32 i;",
+        "OPTIONAL INT64 Timestamp (TIMESTAMP(NANOS,true));",
+        "OPTIONAL INT64 at (TIMESTAMP(MICROS,true));",
+        "OPTIONAL INT64 big;",
+        "OPTIONAL INT64 fine (TIMESTAMP(NANOS,true));",
+        "}",
+    ];
+    assert_eq!(lines, expected);
+    // No value of the row is lacking, its Timestamp neither.
+    let group = file.metadata().row_group(0);
+    for column in group.columns() {
+        let nulls = column.statistics().and_then(|told| told.null_count_opt());
+        assert_eq!(nulls, Some(0), "{}", column.column_path());
+    }
 }
 
 #[test]
@@ -250,11 +298,89 @@ fn damage_is_told_with_its_place() {
         let how = format!("replay: TABULITH_SEED={seed} round {round}: {how} at {at}");
         noticed += u64::from(import(&bytes, &how) != 0);
     }
-    for length in [0, 4, 8, 11, whole.len() / 2, whole.len() - 1] {
+    let cuts = (0..20).map(|_| rng.below(whole.len()));
+    for length in cuts.chain([0, 4, 8, 11, whole.len() / 2, whole.len() - 1]) {
         let code = import(&whole[..length], &format!("cut to {length}"));
         assert_ne!(code, 0, "cut to {length}");
     }
     counts::tell("parquet", &[count("damages", tried, 150), count("noticed", noticed, 75)]);
+}
+
+/// A number of seven bits a byte, which `at` is then behind.
+fn number(file: &[u8], at: &mut usize) -> usize {
+    let mut value = 0;
+    for shift in (0..63).step_by(7) {
+        let byte = file[*at];
+        *at += 1;
+        value |= usize::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+/// Passes over a struct of Thrift's compact protocol as headers of pages have them; gives its third
+/// member, which in a header is the length of the page.
+fn pass(file: &[u8], at: &mut usize) -> usize {
+    let (mut id, mut third) = (0, 0);
+    loop {
+        let head = file[*at];
+        *at += 1;
+        if head == 0 {
+            return third;
+        }
+        id = if head >> 4 == 0 { number(file, at) / 2 } else { id + usize::from(head >> 4) };
+        match head & 0x0f {
+            1 | 2 => {}
+            4..=6 => {
+                let value = number(file, at);
+                third = if id == 3 { value / 2 } else { third };
+            }
+            8 => {
+                let bytes = number(file, at);
+                *at += bytes;
+            }
+            12 => drop(pass(file, at)),
+            other => panic!("kind {other} at {at}"),
+        }
+    }
+}
+
+/// Where the pages of a file without indexes are, which stand one after the other.
+fn pages(file: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let tail = file.len() - 8;
+    let footer = u32::from_le_bytes(file[tail..tail + 4].try_into().unwrap()) as usize;
+    let (mut at, mut all) = (4, Vec::new());
+    while at < tail - footer {
+        let bytes = pass(file, &mut at);
+        all.push(at..at + bytes);
+        at += bytes;
+    }
+    all
+}
+
+/// Its pages have sums, so nothing of them is taken for another value.
+#[test]
+fn a_page_that_is_not_what_its_sum_says_is_refused() {
+    let place = Place::new();
+    let whole = std::fs::read(golden("golden.parquet")).unwrap();
+    let pages = pages(&whole);
+    let seed = seed::seed_or(20_261_122);
+    let mut rng = Rng::new(seed);
+    let filled: Vec<_> = pages.iter().filter(|page| !page.is_empty()).collect();
+    for page in &filled {
+        let mut bytes = whole.clone();
+        let at = page.start + rng.below(page.len());
+        bytes[at] ^= 1 << rng.below(8);
+        place.file("damaged.parquet", &bytes);
+        let data = format!("data-{at}");
+        let ran = place.run(&["import", "damaged.parquet", "-t", "rows", "--data-dir", &data]);
+        let how = format!("replay: TABULITH_SEED={seed}: a bit at {at}");
+        assert_eq!(told(&ran, &how), 8, "{how}: {}", ran.err);
+        assert!(ran.err.contains("damaged.parquet: column `"), "{how}: {}", ran.err);
+    }
+    counts::tell("pages", &[count("flipped", filled.len() as u64, 60)]);
 }
 
 /// The bytes of a page's header: what it is, its length, its length as stored.

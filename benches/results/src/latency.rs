@@ -83,7 +83,19 @@ mod tests {
         let last = curve.last().unwrap();
         assert!(last.0 > 99.99 && (last.1 - 100_000.0).abs() < 1_000.0, "{last:?}");
         let latency = Latency::of(&all);
-        assert!((latency.p99.unwrap() - 99_000.0).abs() < 1_000.0, "{latency:?}");
+        let Latency { mean, p50, p90, p99, p99_9, p99_99, max } = latency;
+        let told = [mean, p50, p90, p99, p99_9, p99_99, max].map(Option::unwrap);
+        let are = [50_000.0, 50_000.0, 90_000.0, 99_000.0, 99_900.0, 99_990.0, 100_000.0];
+        for (told, is) in told.iter().zip(are) {
+            assert!((told / is - 1.0).abs() < 0.01, "{is}: {latency:?}");
+        }
+        // One in a thousand is slow: that is what the last three are for.
+        let mut all = histogram().unwrap();
+        (0..9_989).for_each(|_| all.record(1_000).unwrap());
+        (0..11).for_each(|_| all.record(5_000_000).unwrap());
+        let Latency { p99, p99_9, p99_99, .. } = Latency::of(&all);
+        let slow = [p99_9, p99_99].map(|us| us.unwrap() > 4_900.0);
+        assert!(p99.unwrap() < 1.1 && slow == [true, true], "{p99:?} {p99_9:?} {p99_99:?}");
         assert_eq!(Latency::of(&histogram().unwrap()), Latency::default());
     }
 }

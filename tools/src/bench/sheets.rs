@@ -178,6 +178,7 @@ pub(crate) fn markdown(groups: &[Group<'_>]) -> String {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
+    use tabulith_results::latency::Latency;
 
     fn run(name: &str, target: &str, per_second: f64, aside: bool) -> Workload {
         Workload {
@@ -211,5 +212,63 @@ mod tests {
         let text = markdown(&groups);
         let line = "| W1 <a> | rows/s | **0.50** | 60.0 | 120 | 900 |";
         assert!(text.lines().any(|own| own == line), "{text}");
+    }
+
+    /// Less is better of all figures but the first.
+    #[test]
+    fn each_figure_stands_under_its_own_name_in_its_own_unit() {
+        let with = |target: &str, times: f64| Workload {
+            latency_us: Latency {
+                p50: Some(12.5 * times),
+                p99: Some(340.0 * times),
+                p99_9: Some(5_600.0 * times),
+                ..Latency::default()
+            },
+            cpu_us: Some(7.5 * times),
+            write_amplification: Some(3.25 * times),
+            space_amplification: Some(1.5 * times),
+            memory_bytes: Some((64.0 * times) as u64 * (1 << 20)),
+            ..run("W3", target, 1_000.0 * times, false)
+        };
+        let runs = [with("ours", 1.0), with("theirs", 2.0)];
+        let groups = Group::all(&runs);
+        let text = markdown(&groups);
+        let own = |line: &&str| line.starts_with("### ") || line.starts_with("| W3 |");
+        let lines: Vec<&str> = text.lines().filter(own).collect();
+        let expected = [
+            ("Side by side", "rows/s | **0.50** | 1000 | 2000"),
+            ("p50", " | 2.00 | 12.5 us | 25.0 us"),
+            ("p99", " | 2.00 | 340 us | 680 us"),
+            ("p99.9", " | 2.00 | 5.60 ms | 11.2 ms"),
+            ("CPU by operation", " | 2.00 | 7.50 us | 15.0 us"),
+            ("Write amplification", " | 2.00 | 3.25 | 6.50"),
+            ("Space amplification", " | 2.00 | 1.50 | 3.00"),
+            ("Most memory", " | 2.00 | 64.0 MiB | 128 MiB"),
+        ];
+        assert_eq!(lines.len(), 2 * expected.len(), "{text}");
+        for (own, (name, line)) in lines.chunks(2).zip(expected) {
+            assert!(own[0].starts_with(&format!("### {name}")), "{name}: {own:?}");
+            assert!(own[0].ends_with(", synced"), "{name}: {own:?}");
+            assert_eq!(own[1], format!("| W3 | {line} |"), "{name}");
+        }
+        let html = html(&groups);
+        let best: Vec<&str> = html.split("<td class=\"n best\">").skip(1).collect();
+        let best: Vec<&str> = best.iter().filter_map(|rest| rest.split('<').next()).collect();
+        let ours = ["12.5 us", "340 us", "5.60 ms", "7.50 us", "3.25", "1.50", "64.0 MiB"];
+        assert_eq!((best[0], &best[1..]), ("2000", &ours[..]), "{html}");
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_it_is_good() {
+        let mut runs = [run("W4", "ours", 10.0, false), run("W4", "theirs", 20.0, false)];
+        let of = |runs: &[Workload]| html(&Group::all(runs));
+        let bar = |value: &str, px: u32| {
+            format!("{value}<span class=\"bar\" style=\"width:{px}px\"></span>")
+        };
+        let page = of(&runs);
+        assert!(page.contains(&bar("10.0", 22)) && page.contains(&bar("20.0", 44)), "{page}");
+        runs.iter_mut().for_each(|run| run.less_is_better = true);
+        let page = of(&runs);
+        assert!(page.contains(&bar("10.0", 44)) && page.contains(&bar("20.0", 22)), "{page}");
     }
 }

@@ -36,3 +36,40 @@ fn set_hook() {
         std::process::exit(Exit::Corrupt as i32);
     }));
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    /// Where it is set, the test is the process that panics.
+    const PANICS: &str = "TABULITH_GUARD_PANICS";
+
+    /// Of the library's panics each that is known is refused before, so this one is our own.
+    #[test]
+    fn a_panic_ends_the_process_with_the_file_and_the_code_of_corruption() {
+        if let Ok(how) = std::env::var(PANICS) {
+            let lengths: Vec<usize> = Vec::new();
+            let named = || "odd.parquet: column `a`".to_owned();
+            match how.as_str() {
+                "inside" => drop(reading(named, || lengths[lengths.len() + 7])),
+                _ => assert_eq!(reading(named, || lengths.len()), 1, "behind it"),
+            }
+            return;
+        }
+        let own = "columnar::guard::tests::a_panic_ends_the_process";
+        let run = |how: &str| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            let out = command.args([own, "--nocapture"]).env(PANICS, how).output().unwrap();
+            (out.status.code(), String::from_utf8(out.stderr).unwrap())
+        };
+        let (code, err) = run("inside");
+        assert_eq!(code, Some(Exit::Corrupt as i32), "{err}");
+        let told = "tabulith: odd.parquet: column `a`: damaged: index out of bounds";
+        assert!(err.contains(told) && !err.contains("panicked"), "{err}");
+        // What happens elsewhere stays a panic.
+        let (code, err) = run("behind");
+        assert!(code != Some(Exit::Corrupt as i32) && err.contains("panicked"), "{code:?} {err}");
+    }
+}
