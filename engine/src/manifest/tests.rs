@@ -303,7 +303,7 @@ fn roots_of_two_databases_are_refused() {
     Manifest::create(Arc::new(other.clone()), Path::new(DIR), 78).expect("a new database");
     let (_, bytes) = open(&other, "ROOT-B");
     open(&fs, "ROOT-B").0.write_all_at(&bytes, 0).expect("a write");
-    let error = load(&fs).err().expect("whose is it?");
+    let error = load(&fs).expect_err("whose is it?");
     assert!(error.message().contains("different databases"), "{error}");
     assert_placed(&error);
 }
@@ -314,7 +314,7 @@ fn a_folder_is_new_where_nothing_is_ours() {
     let mut lines = Vec::new();
     dump(&fs, Path::new(DIR), &mut |line| lines.push(line)).expect("nothing to read");
     assert_eq!(lines, ["no database"]);
-    let none = survey(&fs, Path::new(DIR)).err().expect("nothing to save");
+    let none = survey(&fs, Path::new(DIR)).expect_err("nothing to save");
     assert_eq!(none.kind(), Kind::NotFound);
 
     // Every fresh ext4 disk has it at its top.
@@ -322,11 +322,11 @@ fn a_folder_is_new_where_nothing_is_ours() {
     assert!(load(&fs).expect("as good as empty").is_none());
 
     fs.create_dir_all(&Path::new(DIR).join("photos")).expect("a folder");
-    let error = load(&fs).err().expect("somebody else's folder");
+    let error = load(&fs).expect_err("somebody else's folder");
     assert_eq!(error.kind(), Kind::Invalid);
     assert!(error.message().contains("it has photos"), "{error}");
     // What is not ours has nothing that could be saved.
-    assert_eq!(survey(&fs, Path::new(DIR)).err().expect("no database").kind(), Kind::NotFound);
+    assert_eq!(survey(&fs, Path::new(DIR)).expect_err("no database").kind(), Kind::NotFound);
 }
 
 #[test]
