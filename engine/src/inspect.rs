@@ -140,7 +140,7 @@ fn dump_blob(
     let state = load::load(&**vfs, dir)?.map(|loaded| loaded.state);
     let named = state.and_then(|state| {
         let meta = state.blobs.get(&no).cloned()?;
-        Some((meta, state.uses().ok()?.get(&no).copied()?))
+        Some((meta, state.uses().get(&no).copied()?))
     });
     let (meta, used) = named.ok_or_else(|| {
         Error::invalid(format!("the manifest names no blob file {}", path.display()))

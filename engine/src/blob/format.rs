@@ -80,6 +80,14 @@ impl Use {
             bytes: self.bytes.checked_add(other.bytes)?,
         })
     }
+
+    /// Takes away what was added before.
+    pub(crate) fn less(self, other: Use) -> Use {
+        Use {
+            values: self.values.saturating_sub(other.values),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
 }
 
 /// The blob files that rows of a table file refer to.

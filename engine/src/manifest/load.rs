@@ -10,6 +10,7 @@
 
 use crate::error::{Error, Result};
 use crate::ids::FileNo;
+use crate::manifest::change::Changing;
 use crate::manifest::edit::Edit;
 use crate::manifest::frame::{self, FRAME_HEADER_BYTES, HEADER_BYTES};
 use crate::manifest::root::{self, Root};
@@ -197,7 +198,7 @@ pub(crate) fn read_edits(
     show: &mut dyn FnMut(usize, u64, &Edit),
 ) -> Result<(State, u64, Option<Error>)> {
     let [a, b] = Copy::BOTH.map(|copy| CopyBytes::read(vfs, dir, copy, root, repairs));
-    let mut state = State::empty(root.db_id);
+    let mut changing = Changing::new(State::empty(root.db_id));
     let (mut at, mut number) = (HEADER_BYTES, 1);
     let mut cut: Option<Error> = None;
     loop {
@@ -217,7 +218,7 @@ pub(crate) fn read_edits(
         let length = FRAME_HEADER_BYTES + edit.len();
         let nonsense = |what: String| Error::corrupt(&a.path, at as u64, what);
         let edit = Edit::decode(edit).ok_or_else(|| nonsense(format!("edit {number}")))?;
-        state.apply(&edit).map_err(|error| nonsense(error.to_string()))?;
+        changing.apply(&edit).map_err(|error| nonsense(error.to_string()))?;
         show(at, number, &edit);
         at += length;
         number += 1;
@@ -240,5 +241,5 @@ pub(crate) fn read_edits(
         let what = format!("edit {number} was begun and never acknowledged");
         repairs.push(Error::corrupt(&a.path, at as u64, what));
     }
-    Ok((state, number - 1, cut))
+    Ok((changing.into_state(), number - 1, cut))
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod edit;
 pub(crate) mod state;
+pub(crate) mod change;
 pub(crate) mod root;
 pub(crate) mod frame;
 pub(crate) mod load;

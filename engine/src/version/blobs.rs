@@ -7,7 +7,6 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::FileNo;
 use crate::names::FileKind;
 use crate::options::Reach;
-use crate::sstable::format::FileMeta;
 use crate::sync::OnceLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::version::shelf::Shelf;
@@ -65,20 +64,14 @@ impl fmt::Debug for LiveBlob {
 pub(crate) struct Blobs(BTreeMap<FileNo, (Arc<LiveBlob>, Use)>);
 
 impl Blobs {
-    /// Those of `known` and `added` that `files` refer to. Files that stay keep their open handles;
+    /// Those of `known` and `added` that `uses` has. Files that stay keep their open handles;
     /// those of `known` that nothing refers to any more are thrown away when their last reader goes.
-    pub(crate) fn of<'a>(
+    pub(crate) fn of(
         known: &Blobs,
         added: &[Arc<BlobMeta>],
-        files: impl Iterator<Item = &'a FileMeta>,
+        uses: &Uses,
         shelf: &Arc<Shelf>,
     ) -> Blobs {
-        let mut uses = Uses::new();
-        for (no, used) in files.flat_map(|file| &file.blobs) {
-            let sum = uses.entry(*no).or_default();
-            // The manifest's state has proved that they add up.
-            *sum = sum.plus(*used).unwrap_or(*sum);
-        }
         let added = added.iter().map(|meta| (meta.no, LiveBlob::new(meta, shelf)));
         let kept = known.0.iter().map(|(no, (blob, _))| (*no, Arc::clone(blob)));
         let mut blobs = BTreeMap::new();

@@ -11,6 +11,7 @@ use crate::ids::CommitTs;
 use crate::key::fences::Fences;
 use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
+use crate::manifest::change::Changing;
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
 use crate::names::FileKind;
@@ -193,16 +194,15 @@ impl Version {
     /// The Version that the manifest describes.
     pub(crate) fn of(state: &State, shelf: &Arc<Shelf>) -> Version {
         let live = |meta: &Arc<FileMeta>| LiveFile::new(Arc::clone(meta), Arc::clone(shelf));
-        let files = state.files().map(|(_, file)| &**file);
         let added: Vec<_> = state.blobs.values().cloned().collect();
-        let blobs = Blobs::of(&Blobs::default(), &added, files, shelf);
+        let blobs = Blobs::of(&Blobs::default(), &added, &state.uses(), shelf);
         let levels = state.levels.each_ref().map(|level| level.iter().map(live).collect());
         Version::sorted(levels, Arc::clone(&state.erasures), blobs)
     }
 
     /// The Version after `edit`, which led to `state`. Files that stay keep their open handles, also
     /// across levels.
-    pub(crate) fn after(&self, edit: &Edit, state: &State, shelf: &Arc<Shelf>) -> Version {
+    pub(crate) fn after(&self, edit: &Edit, state: &Changing, shelf: &Arc<Shelf>) -> Version {
         let mut levels = self.levels.clone();
         let mut removed = Vec::new();
         for (level, no) in &edit.removed {
@@ -220,9 +220,8 @@ impl Version {
         for file in removed {
             file.dropped.store(true, Ordering::Relaxed);
         }
-        let files = levels.iter().flatten().map(|file| &*file.meta);
-        let blobs = Blobs::of(&self.blobs, &edit.blobs, files, shelf);
-        Version::sorted(levels, Arc::clone(&state.erasures), blobs)
+        let blobs = Blobs::of(&self.blobs, &edit.blobs, state.uses(), shelf);
+        Version::sorted(levels, Arc::clone(&state.state().erasures), blobs)
     }
 
     fn sorted(

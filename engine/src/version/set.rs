@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::ids::FileNo;
+use crate::manifest::change::Changing;
 use crate::manifest::edit::Edit;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct VersionSet {
     manifest: Manifest,
-    state: State,
+    state: Changing,
     current: Arc<Version>,
     shelf: Arc<Shelf>,
 }
@@ -26,7 +27,7 @@ impl VersionSet {
         current: Arc<Version>,
         shelf: Arc<Shelf>,
     ) -> VersionSet {
-        VersionSet { manifest, state, current, shelf }
+        VersionSet { manifest, state: Changing::new(state), current, shelf }
     }
 
     /// Records `edit` durably and makes it the current Version.
@@ -35,14 +36,13 @@ impl VersionSet {
     /// failed edit left behind then counts for nothing, whether it reached the disk or not.
     pub(crate) fn apply(&mut self, mut edit: Edit) -> Result<Arc<Version>> {
         if self.manifest.is_closed() || self.manifest.wants_rewrite() {
-            self.manifest.rewrite(&self.state)?;
+            self.manifest.rewrite(self.state.state())?;
         }
-        edit.next_file = Some(self.state.next_file);
-        let mut state = self.state.clone();
-        state.apply(&edit)?;
+        edit.next_file = Some(self.state.state().next_file);
+        let change = self.state.check(&edit)?;
         self.manifest.append(&edit)?;
-        self.current = Arc::new(self.current.after(&edit, &state, &self.shelf));
-        self.state = state;
+        self.state.make(&edit, change);
+        self.current = Arc::new(self.current.after(&edit, &self.state, &self.shelf));
         Ok(Arc::clone(&self.current))
     }
 
@@ -53,15 +53,13 @@ impl VersionSet {
 
     /// Writes root and manifest anew, in both copies.
     pub(crate) fn rewrite(&mut self) -> Result<()> {
-        self.manifest.rewrite(&self.state)
+        self.manifest.rewrite(self.state.state())
     }
 
     /// A number for a new file. It is recorded with the edit that adds the file; a number lost in
     /// a crash names an orphan, which recovery deletes.
     pub(crate) fn next_file(&mut self) -> FileNo {
-        let no = self.state.next_file;
-        self.state.next_file = FileNo(no.0 + 1);
-        no
+        self.state.take_file_no()
     }
 
     pub(crate) fn current(&self) -> &Arc<Version> {
@@ -69,6 +67,6 @@ impl VersionSet {
     }
 
     pub(crate) fn state(&self) -> &State {
-        &self.state
+        self.state.state()
     }
 }
