@@ -7,7 +7,7 @@
 //! Absent: handles, locks, permissions.
 
 use crate::vfs::sim::inode::{Inode, Stamp, SyncFailure};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -88,12 +88,19 @@ impl Disk {
 
     /// The file behind a name.
     pub(crate) fn ino(&self, file: &Path) -> io::Result<Ino> {
+        // One look at the folders for a file that is there: comparing paths is most of the cost.
+        let name = file.file_name().and_then(|name| name.to_str());
+        let folder = file.parent().and_then(|dir| self.folders.get(dir));
+        if let (Some(name), Some(folder)) = (name, folder)
+            && let Some(ino) = folder.now.get(name)
+        {
+            return Ok(*ino);
+        }
         if self.folders.contains_key(file) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
-        let (dir, name) = self.place(file)?;
-        let found = self.folders.get(&dir).and_then(|folder| folder.now.get(&name));
-        found.copied().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.place(file)?;
+        Err(io::ErrorKind::NotFound.into())
     }
 
     pub(crate) fn remove(&mut self, file: &Path) -> io::Result<()> {
@@ -189,7 +196,7 @@ impl Disk {
 
     /// Forgets files that have no name left, before or after a power loss, and are not `open`.
     pub(crate) fn collect(&mut self, open: impl Fn(Ino) -> bool) {
-        let named: BTreeSet<Ino> = self.folders.values().flat_map(|f| f.inos()).collect();
+        let named: HashSet<Ino> = self.folders.values().flat_map(|f| f.inos()).collect();
         self.inodes.retain(|ino, _| named.contains(ino) || open(*ino));
     }
 
