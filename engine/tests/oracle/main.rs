@@ -31,6 +31,10 @@ use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::lists::{self, List, Lists};
 use tabulith_testkit::seed::{self, Rng};
 
+/// A tenth faster than the system's: most of a list is small pieces that come and go.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const LIST_LEN: u64 = 10_000;
 const OPS_DEFAULT: u64 = 3_000_000;
 /// Kinds of operations that a run of many lists must have had.

@@ -101,7 +101,7 @@ fn soak(root: &Path, asked: &Asked, mut ledger: Ledger, path: &Path) -> Result<E
     let named =
         |layer: &&Layer| asked.only.is_empty() || asked.only.iter().any(|n| n == layer.name);
     let layers: Vec<&Layer> = LAYERS.iter().filter(named).collect();
-    let profile = asked.profile.as_deref().unwrap_or("dev");
+    let profile = asked.profile.as_deref().unwrap_or("soak");
     let mut tests = BTreeMap::<&str, Built>::new();
     for layer in &layers {
         tests.insert(layer.name, turn::build(root, layer, profile)?);
