@@ -3,14 +3,13 @@
 
 use crate::repo;
 use anyhow::{Context, Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Builds the engine for `checker` and runs its models; `names` are parts of the names of those that
 /// are to be run.
 pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
     let root = repo::root()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args([
@@ -23,7 +22,7 @@ pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
         "tabulith",
         "--lib",
     ]);
-    command.arg("--target-dir").arg(target.join(checker)).arg("--");
+    command.arg("--target-dir").arg(target(&root, checker)).arg("--");
     match names {
         [] => command.arg("models::"),
         names => command.args(names),
@@ -32,7 +31,7 @@ pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
     let status = command
         .arg("--nocapture")
         .current_dir(&root)
-        .env("RUSTFLAGS", format!("--cfg model=\"{checker}\""))
+        .env("RUSTFLAGS", flags(checker))
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "0")
@@ -42,4 +41,15 @@ pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
         bail!("a model of {checker} failed");
     }
     Ok(())
+}
+
+/// The target folder of its builds.
+pub(crate) fn target(root: &Path, checker: &str) -> PathBuf {
+    let all = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    all.join(checker)
+}
+
+/// What the compiler is told for them.
+pub(crate) fn flags(checker: &str) -> String {
+    format!("--cfg model=\"{checker}\"")
 }

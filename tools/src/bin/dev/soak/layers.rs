@@ -11,15 +11,24 @@ pub(crate) struct Layer {
     pub(crate) name: &'static str,
     /// What it asks, for the table of figures.
     pub(crate) asks: &'static str,
-    /// The package and the file of `tests` in it.
+    /// The package, and what of it is run.
     pub(crate) package: &'static str,
-    pub(crate) test: &'static str,
-    /// Which tests of the file: those whose name contains this.
+    pub(crate) test: Program,
+    /// Which tests of the program: those whose name contains this.
     pub(crate) only: &'static str,
     /// Variables that make one turn as long as it should be.
     pub(crate) sizes: &'static [(&'static str, u64)],
     /// What a turn must count, and how much of it at least.
     pub(crate) floors: &'static [(&'static str, u64)],
+}
+
+/// A test program of a package.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Program {
+    /// A file of `tests`.
+    Tests(&'static str),
+    /// The package's own tests, built for a model checker.
+    Models(&'static str),
 }
 
 /// All layers, in the order of their first turns.
@@ -28,7 +37,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "crash",
         asks: "what a power loss or a kill leaves: all that was promised, nothing half",
         package: "tabulith",
-        test: "crash",
+        test: Program::Tests("crash"),
         only: "every_crash_leaves",
         sizes: &[("TABULITH_CRASH_STATES", 300_000)],
         floors: &[("states", 300_000), ("nested", 15_000)],
@@ -37,7 +46,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "oracle",
         asks: "random operations against an ordered map",
         package: "tabulith",
-        test: "oracle",
+        test: Program::Tests("oracle"),
         only: "every_answer_equals",
         sizes: &[("TABULITH_ORACLE_OPS", 1_000_000)],
         floors: &[("operations", 1_000_000)],
@@ -46,7 +55,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "histories",
         asks: "threads on one table, across kills and power losses: linearizable",
         package: "tabulith",
-        test: "histories",
+        test: Program::Tests("histories"),
         only: "entities_are",
         sizes: &[("TABULITH_HISTORY_OPS", 4_000_000)],
         floors: &[("calls", 4_000_000), ("crashes", 500)],
@@ -55,7 +64,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "isolation",
         asks: "transactions of threads, across kills and power losses: strictly serializable",
         package: "tabulith",
-        test: "histories",
+        test: Program::Tests("histories"),
         only: "transactions_are",
         sizes: &[("TABULITH_HISTORY_OPS", 2_000_000)],
         floors: &[("transactions", 400_000)],
@@ -64,7 +73,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "http-histories",
         asks: "clients over real sockets, some of which hang up: linearizable",
         package: "tabulith-server",
-        test: "histories",
+        test: Program::Tests("histories"),
         only: "",
         sizes: &[("TABULITH_HTTP_HISTORY_OPS", 200_000)],
         floors: &[("calls", 200_000)],
@@ -73,7 +82,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "simulation",
         asks: "the whole system on one thread, in a world of troubles",
         package: "tabulith-server",
-        test: "simulation",
+        test: Program::Tests("simulation"),
         only: "",
         sizes: &[("TABULITH_SIM_SEEDS", 1_500)],
         floors: &[("seeds", 1_500), ("twice", 30)],
@@ -82,7 +91,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "salvage",
         asks: "damaged folders salvaged: nothing invented, nothing missing that is not on the list",
         package: "tabulith",
-        test: "salvage",
+        test: Program::Tests("salvage"),
         only: "what_is_salvaged",
         sizes: &[("TABULITH_SALVAGES", 20_000)],
         floors: &[("salvages", 20_000), ("lost", 1_000)],
@@ -91,7 +100,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "faults",
         asks: "every call of the disk fails: what was acknowledged is kept, the rest whole or not there",
         package: "tabulith",
-        test: "crash",
+        test: Program::Tests("crash"),
         only: "every_call_may_fail",
         sizes: &[("TABULITH_FAULTS", 30_000)],
         floors: &[("runs", 20_000), ("faults", 20_000)],
@@ -100,7 +109,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "damage",
         asks: "bytes, sectors, lengths and files changed: a right answer or an error that names the file",
         package: "tabulith",
-        test: "crash",
+        test: Program::Tests("crash"),
         only: "damage_is_never",
         sizes: &[("TABULITH_DAMAGE", 300_000)],
         floors: &[("opens", 120_000)],
@@ -109,7 +118,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "http-lists",
         asks: "random requests against an ordered map under the protocol's rules",
         package: "tabulith-server",
-        test: "lists",
+        test: Program::Tests("lists"),
         only: "every_answer_is",
         sizes: &[("TABULITH_HTTP_LIST_OPS", 1_000_000)],
         floors: &[("operations", 1_000_000), ("kinds", 21)],
@@ -118,7 +127,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "fuzz",
         asks: "any bytes for every decoder",
         package: "tabulith-fuzz",
-        test: "run",
+        test: Program::Tests("run"),
         only: "",
         sizes: &[], // As many for each target as it says: most for the cheap ones.
         floors: &[("executions", 10_000_000), ("targets", 21)],
@@ -127,7 +136,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "kill",
         asks: "the real program killed under load, and asked for all that it had acknowledged",
         package: "tabulith-tools",
-        test: "kill",
+        test: Program::Tests("kill"),
         only: "survives_every_kill",
         sizes: &[("TABULITH_KILLS", 100)],
         floors: &[("kills", 100), ("acknowledged", 100)],
@@ -136,16 +145,25 @@ pub(crate) const LAYERS: &[Layer] = &[
         name: "starved",
         asks: "a process that gets no memory at its n-th request: what it acknowledged is there",
         package: "tabulith",
-        test: "starved",
+        test: Program::Tests("starved"),
         only: "whenever_memory_ends",
         sizes: &[("TABULITH_STARVED", 500)],
         floors: &[("processes", 450), ("kept", 450)],
     },
     Layer {
+        name: "shuttle",
+        asks: "the whole engine on a few threads, in orders drawn by chance",
+        package: "tabulith",
+        test: Program::Models("shuttle"),
+        only: "models::",
+        sizes: &[("TABULITH_SCHEDULES", 6_000)],
+        floors: &[("schedules", 600_000), ("scenarios", 4)],
+    },
+    Layer {
         name: "filters",
         asks: "filters against a second evaluator, plans against a look at every row",
         package: "tabulith-server",
-        test: "filters",
+        test: Program::Tests("filters"),
         only: "",
         sizes: &[("TABULITH_FILTER_CASES", 1_000_000)],
         floors: &[("pairs", 1_000_000), ("plans", 1_000)],
@@ -169,13 +187,11 @@ mod tests {
                 ("tabulith-tools", "tools"),
                 ("tabulith-server", "server"),
             ];
+            let Program::Tests(test) = layer.test else { continue };
             let folder = crates.iter().find(|(package, _)| *package == layer.package);
             let (_, folder) = folder.expect("a crate of the workspace");
             let tests = root.join(folder).join("tests");
-            let files = [
-                tests.join(layer.test).with_extension("rs"),
-                tests.join(layer.test).join("main.rs"),
-            ];
+            let files = [tests.join(test).with_extension("rs"), tests.join(test).join("main.rs")];
             assert!(files.iter().any(|file| file.exists()), "{}: no such test", layer.name);
         }
     }

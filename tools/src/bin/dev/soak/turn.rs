@@ -1,6 +1,7 @@
 //! One turn of a layer: its test as a process of its own, with a seed, and what it said.
 
-use super::layers::Layer;
+use super::layers::{Layer, Program};
+use crate::models;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -46,20 +47,30 @@ pub(crate) struct Failure {
 pub(crate) fn build(root: &Path, layer: &Layer, profile: &str) -> Result<Built> {
     let args = ["test", "--locked", "--no-run", "--message-format=json-render-diagnostics"];
     let mut command = Command::new(env!("CARGO"));
-    command.current_dir(root).args(args).args(["--profile", profile]);
-    command.args(["-p", layer.package, "--test", layer.test]).stderr(Stdio::inherit());
+    command.current_dir(root).args(args).args(["--profile", profile, "-p", layer.package]);
+    let name = match layer.test {
+        Program::Tests(file) => {
+            command.args(["--test", file]);
+            file
+        }
+        Program::Models(checker) => {
+            command.arg("--lib").arg("--target-dir").arg(models::target(root, checker));
+            command.env("RUSTFLAGS", models::flags(checker));
+            layer.package
+        }
+    };
+    command.stderr(Stdio::inherit());
     let output = command.output().context("cannot start cargo")?;
     if !output.status.success() {
         bail!("{}: the test cannot be built", layer.name);
     }
     let messages = String::from_utf8(output.stdout)?;
     let built = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let found =
-        built.filter(|message| message["target"]["name"] == layer.test).find_map(|message| {
-            let program = PathBuf::from(message["executable"].as_str()?);
-            let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
-            Some(Built { program, folder, profile: profile.to_owned() })
-        });
+    let found = built.filter(|message| message["target"]["name"] == name).find_map(|message| {
+        let program = PathBuf::from(message["executable"].as_str()?);
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+        Some(Built { program, folder, profile: profile.to_owned() })
+    });
     found.with_context(|| format!("{}: cargo names no test program", layer.name))
 }
 
@@ -85,7 +96,13 @@ impl Built {
     fn again(&self, layer: &Layer, seed: u64) -> String {
         let sizes: String =
             sizes(layer).map(|(variable, value)| format!("{variable}={value} ")).collect();
-        let (package, test, only) = (layer.package, layer.test, layer.only);
+        let (package, only) = (layer.package, layer.only);
+        let test = match layer.test {
+            Program::Tests(test) => test,
+            Program::Models(checker) => {
+                return format!("replay: {SEED_VARIABLE}={seed} {sizes}cargo dev {checker}");
+            }
+        };
         let profile = match self.profile.as_str() {
             "dev" => String::new(),
             other => format!("--profile {other} "),
@@ -162,7 +179,7 @@ mod tests {
         name: "crash",
         asks: "",
         package: "p",
-        test: "t",
+        test: Program::Tests("t"),
         only: "",
         sizes: &[("SIZE", 3)],
         floors: &[("states", 10)],
