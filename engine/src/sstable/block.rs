@@ -9,7 +9,9 @@ use super::format::Damage;
 use super::layout::{Columns, Layout, Suffix};
 use super::piece::Piece;
 use crate::compress::Codec;
+use crate::cursor::Direction;
 use crate::ids::{CommitTs, RowKind};
+use crate::prefetch;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
 use bytes::Bytes;
@@ -17,6 +19,9 @@ use std::cmp::Ordering;
 
 /// Bytes of bookkeeping per block, charged to the cache.
 const OVERHEAD_BYTES: usize = 320;
+
+/// Values fetched at once at most.
+const VALUES_FETCHED: usize = 32;
 
 const UNREADABLE: &str = "block's values do not decompress";
 
@@ -249,6 +254,25 @@ impl Block {
             let _ = packed.values.set(values.share());
         }
         packed.values.get().map(|values| (values, 0)).ok_or(Damage(UNREADABLE))
+    }
+
+    /// Starts fetching where each value begins of the rows that a walk in `direction` from `row` comes
+    /// to, as far as they are there: one miss for all instead of one a row.
+    pub(super) fn prefetch_values(&self, row: usize, direction: Direction) {
+        if !self.is_unpacked() {
+            return;
+        }
+        let Ok(values) = self.values() else { return };
+        let columns = self.columns();
+        let rows = match direction {
+            Direction::Up => row..self.rows(),
+            Direction::Down => 0..row + 1,
+        };
+        for row in rows.take(VALUES_FETCHED) {
+            if let Some(first) = values.get(columns.value_range(row).start) {
+                prefetch::read(first);
+            }
+        }
     }
 
     /// The value of a row whose block keeps its values uncompressed, as an index block does.

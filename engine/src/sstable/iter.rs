@@ -103,7 +103,7 @@ impl TableCursor {
         if row == block.rows() {
             return self.enter(next, Direction::Up);
         }
-        self.stand(entry, block, row, ruled_out);
+        self.stand(entry, block, row, ruled_out, Direction::Up);
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl TableCursor {
         let Some(ruled_out) = self.sift(entry) else { return self.enter(before, Direction::Down) };
         let block = self.load(entry, Direction::Down)?;
         match block.lower_bound(key, CommitTs::MAX).checked_sub(1) {
-            Some(row) => self.stand(entry, block, row, ruled_out),
+            Some(row) => self.stand(entry, block, row, ruled_out, Direction::Down),
             None => return self.enter(before, Direction::Down),
         }
         Ok(())
@@ -163,7 +163,7 @@ impl TableCursor {
                 Direction::Up => 0,
                 Direction::Down => block.rows() - 1,
             };
-            self.stand(at, block, row, ruled_out);
+            self.stand(at, block, row, ruled_out, direction);
             return Ok(());
         }
         self.at = None;
@@ -188,10 +188,20 @@ impl TableCursor {
         self.sieve.as_ref().is_some_and(Sieve::skips_all)
     }
 
-    fn stand(&mut self, entry: EntryAt, block: Arc<Block>, row: usize, ruled_out: bool) {
+    fn stand(
+        &mut self,
+        entry: EntryAt,
+        block: Arc<Block>,
+        row: usize,
+        ruled_out: bool,
+        direction: Direction,
+    ) {
         let same_block = self.at.as_ref().is_some_and(|at| at.entry == entry);
         if let Some(sieve) = self.sieve.as_ref().filter(|_| !same_block) {
             sieve.count_read();
+        }
+        if !same_block {
+            block.prefetch_values(row, direction);
         }
         self.at = Some(Position { entry, block, row, run: 0..0, prefix_len: 0, ruled_out });
         self.show();
@@ -222,10 +232,11 @@ impl TableCursor {
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
             return Ok(Arc::clone(&at.block));
         }
-        if let Some(block) = self.file.block_in_place(entry)? {
+        let handle = self.file.index().handle(entry);
+        self.file.prefetch(handle, direction, self.at.is_none());
+        if let Some(block) = self.file.block_in_place(entry, handle)? {
             return Ok(block);
         }
-        let handle = self.file.index().handle(entry);
         // Whoever asked for values of the last block will do so here.
         let asked = self.at.as_ref().is_some_and(|at| at.block.is_unpacked());
         let unpack = if asked { Unpack::Now } else { Unpack::Later };

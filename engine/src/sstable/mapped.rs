@@ -14,12 +14,16 @@ use super::index::Handle;
 use super::layout::{Columns, Layout};
 use super::raw::RawFile;
 use crate::compress::Codec;
-use crate::cursor::Found;
+use crate::cursor::{Direction, Found};
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::options::Reach;
+use crate::prefetch;
 use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use bytes::Bytes;
+
+/// Bytes of a block that are fetched before it is read: its header and columns, for some 16 rows.
+const COLUMNS_FETCHED: usize = 384;
 
 /// What is known of a block.
 const PROVED: u8 = 1;
@@ -98,6 +102,22 @@ impl Mapped {
     pub(super) fn stretch(&self, handle: Handle) -> Option<Bytes> {
         let (start, sealed) = self.sealed(handle);
         (!sealed.is_empty()).then(|| self.bytes.slice(start..start + sealed.len()))
+    }
+
+    /// Starts fetching the columns of the block at `handle`, where a walk `begins` there, and of the one
+    /// that it comes to next.
+    pub(super) fn prefetch(&self, handle: Handle, direction: Direction, begins: bool) {
+        let (start, len) = (handle.offset as usize, handle.len as usize);
+        let next = match direction {
+            Direction::Up => start.saturating_add(len),
+            Direction::Down => start.saturating_sub(len), // Most blocks are about as long.
+        };
+        for at in [Some(next), begins.then_some(start)].into_iter().flatten() {
+            let stretch = self.bytes.get(at..).unwrap_or_default();
+            if let Some(first) = stretch.first() {
+                prefetch::read_from(first, COLUMNS_FETCHED.min(stretch.len()));
+            }
+        }
     }
 
     fn sealed(&self, handle: Handle) -> (usize, &[u8]) {

@@ -15,7 +15,7 @@ use super::mapped::Mapped;
 use super::raw::RawFile;
 use super::zones::Zones;
 use crate::cache::{BlockPlace, Cache};
-use crate::cursor::Found;
+use crate::cursor::{Direction, Found};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
@@ -283,11 +283,22 @@ impl TableFile {
         &self.raw
     }
 
+    /// Starts fetching what a walk that comes to the block at `handle` reads first of it, where it
+    /// `begins` there, and of the next one; nothing where blocks are not read in place.
+    pub(super) fn prefetch(&self, handle: Handle, direction: Direction, begins: bool) {
+        if let Some(mapped) = &self.mapped {
+            mapped.prefetch(handle, direction, begins);
+        }
+    }
+
     /// The block, if it can be read in place.
-    pub(super) fn block_in_place(&self, entry: EntryAt) -> Result<Option<Arc<Block>>> {
+    pub(super) fn block_in_place(
+        &self,
+        entry: EntryAt,
+        handle: Handle,
+    ) -> Result<Option<Arc<Block>>> {
         let Some(mapped) = &self.mapped else { return Ok(None) };
-        let (number, handle) = (self.index.ordinal(entry), self.index.handle(entry));
-        let block = mapped.block(&self.raw, number, handle, Reach::Disk)?;
+        let block = mapped.block(&self.raw, self.index.ordinal(entry), handle, Reach::Disk)?;
         Ok(block.map(|block| Arc::new(Block::in_place(block.bytes(), block.layout, block.facts))))
     }
 

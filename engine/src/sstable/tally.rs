@@ -169,12 +169,10 @@ impl Tally {
     /// Reads the block here and stands on its first row; does nothing on a row.
     pub(crate) fn read_block(&mut self) -> Result<()> {
         let At::Block(Unread { entry, cut, .. }) = self.at else { return Ok(()) };
-        let block = match self.file.block_in_place(entry)? {
+        let handle = self.file.index().handle(entry);
+        let block = match self.file.block_in_place(entry, handle)? {
             Some(block) => block,
-            None => {
-                let handle = self.file.index().handle(entry);
-                self.ahead.block(&self.file, handle, Direction::Up, Unpack::Later)?
-            }
+            None => self.ahead.block(&self.file, handle, Direction::Up, Unpack::Later)?,
         };
         let row = if cut { block.lower_bound(&self.key, CommitTs::MAX) } else { 0 };
         self.stand_on(Position { entry, block, row });
