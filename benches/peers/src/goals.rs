@@ -43,6 +43,8 @@ pub const GOALS_MAPPED: &[Goal] = &[
     ("W6 get, 4.3x the cache, threads: 1", 1.1, LMDB),
     ("W7 seek and 50 rows, threads: 1", 1.1, LMDB),
     ("W8 full scan", 1.0, LMDB),
+    ("W9 scan of a partition of 1,000", 1.1, LMDB),
+    ("W10 YCSB E, threads: 2", 1.0, LMDB),
 ];
 
 /// All goals of ours with its defaults, in the order of the report.

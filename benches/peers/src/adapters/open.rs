@@ -4,7 +4,7 @@ use crate::adapters::{btreemap, fjall, lmdb, ours, redb, skiplist, sled, surreal
 #[cfg(feature = "rocksdb")]
 use crate::adapters::{rocksdb, rocksdb_conditional};
 use crate::engine::Engine;
-use crate::settings::Settings;
+use crate::settings::{LARGE_CACHE_TIMES, Settings};
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;
 
@@ -14,6 +14,10 @@ pub fn open(name: &str, dir: &Path, settings: &Settings) -> Result<Box<dyn Engin
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     let opened = match name {
         "ours" | "ours-raw" | "ours-mapped" => ours::open(dir, settings, ours::mode_of(name)),
+        "ours-large" => {
+            let cache_bytes = settings.cache_bytes * LARGE_CACHE_TIMES;
+            ours::open(dir, &Settings { cache_bytes, ..settings.clone() }, ours::mode_of(name))
+        }
         #[cfg(feature = "rocksdb")]
         "rocksdb" if settings.conditional => rocksdb_conditional::open(dir, settings),
         #[cfg(feature = "rocksdb")]

@@ -153,8 +153,8 @@ fn run(whole: &Whole) -> Result<()> {
         engines: whole.engines.clone(),
         known: engines().into_iter().map(str::to_owned).collect(),
         runs: whole.runs,
-        // The longest cell, W2-paced, takes five and a half minutes and then settles.
-        patience: Duration::from_secs_f64(120.0 + 480.0 * size.scale + 40.0 * size.seconds),
+        // The longest cell, W2-paced, takes twice five minutes and settles.
+        patience: Duration::from_secs_f64(120.0 + 900.0 * size.scale + 40.0 * size.seconds),
         arguments: arguments(size),
     };
     let facts = facts(whole);

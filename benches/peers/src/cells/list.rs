@@ -16,10 +16,14 @@ pub enum For {
     Kept,
     /// And those in memory.
     All,
-    /// Those that keep what is written, and ours reading in place, as LMDB and redb do.
-    Mapped,
+    /// All, and ours reading in place, as LMDB and redb do.
+    AllMapped,
+    /// Those that keep what is written, ours reading in place, and ours with as much memory as LMDB.
+    Memory,
     /// Those that keep what is written, and their variants without compression.
     Variants,
+    /// Those that keep what is written, and all their variants.
+    Every,
 }
 
 /// A workload.
@@ -45,14 +49,19 @@ impl Cell {
         match self.engines {
             For::Kept => !is_ceiling(engine) && !is_variant(engine),
             For::All => !is_variant(engine),
-            For::Mapped => engine == "ours-mapped" || !(is_ceiling(engine) || is_variant(engine)),
-            For::Variants => !is_ceiling(engine),
+            For::AllMapped => engine == "ours-mapped" || !is_variant(engine),
+            For::Memory => {
+                matches!(engine, "ours-mapped" | "ours-large")
+                    || !(is_ceiling(engine) || is_variant(engine))
+            }
+            For::Variants => !is_ceiling(engine) && engine != "ours-large",
+            For::Every => !is_ceiling(engine),
         }
     }
 
     /// Whether `engine` can take part at all.
     pub fn is_possible_for(&self, engine: &str) -> bool {
-        self.engines == For::All || !is_ceiling(engine)
+        matches!(self.engines, For::All | For::AllMapped) || !is_ceiling(engine)
     }
 }
 
@@ -87,7 +96,7 @@ pub fn cells() -> Vec<Cell> {
             durable::batches(c, MEDIUM)
         }),
         cell("W6-cached", "point gets, all in cache", For::All, point::cached),
-        cell("W10", "YCSB A to F", For::All, ycsb::all),
+        cell("W10", "YCSB A to F", For::AllMapped, ycsb::all),
         cell("W11", "delete 90 %, then scan", For::All, churn::delete),
         cell("W12", "overwrite 8 times", For::All, churn::overwrite),
         cell("W13", "large values", For::Kept, large::all),
@@ -96,12 +105,12 @@ pub fn cells() -> Vec<Cell> {
         cell("W16", "drop of a partition and of a table", For::Kept, drops::all),
         cell("W17", "conditional updates, unsynced", For::All, conditional::unsynced),
         cell("W17-durable", "conditional updates, durable", For::Kept, conditional::durable),
-        reads("W6", "point gets, data 4.3 times the cache", For::Variants, SMALL, |c| {
+        reads("W6", "point gets, data 4.3 times the cache", For::Every, SMALL, |c| {
             point::larger(c, SMALL)
         }),
-        reads("W7", "seek and 50 rows", For::Mapped, SMALL, |c| scan::short(c, SMALL)),
-        reads("W8", "full scan", For::Variants, SMALL, |c| scan::full(c, SMALL)),
-        reads("W9", "scan of a partition", For::Mapped, SMALL, |c| scan::partition(c, SMALL)),
+        reads("W7", "seek and 50 rows", For::Memory, SMALL, |c| scan::short(c, SMALL)),
+        reads("W8", "full scan", For::Every, SMALL, |c| scan::full(c, SMALL)),
+        reads("W9", "scan of a partition", For::Memory, SMALL, |c| scan::partition(c, SMALL)),
         reads("W6-1k", "point gets, 1 KiB", For::Kept, MEDIUM, |c| point::larger(c, MEDIUM)),
         reads("W7-1k", "seek and 50 rows, 1 KiB", For::Kept, MEDIUM, |c| scan::short(c, MEDIUM)),
         reads("W8-1k", "full scan, 1 KiB", For::Kept, MEDIUM, |c| scan::full(c, MEDIUM)),
