@@ -4,7 +4,7 @@ use crate::adapters::open::open;
 use crate::engine::{Direction, Engine, Promise};
 use crate::probe::{Kind, Line};
 use crate::rows::{self, KeyBuf, Sum, size_of};
-use crate::work::{self, Context, bytes_of};
+use crate::work::{self, Context, Shuffle, bytes_of};
 use anyhow::{Context as _, Result, ensure};
 use std::fs::File;
 use std::io::Read as _;
@@ -132,14 +132,11 @@ fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result
     Ok(lines)
 }
 
-/// Reads at random, unmeasured, until each row has been read once on average, or for three lines'
-/// time: what is measured is a cache in use and not its filling, which for whoever keeps rows takes as
+/// Reads each row once, in no order and unmeasured, or for three lines' time: what is measured is a cache in use and not its filling, which for whoever keeps rows takes as
 /// many gets as rows fit.
 fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
-    let (mut rng, mut key) = (Rng::seeded(context.seed + 77), KeyBuf::default());
-    let start = Instant::now();
-    for _ in 0..rows {
-        let i = rng.below(rows);
+    let (start, mut key) = (Instant::now(), KeyBuf::default());
+    for i in Shuffle::new(rows, context.seed + 77) {
         ensure!(engine.get(key.row(i), &mut |_| ())?, "row {i} is not there");
         if start.elapsed() > context.span * 3 {
             break;
