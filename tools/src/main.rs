@@ -40,6 +40,7 @@ mod health;
 mod settings;
 mod notify;
 mod log;
+mod events;
 mod seed;
 mod forks;
 #[cfg(feature = "otlp")]

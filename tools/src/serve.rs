@@ -7,6 +7,7 @@
 )]
 
 use crate::args::serve::ServeArgs;
+use crate::events;
 use crate::exit::{Exit, Failure};
 use crate::forks::Forks;
 use crate::log;
@@ -22,7 +23,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::memory::bytes_usable;
-use tabulith::event::Event;
 use tabulith::options::{Durability, Options};
 use tabulith::stats::ScrubStats;
 use tabulith::table::store::TableStore;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         let account = first_account(args, &config)?;
         seed::load(seed, &data.dir, &account)?;
     }
-    let db = Db::builder().options(options.clone()).on_event(tell).open(&data.dir);
+    let db = Db::builder().options(options.clone()).on_event(events::tell).open(&data.dir);
     let db = Arc::new(db.with_context(|| format!("opening {}", data.dir.display()))?);
     for repair in &db.recovery().repairs {
         note(&format!("put right from its other copy: {repair}"));
@@ -187,13 +187,6 @@ fn first_account(args: &ServeArgs, config: &Config) -> Result<String> {
 /// How copies are served: as the original, without its other doors.
 fn fork_config(config: &Config) -> Config {
     Config { tls: None, tls_only: false, admin: None, ..config.clone() }
-}
-
-/// What an operator is to see of the engine.
-fn tell(event: &Event) {
-    if let Event::DamageFound { error, .. } = event {
-        tracing::warn!("damage found: {error}");
-    }
 }
 
 fn config(args: &ServeArgs) -> Result<Config> {

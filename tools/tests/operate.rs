@@ -349,6 +349,31 @@ fn nobody_who_listens_is_no_reason_not_to_serve() {
     assert_eq!(server.terminate().0, 0);
 }
 
+/// Both copies of the metadata are there so that one may go; that it went, somebody must be told.
+#[test]
+fn the_log_says_what_the_start_put_right() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    assert_eq!(server.terminate().0, 0);
+    let mut copies =
+        std::fs::read_dir(place.path("data")).unwrap().map(|entry| entry.unwrap().path());
+    let copy = copies.find(|path| path.to_str().unwrap().ends_with(".manifest-b")).unwrap();
+    let mut bytes = std::fs::read(&copy).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    std::fs::write(&copy, bytes).unwrap();
+    for (start, told) in [("the first", true), ("the next", false)] {
+        let mut command = place.command(&["serve", "--port", "0", "--data-dir", "data"]);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut err = child.stderr.take().unwrap();
+        assert_eq!(Server::of(child).terminate().0, 0);
+        let mut said = String::new();
+        err.read_to_string(&mut said).unwrap();
+        let is_told = said.contains("the start put damage right") && said.contains("manifest-b");
+        assert_eq!(is_told, told, "{start}: {said}");
+    }
+}
+
 #[test]
 fn a_command_line_of_azurite_works() {
     let place = Place::new();

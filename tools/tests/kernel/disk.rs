@@ -118,6 +118,9 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_room() {
             status == 503 && ["disk full", "stalled: flushes are behind"].contains(&&*why),
             "{why}"
         );
+        let log = std::fs::read_to_string(place.path("stderr")).unwrap();
+        let reason = if why == "disk full" { "refuses work" } else { "background work failed" };
+        assert!(log.contains(reason), "{why}, and the log says {log}");
         rows.check(&mut client, "reads go on, and nothing that was refused is there");
         disk.empty();
         let again = (0..).find(|_| rows.write(&mut client));
