@@ -247,6 +247,27 @@ pub struct Found {
 }
 
 impl Found {
+    /// Reads only these properties of each entity that is still to come, beside its keys and Timestamp.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::table::error::TableResult<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// use tabulith::Entity;
+    /// let fruit = db.entities("fruit")?;
+    /// fruit.insert(Entity::new("fruit", "apple").with("price", 3).with("colour", "red"))?;
+    /// for found in fruit.query(None).select(&["price"]) {
+    ///     let found = found?;
+    ///     assert!(found.property("price").is_some() && found.property("colour").is_none());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn select(mut self, properties: &[&str]) -> Found {
+        self.query.select = Some(properties.iter().map(|&property| property.to_owned()).collect());
+        self
+    }
+
     fn turn_page(&mut self) -> TableResult<()> {
         let Entities { store, account, name } = &self.table;
         let page = store.query(account, name, &self.query)?;
