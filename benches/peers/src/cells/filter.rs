@@ -125,7 +125,7 @@ fn entities(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result
     };
     let line = measure(context, tags, rows, expected, || {
         let mut found = (0, 0);
-        for entity in table.query(Some(filter.clone())) {
+        for entity in table.query(Some(filter.clone())).select(&["Number"]) {
             let number = entity?.properties.into_iter().find(|(name, _)| name == "Number");
             let Some((_, Value::Int64(number))) = number else { return Ok((0, 0)) };
             found = (found.0 + 1, found.1 + number as u64);
