@@ -98,7 +98,7 @@ impl TableCursor {
         };
         let next = self.file.index().next(entry);
         let Some(ruled_out) = self.sift(entry) else { return self.enter(next, Direction::Up) };
-        let block = self.load(entry, Direction::Up)?;
+        let block = self.load(entry, Direction::Up, true)?;
         let row = block.lower_bound(key, ts);
         if row == block.rows() {
             return self.enter(next, Direction::Up);
@@ -116,7 +116,7 @@ impl TableCursor {
         };
         let before = self.file.index().prev(entry);
         let Some(ruled_out) = self.sift(entry) else { return self.enter(before, Direction::Down) };
-        let block = self.load(entry, Direction::Down)?;
+        let block = self.load(entry, Direction::Down, true)?;
         match block.lower_bound(key, CommitTs::MAX).checked_sub(1) {
             Some(row) => self.stand(entry, block, row, ruled_out, Direction::Down),
             None => return self.enter(before, Direction::Down),
@@ -158,7 +158,7 @@ impl TableCursor {
                 };
                 continue;
             };
-            let block = self.load(at, direction)?;
+            let block = self.load(at, direction, false)?;
             let row = match direction {
                 Direction::Up => 0,
                 Direction::Down => block.rows() - 1,
@@ -228,12 +228,13 @@ impl TableCursor {
         index.prev(at.entry).is_some_and(|before| index.splits_key_after(before))
     }
 
-    fn load(&mut self, entry: EntryAt, direction: Direction) -> Result<Arc<Block>> {
+    /// The block, which a walk in `direction` comes to or `begins` at.
+    fn load(&mut self, entry: EntryAt, direction: Direction, begins: bool) -> Result<Arc<Block>> {
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
             return Ok(Arc::clone(&at.block));
         }
         let handle = self.file.index().handle(entry);
-        self.file.prefetch(handle, direction, self.at.is_none());
+        self.file.prefetch(handle, direction, begins);
         if let Some(block) = self.file.block_in_place(entry, handle)? {
             return Ok(block);
         }
