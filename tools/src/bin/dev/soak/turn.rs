@@ -224,5 +224,8 @@ mod tests {
         let line = "TABULITH_SEED=5 SIZE=3 cargo test -p p --test t -- --nocapture";
         assert_eq!(again, format!("replay: {line}"));
         assert!(built("release").again(&LAYER, 5).contains("cargo test --profile release -p p"));
+        let models = Layer { test: Program::Models("shuttle"), ..LAYER };
+        let line = "replay: TABULITH_SEED=5 SIZE=3 cargo dev shuttle";
+        assert_eq!(built("soak").again(&models, 5), line);
     }
 }
