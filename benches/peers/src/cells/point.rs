@@ -132,8 +132,8 @@ fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result
     Ok(lines)
 }
 
-/// Reads each row once, in no order and unmeasured, or for three lines' time: what is measured is a cache in use and not its filling, which for whoever keeps rows takes as
-/// many gets as rows fit.
+/// Reads each row once, in no order and unmeasured, or for three lines' time: what is measured is a
+/// cache in use and not its filling, which for whoever keeps rows takes as many gets as rows fit.
 fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
     let (start, mut key) = (Instant::now(), KeyBuf::default());
     for i in Shuffle::new(rows, context.seed + 77) {
