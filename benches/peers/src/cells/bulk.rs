@@ -4,9 +4,8 @@ use crate::engine::{Change, Direction, Engine, Promise};
 use crate::probe::{Kind, Line, Probe};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
 use crate::work::{self, Cap, Context, InOrder, Shuffle, bytes_of};
-use anyhow::{Context as _, Result};
-use hdrhistogram::Histogram;
-use std::time::{Duration, Instant};
+use anyhow::Result;
+use std::time::Instant;
 use tabulith_benches::sample::histogram;
 
 /// Bytes that W1 loads at scale 1.
@@ -97,69 +96,6 @@ pub fn random(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     work::sum(&*engine, Direction::Forward)?.check(sum)?;
     engine.close()?;
     Ok(vec![line])
-}
-
-/// As [`random`] for five minutes, as fast as it goes, settling included; then anew at 80 % of that
-/// rate for five minutes, and the latencies of this are what counts. A peak of a few seconds would be
-/// one that no engine with merges can hold, and the more rows there are the less.
-pub fn paced(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
-    const PACED: Duration = Duration::from_secs(300);
-    let span = PACED.mul_f64(context.scale.min(1.0));
-    let settings = context.settings(Promise::Unsynced);
-    let name = "W2 random fill for five minutes, settled";
-    let engine = context.fresh("peak", &settings)?;
-    let mut latency_ns = histogram()?;
-    let (probe, start) = (Probe::start()?, Instant::now());
-    let count = fill(context, &*engine, value_bytes, &mut latency_ns, (span, Duration::ZERO))?;
-    let rest = engine.settle()?;
-    let took = start.elapsed().saturating_sub(rest);
-    let peak = probe.rate(Kind::Unsynced, name, "rows/s", count, rest)?.timed(&latency_ns);
-    engine.close()?;
-    std::fs::remove_dir_all(context.dir.join("peak")).context("removing the rows of the peak")?;
-
-    let each = took.mul_f64(1.25 / count.max(1) as f64);
-    let engine = context.fresh("rows", &settings)?;
-    let mut latency_ns = histogram()?;
-    let probe = Probe::start()?;
-    let count = fill(context, &*engine, value_bytes, &mut latency_ns, (span, each))?;
-    let name = "W2 random fill at 80 % of that";
-    let line = probe.rate(Kind::Unsynced, name, "rows/s", count, Duration::ZERO)?;
-    let worst = latency_ns.max() as f64 / 1e6;
-    let line = line.note(format!("longest {worst:.1} ms"));
-    engine.settle()?;
-    engine.close()?;
-    Ok(vec![peak, line.timed(&latency_ns)])
-}
-
-/// Commits rows in random order, each due the time `each` after the one before, until `span` is over.
-fn fill(
-    context: &Context,
-    engine: &dyn Engine,
-    value_bytes: usize,
-    latency_ns: &mut Histogram<u64>,
-    (span, each): (Duration, Duration),
-) -> Result<u64> {
-    // More than five minutes can hold; the keys have room for 10^9.
-    const MANY_ROWS: u64 = 1 << 29;
-    /// Longer than the time between two commits, which so come in bursts, late by as much.
-    const NAP: Duration = Duration::from_micros(100);
-    let (mut values, mut key) = (Values::new(value_bytes, context.seed), KeyBuf::default());
-    let (start, mut due, mut count) = (Instant::now(), Duration::ZERO, 0);
-    for i in Shuffle::new(MANY_ROWS, context.seed) {
-        // Behind its plan a commit is late, and that counts: the clock starts when it was due.
-        let begun = if each.is_zero() { start.elapsed() } else { due };
-        if begun > span {
-            break;
-        }
-        while start.elapsed() < begun {
-            std::thread::sleep(NAP); // The engine may have this core meanwhile.
-        }
-        engine.write(&[Change::Put(key.row(i), values.value(i, 0))])?;
-        latency_ns.saturating_record((start.elapsed() - begun).as_nanos() as u64);
-        due += each;
-        count += 1;
-    }
-    Ok(count)
 }
 
 /// Settles, and ends the measurement with that.

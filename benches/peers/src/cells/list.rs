@@ -1,7 +1,7 @@
 //! The list of all cells, in the order of the report.
 
 use crate::cells::{
-    bulk, churn, conditional, drops, durable, filter, large, point, reopen, scan, ycsb,
+    bulk, churn, conditional, drops, durable, filter, large, paced, point, reopen, scan, ycsb,
 };
 use crate::probe::Line;
 use crate::rows::{MEDIUM, SMALL};
@@ -87,7 +87,7 @@ pub fn cells() -> Vec<Cell> {
         Cell {
             by_default: false,
             ..cell("W2-paced", "random fill at 80 % of its peak for 5 minutes", For::Kept, |c| {
-                bulk::paced(c, SMALL)
+                paced::fill(c, SMALL)
             })
         },
         cell("W3", "durable single commits", For::Kept, durable::single),

@@ -1,6 +1,7 @@
 //! The workloads: each cell is measured in a process of its own and gives one line or several.
 
 pub mod bulk;
+pub mod paced;
 pub mod durable;
 pub mod point;
 pub mod scan;
