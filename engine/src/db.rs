@@ -6,7 +6,7 @@ use crate::backup::folder::{Backups, Created};
 use crate::batch::Batch;
 use crate::budget::Budget;
 use crate::commit::pipeline::{self, Pipeline};
-use crate::compaction::picker::{self, Aim};
+use crate::compaction::picker::Aim;
 use crate::cursor::Found;
 use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::{self, Jobs, Threads};
@@ -23,28 +23,23 @@ use crate::limits::LEVELS;
 use crate::moment::Moment;
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
+use crate::pacing::Pacing;
 use crate::pool::Pool;
 use crate::recovery::{self, Opened};
 use crate::rows::Row;
 use crate::scout::Scout;
 use crate::scrub::Scrub;
-use crate::stall::{Bucket, Cause, Stall, stall};
-use crate::stats::{MemoryStats, MemoryUse, Recovery, ScrubStats, Stats};
+use crate::stats::Recovery;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use crate::tree::{Tree, World};
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::view::View;
-use crate::waits::Stalls;
 use crate::work::Work;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How long a commit waits for background work before it is refused as [`Kind::Busy`].
-const STALL_MAX: Duration = Duration::from_secs(30);
 
 /// An open database. Cheap to clone; the folder is released when the last clone and all that was
 /// made from it are gone, or at [`Db::close`].
@@ -61,8 +56,6 @@ pub(crate) struct Inner {
     pub(crate) tree: Arc<Tree>,
     pub(crate) latches: Latches,
     pub(crate) scout: Scout,
-    pauses: Bucket,
-    pace: AtomicU8, // 0, or 1 more than the cause that commits pause for.
     pub(crate) catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
     pub(crate) writer: Option<Writer>, // None where the database is read-only.
     read_only_at: CommitTs,
@@ -75,6 +68,7 @@ pub(crate) struct Inner {
 pub(crate) struct Writer {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) work: Arc<Work>,
+    pub(crate) pacing: Pacing,
     pub(crate) jobs: Arc<dyn Jobs>,
 }
 
@@ -213,11 +207,12 @@ impl Db {
             None => None,
             Some(log) => {
                 let scrub = Scrub::new(&tree.options, Arc::clone(&clock));
-                let (clock, events, group) = (Arc::clone(&clock), events, budget.group);
+                let (clock, group) = (Arc::clone(&clock), budget.group);
+                let pacing = Pacing::new(Arc::clone(&tree), Arc::clone(&clock));
                 let pipeline = Pipeline::new(log, last_ts, clock, events, buffered_flush, group);
                 let pipeline = Arc::new(pipeline);
                 let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline), scrub);
-                Some(Writer { pipeline, work, jobs: Arc::clone(&jobs) })
+                Some(Writer { pipeline, work, pacing, jobs: Arc::clone(&jobs) })
             }
         };
         let inner = Inner {
@@ -226,8 +221,6 @@ impl Db {
             tree,
             latches: Latches::new(),
             scout: Scout::default(),
-            pauses: Bucket::default(),
-            pace: AtomicU8::new(0),
             catalog: Mutex::default(),
             writer,
             read_only_at: last_ts,
@@ -395,96 +388,6 @@ impl Db {
         created
     }
 
-    /// The shape of the tree and what background work has done.
-    pub fn stats(&self) -> Stats {
-        let tree = &self.inner.tree;
-        let (view, counters) = (tree.view(), &tree.counters);
-        let levels = view.version.levels.iter().enumerate();
-        let pool = &tree.shelf.pool;
-        let cache = pool.blocks.counts();
-        let blobs = || view.version.blobs.iter();
-        let (row_cache_hits, row_cache_misses, row_cache_bytes) = pool.rows.counts();
-        Stats {
-            levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
-            compaction_debt_bytes: picker::debt_bytes(&view.version, &tree.options),
-            blob_files: blobs().count(),
-            blob_bytes: blobs().map(|(blob, _)| blob.meta.bytes).sum(),
-            blob_live_bytes: blobs().map(|(_, used)| used.bytes).sum(),
-            memtable_bytes: view.memtables().map(|table| table.bytes()).sum(),
-            sealed_memtables: view.sealed.len(),
-            snapshots: tree.snapshots.len(),
-            erasures: view.version.erasures.len()
-                + view.sealed.iter().map(|sealed| sealed.erased.len()).sum::<usize>()
-                + view.erased.len(),
-            flushes: counters.flushes.get(),
-            flushed_bytes: counters.flushed_bytes.get(),
-            compactions: counters.compactions.get(),
-            compaction_parts: counters.compaction_parts.get(),
-            moves: counters.moves.get(),
-            compaction_bytes_read: counters.compaction_bytes_read.get(),
-            compaction_bytes_written: counters.compaction_bytes_written.get(),
-            dropped_files: counters.dropped_files.get(),
-            ingested_files: counters.ingested_files.get(),
-            ingested_bytes: counters.ingested_bytes.get(),
-            stalls: self.stalls(),
-            log_syncs: self
-                .inner
-                .writer
-                .as_ref()
-                .map(|w| w.pipeline.waits.synced.get())
-                .unwrap_or_default(),
-            background_errors: counters.background_errors.get(),
-            last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
-            cache_hits: cache.hits,
-            cache_misses: cache.misses,
-            row_cache_hits,
-            row_cache_misses,
-            row_cache_bytes,
-            memory: self.memory(&view),
-            scrub: ScrubStats {
-                passes: counters.scrub_passes.get(),
-                files: counters.scrub_files.get(),
-                bytes: counters.scrub_bytes.get(),
-                finds: counters.scrub_finds.get(),
-                last_pass: Some(CommitTs(counters.scrub_ended.get())).filter(|at| at.0 > 0),
-            },
-        }
-    }
-
-    /// What each use of memory holds, and what it may hold now.
-    fn memory(&self, view: &View) -> MemoryStats {
-        let pool = &self.inner.tree.shelf.pool;
-        let (budget, taken) = (&pool.budget, pool.taken());
-        let (blocks_max, rows_max) = pool.blocks.sizes();
-        let log = self.inner.writer.as_ref().map_or(0, |writer| writer.pipeline.buffer_bytes());
-        let used = |bytes, bytes_max| MemoryUse { bytes, bytes_max };
-        MemoryStats {
-            budget: budget.bytes,
-            memtables: used(
-                view.memtables().map(|table| table.bytes()).sum::<usize>() + pool.spare.bytes(),
-                budget.memtables,
-            ),
-            log: used(log, budget.log),
-            work: used(taken.working, budget.work.max(taken.working)),
-            index_and_filters: used(taken.pinned, budget.bytes),
-            blocks: used(pool.blocks.counts().bytes as usize, blocks_max),
-            rows: used(pool.rows.counts().2, rows_max),
-        }
-    }
-
-    fn stalls(&self) -> Stalls {
-        let counters = &self.inner.tree.counters;
-        let log = self.inner.writer.as_ref().map(|writer| &writer.pipeline.waits);
-        Stalls {
-            slowed_by_l0: counters.slowed_by_l0.get(),
-            slowed_by_memtables: counters.slowed_by_memtables.get(),
-            stopped_by_l0: counters.stopped_by_l0.get(),
-            stopped_by_memtables: counters.stopped_by_memtables.get(),
-            group_full: log.map(|log| log.group_full.get()).unwrap_or_default(),
-            log_segment: log.map(|log| log.log_segment.get()).unwrap_or_default(),
-        }
-    }
-
     /// Makes every acknowledged commit durable, ends the background work and releases the folder.
     /// Every later write fails; reads go on. Dropping the last handle does the same, but cannot
     /// report an error.
@@ -536,11 +439,21 @@ fn row_of(
     Ok(Some(Row { ts, value }))
 }
 
-/// A commit of this size is asked for, where it is asked whether one would have to pause.
-const AT_ONCE_BYTES: usize = 64 << 10;
-
 fn read_only() -> Error {
     Error::new(Kind::ReadOnly, "the database was opened read-only")
+}
+
+impl Writer {
+    /// Waits while background work is too far behind.
+    pub(crate) fn admit(&self) -> Result<()> {
+        self.pacing.admit(&self.pipeline, &self.work)
+    }
+
+    /// Whether a commit need neither wait nor pause: there is room in the log and in its buffer, and
+    /// no debt.
+    pub(crate) fn takes_at_once(&self) -> bool {
+        self.pacing.is_free() && self.pipeline.has_room()
+    }
 }
 
 impl Inner {
@@ -598,90 +511,6 @@ impl Inner {
         self.tree.delete_trash();
         self.lock.lock().take();
         closed
-    }
-
-    /// Waits while background work is too far behind.
-    pub(crate) fn admit(&self, writer: &Writer) -> Result<()> {
-        while let Stall::Stop(cause) = stall(self.tree.debt(), 0, &self.tree.options) {
-            self.await_background(writer, cause)?;
-        }
-        Ok(())
-    }
-
-    /// Whether a commit need neither wait nor pause: there is room in the log and in its buffer, and
-    /// no debt.
-    pub(crate) fn takes_at_once(&self, writer: &Writer) -> bool {
-        let debt = stall(self.tree.debt(), AT_ONCE_BYTES, &self.tree.options);
-        debt == Stall::None && writer.pipeline.has_room()
-    }
-
-    /// Waits while background work is too far behind for `cause`.
-    #[cold]
-    fn await_background(&self, writer: &Writer, cause: Cause) -> Result<()> {
-        let (tree, reason, stopped) = (&self.tree, cause.into(), true);
-        let _span = tree.events.span(Doing::Stall);
-        tree.events.tell(Event::StallBegin { reason, stopped });
-        let start = self.clock.steady();
-        let awaited = self.await_less_than(writer, cause, start + STALL_MAX);
-        let waited = self.clock.steady().saturating_sub(start);
-        tree.events.tell(Event::StallEnd { reason, stopped });
-        awaited?;
-        match cause {
-            Cause::L0Files => tree.counters.stopped_by_l0.add(waited),
-            Cause::Memtables => tree.counters.stopped_by_memtables.add(waited),
-        }
-        Ok(())
-    }
-
-    fn await_less_than(&self, writer: &Writer, cause: Cause, until: Duration) -> Result<()> {
-        while stall(self.tree.debt(), 0, &self.tree.options) == Stall::Stop(cause) {
-            // A log that failed or is closed takes no commit, however far the work gets.
-            writer.pipeline.check_open()?;
-            if self.clock.steady() >= until {
-                let why = writer.work.last_error().unwrap_or_else(|| "it is still at work".into());
-                let what = format!("background work is too far behind: {why}");
-                return Err(Error::new(Kind::Busy, what));
-            }
-            writer.work.await_progress(Duration::from_millis(100))?;
-        }
-        Ok(())
-    }
-
-    /// Pauses for what a commit of `bytes` costs at the present debt.
-    pub(crate) fn slow_down(&self, bytes: usize) {
-        match stall(self.tree.debt(), bytes, &self.tree.options) {
-            Stall::Delay(owed, cause) => {
-                let Some(delay) = self.pauses.owe(owed) else { return };
-                let counters = &self.tree.counters;
-                match cause {
-                    Cause::L0Files => counters.slowed_by_l0.add(delay),
-                    Cause::Memtables => counters.slowed_by_memtables.add(delay),
-                }
-                self.tell_pace(Some(cause));
-                self.clock.sleep(delay);
-            }
-            Stall::None => self.tell_pace(None),
-            Stall::Stop(_) => {}
-        }
-    }
-
-    /// Tells when commits begin to pause for `cause`, and when they no longer do.
-    fn tell_pace(&self, cause: Option<Cause>) {
-        let pace = cause.map_or(0, |cause| cause as u8 + 1);
-        // Almost always as it was: do not dirty the line.
-        if self.pace.load(Relaxed) == pace {
-            return;
-        }
-        let (events, stopped) = (&self.tree.events, false);
-        let before = self.pace.swap(pace, Relaxed);
-        let of =
-            |pace| [Cause::L0Files, Cause::Memtables].into_iter().find(|c| *c as u8 + 1 == pace);
-        if let Some(reason) = of(before).filter(|_| before != pace).map(Into::into) {
-            events.tell(Event::StallEnd { reason, stopped });
-        }
-        if let Some(reason) = of(pace).filter(|_| before != pace).map(Into::into) {
-            events.tell(Event::StallBegin { reason, stopped });
-        }
     }
 
     pub(crate) fn commit(

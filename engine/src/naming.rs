@@ -50,7 +50,7 @@ impl Catalog for Db {
         batch.erase_table(id);
         // No change of the table may have looked at it before and come after: it would find the
         // table there and its rows gone.
-        self.inner.admit(writer)?;
+        writer.admit()?;
         let latches = self.inner.latches.lock_all();
         let ts =
             self.inner.apply_to_catalog(writer, batch, |tables, ts| tables.remove(name, ts))?;
@@ -173,7 +173,7 @@ impl Inner {
         batch: Batch,
         change: impl FnOnce(&mut Tables, CommitTs),
     ) -> Result<CommitTs> {
-        self.admit(writer)?;
+        writer.admit()?;
         let ts = self.apply_to_catalog(writer, batch, change)?;
         writer.pipeline.wait(ts)?;
         Ok(ts)

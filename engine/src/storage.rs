@@ -92,7 +92,7 @@ impl RowStore for Db {
     ) -> Result<Box<dyn CommitTicket>> {
         let inner = &*self.inner;
         let writer = inner.writer()?;
-        inner.admit(writer)?;
+        writer.admit()?;
         let latches = inner.latches.lock_all();
         inner.check_writable(writer, table)?;
         let ts = match inner.has_rows(table)? {
@@ -252,10 +252,10 @@ impl Inner {
         let hash = hash::of_partition(prefix);
         let mut last_commit = match reach {
             Reach::Disk => {
-                self.admit(writer)?;
+                writer.admit()?;
                 self.latches.lock(hash)
             }
-            Reach::Memory if !self.takes_at_once(writer) => return Err(would_wait()),
+            Reach::Memory if !writer.takes_at_once() => return Err(would_wait()),
             Reach::Memory => self.latches.try_lock(hash).ok_or_else(would_wait)?,
         };
         self.check_writable(writer, table)?;
@@ -273,7 +273,7 @@ impl Inner {
             self.after_erasing(writer);
         }
         if reach == Reach::Disk {
-            self.slow_down(bytes);
+            writer.pacing.slow_down(bytes);
         }
         Ok(ts)
     }
