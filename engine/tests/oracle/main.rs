@@ -16,6 +16,8 @@ mod ops;
 mod kinds;
 mod rows;
 mod walk;
+mod updates;
+mod transactions;
 mod cursors;
 mod batches;
 mod clocks;

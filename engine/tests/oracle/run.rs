@@ -7,18 +7,17 @@ use crate::entities;
 use crate::ops::{CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
 use crate::rows::{Difference, said};
 use crate::store::{Reached, Store};
-use crate::walk::{same, scan, slice};
+use crate::transactions::Open;
+use crate::updates::{changes_something, rehearse};
+use crate::walk::{same, scan};
 use crate::zones;
-use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
 use tabulith::error::{Error, Kind};
 use tabulith::ids::{CommitTs, TableId};
 use tabulith::options::{Durability, Reach};
 use tabulith::rows::{Catalog, PartitionUpdate, RowSnapshot, RowStore};
-use tabulith::transaction::Transaction;
 use tabulith::{Db, Snapshot, Table};
-use tabulith_testkit::oracle::{Change, NewRow, Oracle, Stored};
+use tabulith_testkit::oracle::{Change, NewRow, Oracle};
 
 /// A store, the model, and what is held of both.
 pub(crate) struct Run {
@@ -104,20 +103,19 @@ impl Run {
             Op::Transact { table, pk, changes, undone, scan, meanwhile } => {
                 let Some(id) = self.tables[*table] else { return Ok(()) };
                 let before = self.model.clone();
-                let mut open = Open::begin(&self.store, &before, id, pk)?;
+                let mut open = Open::begin(self.store.db(), &before, id, pk)?;
                 open.write(&self.timed(changes))?;
-                let savepoint = open.transaction.savepoint();
-                let own = open.own.clone();
-                open.write(&self.timed(undone))?;
-                open.transaction.rollback_to(savepoint).map_err(said)?;
-                open.own = own;
+                open.write_and_take_back(&self.timed(undone))?;
                 if *scan {
                     open.scan()?;
                 }
-                let Open { transaction, read, own, .. } = open;
                 self.update(id, pk, &self.timed(meanwhile), None, false)?;
                 self.settle()?;
-                self.end(id, pk, transaction, &before, &read, *scan, own)
+                if let Some((ts, changes)) = open.commit(&self.model)? {
+                    self.model.commit(id.0, pk, ts.0, &changes);
+                    self.all_is_safe();
+                }
+                Ok(())
             }
             Op::Batch { table, pk, writes, level, then } => {
                 self.batch(*table, pk, writes, *level, *then)
@@ -361,42 +359,6 @@ impl Run {
             self.pending.push(Pending::Rows(read));
         }
         if then == Then::Wait { self.settle() } else { Ok(()) }
-    }
-
-    /// Commits a transaction that read `read`, and the whole partition if `scanned`, of `before`.
-    #[expect(clippy::too_many_arguments, reason = "all that is known of one transaction")]
-    fn end(
-        &mut self,
-        table: TableId,
-        pk: &[u8],
-        transaction: Transaction,
-        before: &Oracle,
-        read: &[Vec<u8>],
-        scanned: bool,
-        own: Own,
-    ) -> Result<(), Difference> {
-        let now = &self.model;
-        let changed = read.iter().any(|rk| before.get(table.0, pk, rk) != now.get(table.0, pk, rk))
-            || scanned && rows_of(before, table, pk) != rows_of(now, table, pk);
-        let outcome = transaction.commit();
-        match outcome {
-            Err(error) if changed && error.kind() == Kind::Changed && !own.is_empty() => Ok(()),
-            Ok(_) if own.is_empty() => Ok(()),
-            Ok(ts) if !changed => {
-                let change = |(rk, own)| match own {
-                    Some((value, Some(expires))) => Change::PutUntil(rk, value, expires),
-                    Some((value, None)) => Change::Put(rk, value),
-                    None => Change::Delete(rk),
-                };
-                let changes: Vec<_> = own.into_iter().map(change).collect();
-                self.model.commit(table.0, pk, ts.0, &changes);
-                self.all_is_safe();
-                Ok(())
-            }
-            other => {
-                Err(format!("what was read has changed: {changed}; the commit gave {other:?}"))
-            }
-        }
     }
 
     fn get(&self, table: usize, (pk, rk): &Keys, reach: Reach) -> Result<(), Difference> {
@@ -701,165 +663,7 @@ impl Run {
     }
 }
 
-/// Whether anything remains of `changes` once each row's last one has replaced those before it.
-fn changes_something(model: &Oracle, table: TableId, pk: &[u8], changes: &[Change]) -> bool {
-    let mut last = BTreeMap::new();
-    for change in changes {
-        match change {
-            Change::Put(rk, _) | Change::PutUntil(rk, ..) => drop(last.insert(rk, true)),
-            Change::Delete(rk) => drop(last.insert(rk, false)),
-            Change::DeleteRange(from, to) => {
-                let range = (from.as_ref(), to.as_ref());
-                let held = |rk: &Vec<u8>| RangeBounds::<Vec<u8>>::contains(&range, rk);
-                let stored = model.rows(table.0, pk, slice(from), slice(to));
-                last.extend(stored.map(|(place, _)| (&place.rk, false)));
-                last.iter_mut().filter(|(rk, _)| held(rk)).for_each(|(_, is_put)| *is_put = false);
-            }
-        }
-    }
-    last.into_iter().any(|(rk, is_put)| is_put || model.get(table.0, pk, rk).is_some())
-}
-
 /// The name of the table in a slot; they sort as the slots do.
 fn name(slot: usize) -> String {
     format!("table-{slot}")
-}
-
-/// Makes the changes inside an update, and reads each row before and after.
-fn rehearse(
-    partition: &mut dyn PartitionUpdate,
-    model: &Oracle,
-    table: TableId,
-    pk: &[u8],
-    changes: &[Change],
-) -> Result<Option<Difference>, Error> {
-    let mut staged: Vec<&Change> = Vec::new();
-    for change in changes {
-        let rk = match change {
-            Change::Put(rk, _) | Change::PutUntil(rk, ..) | Change::Delete(rk) => rk,
-            Change::DeleteRange(from, to) => {
-                partition.delete_range(slice(from), slice(to))?;
-                staged.push(change);
-                continue;
-            }
-        };
-        let before = partition.get(rk)?;
-        let difference = match staged.iter().rev().find_map(|own| left_by(own, rk)) {
-            None => same(before.as_ref(), model.get(table.0, pk, rk)).err(),
-            Some(own) => {
-                let found = before.as_ref().map(|row| &row.value[..]);
-                (found != own).then(|| format!("own write reads as {found:?}"))
-            }
-        };
-        if difference.is_some() {
-            return Ok(difference);
-        }
-        match change {
-            Change::Put(_, value) => partition.put(rk, value)?,
-            Change::PutUntil(_, value, expires) => {
-                partition.put_until(rk, value, CommitTs(*expires))?;
-            }
-            _ => partition.delete(rk)?,
-        }
-        staged.push(change);
-    }
-    Ok(None)
-}
-
-/// The last write of each RowKey by a transaction.
-type Own = BTreeMap<Vec<u8>, Option<(Vec<u8>, Option<u64>)>>;
-
-/// A transaction under way, beside what the model says that it sees.
-struct Open<'a> {
-    transaction: Transaction,
-    model: &'a Oracle,
-    table: TableId,
-    pk: &'a [u8],
-    own: Own,
-    read: Vec<Vec<u8>>,
-}
-
-impl<'a> Open<'a> {
-    fn begin(
-        store: &Store,
-        model: &'a Oracle,
-        table: TableId,
-        pk: &'a [u8],
-    ) -> Result<Open<'a>, Difference> {
-        let transaction = store.db().transaction(table, pk).map_err(said)?;
-        Ok(Open { transaction, model, table, pk, own: Own::new(), read: Vec::new() })
-    }
-
-    /// Reads the row of each change, then makes it. A transaction removes no ranges.
-    fn write(&mut self, changes: &[Change]) -> Result<(), Difference> {
-        for change in changes {
-            let (rk, value) = match change {
-                Change::Put(rk, value) => (rk, Some((value.clone(), None))),
-                Change::PutUntil(rk, value, expires) => (rk, Some((value.clone(), Some(*expires)))),
-                Change::Delete(rk) => (rk, None),
-                Change::DeleteRange(..) => continue,
-            };
-            let found = self.transaction.get(rk).map_err(said)?;
-            match self.own.get(rk) {
-                None => {
-                    same(found.as_ref(), self.model.get(self.table.0, self.pk, rk))?;
-                    self.read.push(rk.clone());
-                }
-                Some(own)
-                    if found.as_ref().map(|row| &row.value[..])
-                        == own.as_ref().map(|o| &o.0[..]) => {}
-                Some(_) => return Err(format!("own write reads as {found:?}")),
-            }
-            match &value {
-                Some((value, None)) => self.transaction.put(rk, value),
-                Some((value, Some(expires))) => {
-                    self.transaction.put_until(rk, value, CommitTs(*expires))
-                }
-                None => self.transaction.delete(rk),
-            }
-            .map_err(said)?;
-            self.own.insert(rk.clone(), value);
-        }
-        Ok(())
-    }
-
-    fn scan(&mut self) -> Result<(), Difference> {
-        let found = self.transaction.scan::<&[u8]>(..).map_err(said)?;
-        let found: BTreeMap<_, _> =
-            found.into_iter().map(|(rk, row)| (rk.to_vec(), row.value.to_vec())).collect();
-        let mut wanted: BTreeMap<_, _> = rows_of(self.model, self.table, self.pk)
-            .into_iter()
-            .map(|(rk, stored)| (rk.to_vec(), stored.value.clone()))
-            .collect();
-        for (rk, value) in &self.own {
-            match value {
-                Some((value, _)) => drop(wanted.insert(rk.clone(), value.clone())),
-                None => drop(wanted.remove(rk)),
-            }
-        }
-        match found == wanted {
-            true => Ok(()),
-            false => Err(format!("a scan found {} rows of {}", found.len(), wanted.len())),
-        }
-    }
-}
-
-/// The rows of one partition.
-fn rows_of<'a>(model: &'a Oracle, table: TableId, pk: &[u8]) -> Vec<(&'a [u8], &'a Stored)> {
-    let rows = model.rows(table.0, pk, Bound::Unbounded, Bound::Unbounded);
-    rows.map(|(place, stored)| (place.rk.as_slice(), stored)).collect()
-}
-
-/// The row that a change leaves under `rk`, if it says.
-fn left_by<'a>(change: &'a Change, rk: &[u8]) -> Option<Option<&'a [u8]>> {
-    match change {
-        Change::Put(own, value) | Change::PutUntil(own, value, _) => {
-            (own == rk).then_some(Some(value))
-        }
-        Change::Delete(own) => (own == rk).then_some(None),
-        Change::DeleteRange(from, to) => {
-            let range = (slice(from), slice(to));
-            RangeBounds::<[u8]>::contains(&range, rk).then_some(None)
-        }
-    }
 }
