@@ -125,6 +125,12 @@ pub trait Engine: Send + Sync {
     /// much of that was spent on nothing but seeing that nothing happens any more.
     fn settle(&self) -> Result<Duration>;
 
+    /// How long commits were made to wait so far because background work was behind, where the engine
+    /// says so.
+    fn held_back(&self) -> Option<Duration> {
+        None
+    }
+
     /// Writes rows in the order of their keys the fastest way that the engine offers for this;
     /// `None` where it offers none besides commits.
     fn ingest(&self, _rows: &mut dyn Rows) -> Option<Result<()>> {

@@ -147,6 +147,10 @@ impl Engine for Ours {
         Ok(Duration::ZERO)
     }
 
+    fn held_back(&self) -> Option<Duration> {
+        Some(Duration::from_micros(self.db.stats().stalls.background_us()))
+    }
+
     fn ingest(&self, rows: &mut dyn Rows) -> Option<Result<()>> {
         Some(self.ingest_rows(rows))
     }

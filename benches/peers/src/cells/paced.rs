@@ -47,9 +47,12 @@ pub fn fill(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let count = commit_rows(context, &*engine, value_bytes, &mut lateness, (span, each))?;
     let name = "W2 random fill at 80 % of that";
     let line = probe.rate(Kind::Unsynced, name, "rows/s", count, Duration::ZERO)?;
+    let held_back = engine.held_back().map_or_else(String::new, |waited| {
+        format!("; in all it held commits back for {:.2} s", waited.as_secs_f64())
+    });
     engine.settle()?;
     engine.close()?;
-    Ok(vec![peak, line.timed(&lateness.ns).note(lateness.note())])
+    Ok(vec![peak, line.timed(&lateness.ns).note(lateness.note() + &held_back)])
 }
 
 /// Commits rows in random order, each due the time `each` after the one before, until `span` is over.
