@@ -143,12 +143,8 @@ impl<'a> Restore<'a> {
     /// Writes what nobody has taken, waits for the others, and adds all files to `state`.
     pub(crate) fn finish(mut self, state: &mut State) -> Result<()> {
         self.give();
-        while self.office.write_one() {}
-        let done = self.stop();
-        if done.len() < self.given && !done.iter().any(Result::is_err) {
-            return Err(Error::new(Kind::Closed, "a thread that wrote files panicked"));
-        }
-        for done in done {
+        self.office.write_down_to(0);
+        for done in self.stop() {
             let Done { flushed, erased, floor } = done?;
             if let Some(Flushed { table, blobs }) = flushed {
                 state.levels[0].push(Arc::new(table));
@@ -187,8 +183,7 @@ impl<'a> Restore<'a> {
     }
 
     fn help(&self) {
-        let most = if self.threads == 0 { 0 } else { WAITING_MAX };
-        while self.office.desk.lock().waiting.len() > most && self.office.write_one() {}
+        self.office.write_down_to(if self.threads == 0 { 0 } else { WAITING_MAX });
     }
 
     /// Ends the threads; gives what all have done.
@@ -210,13 +205,24 @@ impl Drop for Restore<'_> {
     }
 }
 
-/// Counts a lot while it is written, so that nobody waits for one whose thread panicked.
-struct Running<'a>(&'a Office);
+/// A lot while it is written. However that ends, nobody waits for it any longer, and what came of it is
+/// on the desk: an error, where the thread panicked.
+struct Running<'a> {
+    office: &'a Office,
+    done: Option<Result<Done>>,
+}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.desk.lock().running -= 1;
-        self.0.changed.notify_all();
+        let panicked = || Err(Error::new(Kind::Closed, "a thread that wrote files panicked"));
+        let done = self.done.take().unwrap_or_else(panicked);
+        let mut desk = self.office.desk.lock();
+        if done.is_err() {
+            desk.waiting.clear();
+        }
+        desk.done.push(done);
+        desk.running -= 1;
+        self.office.changed.notify_all();
     }
 }
 
@@ -227,32 +233,34 @@ impl Office {
 
     /// One thread's life: writes lots until the end.
     fn work(&self) {
-        loop {
-            while self.write_one() {}
-            let mut desk = self.desk.lock();
-            if desk.closing {
-                return;
-            }
-            if desk.waiting.is_empty() {
-                self.changed.wait(&mut desk);
+        let mut desk = self.desk.lock();
+        while !desk.closing {
+            match desk.waiting.pop_front() {
+                Some(lot) => {
+                    self.write_apart(desk, lot);
+                    desk = self.desk.lock();
+                }
+                None => self.changed.wait(&mut desk),
             }
         }
     }
 
-    /// Writes the oldest lot that waits; false where none does.
-    fn write_one(&self) -> bool {
-        let mut desk = self.desk.lock();
-        let Some(lot) = desk.waiting.pop_front() else { return false };
+    /// Writes the oldest lots until as many wait, or fewer.
+    fn write_down_to(&self, most: usize) {
+        loop {
+            let mut desk = self.desk.lock();
+            let next = if desk.waiting.len() > most { desk.waiting.pop_front() } else { None };
+            let Some(lot) = next else { return };
+            self.write_apart(desk, lot);
+        }
+    }
+
+    /// Writes a lot without the desk.
+    fn write_apart(&self, mut desk: MutexGuard<'_, Desk>, lot: Lot) {
         desk.running += 1;
         drop(desk);
-        let _running = Running(self);
-        let done = self.write(lot);
-        let mut desk: MutexGuard<'_, Desk> = self.desk.lock();
-        if done.is_err() {
-            desk.waiting.clear();
-        }
-        desk.done.push(done);
-        true
+        let mut running = Running { office: self, done: None };
+        running.done = Some(self.write(lot));
     }
 
     fn write(&self, lot: Lot) -> Result<Done> {
