@@ -285,7 +285,8 @@ mod tests {
         let rows = replayed(&[(3, b"p", &[b"a", b"c"]), (5, b"p", &[b"a"])]);
         let key = |rk| order::row_key(TableId(1), b"p", rk);
         let mut cursor = rows.cursor();
-        assert!(!cursor.valid());
+        assert!(!cursor.valid() && cursor.key().is_empty());
+        assert!(cursor.value_ref().unwrap().is_empty() && cursor.value().unwrap().is_empty());
         cursor.seek(&key(b"a"), CommitTs(4)).unwrap();
         assert_eq!(cursor.ts(), CommitTs(3));
         cursor.prev().unwrap();

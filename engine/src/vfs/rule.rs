@@ -67,6 +67,8 @@ pub enum Errno {
     Exists,
     /// EOPNOTSUPP.
     NotSupported,
+    /// EINVAL.
+    InvalidArgument,
     /// No error of the system: the file ends before all was read, as it does for whoever reads less
     /// than he asked for and does not ask again.
     EndOfFile,
@@ -179,6 +181,7 @@ impl From<Errno> for io::Error {
             Errno::NotFound => Os::NOENT,
             Errno::Exists => Os::EXIST,
             Errno::NotSupported => Os::OPNOTSUPP,
+            Errno::InvalidArgument => Os::INVAL,
             Errno::EndOfFile => return io::ErrorKind::UnexpectedEof.into(),
         };
         os.into()
@@ -195,6 +198,7 @@ impl From<Errno> for io::Error {
             Errno::NotFound => io::ErrorKind::NotFound,
             Errno::Exists => io::ErrorKind::AlreadyExists,
             Errno::NotSupported => io::ErrorKind::Unsupported,
+            Errno::InvalidArgument => io::ErrorKind::InvalidInput,
             Errno::EndOfFile => io::ErrorKind::UnexpectedEof,
         };
         kind.into()

@@ -118,9 +118,8 @@ impl SegmentReader {
         let mut segment = self.segment;
         let rest = self.file_bytes - at;
         // Planted: a frame is one of whichever segment it says.
-        if crate::planted!("B03")
-            && let Some(said) = self.bytes(at, FRAME_HEADER_BYTES)?.get(16..24)
-        {
+        if crate::planted!("B03") {
+            let said = self.bytes(at, FRAME_HEADER_BYTES)?.get(16..24).unwrap_or_default();
             segment = SegmentId(said.iter().rev().fold(0, |id, byte| id << 8 | u64::from(*byte)));
         }
         let Some(payload) = claimed_payload_bytes(segment, self.bytes(at, FRAME_HEADER_BYTES)?)
