@@ -123,6 +123,9 @@ fn a_signed_token_opens_what_its_roles_say() {
         ask(&bench, method, path, &issuer.token(HEADER, &claims(others)), NEW).status
     };
     assert_eq!(status("GET", "/Mine()", &[]), 200);
+    for own in [ISSUER.to_owned(), format!("{ISSUER}/v2.0")] {
+        assert_eq!(status("GET", "/Mine()", &[("iss", &format!("\"{own}\""))]), 200, "{own}");
+    }
     assert_eq!(status("DELETE", ENTITY, &[]), 403);
     assert_eq!(status("GET", "/Mine?comp=acl", &[]), 403);
     let contributor = [("roles", "[\"0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3\"]")];

@@ -33,6 +33,8 @@ const TESTS: [(&str, &[&str]); 2] = [
             "--test",
             "recovery",
             "--test",
+            "basics",
+            "--test",
             "golden",
             "--test",
             "full",
@@ -195,7 +197,7 @@ fn branches(root: &Path, export: &Value) -> Result<Branches> {
     for file in files {
         let path = Path::new(file["filename"].as_str().context("a file without a name")?);
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/");
-        if name.ends_with("/tests.rs") {
+        if name.ends_with("/tests.rs") || name.contains("/tests/") {
             continue;
         }
         let text = fs::read_to_string(path).with_context(|| name.clone())?;
