@@ -78,6 +78,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         let written = std::fs::write(path, certificate);
         written.with_context(|| format!("--tls-self-signed {}", path.display()))?;
     }
+    // Before the greeting: whoever waited for that may ask at once, and it may wait for its reader.
+    running.set_ready();
     if !args.silent {
         for line in args.azurite.told() {
             note(line);
@@ -93,7 +95,6 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         out.write_all(trouble.as_bytes())?;
         out.flush()?;
     }
-    running.set_ready();
     notify.tell("READY=1");
     watch(notify.clone(), &running)?;
     let stopping = notify.clone();

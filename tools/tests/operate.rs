@@ -11,8 +11,9 @@ use client::Client;
 use common::{Place, Server};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::process::Stdio;
 use std::time::Duration;
 
 /// What `config print` says: value and source of each setting.
@@ -96,6 +97,24 @@ fn health_is_an_exit_code() {
     let server = place.serve(0, "data");
     place.ok(&["health", &url(&server, "")]);
     assert_eq!(place.run(&["health", "ftp://x"]).code, 2);
+}
+
+#[test]
+fn a_server_is_ready_though_nobody_reads_its_greeting() {
+    let place = Place::new();
+    // Two lines an account: far more than a pipe holds.
+    let accounts: String = (0..2_000).map(|n| format!("account{n}:a2V5;")).collect();
+    let accounts = place.file("accounts", accounts);
+    let mut command = place.command(&["serve", "--port", "0", "--accounts-file", &accounts]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let (_, addr) = line.trim().split_once(" listens on ").unwrap();
+    let ran = place.run(&["health", &format!("http://{addr}")]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
 #[test]
