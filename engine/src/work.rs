@@ -1,5 +1,5 @@
-//! Background work: what is to be done, in which order, by whom. In production four threads run
-//! here (log, two flushes, compaction); without threads the owner takes the same steps by hand.
+//! Background work: what is to be done, in which order, by whom. In production five threads run
+//! here (log, two flushes, compaction, reads ahead of walks); without threads the owner takes the same steps by hand.
 
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
@@ -77,6 +77,9 @@ impl Work {
         self.start_one(jobs, "tabulith-compact", Priority::Last, |work| {
             work.repeat(Work::compact_step, Some(IDLE_AFTER));
         })?;
+        self.start_one(jobs, "tabulith-read", Priority::Normal, |work| {
+            work.tree.shelf.readahead.serve();
+        })?;
         if self.scrub.is_some() {
             self.start_one(jobs, "tabulith-scrub", Priority::Last, Work::scrub)?;
         }
@@ -139,6 +142,7 @@ impl Work {
     /// Ends the workers and returns once they have.
     pub(crate) fn stop(&self) {
         self.tree.close();
+        self.tree.shelf.readahead.close();
         let mut state = self.state.lock();
         state.closing = true;
         self.changed.notify_all();

@@ -4,14 +4,16 @@
 //! A walk that misses a block reads 10 KiB from there: the system takes as long to find 2 KiB in its
 //! memory as to copy 5 KiB more, and four compressed blocks are 50 rows of 200 bytes. Then it reads
 //! twice as much each time, up to 512 KiB. Its blocks go to the cache like everybody's until it has
-//! missed 1 MiB; from then on only where the cache has room, so that it pushes nothing out.
+//! missed 1 MiB; from then on only where the cache has room, so that it pushes nothing out. And from then on a
+//! thread loads what lies before it, see `upcoming`.
 //!
 //! Absent: asking the system to read in the background; it does so by itself for a walk upwards.
 
 use super::block::{Block, Unpack};
-use super::index::Handle;
+use super::index::{EntryAt, Handle};
 use super::piece::Piece;
 use super::reader::TableFile;
+use super::upcoming::{BATCH_BYTES, Upcoming};
 use crate::cursor::Direction;
 use crate::error::Result;
 use std::sync::Arc;
@@ -42,6 +44,7 @@ pub(crate) struct Ahead {
     /// Those of the file from `offset`.
     bytes: Piece,
     offset: u64,
+    upcoming: Upcoming,
 }
 
 impl Ahead {
@@ -54,15 +57,20 @@ impl Ahead {
         self.pace
     }
 
-    /// The block at `handle`, which a walk in `direction` has come to: from the cache, from what was
+    /// The block of `entry`, which a walk in `direction` has come to: from the cache, from what was
     /// read ahead, or from the file.
     pub(crate) fn block(
         &mut self,
-        file: &TableFile,
-        handle: Handle,
+        file: &Arc<TableFile>,
+        entry: EntryAt,
         direction: Direction,
         unpack: Unpack,
     ) -> Result<Arc<Block>> {
+        let handle = file.index().handle(entry);
+        if let Some(block) = self.upcoming.next(file, handle, direction, unpack) {
+            self.miss(handle);
+            return Ok(block);
+        }
         if let Some(block) = file.cached(handle) {
             return Ok(block);
         }
@@ -71,14 +79,29 @@ impl Ahead {
             None => {
                 if self.held(handle).is_none() {
                     self.read(file, handle, direction)?;
+                    if self.is_long(file) {
+                        let held = self.offset..self.offset + self.bytes.len() as u64;
+                        self.upcoming.begin(file, entry, direction, &held, unpack);
+                    }
                 }
                 // What was read begins or ends with the block.
                 file.raw().parse_block(handle, self.held(handle).unwrap_or_default(), unpack)?
             }
         };
+        self.miss(handle);
+        Ok(file.keep(handle, Arc::new(block), self.pace.missed_bytes <= LONG_WALK_BYTES))
+    }
+
+    fn miss(&mut self, handle: Handle) {
         self.last = Some(handle);
         self.pace.missed_bytes += u64::from(handle.len);
-        Ok(file.keep(handle, Arc::new(block), self.pace.missed_bytes <= LONG_WALK_BYTES))
+    }
+
+    /// Whether the walk goes on and on, and somebody is there to load for it.
+    fn is_long(&self, file: &TableFile) -> bool {
+        let Pace { ahead_bytes, missed_bytes } = self.pace;
+        let is_long = ahead_bytes == AHEAD_BYTES_MAX && missed_bytes > LONG_WALK_BYTES;
+        is_long && file.readahead().is_some_and(|readahead| readahead.is_served())
     }
 
     /// The block's bytes, where they were read ahead.
@@ -95,9 +118,11 @@ impl Ahead {
             let last_end = last.offset + u64::from(last.len);
             start.abs_diff(last_end).min(end.abs_diff(last.offset)) <= BESIDE_BYTES
         });
+        let goes_on = goes_on && !self.upcoming.take_wasted();
         let ahead = if goes_on { self.pace.ahead_bytes * 2 } else { 0 };
         self.pace.ahead_bytes = ahead.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
-        let len = self.pace.ahead_bytes.max(end - start);
+        let len = if self.is_long(file) { BATCH_BYTES } else { self.pace.ahead_bytes };
+        let len = len.max(end - start);
         let (from, to) = match direction {
             Direction::Up => (start, (start + len).min(file.footer().data_len)),
             Direction::Down => (end.saturating_sub(len), end),

@@ -241,7 +241,7 @@ impl TableCursor {
         // Whoever asked for values of the last block will do so here.
         let asked = self.at.as_ref().is_some_and(|at| at.block.is_unpacked());
         let unpack = if asked { Unpack::Now } else { Unpack::Later };
-        self.ahead.block(&self.file, handle, direction, unpack)
+        self.ahead.block(&self.file, entry, direction, unpack)
     }
 }
 

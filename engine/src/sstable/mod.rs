@@ -20,6 +20,7 @@ pub(crate) mod builder;
 pub(crate) mod raw;
 pub(crate) mod mapped;
 pub(crate) mod reader;
+pub(crate) mod upcoming;
 pub(crate) mod ahead;
 pub(crate) mod sieve;
 pub(crate) mod iter;

@@ -19,6 +19,7 @@ use crate::cursor::{Direction, Found};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
+use crate::readahead::Readahead;
 use crate::sync::OnceLock;
 use crate::vfs::api::File;
 use bytes::Bytes;
@@ -41,6 +42,7 @@ pub(crate) struct TableFile {
     sums: OnceLock<PlainSums>,
     cache: Arc<BlockCache>,
     mapped: Option<Mapped>,
+    readahead: Option<Arc<Readahead>>,
 }
 
 /// What the file's zones turned out to be.
@@ -96,6 +98,7 @@ impl TableFile {
             sums: OnceLock::new(),
             cache,
             mapped: None,
+            readahead: None,
         })
     }
 
@@ -107,6 +110,11 @@ impl TableFile {
         let whole = self.raw.file.map().ok().filter(|bytes| bytes.len() as u64 == len);
         let (blocks, newest) = (self.index.blocks(), self.props.max_ts);
         TableFile { mapped: whole.map(|bytes| Mapped::new(bytes, blocks, newest)), ..self }
+    }
+
+    /// The file with somebody who loads what long walks over it will come to.
+    pub(crate) fn read_ahead_by(self, readahead: &Arc<Readahead>) -> TableFile {
+        TableFile { readahead: Some(Arc::clone(readahead)), ..self }
     }
 
     /// The newest version of `key` that is not newer than `at`. `row_hash` is the key's.
@@ -277,6 +285,10 @@ impl TableFile {
 
     pub(super) fn footer(&self) -> &Footer {
         &self.footer
+    }
+
+    pub(super) fn readahead(&self) -> Option<&Arc<Readahead>> {
+        self.readahead.as_ref()
     }
 
     pub(super) fn raw(&self) -> &RawFile {

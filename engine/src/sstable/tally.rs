@@ -172,7 +172,7 @@ impl Tally {
         let handle = self.file.index().handle(entry);
         let block = match self.file.block_in_place(entry, handle)? {
             Some(block) => block,
-            None => self.ahead.block(&self.file, handle, Direction::Up, Unpack::Later)?,
+            None => self.ahead.block(&self.file, entry, Direction::Up, Unpack::Later)?,
         };
         let row = if cut { block.lower_bound(&self.key, CommitTs::MAX) } else { 0 };
         self.stand_on(Position { entry, block, row });

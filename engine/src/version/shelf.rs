@@ -3,6 +3,7 @@
 use crate::ids::FileNo;
 use crate::names::{self, FileKind};
 use crate::pool::Pool;
+use crate::readahead::Readahead;
 use crate::sync::ArcSwap;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
@@ -17,6 +18,7 @@ pub(crate) struct Shelf {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
     pub(crate) pool: Arc<Pool>,
+    pub(crate) readahead: Arc<Readahead>,
     /// What the zones of new table files are taken by; nothing until someone knows.
     pub(crate) extract: OnceLock<Arc<dyn Extract>>,
     /// The columns that tables have declared, for new table files.
@@ -34,8 +36,8 @@ impl Shelf {
         mapped: bool,
     ) -> Arc<Shelf> {
         let (extract, trash) = (OnceLock::new(), Mutex::default());
-        let declared = ArcSwap::default();
-        Arc::new(Shelf { vfs, dir, pool, extract, declared, mapped, trash })
+        let (readahead, declared) = (Arc::default(), ArcSwap::default());
+        Arc::new(Shelf { vfs, dir, pool, readahead, extract, declared, mapped, trash })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

@@ -4,7 +4,7 @@ use super::*;
 use crate::cursor::Cursor;
 
 /// A file of about 5 MB in blocks of 4 KiB.
-fn large_file() -> (Arc<MemoryFile>, FileMeta) {
+pub(super) fn large_file() -> (Arc<MemoryFile>, FileMeta) {
     let mut model = Model::new();
     for row in 0..20_000u64 {
         let key = order::row_key(TableId(1), b"p", format!("row-{row:06}").as_bytes());

@@ -10,6 +10,7 @@ mod golden;
 mod mapped;
 mod memory;
 mod model;
+mod upcoming;
 
 use super::builder::TableBuilder;
 use super::format::{FileMeta, TableOptions};
