@@ -2,8 +2,8 @@
 //! while a walk is busy with the rows before.
 //!
 //! Walks hand over errands, which are taken in the order in which they came. What nobody has begun when
-//! its walk needs it the walk does by itself: so a thread that is busy, or absent, costs no walk
-//! anything, and none waits for what another one wants.
+//! its walk needs it the walk does by itself: so a thread that is busy with others, or absent, costs no
+//! walk anything. A walk waits for its own errand alone, and only while that is being done.
 //!
 //! Absent: what an errand is, and what becomes of it; see `sstable::upcoming`.
 
