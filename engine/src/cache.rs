@@ -1,13 +1,13 @@
 //! A cache of what was read from files, bounded in bytes. Floor 3; table files keep their blocks
 //! in it, blob files their values, side by side: whichever is used more holds more of it.
 //!
-//! CLOCK in its queue form: what is used again before it reaches the front of the queue goes
-//! round once more, what is not leaves. A scan touches a block once, so it pushes out other
-//! once-touched blocks and not those in use.
+//! While there is room everything is taken, and then only what is missed a second time soon after the
+//! first. Reads all over more than fits would otherwise fill and empty the cache for nothing: most of
+//! what they bring leaves before anybody asks for it again, and bringing it costs as much as reading
+//! it, in memory that no processor's cache holds.
 //!
-//! A large value weighs as much as sixteen blocks or more, so it has to earn its place: while there
-//! is room it is taken, and then only when it is read a second time. Otherwise reads all over more
-//! values than fit would fill and empty the cache for nothing, and the blocks with it.
+//! What leaves is chosen by CLOCK in its queue form: what is used again before it reaches the front of
+//! the queue goes round once more, what is not leaves.
 //!
 //! What rows are held singly take of its room as they come (see [`Lender`]): where nobody reads single
 //! rows, blocks have all of it.
@@ -29,12 +29,13 @@ const SHARDS_MAX: usize = 16;
 /// A shard below this would refuse blocks that a small cache should hold.
 const SHARD_BYTES_MIN: usize = 4 << 20;
 
-/// A value from here on pushes out others only when it is read a second time.
-const LARGE_BYTES: usize = 16 << 10;
+/// A shard remembers one place that it refused per so many bytes of its capacity: half as many as it
+/// holds blocks of usual size. With more, what comes by chance is taken, with fewer it learns late
+/// what has become warm.
+const BYTES_PER_REFUSED: usize = 16 << 10;
 
-/// How many large values that were not taken a shard remembers. With 16 shards and values of 64 KiB
-/// that is the last GiB of reads that missed.
-const REFUSED: usize = 1 << 10;
+/// As few as this, with values of 64 KiB and 16 shards, are the last GiB of reads that missed.
+const REFUSED_MIN: usize = 1 << 10;
 
 /// Where a block or a value begins: in which file, at which offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +48,7 @@ pub(crate) struct BlockPlace {
 pub(crate) struct Cache<B> {
     shards: Box<[RwLock<Shard<B>>]>,
     shard_bytes: AtomicUsize,
+    refused_len: usize,
     sizes: Mutex<Sizes>,
 }
 
@@ -80,7 +82,7 @@ struct Shard<B> {
     // Holds exactly the keys of `entries`; the front is the next to be looked at.
     queue: VecDeque<BlockPlace>,
     bytes: usize,
-    // Marks of large values that were not taken; each has one slot. Empty until the first.
+    // Marks of what was not taken; each has one slot. Empty until the first.
     refused: Box<[u32]>,
     hits: AtomicU64,
     misses: AtomicU64,
@@ -121,6 +123,7 @@ impl<B> Cache<B> {
         Cache {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
             shard_bytes: AtomicUsize::new(capacity / shards),
+            refused_len: (capacity / shards / BYTES_PER_REFUSED).max(REFUSED_MIN),
             sizes: Mutex::new(Sizes { capacity, lent: 0 }),
         }
     }
@@ -174,11 +177,12 @@ impl<B> Cache<B> {
         share(&entry.held)
     }
 
-    /// Counts a miss and keeps the block that was read from `place`, which takes `weight` bytes;
-    /// returns what the cache now has there. One heavier than a shard is not kept.
+    /// Counts a miss of the block that was read from `place`, which takes `weight` bytes, and keeps it
+    /// where there is room, or where it was missed lately. Returns what the cache now has there, or
+    /// else the block. One heavier than a shard is not kept.
     pub(crate) fn insert(&self, place: BlockPlace, block: Arc<B>, weight: usize) -> Arc<B> {
         let held = Held::Block(Arc::clone(&block));
-        self.insert_at(place, held, weight, Entrance::Push).block().unwrap_or(block)
+        self.insert_at(place, held, weight, Entrance::Again).block().unwrap_or(block)
     }
 
     /// The same, but pushes nothing out: where there is no room, the block is not kept.
@@ -187,11 +191,9 @@ impl<B> Cache<B> {
         self.insert_at(place, held, weight, Entrance::Room).block().unwrap_or(block)
     }
 
-    /// Counts a miss and keeps the value that was read from `place`, which takes `weight` bytes;
-    /// where there is no room, a large one only if it was missed before.
+    /// The same as [`Cache::insert`] for a value.
     pub(crate) fn insert_value(&self, place: BlockPlace, value: Bytes, weight: usize) {
-        let entrance = if weight < LARGE_BYTES { Entrance::Push } else { Entrance::Again };
-        self.insert_at(place, Held::Value(value), weight, entrance);
+        self.insert_at(place, Held::Value(value), weight, Entrance::Again);
     }
 
     fn insert_at(
@@ -218,12 +220,7 @@ impl<B> Cache<B> {
             return earlier.held.share();
         }
         if shard.bytes + weight > shard_bytes {
-            let may_push = match entrance {
-                Entrance::Push => true,
-                Entrance::Room => false,
-                Entrance::Again => shard.was_refused(place),
-            };
-            if !may_push {
+            if entrance == Entrance::Room || !shard.was_refused(place, self.refused_len) {
                 return held;
             }
             shard.make_room(shard_bytes - weight);
@@ -256,10 +253,8 @@ impl<B> Cache<B> {
 }
 
 /// What may be pushed out for something new.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Entrance {
-    /// Whatever is unused.
-    Push,
     /// Nothing.
     Room,
     /// Nothing the first time, then whatever is unused.
@@ -301,16 +296,17 @@ impl<B> Shard<B> {
         }
     }
 
-    /// Whether what was read from `place` was refused lately; if not, it is now. Two places that
-    /// share slot and mark, one pair in four billion, are taken for one: a value comes in early.
-    fn was_refused(&mut self, place: BlockPlace) -> bool {
+    /// Whether what was read from `place` was refused lately, among some `len` others; if not, it is
+    /// now. Two places that share slot and mark, one pair in four billion, are taken for one: what is
+    /// read comes in early.
+    fn was_refused(&mut self, place: BlockPlace, len: usize) -> bool {
         if self.refused.is_empty() {
-            self.refused = vec![0; REFUSED].into();
+            self.refused = vec![0; len].into();
         }
         // The shard was picked by the bits from 32 on, the slot takes those below, the mark the top.
         let hash = mix(mix(0, place.offset), place.file.0);
         let mark = (hash >> 32) as u32 | 1; // 0 is an empty slot.
-        let slot = &mut self.refused[hash as usize % REFUSED];
+        let slot = &mut self.refused[hash as usize % len];
         let again = *slot == mark;
         *slot = if again { 0 } else { mark };
         again
@@ -378,9 +374,50 @@ mod tests {
         fill(&cache, 0..50);
         let counts = cache.counts();
         assert_eq!((counts.blocks, counts.bytes, counts.misses), (10, 1000, 50));
-        assert_eq!(cache.get(place(0)), None);
-        assert_eq!(cache.get(place(49)).as_deref(), Some(&49));
+        assert_eq!(cache.get(place(49)), None);
+        assert_eq!(cache.get(place(0)).as_deref(), Some(&0));
         assert_eq!(cache.counts().hits, 1);
+    }
+
+    #[test]
+    fn what_is_read_once_pushes_nothing_out_and_what_comes_again_does() {
+        let cache = Cache::new(1000);
+        fill(&cache, 0..10);
+        fill(&cache, 100..200);
+        assert!((0..10).all(|held| cache.get(place(held)).is_some()));
+        fill(&cache, 195..200);
+        assert!((195..200).all(|warm| cache.get(place(warm)).is_some()));
+        assert_eq!(cache.counts().bytes, 1000);
+    }
+
+    #[test]
+    fn reads_all_over_more_than_fits_bring_little_in() {
+        const FITS: u64 = 32 << 10;
+        let (cache, mut brought) = (Cache::new(FITS as usize * (8 << 10)), 0);
+        let mut read = |offset: u64| {
+            if cache.get(place(offset)).is_none() {
+                let held = cache.counts().blocks;
+                cache.insert(place(offset), Arc::new(offset), 8 << 10);
+                brought += u64::from(held == FITS && cache.get(place(offset)).is_some());
+            }
+        };
+        let mut state = 1;
+        for _ in 0..10 * FITS {
+            state = mix(mix(1, state), state);
+            read((state >> 32) % (4 * FITS));
+        }
+        let misses = cache.counts().misses;
+        assert!(misses > 5 * FITS && brought < misses / 5, "{brought} of {misses}");
+    }
+
+    #[test]
+    fn what_was_missed_long_ago_is_as_if_it_never_was() {
+        let cache = Cache::new(1000);
+        fill(&cache, 0..10);
+        fill(&cache, 50..60);
+        fill(&cache, 1000..1000 + 50 * REFUSED_MIN as u64);
+        fill(&cache, 50..60);
+        assert!((50..60).all(|cold| cache.get(place(cold)).is_none()));
     }
 
     #[test]
@@ -388,9 +425,11 @@ mod tests {
         let cache = Cache::new(1000);
         fill(&cache, 0..5);
         for offset in 100..200 {
-            cache.insert(place(offset), Arc::new(offset), 100);
+            fill(&cache, offset..offset + 1);
+            fill(&cache, offset..offset + 1);
             assert!((0..5).all(|hot| cache.get(place(hot)).is_some()), "at {offset}");
         }
+        assert!(cache.get(place(199)).is_some(), "it was missed twice");
     }
 
     #[test]
@@ -411,33 +450,18 @@ mod tests {
         fill(&cache, 0..10);
         cache.insert(place(50), Arc::new(50), 1001);
         assert_eq!(cache.counts().blocks, 10, "heavier than the cache: left out");
-        cache.insert(place(51), Arc::new(51), 950);
+        for _ in 0..2 {
+            cache.insert(place(51), Arc::new(51), 950);
+        }
         assert_eq!((cache.counts().blocks, cache.counts().bytes), (1, 950));
-    }
-
-    #[test]
-    fn a_large_value_takes_free_room_at_once_and_pushes_only_when_it_comes_again() {
-        let cache = Cache::<u64>::new(8 * LARGE_BYTES);
-        let value = |offset: u64| Bytes::from(vec![offset as u8; 9]);
-        let read = |offset| cache.insert_value(place(offset), value(offset), LARGE_BYTES);
-        (0..8).for_each(read);
-        assert!((0..8).all(|held| cache.get_value(place(held)) == Some(value(held))));
-        // Many are read once: what is held stays.
-        (100..200).for_each(read);
-        assert!((0..8).all(|held| cache.get_value(place(held)).is_some()));
-        read(300);
-        assert_eq!(cache.get_value(place(300)), None);
-        read(300);
-        assert_eq!(cache.get_value(place(300)), Some(value(300)));
-        assert_eq!(cache.counts().bytes, 8 * LARGE_BYTES as u64);
     }
 
     #[test]
     fn blocks_and_values_share_one_room() {
         let cache = Cache::new(1000);
         fill(&cache, 0..10);
-        for offset in 100..110 {
-            cache.insert_value(place(offset), Bytes::from_static(b"small"), 100);
+        for offset in (100..110).chain(100..110) {
+            cache.insert_value(place(offset), Bytes::from_static(b"value"), 100);
         }
         assert!((0..10).all(|old| cache.get(place(old)).is_none()), "unused blocks made room");
         assert!((100..110).all(|new| cache.get_value(place(new)).is_some()));
