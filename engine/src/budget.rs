@@ -149,13 +149,6 @@ impl Budget {
             |parts: &usize| self.merge(runs, *parts) + self.builder(self.memtable) <= self.work;
         (1..=wanted).rev().find(fits).unwrap_or(1)
     }
-
-    /// Bytes of a chunk of an ingest, of which there are two: twice a file, raw, or what a quarter
-    /// of the memory for caches takes.
-    pub(crate) fn chunk(&self, pinned: usize, working: usize) -> usize {
-        let twice = self.file.saturating_mul(2);
-        twice.min((self.left(pinned, working) / 4).max(WORK_BYTES_MIN / 4))
-    }
 }
 
 #[cfg(test)]
@@ -187,7 +180,6 @@ mod tests {
                 let working = budget.merge(12, parts) + budget.builder(budget.memtable);
                 assert!(working <= budget.work, "{parts} parts, {budget:?}");
             }
-            assert!(2 * budget.chunk(0, 0) <= memory / 2);
         }
     }
 

@@ -69,7 +69,6 @@ pub(crate) struct Writer {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) work: Arc<Work>,
     pub(crate) pacing: Pacing,
-    pub(crate) jobs: Arc<dyn Jobs>,
 }
 
 /// Settings and parts of a database that is about to be opened.
@@ -212,7 +211,7 @@ impl Db {
                 let pipeline = Pipeline::new(log, last_ts, clock, events, buffered_flush, group);
                 let pipeline = Arc::new(pipeline);
                 let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline), scrub);
-                Some(Writer { pipeline, work, pacing, jobs: Arc::clone(&jobs) })
+                Some(Writer { pipeline, work, pacing })
             }
         };
         let inner = Inner {

@@ -1,7 +1,7 @@
 //! Flush: a sealed memtable becomes an L0 file, and its large values blob files.
 
 use crate::blob::format::BlobMeta;
-use crate::blob::sink::Sink;
+use crate::blob::sink::{Here, Sink};
 use crate::cursor::Cursor;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
@@ -75,7 +75,8 @@ pub(crate) fn write_rows(
         return Ok(None);
     }
     let (no, shelf) = ((env.next_file)(), env.shelf);
-    let mut sink = Sink::new(&*shelf.vfs, &shelf.dir, env.next_file, env.options.into());
+    let yard = Here { vfs: &*shelf.vfs, dir: &shelf.dir, next_file: env.next_file };
+    let mut sink = Sink::new(yard, env.options.into());
     let written = write_from(cursor, erased, no, &mut sink, env);
     if written.is_err() {
         shelf.put_trash(FileKind::Table, no);
@@ -88,7 +89,7 @@ fn write_from(
     cursor: &mut dyn Cursor,
     erased: &Erasures,
     no: FileNo,
-    sink: &mut Sink<'_>,
+    sink: &mut Sink<Here<'_>>,
     env: &FlushEnv<'_>,
 ) -> Result<Option<Flushed>> {
     let options = TableOptions::from(env.options);

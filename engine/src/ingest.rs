@@ -1,17 +1,15 @@
 //! Ingest: rows that come in key order become table files directly, and are seen all at once.
 //!
-//! Nothing goes through log and memtable. The rows are gathered in chunks of a file's size; a
-//! second thread makes one chunk a file while the caller fills the next, and where it has not
-//! finished the caller makes the next file itself, so that two cores compress. The files' rows bear
-//! no timestamp: at the end the whole takes one place in the order of commits, and the manifest
-//! says for each file which. One edit of the manifest adds them all.
+//! Nothing goes through log and memtable: a row goes into the file being written. A second thread helps to
+//! make its blocks, and ends it while the caller is at the next one. The files' rows bear no timestamp: at the end the whole takes one place in the
+//! order of commits, and the manifest says for each file which. One edit of the manifest adds them all.
 //!
 //! Promises: before `finish` returned nothing is seen; after a crash all of it is there or nothing;
 //! commits that came before are in files by then, so what is there stays a prefix of the order.
 
-use crate::blob::sink::Sink;
+use crate::blob::sink::{Sink, Yard};
 use crate::db::{Db, Inner};
-use crate::env::jobs::{Jobs, Priority};
+use crate::errands::{Errand, Task};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event};
 use crate::expiry;
@@ -21,106 +19,91 @@ use crate::key::order;
 use crate::names::FileKind;
 use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
+use crate::sstable::press::PRESS_BYTES;
 use crate::storage::no_such_table;
-use crate::sync::{Condvar, Mutex};
+use crate::tree::Tree;
 use crate::update::{check_key_part, check_value};
+use crate::version::shelf::Shelf;
+use crate::vfs::api::Vfs;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Rows in key order on their way into table files.
 ///
 /// Dropping it without [`Ingest::finish`] leaves nothing.
-#[derive(Debug)]
 #[must_use = "nothing is seen before `finish`"]
 pub struct Ingest {
     db: Db,
     table: TableId,
-    chunk: Chunk,
-    chunk_bytes: usize,
+    file_bytes: usize, // Of rows, after which a file ends.
     _claim: Claim,
     partition: Vec<u8>, // PartitionKey of the last row.
     key: Vec<u8>,       // The last row's key; empty before the first.
     next_key: Vec<u8>,
     prefix_len: usize,
-    desk: Arc<Desk>,
-    helper: Helper,
-}
-
-/// Whether a second thread makes files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Helper {
-    NotAsked,
-    Runs,
-    Absent,
-}
-
-/// Rows as one string of bytes: each key, then what is stored of its row.
-#[derive(Debug, Default)]
-struct Chunk {
-    bytes: Vec<u8>,
-    rows: Vec<RowEnds>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct RowEnds {
-    key: usize,
-    value: usize,
-    prefix_len: usize,
-    kind: RowKind,
-}
-
-/// Where the two threads meet.
-#[derive(Debug)]
-struct Desk {
-    db: Db,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    waiting: Option<Chunk>,
-    /// One whose rows are in a file: its memory serves the next.
-    used: Option<Chunk>,
-    busy: bool,
-    ended: bool,
+    expiring: Vec<u8>, // A value behind its expiry.
+    open: Option<OpenFile>,
+    full: Option<Arc<FullFile>>,
     done: Vec<Flushed>,
     failed: Option<Error>,
+}
+
+/// A table file being written, and the blob files beside it.
+struct OpenFile {
+    no: FileNo,
+    builder: TableBuilder,
+    sink: Sink<Folder>,
+    bytes: usize, // Of its rows.
+}
+
+/// One that has all its rows, and ends.
+struct FullFile {
+    shelf: Arc<Shelf>, // Nothing that would keep the database open.
+    task: Task<OpenFile, Result<Flushed>>,
+}
+
+/// Where the blob files of an ingest are made.
+struct Folder(Arc<Tree>);
+
+impl std::fmt::Debug for Ingest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ingest({:?}, {} files done)", self.table, self.done.len())
+    }
 }
 
 impl Ingest {
     pub(crate) fn new(db: &Db, table: TableId) -> Result<Ingest> {
         let inner = &db.inner;
         inner.check_writable(inner.writer()?, table)?;
-        let desk = Desk { db: db.clone(), state: Mutex::default(), changed: Condvar::new() };
         // Values compress to about half: a file's worth of stored bytes.
+        let file_bytes = inner.tree.options.advanced.file_bytes.saturating_mul(2);
         let pool = &inner.tree.shelf.pool;
-        let taken = pool.taken();
-        let chunk_bytes = pool.budget.chunk(taken.pinned, taken.working);
-        // Two chunks, one filled and one made a file, and what making two files takes.
-        let claim = pool.claim(2 * (chunk_bytes + pool.budget.builder(chunk_bytes)));
+        let claim = pool.claim(pool.budget.builder(file_bytes) + PRESS_BYTES);
         Ok(Ingest {
             db: db.clone(),
             table,
-            chunk: Chunk::default(),
-            chunk_bytes,
+            file_bytes,
             _claim: claim,
             partition: Vec::new(),
             key: Vec::new(),
             next_key: Vec::new(),
             prefix_len: 0,
-            desk: Arc::new(desk),
-            helper: Helper::NotAsked,
+            expiring: Vec::new(),
+            open: None,
+            full: None,
+            done: Vec::new(),
+            failed: None,
         })
     }
 
     /// Adds a row, which replaces what is under its keys. Rows come in the order of (PartitionKey,
     /// RowKey), each once.
     ///
-    /// Cost: a copy of the row, and once per chunk the making of a file where the second thread is
-    /// still at work. Memory: two chunks of twice a table file, less where the budget is small.
+    /// Cost: the row's way into a block, and now and then the making of a block where the second thread
+    /// has not; once per file its end and its sync. Memory: some MiB.
     ///
     /// Errors: `Invalid` for a row that is not after the one before, or that is too long; `Io` and
-    /// `NoSpace` of an earlier chunk. The ingest cannot go on after an error.
+    /// `NoSpace`, which every later call repeats.
     pub fn add(
         &mut self,
         pk: impl AsRef<[u8]>,
@@ -167,11 +150,50 @@ impl Ingest {
                 "row ({pk}, {rk}) does not come after the row before it"
             )));
         }
-        self.chunk.push(&self.next_key, self.prefix_len, value, expires);
-        self.key.clone_from(&self.next_key);
-        if self.chunk.bytes.len() >= self.chunk_bytes {
-            self.hand_over()?;
+        if let Some(error) = &self.failed {
+            return Err(error.duplicate());
         }
+        let written = self.write_row(value, expires);
+        written.inspect_err(|error| self.failed = Some(error.duplicate()))?;
+        self.key.clone_from(&self.next_key);
+        Ok(())
+    }
+
+    /// Writes the row of `next_key`.
+    fn write_row(&mut self, value: &[u8], expires: Option<CommitTs>) -> Result<()> {
+        let open = match &mut self.open {
+            Some(open) => open,
+            none => none.insert(OpenFile::create(&self.db.inner.tree)?),
+        };
+        let (kind, value) = match expires {
+            Some(expires) => {
+                self.expiring.clear();
+                expiry::put(expires, &mut self.expiring);
+                self.expiring.extend_from_slice(value);
+                (RowKind::PutUntil, self.expiring.as_slice())
+            }
+            None => (RowKind::Put, value),
+        };
+        open.add(&self.next_key, self.prefix_len, kind, value)?;
+        if open.bytes >= self.file_bytes { self.end_file() } else { Ok(()) }
+    }
+
+    /// Has the open file ended, by the second thread where there is one.
+    fn end_file(&mut self) -> Result<()> {
+        self.wait_for_full()?;
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let shelf = &self.db.inner.tree.shelf;
+        let full = Arc::new(FullFile { shelf: Arc::clone(shelf), task: Task::new(open) });
+        self.full = Some(Arc::clone(&full));
+        if shelf.errands.give(full) { Ok(()) } else { self.wait_for_full() }
+    }
+
+    fn wait_for_full(&mut self) -> Result<()> {
+        let Some(full) = self.full.take() else { return Ok(()) };
+        full.end();
+        // It is gone where the thread that ended it panicked.
+        let lost = || Err(Error::new(Kind::Closed, "the thread that ended a table file is gone"));
+        self.done.push(full.task.take().unwrap_or_else(lost)?);
         Ok(())
     }
 
@@ -182,169 +204,98 @@ impl Ingest {
     /// Errors: `NotFound` where the table was dropped; `Io`, `NoSpace`. Nothing is seen then; after
     /// the last two the next open may find the rows all the same.
     pub fn finish(mut self) -> Result<CommitTs> {
-        if !self.chunk.rows.is_empty() {
-            let chunk = std::mem::take(&mut self.chunk);
-            self.desk.make(&chunk);
+        if let Some(error) = self.failed.take() {
+            return Err(error);
         }
-        let events = &self.db.inner.tree.events;
-        let _span = events.span(Doing::Ingest);
-        let files = self.desk.end()?;
-        sync_names(&self.db.inner.tree.shelf)?;
+        self.end_file()?;
+        self.wait_for_full()?;
+        let tree = &self.db.inner.tree;
+        let _span = tree.events.span(Doing::Ingest);
+        sync_names(&tree.shelf)?;
         // Once the manifest was asked to name them they are the tree's, whatever it answers.
-        let given = || self.desk.state.lock().done.clear();
-        let ts = self.db.inner.add_files(self.table, &files, given)?;
+        let (files, mut given) = (std::mem::take(&mut self.done), false);
+        let added = self.db.inner.add_files(self.table, &files, || given = true);
+        if !given {
+            files.iter().for_each(|file| file.discard(&tree.shelf));
+        }
+        let ts = added?;
         let bytes = files.iter().map(Flushed::bytes).sum();
-        events.tell(Event::Ingested { files: files.len(), bytes, ts });
+        tree.events.tell(Event::Ingested { files: files.len(), bytes, ts });
         Ok(ts)
-    }
-
-    /// Gives the chunk to the second thread; makes the file here where that one is at work.
-    fn hand_over(&mut self) -> Result<()> {
-        if self.helper == Helper::NotAsked {
-            self.helper = self.start_helper()?;
-        }
-        let mut state = self.desk.state.lock();
-        if self.helper == Helper::Runs && !state.busy && state.waiting.is_none() {
-            let empty = state.used.take().unwrap_or_else(|| self.chunk.like());
-            state.waiting = Some(std::mem::replace(&mut self.chunk, empty));
-            self.desk.changed.notify_all();
-        } else {
-            drop(state);
-            self.desk.make(&self.chunk);
-            self.chunk.clear();
-            state = self.desk.state.lock();
-        }
-        state.failed.as_ref().map_or(Ok(()), |error| Err(error.duplicate()))
-    }
-
-    fn start_helper(&self) -> Result<Helper> {
-        let desk = Arc::clone(&self.desk);
-        let jobs: &dyn Jobs = &*self.db.inner.writer()?.jobs;
-        let started =
-            jobs.start("tabulith-ingest", Priority::Behind, Box::new(move || desk.help()));
-        match started {
-            Ok(true) => Ok(Helper::Runs),
-            Ok(false) | Err(_) => Ok(Helper::Absent),
-        }
     }
 }
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        // An error was reported by whoever met it first.
-        let _ = self.desk.end();
+        // An error was told already, or concerns nobody.
+        let _ = self.wait_for_full();
         let shelf = &self.db.inner.tree.shelf;
-        for file in self.desk.state.lock().done.drain(..) {
-            file.discard(shelf);
-        }
+        self.open.iter().for_each(|open| open.discard(shelf));
+        self.done.iter().for_each(|file| file.discard(shelf));
     }
 }
 
-impl Chunk {
-    /// Adds a row that comes after every other one.
-    fn push(&mut self, key: &[u8], prefix_len: usize, value: &[u8], expires: Option<CommitTs>) {
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len();
-        let kind = match expires {
-            Some(expires) => {
-                expiry::put(expires, &mut self.bytes);
-                RowKind::PutUntil
-            }
-            None => RowKind::Put,
-        };
-        self.bytes.extend_from_slice(value);
-        self.rows.push(RowEnds { key: key_end, value: self.bytes.len(), prefix_len, kind });
-    }
-
-    /// Takes the rows out; their memory stays.
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.rows.clear();
-    }
-
-    /// An empty one with as much room as this one took.
-    fn like(&self) -> Chunk {
-        let bytes = Vec::with_capacity(self.bytes.len() + (self.bytes.len() >> 4));
-        let rows = Vec::with_capacity(self.rows.len() + (self.rows.len() >> 4));
-        Chunk { bytes, rows }
-    }
-
-    /// Writes the rows to table file `no`, large values to blob files; their bytes are durable then.
-    fn write(&self, db: &Db, no: FileNo) -> Result<Flushed> {
-        let tree = &db.inner.tree;
+impl OpenFile {
+    fn create(tree: &Arc<Tree>) -> Result<OpenFile> {
         let (shelf, options) = (&tree.shelf, &tree.options);
-        let next_file = || tree.next_file().unwrap_or_default();
-        let mut sink = Sink::new(&*shelf.vfs, &shelf.dir, &next_file, options.into());
-        let written = self.write_to(&mut sink, create_table(shelf, no, &options.into())?);
-        if written.is_err() {
-            sink.numbers().iter().for_each(|no| shelf.put_trash(FileKind::Blob, *no));
-        }
-        written
+        let read_only = || Error::new(Kind::ReadOnly, "the database was opened read-only");
+        let no = tree.next_file().ok_or_else(read_only)?;
+        let builder = create_table(shelf, no, &options.into())
+            .inspect_err(|_| shelf.put_trash(FileKind::Table, no))?;
+        let sink = Sink::new(Folder(Arc::clone(tree)), options.into());
+        Ok(OpenFile { no, builder: builder.helped_by(&shelf.errands), sink, bytes: 0 })
     }
 
-    fn write_to(&self, sink: &mut Sink<'_>, mut builder: TableBuilder) -> Result<Flushed> {
-        let mut start = 0;
-        for RowEnds { key, value, prefix_len, kind } in &self.rows {
-            let (row_key, row_value) = (&self.bytes[start..*key], &self.bytes[*key..*value]);
-            let given = expiry::given(*kind, row_value);
-            let stored = sink.place(row_key, *kind, row_value)?;
-            builder.add_placed(row_key, *prefix_len, CommitTs::ZERO, stored, given)?;
-            start = *value;
-        }
-        Ok(Flushed { blobs: sink.finish()?, table: builder.finish()? })
+    /// Adds a row that comes after every other one; a large value goes to a blob file.
+    fn add(&mut self, key: &[u8], prefix_len: usize, kind: RowKind, value: &[u8]) -> Result<()> {
+        let given = expiry::given(kind, value);
+        let stored = self.sink.place(key, kind, value)?;
+        self.bytes += key.len() + value.len();
+        self.builder.add_placed(key, prefix_len, CommitTs::ZERO, stored, given)
+    }
+
+    /// Ends the files, whose bytes are durable then.
+    fn finish(self, shelf: &Shelf) -> Result<Flushed> {
+        let OpenFile { no, builder, mut sink, .. } = self;
+        let blobs = sink.finish();
+        let finished = blobs.and_then(|blobs| Ok(Flushed { blobs, table: builder.finish()? }));
+        finished.inspect_err(|_| discard(shelf, no, &sink))
+    }
+
+    /// Gives them up.
+    fn discard(&self, shelf: &Shelf) {
+        discard(shelf, self.no, &self.sink);
     }
 }
 
-impl Desk {
-    /// Makes a file of `chunk`.
-    fn make(&self, chunk: &Chunk) {
-        let tree = &self.db.inner.tree;
-        let made = match tree.next_file() {
-            Some(no) => {
-                chunk.write(&self.db, no).inspect_err(|_| tree.shelf.put_trash(FileKind::Table, no))
-            }
-            None => Err(Error::new(Kind::ReadOnly, "the database was opened read-only")),
-        };
-        let mut state = self.state.lock();
-        match made {
-            Ok(meta) => state.done.push(meta),
-            Err(error) => drop(state.failed.get_or_insert(error)),
-        }
+impl FullFile {
+    fn end(&self) {
+        self.task.run(|open| open.finish(&self.shelf));
+    }
+}
+
+impl Errand for FullFile {
+    fn run(&self, _scratch: &mut Vec<u8>) {
+        self.end();
+    }
+}
+
+fn discard(shelf: &Shelf, no: FileNo, sink: &Sink<Folder>) {
+    shelf.put_trash(FileKind::Table, no);
+    sink.numbers().iter().for_each(|no| shelf.put_trash(FileKind::Blob, *no));
+}
+
+impl Yard for Folder {
+    fn vfs(&self) -> &dyn Vfs {
+        &*self.0.shelf.vfs
     }
 
-    /// The second thread's life.
-    fn help(&self) {
-        let mut state = self.state.lock();
-        while !state.ended {
-            match state.waiting.take() {
-                Some(mut chunk) => {
-                    state.busy = true;
-                    drop(state);
-                    self.make(&chunk);
-                    chunk.clear();
-                    state = self.state.lock();
-                    state.used = Some(chunk);
-                    state.busy = false;
-                    self.changed.notify_all();
-                }
-                None => self.changed.wait(&mut state),
-            }
-        }
+    fn dir(&self) -> &Path {
+        &self.0.shelf.dir
     }
 
-    /// Ends the second thread once it has made what it was given; the files in key order.
-    fn end(&self) -> Result<Vec<Flushed>> {
-        let mut state = self.state.lock();
-        while state.busy || state.waiting.is_some() {
-            self.changed.wait(&mut state);
-        }
-        state.ended = true;
-        self.changed.notify_all();
-        if let Some(error) = &state.failed {
-            return Err(error.duplicate());
-        }
-        state.done.sort_by(|a, b| a.table.smallest.cmp(&b.table.smallest));
-        Ok(state.done.clone())
+    fn next_file(&self) -> FileNo {
+        self.0.next_file().unwrap_or_default()
     }
 }
 

@@ -181,7 +181,7 @@ pub mod zone;
 pub mod rows;
 
 // Floor 3: files.
-pub(crate) mod readahead;
+pub(crate) mod errands;
 pub(crate) mod cache;
 pub(crate) mod row_table;
 pub(crate) mod row_cache;

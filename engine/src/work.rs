@@ -77,8 +77,8 @@ impl Work {
         self.start_one(jobs, "tabulith-compact", Priority::Last, |work| {
             work.repeat(Work::compact_step, Some(IDLE_AFTER));
         })?;
-        self.start_one(jobs, "tabulith-read", Priority::Normal, |work| {
-            work.tree.shelf.readahead.serve();
+        self.start_one(jobs, "tabulith-errand", Priority::Normal, |work| {
+            work.tree.shelf.errands.serve();
         })?;
         if self.scrub.is_some() {
             self.start_one(jobs, "tabulith-scrub", Priority::Last, Work::scrub)?;
@@ -142,7 +142,7 @@ impl Work {
     /// Ends the workers and returns once they have.
     pub(crate) fn stop(&self) {
         self.tree.close();
-        self.tree.shelf.readahead.close();
+        self.tree.shelf.errands.close();
         let mut state = self.state.lock();
         state.closing = true;
         self.changed.notify_all();

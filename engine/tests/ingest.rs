@@ -4,10 +4,15 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at real files and run real threads")]
 
 use std::path::Path;
+use std::sync::Arc;
 use tabulith::db::Db;
+use tabulith::env::clock::SystemClock;
+use tabulith::env::jobs::Threads;
 use tabulith::error::Kind;
 use tabulith::ids::CommitTs;
 use tabulith::options::{Advanced, Options};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::mem::SimFs;
 use tabulith::{If, Table};
 
 /// Files so small that 2,000 rows make many.
@@ -143,6 +148,27 @@ fn what_is_not_in_order_is_refused_and_what_is_not_finished_leaves_nothing() {
     assert_eq!(table_files(dir.path()), files);
     let empty = table.ingest().unwrap().finish().unwrap();
     assert!(empty <= db.visible());
+}
+
+#[test]
+fn an_error_of_the_disk_is_repeated_until_the_end_and_nothing_is_seen() {
+    for (call, files_before) in [(Call::Sync, 0), (Call::Sync, 3), (Call::Write, 2)] {
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let builder = Db::builder().options(small());
+        let parts = (Arc::new(disk.clone()), Arc::new(SystemClock::new()), Arc::new(Threads));
+        let db = builder.parts(parts.0, parts.1, parts.2).open("/db").unwrap();
+        let table = db.table("t").unwrap();
+        db.compact().unwrap();
+        disk.add(Rule::fail(call).named("*.sst").skip(files_before));
+        let mut ingest = table.ingest().unwrap();
+        let added = (0..5000).try_for_each(|i| ingest.add("p", rk(i), [b'v'; 50]));
+        assert_eq!(added.unwrap_err().kind(), Kind::Io, "{call:?}");
+        assert_eq!(ingest.add("p", rk(9999), "v").unwrap_err().kind(), Kind::Io);
+        assert_eq!(ingest.finish().unwrap_err().kind(), Kind::Io);
+        assert!(rows(&table).is_empty());
+        self::ingest(&table, 0..3000, "again");
+        assert_eq!(rows(&table).len(), 3000);
+    }
 }
 
 #[test]

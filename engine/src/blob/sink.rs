@@ -43,11 +43,38 @@ impl From<&Options> for SinkOptions {
     }
 }
 
+/// Where blob files are made.
+pub(crate) trait Yard {
+    fn vfs(&self) -> &dyn Vfs;
+    fn dir(&self) -> &Path;
+    /// The number of the next file.
+    fn next_file(&self) -> FileNo;
+}
+
+/// A yard of whoever is there as long as the sink.
+pub(crate) struct Here<'a> {
+    pub(crate) vfs: &'a dyn Vfs,
+    pub(crate) dir: &'a Path,
+    pub(crate) next_file: &'a dyn Fn() -> FileNo,
+}
+
+impl Yard for Here<'_> {
+    fn vfs(&self) -> &dyn Vfs {
+        self.vfs
+    }
+
+    fn dir(&self) -> &Path {
+        self.dir
+    }
+
+    fn next_file(&self) -> FileNo {
+        (self.next_file)()
+    }
+}
+
 /// The blob files beside one table file, or beside several written one after the other.
-pub(crate) struct Sink<'a> {
-    vfs: &'a dyn Vfs,
-    dir: &'a Path,
-    next_file: &'a dyn Fn() -> FileNo,
+pub(crate) struct Sink<Y> {
+    yard: Y,
     options: SinkOptions,
     compressor: Compressor,
     open: Option<BlobWriter>,
@@ -56,19 +83,12 @@ pub(crate) struct Sink<'a> {
     link: Vec<u8>,
 }
 
-impl<'a> Sink<'a> {
-    /// A sink that makes its files in `dir`, under numbers from `next_file`.
-    pub(crate) fn new(
-        vfs: &'a dyn Vfs,
-        dir: &'a Path,
-        next_file: &'a dyn Fn() -> FileNo,
-        options: SinkOptions,
-    ) -> Sink<'a> {
+impl<Y: Yard> Sink<Y> {
+    /// A sink that makes its files in `yard`.
+    pub(crate) fn new(yard: Y, options: SinkOptions) -> Sink<Y> {
         let compressor = Compressor::new(options.codec);
         Sink {
-            vfs,
-            dir,
-            next_file,
+            yard,
             options,
             compressor,
             open: None,
@@ -101,7 +121,7 @@ impl<'a> Sink<'a> {
         };
         let codec = self.options.codec;
         let (codec, stored) = packed.map_or((Codec::None, value), |packed| (codec, packed));
-        let file = writer(&mut self.open, &mut self.numbers, self.vfs, self.dir, self.next_file)?;
+        let file = writer(&mut self.open, &mut self.numbers, &self.yard)?;
         let link = file.add(codec, value.len(), stored)?;
         self.link_to(&link, expires)
     }
@@ -114,7 +134,7 @@ impl<'a> Sink<'a> {
         expires: &[u8],
         stored: &[u8],
     ) -> Result<(RowKind, &[u8])> {
-        let file = writer(&mut self.open, &mut self.numbers, self.vfs, self.dir, self.next_file)?;
+        let file = writer(&mut self.open, &mut self.numbers, &self.yard)?;
         let link = file.add(old.codec, old.raw_len as usize, stored)?;
         self.link_to(&link, expires)
     }
@@ -153,17 +173,15 @@ impl<'a> Sink<'a> {
 fn writer<'w>(
     open: &'w mut Option<BlobWriter>,
     numbers: &mut Vec<FileNo>,
-    vfs: &dyn Vfs,
-    dir: &Path,
-    next_file: &dyn Fn() -> FileNo,
+    yard: &impl Yard,
 ) -> Result<&'w mut BlobWriter> {
     if let Some(file) = open {
         return Ok(file);
     }
-    let no = next_file();
+    let no = yard.next_file();
     numbers.push(no);
-    let path = names::path(dir, FileKind::Blob, no);
-    let file = vfs.create(&path).map_err(|e| Error::io("create blob file", &path, e))?;
+    let path = names::path(yard.dir(), FileKind::Blob, no);
+    let file = yard.vfs().create(&path).map_err(|e| Error::io("create blob file", &path, e))?;
     Ok(open.insert(BlobWriter::new(file, &path, no)))
 }
 

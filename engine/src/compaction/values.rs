@@ -2,7 +2,7 @@
 //! a worn blob file to a new one; all others stay where they are, and cost the merge a reference.
 
 use crate::blob::format::BlobMeta;
-use crate::blob::sink::Sink;
+use crate::blob::sink::{Here, Sink};
 use crate::error::Result;
 use crate::expiry;
 use crate::ids::{FileNo, RowKind};
@@ -16,7 +16,7 @@ pub(crate) struct Values<'a> {
     shelf: &'a Shelf,
     blobs: &'a Blobs,
     worn: Vec<FileNo>, // Ascending.
-    sink: Sink<'a>,
+    sink: Sink<Here<'a>>,
     done: Vec<BlobMeta>,
 }
 
@@ -28,11 +28,12 @@ impl<'a> Values<'a> {
         options: &Options,
         blobs: &'a Blobs,
     ) -> Values<'a> {
+        let yard = Here { vfs: &*shelf.vfs, dir: &shelf.dir, next_file };
         Values {
             shelf,
             blobs,
             worn: blobs.worn(options.advanced.blob_dead_percent),
-            sink: Sink::new(&*shelf.vfs, &shelf.dir, next_file, options.into()),
+            sink: Sink::new(yard, options.into()),
             done: Vec::new(),
         }
     }

@@ -7,6 +7,8 @@ pub(crate) mod memtable;
 #[cfg(model = "loom")]
 pub(crate) mod seat;
 #[cfg(model = "loom")]
+pub(crate) mod errands;
+#[cfg(model = "loom")]
 pub(crate) mod caches;
 #[cfg(model = "loom")]
 pub(crate) mod moments;

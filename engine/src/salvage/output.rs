@@ -2,7 +2,7 @@
 
 use super::table::Version;
 use crate::blob::format::BlobMeta;
-use crate::blob::sink::Sink;
+use crate::blob::sink::{Here, Sink};
 use crate::error::Result;
 use crate::expiry;
 use crate::flush::create_table;
@@ -18,7 +18,7 @@ pub(crate) struct Output<'a> {
     next_file: &'a dyn Fn() -> FileNo,
     options: TableOptions,
     file_bytes: u64,
-    sink: Sink<'a>,
+    sink: Sink<Here<'a>>,
     open: Option<TableBuilder>,
     key: Vec<u8>,
     done: Vec<FileMeta>,
@@ -31,12 +31,13 @@ impl<'a> Output<'a> {
         options: &Options,
         next_file: &'a dyn Fn() -> FileNo,
     ) -> Output<'a> {
+        let yard = Here { vfs: &*shelf.vfs, dir: &shelf.dir, next_file };
         Output {
             shelf,
             next_file,
             options: TableOptions::from(options),
             file_bytes: options.advanced.file_bytes as u64,
-            sink: Sink::new(&*shelf.vfs, &shelf.dir, next_file, options.into()),
+            sink: Sink::new(yard, options.into()),
             open: None,
             key: Vec::new(),
             done: Vec::new(),

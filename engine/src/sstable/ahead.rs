@@ -101,7 +101,7 @@ impl Ahead {
     fn is_long(&self, file: &TableFile) -> bool {
         let Pace { ahead_bytes, missed_bytes } = self.pace;
         let is_long = ahead_bytes == AHEAD_BYTES_MAX && missed_bytes > LONG_WALK_BYTES;
-        is_long && file.readahead().is_some_and(|readahead| readahead.is_served())
+        is_long && file.errands().is_some_and(|errands| errands.is_served())
     }
 
     /// The block's bytes, where they were read ahead.

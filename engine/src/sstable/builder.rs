@@ -9,8 +9,10 @@ use super::block_builder::{BlockBuilder, NewRow, common_len};
 use super::filter::Filter;
 use super::format::{FileMeta, Footer, Props, TableOptions, seal};
 use super::index::{Entry, Handle, IndexBuilder, separator};
+use super::press::{Label, Press, Sheaf};
 use super::zone_builder::ZoneBuilder;
 use crate::compress::Compressor;
+use crate::errands::Errands;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
@@ -36,9 +38,11 @@ pub(crate) struct TableBuilder {
     options: TableOptions,
     block: BlockBuilder,
     compressor: Compressor,
+    // Where blocks are made with another thread.
+    press: Option<Press>,
     index: IndexBuilder,
     // The finished block whose separator waits for the next key.
-    pending: Option<Entry>,
+    pending: Option<Ended>,
     plain: PlainRows,
     last: LastRow,
     row_hashes: Vec<u64>,
@@ -53,6 +57,14 @@ struct LastRow {
     prefix_len: usize,
     ts: CommitTs,
     hash: u64,
+}
+
+/// A block that is full.
+#[derive(Clone, Copy)]
+struct Ended {
+    /// Where it was written; `None` while it is in the press.
+    handle: Option<Handle>,
+    plain_rows: u16,
 }
 
 /// Rows of the open block, as long as they can be counted unread.
@@ -99,6 +111,7 @@ impl TableBuilder {
             out: Output::new(file, path, no),
             compressor: Compressor::new(options.codec),
             options,
+            press: None,
             block: BlockBuilder::default(),
             index: IndexBuilder::default(),
             pending: None,
@@ -118,6 +131,11 @@ impl TableBuilder {
         declared: Arc<Declared>,
     ) -> TableBuilder {
         TableBuilder { zones: ZoneBuilder::new(extract, declared), ..self }
+    }
+
+    /// Has its blocks made by two threads, where `errands` has one that helps.
+    pub(crate) fn helped_by(self, errands: &Arc<Errands>) -> TableBuilder {
+        TableBuilder { press: Press::new(errands, self.options.codec), ..self }
     }
 
     /// Adds a version of a row whose value is kept here.
@@ -259,8 +277,8 @@ impl TableBuilder {
     pub(crate) fn bytes_so_far(&self) -> u64 {
         let keys = self.row_hashes.len() + self.partition_hashes.len();
         let filters = keys * self.options.filter_bits as usize / 8;
-        self.out.offset()
-            + (self.block.raw_bytes() + self.index.bytes() + filters + self.zones.bytes()) as u64
+        let raw = self.block.raw_bytes() + self.press.as_ref().map_or(0, Press::raw_bytes);
+        self.out.offset() + (raw + self.index.bytes() + filters + self.zones.bytes()) as u64
     }
 
     /// Writes what follows the data and syncs the file. It must hold a row.
@@ -272,10 +290,13 @@ impl TableBuilder {
         if let Some(block) = self.pending.take() {
             self.add_separator(block, None);
         }
+        self.write_pressed(Press::rest)?;
         self.props.largest = std::mem::take(&mut self.last.key);
         let mut footer = Footer { data_len: self.out.offset(), ..Footer::default() };
         let (index, bits) = (self.index, self.options.filter_bits);
         footer.index_len = self.out.section(|out| index.finish(out))?;
+        self.out.write()?;
+        self.out.begin_sync(); // The disk writes while filters are made.
         if bits > 0 {
             let rows = Filter::build(&self.row_hashes, bits);
             footer.row_filter_len = self.out.section(|out| rows.encode(out))?;
@@ -290,29 +311,61 @@ impl TableBuilder {
     }
 
     fn end_block(&mut self) -> Result<()> {
-        let (block, compressor) = (&mut self.block, Some(&mut self.compressor));
-        let offset = self.out.offset();
-        let len = self.out.section(|out| block.encode(true, compressor, out))?;
-        // A block holds at most one value above 64 KiB, so its length is far below 4 GiB.
-        let handle = Handle { offset, len: len as u32 };
+        self.write_pressed(Press::next)?;
+        let handle = match &mut self.press {
+            Some(press) => {
+                press.add(&mut self.block);
+                None
+            }
+            None => {
+                let (block, compressor) = (&mut self.block, Some(&mut self.compressor));
+                let handle = self.out.block(|out| block.encode(true, compressor, out))?;
+                block.clear();
+                Some(handle)
+            }
+        };
         let PlainRows(rows) = std::mem::take(&mut self.plain);
-        self.pending = Some(Entry { handle, plain_rows: rows.unwrap_or(0) });
+        self.pending = Some(Ended { handle, plain_rows: rows.unwrap_or(0) });
         self.props.blocks += 1;
         self.zones.end_block();
-        self.block.clear();
+        Ok(())
+    }
+
+    /// Writes the sheaves that `next` gives.
+    fn write_pressed(&mut self, next: fn(&mut Press) -> Result<Option<Sheaf>>) -> Result<()> {
+        let Some(press) = &mut self.press else { return Ok(()) };
+        while let Some(sheaf) = next(press)? {
+            for block in sheaf.blocks() {
+                let handle = self.out.block(|out| out.extend_from_slice(block))?;
+                let unknown = || Error::invalid("a block was pressed before its end was known");
+                let Label { separator, prefix_len, ts, plain_rows } =
+                    press.next_label().ok_or_else(unknown)?;
+                self.index.add(&separator, prefix_len, ts, Entry { handle, plain_rows });
+            }
+            press.recycle(sheaf);
+        }
         Ok(())
     }
 
     /// Adds the index entry of the finished block: `next` is the key that follows it, and whether
     /// it is the block's last key again.
-    fn add_separator(&mut self, block: Entry, next: Option<(&[u8], bool)>) {
+    fn add_separator(&mut self, block: Ended, next: Option<(&[u8], bool)>) {
         let LastRow { key, prefix_len, ts, .. } = &self.last;
-        if let Some((_, true)) = next {
-            self.index.add(key, *prefix_len, *ts, Entry { plain_rows: 0, ..block });
-            return;
+        let (separator, ts, plain_rows) = match next {
+            Some((_, true)) => (key.clone(), *ts, 0),
+            next => {
+                let next = next.map(|(key, _)| key);
+                (separator(key, *prefix_len, next), CommitTs::ZERO, block.plain_rows)
+            }
+        };
+        let prefix_len = *prefix_len;
+        match (block.handle, &mut self.press) {
+            (Some(handle), _) => {
+                self.index.add(&separator, prefix_len, ts, Entry { handle, plain_rows });
+            }
+            (None, Some(press)) => press.label(Label { separator, prefix_len, ts, plain_rows }),
+            (None, None) => debug_assert!(false, "a block without a place is in the press"),
         }
-        let separator = separator(key, *prefix_len, next.map(|(key, _)| key));
-        self.index.add(&separator, *prefix_len, CommitTs::ZERO, block);
     }
 }
 
@@ -350,20 +403,33 @@ impl Output {
         Ok(len)
     }
 
+    /// Appends the block that `put` appends; where it lies.
+    fn block(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Result<Handle> {
+        let offset = self.offset();
+        let len = self.section(put)?;
+        // A block holds at most one value above 64 KiB, so its length is far below 4 GiB.
+        Ok(Handle { offset, len: len as u32 })
+    }
+
     fn write(&mut self) -> Result<()> {
         self.digest.update(&self.buffer);
         let written = self.file.write_all_at(&self.buffer, self.written);
         written.map_err(|e| Error::io("writing a table file", &self.path, e))?;
         self.written += self.buffer.len() as u64;
-        if self.written - self.begun >= BEGIN_SYNC_BYTES {
-            self.file.begin_sync(self.begun, self.written - self.begun);
-            self.begun = self.written;
-        }
         self.buffer.clear();
+        if self.written - self.begun >= BEGIN_SYNC_BYTES {
+            self.begin_sync();
+        }
         if self.buffer.capacity() > 4 * WRITE_BYTES {
             self.buffer = Vec::new(); // One large value must not pin its size for good.
         }
         Ok(())
+    }
+
+    /// Has the disk begin with what was written so far.
+    fn begin_sync(&mut self) {
+        self.file.begin_sync(self.begun, self.written - self.begun);
+        self.begun = self.written;
     }
 
     fn finish(mut self, footer: &Footer, props: Props) -> Result<FileMeta> {

@@ -16,6 +16,7 @@ pub(crate) mod block_builder;
 pub(crate) mod index;
 pub(crate) mod zones;
 pub(crate) mod zone_builder;
+pub(crate) mod press;
 pub(crate) mod builder;
 pub(crate) mod raw;
 pub(crate) mod mapped;

@@ -16,10 +16,10 @@ use super::raw::RawFile;
 use super::zones::Zones;
 use crate::cache::{BlockPlace, Cache};
 use crate::cursor::{Direction, Found};
+use crate::errands::Errands;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
-use crate::readahead::Readahead;
 use crate::sync::OnceLock;
 use crate::vfs::api::File;
 use bytes::Bytes;
@@ -42,7 +42,7 @@ pub(crate) struct TableFile {
     sums: OnceLock<PlainSums>,
     cache: Arc<BlockCache>,
     mapped: Option<Mapped>,
-    readahead: Option<Arc<Readahead>>,
+    errands: Option<Arc<Errands>>,
 }
 
 /// What the file's zones turned out to be.
@@ -98,7 +98,7 @@ impl TableFile {
             sums: OnceLock::new(),
             cache,
             mapped: None,
-            readahead: None,
+            errands: None,
         })
     }
 
@@ -113,8 +113,8 @@ impl TableFile {
     }
 
     /// The file with somebody who loads what long walks over it will come to.
-    pub(crate) fn read_ahead_by(self, readahead: &Arc<Readahead>) -> TableFile {
-        TableFile { readahead: Some(Arc::clone(readahead)), ..self }
+    pub(crate) fn read_ahead_by(self, errands: &Arc<Errands>) -> TableFile {
+        TableFile { errands: Some(Arc::clone(errands)), ..self }
     }
 
     /// The newest version of `key` that is not newer than `at`. `row_hash` is the key's.
@@ -287,8 +287,8 @@ impl TableFile {
         &self.footer
     }
 
-    pub(super) fn readahead(&self) -> Option<&Arc<Readahead>> {
-        self.readahead.as_ref()
+    pub(super) fn errands(&self) -> Option<&Arc<Errands>> {
+        self.errands.as_ref()
     }
 
     pub(super) fn raw(&self) -> &RawFile {

@@ -1,4 +1,4 @@
-//! Blocks that a long walk will come to, loaded by whoever is first: the thread of `readahead`, or the walk.
+//! Blocks that a long walk will come to, loaded by whoever is first: the thread of `errands`, or the walk.
 //!
 //! A walk hands over a few batches of blocks and takes them one after the other. One that nobody has
 //! begun it loads itself; while the next is being loaded it loads the one behind, so that two share the work.
@@ -11,8 +11,7 @@ use super::format::Stretch;
 use super::index::{EntryAt, Handle};
 use super::reader::TableFile;
 use crate::cursor::Direction;
-use crate::readahead::Errand;
-use crate::sync::{Condvar, Mutex};
+use crate::errands::{Errand, Task};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,18 +41,7 @@ struct Batch {
     file: Arc<TableFile>,
     handles: Vec<Handle>, // Ascending, at least one.
     unpack: Unpack,
-    state: Mutex<State>,
-    ended: Condvar,
-}
-
-enum State {
-    /// For whoever is first.
-    Waiting,
-    Begun,
-    /// Ascending.
-    Loaded(Vec<Loaded>),
-    /// The walk has them, or went elsewhere.
-    Gone,
+    task: Task<(), Vec<Loaded>>, // They come ascending.
 }
 
 impl Upcoming {
@@ -110,7 +98,7 @@ impl Upcoming {
             }
             let batch = self.given.pop_front()?;
             if !covers {
-                batch.give_up();
+                batch.task.give_up();
                 self.passed_over += batch.handles.len();
                 continue;
             }
@@ -130,7 +118,7 @@ impl Upcoming {
 
     /// Forgets everything.
     pub(super) fn leave(&mut self) {
-        self.given.drain(..).for_each(|batch| batch.give_up());
+        self.given.drain(..).for_each(|batch| batch.task.give_up());
         self.loaded.clear();
         self.passed_over = 0;
         self.beyond = None;
@@ -138,7 +126,7 @@ impl Upcoming {
 
     /// Hands over as many batches as there may be.
     fn hand_over(&mut self, file: &Arc<TableFile>, direction: Direction, unpack: Unpack) {
-        let Some(readahead) = file.readahead() else { return };
+        let Some(errands) = file.errands() else { return };
         while self.given.len() < BATCHES {
             let (mut at, mut bytes, mut handles) = (self.beyond, 0, Vec::new());
             while let Some(entry) = at.filter(|_| bytes < BATCH_BYTES) {
@@ -154,7 +142,7 @@ impl Upcoming {
                 return;
             }
             let batch = Arc::new(Batch::new(file, handles, unpack));
-            if !readahead.give(Arc::clone(&batch) as Arc<dyn Errand>) {
+            if !errands.give(Arc::clone(&batch) as Arc<dyn Errand>) {
                 return;
             }
             self.given.push_back(batch);
@@ -165,10 +153,10 @@ impl Upcoming {
     /// The blocks of the batch that the walk has come to.
     fn load(&mut self, batch: &Batch) -> Vec<Loaded> {
         batch.run(&mut self.scratch);
-        if let Some(next) = self.given.front().filter(|_| batch.is_begun()) {
+        if let Some(next) = self.given.front().filter(|_| batch.task.is_begun()) {
             next.run(&mut self.scratch);
         }
-        batch.take()
+        batch.task.take().unwrap_or_default()
     }
 }
 
@@ -196,8 +184,7 @@ fn lies_behind(offset: u64, handle: Handle, direction: Direction) -> bool {
 
 impl Batch {
     fn new(file: &Arc<TableFile>, handles: Vec<Handle>, unpack: Unpack) -> Batch {
-        let (state, ended) = (Mutex::new(State::Waiting), Condvar::new());
-        Batch { file: Arc::clone(file), handles, unpack, state, ended }
+        Batch { file: Arc::clone(file), handles, unpack, task: Task::new(()) }
     }
 
     /// The stretch of the file that its blocks fill.
@@ -213,33 +200,11 @@ impl Batch {
         (offset..offset + len).contains(&handle.offset)
     }
 
-    fn is_begun(&self) -> bool {
-        matches!(*self.state.lock(), State::Begun)
-    }
-
-    fn give_up(&self) {
-        let mut state = self.state.lock();
-        if !matches!(*state, State::Begun) {
-            *state = State::Gone;
-        }
-    }
-
-    /// What was loaded, once it was; nothing where nobody has begun.
-    fn take(&self) -> Vec<Loaded> {
-        let mut state = self.state.lock();
-        while matches!(*state, State::Begun) {
-            self.ended.wait(&mut state);
-        }
-        match std::mem::replace(&mut *state, State::Gone) {
-            State::Loaded(blocks) => blocks,
-            _ => Vec::new(),
-        }
-    }
-
-    fn load(&self, scratch: &mut Vec<u8>, loaded: &mut Vec<Loaded>) {
+    fn load(&self, scratch: &mut Vec<u8>) -> Vec<Loaded> {
+        let mut loaded = Vec::with_capacity(self.handles.len());
         let (file, stretch) = (&self.file, self.stretch());
         if file.raw().read_into(stretch, scratch).is_err() {
-            return;
+            return loaded;
         }
         for &handle in &self.handles {
             let start = (handle.offset - stretch.offset) as usize;
@@ -250,32 +215,12 @@ impl Batch {
             });
             loaded.extend(block.map(|block| (handle.offset, block)));
         }
+        loaded
     }
 }
 
 impl Errand for Batch {
     fn run(&self, scratch: &mut Vec<u8>) {
-        {
-            let mut state = self.state.lock();
-            if !matches!(*state, State::Waiting) {
-                return;
-            }
-            *state = State::Begun;
-        }
-        let mut loading = Loading { batch: self, loaded: Vec::with_capacity(self.handles.len()) };
-        self.load(scratch, &mut loading.loaded);
-    }
-}
-
-/// Leaves what was loaded to the walk, however loading ends.
-struct Loading<'a> {
-    batch: &'a Batch,
-    loaded: Vec<Loaded>,
-}
-
-impl Drop for Loading<'_> {
-    fn drop(&mut self) {
-        *self.batch.state.lock() = State::Loaded(std::mem::take(&mut self.loaded));
-        self.batch.ended.notify_all();
+        self.task.run(|()| self.load(scratch));
     }
 }

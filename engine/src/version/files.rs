@@ -53,7 +53,7 @@ impl LiveFile {
         let file = file.map_err(|e| Error::io("open table file", &path, e))?;
         let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.pool.blocks))?;
         let table = if self.shelf.mapped { table.in_place() } else { table };
-        let table = table.read_ahead_by(&self.shelf.readahead);
+        let table = table.read_ahead_by(&self.shelf.errands);
         let table = self.table.get_or_init(|| Arc::new(table));
         self.count_memory(table);
         Ok(table)

@@ -1,9 +1,9 @@
 //! Where the files of one database lie: what opening one takes, and which ones to delete.
 
+use crate::errands::Errands;
 use crate::ids::FileNo;
 use crate::names::{self, FileKind};
 use crate::pool::Pool;
-use crate::readahead::Readahead;
 use crate::sync::ArcSwap;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
@@ -18,7 +18,7 @@ pub(crate) struct Shelf {
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) dir: PathBuf,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) readahead: Arc<Readahead>,
+    pub(crate) errands: Arc<Errands>,
     /// What the zones of new table files are taken by; nothing until someone knows.
     pub(crate) extract: OnceLock<Arc<dyn Extract>>,
     /// The columns that tables have declared, for new table files.
@@ -36,8 +36,8 @@ impl Shelf {
         mapped: bool,
     ) -> Arc<Shelf> {
         let (extract, trash) = (OnceLock::new(), Mutex::default());
-        let (readahead, declared) = (Arc::default(), ArcSwap::default());
-        Arc::new(Shelf { vfs, dir, pool, readahead, extract, declared, mapped, trash })
+        let (errands, declared) = (Arc::default(), ArcSwap::default());
+        Arc::new(Shelf { vfs, dir, pool, errands, extract, declared, mapped, trash })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

@@ -10,6 +10,7 @@ mod golden;
 mod mapped;
 mod memory;
 mod model;
+mod press;
 mod upcoming;
 
 use super::builder::TableBuilder;

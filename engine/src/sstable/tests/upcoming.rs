@@ -3,7 +3,7 @@
 use super::ahead::large_file;
 use super::*;
 use crate::cursor::{Cursor, Direction};
-use crate::readahead::{Errand, Readahead};
+use crate::errands::{Errand, Errands};
 use crate::sstable::block::Unpack;
 use crate::sstable::iter::TableCursor;
 use crate::sstable::upcoming::Upcoming;
@@ -16,32 +16,32 @@ const ROWS: usize = 20_000;
 /// How long a test waits for what a thread does within moments.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The thread that loads, until the test ends.
-struct Helper {
-    readahead: Arc<Readahead>,
+/// The thread that does errands, until the test ends.
+pub(super) struct Helper {
+    pub(super) errands: Arc<Errands>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Helper {
-    fn start() -> Helper {
-        let readahead = Arc::new(Readahead::default());
-        let served = Arc::clone(&readahead);
+    pub(super) fn start() -> Helper {
+        let errands = Arc::new(Errands::default());
+        let served = Arc::clone(&errands);
         let thread = Some(thread::spawn(move || served.serve()));
-        until("it serves", || readahead.is_served());
-        Helper { readahead, thread }
+        until("it serves", || errands.is_served());
+        Helper { errands, thread }
     }
 
     /// The file, whose walks it loads for.
     fn open(&self, file: &Arc<MemoryFile>, meta: &FileMeta, cache_bytes: usize) -> Arc<TableFile> {
         let cache = Arc::new(BlockCache::new(cache_bytes));
         let file = TableFile::open(file.clone(), PathBuf::from(PATH), meta, cache).unwrap();
-        Arc::new(file.read_ahead_by(&self.readahead))
+        Arc::new(file.read_ahead_by(&self.errands))
     }
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.readahead.close();
+        self.errands.close();
         let ended = self.thread.take().unwrap().join();
         assert!(ended.is_ok() || thread::panicking());
     }
@@ -145,7 +145,7 @@ fn no_walk_waits_for_a_thread_that_is_busy() {
     let (memory, meta) = large_file();
     let helper = Helper::start();
     let (end, ended) = mpsc::channel::<()>();
-    helper.readahead.give(Arc::new(Busy(parking_lot::Mutex::new(ended))));
+    helper.errands.give(Arc::new(Busy(parking_lot::Mutex::new(ended))));
     let file = helper.open(&memory, &meta, 0);
     for direction in [Direction::Up, Direction::Down] {
         let mut cursor = file.cursor();
@@ -156,7 +156,7 @@ fn no_walk_waits_for_a_thread_that_is_busy() {
 }
 
 /// Keeps the thread until the other end of the channel is gone.
-struct Busy(parking_lot::Mutex<mpsc::Receiver<()>>);
+pub(super) struct Busy(pub(super) parking_lot::Mutex<mpsc::Receiver<()>>);
 
 impl Errand for Busy {
     fn run(&self, _scratch: &mut Vec<u8>) {
