@@ -1,8 +1,9 @@
 //! Ingest: rows that come in key order become table files directly, and are seen all at once.
 //!
 //! Nothing goes through log and memtable: a row goes into the file being written. A second thread helps to
-//! make its blocks, and ends it while the caller is at the next one. The files' rows bear no timestamp: at the end the whole takes one place in the
-//! order of commits, and the manifest says for each file which. One edit of the manifest adds them all.
+//! make its blocks, and ends it while the caller is at the next one. The files' rows bear no timestamp: at
+//! the end the whole takes one place in the order of commits, and the manifest says for each file which.
+//! One edit of the manifest adds them all.
 //!
 //! Promises: before `finish` returned nothing is seen; after a crash all of it is there or nothing;
 //! commits that came before are in files by then, so what is there stays a prefix of the order.
@@ -78,7 +79,8 @@ impl Ingest {
         // Values compress to about half: a file's worth of stored bytes.
         let file_bytes = inner.tree.options.advanced.file_bytes.saturating_mul(2);
         let pool = &inner.tree.shelf.pool;
-        let claim = pool.claim(pool.budget.builder(file_bytes) + PRESS_BYTES);
+        // One file is written while the one before ends.
+        let claim = pool.claim(2 * pool.budget.builder(file_bytes) + PRESS_BYTES);
         Ok(Ingest {
             db: db.clone(),
             table,
