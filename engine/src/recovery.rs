@@ -35,6 +35,7 @@ use crate::view::{Sealed, View};
 use crate::wal::replay::{self, Payload, Replay};
 use crate::wal::writer::LogWriter;
 use bytes::Bytes;
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -252,8 +253,9 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
     }
     let dir = &shelf.dir;
     let mut names = shelf.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?;
+    let tables: HashSet<_> = state.files().map(|(_, file)| file.no).collect();
     names.retain(|name| match names::parse(name) {
-        Some((FileKind::Table, no)) => !state.files().any(|(_, file)| file.no == no),
+        Some((FileKind::Table, no)) => !tables.contains(&no),
         Some((FileKind::Blob, no)) => !state.blobs.contains_key(&no),
         Some((FileKind::Temp, _)) => true,
         _ => false,

@@ -70,6 +70,11 @@ impl Changing {
         &self.uses
     }
 
+    /// Whether a table file has that number.
+    pub(crate) fn has_table(&self, no: FileNo) -> bool {
+        self.numbers.contains(&no)
+    }
+
     /// Takes a number for a new file.
     pub(crate) fn take_file_no(&mut self) -> FileNo {
         let no = self.state.next_file;
@@ -143,18 +148,23 @@ impl Changing {
     }
 
     fn remove(&self, edit: &Edit, change: &mut Change) -> Result<()> {
-        for (level, no) in &edit.removed {
-            let files = self.touched(&mut change.levels, *level)?;
-            let at = files.iter().position(|file| file.no == *no);
-            let at = at.ok_or_else(|| broken(format!("L{level} has no file {no} to remove")))?;
-            let file = files.remove(at);
-            change.gone.insert(*no);
-            for (blob, used) in &file.blobs {
-                let sum = self.in_use(&mut change.uses, *blob);
-                *sum = sum.less(*used);
+        for (level, gone) in edit.removed_by_level() {
+            let files = self.touched(&mut change.levels, level)?;
+            for file in files.extract_if(.., |file| gone.contains(&file.no)) {
+                change.gone.insert(file.no);
+                for (blob, used) in &file.blobs {
+                    let sum = self.in_use(&mut change.uses, *blob);
+                    *sum = sum.less(*used);
+                }
+            }
+            if let Some(no) = gone.difference(&change.gone).min() {
+                return Err(broken(format!("L{level} has no file {no} to remove")));
             }
         }
-        Ok(())
+        match change.gone.len() == edit.removed.len() {
+            true => Ok(()),
+            false => Err(broken("a file is removed twice".to_owned())),
+        }
     }
 
     fn add(&self, edit: &Edit, change: &mut Change) -> Result<()> {
@@ -243,6 +253,8 @@ fn risen<T: PartialOrd + std::fmt::Debug>(what: &str, old: T, new: Option<T>) ->
 fn check_file(file: &FileMeta, next_file: FileNo) -> Result<()> {
     let rule = if file.no >= next_file {
         "its number was not given out"
+    } else if file.bytes == 0 {
+        "it has no bytes"
     } else if file.smallest > file.largest {
         "its keys are in the wrong order"
     } else if file.min_ts > file.max_ts {
@@ -463,6 +475,10 @@ mod tests {
         refused(add(0, file(3, "a", "b")), "added twice");
         refused(add(0, file(10, "a", "b")), "not given out");
         refused(add(0, file(4, "b", "a")), "keys are in the wrong order");
+        let empty = FileMeta { bytes: 0, ..FileMeta::clone(&file(4, "a", "b")) };
+        refused(add(0, Arc::new(empty)), "no bytes");
+        let twice = vec![(0, FileNo(1)), (0, FileNo(1))];
+        refused(Edit { removed: twice, ..Edit::default() }, "removed twice");
         refused(add(7, file(4, "a", "b")), "no level 7");
         refused(add(1, file(4, "p", "q")), "overlap");
         refused(add(1, file(4, "a", "z")), "overlap");

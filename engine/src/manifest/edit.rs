@@ -27,6 +27,7 @@ use crate::expiry::Expiring;
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::limits::{KEY_BYTES_MAX, LEVELS, NUMBER_MAX};
 use crate::sstable::format::FileMeta;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -66,6 +67,15 @@ pub(crate) struct Edit {
 }
 
 impl Edit {
+    /// The numbers of the files that go, by level.
+    pub(crate) fn removed_by_level(&self) -> BTreeMap<u8, HashSet<FileNo>> {
+        let mut gone = BTreeMap::<_, HashSet<_>>::new();
+        for (level, no) in &self.removed {
+            gone.entry(*level).or_default().insert(*no);
+        }
+        gone
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (floor, next) = (self.log_floor.map(|id| id.0), self.next_file.map(|no| no.0));
         let numbers = [

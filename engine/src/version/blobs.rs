@@ -12,7 +12,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -59,28 +59,37 @@ impl fmt::Debug for LiveBlob {
     }
 }
 
-/// The blob files that the table files of one Version refer to.
+/// The blob files that the table files of one Version refer to; what an edit leaves alone is shared.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Blobs(BTreeMap<FileNo, (Arc<LiveBlob>, Use)>);
+pub(crate) struct Blobs(Arc<BTreeMap<FileNo, (Arc<LiveBlob>, Use)>>);
 
 impl Blobs {
-    /// Those of `known` and `added` that `uses` has. Files that stay keep their open handles;
-    /// those of `known` that nothing refers to any more are thrown away when their last reader goes.
-    pub(crate) fn of(
-        known: &Blobs,
+    /// Those after an edit that adds `added` and changes what is used of the files `touched` to what
+    /// `uses` says. Files that stay keep their open handles; those that nothing refers to any more are
+    /// thrown away when their last reader goes.
+    pub(crate) fn after(
+        &self,
+        touched: BTreeSet<FileNo>,
         added: &[Arc<BlobMeta>],
         uses: &Uses,
         shelf: &Arc<Shelf>,
     ) -> Blobs {
-        let added = added.iter().map(|meta| (meta.no, LiveBlob::new(meta, shelf)));
-        let kept = known.0.iter().map(|(no, (blob, _))| (*no, Arc::clone(blob)));
-        let mut blobs = BTreeMap::new();
-        for (no, blob) in kept.chain(added) {
-            match uses.get(&no) {
-                Some(used) => {
-                    blobs.insert(no, (blob, *used));
+        let mut blobs = Arc::clone(&self.0);
+        if touched.is_empty() && added.is_empty() {
+            return Blobs(blobs);
+        }
+        let all = Arc::make_mut(&mut blobs);
+        all.extend(
+            added.iter().map(|meta| (meta.no, (LiveBlob::new(meta, shelf), Use::default()))),
+        );
+        for no in touched {
+            match (uses.get(&no), all.get_mut(&no)) {
+                (Some(used), Some((_, of_blob))) => *of_blob = *used,
+                (None, Some((blob, _))) => {
+                    blob.dropped.store(true, Ordering::Relaxed);
+                    all.remove(&no);
                 }
-                None => blob.dropped.store(true, Ordering::Relaxed),
+                (_, None) => {}
             }
         }
         Blobs(blobs)

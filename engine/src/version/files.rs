@@ -23,6 +23,7 @@ use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -196,7 +197,8 @@ impl Version {
     pub(crate) fn of(state: &State, shelf: &Arc<Shelf>) -> Version {
         let live = |meta: &Arc<FileMeta>| LiveFile::new(Arc::clone(meta), Arc::clone(shelf));
         let added: Vec<_> = state.blobs.values().cloned().collect();
-        let blobs = Blobs::of(&Blobs::default(), &added, &state.uses(), shelf);
+        let all = state.blobs.keys().copied().collect();
+        let blobs = Blobs::default().after(all, &added, &state.uses(), shelf);
         let levels = state.levels.each_ref().map(|level| level.iter().map(live).collect());
         Version::sorted(levels, Arc::clone(&state.erasures), blobs)
     }
@@ -205,23 +207,24 @@ impl Version {
     /// across levels.
     pub(crate) fn after(&self, edit: &Edit, state: &Changing, shelf: &Arc<Shelf>) -> Version {
         let mut levels = self.levels.clone();
-        let mut removed = Vec::new();
-        for (level, no) in &edit.removed {
-            let level = &mut levels[usize::from(*level)];
-            removed.extend(level.extract_if(.., |file| file.meta.no == *no));
+        let mut removed = HashMap::new();
+        for (level, gone) in edit.removed_by_level() {
+            let files = &mut levels[usize::from(level)];
+            let taken = files.extract_if(.., |file| gone.contains(&file.meta.no));
+            removed.extend(taken.map(|file| (file.meta.no, file)));
         }
+        let metas = edit.added.iter().map(|(_, meta)| meta);
+        let metas = metas.chain(removed.values().map(|file| &file.meta));
+        let touched = metas.flat_map(|meta| meta.blobs.keys().copied()).collect();
+        let blobs = self.blobs.after(touched, &edit.blobs, state.uses(), shelf);
         for (level, meta) in &edit.added {
-            let moved = removed.iter().position(|file| file.meta.no == meta.no);
-            let file = match moved {
-                Some(at) => removed.swap_remove(at),
-                None => LiveFile::new(Arc::clone(meta), Arc::clone(shelf)),
-            };
-            levels[usize::from(*level)].push(file);
+            let moved = removed.remove(&meta.no);
+            let new = || LiveFile::new(Arc::clone(meta), Arc::clone(shelf));
+            levels[usize::from(*level)].push(moved.unwrap_or_else(new));
         }
-        for file in removed {
+        for file in removed.into_values() {
             file.dropped.store(true, Ordering::Relaxed);
         }
-        let blobs = Blobs::of(&self.blobs, &edit.blobs, state.uses(), shelf);
         Version::sorted(levels, Arc::clone(&state.state().erasures), blobs)
     }
 

@@ -7,7 +7,7 @@
 //! Absent: handles, locks, permissions.
 
 use crate::vfs::sim::inode::{Inode, Stamp, SyncFailure};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,7 @@ pub(crate) struct Disk {
     pub(crate) inodes: BTreeMap<Ino, Arc<Inode>>,
     ino_last: Ino,
     stamp: Stamp,
+    lost_names: bool, // Some file may have no name left since the last look at all of them.
 }
 
 /// The names in one folder.
@@ -48,7 +49,13 @@ pub(crate) enum NameChange {
 impl Disk {
     pub(crate) fn new() -> Disk {
         let roots = ["", "/"].map(|root| (PathBuf::from(root), Arc::default()));
-        Disk { folders: roots.into(), inodes: BTreeMap::new(), ino_last: 0, stamp: 0 }
+        Disk {
+            folders: roots.into(),
+            inodes: BTreeMap::new(),
+            ino_last: 0,
+            stamp: 0,
+            lost_names: false,
+        }
     }
 
     /// The disk after a restart: what it holds is durable.
@@ -147,8 +154,8 @@ impl Disk {
         self.stamp += 1;
         if let Some(folder) = self.folders.get_mut(dir) {
             let folder = Arc::make_mut(folder);
-            folder.durable = folder.now.clone();
-            folder.unsynced.clear();
+            let Folder { durable, unsynced, .. } = folder;
+            unsynced.drain(..).for_each(|(_, change)| change.apply(durable));
         }
         Ok(())
     }
@@ -196,8 +203,18 @@ impl Disk {
 
     /// Forgets files that have no name left, before or after a power loss, and are not `open`.
     pub(crate) fn collect(&mut self, open: impl Fn(Ino) -> bool) {
-        let named: HashSet<Ino> = self.folders.values().flat_map(|f| f.inos()).collect();
-        self.inodes.retain(|ino, _| named.contains(ino) || open(*ino));
+        if !self.lost_names {
+            return;
+        }
+        let mut named: Vec<Ino> = self.folders.values().flat_map(|f| f.inos()).collect();
+        named.sort_unstable();
+        let mut held = false;
+        self.inodes.retain(|ino, _| {
+            let has_name = named.binary_search(ino).is_ok();
+            held |= !has_name && open(*ino);
+            has_name || open(*ino)
+        });
+        self.lost_names = held || self.folders.values().any(|folder| !folder.unsynced.is_empty());
     }
 
     fn effect(&mut self, ino: Ino) -> io::Result<(Stamp, &mut Inode)> {
@@ -237,6 +254,10 @@ impl Disk {
         self.stamp += 1;
         if let Some(folder) = self.folders.get_mut(dir) {
             let folder = Arc::make_mut(folder);
+            self.lost_names |= match &change {
+                NameChange::Set { name, .. } => folder.now.contains_key(name),
+                NameChange::Remove { .. } | NameChange::Rename { .. } => true,
+            };
             change.apply(&mut folder.now);
             folder.unsynced.push((self.stamp, change));
         }
