@@ -331,6 +331,7 @@ impl Tree {
         loop {
             let Some(turn) = self.flushes.take(all_sealed, patience) else { return Ok(None) };
             let sealed = turn.memtable();
+            self.reopen_manifest()?;
             let span = self.events.span(Doing::Flush);
             self.events.tell(Event::FlushBegin { memtable_bytes: sealed.table.bytes() });
             let boundaries = self.boundaries(visible);
@@ -554,6 +555,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Makes the manifest take edits again where one failed.
+    fn reopen_manifest(&self) -> Result<()> {
+        self.with_set_mut(VersionSet::reopen).unwrap_or(Ok(()))
+    }
+
     pub(crate) fn next_file(&self) -> Option<crate::ids::FileNo> {
         self.set.lock().as_mut().map(VersionSet::next_file)
     }
@@ -589,10 +595,7 @@ impl Tree {
             match self.shelf.vfs.remove(&path) {
                 Ok(()) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(_) => {
-                    self.shelf.put_trash(kind, no);
-                    return;
-                }
+                Err(_) => self.shelf.put_trash(kind, no),
             }
         }
     }

@@ -26,13 +26,16 @@ const GROWTH_MAX: u64 = 4;
 /// Below this a manifest is not worth rewriting.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
+/// A copy with its path, for errors.
+type OpenCopy = (PathBuf, Arc<dyn File>);
+
 /// The open manifest.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     generation: u64,
-    copies: [(PathBuf, Arc<dyn File>); 2],
+    copies: [OpenCopy; 2],
     /// Where the next edit goes, and its number.
     at: u64,
     number: u64,
@@ -87,10 +90,19 @@ impl Manifest {
         let at = header.len() as u64;
         let first = frame::encode_frame(root.generation, at, 1, &state.as_edit().encode());
         let bytes = [header, first].concat();
-        let a = write_copy(&*vfs, dir, Copy::A, &root, &bytes)?;
-        let b = write_copy(&*vfs, dir, Copy::B, &root, &bytes)?;
-        vfs.sync_dir(dir).map_err(|error| Error::io("sync of the folder", dir, error))?;
-        root::switch(&*vfs, dir, &root)?;
+        // While no root can name them they go: each try would leave two more.
+        let remove = || {
+            for copy in Copy::BOTH {
+                let _ = vfs.remove(&copy_path(dir, copy, &root));
+            }
+        };
+        let [a, b] = write_copies(&*vfs, dir, &root, &bytes).inspect_err(|_| remove())?;
+        root::switch(&*vfs, dir, &root).map_err(|unswitched| {
+            if unswitched.is_unnamed {
+                remove();
+            }
+            unswitched.error
+        })?;
         remove_older(&*vfs, dir, root.generation);
         Ok(Manifest {
             vfs,
@@ -180,14 +192,26 @@ fn generations(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<(FileKind, FileNo)>> {
     Ok(ours.filter(|(kind, _)| matches!(kind, FileKind::Manifest(_))).collect())
 }
 
+fn copy_path(dir: &Path, copy: Copy, root: &Root) -> PathBuf {
+    names::path(dir, FileKind::Manifest(copy), FileNo(root.generation))
+}
+
+/// Both copies, durable.
+fn write_copies(vfs: &dyn Vfs, dir: &Path, root: &Root, bytes: &[u8]) -> Result<[OpenCopy; 2]> {
+    let a = write_copy(vfs, dir, Copy::A, root, bytes)?;
+    let b = write_copy(vfs, dir, Copy::B, root, bytes)?;
+    vfs.sync_dir(dir).map_err(|error| Error::io("sync of the folder", dir, error))?;
+    Ok([a, b])
+}
+
 fn write_copy(
     vfs: &dyn Vfs,
     dir: &Path,
     copy: Copy,
     root: &Root,
     bytes: &[u8],
-) -> Result<(PathBuf, Arc<dyn File>)> {
-    let path = names::path(dir, FileKind::Manifest(copy), FileNo(root.generation));
+) -> Result<OpenCopy> {
+    let path = copy_path(dir, copy, root);
     let written = vfs.create(&path).and_then(|file| {
         file.write_all_at(bytes, 0)?;
         file.sync()?;

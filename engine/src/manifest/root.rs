@@ -90,26 +90,49 @@ pub(crate) fn load(vfs: &dyn Vfs, dir: &Path, copy: Copy) -> Result<Option<Root>
     }
 }
 
+/// Why the copies do not both say something else.
+#[derive(Debug)]
+pub(crate) struct Unswitched {
+    pub(crate) error: Error,
+    /// No copy says it, nor will one after a crash.
+    pub(crate) is_unnamed: bool,
+}
+
 /// Makes both copies say `root`, one after the other. The manifest is durable already.
-pub(crate) fn switch(vfs: &dyn Vfs, dir: &Path, root: &Root) -> Result<()> {
+pub(crate) fn switch(vfs: &dyn Vfs, dir: &Path, root: &Root) -> Result<(), Unswitched> {
     for copy in Copy::BOTH {
         let path = names::path(dir, FileKind::Root(copy), FileNo(0));
-        replace(vfs, dir, &path, root).map_err(|e| Error::io("writing the root", &path, e))?;
+        if let Err((error, is_old)) = replace(vfs, dir, &path, root) {
+            let error = Error::io("writing the root", &path, error);
+            return Err(Unswitched { error, is_unnamed: is_old && copy == Copy::A });
+        }
     }
     Ok(())
 }
 
-fn replace(vfs: &dyn Vfs, dir: &Path, path: &Path, root: &Root) -> io::Result<()> {
+/// Errors say whether the copy at `path` is certainly as it was.
+fn replace(vfs: &dyn Vfs, dir: &Path, path: &Path, root: &Root) -> Result<(), (io::Error, bool)> {
     let temp = names::path(dir, FileKind::Temp, FileNo(root.generation));
-    match vfs.remove(&temp) {
+    if let Err(error) = write(vfs, &temp, root) {
+        let _ = vfs.remove(&temp);
+        return Err((error, true));
+    }
+    if let Err(error) = vfs.rename(&temp, path) {
+        // A name that can be removed had not become the root's, and cannot any more.
+        let is_old = vfs.remove(&temp).is_ok();
+        return Err((error, is_old));
+    }
+    vfs.sync_dir(dir).map_err(|error| (error, false))
+}
+
+fn write(vfs: &dyn Vfs, path: &Path, root: &Root) -> io::Result<()> {
+    match vfs.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _removed_or_absent => {}
     }
-    let file = vfs.create(&temp)?;
+    let file = vfs.create(path)?;
     file.write_all_at(&root.encode(), 0)?;
-    file.sync()?;
-    vfs.rename(&temp, path)?;
-    vfs.sync_dir(dir)
+    file.sync()
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@ use crate::manifest::survey::survey;
 use crate::names::{self, FileKind};
 use crate::sstable::format::FileMeta;
 use crate::vfs::api::{Access, File, Vfs};
+use crate::vfs::fault::FaultFs;
 use crate::vfs::mem::{SimFs, SyncFailure};
 use crate::vfs::os::OsVfs;
+use crate::vfs::rule::{Call, Rule};
 use crate::vfs::sim::element::Profile;
 use std::path::Path;
 use std::sync::Arc;
@@ -349,6 +351,40 @@ fn after_a_failed_sync_only_a_fresh_manifest_takes_edits() {
         state.apply(&edit(1)).expect("a sound edit");
         assert_eq!(loaded(&fs).state, state);
     }
+}
+
+#[test]
+fn a_root_that_cannot_be_replaced_leaves_no_files() {
+    let fs = disk();
+    let faults = FaultFs::new(Arc::new(fs.clone()));
+    let dir = Path::new(DIR);
+    let (mut manifest, state) = Manifest::create(Arc::new(faults.clone()), dir, 77).expect("room");
+    let names = || {
+        let mut names = fs.list(dir).expect("a folder");
+        names.sort();
+        names
+    };
+    let before = names();
+    let temp = "*.tmp";
+    for rule in [
+        Rule::fail(Call::Create).named(temp),
+        Rule::fail(Call::Write).named(temp),
+        Rule::fail(Call::Sync).named(temp),
+        Rule::fail(Call::Rename),
+    ] {
+        faults.add(rule.times(1));
+        assert_eq!(manifest.rewrite(&state).expect_err("EIO").kind(), Kind::Io);
+        assert_eq!(names(), before);
+    }
+    // The first root says it, or may: the files stay.
+    for rule in [Rule::fail(Call::Rename).skip(1), Rule::fail(Call::Rename).done()] {
+        faults.add(rule.times(1));
+        assert_eq!(manifest.rewrite(&state).expect_err("EIO").kind(), Kind::Io);
+        assert_eq!(loaded(&fs).state, state);
+    }
+    manifest.rewrite(&state).expect("no fault is left");
+    assert_eq!(names().len(), before.len());
+    assert_eq!(loaded(&fs).state, state);
 }
 
 #[test]
