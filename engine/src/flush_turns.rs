@@ -55,6 +55,11 @@ impl<T> FlushTurns<T> {
             self.changed.wait(&mut taken);
         }
     }
+
+    /// Whether somebody writes one.
+    pub(crate) fn is_any_taken(&self) -> bool {
+        !self.taken.lock().is_empty()
+    }
 }
 
 fn holds<T>(taken: &[Arc<T>], one: &Arc<T>) -> bool {

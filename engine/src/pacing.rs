@@ -76,15 +76,16 @@ impl Pacing {
         cause: Cause,
         until: Duration,
     ) -> Result<()> {
+        let mut goes_on = true;
         while self.stall(0) == Stall::Stop(cause) {
             // A log that failed or is closed takes no commit, however far the work gets.
             pipeline.check_open()?;
-            if self.clock.steady() >= until {
+            if !goes_on || self.clock.steady() >= until {
                 let why = work.last_error().unwrap_or_else(|| "it is still at work".into());
                 let what = format!("background work is too far behind: {why}");
                 return Err(Error::new(Kind::Busy, what));
             }
-            work.await_progress(Duration::from_millis(100))?;
+            goes_on = work.await_progress(Duration::from_millis(100))?;
         }
         Ok(())
     }

@@ -142,9 +142,10 @@ pub struct Stats {
     pub stalls: Stalls,
     /// How long groups of commits took from their write to the end of the sync that made them durable.
     pub log_syncs: Times,
-    /// Background jobs that failed; they are tried again.
+    /// Background jobs that failed; they are tried again, or gone round where a file cannot be read.
     pub background_errors: u64,
-    /// What the last failed job said, until one of its kind succeeds.
+    /// What the last failed job said, until one of its kind succeeds; and for as long as merges go
+    /// round a file, why.
     pub last_background_error: Option<String>,
     /// Reads of blocks, or of values of blob files, that were in the cache.
     pub cache_hits: u64,

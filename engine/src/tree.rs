@@ -6,7 +6,7 @@ use crate::batch::Commit;
 use crate::catalog::{Readable, Tables};
 use crate::commit::pipeline;
 use crate::compaction::executor::{self, MergeEnv};
-use crate::compaction::job::Job;
+use crate::compaction::job::{Job, Merge};
 use crate::compaction::picker::{self, Aim, Turns};
 use crate::compaction::space::Scene;
 use crate::compaction::upkeep;
@@ -14,7 +14,7 @@ use crate::env::clock::Clock;
 use crate::env::jobs::Jobs;
 use crate::erasure::live::ErasureList;
 use crate::erasure::set::Erasure;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::event::{Compaction, Doing, Event, Events};
 use crate::flush::{self, FlushEnv, Flushed};
 use crate::flush_turns::{FlushTurns, Patience};
@@ -35,14 +35,19 @@ use crate::stats::Counters;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::sync::{ArcSwap, Guard};
-use crate::version::files::Version;
+use crate::version::files::{LiveFile, Version};
 use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A memtable with as many erasures is full: each one costs as much as there are.
 const MEMTABLE_ERASURES_MAX: usize = 1 << 10;
+
+/// How long a file that the disk did not give to a merge is left alone. A merge of it would only fail
+/// again where a sector is bad; where it was the moment, there is time.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// What an edit makes of the rows that the row cache holds: the newest versions in the files change
 /// where rows are added, not where files are merged or moved, which drops what newer versions hide.
@@ -138,7 +143,7 @@ struct Merging {
 impl Merging {
     fn of(job: &Job) -> Option<Merging> {
         let Job::Merge(merge) = job else { return None };
-        let (smallest, largest) = picker::span(merge.upper.iter().chain(&merge.lower));
+        let (smallest, largest) = picker::span(merge.inputs());
         Some(Merging { level: merge.level + 1, smallest, largest })
     }
 
@@ -393,6 +398,11 @@ impl Tree {
         }
     }
 
+    /// Whether some thread flushes or compacts.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.flushes.is_any_taken() || self.compacting.try_lock().is_none()
+    }
+
     /// Does one piece of compaction; false where `aim` is reached. `now`: the wall clock.
     pub(crate) fn compact_once(
         &self,
@@ -401,6 +411,8 @@ impl Tree {
         visible: &dyn Fn() -> CommitTs,
     ) -> Result<bool> {
         let mut turns = self.compacting.lock();
+        turns.pass(self.clock.steady());
+        self.reopen_manifest()?;
         let boundaries = self.boundaries(visible);
         let tables = self.tables.load();
         let age = self.options.advanced.delete_age_max_s.saturating_mul(CommitTs::TICKS_PER_SECOND);
@@ -412,10 +424,13 @@ impl Tree {
             let readable = tables.readable(&boundaries, recorded);
             let effort = aim.effort();
             let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due };
+            let may = |job: &Job| aim.takes(job);
             let job = picker::pick(aim, version, &self.options, &scene, &turns);
             let job = job.or_else(|| match aim {
-                Aim::Balance | Aim::Rest | Aim::Settled => upkeep::pick(version, &self.options),
-                Aim::OneRun => upkeep::worn_blobs(version, &self.options),
+                Aim::Balance | Aim::Rest | Aim::Settled => {
+                    upkeep::pick(version, &self.options, &may)
+                }
+                Aim::OneRun => upkeep::worn_blobs(version, &self.options, &may),
                 Aim::Range(..) => None,
             })?;
             // Noted before anything can be added to the Version that the job was made for.
@@ -464,7 +479,9 @@ impl Tree {
             Job::Merge(merge) => {
                 let (budget, runs) = (&self.shelf.pool.budget, merge.runs());
                 let parts = budget.merge_parts(runs, threads);
-                let ranges = executor::divide(merge, &self.options, parts)?;
+                let mut failed = |error: &Error| self.merge_failed(merge, version, error, turns);
+                let ranges =
+                    executor::divide(merge, &self.options, parts).inspect_err(&mut failed)?;
                 let next_file = || self.next_file().unwrap_or_default();
                 let env = MergeEnv {
                     shelf: &self.shelf,
@@ -477,9 +494,9 @@ impl Tree {
                     closing: &self.closing,
                 };
                 let _claim = self.shelf.pool.claim(budget.merge(runs, ranges.len()));
-                let mut edit = executor::merge(merge, &ranges, &env)?;
+                let mut edit = executor::merge(merge, &ranges, &env).inspect_err(failed)?;
                 edit.history_floor = Some(boundaries.floor());
-                let read = merge.upper.iter().chain(&merge.lower).map(|f| f.meta.bytes).sum();
+                let read = merge.inputs().map(|file| file.meta.bytes).sum();
                 let tables = edit.added.iter().map(|(_, meta)| meta.bytes);
                 let written = tables.chain(edit.blobs.iter().map(|blob| blob.bytes)).sum();
                 self.install(edit, |_| {})?;
@@ -496,6 +513,32 @@ impl Tree {
         let took = span.took();
         self.events.tell(Event::CompactionEnd { what, read_bytes, written_bytes, took });
         Ok(())
+    }
+
+    /// Sees to it that a merge which could not read a file is not picked again at once: where it is
+    /// damaged never, where the disk failed after a while.
+    fn merge_failed(&self, merge: &Merge, version: &Version, error: &Error, turns: &mut Turns) {
+        let Some((path, offset)) = error.place() else { return };
+        let until = match error.kind() {
+            Kind::Corrupt => Duration::MAX,
+            Kind::Io => self.clock.steady() + TRY_AGAIN_AFTER,
+            _ => return,
+        };
+        let is_it = |file: &&Arc<LiveFile>| self.shelf.table_path(file.meta.no) == path;
+        merge.inputs().filter(is_it).for_each(|file| turns.avoid(file, error, until));
+        let mut blobs = version.blobs.iter().map(|(blob, _)| blob);
+        if let Some(blob) = blobs.find(|blob| self.shelf.blob_path(blob.meta.no) == path) {
+            turns.avoid_blob(blob, until);
+        }
+        if error.kind() == Kind::Corrupt {
+            let (file, error) = (path.to_owned(), error.to_string());
+            self.events.tell(Event::DamageFound { file, offset, error });
+        }
+    }
+
+    /// Why the work that goes on by itself goes round a file, where it does.
+    pub(crate) fn avoids(&self) -> Option<String> {
+        self.view.load().version.files().find_map(|(_, file)| file.unreadable())
     }
 
     /// Records an edit and shows it to readers, together with what `also` changes in their view.

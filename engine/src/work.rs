@@ -118,20 +118,23 @@ impl Work {
         self.changed.notify_all();
     }
 
-    /// Waits until some background work was done, or for `timeout`. By hand, does one step.
-    pub(crate) fn await_progress(&self, timeout: Duration) -> Result<()> {
+    /// Waits until some background work was done, or for `timeout`. By hand, does one step; false where
+    /// there is none and nobody else does any, so that there is nothing to wait for.
+    pub(crate) fn await_progress(&self, timeout: Duration) -> Result<bool> {
         let mut state = self.state.lock();
         if state.by_hand {
             drop(state);
-            return self.step().map(|_| ());
+            return Ok(self.step()? || self.tree.is_at_work());
         }
         self.changed.wait_for(&mut state, timeout);
-        Ok(())
+        Ok(true)
     }
 
-    /// What the last failed job said, until one of its kind succeeds.
+    /// What the last failed job said, until one of its kind succeeds; else what is left undone because
+    /// it would fail.
     pub(crate) fn last_error(&self) -> Option<String> {
-        self.state.lock().last_error.clone()
+        let last = self.state.lock().last_error.clone();
+        last.or_else(|| self.tree.avoids())
     }
 
     /// Does one piece of work by hand; false where there is none.

@@ -18,7 +18,7 @@ pub(crate) fn tell(event: &Event) {
         Event::DamageFound { error, .. } => tracing::warn!("damage found: {error}"),
         Event::BackgroundError { error, .. } => {
             if let Some(unsaid) = FAILURES.one_more(CLOCK.steady()) {
-                tracing::warn!(error, unsaid, "background work failed and is tried again");
+                tracing::warn!(error, unsaid, "background work failed");
             }
         }
         Event::StallBegin { reason, stopped: true, .. } => {

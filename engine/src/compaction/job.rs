@@ -32,7 +32,28 @@ pub(crate) struct Merge {
     pub(crate) grandparents: Vec<Arc<LiveFile>>,
 }
 
+impl Job {
+    /// Whether it reads no file that a merge could not read. A move reads nothing.
+    pub(crate) fn is_readable(&self) -> bool {
+        match self {
+            Job::Drop { .. } | Job::Retire { .. } | Job::Move { .. } => true,
+            Job::Merge(merge) => merge.inputs().all(|file| file.unreadable().is_none()),
+        }
+    }
+}
+
 impl Merge {
+    /// Whether it writes files anew that are no more than one of `file_bytes` together.
+    pub(crate) fn fits_one_file(&self, file_bytes: u64) -> bool {
+        let in_place = self.upper.is_empty() && self.grandparents.is_empty();
+        in_place && self.lower.iter().map(|file| file.meta.bytes).sum::<u64>() <= file_bytes
+    }
+
+    /// The files that it reads.
+    pub(crate) fn inputs(&self) -> impl Iterator<Item = &Arc<LiveFile>> {
+        self.upper.iter().chain(&self.lower)
+    }
+
     /// Files of which it stands in one at a time: each of L0, and each deeper level as a whole.
     pub(crate) fn runs(&self) -> usize {
         if self.level == 0 { self.upper.len() + 1 } else { 2 }

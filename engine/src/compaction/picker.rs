@@ -3,14 +3,21 @@
 //! What gives back space for nothing goes first. Then the level that is fullest in relation to its
 //! target gives one file (L0: the oldest file and all that overlap it, as newer versions must not
 //! sink below older ones). Then what gives back space for a rewrite.
+//!
+//! A merge that could not read a file would fail again: what goes on by itself goes round the file from
+//! there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. Whoever waits for an aim is
+//! told of it instead.
 
 use crate::compaction::job::{Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
+use crate::error::Error;
 use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::options::Options;
+use crate::version::blobs::LiveBlob;
 use crate::version::files::{LiveFile, Version};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// A moved file may overlap at most this many output files' worth of the level after its new one;
 /// otherwise moving it only makes the next merge expensive.
@@ -20,14 +27,46 @@ const GRANDPARENT_FILES_MAX: u64 = 10;
 /// versions can take.
 const ABOVE_PER_DEEPEST: (u64, u64) = (1, 10);
 
-/// Where each level's next compaction begins, so that all parts of a level take turns.
+/// Where each level's next compaction begins, so that all parts of a level take turns; and which
+/// files have no turn for now.
 #[derive(Debug, Default)]
-pub(crate) struct Turns([Vec<u8>; LEVELS]);
+pub(crate) struct Turns {
+    next: [Vec<u8>; LEVELS],
+    avoided: Vec<(Weak<LiveFile>, Duration)>, // What is dropped meanwhile goes all the same.
+    avoided_blobs: Vec<(Weak<LiveBlob>, Duration)>,
+}
 
 impl Turns {
     /// Notes that files up to `largest` of `level` had their turn.
     pub(crate) fn done(&mut self, level: usize, largest: &[u8]) {
-        self.0[level] = largest.to_vec();
+        self.next[level] = largest.to_vec();
+    }
+
+    /// Has the work that goes on by itself go round a file that a merge could not read, until the time
+    /// `until` of a steady clock.
+    pub(crate) fn avoid(&mut self, file: &Arc<LiveFile>, why: &Error, until: Duration) {
+        file.set_unreadable(Some(why));
+        self.avoided.push((Arc::downgrade(file), until));
+    }
+
+    /// The same for a blob file: its values stay where they are, so that nothing has to read them.
+    pub(crate) fn avoid_blob(&mut self, blob: &Arc<LiveBlob>, until: Duration) {
+        blob.set_unreadable(true);
+        self.avoided_blobs.push((Arc::downgrade(blob), until));
+    }
+
+    /// Gives those files a turn again that are avoided until `now`.
+    pub(crate) fn pass(&mut self, now: Duration) {
+        for (file, _) in self.avoided.extract_if(.., |(_, until)| *until <= now) {
+            if let Some(file) = file.upgrade() {
+                file.set_unreadable(None);
+            }
+        }
+        for (blob, _) in self.avoided_blobs.extract_if(.., |(_, until)| *until <= now) {
+            if let Some(blob) = blob.upgrade() {
+                blob.set_unreadable(false);
+            }
+        }
     }
 }
 
@@ -56,6 +95,11 @@ impl Aim<'_> {
         }
     }
 
+    /// Whether a job may be done on the way: one that will fail only where somebody waits to be told.
+    pub(crate) fn takes(self, job: &Job) -> bool {
+        self.is_awaited() || job.is_readable()
+    }
+
     /// How eagerly space is reclaimed on the way.
     pub(crate) fn effort(self) -> Effort {
         match self {
@@ -74,20 +118,23 @@ pub(crate) fn pick(
     scene: &Scene<'_>,
     turns: &Turns,
 ) -> Option<Job> {
+    let may = |job: &Job| aim.takes(job);
     let shape = || match aim {
-        Aim::Balance => fullest(version, options, turns),
+        Aim::Balance => fullest(version, options, turns, &may),
         Aim::Rest | Aim::Settled => {
-            fullest(version, options, turns).or_else(|| sink(version, options, turns))
+            fullest(version, options, turns, &may).or_else(|| sink(version, options, turns, &may))
         }
         Aim::OneRun => one_run(version),
         Aim::Range(range, level) => sink_range(version, range, level, options),
     };
     let reclaim = || match aim {
         Aim::Range(..) => None,
-        _ => space::reclaim(version, scene).map(|reclaim| match reclaim {
-            Reclaim::Rewrite(merge) => Job::Merge(merge),
-            Reclaim::Down(0, _) => from_level(version, 0, options, turns),
-            Reclaim::Down(level, file) => merge_or_move(version, level, vec![file], options),
+        _ => space::reclaim(version, scene, &|reclaim| match reclaim {
+            Reclaim::Rewrite(merge) => Some(Job::Merge(merge)).filter(may),
+            Reclaim::Down(0, _) => from_level(version, 0, options, turns, &may),
+            Reclaim::Down(level, file) => {
+                Some(merge_or_move(version, level, vec![file], options)).filter(may)
+            }
         }),
     };
     let free = || match aim {
@@ -108,13 +155,18 @@ fn one_run(version: &Version) -> Option<Job> {
 }
 
 /// Takes the shallowest level down one where the levels above the deepest hold much of its size.
-fn sink(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
+fn sink(
+    version: &Version,
+    options: &Options,
+    turns: &Turns,
+    may: &dyn Fn(&Job) -> bool,
+) -> Option<Job> {
     let deepest = deepest(version)?;
     let above: u64 = (0..deepest).map(|level| version.bytes(level)).sum();
     let (part, whole) = ABOVE_PER_DEEPEST;
     let much = above * whole > version.bytes(deepest) * part;
-    let shallowest = (0..deepest).find(|level| !version.levels[*level].is_empty())?;
-    much.then(|| from_level(version, shallowest, options, turns))
+    let mut above = (0..deepest).filter(|level| much && !version.levels[*level].is_empty());
+    above.find_map(|level| from_level(version, level, options, turns, may))
 }
 
 fn sink_range(version: &Version, range: &KeyRange, level: usize, options: &Options) -> Option<Job> {
@@ -134,17 +186,23 @@ fn deepest(version: &Version) -> Option<usize> {
     (0..LEVELS).rev().find(|level| !version.levels[*level].is_empty())
 }
 
-fn fullest(version: &Version, options: &Options, turns: &Turns) -> Option<Job> {
+/// A job of the level that is fullest in relation to its target, as far as one is over it.
+fn fullest(
+    version: &Version,
+    options: &Options,
+    turns: &Turns,
+    may: &dyn Fn(&Job) -> bool,
+) -> Option<Job> {
     // Parts per thousand of the target; whole numbers compare exactly.
     let fullness = |level: usize| match level {
         0 => version.levels[0].len() as u64 * 1000 / options.advanced.l0_compact_files as u64,
         _ => version.bytes(level).saturating_mul(1000) / level_bytes(level, options),
     };
-    let (full, level) = (0..LEVELS - 1)
-        .map(|level| (fullness(level), level))
-        .max_by_key(|(f, l)| (*f, std::cmp::Reverse(*l)))?;
-    let over = if level == 0 { full >= 1000 } else { full > 1000 };
-    over.then(|| from_level(version, level, options, turns))
+    let is_over = |(full, level): &(u64, usize)| *full > 1000 || (*full == 1000 && *level == 0);
+    let levels = (0..LEVELS - 1).map(|level| (fullness(level), level));
+    let mut over: Vec<_> = levels.filter(is_over).collect();
+    over.sort_by_key(|(full, level)| (std::cmp::Reverse(*full), *level));
+    over.into_iter().find_map(|(_, level)| from_level(version, level, options, turns, may))
 }
 
 /// Bytes that a level below L0 should hold: see [`Advanced::level_base_bytes`].
@@ -166,21 +224,38 @@ pub(crate) fn debt_bytes(version: &Version, options: &Options) -> u64 {
     of_l0 + (1..LEVELS - 1).map(over).sum::<u64>()
 }
 
-/// The merge that brings the oldest file of L0 down. There must be one.
-pub(crate) fn from_l0(version: &Version, options: &Options) -> Job {
-    merge_or_move(version, 0, oldest_and_overlapping(&version.levels[0]), options)
+/// The merge that brings the oldest file of L0 down that may go, with all of L0 that overlaps it.
+pub(crate) fn from_l0(
+    version: &Version,
+    options: &Options,
+    may: &dyn Fn(&Job) -> bool,
+) -> Option<Job> {
+    let files = &version.levels[0];
+    let oldest_first = files.iter().rev();
+    let mut jobs = oldest_first.map(|file| {
+        merge_or_move(version, 0, all_overlapping(files, vec![Arc::clone(file)]), options)
+    });
+    jobs.find(may)
 }
 
-fn from_level(version: &Version, level: usize, options: &Options, turns: &Turns) -> Job {
+/// A job that takes of a level what it may, if it may any: of L0 what [`from_l0`] does, of others the
+/// next file in turn.
+fn from_level(
+    version: &Version,
+    level: usize,
+    options: &Options,
+    turns: &Turns,
+    may: &dyn Fn(&Job) -> bool,
+) -> Option<Job> {
+    if level == 0 {
+        return from_l0(version, options, may);
+    }
     let files = &version.levels[level];
-    let upper = match level {
-        0 => oldest_and_overlapping(files),
-        _ => {
-            let next = files.partition_point(|f| f.meta.smallest <= turns.0[level]);
-            vec![Arc::clone(&files[if next < files.len() { next } else { 0 }])]
-        }
-    };
-    merge_or_move(version, level, upper, options)
+    let next = files.partition_point(|f| f.meta.smallest <= turns.next[level]);
+    let in_turn = files[next..].iter().chain(&files[..next]);
+    let mut jobs =
+        in_turn.map(|file| merge_or_move(version, level, vec![Arc::clone(file)], options));
+    jobs.find(may)
 }
 
 fn merge_or_move(
@@ -209,11 +284,6 @@ fn merge_or_move(
 /// Whether a merge of the file with nothing would drop deletes that a move would take along.
 fn sheds_deletes(version: &Version, level: usize, file: &LiveFile) -> bool {
     space::is_dense(file, Effort::Background) && !space::has_older_below(version, level, file)
-}
-
-/// The oldest L0 file and every other one that overlaps what is taken so far; newest first.
-fn oldest_and_overlapping(files: &[Arc<LiveFile>]) -> Vec<Arc<LiveFile>> {
-    all_overlapping(files, files.last().cloned().into_iter().collect())
 }
 
 /// `taken`, and of `files` every other one that overlaps what is taken so far.

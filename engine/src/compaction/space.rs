@@ -62,12 +62,26 @@ pub(crate) fn free(version: &Version, scene: &Scene<'_>) -> Option<Job> {
     forget(version, scene).or_else(|| retire(version, scene))
 }
 
-/// What costs a rewrite.
-pub(crate) fn reclaim(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
-    deletes(version, scene)
-        .or_else(|| expired(version, scene))
-        .or_else(|| outlived(version, scene))
-        .or_else(|| erased(version, scene))
+/// What costs a rewrite: the first that `job` makes one of.
+pub(crate) fn reclaim(
+    version: &Version,
+    scene: &Scene<'_>,
+    job: &dyn Fn(Reclaim) -> Option<Job>,
+) -> Option<Job> {
+    deletes(version, scene, job)
+        .or_else(|| expired(version, scene, job))
+        .or_else(|| outlived(version, scene, job))
+        .or_else(|| erased(version, scene, job))
+}
+
+/// What `job` makes of the file with the largest share that it makes anything of.
+fn largest<'a>(
+    files: impl Iterator<Item = (u64, usize, &'a Arc<LiveFile>)>,
+    job: impl Fn(usize, &Arc<LiveFile>) -> Option<Job>,
+) -> Option<Job> {
+    let mut files: Vec<_> = files.collect();
+    files.sort_by_key(|(share, ..)| *share);
+    files.into_iter().rev().find_map(|(_, level, file)| job(level, file))
 }
 
 /// A file to be compacted for the space that it gives back.
@@ -178,30 +192,42 @@ fn overlapped<'a>(
 }
 
 /// The file with the largest share of deletes that are worth it.
-fn deletes(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
-    let worth_it = |file: &&(usize, &Arc<LiveFile>)| {
-        let meta = &file.1.meta;
+fn deletes(
+    version: &Version,
+    scene: &Scene<'_>,
+    job: &dyn Fn(Reclaim) -> Option<Job>,
+) -> Option<Job> {
+    let worth_it = |(_, file): &(usize, &Arc<LiveFile>)| {
+        let meta = &file.meta;
         meta.deletes > 0
             && meta.oldest_delete <= scene.boundaries.oldest()
-            && (is_dense(file.1, scene.effort) || meta.oldest_delete <= scene.due)
+            && (is_dense(file, scene.effort) || meta.oldest_delete <= scene.due)
     };
     // A flush is followed by more of them, so L0 waits for its turn unless there is no later.
     let in_turn = |(level, file): &(usize, &Arc<LiveFile>)| {
         *level > 0 || scene.effort != Effort::Background || file.meta.oldest_delete <= scene.due
     };
-    let files: Vec<_> = version.files().filter(in_turn).collect();
     let share = |file: &LiveFile| file.meta.deletes * 1000 / file.meta.rows;
-    let densest = files.iter().filter(worth_it).max_by_key(|(_, file)| share(file));
-    densest.map(|(level, file)| match has_older_below(version, *level, file) {
-        true => Reclaim::Down(*level, Arc::clone(file)),
-        false if *level == 0 => Reclaim::Down(0, Arc::clone(file)),
-        false => Reclaim::Rewrite(alone(version, *level, file)),
-    })
+    let files = version.files().filter(in_turn).filter(worth_it);
+    let files = files.map(|(level, file)| (share(file), level, file));
+    largest(files, |level, file| job(down_or_anew(version, level, file)))
+}
+
+/// Down where a level below may hold what the file's deletes or expired rows hide, and out of L0.
+fn down_or_anew(version: &Version, level: usize, file: &Arc<LiveFile>) -> Reclaim {
+    match level == 0 || has_older_below(version, level, file) {
+        true => Reclaim::Down(level, Arc::clone(file)),
+        false => Reclaim::Rewrite(alone(version, level, file)),
+    }
 }
 
 /// The file with the largest share of expired rows that are worth it. One of them at least goes, or
 /// becomes a delete.
-fn expired(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+fn expired(
+    version: &Version,
+    scene: &Scene<'_>,
+    job: &dyn Fn(Reclaim) -> Option<Job>,
+) -> Option<Job> {
     let now = scene.boundaries.floor();
     let worth_it = |file: &LiveFile| {
         let meta = &file.meta;
@@ -211,24 +237,28 @@ fn expired(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
     };
     let share = |file: &LiveFile| file.meta.expiring.expired_by(now) * 1000 / file.meta.rows;
     let files = version.files().filter(|(_, file)| worth_it(file));
-    files.max_by_key(|(_, file)| share(file)).map(|(level, file)| {
-        match level == 0 || has_older_below(version, level, file) {
-            true => Reclaim::Down(level, Arc::clone(file)),
-            false => Reclaim::Rewrite(alone(version, level, file)),
-        }
-    })
+    let files = files.map(|(level, file)| (share(file), level, file));
+    largest(files, |level, file| job(down_or_anew(version, level, file)))
 }
 
 /// The file with the largest share of rows that have outlived their table's time to live.
-fn outlived(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+fn outlived(
+    version: &Version,
+    scene: &Scene<'_>,
+    job: &dyn Fn(Reclaim) -> Option<Job>,
+) -> Option<Job> {
     // One that changes with every tick is never reached.
     let worth_it = scene.effort.deletes_per_mille().max(Effort::Settle.deletes_per_mille());
     let files = version.files().map(|(level, file)| (outlived_per_mille(scene, file), level, file));
-    let most = files.filter(|(share, ..)| *share > worth_it).max_by_key(|(share, ..)| *share);
-    most.map(|(_, level, file)| match level {
+    let files = files.filter(|(share, ..)| *share > worth_it);
+    largest(files, |level, file| job(out_of_l0_or_anew(version, level, file)))
+}
+
+fn out_of_l0_or_anew(version: &Version, level: usize, file: &Arc<LiveFile>) -> Reclaim {
+    match level {
         0 => Reclaim::Down(0, Arc::clone(file)),
         _ => Reclaim::Rewrite(alone(version, level, file)),
-    })
+    }
 }
 
 /// About how many rows of a thousand of a file have outlived their table's time to live since it was
@@ -269,21 +299,22 @@ pub(crate) fn has_older_below(version: &Version, level: usize, file: &LiveFile) 
 }
 
 /// A file with rows under an erasure, by the oldest erasure first.
-fn erased(version: &Version, scene: &Scene<'_>) -> Option<Reclaim> {
+fn erased(
+    version: &Version,
+    scene: &Scene<'_>,
+    job: &dyn Fn(Reclaim) -> Option<Job>,
+) -> Option<Job> {
     let mut erasures: Vec<_> = version.erasures.iter().collect();
     erasures.sort_by_key(|erasure| erasure.ts);
     let too_many = erasures.len() > ERASURES_MAX;
-    let found = erasures.into_iter().find_map(|erasure| {
+    erasures.into_iter().find_map(|erasure| {
         let must = too_many || scene.effort != Effort::Background || erasure.ts <= scene.due;
-        overlapped(version, erasure).find(|(_, file)| {
+        let mut files = overlapped(version, erasure).filter(|(_, file)| {
             may_hide_in(erasure, file)
                 && !scene.boundaries.may_read_between(file.meta.min_ts, erasure.ts)
                 && (must || holds_much_of(erasure, file))
-        })
-    });
-    found.map(|(level, file)| match level {
-        0 => Reclaim::Down(0, Arc::clone(file)),
-        _ => Reclaim::Rewrite(alone(version, level, file)),
+        });
+        files.find_map(|(level, file)| job(out_of_l0_or_anew(version, level, file)))
     })
 }
 

@@ -23,16 +23,24 @@ const VALUES_PER_WRITTEN: u64 = 8;
 /// once per factor of this many in size.
 const TINY_FILES: usize = 8;
 
-/// The next job, if any upkeep is due.
-pub(crate) fn pick(version: &Version, options: &Options) -> Option<Job> {
-    worn_blobs(version, options)
-        .or_else(|| light_l0(version, options))
-        .or_else(|| tiny_files(version, options))
+/// The next job that may be done, if any upkeep is due.
+pub(crate) fn pick(
+    version: &Version,
+    options: &Options,
+    may: &dyn Fn(&Job) -> bool,
+) -> Option<Job> {
+    worn_blobs(version, options, may)
+        .or_else(|| light_l0(version, options, may))
+        .or_else(|| tiny_files(version, options, may))
 }
 
 /// Brings references to worn blob files, whose values a merge writes anew, to an end: first those
 /// in L0 sink, then the file with most of them is written anew in its place.
-pub(crate) fn worn_blobs(version: &Version, options: &Options) -> Option<Job> {
+pub(crate) fn worn_blobs(
+    version: &Version,
+    options: &Options,
+    may: &dyn Fn(&Job) -> bool,
+) -> Option<Job> {
     let worn = version.blobs.worn(options.advanced.blob_dead_percent);
     if worn.is_empty() {
         return None;
@@ -40,19 +48,21 @@ pub(crate) fn worn_blobs(version: &Version, options: &Options) -> Option<Job> {
     let worn_bytes = |file: &LiveFile| -> u64 {
         worn.iter().filter_map(|no| file.meta.blobs.get(no)).map(|used| used.bytes).sum()
     };
-    if version.levels[0].iter().any(|file| worn_bytes(file) > 0) {
-        return Some(picker::from_l0(version, options));
+    if version.levels[0].iter().any(|file| worn_bytes(file) > 0)
+        && let Some(job) = picker::from_l0(version, options, may)
+    {
+        return Some(job);
     }
-    let most = version.files().max_by_key(|(_, file)| worn_bytes(file));
-    let (level, file) = most.filter(|(_, file)| worn_bytes(file) > 0)?;
-    Some(anew(level, vec![Arc::clone(file)]))
+    let below = version.files().filter(|(level, file)| *level > 0 && worn_bytes(file) > 0);
+    let mut most: Vec<_> = below.map(|(level, file)| (worn_bytes(file), level, file)).collect();
+    most.sort_by_key(|(bytes, ..)| *bytes);
+    let mut jobs =
+        most.into_iter().rev().map(|(_, level, file)| anew(level, vec![Arc::clone(file)]));
+    jobs.find(may)
 }
 
-fn light_l0(version: &Version, options: &Options) -> Option<Job> {
-    if version.levels[0].is_empty() {
-        return None;
-    }
-    let job = picker::from_l0(version, options);
+fn light_l0(version: &Version, options: &Options, may: &dyn Fn(&Job) -> bool) -> Option<Job> {
+    let job = picker::from_l0(version, options, may)?;
     let (files, written) = match &job {
         Job::Merge(Merge { upper, lower, .. }) => {
             (upper.as_slice(), upper.iter().chain(lower).map(|file| file.meta.bytes).sum())
@@ -65,7 +75,7 @@ fn light_l0(version: &Version, options: &Options) -> Option<Job> {
     (values > 0 && written * VALUES_PER_WRITTEN <= values).then_some(job)
 }
 
-fn tiny_files(version: &Version, options: &Options) -> Option<Job> {
+fn tiny_files(version: &Version, options: &Options, may: &dyn Fn(&Job) -> bool) -> Option<Job> {
     let file_bytes = options.advanced.file_bytes as u64;
     version.levels.iter().enumerate().skip(1).find_map(|(level, files)| {
         let bytes = |files: &[Arc<LiveFile>]| files.iter().map(|f| f.meta.bytes).sum::<u64>();
@@ -75,7 +85,8 @@ fn tiny_files(version: &Version, options: &Options) -> Option<Job> {
             let (sum, largest) = (bytes(files), largest(files).unwrap_or(0));
             sum <= file_bytes && largest * 2 <= sum
         };
-        files.windows(TINY_FILES).find(tiny).map(|files| anew(level, files.to_vec()))
+        let tiny = files.windows(TINY_FILES).filter(tiny);
+        tiny.map(|files| anew(level, files.to_vec())).find(may)
     })
 }
 

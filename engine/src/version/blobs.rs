@@ -23,12 +23,19 @@ pub(crate) struct LiveBlob {
     shelf: Arc<Shelf>,
     file: OnceLock<BlobFile>,
     dropped: AtomicBool,
+    unreadable: AtomicBool,
 }
 
 impl LiveBlob {
     fn new(meta: &Arc<BlobMeta>, shelf: &Arc<Shelf>) -> Arc<LiveBlob> {
         let (meta, shelf) = (Arc::clone(meta), Arc::clone(shelf));
-        Arc::new(LiveBlob { meta, shelf, file: OnceLock::new(), dropped: AtomicBool::new(false) })
+        let (dropped, unreadable) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(LiveBlob { meta, shelf, file: OnceLock::new(), dropped, unreadable })
+    }
+
+    /// Takes note whether merges are to leave its values where they are, as one could not read them.
+    pub(crate) fn set_unreadable(&self, is: bool) {
+        self.unreadable.store(is, Ordering::Relaxed);
     }
 
     /// The open file.
@@ -116,9 +123,11 @@ impl Blobs {
         self.0.values().map(|(blob, used)| (blob, *used))
     }
 
-    /// The numbers of those whose live values are to be written anew.
+    /// The numbers of those whose live values are to be written anew. None that a merge could
+    /// not read: the rest of its values is as safe where it is.
     pub(crate) fn worn(&self, dead_percent: u32) -> Vec<FileNo> {
         let worn = self.iter().filter(|(blob, used)| gc::is_worn(&blob.meta, *used, dead_percent));
+        let worn = worn.filter(|(blob, _)| !blob.unreadable.load(Ordering::Relaxed));
         worn.map(|(blob, _)| blob.meta.no).collect()
     }
 }

@@ -18,8 +18,8 @@ use crate::names::FileKind;
 use crate::options::Reach;
 use crate::sstable::format::FileMeta;
 use crate::sstable::reader::TableFile;
-use crate::sync::OnceLock;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Mutex, OnceLock};
 use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
@@ -36,12 +36,29 @@ pub(crate) struct LiveFile {
     table: OnceLock<Arc<TableFile>>,
     counted_bytes: AtomicUsize, // Of its memory, in the pool.
     dropped: AtomicBool,
+    unreadable: Mutex<Option<String>>,
 }
 
 impl LiveFile {
     pub(crate) fn new(meta: Arc<FileMeta>, shelf: Arc<Shelf>) -> Arc<LiveFile> {
-        let (table, dropped) = (OnceLock::new(), AtomicBool::new(false));
-        Arc::new(LiveFile { meta, shelf, table, counted_bytes: AtomicUsize::new(0), dropped })
+        Arc::new(LiveFile {
+            meta,
+            shelf,
+            table: OnceLock::new(),
+            counted_bytes: AtomicUsize::new(0),
+            dropped: AtomicBool::new(false),
+            unreadable: Mutex::default(),
+        })
+    }
+
+    /// Takes note of why a merge could not read it, or that one may try again.
+    pub(crate) fn set_unreadable(&self, why: Option<&Error>) {
+        *self.unreadable.lock() = why.map(Error::to_string);
+    }
+
+    /// Why a merge could not read it.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        self.unreadable.lock().clone()
     }
 
     /// The open file. Cost: the first call reads footer, index and filters.

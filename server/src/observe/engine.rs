@@ -113,7 +113,7 @@ fn write_work(stats: &Stats, text: &mut Text) {
         text.counter(name, help).is(value);
     }
     let failing = u8::from(stats.last_background_error.is_some());
-    let help = "1 where the last background job of its kind failed.";
+    let help = "1 where the last background job of its kind failed, or merges go round a file.";
     text.gauge("tabulith_background_failing", help).is(failing);
 }
 
