@@ -135,7 +135,12 @@ fn merge_part(
         options.codec = env.options.advanced.table_codecs().bottom;
         options.filter_bits = env.options.advanced.filter_bits;
     }
-    let file_bytes = env.options.advanced.file_bytes as u64;
+    let file_bytes = match job.fits_one_file(env.options.advanced.file_bytes as u64) {
+        // Its end is not left to what blocks are thought to take before they are compressed: the
+        // upkeep that joins files would find as many again, for ever.
+        true => u64::MAX,
+        false => env.options.advanced.file_bytes as u64,
+    };
     let (below, erasures) = (&job.grandparents, &env.version.erasures);
     let values = Values::new(env.shelf, env.next_file, env.options, &env.version.blobs);
     let mut outputs =

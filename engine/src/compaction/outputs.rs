@@ -73,7 +73,7 @@ impl<'a> Outputs<'a> {
         let Some(builder) = &self.open else { return Ok(()) };
         let bytes = builder.bytes_so_far();
         let ends = bytes >= self.file_bytes
-            || self.overlapped_bytes > GRANDPARENT_FILES_MAX * self.file_bytes
+            || self.overlapped_bytes > GRANDPARENT_FILES_MAX.saturating_mul(self.file_bytes)
             || (border && bytes >= self.file_bytes / 2)
             || (bytes >= self.file_bytes / 4 * 3 && builder.ends_partition(key));
         if ends {
