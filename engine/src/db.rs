@@ -95,7 +95,8 @@ impl Builder {
     }
 
     /// Opens for reading only: takes no lock, changes nothing, shows what is durable now. Works
-    /// beside a process that writes, as long as that one does not delete the files meanwhile.
+    /// beside a process that writes, as long as that one does not delete the files meanwhile; `Busy` where
+    /// the log is given up faster than it is read.
     pub fn read_only(mut self) -> Builder {
         self.options.read_only = true;
         self

@@ -191,6 +191,7 @@ pub(crate) mod chunks;
 pub(crate) mod pool;
 pub(crate) mod wal;
 pub(crate) mod manifest;
+pub(crate) mod beside;
 
 // Floor 4: shape.
 pub(crate) mod memtable;

@@ -6,6 +6,7 @@
 //! served that sits only in the page cache of a log the last process could not sync.
 
 use crate::batch::LentCommit;
+use crate::beside::{self, Log};
 use crate::catalog::{self, Tables};
 use crate::codec::Reader;
 use crate::cursor::Cursor as _;
@@ -17,6 +18,7 @@ use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::iter::tree;
 use crate::key::order;
 use crate::key::range::KeyRange;
+use crate::manifest::load::Loaded;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
 use crate::memtable::api::Memtable;
@@ -69,23 +71,30 @@ pub(crate) fn open(
 ) -> Result<Opened> {
     let mapped = options.advanced.mapped;
     let shelf = Shelf::new(Arc::clone(&vfs), dir.to_owned(), pool, mapped);
-    let mut report = Recovery::default();
-    let state = match Manifest::load(&*vfs, dir)? {
+    if options.read_only {
+        return beside::settled(|| show(&shelf, options));
+    }
+    let (state, report) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
-            report.manifest_generation = loaded.generation;
-            report.manifest_edits = loaded.edits;
-            report.repairs = loaded.repairs.iter().map(Error::to_string).collect();
-            loaded.state
+            let report = report_of(&loaded);
+            (loaded.state, report)
         }
-        None if options.create_if_missing && !options.read_only => create(&vfs, dir, seed)?,
-        None => {
-            let what = format!("there is no database in {}", dir.display());
-            return Err(Error::new(Kind::NotFound, what));
-        }
+        None if options.create_if_missing => (create(&vfs, dir, seed)?, Recovery::default()),
+        None => return Err(no_database(dir)),
     };
-    match options.read_only {
-        true => show(shelf, options, &state, report),
-        false => start(shelf, options, state, report, now, jobs),
+    start(shelf, options, state, report, now, jobs)
+}
+
+pub(crate) fn no_database(dir: &Path) -> Error {
+    Error::new(Kind::NotFound, format!("there is no database in {}", dir.display()))
+}
+
+fn report_of(loaded: &Loaded) -> Recovery {
+    Recovery {
+        manifest_generation: loaded.generation,
+        manifest_edits: loaded.edits,
+        repairs: loaded.repairs.iter().map(Error::to_string).collect(),
+        ..Recovery::default()
     }
 }
 
@@ -123,10 +132,11 @@ fn create(vfs: &Arc<dyn Vfs>, dir: &Path, seed: u64) -> Result<State> {
 /// Takes a commit, and what it was read with; `None` where its bytes are not what a batch writes.
 type Take<'a> = dyn FnMut(&LentCommit<'_>, &Bytes) -> Option<()> + 'a;
 
-/// Gives every commit of the log beyond the files, in order; returns the last one.
+/// Gives every commit of the log beyond the files and before `end`, in order; returns the last one.
 pub(crate) fn read_log(
     shelf: &Shelf,
     state: &State,
+    end: CommitTs,
     report: &mut Recovery,
     take: &mut Take<'_>,
 ) -> Result<(Replay, CommitTs)> {
@@ -141,7 +151,7 @@ pub(crate) fn read_log(
         let mut reader = Reader::new(group.bytes);
         while !reader.is_empty() {
             let commit = LentCommit::read(&mut reader).ok_or_else(damaged_group)?;
-            if commit.ts <= state.last_ts {
+            if commit.ts <= state.last_ts || commit.ts >= end {
                 continue;
             }
             if commit.ts <= last_ts {
@@ -167,17 +177,49 @@ fn damaged_group() -> Error {
     Error::new(Kind::Corrupt, "a group of the log is not a list of commits in order")
 }
 
-/// Read-only: what the log holds is shown from memory and nothing is written.
-fn show(
-    shelf: Arc<Shelf>,
+/// Read-only: what the log holds is shown from memory and nothing is written. `None` where a writer has
+/// given up the log meanwhile.
+fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
+    let load = || Manifest::load(&*shelf.vfs, &shelf.dir)?.ok_or_else(|| no_database(&shelf.dir));
+    let first = load()?;
+    let (state, mut report) = (&first.state, report_of(&first));
+    let mut end = CommitTs::MAX;
+    let (memtables, last_ts) = loop {
+        let (memtables, last_ts) = replay_to_memory(shelf, options, state, end, &mut report)?;
+        match Log::between(&first, &load()?, last_ts) {
+            Log::Whole => break (memtables, last_ts),
+            Log::Before(ts) => end = ts,
+            Log::Lost => return Ok(None),
+        }
+    };
+    let sealed =
+        |(table, erased)| Arc::new(Sealed { table, erased, last_ts, log_floor: state.log_floor });
+    let view = View {
+        active: new_memtable(&shelf.pool.spare),
+        erased: Arc::default(),
+        sealed: memtables.into_iter().rev().map(sealed).collect(),
+        version: Arc::new(Version::of(state, shelf)),
+        edition: 0,
+    };
+    let history_floor = state.history_floor;
+    let shelf = Arc::clone(shelf);
+    Ok(Some(Opened { shelf, view, last_ts, history_floor, report, writer: None }))
+}
+
+/// A memtable, and what was erased in its time.
+type Replayed = (Arc<dyn Memtable>, Arc<ErasureList>);
+
+/// What the log holds beyond the files and before `end`, oldest first, and its last commit.
+fn replay_to_memory(
+    shelf: &Shelf,
     options: &Options,
     state: &State,
-    mut report: Recovery,
-) -> Result<Opened> {
-    // Oldest first.
-    let mut memtables: Vec<(Arc<dyn Memtable>, Arc<ErasureList>)> = Vec::new();
-    let (_, last_ts) = read_log(&shelf, state, &mut report, &mut |commit, _| {
-        let full = |(table, erased): &(Arc<dyn Memtable>, Arc<ErasureList>)| {
+    end: CommitTs,
+    report: &mut Recovery,
+) -> Result<(Vec<Replayed>, CommitTs)> {
+    let mut memtables: Vec<Replayed> = Vec::new();
+    let (_, last_ts) = read_log(shelf, state, end, report, &mut |commit, _| {
+        let full = |(table, erased): &Replayed| {
             table.bytes() + erased.bytes() >= options.advanced.memtable()
         };
         if memtables.last().is_none_or(full) {
@@ -190,17 +232,7 @@ fn show(
         }
         table.apply(&commit.copied()).then_some(())
     })?;
-    let sealed =
-        |(table, erased)| Arc::new(Sealed { table, erased, last_ts, log_floor: state.log_floor });
-    let view = View {
-        active: new_memtable(&shelf.pool.spare),
-        erased: Arc::default(),
-        sealed: memtables.into_iter().rev().map(sealed).collect(),
-        version: Arc::new(Version::of(state, &shelf)),
-        edition: 0,
-    };
-    let history_floor = state.history_floor;
-    Ok(Opened { shelf, view, last_ts, history_floor, report, writer: None })
+    Ok((memtables, last_ts))
 }
 
 fn start(
@@ -217,7 +249,9 @@ fn start(
     remove_orphans(&shelf, &state)?;
     let mut restore = Restore::new(&shelf, options, &state, now, jobs);
     let (mut replay, found_ts) =
-        read_log(&shelf, &state, &mut report, &mut |commit, window| restore.add(commit, window))?;
+        read_log(&shelf, &state, CommitTs::MAX, &mut report, &mut |commit, window| {
+            restore.add(commit, window)
+        })?;
     let held = if crate::planted!("B10") { std::mem::take(&mut replay.held) } else { Vec::new() };
     // Made while others write: it waits for the disk, they for the processor.
     restore.give();

@@ -557,12 +557,12 @@ impl Tree {
         let mut set = self.set.lock();
         let Some(set) = set.as_mut() else { return Ok(()) };
         let mut edit = made(set.current());
-        // Flushes and merges end in any order.
+        // Flushes, merges and ingests end in any order.
         edit.history_floor = edit.history_floor.filter(|f| *f > set.state().history_floor);
-        edit.log_floor = edit.log_floor.filter(|floor| *floor >= set.state().log_floor);
+        // Kept even where it raises nothing: an edit with commits and no floor is of rows past the log.
+        edit.log_floor = edit.log_floor.map(|floor| floor.max(set.state().log_floor));
+        edit.last_ts = edit.last_ts.filter(|ts| *ts >= set.state().last_ts);
         let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
-        // After an error it is unknown whether the edit is on disk, so its files stay where they
-        // are: the next open decides.
         let outdated = Outdated::by(&edit, flushed);
         let version = set.apply(edit)?;
         debug_assert!(added.iter().all(|no| version.files().any(|(_, f)| f.meta.no == *no)));

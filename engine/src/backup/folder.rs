@@ -4,6 +4,7 @@ use crate::backup::depot::{Brought, Depot, Known, Sharing, Wanted};
 use crate::backup::digest::{self, Hash, PIECE_BYTES};
 use crate::backup::format::{Kept, Manifest};
 use crate::backup::source;
+use crate::beside::{self, Log};
 use crate::env::clock::{Clock, SystemClock};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
@@ -15,12 +16,6 @@ use crate::vfs::os::OsVfs;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-
-/// How often a folder that somebody writes to is looked at anew before that is given up.
-const ROUNDS: usize = 50;
-
-/// The same failure so often in a row is not because of a writer.
-const FAILURES: usize = 5;
 
 /// A folder of backups. Nothing is held open between two calls.
 #[derive(Clone, Debug)]
@@ -120,7 +115,8 @@ impl Backups {
 
     /// Makes a backup of the database in `source`, of which files that are here already are not
     /// copied again. Only reads it; another process may write to it meanwhile, and the backup then holds
-    /// some moment of the run, with everything that was acknowledged before the run began.
+    /// some moment of the run, with everything that was acknowledged before the run began and, of
+    /// `Buffered` commits, had reached the log.
     ///
     /// Errors: `NotFound` where there is no database; `Corrupt` where a file is not what the
     /// database's manifest says; `Locked` where another run is under way; `Busy` where files are
@@ -134,24 +130,8 @@ impl Backups {
         }
         let _lock = self.depot.begin()?;
         let mut brought = Brought::default();
-        let (mut last, mut failures) = (String::new(), 0);
-        for _ in 0..ROUNDS {
-            match self.round(folder, sharing, &mut brought) {
-                Ok(Some(backup)) => return Ok(Created { backup, brought }),
-                Ok(None) => failures = 0,
-                // A writer that goes on looks like damage, or like a file that is missing.
-                Err(error) if is_passing(&error) => {
-                    failures = if error.to_string() == last { failures + 1 } else { 1 };
-                    if failures == FAILURES {
-                        return Err(error);
-                    }
-                    last = error.to_string();
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let what = "files of the database are deleted faster than they are copied";
-        Err(Error::new(Kind::Busy, what))
+        let backup = beside::settled(|| self.round(folder, sharing, &mut brought))?;
+        Ok(Created { backup, brought })
     }
 
     /// Tries to copy what the folder holds; `None` where it has changed too much meanwhile.
@@ -164,19 +144,26 @@ impl Backups {
         let depot = &self.depot;
         depot.clear_staging()?;
         let made = CommitTs(self.clock.wall_ticks());
-        let state = source::load(&*depot.vfs, folder)?;
+        let first = source::load(&*depot.vfs, folder)?;
+        let state = &first.state;
         let known = self.known(state.db_id)?;
         let mut files = Vec::new();
-        for wanted in source::files(&state, state.next_file) {
+        for wanted in source::files(state, state.next_file) {
             let from = names::path(folder, wanted.kind, wanted.no);
             files.push(depot.keep(&from, wanted, (&known, sharing), brought)?);
         }
         // The log last: the files before it may have taken hours.
         let staging = depot.staging_dir();
-        let all = source::read_log(&depot.vfs, folder, &staging, &state)?;
-        if source::load(&*depot.vfs, folder)?.log_floor != state.log_floor {
-            return Ok(None);
-        }
+        let mut end = CommitTs::MAX;
+        let all = loop {
+            let all = source::read_log(&depot.vfs, folder, &staging, state, end)?;
+            match Log::between(&first, &source::load(&*depot.vfs, folder)?, all.last_ts) {
+                Log::Whole => break all,
+                Log::Before(ts) => end = ts,
+                Log::Lost => return Ok(None),
+            }
+            depot.clear_staging()?;
+        };
         for wanted in source::files(&all, state.next_file) {
             if wanted.is_passing {
                 let from = source::path(&wanted, folder, &staging);
@@ -354,11 +341,6 @@ impl Backups {
             false => Err(damaged("it lists other files than it is of".to_owned())),
         }
     }
-}
-
-/// Whether a failure may come from a writer that goes on meanwhile.
-fn is_passing(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Corrupt | Kind::Io | Kind::NotFound)
 }
 
 fn about(manifest: &Manifest, earlier: &BTreeSet<Hash>) -> Backup {

@@ -3,21 +3,22 @@
 //!
 //! What stands in the log alone is written to files of its own in a folder of the caller's: the source
 //! is only read. A writer may go on meanwhile. It deletes files, and uses the log's segments again, only
-//! once its manifest does without them; so what was read counts if the manifest asks for the same log
-//! afterwards, and a file that is gone shows that it does not.
+//! once its manifest does without them; so what was read counts as far as the manifest, read once more, says,
+//! and a file that is gone shows that it does not.
 
 use crate::backup::depot::Wanted;
 use crate::budget::Budget;
 use crate::env::jobs::ByHand;
 use crate::env::memory;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Kind, Result};
 use crate::ids::{CommitTs, FileNo};
+use crate::manifest::load::Loaded;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::pool::Pool;
-use crate::recovery;
+use crate::recovery::{self, no_database};
 use crate::restore::Restore;
 use crate::stats::Recovery;
 use crate::version::shelf::Shelf;
@@ -27,24 +28,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The set of files of the database in `dir`, without what its log holds.
-pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<State> {
+pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Loaded> {
     let loaded = Manifest::load(vfs, dir).map_err(|error| match error.kind() {
         Kind::Io if vfs.list(dir).is_err() => no_database(dir),
         _ => error,
     })?;
-    loaded.map(|loaded| loaded.state).ok_or_else(|| no_database(dir))
+    loaded.ok_or_else(|| no_database(dir))
 }
 
-fn no_database(dir: &Path) -> Error {
-    Error::new(Kind::NotFound, format!("there is no database in {}", dir.display()))
-}
-
-/// Adds to `state` all that the log of the database in `dir` holds, in files that it makes in `staging`.
+/// Adds to `state` what the log of the database in `dir` holds of commits before `end`, in files that it
+/// makes in `staging`.
 pub(crate) fn read_log(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     staging: &Path,
     state: &State,
+    end: CommitTs,
 ) -> Result<State> {
     // No moment of what the log holds is given up.
     let options = Options { history: Duration::MAX, ..Options::default() };
@@ -53,9 +52,10 @@ pub(crate) fn read_log(
     let (from, to) = (shelf(dir), shelf(staging));
     let mut restore = Restore::new(&to, &options, state, CommitTs::ZERO, &ByHand);
     let mut report = Recovery::default();
-    let (_, last_ts) = recovery::read_log(&from, state, &mut report, &mut |commit, window| {
-        restore.add(commit, window)
-    })?;
+    let (_, last_ts) =
+        recovery::read_log(&from, state, end, &mut report, &mut |commit, window| {
+            restore.add(commit, window)
+        })?;
     let mut all = state.clone();
     restore.finish(&mut all)?;
     all.last_ts = all.last_ts.max(last_ts);

@@ -9,7 +9,7 @@
 //! Absent: writing.
 
 use crate::error::{Error, Result};
-use crate::ids::FileNo;
+use crate::ids::{CommitTs, FileNo};
 use crate::manifest::change::Changing;
 use crate::manifest::edit::Edit;
 use crate::manifest::frame::{self, FRAME_HEADER_BYTES, HEADER_BYTES};
@@ -26,6 +26,8 @@ pub(crate) struct Loaded {
     pub(crate) generation: u64,
     /// Edits read, the first whole state included.
     pub(crate) edits: u64,
+    /// Commits of this generation's edits whose rows went past the log, in their order.
+    pub(crate) past_log: Vec<CommitTs>,
     /// Damage that another copy made up for, and copies that a crash left behind. The next start
     /// puts it right.
     pub(crate) repairs: Vec<Error>,
@@ -39,9 +41,13 @@ pub(crate) struct Loaded {
 pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Loaded>> {
     let mut repairs = Vec::new();
     let Some(root) = find_root(vfs, dir, &mut repairs)? else { return Ok(None) };
-    let (state, edits, cut) = read_edits(vfs, dir, &root, &mut repairs, &mut |_, _, _| {})?;
+    let mut past_log = Vec::new();
+    let mut note = |_, _, edit: &Edit| {
+        past_log.extend(edit.last_ts.filter(|_| edit.log_floor.is_none()));
+    };
+    let (state, edits, cut) = read_edits(vfs, dir, &root, &mut repairs, &mut note)?;
     repairs.extend(cut);
-    Ok(Some(Loaded { state, generation: root.generation, edits, repairs }))
+    Ok(Some(Loaded { state, generation: root.generation, edits, past_log, repairs }))
 }
 
 /// What [`check`] found.

@@ -1,11 +1,15 @@
 //! Backups of a folder that somebody writes to meanwhile, on the real disk with threads at work: each
 //! holds a prefix of the commit order, with all that was acknowledged before it began.
 
-use crate::common::small;
+use crate::common::{DEST, DIR, House, open, small};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backups, Which};
+use tabulith::env::jobs::ByHand;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::{CommitTs, Db, Durability, Table};
 use tabulith_testkit::counts::{self, count};
 
@@ -113,4 +117,90 @@ fn a_killed_database_is_backed_up_with_its_log() {
     let new = folder.path().join("new");
     Backups::at(&dest).restore(Which::Newest, &new, Sharing::Link).unwrap();
     assert_eq!(number(&Db::open(&new).unwrap().table("t").unwrap(), "last"), Some(20));
+}
+
+/// A database of thirty rows, seen through a disk: when the log is opened there for the first time, its
+/// owner commits `commits` rows, adds one past the log, and commits another one.
+fn with_an_ingest_in_between(commits: u64) -> (House, FaultFs) {
+    let mut house = House::new(Duration::ZERO);
+    for n in 0..30 {
+        house.put("one", "p", &format!("r{n}"), b"before");
+    }
+    let table = house.db.table("one").unwrap();
+    let faults = FaultFs::new(Arc::new(house.disk.clone()));
+    faults.interrupt(Rule::fail(Call::Open).named("*.wal"), move || {
+        for n in 0..commits {
+            table.upsert("q", format!("{n}"), "v").unwrap();
+        }
+        let mut ingest = table.ingest().unwrap();
+        ingest.add("p", "ingested", "v").unwrap();
+        ingest.finish().unwrap();
+        table.upsert("p", "after", "v").unwrap();
+    });
+    (house, faults)
+}
+
+/// Whether what `db` shows is what it was after one of the commits of [`with_an_ingest_in_between`].
+fn assert_prefix(db: &Db, commits: u64) {
+    let table = db.table("one").unwrap();
+    let is_there = |rk: &str| table.get("p", rk).unwrap().is_some();
+    let committed = table.partition("q").count().unwrap();
+    let is_prefix = match (is_there("ingested"), is_there("after")) {
+        (false, false) => committed <= commits,
+        (true, _) => committed == commits,
+        (false, true) => false,
+    };
+    assert!(
+        is_prefix,
+        "what came after an ingest is there without it, or it before what it followed"
+    );
+}
+
+#[test]
+fn an_ingest_beside_a_reader_is_seen_with_what_comes_after_it() {
+    for commits in [0, 1, 40] {
+        let (house, faults) = with_an_ingest_in_between(commits);
+        let open = || {
+            let builder = Db::builder().options(small(Duration::ZERO)).read_only();
+            builder.parts(Arc::new(faults.clone()), house.clock.clone(), Arc::new(ByHand)).open(DIR)
+        };
+        assert_prefix(&open().unwrap(), commits);
+        assert_eq!(open().unwrap().table("one").unwrap().partition("p").count().unwrap(), 32);
+    }
+}
+
+#[test]
+fn an_ingest_beside_a_backup_is_in_it_with_what_comes_after_it() {
+    for commits in [0, 1, 40] {
+        let (house, faults) = with_an_ingest_in_between(commits);
+        let backups = Backups::with(Arc::new(faults), house.clock.clone(), Path::new(DEST));
+        backups.create(DIR, Sharing::Link).unwrap();
+        backups.restore(Which::Newest, "new", Sharing::Link).unwrap();
+        let restored = open(&house.disk, &house.clock, "new", small(Duration::ZERO)).unwrap();
+        assert_prefix(&restored, commits);
+    }
+}
+
+/// The log's files are given up and written anew while a reader is about to read them.
+#[test]
+fn a_log_that_is_given_up_beside_a_reader_is_not_missed() {
+    for opened_before in 0..3 {
+        let mut house = House::new(Duration::ZERO);
+        for n in 0..300 {
+            house.put("one", "p", &format!("r{n}"), &[b'v'; 400]);
+        }
+        let (db, table) = (house.db.clone(), house.db.table("one").unwrap());
+        let faults = FaultFs::new(Arc::new(house.disk.clone()));
+        let opening = Rule::fail(Call::Open).named("*.wal").skip(opened_before);
+        faults.interrupt(opening, move || {
+            for n in 0..600 {
+                table.upsert("q", format!("{n}"), [b'w'; 400]).unwrap();
+            }
+            db.flush().unwrap();
+        });
+        let builder = Db::builder().options(small(Duration::ZERO)).read_only();
+        let builder = builder.parts(Arc::new(faults), house.clock.clone(), Arc::new(ByHand));
+        let seen = builder.open(DIR).unwrap();
+        assert_eq!(seen.table("one").unwrap().partition("p").count().unwrap(), 300);
+    }
 }
