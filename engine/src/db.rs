@@ -198,7 +198,7 @@ impl Db {
         let (set, log) = writer.unzip();
         let log_floor = set.as_ref().map_or(SegmentId(0), |set| set.state().log_floor);
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
-        let tables = recovery::load_tables(&view)?;
+        let tables = recovery::load_tables(&view, last_ts)?;
         let world =
             World { clock: Arc::clone(&clock), jobs: Arc::clone(&jobs), events: events.clone() };
         let tree = Arc::new(Tree::new(options, world, shelf, view, set, history_floor));

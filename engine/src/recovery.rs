@@ -98,9 +98,9 @@ fn report_of(loaded: &Loaded) -> Recovery {
     }
 }
 
-/// The catalogue as of the newest commit, with the tables dropped before whose rows may still be
-/// there for readers of the past.
-pub(crate) fn load_tables(view: &View) -> Result<Tables> {
+/// The catalogue as of `last_ts`, the newest commit, with the tables dropped before whose rows may still
+/// be there for readers of the past.
+pub(crate) fn load_tables(view: &View, last_ts: CommitTs) -> Result<Tables> {
     let mut tables = Tables::new();
     let prefix = catalog::partition();
     let range = KeyRange { start: prefix.clone(), end: order::partition_end(&prefix) };
@@ -119,6 +119,11 @@ pub(crate) fn load_tables(view: &View) -> Result<Tables> {
             }
         }
         versions.prev()?;
+    }
+    // Whoever is told of a change waits until it is visible: of this one, for ever.
+    if tables.changed() > last_ts {
+        let what = format!("catalogue: changed at {}, after the last commit", tables.changed().0);
+        return Err(Error::new(Kind::Corrupt, what));
     }
     Ok(tables)
 }

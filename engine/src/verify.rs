@@ -183,7 +183,7 @@ fn check_catalog(vfs: &Arc<dyn Vfs>, dir: &Path, report: &mut Report) {
     let options = Options { read_only: true, ..Options::default() };
     let pool = Pool::new(Budget::without_caches());
     let opened = recovery::open(Arc::clone(vfs), dir, &options, pool, 0, CommitTs::ZERO, &ByHand);
-    let read = opened.and_then(|opened| recovery::load_tables(&opened.view));
+    let read = opened.and_then(|opened| recovery::load_tables(&opened.view, opened.last_ts));
     report.damage.extend(read.err());
 }
 
