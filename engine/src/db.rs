@@ -129,7 +129,8 @@ impl Builder {
     }
 
     /// Calls `listener` with every [`Event`] of the database, from the thread in which it happens; that
-    /// thread's work waits for it. It must not call the database, or it may wait for itself.
+    /// thread's work waits for it. It must not call the database, or it may wait for itself; where it
+    /// panics, that ends there.
     pub fn on_event(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Builder {
         self.events.listen(listener);
         self

@@ -7,6 +7,7 @@
 //! Absent: an event per commit or per read; those are too many to be told one by one.
 
 use crate::env::clock::Clock;
+use crate::guest;
 use crate::ids::CommitTs;
 use std::fmt;
 use std::path::PathBuf;
@@ -79,14 +80,14 @@ pub enum Event {
         /// As it began.
         stopped: bool,
     },
-    /// A background job failed. It is tried again.
+    /// A background job failed. It is tried again, or gone round where it could not read a file.
     #[non_exhaustive]
     BackgroundError {
         /// What it said.
         error: String,
     },
-    /// The scrub found damage. A damaged copy of the metadata has been written anew by now; where a
-    /// table file or a blob file is damaged, reads that need that place fail.
+    /// The scrub or a merge found damage. A damaged copy of the metadata has been written anew by now;
+    /// where a table file or a blob file is damaged, reads that need that place fail.
     #[non_exhaustive]
     DamageFound {
         /// The file.
@@ -185,7 +186,7 @@ impl Events {
         #[cfg(feature = "tracing")]
         trace(&event);
         if let Some(listener) = &self.listener {
-            listener(&event);
+            guest::call(|| listener(&event));
         }
     }
 

@@ -163,6 +163,7 @@ pub(crate) mod compress;
 pub(crate) mod prefetch;
 pub mod options;
 pub mod waits;
+pub(crate) mod guest;
 pub mod stats;
 pub(crate) mod budget;
 

@@ -1,7 +1,9 @@
 //! Events of a small scripted run, in order.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "a pause is measured by the real clock")]
 
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 use tabulith::env::clock::{ManualClock, SystemClock};
 use tabulith::env::jobs::{ByHand, Threads};
 use tabulith::event::{Compaction, Event, StallReason};
@@ -55,6 +57,34 @@ fn told(log: &Log) -> Vec<&'static str> {
     log.lock().unwrap().drain(..).map(name).collect()
 }
 
+/// Some events are told in the midst of a commit, a flush, a merge: a listener that panics ends none of them.
+#[test]
+fn a_listener_that_panics_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_owned();
+    let (done, is_done) = mpsc::channel();
+    let heard = Arc::new(Mutex::new(0));
+    let listener = Arc::clone(&heard);
+    std::thread::spawn(move || {
+        let builder = Db::builder().options(small()).on_event(move |_| {
+            *listener.lock().unwrap() += 1;
+            std::panic::resume_unwind(Box::new("without a word"));
+        });
+        let db = builder.open(dir).unwrap();
+        let rows = db.table("rows").unwrap();
+        for n in 0..200u32 {
+            rows.upsert("p", n.to_be_bytes(), [7; 400]).unwrap();
+        }
+        db.settle().unwrap();
+        db.close().unwrap();
+        done.send(rows).unwrap();
+    });
+    let _closed = is_done.recv_timeout(Duration::from_secs(60)).expect("it went on");
+    assert!(*heard.lock().unwrap() > 20, "flushes, merges and segments of the log are told");
+    let rows = Db::open(folder.path()).unwrap().table("rows").unwrap();
+    assert_eq!(rows.partition("p").count().unwrap(), 200);
+}
+
 #[test]
 fn a_run_tells_what_it_does_in_order() {
     let disk = SimFs::new();
@@ -100,19 +130,22 @@ fn commits_that_wait_say_when_and_for_what() {
     assert!(told.contains(&"log rolled"), "{told:?}");
 }
 
+/// With threads.
+fn open_on(disk: &FaultFs, on_event: impl Fn(&Event) + Send + Sync + 'static) -> Db {
+    let clock = Arc::new(SystemClock::new());
+    let builder = Db::builder().options(small()).on_event(on_event);
+    builder.parts(Arc::new(disk.clone()), clock, Arc::new(Threads)).open("/db").unwrap()
+}
+
 #[test]
 fn a_background_job_that_fails_is_told() {
     let disk = FaultFs::new(Arc::new(SimFs::new()));
     let (tell, told) = mpsc::channel();
-    let builder = Db::builder().options(small());
-    let clock = Arc::new(SystemClock::new());
-    let builder = builder.parts(Arc::new(disk.clone()), clock, Arc::new(Threads));
-    let builder = builder.on_event(move |event| {
+    let db = open_on(&disk, move |event| {
         if let Event::BackgroundError { error, .. } = event {
             tell.send(error.clone()).unwrap();
         }
     });
-    let db = builder.open("/db").unwrap();
     let rows = db.table("rows").unwrap();
     disk.add(Rule::fail(Call::Create).named("*.sst"));
     for n in 0..4u32 {
@@ -121,4 +154,24 @@ fn a_background_job_that_fails_is_told() {
     let error = told.recv().unwrap();
     assert!(error.contains(".sst"), "{error}");
     assert_eq!(db.stats().background_errors, 1);
+}
+
+/// The two threads that flush must not wake each other either.
+#[test]
+fn a_background_job_that_fails_rests_before_it_is_tried_again() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let (tell, told) = mpsc::channel();
+    let db = open_on(&disk, move |event| {
+        if let Event::BackgroundError { .. } = event {
+            let _ = tell.send(Instant::now());
+        }
+    });
+    let rows = db.table("rows").unwrap();
+    disk.add(Rule::fail(Call::Create).named("*.sst").forever());
+    for n in 0..4u32 {
+        rows.upsert("p", n.to_be_bytes(), vec![n as u8; 2 << 10]).unwrap();
+    }
+    let first = told.recv().unwrap();
+    told.recv().unwrap(); // Of the other thread perhaps.
+    assert!(told.recv().unwrap() - first >= Duration::from_millis(450));
 }

@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::options::Advanced;
@@ -81,6 +82,55 @@ impl Wake for Woken {
         self.1.fetch_add(1, Ordering::SeqCst);
         self.0.unpark();
     }
+}
+
+/// What was told lies in the order of what happens: a callback may be the last to hold the database, or
+/// panic, and neither holds up anybody else.
+#[test]
+fn a_callback_may_drop_the_last_handle() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..20u32 {
+        let db = Db::open(folder.path()).unwrap();
+        let rows = db.table("rows").unwrap();
+        let ticket = rows.partition("p").batch().upsert(round.to_be_bytes(), "v").commit_async();
+        drop(rows);
+        let (tell, told) = mpsc::channel();
+        ticket.notify(move |outcome| {
+            drop(db);
+            tell.send(outcome.is_ok()).unwrap();
+        });
+        assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
+    }
+    let db = Db::open(folder.path()).unwrap();
+    assert_eq!(db.table("rows").unwrap().partition("p").count().unwrap(), 20);
+}
+
+#[test]
+fn a_callback_that_panics_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = Db::open(folder.path()).unwrap();
+    let rows = db.table("rows").unwrap();
+    let commit = |n: u32| rows.partition("p").batch().upsert(n.to_be_bytes(), "v").commit_async();
+    let (tell, told) = mpsc::channel();
+    for n in 0..100 {
+        let tell = tell.clone();
+        commit(n).notify(move |_| match n % 2 {
+            0 => std::panic::resume_unwind(Box::new("without a word")),
+            _ => tell.send(n).unwrap(),
+        });
+    }
+    drop(tell);
+    assert_eq!(told.iter().count(), 50);
+    let safe = commit(100);
+    while !safe.is_done() {
+        std::thread::yield_now();
+    }
+    let refused = rows.partition("p").batch().insert(0u32.to_be_bytes(), "").commit_async();
+    assert_eq!(refused.ts(), None);
+    for ticket in [safe, refused] {
+        ticket.notify(|_| std::panic::resume_unwind(Box::new("on the thread of whoever asks")));
+    }
+    db.close().unwrap();
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! pipeline holds the lock, the log and the threads.
 
 use crate::error::{Error, Kind, Result};
+use crate::guest;
 use crate::ids::CommitTs;
 use crate::options::Durability;
 use crate::wal::buffer::FrameBuffer;
@@ -124,7 +125,7 @@ pub(crate) struct Settled(pub(crate) Vec<(Callback, Result<()>)>);
 impl Settled {
     pub(crate) fn run(self) {
         for (callback, result) in self.0 {
-            callback(result);
+            guest::call(|| callback(result));
         }
     }
 }

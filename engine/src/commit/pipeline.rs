@@ -437,7 +437,7 @@ impl Pipeline {
             }
         };
         drop(order);
-        done(settled);
+        Settled(vec![(done, settled)]).run();
     }
 
     /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free

@@ -1,6 +1,7 @@
 //! Tickets of commits under way: to be waited for, asked, called back by, or awaited.
 
 use crate::error::Result;
+use crate::guest;
 use crate::ids::CommitTs;
 use crate::rows::CommitTicket;
 use parking_lot::Mutex;
@@ -77,7 +78,8 @@ impl Ticket {
     }
 
     /// Calls `done` with what [`Ticket::wait`] would return: from a thread of the database or,
-    /// where the commit is safe already, from this one. `done` must not block.
+    /// where the commit is safe already, from this one. `done` must not block; where it panics, that
+    /// ends there, from whichever thread it was called.
     pub fn notify(mut self, done: impl FnOnce(Result<CommitTs>) + Send + 'static) {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Commit(commit) => {
@@ -86,7 +88,8 @@ impl Ticket {
             }
             stage => {
                 self.stage = stage;
-                done(self.wait());
+                let outcome = self.wait();
+                guest::call(|| done(outcome));
             }
         }
     }

@@ -1,0 +1,9 @@
+//! Code of whoever uses the database, called in the midst of its own work.
+
+use std::panic::{self, AssertUnwindSafe};
+
+/// Runs what somebody else wrote. Where it panics, that ends here: locks may be held and others may wait for
+/// what comes after it.
+pub(crate) fn call(work: impl FnOnce()) {
+    let _ = panic::catch_unwind(AssertUnwindSafe(work));
+}
