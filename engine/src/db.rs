@@ -377,7 +377,10 @@ impl Db {
     /// # }
     /// ```
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Created> {
-        let made = self.inner.writer()?.pipeline.now();
+        let Writer { pipeline, work, .. } = self.inner.writer()?;
+        let _running = work.enter()?;
+        let made = pipeline.now();
+        pipeline.close_moment(made); // The backup is asked for the quiet time until then, too.
         self.flush()?;
         let tree = &self.inner.tree;
         let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
@@ -468,8 +471,10 @@ impl Inner {
 
     /// Every commit that is yet to come has this place or a later one: the past ends before it.
     pub(crate) fn past_ends(&self) -> CommitTs {
-        let now = self.writer.as_ref().map_or(CommitTs::ZERO, |writer| writer.pipeline.now());
-        now.max(CommitTs(self.visible().0.saturating_add(1)))
+        match &self.writer {
+            Some(writer) => writer.pipeline.next_ts(),
+            None => CommitTs(self.visible().0.saturating_add(1)),
+        }
     }
 
     /// What a reader who begins now goes by.
@@ -500,9 +505,9 @@ impl Inner {
         self.tree.tables.load().outlived_to(table, Moment { at, now })
     }
 
-    /// The newest commit that is applied, visible yet or not.
-    pub(crate) fn applied(&self) -> CommitTs {
-        self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.applied())
+    /// The newest commit that is applied whole, with all before it, visible yet or not.
+    pub(crate) fn readable(&self) -> CommitTs {
+        self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.readable())
     }
 
     fn close(&self) -> Result<()> {

@@ -18,6 +18,7 @@ use crate::flush::{Flushed, create_table, sync_names};
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
 use crate::names::FileKind;
+use crate::options::Reach;
 use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::press::PRESS_BYTES;
@@ -75,7 +76,7 @@ impl std::fmt::Debug for Ingest {
 impl Ingest {
     pub(crate) fn new(db: &Db, table: TableId) -> Result<Ingest> {
         let inner = &db.inner;
-        inner.check_writable(inner.writer()?, table)?;
+        inner.check_writable(inner.writer()?, table, Reach::Disk)?;
         // Values compress to about half: a file's worth of stored bytes.
         let file_bytes = inner.tree.options.advanced.file_bytes.saturating_mul(2);
         let pool = &inner.tree.shelf.pool;
@@ -322,13 +323,14 @@ impl Inner {
             return Err(no_such_table());
         }
         let seal = |ts| self.tree.seal(ts, writer.pipeline.segment());
-        let ts = writer.pipeline.reserve(seal)?;
+        let place = writer.pipeline.reserve(seal)?;
+        let ts = place.ts;
         // Older versions of these rows in a memtable would be found before the files: none stay.
         let added = flush().and_then(|()| {
             given();
             self.tree.add_files(files, ts)
         });
-        writer.pipeline.release();
+        drop(place);
         writer.work.poke();
         added.map(|()| ts)
     }

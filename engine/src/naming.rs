@@ -5,6 +5,7 @@ use crate::catalog::{self, Tables};
 use crate::db::{Db, Inner, Writer};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
+use crate::key::hash;
 use crate::lifetime::Lifetime;
 use crate::moment::{self, Moment};
 use crate::options::Reach;
@@ -76,11 +77,14 @@ impl Db {
         }
         let writer = inner.writer()?;
         let _one_at_a_time = inner.catalog.lock();
-        inner.check_writable(writer, table.id)?;
+        inner.check_writable(writer, table.id, Reach::Disk)?;
         let tables = inner.tree.tables.load_full();
         if tables.ttl_at(table.id, CommitTs::MAX) == ticks {
             return writer.pipeline.wait(tables.changed());
         }
+        // What a transaction has read must not be gone by the time it commits.
+        writer.admit()?;
+        let _nobody_writes = inner.latches.lock_all();
         let now = inner.stop_aging(table.id);
         let applied = Moment { at: CommitTs::MAX, now };
         let cutoff = tables.outlived_to(table.id, applied);
@@ -90,7 +94,8 @@ impl Db {
         let row = catalog::encode_with_settings(table, &lifetime(CommitTs::ZERO), columns);
         batch.put(&catalog::row_key(&table.name), &row);
         let set = |tables: &mut Tables, ts| tables.set_lifetime(table.id, lifetime(ts));
-        if let Err(error) = inner.change_catalog(writer, batch, set) {
+        let changed = inner.apply_to_catalog(writer, batch, set);
+        if let Err(error) = changed.and_then(|ts| writer.pipeline.wait(ts)) {
             inner.change_tables(|tables| tables.stop_aging(table.id, CommitTs::MAX));
             return Err(error);
         }
@@ -109,7 +114,7 @@ impl Db {
         catalog::check_columns(&columns)?;
         let writer = inner.writer()?;
         let _one_at_a_time = inner.catalog.lock();
-        inner.check_writable(writer, table.id)?;
+        inner.check_writable(writer, table.id, Reach::Disk)?;
         let tables = inner.tree.tables.load_full();
         if tables.columns_of(table.id) == columns {
             return writer.pipeline.wait(tables.changed());
@@ -160,7 +165,8 @@ impl Inner {
     }
 
     /// Commits a change of the catalogue; `change` makes it in memory. The caller holds the
-    /// catalogue's lock.
+    /// catalogue's lock and no latch: an ingest has them all from its place in the order to its files, and
+    /// what came in between would be in the log before it.
     ///
     /// Memory follows at once, also where the wait then fails: a log without room keeps the change
     /// in its place and writes it before all later commits, so those must go by it. Otherwise a new
@@ -174,13 +180,16 @@ impl Inner {
         change: impl FnOnce(&mut Tables, CommitTs),
     ) -> Result<CommitTs> {
         writer.admit()?;
+        let hash = hash::of_partition(&catalog::partition());
+        let latch = self.latches.lock(hash);
         let ts = self.apply_to_catalog(writer, batch, change)?;
+        drop(latch);
         writer.pipeline.wait(ts)?;
         Ok(ts)
     }
 
-    /// The first half of [`Inner::change_catalog`]: the commit has its place and nobody has waited
-    /// for it.
+    /// The first half of [`Inner::change_catalog`], under the catalogue's latch or all: the commit has its
+    /// place and nobody has waited for it.
     fn apply_to_catalog(
         &self,
         writer: &Writer,

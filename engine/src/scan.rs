@@ -50,9 +50,8 @@ impl Pin {
             return Err(Error::invalid(format!("moment {at} is not past: it is {end} now")));
         }
         if let Some(writer) = inner.writer.as_ref().filter(|_| at > inner.visible()) {
-            // Nothing was committed since then, or not yet shown: all that has an earlier place is
-            // applied, and what comes now gets a later one.
-            writer.pipeline.wait(writer.pipeline.applied().min(at))?;
+            // Nothing was committed since then, or not yet shown.
+            writer.pipeline.wait(writer.pipeline.close_moment(at))?;
         }
         let moment = inner.tree.snapshots.acquire_past(at).map_err(|floor| {
             let what = format!("the history at {at} is not kept any more; it begins at {floor}");

@@ -82,7 +82,7 @@ impl RowStore for Db {
             work(&mut partition)?;
             partition.into_batch()
         })?;
-        Ok(Box::new(Ticket { pipeline: Arc::clone(&inner.writer()?.pipeline), ts }))
+        Ok(Box::new(Ticket::new(&inner.writer()?.pipeline, ts)))
     }
 
     fn truncate(
@@ -94,7 +94,7 @@ impl RowStore for Db {
         let writer = inner.writer()?;
         writer.admit()?;
         let latches = inner.latches.lock_all();
-        inner.check_writable(writer, table)?;
+        inner.check_writable(writer, table, Reach::Disk)?;
         let ts = match inner.has_rows(table)? {
             false => writer.pipeline.applied(),
             true => {
@@ -106,7 +106,7 @@ impl RowStore for Db {
         };
         drop(latches);
         inner.after_erasing(writer);
-        Ok(Box::new(Ticket { pipeline: Arc::clone(&writer.pipeline), ts }))
+        Ok(Box::new(Ticket::new(&writer.pipeline, ts)))
     }
 }
 
@@ -258,7 +258,7 @@ impl Inner {
             Reach::Memory if !writer.takes_at_once() => return Err(would_wait()),
             Reach::Memory => self.latches.try_lock(hash).ok_or_else(would_wait)?,
         };
-        self.check_writable(writer, table)?;
+        self.check_writable(writer, table, reach)?;
         let batch = work(*last_commit)?;
         let (bytes, erases) = (batch.bytes(), batch.erases());
         let ts = match batch.is_empty() {
@@ -307,13 +307,22 @@ impl Inner {
         }
     }
 
-    pub(crate) fn check_writable(&self, writer: &Writer, table: TableId) -> Result<()> {
+    pub(crate) fn check_writable(
+        &self,
+        writer: &Writer,
+        table: TableId,
+        reach: Reach,
+    ) -> Result<()> {
         let tables = self.tree.tables.load();
         if table != TableId::CATALOG && tables.is_live(table) {
             return Ok(());
         }
         if tables.is_readable_at(table, self.visible()) {
-            writer.pipeline.wait(tables.changed())?; // A crash may yet undo the drop.
+            // A crash may yet undo the drop.
+            match reach {
+                Reach::Memory => return Err(would_wait()),
+                Reach::Disk => writer.pipeline.wait(tables.changed())?,
+            }
         }
         Err(no_such_table())
     }

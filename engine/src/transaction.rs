@@ -230,8 +230,7 @@ impl Transaction {
 
     /// A ticket for what it read: done once that is safe.
     pub(crate) fn ticket(&self, ts: CommitTs) -> Result<Box<dyn CommitTicket>> {
-        let pipeline = Arc::clone(&self.pin.inner.writer()?.pipeline);
-        Ok(Box::new(Ticket { pipeline, ts }))
+        Ok(Box::new(Ticket::new(&self.pin.inner.writer()?.pipeline, ts)))
     }
 
     /// Compares what was read with what is applied. The partition's latch is held.

@@ -4,16 +4,17 @@
 #![allow(clippy::disallowed_methods, reason = "tests look at real files and run real threads")]
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use tabulith::db::Db;
 use tabulith::env::clock::SystemClock;
-use tabulith::env::jobs::Threads;
+use tabulith::env::jobs::{ByHand, Threads};
 use tabulith::error::Kind;
 use tabulith::ids::CommitTs;
 use tabulith::options::{Advanced, Options};
+use tabulith::rows::Catalog as _;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{If, Table};
+use tabulith::{If, Table, Transaction};
 
 /// Files so small that 2,000 rows make many.
 fn small() -> Options {
@@ -206,4 +207,144 @@ fn a_condition_never_misses_an_ingest() {
             assert_eq!(&value[..], format!("in-{i}").as_bytes());
         }
     });
+}
+
+#[test]
+fn an_ingest_that_outlives_its_database_takes_nothing_from_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path());
+    let table = first.table("t").unwrap();
+    table.upsert("p", "written", "before").unwrap();
+    let mut ingest = table.ingest().unwrap();
+    ingest.add("p", "a", "1").unwrap();
+    first.close().unwrap();
+    assert_eq!(ingest.add("p", "b", "2").unwrap_err().kind(), Kind::Closed);
+    // It gives the same numbers to its files as the first one gave to those of the ingest.
+    let second = open(dir.path());
+    drop((ingest, table, first));
+    second.close().unwrap();
+    drop(second);
+    let third = open(dir.path());
+    let row = third.table("t").unwrap().get("p", "written").unwrap();
+    assert_eq!(row.unwrap().value, "before");
+}
+
+#[test]
+fn an_ingest_ends_beside_changes_of_the_catalogue() {
+    let builder = Db::builder().options(small());
+    let (clock, jobs) = (Arc::new(SystemClock::default()), Arc::new(Threads));
+    let db = builder.parts(Arc::new(SimFs::new()), clock, jobs).open("/db").unwrap();
+    let table = db.table("t").unwrap();
+    std::thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            for _ in 0..200 {
+                // So large that its drop is written to files at once.
+                let other = db.table("other").unwrap();
+                ingest(&other, 0..500, "a value of some length");
+                db.drop_table("other").unwrap();
+                db.flush().unwrap();
+            }
+        });
+        while !changes.is_finished() {
+            ingest(&table, 0..1, "in");
+        }
+        changes.join().unwrap();
+    });
+}
+
+/// A database on a disk that may hold up an edit of the manifest.
+fn open_on(disk: &FaultFs) -> Db {
+    let (clock, jobs) = (Arc::new(SystemClock::default()), Arc::new(Threads));
+    Db::builder().options(small()).parts(Arc::new(disk.clone()), clock, jobs).open("/db").unwrap()
+}
+
+#[test]
+fn a_transaction_sees_all_of_an_ingest_or_none() {
+    for writes in [false, true] {
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let table = open_on(&disk).table("t").unwrap();
+        table.partition("p").batch().upsert("a", "old").upsert("b", "old").commit().unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        let (ended, has_ended) = mpsc::channel::<()>();
+        let (thread, threads) = mpsc::channel();
+        let partition = table.partition("p");
+        let work = move |tx: &mut Transaction| {
+            let a = match writes {
+                false => tx.get("a")?.unwrap().value,
+                true => tx.scan::<&str>(..)?[0].1.value.clone(),
+            };
+            let _ = begun.send(());
+            let _ = has_ended.recv(); // A later attempt finds it ended.
+            if writes {
+                tx.put("seen", &a)?;
+                return Ok((a.clone(), a));
+            }
+            Ok((a, tx.get("b")?.unwrap().value))
+        };
+        let mut ingest = table.ingest().unwrap();
+        ingest.add("p", "a", "new").unwrap();
+        ingest.add("p", "b", "new").unwrap();
+        // The first edit is of the memtable, the second one of the ingest.
+        disk.interrupt(Rule::fail(Call::Write).named("*.manifest-a").skip(1), move || {
+            thread.send(std::thread::spawn(move || partition.transact(work))).unwrap();
+            has_begun.recv().unwrap();
+        });
+        ingest.finish().unwrap();
+        drop(ended);
+        let (a, b) = threads.recv().unwrap().join().unwrap().unwrap();
+        assert_eq!(a, b, "an ingest was seen in part");
+        assert!(!writes || a == "new", "what was read before the ingest was written after it");
+    }
+}
+
+#[test]
+fn a_table_made_while_an_ingest_ends_is_not_there_without_it() {
+    let inner = SimFs::new();
+    let disk = FaultFs::new(Arc::new(inner.clone()));
+    let db = open_on(&disk);
+    let table = db.table("t").unwrap();
+    table.upsert("p", "a", "old").unwrap();
+    let mut ingest = table.ingest().unwrap();
+    ingest.add("p", "b", "new").unwrap();
+    let (thread, threads) = mpsc::channel();
+    let own = db.clone();
+    disk.interrupt(Rule::fail(Call::Write).named("*.manifest-a").skip(1), move || {
+        thread.send(std::thread::spawn(move || own.table("made"))).unwrap();
+        // It may take its time, or wait.
+        for _ in 0..300 {
+            let beside = Db::builder().read_only();
+            let (disk, clock) = (Arc::new(inner.clone()), Arc::new(SystemClock::default()));
+            let beside = beside.parts(disk, clock, Arc::new(ByHand)).open("/db").unwrap();
+            if beside.find_table("made").unwrap().is_some() {
+                let row = beside.table("t").unwrap().get("p", "b").unwrap();
+                assert!(row.is_some(), "a later commit is there, the ingest is not");
+            }
+        }
+    });
+    ingest.finish().unwrap();
+    threads.recv().unwrap().join().unwrap().unwrap();
+    assert!(db.find_table("made").unwrap().is_some());
+}
+
+#[test]
+fn an_ingest_that_ends_while_the_database_closes_is_shown() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let db = open_on(&disk);
+    let table = db.table("t").unwrap();
+    let mut ingest = table.ingest().unwrap();
+    ingest.add("p", "a", "new").unwrap();
+    let (thread, threads) = mpsc::channel();
+    let own = db.clone();
+    disk.interrupt(Rule::fail(Call::Write).named("*.manifest-a").skip(1), move || {
+        let closing = own.clone();
+        thread.send(std::thread::spawn(move || closing.close())).unwrap();
+        while own.obstacle().is_none() {
+            std::thread::yield_now();
+        }
+        // It may end, or wait.
+        (0..50_000).for_each(|_| std::thread::yield_now());
+    });
+    ingest.finish().unwrap();
+    threads.recv().unwrap().join().unwrap().unwrap();
+    assert_eq!(table.get("p", "a").unwrap().unwrap().value, "new");
 }

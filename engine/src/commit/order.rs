@@ -25,12 +25,13 @@ pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 /// How far the commits of one database are, behind one lock.
 pub(crate) struct Order {
     pub(crate) last_ts: CommitTs,
-    pub(crate) group: FrameBuffer, // Applied, not yet in the log.
+    pub(crate) closed_to: CommitTs, // Somebody reads as of this moment: later commits come after it.
+    pub(crate) group: FrameBuffer,  // Applied, not yet in the log.
     pub(crate) group_first: CommitTs,
     pub(crate) recycled: FrameBuffer, // An empty buffer for the next group.
     pub(crate) leaving_bytes: usize,  // Capacity of the buffer that a leader writes.
     pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
-    pub(crate) reserved: Option<CommitTs>, // Holds back what is visible, until it is released.
+    pub(crate) reserved: Option<Reserved>, // Holds back what is visible, until it is released.
     pub(crate) group_no: u64,
     pub(crate) group_commits: usize, // Of the gathered group,
     pub(crate) group_waiters: usize, // and how many threads wait for one of them.
@@ -118,6 +119,14 @@ impl std::fmt::Debug for Order {
     }
 }
 
+/// A place in the order for what goes past the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reserved {
+    pub(crate) ts: CommitTs,
+    /// The newest commit before it.
+    pub(crate) after: CommitTs,
+}
+
 /// Callbacks whose commits are settled, to be run once no lock is held.
 #[must_use]
 pub(crate) struct Settled(pub(crate) Vec<(Callback, Result<()>)>);
@@ -135,6 +144,7 @@ impl Order {
     pub(crate) fn new(last_ts: CommitTs, room: Room) -> Order {
         Order {
             last_ts,
+            closed_to: CommitTs::ZERO,
             group: FrameBuffer::default(),
             group_first: last_ts,
             recycled: FrameBuffer::default(),
@@ -161,6 +171,11 @@ impl Order {
             failed: None,
             callbacks: VecDeque::new(),
         }
+    }
+
+    /// The first place that the next commit may have.
+    pub(crate) fn next_ts(&self) -> CommitTs {
+        CommitTs(self.last_ts.max(self.closed_to).0 + 1)
     }
 
     /// Whether there is something to write or sync and nobody in the way.

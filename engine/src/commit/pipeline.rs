@@ -23,7 +23,7 @@
 //! take away. A failed write or sync of the log is final: every later commit fails.
 
 use crate::batch::{Batch, Commit};
-use crate::commit::order::{Callback, Order};
+use crate::commit::order::{Callback, Order, Reserved, Settled};
 use crate::commit::seat::Seat;
 use crate::env::clock::Clock;
 use crate::error::{Error, Kind, Result};
@@ -113,6 +113,12 @@ impl Pipeline {
         now(&*self.clock)
     }
 
+    /// The first place that a commit may get from now on.
+    pub(crate) fn next_ts(&self) -> CommitTs {
+        let next = self.order.lock().next_ts();
+        self.now().max(next)
+    }
+
     /// The newest commit that readers may see.
     pub(crate) fn visible(&self) -> CommitTs {
         CommitTs(self.visible.load(Ordering::Acquire))
@@ -121,6 +127,13 @@ impl Pipeline {
     /// The newest commit that is applied.
     pub(crate) fn applied(&self) -> CommitTs {
         self.order.lock().last_ts
+    }
+
+    /// The newest applied commit that is whole, with all before it: what has a reserved place is yet to
+    /// come there.
+    pub(crate) fn readable(&self) -> CommitTs {
+        let order = self.order.lock();
+        order.reserved.map_or(order.last_ts, |reserved| reserved.after)
     }
 
     /// Whether a small commit would be taken at once: the log is open and has room, and so has the
@@ -172,8 +185,8 @@ impl Pipeline {
         let bytes = batch.bytes();
         let mut order = self.make_room(order, bytes, reach)?;
         // Planted: two commits of one tick, or after the clock went back, are told apart by nothing.
-        let next = if crate::planted!("B28") { order.last_ts.0 } else { order.last_ts.0 + 1 };
-        let ts = CommitTs(now(&*self.clock).0.max(next));
+        let next = if crate::planted!("B28") { order.last_ts } else { order.next_ts() };
+        let ts = now(&*self.clock).max(next);
         order.last_ts = ts;
         // A start after a kill would not go on above it, were it not found.
         let is_far = ts.0 - order.written.0 > CommitTs::START_LEAD;
@@ -316,25 +329,35 @@ impl Pipeline {
         work(order.last_ts)
     }
 
+    /// Has every later commit come after `at`, however the clock is turned. Gives the newest that does
+    /// not.
+    pub(crate) fn close_moment(&self, at: CommitTs) -> CommitTs {
+        let mut order = self.order.lock();
+        order.closed_to = order.closed_to.max(at);
+        order.last_ts.min(at)
+    }
+
     /// Takes a place in the order for what goes past log and memtable: runs `between` with the newest
-    /// applied timestamp, then gives the next one. Nothing from there on becomes visible before
-    /// [`Pipeline::release`]; one place at a time, which the caller sees to.
-    pub(crate) fn reserve(&self, between: impl FnOnce(CommitTs)) -> Result<CommitTs> {
+    /// applied timestamp, then gives the next one. Nothing from there on becomes visible before the
+    /// place is dropped; one place at a time, which the caller sees to.
+    pub(crate) fn reserve(&self, between: impl FnOnce(CommitTs)) -> Result<Place<'_>> {
         let mut order = self.order.lock();
         order.check_open()?;
         between(order.last_ts);
-        let ts = CommitTs(now(&*self.clock).0.max(order.last_ts.0 + 1));
-        order.last_ts = ts;
-        order.reserved = Some(ts);
+        let ts = now(&*self.clock).max(order.next_ts());
+        let after = std::mem::replace(&mut order.last_ts, ts);
+        order.reserved = Some(Reserved { ts, after });
         order.waiting.push_back((ts, Durability::Buffered));
-        Ok(ts)
+        Ok(Place { pipeline: self, ts })
     }
 
     /// What was reserved is in its place, or will never be.
-    pub(crate) fn release(&self) {
+    fn release(&self) {
         let mut order = self.order.lock();
         order.reserved = None;
         self.tell(order);
+        // Whoever waits for the place itself sits with the group after it, which is told of its own.
+        self.call_everyone();
     }
 
     /// Returns once the commit of `ts` is visible.
@@ -364,6 +387,12 @@ impl Pipeline {
                 let mut order = self.order.lock();
                 let came = order.group_commits.saturating_sub(commits);
                 order.hope.pause_ended(group_no, came);
+                // Who goes away without leading leaves the group to another of it.
+                if self.visible() >= ts && order.may_lead() && order.group_waiters > 0 {
+                    let left = self.seat(order.group_no);
+                    drop(order);
+                    left.call_one();
+                }
             }
         }
         Ok(())
@@ -564,7 +593,7 @@ impl Pipeline {
         }
         while let Some((ts, durability)) = order.waiting.front() {
             let safe = match durability {
-                _ if order.reserved == Some(*ts) => false,
+                _ if order.reserved.is_some_and(|reserved| reserved.ts == *ts) => false,
                 Durability::Buffered => true,
                 Durability::Flushed => *ts <= order.written,
                 // Planted: seen before it is safe.
@@ -578,6 +607,19 @@ impl Pipeline {
             self.visible.store(ts.0, release);
             order.waiting.pop_front();
         }
+    }
+}
+
+/// A place in the order, given back when it is dropped, also by a panic: others wait for it.
+#[must_use]
+pub(crate) struct Place<'a> {
+    pipeline: &'a Pipeline,
+    pub(crate) ts: CommitTs,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.pipeline.release();
     }
 }
 

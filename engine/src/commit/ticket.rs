@@ -7,11 +7,27 @@ use crate::ids::CommitTs;
 use crate::rows::CommitTicket;
 use std::sync::Arc;
 
-/// A commit that has its place in the order. Dropping the ticket takes nothing back.
+/// A commit that has its place in the order. Dropping the ticket takes nothing back; the commit is seen
+/// through by the background leader then, though nobody waits for it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) pipeline: Arc<Pipeline>,
-    pub(crate) ts: CommitTs,
+    pipeline: Arc<Pipeline>,
+    ts: CommitTs,
+    is_seen_to: bool,
+}
+
+impl Ticket {
+    pub(crate) fn new(pipeline: &Arc<Pipeline>, ts: CommitTs) -> Ticket {
+        Ticket { pipeline: Arc::clone(pipeline), ts, is_seen_to: false }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.is_seen_to {
+            self.pipeline.urge(self.ts);
+        }
+    }
 }
 
 impl CommitTicket for Ticket {
@@ -31,7 +47,8 @@ impl CommitTicket for Ticket {
         self.pipeline.urge(self.ts);
     }
 
-    fn notify(self: Box<Self>, done: Callback) {
+    fn notify(mut self: Box<Self>, done: Callback) {
+        self.is_seen_to = true;
         self.pipeline.notify(self.ts, done);
     }
 }

@@ -417,11 +417,11 @@ impl Partition {
         table: &Table,
         work: &mut impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<Option<T>> {
-        let applied = |inner: &Inner| {
-            let at = inner.applied();
+        let present = |inner: &Inner| {
+            let at = inner.readable();
             Moment { at, now: inner.tree.time(at) }
         };
-        let mut transaction = Transaction::begin(&table.db, table.info.id, &self.pk, applied)?;
+        let mut transaction = Transaction::begin(&table.db, table.info.id, &self.pk, present)?;
         let outcome = match work(&mut transaction) {
             Ok(outcome) => outcome,
             Err(error) => {

@@ -1,5 +1,5 @@
-//! The whole engine: four writers, two readers, the log's thread, flush and compaction, on a disk in
-//! memory.
+//! The whole engine: four writers, two readers, an ingest and a flush by hand, the log's thread, flush and
+//! compaction, on a disk in memory.
 
 use super::by_chance::holds;
 use crate::db::Db;
@@ -19,6 +19,7 @@ use tabulith_testkit::counts::{self, count};
 const WRITERS: usize = 4;
 const ROUNDS: usize = 3;
 const SUM: i64 = 100;
+const INGESTED: u8 = 3;
 
 /// Workers as shuttle's threads.
 #[derive(Debug)]
@@ -157,7 +158,16 @@ fn engine() {
             })
         })
         .collect();
-    for thread in writers.into_iter().chain(readers) {
+    let ingester = thread::spawn({
+        let db = Arc::clone(&db);
+        move || {
+            let mut rows = db.table("t").expect("a table").ingest().expect("an open database");
+            (0..INGESTED).for_each(|n| rows.add("in", [n], row(0)).expect("in order"));
+            rows.finish().expect("a sound disk");
+        }
+    });
+    db.flush().expect("a sound disk");
+    for thread in writers.into_iter().chain(readers).chain([ingester]) {
         thread.join().expect("it ends");
     }
     whole(&db);
@@ -178,6 +188,8 @@ fn whole(db: &Db) {
     assert_eq!(look(db), ((WRITERS - 1) * ROUNDS) as i64, "a commit is lost");
     let own = db.table("t").expect("a table").partition("own").count().expect("sound files");
     assert_eq!(own as usize, WRITERS * ROUNDS);
+    let ingested = db.table("t").expect("a table").partition("in").count().expect("sound files");
+    assert_eq!(ingested, u64::from(INGESTED));
 }
 
 #[test]

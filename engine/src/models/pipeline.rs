@@ -127,6 +127,27 @@ fn background() {
     leading.join().expect("it ends");
 }
 
+/// A place is taken for what goes past the log, while another waits for all that has one and commits.
+fn reserved() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let waiting = thread::spawn(move || {
+        other.pipeline.wait(other.pipeline.applied()).expect("a sound disk");
+        let ts = other.commit(Durability::Synced).expect("an open log");
+        other.pipeline.wait(ts).expect("a sound disk");
+    });
+    let place = house.pipeline.reserve(|_| ()).expect("an open log");
+    assert!(house.pipeline.visible() < place.ts);
+    drop(place);
+    waiting.join().expect("it ends");
+    assert_eq!(house.pipeline.visible(), CommitTs(2));
+}
+
+#[test]
+fn who_waits_for_a_place_is_told_when_it_is_given_back() {
+    holds(reserved, 50);
+}
+
 #[test]
 fn a_group_is_handed_over_and_everybody_is_woken() {
     holds(hand_over, 100);
