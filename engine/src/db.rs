@@ -267,6 +267,7 @@ impl Db {
     /// Writes all memtables to files, so that the next open replays nothing.
     pub fn flush(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
+        let _running = work.enter()?;
         pipeline.wait(pipeline.applied())?;
         let tree = &self.inner.tree;
         pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
@@ -277,8 +278,9 @@ impl Db {
 
     /// Flushes, then merges all files into one sorted run without deleted or outdated rows.
     pub fn compact(&self) -> Result<()> {
+        let Writer { pipeline, work, .. } = self.inner.writer()?;
+        let _running = work.enter()?;
         self.flush()?;
-        let Writer { pipeline, .. } = self.inner.writer()?;
         let visible = || pipeline.visible();
         while self.inner.tree.compact_once(Aim::OneRun, pipeline.now(), &visible)? {}
         self.inner.tree.delete_trash();
@@ -293,8 +295,9 @@ impl Db {
         if range.is_empty() {
             return Ok(());
         }
+        let Writer { pipeline, work, .. } = self.inner.writer()?;
+        let _running = work.enter()?;
         self.flush()?;
-        let Writer { pipeline, .. } = self.inner.writer()?;
         for level in 0..LEVELS - 1 {
             let aim = Aim::Range(range, level);
             self.inner.tree.compact_once(aim, pipeline.now(), &|| pipeline.visible())?;
@@ -309,6 +312,7 @@ impl Db {
     /// too, and it begins again as a small one.
     pub fn settle(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
+        let _running = work.enter()?;
         let tree = &self.inner.tree;
         if pipeline.log_is_large() {
             work.renew_log()?;
@@ -336,14 +340,16 @@ impl Db {
     ///
     /// Errors: `Invalid` where [`Advanced::scrub_period_s`](crate::Advanced::scrub_period_s) is 0.
     pub fn scrub_step(&self) -> Result<Duration> {
-        let due = self.inner.writer()?.work.scrub_step();
-        due.ok_or_else(|| Error::invalid("the scrub is turned off"))
+        let work = &self.inner.writer()?.work;
+        let _running = work.enter()?;
+        work.scrub_step().ok_or_else(|| Error::invalid("the scrub is turned off"))
     }
 
     /// Makes a database in `dir`, which must be empty or absent, that holds all that is visible
     /// now. Files are shared by hard links, so `dir` must be on the same disk; cost: one flush and
     /// one link per file.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        let _running = self.inner.writer()?.work.enter()?;
         let span = self.inner.tree.events.span(Doing::Checkpoint);
         self.flush()?;
         let tree = &self.inner.tree;
@@ -393,8 +399,8 @@ impl Db {
     }
 
     /// Makes every acknowledged commit durable, ends the background work and releases the folder.
-    /// Every later write fails; reads go on. Dropping the last handle does the same, but cannot
-    /// report an error.
+    /// Waits for calls under way that write files: merges give up soon, a checkpoint or a backup goes on to
+    /// its end. Every later write fails; reads go on. Dropping the last handle does the same, but cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -513,9 +519,13 @@ impl Inner {
     fn close(&self) -> Result<()> {
         let Some(Writer { pipeline, work, .. }) = &self.writer else { return Ok(()) };
         let closed = pipeline.close();
-        work.stop();
-        self.tree.delete_trash();
-        self.lock.lock().take();
+        work.stop(); // From here on nobody works in the folder.
+        let mut lock = self.lock.lock();
+        if lock.is_some() {
+            self.tree.delete_trash();
+        }
+        // Later the names of files there are those of whoever has the folder then.
+        lock.take();
         closed
     }
 

@@ -67,6 +67,11 @@ impl Error {
         Error::new(Kind::Invalid, message)
     }
 
+    /// What whoever comes after the close is told.
+    pub(crate) fn closed() -> Error {
+        Error::new(Kind::Closed, "the database is closed")
+    }
+
     /// Bytes of `file` at `offset` that are not what the format says.
     pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Error {
         let mut error = Error::new(Kind::Corrupt, what);

@@ -105,8 +105,8 @@ impl Ingest {
     /// Cost: the row's way into a block, and now and then the making of a block where the second thread
     /// has not; once per file its end and its sync. Memory: some MiB.
     ///
-    /// Errors: `Invalid` for a row that is not after the one before, or that is too long; `Io` and
-    /// `NoSpace`, which every later call repeats.
+    /// Errors: `Invalid` for a row that is not after the one before, or that is too long; `Io`,
+    /// `NoSpace` and, once the database is closed, `Closed`, which every later call repeats.
     pub fn add(
         &mut self,
         pk: impl AsRef<[u8]>,
@@ -164,9 +164,16 @@ impl Ingest {
 
     /// Writes the row of `next_key`.
     fn write_row(&mut self, value: &[u8], expires: Option<CommitTs>) -> Result<()> {
+        let tree = &self.db.inner.tree;
+        if tree.is_closing() {
+            return Err(Error::closed());
+        }
         let open = match &mut self.open {
             Some(open) => open,
-            none => none.insert(OpenFile::create(&self.db.inner.tree)?),
+            none => {
+                let _running = self.db.inner.writer()?.work.enter()?;
+                none.insert(OpenFile::create(tree)?)
+            }
         };
         let (kind, value) = match expires {
             Some(expires) => {
@@ -311,6 +318,7 @@ impl Inner {
         given: impl FnOnce(),
     ) -> Result<CommitTs> {
         let writer = self.writer()?;
+        let _running = writer.work.enter()?;
         if files.is_empty() {
             return Ok(writer.pipeline.applied());
         }

@@ -25,6 +25,8 @@ pub(crate) use self::checker::sync::atomic;
 #[cfg(model = "loom")]
 pub(crate) use crate::modelled_atomic as atomic;
 
+pub(crate) use self::checker::thread::{ThreadId, current as current_thread};
+
 /// Lets another thread go on.
 pub(crate) fn yield_now() {
     checker::thread::yield_now();

@@ -43,6 +43,7 @@ mod real {
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
     pub(crate) use std::sync::OnceLock;
     pub(crate) use std::sync::atomic;
+    pub(crate) use std::thread::{ThreadId, current as current_thread};
 
     /// std's locks: its condition variable wakes all who sleep by one system call.
     pub(crate) mod plain {

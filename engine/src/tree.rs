@@ -208,6 +208,10 @@ impl Tree {
         self.closing.store(true, Relaxed);
     }
 
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
     /// The time for a reader who begins now and sees commits up to `at`: by it rows expire. Not
     /// below any time by which a row was reclaimed, however the clock is turned.
     pub(crate) fn time(&self, at: CommitTs) -> CommitTs {

@@ -9,7 +9,7 @@ use crate::event::Event;
 use crate::flush_turns::Patience;
 use crate::ids::SegmentId;
 use crate::scrub::{Ask, Scrub};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 use crate::tree::Tree;
 use std::path::Path;
 use std::sync::Arc;
@@ -36,21 +36,31 @@ pub(crate) struct Work {
     scrub: Option<Scrub>, // None where there is to be none.
     state: Mutex<State>,
     changed: Condvar, // Work came up, was done, or is to end.
+    ends: Condvar,    // It is to end: for pauses that nothing else cuts short.
 }
 
-/// Counts a worker while it lives, so that closing never waits for one that panicked.
-struct Running<'a>(&'a Work);
+/// Counts whoever works in the folder while he does, so that it is not released before, and so that
+/// closing never waits for one that panicked.
+#[derive(Debug)]
+pub(crate) struct Running<'a> {
+    work: &'a Work,
+    thread: ThreadId,
+}
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().running -= 1;
-        self.0.changed.notify_all();
+        let running = &mut self.work.state.lock().running;
+        if let Some(own) = running.iter().position(|thread| *thread == self.thread) {
+            running.swap_remove(own);
+        }
+        self.work.changed.notify_all();
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    running: usize,
+    starting: usize, // Workers that are not yet running.
+    running: Vec<ThreadId>,
     closing: bool,
     by_hand: bool,
     poked: u64, // Rises with every poke, so that a worker sees those that came while it worked.
@@ -59,7 +69,8 @@ struct State {
 
 impl Work {
     pub(crate) fn new(tree: Arc<Tree>, pipeline: Arc<Pipeline>, scrub: Option<Scrub>) -> Arc<Work> {
-        Arc::new(Work { tree, pipeline, scrub, state: Mutex::default(), changed: Condvar::new() })
+        let (changed, ends) = (Condvar::new(), Condvar::new());
+        Arc::new(Work { tree, pipeline, scrub, state: Mutex::default(), changed, ends })
     }
 
     /// Starts the workers. Every segment of the log below `log_floor` may go, and does so behind the
@@ -95,21 +106,42 @@ impl Work {
         run: impl FnOnce(&Work) + Send + 'static,
     ) -> Result<()> {
         let work = Arc::clone(self);
-        self.state.lock().running += 1;
+        self.state.lock().starting += 1;
         let job = Box::new(move || {
-            let _running = Running(&work);
+            let mut state = work.state.lock();
+            state.starting -= 1;
+            let _running = work.count(&mut state);
+            drop(state);
             run(&work);
         });
         let started = jobs.start(name, priority, job);
         if !matches!(started, Ok(true)) {
             let mut state = self.state.lock();
-            state.running -= 1;
+            state.starting -= 1;
             state.by_hand = true;
         }
         match started {
             Ok(_) => Ok(()),
             Err(error) => Err(Error::io("start background thread", Path::new(name), error)),
         }
+    }
+
+    /// Counts the caller as one who works in the folder, until he drops what he is given: it is not
+    /// released before.
+    ///
+    /// Errors: `Closed` once the database closes.
+    pub(crate) fn enter(&self) -> Result<Running<'_>> {
+        let mut state = self.state.lock();
+        if state.closing {
+            return Err(Error::closed());
+        }
+        Ok(self.count(&mut state))
+    }
+
+    fn count(&self, state: &mut State) -> Running<'_> {
+        let thread = current_thread().id();
+        state.running.push(thread);
+        Running { work: self, thread }
     }
 
     /// Tells the workers that there may be something to do.
@@ -139,17 +171,21 @@ impl Work {
 
     /// Does one piece of work by hand; false where there is none.
     pub(crate) fn step(&self) -> Result<bool> {
+        let _running = self.enter()?;
         Ok(self.pipeline.step()? || self.flush_step(false)? || self.compact_step(false)?)
     }
 
-    /// Ends the workers and returns once they have.
+    /// Ends the workers and returns once they have; but for the caller, who may be one of them: a
+    /// callback that drops the last handle runs on the log's thread.
     pub(crate) fn stop(&self) {
         self.tree.close();
         self.tree.shelf.errands.close();
         let mut state = self.state.lock();
         state.closing = true;
         self.changed.notify_all();
-        while state.running > 0 {
+        self.ends.notify_all();
+        let me = current_thread().id();
+        while state.starting > 0 || state.running.iter().any(|thread| *thread != me) {
             self.changed.wait(&mut state);
         }
     }
@@ -187,9 +223,11 @@ impl Work {
         Some(pause)
     }
 
-    /// Writes all sealed memtables to files.
+    /// Writes all memtables to files that are sealed now; those that others fill meanwhile are theirs.
     pub(crate) fn flush_sealed(&self) -> Result<()> {
-        while self.flush_one(Patience::UntilAllAreDone)? {}
+        let Some(newest) = self.tree.view().sealed.first().cloned() else { return Ok(()) };
+        let is_left = || self.tree.view().sealed.iter().any(|one| Arc::ptr_eq(one, &newest));
+        while is_left() && self.flush_one(Patience::UntilAllAreDone)? {}
         Ok(())
     }
 
@@ -277,7 +315,7 @@ impl Work {
                     let told = Event::BackgroundError { error: error.to_string() };
                     MutexGuard::unlocked(&mut state, || self.tree.events.tell(told));
                     if !state.closing {
-                        self.changed.wait_for(&mut state, RETRY_AFTER);
+                        self.ends.wait_for(&mut state, RETRY_AFTER);
                     }
                 }
             }

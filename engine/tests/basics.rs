@@ -249,3 +249,37 @@ fn check_names_damage_by_file_and_offset() {
     }
     assert!(tabulith::verify::check(dir.path()).unwrap().is_clean());
 }
+
+#[test]
+fn a_closed_database_touches_its_folder_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::builder().options(small()).open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    table.upsert("p", "a", "1").unwrap();
+    db.close().unwrap();
+    let next = Db::builder().options(small()).open(dir.path()).unwrap();
+    next.table("t").unwrap().upsert("p", "b", "2").unwrap();
+    let other = tempfile::tempdir().unwrap();
+    let closed = [
+        db.flush(),
+        db.compact(),
+        db.settle(),
+        table.compact::<&str, &str>(..),
+        db.step().map(drop),
+        db.scrub_step().map(drop),
+        db.checkpoint(other.path().join("checkpoint")),
+        db.backup(other.path().join("backup")).map(drop),
+        table.ingest().and_then(|mut rows| rows.add("q", "a", "3")),
+    ];
+    for (call, answer) in closed.into_iter().enumerate() {
+        assert_eq!(answer.map_err(|error| error.kind()), Err(Kind::Closed), "call {call}");
+    }
+    assert_eq!(table.get("p", "a").unwrap().unwrap().value, "1", "reads go on");
+    assert!(db.close().is_ok());
+    drop((table, db));
+    next.compact().unwrap();
+    next.close().unwrap();
+    drop(next);
+    let last = Db::builder().options(small()).open(dir.path()).unwrap();
+    assert_eq!(last.table("t").unwrap().scan::<&str, &str>(..).unwrap().count(), 2);
+}

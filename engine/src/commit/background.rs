@@ -3,7 +3,7 @@
 
 use crate::commit::order::Order;
 use crate::commit::pipeline::Pipeline;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::ids::SegmentId;
 use crate::sync::MutexGuard;
@@ -170,7 +170,11 @@ impl Pipeline {
         drop(order);
         let outcome = self.drain().and_then(|()| self.seal(self.order.lock()).map(|_| ()));
         let mut order = self.order.lock();
-        order.fail(Error::new(Kind::Closed, "the database is closed"));
+        // What is under way past the log is acknowledged like any commit, and shown.
+        while order.reserved.is_some() {
+            self.moved.wait(&mut order);
+        }
+        order.fail(Error::closed());
         self.tell(order);
         outcome
     }

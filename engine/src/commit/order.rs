@@ -249,7 +249,7 @@ impl Order {
     /// As [`Order::check`]; also refuses what comes while the log is being closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         match self.closing && self.failed.is_none() {
-            true => Err(Error::new(Kind::Closed, "the database is closed")),
+            true => Err(Error::closed()),
             false => self.check(),
         }
     }
