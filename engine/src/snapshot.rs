@@ -79,18 +79,21 @@ impl Snapshots {
         let mut readers: Vec<Moment> = Vec::with_capacity(live.len() + 1);
         // Of those who see the same commits, the earliest sees most.
         for moment in live.keys().take_while(|moment| moment.at <= last.at).chain([&last]) {
-            if readers.last().is_none_or(|before| before.at < moment.at) {
-                readers.push(*moment);
+            match readers.last_mut().filter(|before| before.at == moment.at) {
+                Some(before) => before.now = before.now.min(moment.now),
+                None => readers.push(*moment),
             }
         }
-        let mut earliest = floor;
+        let above: Vec<_> = live.keys().filter(|moment| moment.at > last.at).copied().collect();
+        let above_from = above.iter().map(|moment| moment.now).fold(floor, CommitTs::min);
+        let mut earliest = above_from;
         let times = readers.iter().rev().map(|reader| {
             earliest = earliest.min(reader.now);
             earliest
         });
         let mut times: Vec<_> = times.collect();
         times.reverse();
-        Boundaries { readers, times, floor }
+        Boundaries { readers, above, times, above_from, floor }
     }
 
     /// How many snapshots live.
@@ -103,8 +106,13 @@ impl Snapshots {
 #[derive(Clone, Debug)]
 pub(crate) struct Boundaries {
     readers: Vec<Moment>, // The last sees all commits up to the floor, as far as there are any.
+    /// Snapshots of what has come since the last, or of a quiet time after it: every version that they
+    /// read stays, but rows expire for them by times of their own.
+    above: Vec<Moment>,
     /// Of each reader and those after it, the earliest time.
     times: Vec<CommitTs>,
+    /// The earliest time of those above and of those to come.
+    above_from: CommitTs,
     floor: CommitTs,
 }
 
@@ -114,10 +122,10 @@ impl Boundaries {
         self.readers.first().map_or(CommitTs::ZERO, |reader| reader.at)
     }
 
-    /// What must stay readable: the moments of snapshots, oldest first, and last the earliest one
-    /// that readers to come may have.
+    /// What must stay readable: the moments of snapshots, and last the earliest one that readers to
+    /// come may have.
     pub(crate) fn readers(&self) -> impl Iterator<Item = Moment> {
-        self.readers.iter().copied()
+        self.above.iter().chain(&self.readers).copied()
     }
 
     /// From here on every moment stays readable, and before it only those of live snapshots.
@@ -133,7 +141,7 @@ impl Boundaries {
     /// Whether some reader who sees the commit `ts` may be there before the time `expires`.
     pub(crate) fn may_see_before(&self, ts: CommitTs, expires: CommitTs) -> bool {
         let times = self.reader_of(ts).and_then(|at| self.times.get(at));
-        *times.unwrap_or(&self.floor) < expires
+        *times.unwrap_or(&self.above_from) < expires
     }
 
     /// The boundary at which a version of `ts` is read if it is the newest up to there; `None` for
@@ -214,6 +222,27 @@ mod tests {
         assert!(seen(10, 31) && !seen(10, 30), "the second reads the commit too");
         assert!(seen(31, 91) && !seen(31, 90), "only readers to come do");
         assert!(seen(85, 91) && !seen(85, 90), "and of what comes later");
+    }
+
+    #[test]
+    fn a_snapshot_above_the_newest_commit_keeps_its_time() {
+        let snapshots = Snapshots::default();
+        snapshots.acquire_past(CommitTs(60)).unwrap();
+        let boundaries = snapshots.boundaries(|| CommitTs(50), CommitTs(90));
+        let seen = |ts, expires| boundaries.may_see_before(CommitTs(ts), CommitTs(expires));
+        assert!(seen(40, 61) && !seen(40, 60), "it reads the commit at 60");
+        assert!(seen(55, 61) && !seen(55, 60), "and one that comes until then");
+        let readers: Vec<_> = boundaries.readers().map(|reader| reader.now.0).collect();
+        assert_eq!(readers, [60, 90]);
+    }
+
+    #[test]
+    fn a_snapshot_of_the_newest_commit_does_not_stand_for_earlier_times() {
+        let snapshots = Snapshots::default();
+        snapshots.acquire(|| Moment { at: CommitTs(20), now: CommitTs(100) });
+        let boundaries = snapshots.boundaries(|| CommitTs(20), CommitTs(40));
+        let readers: Vec<_> = boundaries.readers().map(|reader| reader.now.0).collect();
+        assert_eq!(readers, [40], "a moment to come may be at 40");
     }
 
     #[test]

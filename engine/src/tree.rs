@@ -470,7 +470,9 @@ impl Tree {
             }
             Job::Retire { erasures } => {
                 let retired = erasures.clone();
-                return self.install(Edit { retired, ..Edit::default() }, |_| {});
+                // A newer erasure took its place for readers from the floor on.
+                let history_floor = Some(boundaries.floor());
+                return self.install(Edit { retired, history_floor, ..Edit::default() }, |_| {});
             }
             Job::Move { file, from } => {
                 let added = vec![(*from as u8 + 1, Arc::clone(&file.meta))];

@@ -146,6 +146,72 @@ fn what_lies_before_the_window_is_refused_and_a_wider_window_brings_nothing_back
     assert_eq!(value_at(&db, &db.table("t").unwrap(), db.visible(), "r"), Some("new".into()));
 }
 
+/// An erasure goes when a newer one hides the same rows for whoever may still read: the moments between
+/// the two can be read no more then, not by a later open either.
+#[test]
+fn an_erasure_that_a_newer_one_replaced_brings_nothing_back() {
+    let place = Place::new();
+    let db = place.open(60);
+    let table = db.table("t").unwrap();
+    let fill = |pk: &str, rows: u32| {
+        for rk in 0..rows {
+            table.upsert(pk, rk.to_be_bytes(), [7; 20]).unwrap();
+        }
+    };
+    fill("p", 100);
+    fill("q", 4000);
+    place.pass(1);
+    let first = table.partition("p").drop_rows().unwrap();
+    place.pass(1);
+    fill("p", 100);
+    place.pass(1);
+    table.partition("p").drop_rows().unwrap();
+    db.flush().unwrap();
+    place.pass(120);
+    while db.step().unwrap() {}
+    db.close().unwrap();
+
+    let between = first.after(Duration::from_millis(500));
+    let db = place.open(1_000_000);
+    let table = db.table("t").unwrap();
+    match db.snapshot_at(between) {
+        Ok(past) => assert_eq!(past.get(&table, "p", 0u32.to_be_bytes()).unwrap(), None),
+        Err(refused) => assert_eq!(refused.kind(), Kind::Invalid, "{refused}"),
+    }
+}
+
+/// Whoever reads now does not make moments of the past poorer.
+#[test]
+fn a_snapshot_of_now_takes_no_row_from_the_past() {
+    let place = Place::new();
+    let db = place.open(60);
+    let table = db.table("t").unwrap();
+    table.set_ttl(Some(Duration::from_secs(55))).unwrap();
+    let ts = table.upsert("p", "r", "v").unwrap();
+    place.pass(100);
+    let now = db.snapshot();
+    db.compact().unwrap();
+    drop(now);
+    let quiet = ts.after(Duration::from_secs(50));
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("v".into()));
+}
+
+#[test]
+fn a_snapshot_of_a_quiet_time_keeps_what_expires_after_it() {
+    let place = Place::new();
+    let db = place.open(60);
+    let table = db.table("t").unwrap();
+    let expires = CommitTs(START_TICKS).after(Duration::from_secs(75));
+    let batch = table.partition("p").batch().upsert_until("r", "v", expires);
+    let ts = batch.commit().unwrap();
+    place.pass(70);
+    let held = db.snapshot_at(ts.after(Duration::from_secs(60))).unwrap();
+    assert!(held.get(&table, "p", "r").unwrap().is_some());
+    place.pass(80);
+    db.compact().unwrap();
+    assert!(held.get(&table, "p", "r").unwrap().is_some(), "it is held");
+}
+
 #[test]
 fn without_a_window_outdated_versions_go() {
     let place = Place::new();
@@ -177,6 +243,26 @@ fn a_moment_after_the_last_commit_is_past_as_soon_as_time_has_gone_on() {
     assert_eq!(value_at(&db, &table, now, "r"), Some("new".into()), "a commit has this place");
     let refused = db.snapshot_at(CommitTs(now.0 + 1)).unwrap_err();
     assert!(refused.to_string().contains("is not past"), "{refused}");
+}
+
+#[test]
+fn a_moment_that_was_read_stays_as_it_was_when_the_clock_goes_back() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let last = table.upsert("p", "r", "old").unwrap();
+    place.pass(600);
+    let quiet = last.after(Duration::from_secs(300));
+    let held = db.snapshot_at(quiet).unwrap();
+    place.clock.set_wall(START_TICKS + 1);
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()), "it is past all the same");
+    assert!(table.upsert("p", "r", "new").unwrap() > quiet);
+    let mut rows = table.ingest().unwrap();
+    rows.add("p", "s", "in").unwrap();
+    assert!(rows.finish().unwrap() > quiet);
+    assert_eq!(held.get(&table, "p", "r").unwrap().unwrap().value, "old");
+    assert_eq!(held.get(&table, "p", "s").unwrap(), None);
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
 }
 
 #[test]
