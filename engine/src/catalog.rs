@@ -261,6 +261,18 @@ impl Tables {
         }
     }
 
+    /// Forgets the tables that were dropped up to `oldest`: no reader is at an earlier moment, nor will
+    /// be, and no crash takes the drop back.
+    pub(crate) fn forget(&mut self, oldest: CommitTs) {
+        let (dropped, lifetimes) = (&mut self.dropped, &mut self.lifetimes);
+        dropped.retain(|id, (_, at)| {
+            if *at <= oldest {
+                lifetimes.remove(id);
+            }
+            *at > oldest
+        });
+    }
+
     /// The table of that name as applied.
     pub(crate) fn find(&self, name: &str) -> Option<&TableInfo> {
         self.by_name.get(name)
@@ -268,9 +280,9 @@ impl Tables {
 
     /// The table of that name for a reader at `at`.
     pub(crate) fn find_at(&self, name: &str, at: CommitTs) -> Option<&TableInfo> {
-        match self.changed <= at {
-            true => self.find(name),
-            false => self.tables_at(at).find(|table| table.name == name),
+        match self.find(name).filter(|table| table.created <= at) {
+            None if at < self.changed => self.tables_at(at).find(|table| table.name == name),
+            found => found,
         }
     }
 
@@ -279,6 +291,12 @@ impl Tables {
         let dropped = self.dropped.values().filter(move |(_, dropped)| at < *dropped);
         let tables = self.by_name.values().chain(dropped.map(|(table, _)| table));
         tables.filter(move |table| table.created <= at)
+    }
+
+    /// How many dropped tables are remembered.
+    #[cfg(test)]
+    pub(crate) fn dropped_len(&self) -> usize {
+        self.dropped.len()
     }
 
     /// The last change of the catalogue, durable or not.

@@ -196,8 +196,47 @@ impl Inner {
         batch: Batch,
         change: impl FnOnce(&mut Tables, CommitTs),
     ) -> Result<CommitTs> {
+        // Before the commit takes its place, which others wait for.
+        let mut tables = Tables::clone(&self.tree.tables.load());
+        tables.forget(self.tree.last_drop_for_good(&|| self.visible()));
         self.commit_and(writer, batch, self.durability(None), Reach::Disk, |ts| {
-            self.change_tables(|tables| change(tables, ts));
+            change(&mut tables, ts);
+            self.tree.show_tables(tables);
         })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+mod tests {
+    use super::*;
+    use crate::env::clock::ManualClock;
+    use crate::env::jobs::ByHand;
+    use crate::vfs::mem::SimFs;
+    use std::sync::Arc;
+
+    #[test]
+    fn tables_that_nobody_can_read_any_more_are_forgotten() {
+        let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+        let parts = Db::builder().parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand));
+        let db = parts.open("/db").unwrap();
+        let dropped = || db.inner.tree.tables.load().dropped_len();
+        db.create_table("held", b"").unwrap();
+        let snapshot = db.snapshot().unwrap();
+        for _ in 0..20 {
+            db.create_table("t", b"").unwrap();
+            db.drop_table("t").unwrap();
+        }
+        db.drop_table("held").unwrap();
+        db.flush().unwrap();
+        db.create_table("t", b"").unwrap();
+        assert_eq!(dropped(), 21, "the snapshot may read them");
+        assert!(snapshot.table("held").is_some());
+        drop(snapshot);
+        db.drop_table("t").unwrap();
+        assert_eq!(dropped(), 1, "the last one, which is in no file yet");
+        db.flush().unwrap();
+        db.create_table("t", b"").unwrap();
+        assert_eq!(dropped(), 0);
     }
 }

@@ -237,6 +237,13 @@ impl Tree {
         self.snapshots.boundaries(visible, floor)
     }
 
+    /// Tables that were dropped up to here have no reader any more, nor will have, and stay dropped
+    /// whatever happens.
+    pub(crate) fn last_drop_for_good(&self, visible: &dyn Fn() -> CommitTs) -> CommitTs {
+        let recorded = self.with_set(|set| set.state().last_ts);
+        self.boundaries(visible).oldest().min(recorded.unwrap_or_default())
+    }
+
     /// What exists now. Take it before the timestamp to read at.
     pub(crate) fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
