@@ -7,7 +7,7 @@
 //! it, in memory that no processor's cache holds.
 //!
 //! What leaves is chosen by CLOCK in its queue form: what is used again before it reaches the front of
-//! the queue goes round once more, what is not leaves.
+//! the queue goes round once more, what is not leaves. What was read from a file leaves with the file.
 //!
 //! What rows are held singly take of its room as they come (see [`Lender`]): where nobody reads single
 //! rows, blocks have all of it.
@@ -232,6 +232,13 @@ impl<B> Cache<B> {
         held
     }
 
+    /// Lets go of all that was read from `files`, which nobody reads any more. Cost: a look at every
+    /// place that it holds, shard by shard.
+    pub(crate) fn forget(&self, mut files: Vec<FileNo>) {
+        files.sort_unstable();
+        self.shards.iter().for_each(|shard| shard.write().forget(&files));
+    }
+
     /// What it did so far and holds now.
     pub(crate) fn counts(&self) -> CacheCounts {
         let mut counts = CacheCounts::default();
@@ -310,6 +317,17 @@ impl<B> Shard<B> {
         let again = *slot == mark;
         *slot = if again { 0 } else { mark };
         again
+    }
+
+    /// `files` in their order.
+    fn forget(&mut self, files: &[FileNo]) {
+        let is_kept = |place: &BlockPlace| files.binary_search(&place.file).is_err();
+        self.queue.retain(is_kept);
+        self.entries.retain(|place, entry| {
+            let kept = is_kept(place);
+            self.bytes -= if kept { 0 } else { entry.weight };
+            kept
+        });
     }
 
     /// Lets go of unused entries until at most `bytes_max` remain. Ends: an entry that goes round
@@ -408,6 +426,27 @@ mod tests {
         }
         let misses = cache.counts().misses;
         assert!(misses > 5 * FITS && brought < misses / 5, "{brought} of {misses}");
+    }
+
+    #[test]
+    fn files_that_are_gone_make_room_for_those_that_came() {
+        let cache = Cache::new(1000);
+        fill(&cache, 0..5);
+        let of = |file| BlockPlace { file: FileNo(file), offset: 0 };
+        (4..9).for_each(|file| drop(cache.insert(of(file), Arc::new(file), 100)));
+        (4..9).for_each(|file| drop(cache.get(of(file))));
+        cache.forget(vec![FileNo(7), FileNo(3)]);
+        assert!((0..5).all(|gone| cache.get(place(gone)).is_none()));
+        assert!([4, 5, 6, 8].into_iter().all(|kept| cache.get(of(kept)).is_some()));
+        assert_eq!((cache.counts().blocks, cache.counts().bytes), (4, 400));
+        (10..16).for_each(|file| drop(cache.insert(of(file), Arc::new(file), 100)));
+        assert!((10..16).all(|new| cache.get(of(new)).is_some()), "at their first miss");
+        // What is looked at for its place is what is there.
+        (16..19).for_each(|file| {
+            cache.insert(of(file), Arc::new(file), 100);
+            cache.insert(of(file), Arc::new(file), 100);
+        });
+        assert_eq!(cache.counts().bytes, 1000);
     }
 
     #[test]

@@ -646,7 +646,11 @@ impl Tree {
                 }
             }
         }
-        for (kind, no) in self.shelf.take_trash() {
+        let trash = self.shelf.take_trash();
+        if !trash.is_empty() {
+            self.shelf.pool.blocks.forget(trash.iter().map(|(_, no)| *no).collect());
+        }
+        for (kind, no) in trash {
             let path = names::path(&self.shelf.dir, kind, no);
             match self.shelf.vfs.remove(&path) {
                 Ok(()) => {}
