@@ -191,6 +191,10 @@ pub trait RowCursor: Send {
     /// The commit that wrote the row here.
     fn ts(&self) -> CommitTs;
 
+    /// From here on a move up may stop on a row that nobody sees, once it has passed so many of them. Such
+    /// a row is ruled out. Without this a move passes as many as there are.
+    fn stop_after(&mut self, _hidden: usize) {}
+
     /// Whether the row is known not to pass the filter of the scan, so that its bytes need not be
     /// asked for. False where that is not known.
     fn is_ruled_out(&self) -> bool {

@@ -163,6 +163,10 @@ impl RowCursor for DbCursor {
         self.scan.ts()
     }
 
+    fn stop_after(&mut self, hidden: usize) {
+        self.scan.stop_after(hidden);
+    }
+
     fn is_ruled_out(&self) -> bool {
         self.scan.is_ruled_out()
     }

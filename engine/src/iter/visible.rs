@@ -38,6 +38,10 @@ pub(crate) struct VisibleCursor<C> {
     /// The row that the merge has passed.
     passed: Found,
     scratch: Vec<u8>,
+    /// So many keys without a row a move up passes at most.
+    hidden_max: usize,
+    /// Whether the last move stopped on one of those.
+    is_hidden: bool,
     /// What an earlier move failed with.
     error: Option<Error>,
 }
@@ -76,6 +80,8 @@ impl<C: Cursor> VisibleCursor<C> {
             key: Vec::new(),
             passed: Found { ts: CommitTs::ZERO, kind: RowKind::Delete, value: Bytes::new() },
             scratch: Vec::new(),
+            hidden_max: usize::MAX,
+            is_hidden: false,
             error: None,
         }
     }
@@ -83,6 +89,12 @@ impl<C: Cursor> VisibleCursor<C> {
     /// The same without rows of commits up to `outlived_to`.
     pub(crate) fn without(self, outlived_to: CommitTs) -> VisibleCursor<C> {
         VisibleCursor { outlived_to, ..self }
+    }
+
+    /// From here on a move up ends where it has passed so many keys without a row: on the next of them,
+    /// which is ruled out.
+    pub(crate) fn stop_after(&mut self, hidden: usize) {
+        self.hidden_max = hidden;
     }
 
     /// Goes to the next row; false past the last.
@@ -112,6 +124,7 @@ impl<C: Cursor> VisibleCursor<C> {
         if let Some(error) = &self.error {
             return Err(error.duplicate());
         }
+        self.is_hidden = false;
         step(self).inspect_err(|error| self.fail(error))
     }
 
@@ -159,9 +172,9 @@ impl<C: Cursor> VisibleCursor<C> {
         Ok(expiry::value_of(kind, stored))
     }
 
-    /// Whether the row is known not to pass the filter of the scan.
+    /// Whether the row is known not to pass the filter of the scan, or is none.
     pub(crate) fn is_ruled_out(&self) -> bool {
-        self.state == State::On && self.merge.is_ruled_out()
+        self.is_hidden || self.state == State::On && self.merge.is_ruled_out()
     }
 
     /// Whether the next move in the direction of the last one may lead to another block or source:
@@ -288,19 +301,26 @@ impl<C: Cursor> VisibleCursor<C> {
     /// From the merge's place upwards, stands on the first row that is visible.
     fn settle_upwards(&mut self) -> Result<bool> {
         self.direction = Direction::Up;
+        let mut hidden = 0;
         while self.merge.valid() && self.merge.key() < self.range.end.as_slice() {
             if self.merge.ts() > self.at {
                 self.merge.next()?;
-            } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
-                if !self.skip_hidden()? {
-                    self.merge.leave_key(&mut self.key)?;
+                continue;
+            }
+            if self.cover.hides(self.merge.key(), self.merge.ts()) {
+                if self.skip_hidden()? {
+                    continue;
                 }
             } else if self.is_alive_here()? {
                 (self.state, self.kind) = (State::On, self.merge.kind());
                 return Ok(true);
-            } else {
-                self.merge.leave_key(&mut self.key)?;
             }
+            if hidden == self.hidden_max {
+                (self.state, self.kind, self.is_hidden) = (State::On, RowKind::Delete, true);
+                return Ok(true);
+            }
+            hidden += 1;
+            self.merge.leave_key(&mut self.key)?;
         }
         self.state = State::Above;
         Ok(false)
@@ -412,8 +432,11 @@ mod tests {
                 true => cursor.next().map(|_| 0).unwrap(),
                 false => cursor.prev().map(|_| rows.len() as isize - 1).unwrap(),
             };
+            if seed % 3 == 0 {
+                cursor.stop_after(rng.below(3) as usize);
+            }
             for _ in 0..500 {
-                let found = match rng.below(9) {
+                let mut found = match rng.below(9) {
                     0 => {
                         let key = vec![b'a' + rng.below(26) as u8];
                         place = rows.partition_point(|(k, _)| *k < key) as isize;
@@ -428,6 +451,14 @@ mod tests {
                         cursor.prev().unwrap()
                     }
                 };
+                while found && cursor.is_ruled_out() {
+                    assert_eq!(seed % 3, 0, "nobody has said that it may stop there");
+                    let here = rows.partition_point(|(k, _)| k.as_slice() < cursor.key()) as isize;
+                    (place, found) = match rng.one_in(2) {
+                        true => (here, cursor.next().unwrap()),
+                        false => (here - 1, cursor.prev().unwrap()),
+                    };
+                }
                 let want = usize::try_from(place).ok().and_then(|i| rows.get(i));
                 assert_eq!(found, want.is_some(), "seed {seed}");
                 if let Some((key, ts)) = want {

@@ -194,6 +194,9 @@ fn string_spans(op: Op, text: &str) -> Spans {
     match op {
         Op::Eq if is_no_key => Spans::none(),
         Op::Ne if is_no_key => Spans::all(),
+        // Cut off it may be no text any more: nothing may take it for the key of a row.
+        Op::Ge if is_no_key => Spans::at_least(&above(key)),
+        Op::Lt if is_no_key => Spans::at_least(&above(key)).complement(),
         Op::Eq => Spans::equal_to(key),
         Op::Ne => Spans::equal_to(key).complement(),
         Op::Ge => Spans::at_least(key),

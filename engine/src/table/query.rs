@@ -67,7 +67,7 @@ pub(crate) fn visit_page(
 }
 
 /// Lends a page; returns where the next one starts. A full page looks one row ahead, so that
-/// one that takes the plan's last row has no successor.
+/// one that takes the plan's last row has no successor; whether that row passes nobody asks.
 fn visit(
     snapshot: &dyn RowSnapshot,
     meter: &mut Meter<'_>,
@@ -83,12 +83,13 @@ fn visit(
     let mut walk = Walk::start(snapshot, table, plan, (&from.0, &from.1), zones)?;
     let mut taken = 0;
     loop {
-        let is_row = match walk.advance()? {
+        let (is_row, is_next) = match walk.advance()? {
             Move::End => return Ok(None),
-            Move::Miss => false,
-            Move::Row => true,
+            Move::Miss => (false, false),
+            Move::RuledOut => (false, true),
+            Move::Row => (true, true),
         };
-        if (is_row && taken == query.top) || meter.is_spent() {
+        if (is_next && taken == query.top) || meter.is_spent() {
             return continuation(&walk).map(Some);
         }
         meter.examined += 1;

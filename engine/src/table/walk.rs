@@ -18,13 +18,17 @@ use std::sync::Arc;
 /// seek, and most gaps between wanted rows are short.
 const STEPS_BEFORE_SEEK: u32 = 4;
 
+/// Rows passed by one move that are deleted or have expired: some tens of microseconds.
+const HIDDEN_PER_MOVE: usize = 256;
+
 /// What a move led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
     /// A row of the plan.
     Row,
-    /// A row outside the plan, a row of the plan that does not exist, or one that zones say does not
-    /// pass.
+    /// A row of the plan that zones say does not pass, or one that is not there any more.
+    RuledOut,
+    /// A row outside the plan, or a single row of the plan that does not exist.
     Miss,
     /// There is nothing more.
     End,
@@ -154,10 +158,11 @@ impl<'a> Ranges<'a> {
             }
         };
         let range = KeyRange { start, end };
-        let cursor = match zones {
+        let mut cursor = match zones {
             Some(zones) => snapshot.scan_where(range, Arc::clone(zones))?,
             None => snapshot.scan(range)?,
         };
+        cursor.stop_after(HIDDEN_PER_MOVE);
         Ok(Ranges { table, keys, cursor, piece, misses: 0, target: Vec::new() })
     }
 
@@ -176,7 +181,7 @@ impl<'a> Ranges<'a> {
         match place(self.table, self.keys, piece, &partition_key, row_key, target) {
             Place::Inside => {
                 self.misses = 0;
-                Ok(if self.cursor.is_ruled_out() { Move::Miss } else { Move::Row })
+                Ok(if self.cursor.is_ruled_out() { Move::RuledOut } else { Move::Row })
             }
             Place::Before => {
                 self.misses += 1;
@@ -239,7 +244,38 @@ fn end_of(table: TableId, keys: &KeySet) -> Vec<u8> {
     };
     match (partitions.point(), rows.end(), &partitions.end) {
         (Some(partition_key), Some(row_key), _) => order::row_key(table, partition_key, row_key),
+        // The least end there is: one above it would not say that this is one partition alone.
+        (Some(partition_key), None, _) => {
+            order::partition_end(&order::partition_prefix(table, partition_key))
+        }
         (_, _, Some(end)) => order::partition_prefix(table, end),
         (_, _, None) => order::table_end(table),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::filter::ast::{Filter, Op};
+    use crate::table::value::Value;
+
+    /// Filters of partitions are asked only where a scan is known to be of one partition.
+    #[test]
+    fn a_walk_over_one_partition_ends_where_the_partition_does() {
+        let table = TableId(7);
+        let key = |name: &str, op, key: &str| Filter::compare(name, op, Value::String(key.into()));
+        let partition = || key("PartitionKey", Op::Eq, "p");
+        let prefix = order::partition_prefix(table, b"p");
+        for filter in [
+            partition(),
+            Filter::And(vec![partition(), key("RowKey", Op::Ge, "r")]),
+            Filter::And(vec![partition(), key("RowKey", Op::Ne, "r")]),
+        ] {
+            let plan = Plan::of(Some(&filter));
+            assert_eq!(end_of(table, plan.keys()), order::partition_end(&prefix), "{filter}");
+        }
+        let below = Filter::And(vec![partition(), key("RowKey", Op::Lt, "r")]);
+        let plan = Plan::of(Some(&below));
+        assert_eq!(end_of(table, plan.keys()), order::row_key(table, b"p", b"r"));
     }
 }

@@ -145,6 +145,8 @@ fn a_literal_longer_than_any_key_bounds_all_the_same() {
     assert_eq!(Plan::of(Some(&pk(Op::Eq, &long))).shape(), Shape::Nothing);
     assert_eq!(Plan::of(Some(&pk(Op::Ne, &long))).shape(), Shape::TableScan);
     assert_eq!(Plan::of(Some(&pk(Op::Gt, &long))).shape(), Shape::PartitionRange);
+    let within = and([pk(Op::Eq, "p"), rk(Op::Ge, &long), rk(Op::Le, &long)]);
+    assert_eq!(Plan::of(Some(&within)).shape(), Shape::Nothing, "no key is a part of the literal");
 }
 
 /// `name eq '00001' or name eq '00002' or …`
