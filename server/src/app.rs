@@ -28,7 +28,7 @@ use crate::odata::options::Params;
 use crate::properties::cors::{Cors, Question};
 use crate::properties::model::{CorsRule, Properties};
 use crate::route::Operation;
-use crate::services::{Services, Store};
+use crate::services::{Bounds, Services, Store};
 use crate::throttle::gate::Gates;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,10 +64,12 @@ impl<S: Store> App<S> {
         let lab = config.faults.clone().map(|rules| Arc::new(Lab::new(rules)));
         let gates = Gates::new(&config.throttling);
         let hot = Arc::new(Hot::new(config.hot_partitions));
-        let (page_bytes_max, history) = (config.page_bytes_max(), config.history);
-        let (own_hot, own_lab) = (hot.clone(), lab.clone());
-        let services =
-            Services::new(tables, clock, gates, own_hot, own_lab, page_bytes_max, history);
+        let bounds = Bounds {
+            page_bytes_max: config.page_bytes_max(),
+            group_bytes_max: config.group_bytes_max(),
+            keeps_history: config.history,
+        };
+        let services = Services::new(tables, clock, gates, hot.clone(), lab.clone(), bounds);
         let (requests, ids) = (Arc::default(), Ids::seeded(ids_seed));
         App { services, keyring, bearer, lab, config, requests, hot, ids }
     }

@@ -3,7 +3,7 @@
 //! Promise: no key is ever printed. [`Key`] shows nothing in `Debug` and has no `Display`.
 
 use crate::faults::rule::Rules;
-use crate::limits::{ACCOUNT_CHARS, PAGE_BYTES_MAX, PAGES_AT_ONCE};
+use crate::limits::{ACCOUNT_CHARS, BODY_BYTES_MAX, PAGE_BYTES_MAX, PAGES_AT_ONCE};
 use crate::source::Network;
 use crate::texts::TextSource;
 use crate::tokens::BearerConfig;
@@ -19,6 +19,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::{Choice, ConstantTimeEq as _};
+use tabulith::table::rules::GROUP_STORED_BYTES_MAX;
 use zeroize::{Zeroize as _, Zeroizing};
 
 /// The account that every Azure SDK knows under `UseDevelopmentStorage=true`.

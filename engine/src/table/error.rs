@@ -103,10 +103,11 @@ pub enum TableError {
         /// How many.
         count: usize,
     },
-    /// A group larger than [`GROUP_BYTES_MAX`](crate::table::rules::GROUP_BYTES_MAX).
+    /// A group of more than [`GROUP_BYTES_MAX`](crate::table::rules::GROUP_BYTES_MAX), or one that would
+    /// leave more behind than [`GROUP_STORED_BYTES_MAX`](crate::table::rules::GROUP_STORED_BYTES_MAX).
     #[error("a group of {bytes} bytes is too large")]
     GroupTooLarge {
-        /// Its payload.
+        /// Its payload; or what it would leave behind, up to the operation that is named.
         bytes: usize,
     },
     /// An operation of a group is on another partition than the first.

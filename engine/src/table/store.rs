@@ -22,7 +22,7 @@ use crate::table::query;
 use crate::table::rules;
 use crate::table::settings;
 use crate::table::value::ValueRef;
-use crate::table::write::{self, Pending, Prepared, Write, WriteOutcome};
+use crate::table::write::{self, Group, Pending, Prepared, Write, WriteOutcome};
 use crate::table::zones::EntityColumns;
 use bytes::Bytes;
 use std::collections::HashSet;
@@ -169,7 +169,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
     ) -> TableResult<Pending<WriteOutcome>> {
         let table = self.find(account, table)?;
         let write = Prepared::new(write)?;
-        Ok(write::apply(&*self.rows, table, reach, vec![write])?.into_single())
+        Ok(write::apply(&*self.rows, table, reach, Group::of(write))?.into_single())
     }
 
     /// Changes up to [`GROUP_OPERATIONS_MAX`](rules::GROUP_OPERATIONS_MAX) entities of one
@@ -182,9 +182,21 @@ impl<S: RowStore + Catalog> TableStore<S> {
         table: &TableName,
         writes: Vec<Write>,
     ) -> Result<Pending<Vec<WriteOutcome>, GroupError>, GroupError> {
+        self.transact_within(account, table, writes, rules::GROUP_STORED_BYTES_MAX)
+    }
+
+    /// The same where all entities that the group leaves behind have `stored_bytes_max` at most, as they are
+    /// stored: some three times that is in memory meanwhile.
+    pub fn transact_within(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        writes: Vec<Write>,
+        stored_bytes_max: usize,
+    ) -> Result<Pending<Vec<WriteOutcome>, GroupError>, GroupError> {
         let table = self.find(account, table)?;
-        let writes = prepare_group(writes)?;
-        Ok(write::apply(&*self.rows, table, Reach::Disk, writes).map_err(TableError::from)?)
+        let group = Group { writes: prepare_group(writes)?, stored_bytes_max };
+        Ok(write::apply(&*self.rows, table, Reach::Disk, group).map_err(TableError::from)?)
     }
 
     /// The entity, if there is one.

@@ -316,18 +316,33 @@ enum Change {
     Remove,
 }
 
-/// Applies `writes`, all of one partition and each of another row, as one commit or not at all.
+/// Changes of one partition, each of another row.
+pub(crate) struct Group {
+    pub(crate) writes: Vec<Prepared>,
+    /// Most bytes of what they leave behind.
+    pub(crate) stored_bytes_max: usize,
+}
+
+impl Group {
+    /// A single change.
+    pub(crate) fn of(write: Prepared) -> Group {
+        Group { writes: vec![write], stored_bytes_max: rules::GROUP_STORED_BYTES_MAX }
+    }
+}
+
+/// Applies a group as one commit or not at all.
 pub(crate) fn apply(
     store: &impl RowStore,
     table: TableId,
     reach: Reach,
-    writes: Vec<Prepared>,
+    group: Group,
 ) -> EngineResult<Pending<Vec<WriteOutcome>, GroupError>> {
+    let Group { writes, stored_bytes_max } = group;
     let partition_key = writes.first().map(Prepared::partition_key).unwrap_or_default();
     let mut decisions = Ok(Vec::new());
     let ticket = store.update(table, &partition_key, None, reach, &mut |partition| {
-        decisions = decide_all(&writes, partition)?;
-        let decisions = match &decisions {
+        decisions = decide_all(&writes, partition, stored_bytes_max)?;
+        let decisions = match &mut decisions {
             Ok(decisions) => decisions,
             // Planted: what stands before the refused change stays.
             Err(refused) if crate::planted!("B30") => {
@@ -338,9 +353,13 @@ pub(crate) fn apply(
             Err(_) => return Ok(()),
         };
         for (write, decision) in writes.iter().zip(decisions) {
-            let value = match &decision.change {
+            let merged;
+            let value = match &mut decision.change {
                 Change::AsGiven => &write.encoded,
-                Change::Merged(value, _) => value,
+                Change::Merged(value, _) => {
+                    merged = std::mem::take(value); // Not for longer than needed: they may be 100 MiB.
+                    &merged
+                }
                 Change::Remove => {
                     partition.delete(&write.row_key)?;
                     continue;
@@ -365,13 +384,26 @@ pub(crate) fn apply(
 fn decide_all(
     writes: &[Prepared],
     partition: &mut dyn PartitionUpdate,
+    stored_bytes_max: usize,
 ) -> EngineResult<Result<Vec<Decision>, GroupError>> {
     let mut decisions = Vec::with_capacity(writes.len());
+    let mut bytes = 0;
     for (index, write) in writes.iter().enumerate() {
         let current = partition.get(&write.row_key)?;
         match write.decide(current.as_ref())? {
-            Ok(decision) => decisions.push(decision),
+            Ok(decision) => {
+                bytes += match &decision.change {
+                    Change::AsGiven => write.encoded.len(),
+                    Change::Merged(value, _) => value.len(),
+                    Change::Remove => 0,
+                };
+                decisions.push(decision);
+            }
             Err(error) => return Ok(Err(GroupError { index, error })),
+        }
+        if bytes > stored_bytes_max {
+            let error = TableError::GroupTooLarge { bytes };
+            return Ok(Err(GroupError { index, error }));
         }
     }
     Ok(Ok(decisions))

@@ -192,6 +192,12 @@ impl Call {
         }
     }
 
+    /// Whether, with this body, it may merge several entities. Feared in the same way.
+    pub fn may_merge(&self, body: &[u8]) -> bool {
+        let has = |word| memchr::memmem::find(body, word).is_some();
+        matches!(self.operation, Operation::Batch) && (has(b"MERGE".as_slice()) || has(b"PATCH"))
+    }
+
     /// The condition in `If-Match`.
     pub fn condition(&self) -> Result<Option<If>, WireError> {
         self.if_match.clone()

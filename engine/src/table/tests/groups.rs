@@ -2,6 +2,7 @@
 
 use super::memory::MemoryStore;
 use super::words::{account, entity, get, store, table, text, write};
+use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError};
 use crate::table::etag::If;
 use crate::table::store::TableStore;
@@ -118,6 +119,33 @@ fn a_group_has_four_mebibytes_at_most() {
     let over = ["e", "f", "g", "h", "i"].map(|rk| big(rk, 15)).to_vec();
     let (_, error) = failed(&store, over);
     assert!(matches!(error, TableError::GroupTooLarge { .. }));
+}
+
+/// A merge of a few bytes writes the whole entity anew.
+#[test]
+fn a_group_leaves_no_more_behind_than_it_may() {
+    let store = store();
+    let long = text(&"x".repeat(10_000));
+    let keys: Vec<String> = (0..10).map(|i| format!("r{i}")).collect();
+    for key in &keys {
+        write(&store, Write::Insert(entity("p", key, &[("L", long.clone())]))).expect("added");
+    }
+    let merges = || {
+        let merge =
+            |key: &String| Write::Merge(entity("p", key, &[("A", Value::Int32(1))]), If::Any);
+        keys.iter().map(merge).collect()
+    };
+    let within = |bytes| store.transact_within(&account(), &table(), merges(), bytes)?.wait();
+    let GroupError { index, error } = within(50_000).expect_err("too much");
+    assert!(
+        index == 4 && matches!(error, TableError::GroupTooLarge { bytes: 50_001.. }),
+        "{error}"
+    );
+    assert!(keys.iter().all(|key| get(&store, "p", key).expect("there").properties.len() == 1));
+    let outcomes = within(110_000).expect("enough");
+    let names = |entity: &Entity| entity.properties.len();
+    assert!(outcomes.iter().all(|outcome| outcome.entity.as_ref().map(names) == Some(2)));
+    assert!(keys.iter().all(|key| get(&store, "p", key).expect("there").properties.len() == 2));
 }
 
 #[test]
