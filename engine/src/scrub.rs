@@ -242,11 +242,14 @@ impl Pass {
         let first = place(&found);
         let (again, more) = look();
         // Where the floor has risen, segments were taken away under the look.
-        if floor() != before || place(&again) != first || self.log_suspect == first {
+        if floor() != before || place(&again) != first {
             return (bytes + more, Ask::Nothing);
         }
-        self.log_suspect = first;
-        again.into_iter().flat_map(|report| report.damage).take(1).for_each(|e| tell(tree, &e));
+        if self.log_suspect != first {
+            // Told once, and asked for until there is a new log: the first try may find no room.
+            again.into_iter().flat_map(|report| report.damage).take(1).for_each(|e| tell(tree, &e));
+            self.log_suspect = first;
+        }
         (bytes + more, Ask::RenewLog)
     }
 }

@@ -192,10 +192,14 @@ impl Work {
 
     fn flush_step(&self, _at_rest: bool) -> Result<bool> {
         // First, because it is short: commits wait for it where the log has no room left.
-        if self.pipeline.prepare_log()? {
+        let prepared = self.pipeline.prepare_log();
+        if matches!(prepared, Ok(true)) {
             return Ok(true);
         }
-        self.flush_one(Patience::None)
+        // Where it failed for want of room, a flush releases segments that are used again. Told it is
+        // all the same: it may have been a sync.
+        let flushed = self.flush_one(Patience::None)?;
+        prepared.map(|_| flushed)
     }
 
     fn flush_one(&self, patience: Patience) -> Result<bool> {

@@ -9,7 +9,7 @@ use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::Kind;
 use tabulith::options::{Durability, Reach};
 use tabulith::rows::{Catalog, CommitTicket, RowStore};
-use tabulith::vfs::fault::FaultFs;
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Options, Table};
 
@@ -187,4 +187,31 @@ fn threads_on_a_disk_that_fills_and_empties_are_told_the_truth() {
     }
     assert!(refused >= 4 * ROUNDS as usize, "{refused} refused");
     only(&acked, db, table, &disk, "threads");
+}
+
+#[test]
+fn memtables_are_written_where_the_log_gets_no_further_segment() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    // A memtable is full when its segment is more than half so, and the next is due.
+    let advanced = Advanced {
+        memtable_bytes: Some(40 << 10),
+        wal_segment_bytes: 64 << 10,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..options(Durability::Flushed) };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options);
+    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("/db").unwrap();
+    let table = db.table("rows").unwrap();
+    disk.add(Rule::fail(Call::Create).named("*.spare").with(Errno::NoSpace).forever());
+    let mut row = 0u64;
+    while db.stats().sealed_memtables == 0 {
+        row += 1;
+        table.upsert("p", row.to_be_bytes(), vec![7; 500]).unwrap();
+    }
+    for _ in 0..8 {
+        let _ = db.step(); // It says that there is no room for a segment.
+    }
+    let stats = db.stats();
+    assert!(stats.flushes > 0 && stats.sealed_memtables == 0, "{stats:#?}");
 }

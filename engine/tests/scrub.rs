@@ -10,6 +10,7 @@ use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::error::Kind;
 use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Event, Options, verify};
 
@@ -20,6 +21,7 @@ type Find = (String, Option<u64>);
 
 struct Bench {
     sim: SimFs,
+    faults: FaultFs, // What the database sees of it.
     clock: Arc<ManualClock>,
     finds: Arc<Mutex<Vec<Find>>>,
     db: Db,
@@ -46,9 +48,10 @@ impl Bench {
         let (sim, finds) = (SimFs::new(), Arc::new(Mutex::new(Vec::new())));
         let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
         let told = Arc::clone(&finds);
+        let faults = FaultFs::new(Arc::new(sim.clone()));
         let db = Db::builder()
             .options(options(scrub_period_s))
-            .parts(Arc::new(sim.clone()), Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(ByHand))
+            .parts(Arc::new(faults.clone()), Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(ByHand))
             .on_event(move |event| {
                 if let Event::DamageFound { file, offset, .. } = event {
                     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -67,7 +70,7 @@ impl Bench {
         db.flush().unwrap();
         table.upsert("p", "in the log", "value").unwrap();
         while db.step().unwrap() {}
-        Bench { sim, clock, finds, db }
+        Bench { sim, faults, clock, finds, db }
     }
 
     /// Lets the scrub work for as long as `time`; gives how often it was asked.
@@ -97,6 +100,12 @@ impl Bench {
         let file = self.sim.open(&Path::new("db").join(name), Access::ReadWrite).unwrap();
         let byte = file.read_vec_at(1, at).unwrap();
         file.write_all_at(&[byte[0] ^ 0x20], at).unwrap();
+    }
+
+    /// Whether a check of the folder finds no damage, which is what an open goes by.
+    fn log_is_sound(&self) -> bool {
+        let report = verify::check_with(Arc::new(self.sim.clone()), Path::new("db")).unwrap();
+        report.is_clean()
     }
 
     fn finds(&self) -> Vec<Find> {
@@ -166,36 +175,53 @@ fn damaged_copies_of_root_and_manifest_are_written_anew() {
     }
 }
 
-/// What the log has lost is still in memory: it is written to files before the next start needs it.
-#[test]
-fn commits_of_a_damaged_log_are_brought_to_files() {
-    let bench = Bench::new(DAY_S);
+/// Damages the log below rows that only it has on disk; returns the segment.
+fn damage_log(bench: &Bench) -> String {
     let table = bench.db.table("t").unwrap();
     for row in 0..50 {
         table.upsert("q", format!("{row:02}"), "kept").unwrap();
     }
     while bench.db.step().unwrap() {}
-    let check = || verify::check_with(Arc::new(bench.sim.clone()), Path::new("db")).unwrap();
-    assert!(check().is_clean());
+    assert!(bench.log_is_sound());
     let name = bench.names(".wal").into_iter().find(|name| {
         (8192..16384).step_by(67).any(|at| {
             bench.flip(name, at);
-            let damaged = !check().is_clean();
+            let damaged = !bench.log_is_sound();
             if !damaged {
                 bench.flip(name, at);
             }
             damaged
         })
     });
-    let name = name.expect("a byte of the log that counts");
+    name.expect("a byte of the log that counts")
+}
+
+/// What the log has lost is still in memory: it is written to files before the next start needs it.
+#[test]
+fn commits_of_a_damaged_log_are_brought_to_files() {
+    let bench = Bench::new(DAY_S);
+    let name = damage_log(&bench);
     bench.pass(Duration::from_secs(DAY_S));
     assert!(bench.finds().iter().any(|(file, _)| *file == name), "{name}");
-    assert!(check().is_clean(), "{:?}", check().damage);
+    assert!(bench.log_is_sound());
     bench.db.close().unwrap();
     let parts = Arc::new(bench.sim.clone());
     let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
     let db = Db::builder().parts(parts, clock, Arc::new(ByHand)).open("db").unwrap();
     assert_eq!(db.table("t").unwrap().partition("q").count().unwrap(), 50);
+}
+
+#[test]
+fn a_new_log_is_asked_for_until_there_is_one() {
+    let bench = Bench::new(DAY_S);
+    let name = damage_log(&bench);
+    bench.faults.add(Rule::fail(Call::Create).with(Errno::NoSpace).forever());
+    bench.pass(Duration::from_secs(DAY_S));
+    assert!(!bench.log_is_sound());
+    bench.faults.clear();
+    bench.pass(Duration::from_secs(DAY_S));
+    assert!(bench.log_is_sound());
+    assert_eq!(bench.finds().iter().filter(|(file, _)| *file == name).count(), 1, "told once");
 }
 
 #[test]

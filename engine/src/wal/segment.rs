@@ -54,15 +54,20 @@ pub(crate) struct Spare {
 }
 
 impl SpareJob {
-    /// Makes the file. After an error no file of the new name is left that recovery would mind.
+    /// Makes the file. After an error none is left, under neither name, if it can be removed: what stays is
+    /// ignored by recovery and only takes room.
     pub(crate) fn run(self) -> Result<Spare> {
-        let under = self.path_before();
-        let made = self.make(&under);
+        let (under, path) = (self.path_before(), self.path());
+        let made = self.make(&under, path.clone());
         if made.is_err() {
-            // Best effort: what stays is ignored by recovery, it only takes room.
             let _ = self.vfs.remove(&under);
+            let _ = self.vfs.remove(&path);
         }
         made
+    }
+
+    fn path(&self) -> PathBuf {
+        names::segment_path(&self.dir, self.header.segment)
     }
 
     fn path_before(&self) -> PathBuf {
@@ -72,7 +77,7 @@ impl SpareJob {
         }
     }
 
-    fn make(&self, under: &Path) -> Result<Spare> {
+    fn make(&self, under: &Path, path: PathBuf) -> Result<Spare> {
         let failed = |error| Error::io("preparing a log segment", under, error);
         let file = match self.reuse {
             Some(_) => self.vfs.open(under, Access::ReadWrite),
@@ -87,7 +92,6 @@ impl SpareJob {
         if !crate::planted!("B09") {
             file.sync().map_err(failed)?;
         }
-        let path = names::segment_path(&self.dir, header.segment);
         self.vfs.rename(under, &path).map_err(failed)?;
         self.vfs.sync_dir(&self.dir).map_err(failed)?;
         let lanes = (0..SYNC_LANES).map(|_| self.vfs.open(&path, Access::ReadWrite));

@@ -201,3 +201,25 @@ fn a_spare_that_comes_too_late_does_no_harm() {
     assert!(log.current() > current);
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..=19).collect::<Vec<_>>());
 }
+
+#[test]
+fn a_segment_that_fails_under_its_new_name_leaves_no_file() {
+    let (fs, mut log) = faulty_log();
+    let names = || {
+        let mut names = fs.list(Path::new(DIR)).expect("names");
+        names.sort();
+        names
+    };
+    let mut groups = 1..;
+    let job = loop {
+        append(&mut log, groups.next().expect("a number"), 100).expect("room");
+        if let Some(job) = log.wants_spare() {
+            break job;
+        }
+    };
+    let before = names();
+    fs.add(Rule::fail(Call::SyncDir));
+    job.run().expect_err("its name is not durable");
+    log.spare_failed();
+    assert_eq!(names(), before);
+}
