@@ -8,10 +8,15 @@ use crate::workload::Op;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::AddAssign;
+use std::path::Path;
 use std::sync::Arc;
 use tabulith::options::{Durability, Options};
-use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::vfs::mem::{Effect, Profile, SimFs};
 use tabulith_testkit::watch::Watch;
+
+/// Of so many kills between the write of an edit of the manifest and its sync one is opened again with a
+/// crash after every effect of that: what opens it may believe what the cache alone has.
+const ONE_EDIT_NESTED_IN: u64 = 8;
 
 /// How thoroughly to look.
 #[derive(Clone, Debug)]
@@ -148,7 +153,8 @@ impl<'a> Explorer<'a> {
                         self.open(&fs, need.power).map_err(|e| at(n, place(), e))?;
                     self.opened.insert(hash, most);
                     let floor = Need { told_ts: need.told_ts, ..Need::all(count) };
-                    self.go_on(&|| SimFs::after_crash(&state), floor, count, hash as u64)
+                    let nested = (hash as u64).is_multiple_of(self.depth.one_nested_in);
+                    self.go_on(&|| SimFs::after_crash(&state), floor, count, hash as u64, nested)
                         .map_err(|v| v.within(n, place()))?;
                     most
                 }
@@ -163,8 +169,14 @@ impl<'a> Explorer<'a> {
         self.tally.kills += 1;
         let (count, _) = self.open(&disk.fork(), need.kill).map_err(|e| at(n, place(), e))?;
         let floor = Need { kill: count, ..need };
-        let chance = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
-        self.go_on(&|| disk.fork(), floor, count, chance).map_err(|v| v.within(n, place()))
+        let of_run = (run.trace.len() as u64) << 32 | (n as u64 + 1); // Other points in other runs.
+        let chance = of_run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        let one_in = match run.trace.effect(n) {
+            Some(Effect::Write { file, .. }) if is_manifest(&file) => ONE_EDIT_NESTED_IN,
+            _ => self.depth.one_nested_in,
+        };
+        let nested = chance.is_multiple_of(one_in);
+        self.go_on(&|| disk.fork(), floor, count, chance, nested).map_err(|v| v.within(n, place()))
     }
 
     /// Opens, and gives how many commits are there at least and at most.
@@ -177,19 +189,21 @@ impl<'a> Explorer<'a> {
         Ok((run.history.len(), most))
     }
 
-    /// Lets some states go through more: work and a crash, or crashes all the way.
+    /// Lets some states go through more: work and a crash or, where they are `nested`, crashes all the
+    /// way.
     fn go_on(
         &mut self,
         fs: &dyn Fn() -> SimFs,
         floor: Need,
         count: usize,
         chance: u64,
+        nested: bool,
     ) -> Result<(), Violation> {
         if self.level >= self.depth.levels {
             return Ok(());
         }
         let history = self.run.history.truncated(count, floor.told_ts);
-        if chance.is_multiple_of(self.depth.one_nested_in) {
+        if nested {
             let run = self.second(&fs(), history.clone(), floor, &[])?;
             let (level, depth) = (self.level + 1, self.depth);
             let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
@@ -241,6 +255,10 @@ impl Violation {
         self.first_effect = n;
         self
     }
+}
+
+fn is_manifest(file: &Path) -> bool {
+    file.extension().is_some_and(|kind| kind.as_encoded_bytes().starts_with(b"manifest-"))
 }
 
 fn place_of(run: &Finished, n: usize, how: &str) -> String {

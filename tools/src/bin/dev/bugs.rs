@@ -45,6 +45,8 @@ const STATES: Test =
 const SEGMENTS: Test = Test { asked: Some(("TABULITH_CRASH_FAMILY", "rolling")), ..STATES };
 /// Memtables that are full before any is flushed.
 const MEMTABLES: Test = Test { asked: Some(("TABULITH_CRASH_FAMILY", "filling")), ..STATES };
+/// Edits of the manifest of every kind, under kills in the midst of them.
+const EDITS: Test = Test { asked: Some(("TABULITH_CRASH_FAMILY", "random")), ..STATES };
 const STATE: &[&str] = &["after ", " states: "];
 const MODEL: Test = engine("oracle", "every_answer_equals_the_model");
 const ANSWER: &[&str] = &["seed ", "options ", "operation "];
@@ -101,7 +103,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug("B16", "goes on after a failed write of the log", T4, CALLS, CALL),
     bug("B17", "stumbles over what a full disk left", T4, ROOM, &["room for "]),
     bug("B18", "syncs again after a failed sync", T4, SYNCS, &["sync ", " of "]),
-    bug("B19", "deletes on the word of what is only cached", T3, STATES, STATE),
+    bug("B19", "deletes on the word of what is only cached", T3, EDITS, STATE),
     bug("B20", "lets work under way stand in nobody's way", T2, PAUSED, HELD_UP),
     bug("B21", "ends a file between two versions of a row", T2, MODEL, ANSWER),
     bug("B22", "deletes files that work under way is about to name", T2, PAUSED, HELD_UP),
