@@ -38,6 +38,7 @@ impl Op {
             Op::Move { .. } => "cursor moved",
             Op::Split { .. } => "split",
             Op::ScanParallel { .. } => "parallel scan",
+            Op::Remember { quiet: true, .. } => "moment of a quiet time noted",
             Op::Remember { .. } => "moment noted",
             Op::GetPast { .. } => "get of the past",
             Op::ScanPast { .. } => "scan of the past",

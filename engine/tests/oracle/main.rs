@@ -80,7 +80,7 @@ fn every_answer_equals_the_model() {
     for (kind, times) in own.iter().filter(|_| is_long) {
         assert!(**times >= EACH_MIN * operations / 1_000_000, "{kind}: only {times} times");
     }
-    assert!(!is_long || of_lists.len() == 5, "{of_lists:?}");
+    assert!(!is_long || of_lists.len() == 6, "{of_lists:?}");
     let kinds_min = if is_long { KINDS_MIN } else { 1 };
     let counts = [
         count("operations", operations, ops),
@@ -106,6 +106,7 @@ fn list_kind(preset: Preset) -> &'static str {
         Preset::WidePartition => "list, one partition",
         Preset::Tombstones => "list, mostly removed",
         Preset::LargeValues => "list, large values",
+        Preset::Erasures => "list, erased and looked back on",
     }
 }
 

@@ -78,8 +78,13 @@ pub(crate) enum Op {
     Split { snapshot: Option<usize>, table: usize, parts: usize },
     /// Reads all of a table by several threads.
     ScanParallel { table: usize, threads: usize },
-    /// Takes note of the present, to come back to it later: after an opening, too.
-    Remember { past: usize },
+    /// Takes note of the present, to come back to it later: after an opening, too. In a `quiet` time that
+    /// is the last moment that no commit can come to any more, and it is read at once.
+    Remember {
+        past: usize,
+        #[serde(default)]
+        quiet: bool,
+    },
     /// Reads a row as of a moment of the past.
     GetPast { past: usize, table: usize, keys: Keys },
     /// Walks a range as of a moment of the past.
@@ -195,6 +200,8 @@ pub(crate) enum Preset {
     Tombstones,
     /// Blocks and memtables are small beside values.
     LargeValues,
+    /// The same ranges are erased again and again, and moments between are looked at.
+    Erasures,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,6 +305,23 @@ impl Mix {
             1 => Mix { preset: Preset::WidePartition, partitions: 1, rows: 4_000, ..mix },
             2 => Mix { preset: Preset::Tombstones, deletes: 70, ranges: 10, ..mix },
             3 => Mix { preset: Preset::LargeValues, rows: 40, large: 30, ..mix },
+            4 => {
+                let often = [
+                    (Kind::Truncate, 60),
+                    (Kind::Remember, 300),
+                    (Kind::GetPast, 2_000),
+                    (Kind::ScanPast, 300),
+                    (Kind::Flush, 100),
+                    (Kind::Compact, 30),
+                    (Kind::CompactRange, 40),
+                ];
+                let weights = mix.weights.iter().map(|(kind, weight)| {
+                    let asked = often.iter().find(|(often, _)| often == kind);
+                    (*kind, asked.map_or(*weight, |(_, weight)| *weight))
+                });
+                let weights = weights.collect();
+                Mix { preset: Preset::Erasures, weights, ranges: 30, rows: 60, ..mix }
+            }
             _ => mix,
         }
     }
@@ -388,7 +412,7 @@ impl Mix {
                 parts: rng.below(6),
             },
             Kind::ScanParallel => Op::ScanParallel { table, threads: rng.between(1, 3) },
-            Kind::Remember => Op::Remember { past },
+            Kind::Remember => Op::Remember { past, quiet: rng.chance(30) },
             Kind::GetPast => Op::GetPast { past, table, keys: self.keys(rng) },
             Kind::ScanPast => {
                 Op::ScanPast { past, table, range: self.range(rng), steps: self.steps(rng) }

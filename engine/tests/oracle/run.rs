@@ -14,6 +14,7 @@ use crate::zones;
 use std::time::Duration;
 use tabulith::error::{Error, Kind};
 use tabulith::ids::{CommitTs, TableId};
+use tabulith::ingest::Ingest;
 use tabulith::options::{Durability, Reach};
 use tabulith::rows::{Catalog, PartitionUpdate, RowSnapshot, RowStore};
 use tabulith::{Db, Snapshot, Table};
@@ -35,6 +36,8 @@ pub(crate) struct Run {
     history_floor: u64,
     /// Commits in the model that nobody has waited for yet.
     pending: Vec<Pending>,
+    /// Begun before a closing, and outlives it.
+    unfinished: Option<Ingest>,
     doubt: Option<Doubt>,
     /// The newest commit that anybody was told of. It is not given again, be it lost.
     told_ts: u64,
@@ -68,6 +71,7 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
         pasts: Default::default(),
         history_floor: 0,
         pending: Vec::new(),
+        unfinished: None,
         doubt: None,
         told_ts: 0,
     };
@@ -160,7 +164,7 @@ impl Run {
                     cursors::scan_parallel(model, table, *threads)
                 })
             }
-            Op::Remember { past } => self.remember(*past),
+            Op::Remember { past, quiet } => self.remember(*past, *quiet),
             Op::GetPast { past, table, keys: (pk, rk) } => {
                 let Some((store, past, id)) = self.back_to(*past, *table)? else { return Ok(()) };
                 let found = store.get(id, pk, rk).map_err(said)?;
@@ -447,10 +451,17 @@ impl Run {
         Ok(())
     }
 
-    fn remember(&mut self, slot: usize) -> Result<(), Difference> {
-        let at = self.store.db().visible();
+    fn remember(&mut self, slot: usize, quiet: bool) -> Result<(), Difference> {
+        let mut at = self.store.db().visible();
         if at.0 < self.model.last_ts() {
             return Err(format!("commit {} is done and not visible", self.model.last_ts()));
+        }
+        if quiet {
+            let (_, end) = self.store.rows().moments_kept();
+            at = CommitTs(end.0 - 1);
+            // Whoever has read it must find it so again: what is committed from here on comes later.
+            drop(self.store.rows().snapshot_at(at).map_err(said)?);
+            self.told_ts = self.told_ts.max(at.0);
         }
         let mut model = self.model.clone();
         model.turn_clock(at.0);
@@ -597,6 +608,8 @@ impl Run {
     }
 
     fn reopen(&mut self, options: usize, ending: Ending) -> Result<(), Difference> {
+        // An ingest of a database that was closed before: its files' numbers are others' by now.
+        self.unfinished = None;
         match ending {
             Ending::Close => {
                 self.close()?;
@@ -609,11 +622,34 @@ impl Run {
         }
         .map_err(said)?;
         self.list_tables()?;
-        self.resolve()
+        self.resolve()?;
+        self.closed_stays_closed()
+    }
+
+    /// Whoever still has the database that was closed is told so, and changes nothing.
+    fn closed_stays_closed(&mut self) -> Result<(), Difference> {
+        let Some(closed) = self.store.closed() else { return Ok(()) };
+        let Some(slot) = self.tables.iter().position(Option::is_some) else { return Ok(()) };
+        let ingest = self.unfinished.as_mut().map(|ingest| ingest.add("q", "late", "row"));
+        let wrote = closed.table(&name(slot)).and_then(|table| table.upsert("p", "late", "row"));
+        let answers = [Some(closed.flush()), Some(wrote.map(|_| ())), ingest];
+        let is_refused = |answer: &Result<(), Error>| {
+            answer.as_ref().is_err_and(|error| error.kind() == Kind::Closed)
+        };
+        match answers.into_iter().flatten().find(|answer| !is_refused(answer)) {
+            None => Ok(()),
+            Some(answer) => Err(format!("a closed database answers {answer:?}")),
+        }
     }
 
     /// Closes the store; what is held reads on, then it is let go.
     fn close(&mut self) -> Result<(), Difference> {
+        if let Some(slot) = self.tables.iter().position(Option::is_some) {
+            let table = self.store.db().table(&name(slot)).map_err(said)?;
+            let mut ingest = table.ingest().map_err(said)?;
+            ingest.add("p", "never", "finished").map_err(said)?;
+            self.unfinished = Some(ingest);
+        }
         self.store.close().map_err(said)?;
         self.all_is_safe();
         for held in self.cursors.iter_mut().flatten() {

@@ -30,6 +30,8 @@ pub(crate) struct Store {
     checkpoints: u64,
     /// `None` only while it is being opened again.
     db: Option<Db>,
+    /// The database that was closed last, whose handles somebody still has.
+    closed: Option<Db>,
     openings: u64,
     /// Whether no time has passed since the last commit.
     may_step_back: bool,
@@ -82,6 +84,7 @@ impl Store {
             dir: "db".into(),
             checkpoints: 0,
             db: None,
+            closed: None,
             openings: 0,
             may_step_back: true,
             history: 0,
@@ -136,9 +139,14 @@ impl Store {
 
     /// Opens again after [`Store::close`]. The folder is checked between the two, here and below.
     pub(crate) fn open_closed(&mut self, options: usize) -> Result<()> {
-        self.db = None;
+        self.closed = self.db.take();
         self.verify()?;
         self.reopen(options)
+    }
+
+    /// The handle of the database that was closed before this one was opened, if that was so.
+    pub(crate) fn closed(&self) -> Option<&Db> {
+        self.closed.as_ref()
     }
 
     /// As after SIGKILL: what was written is there, nothing is flushed or closed any more.
