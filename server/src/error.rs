@@ -468,6 +468,8 @@ pub fn key_count(account: &str, table: &str) -> WireError {
 
 /// A key or a property of a body whose value is out of range.
 pub fn value_out_of_range(property: &str, value: &str) -> WireError {
+    const SHOWN_CHARS_MAX: usize = 1024; // A key that is refused may be as long as a body.
+    let value: String = value.chars().take(SHOWN_CHARS_MAX).collect();
     OUT_OF_RANGE_INPUT
         .saying(format!("The '{property}' parameter of value '{value}' is out of range."))
 }

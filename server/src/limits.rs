@@ -18,8 +18,15 @@ pub const QUICK_BODY_BYTES_MAX: usize = 16 << 10;
 /// The HTTP library takes a request target of up to 65,534 bytes; headers come on top.
 pub const HEAD_BYTES_MAX: usize = 160 << 10;
 
-/// Most headers of one request.
+/// Most bytes of the request target of an operation in a batch: what the HTTP library takes of others.
+pub const TARGET_BYTES_MAX: usize = 65_534;
+
+/// Most headers of one request, and of one of an operation in a batch.
 pub const HEADERS_MAX: usize = 100;
+
+/// Most bytes of the host that a request names: a name of the DNS with its last point, and a port. It
+/// stands in every answer to an insert.
+pub const AUTHORITY_BYTES_MAX: usize = 254 + 6;
 
 /// Most bytes of `x-ms-client-request-id`.
 pub const CLIENT_REQUEST_ID_BYTES_MAX: usize = 1024;
@@ -35,6 +42,10 @@ pub const FILTER_NODES_MAX: usize = 2_000;
 
 /// Most parentheses and `not`s of a `$filter` that may be open at once.
 pub const FILTER_DEPTH_MAX: usize = 100;
+
+/// Most parameters of a query string, and of one of an operation in a batch. A request has some ten, of
+/// which a signature needs most; each is looked for among all.
+pub const PARAMETERS_MAX: usize = 128;
 
 /// Most names of a `$select`.
 pub const SELECT_NAMES_MAX: usize = 255;

@@ -3,6 +3,7 @@
 mod common;
 
 use common::Bench;
+use tabulith_server::config::Config;
 use tabulith_server::http::message::Response;
 
 const JSON: [(&str, &str); 2] =
@@ -120,6 +121,68 @@ fn change_sets() {
     assert!(answer.status == 202 && body.contains(text), "{body}");
     let answer = send_batch(&bench, &batch(&[]));
     assert_eq!(code(&answer), "400 InvalidInput");
+}
+
+/// The error of the one operation of a change set, or what it was answered.
+fn of_one(bench: &Bench, change: &str) -> String {
+    let answer = send_batch(bench, &batch(&[change.to_owned()]));
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    let inner = body.split_once("HTTP/1.1 ").map_or("", |(_, rest)| rest);
+    let code = body.split_once("\"code\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    format!("{} {}", &inner[..inner.len().min(3)], code.map_or("", |(code, _)| code))
+}
+
+/// Two million headers of one operation took 24 bytes each, of which the body's place knew nothing.
+#[test]
+fn heads_of_operations_are_as_short_as_others() {
+    let bench = bench();
+    let change = |lines: &str| {
+        format!("PUT /people(PartitionKey='p',RowKey='r') HTTP/1.1\n{lines}\n{{\"A\":1}}")
+    };
+    assert_eq!(of_one(&bench, &change(&"A: 1\n".repeat(100))), "204 ");
+    assert_eq!(of_one(&bench, &change(&"A: 1\n".repeat(101))), "400 InvalidInput");
+    assert_eq!(of_one(&bench, &change(&":\n".repeat(1_000_000))), "400 InvalidInput");
+    let addressed = |bytes: usize| {
+        let path = "/people(PartitionKey='p',RowKey='r')?a=";
+        let fill = "x".repeat(bytes - path.len());
+        format!("PUT {path}{fill} HTTP/1.1\n\n{{\"A\":1}}")
+    };
+    assert_eq!(of_one(&bench, &addressed(65_534)), "204 ");
+    assert_eq!(of_one(&bench, &addressed(65_535)), "400 InvalidInput");
+    let query = format!(
+        "--b\nContent-Type: application/http\n\nGET /people?$select={} HTTP/1.1\n\n--b--\n",
+        "x".repeat(70_000)
+    );
+    let answer = send_batch(&bench, &query);
+    let body = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(body.contains("HTTP/1.1 400") && body.len() < 10_000, "{} bytes", body.len());
+    // What could have been a condition is not passed over.
+    for line in ["If-Match W/\"datetime'2021-01-01T00%3A00%3A00Z'\"\n", "If-Match\n", ": *\n"] {
+        assert_eq!(of_one(&bench, &change(line)).split(' ').next(), Some("400"), "{line}");
+    }
+}
+
+/// Merges of a few bytes that write entities of half a MiB.
+#[test]
+fn what_a_change_set_leaves_behind() {
+    let config = Config { body_bytes_max: 16 << 20, ..Config::default() };
+    let bench = Bench::with(config);
+    assert_eq!(bench.send("POST", "/Tables", &JSON, "{\"TableName\":\"people\"}").status, 204);
+    let text = "x".repeat(32 << 10);
+    let members: Vec<String> = (0..15).map(|i| format!("\"P{i}\":\"{text}\"")).collect();
+    for row in 0..18 {
+        let row = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\",{}}}", members.join(","));
+        assert_eq!(code(&bench.send("POST", "/people", &JSON, &row)), "204");
+    }
+    let merges = |count: usize| {
+        let merge =
+            |row| format!("MERGE /people(PartitionKey='p',RowKey='{row}') HTTP/1.1\n\n{{\"A\":1}}");
+        let answer = send_batch(&bench, &batch(&(0..count).map(merge).collect::<Vec<_>>()));
+        String::from_utf8_lossy(&answer.body).into_owned()
+    };
+    let refused = merges(18);
+    assert!(refused.contains("RequestBodyTooLarge") && refused.contains("\"17:"), "{refused}");
+    assert_eq!(merges(17).matches("HTTP/1.1 204").count(), 17);
 }
 
 #[test]

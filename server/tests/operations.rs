@@ -9,7 +9,7 @@ use common::{date_of, request, sign};
 use exposition::Exposition;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use tabulith::env::clock::{Clock as _, SystemClock};
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::table::store::TableStore;
@@ -110,6 +110,18 @@ impl Place {
         let gauge = self.metrics().get("tabulith_ready");
         assert_eq!(gauge, Some(f64::from(u8::from(told.status == 200))), "{}", told.body);
         (told.status, told.body)
+    }
+
+    /// Writes rows until commits stall, and gives how many.
+    fn stall(&self) -> u32 {
+        let rows = self.db.table("rows").expect("a table");
+        let mut written = 0_u32;
+        while self.db.obstacle().is_none() {
+            rows.upsert("p", written.to_be_bytes(), vec![7; 20_000]).expect("a write");
+            written += 1;
+            assert!(written < 100_000, "nothing ever stalls");
+        }
+        written
     }
 
     fn send(&self, method: &str, path: &str, body: &str) -> u16 {
@@ -249,16 +261,39 @@ fn ready_is_red_while_the_disk_is_full() {
 #[test]
 fn ready_is_red_while_commits_stall_and_green_when_the_work_is_done() {
     let place = start_as(Config::default(), false, Arc::new(ByHand));
-    let rows = place.db.table("rows").expect("a table");
-    let mut written = 0_u32;
-    while place.db.obstacle().is_none() {
-        rows.upsert("p", written.to_be_bytes(), vec![7; 20_000]).expect("a write");
-        written += 1;
-        assert!(written < 100_000, "nothing ever stalls");
-    }
+    let written = place.stall();
     assert_eq!(place.ready(), (503, "stalled: flushes are behind\n".to_owned()));
     while place.db.step().expect("work") {}
     assert_eq!(place.ready(), ready(), "after {written} rows");
+}
+
+/// Who is told that the time is over leaves a body behind, which some thread still works on: its room is
+/// not for others before that thread has ended.
+#[test]
+fn a_body_has_its_room_for_as_long_as_it_is_worked_on() {
+    let config = Config { body_bytes_max: 4 << 20, ..Config::default() };
+    let place = start(config);
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201);
+    // No file gets any further, so that commits stall in the end.
+    let (go_on, held_up) = mpsc::channel::<()>();
+    place.disk.interrupt(Rule::fail(Call::Create).named("*.sst"), move || {
+        let _ = held_up.recv();
+    });
+    place.stall();
+    let blanks = " ".repeat(1 << 20);
+    let entity = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"r\"{blanks}}}");
+    assert_eq!(place.send("POST", "/Rows?timeout=1", &entity), 500, "its time is over");
+    let headers = [("Content-Type", "application/json"), ("Expect", "100-continue")];
+    let asking = || {
+        let text = wire("POST", "/Rows", &headers, &entity);
+        let (head, _) = text.split_once("\r\n\r\n").expect("a head");
+        ask(place.running.addr(), &format!("{head}\r\n\r\n")).status
+    };
+    assert_eq!(asking(), 503, "half of the room is taken, and a body of its own needs as much");
+    drop(go_on);
+    while asking() == 503 {
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -122,27 +122,25 @@ fn header<'a>(headers: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     header_lines(headers).find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Names and values. A line that begins with a blank belongs to the value before it.
-fn header_lines(headers: &[u8]) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+/// Names and values. A line that begins with a blank belongs to the value before it. No line is passed over:
+/// one that does not read could be a condition, and without it a change would be made in any case.
+fn header_lines(headers: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let mut lines = lines(headers).peekable();
     std::iter::from_fn(move || {
-        loop {
-            let line =
-                std::str::from_utf8(lines.next()?).ok().and_then(|line| line.split_once(':'));
-            let mut value = line.map(|(_, value)| Cow::Borrowed(value.trim()));
-            while let Some(more) = lines.next_if(|line| matches!(line.first(), Some(b' ' | b'\t')))
-            {
-                let more = std::str::from_utf8(more).unwrap_or_default().trim();
-                match &mut value {
-                    Some(value) if value.is_empty() => *value = Cow::Borrowed(more),
-                    Some(value) if !more.is_empty() => value.to_mut().extend([" ", more]),
-                    _ => {}
-                }
-            }
-            if let Some(((name, _), value)) = line.zip(value) {
-                return Some((name.trim(), value));
+        let line = lines.next()?;
+        let at = memchr(b':', line).unwrap_or(line.len());
+        let name = String::from_utf8_lossy(line[..at].trim_ascii());
+        let mut value =
+            String::from_utf8_lossy(line.get(at + 1..).unwrap_or_default().trim_ascii());
+        while let Some(more) = lines.next_if(|line| matches!(line.first(), Some(b' ' | b'\t'))) {
+            let more = String::from_utf8_lossy(more.trim_ascii());
+            if value.is_empty() {
+                value = more;
+            } else if !more.is_empty() {
+                value.to_mut().extend([" ", &*more]);
             }
         }
+        Some((name, value))
     })
 }
 
@@ -185,7 +183,7 @@ impl<'a> Embedded<'a> {
     }
 
     /// Every header of the request.
-    pub fn headers(&self) -> impl Iterator<Item = (&'a str, Cow<'a, str>)> {
+    pub fn headers(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
         header_lines(self.headers)
     }
 
@@ -256,6 +254,16 @@ mod tests {
         let parts = parts(body, "b", 9).expect("delimiters");
         assert_eq!(parts[0].header("Content-Type").as_deref(), Some("x/y; a=b; c=d"));
         assert_eq!(parts[0].header("E").as_deref(), Some("f"));
+    }
+
+    #[test]
+    fn no_line_of_a_request_is_passed_over() {
+        let text = b"PUT /T HTTP/1.1\nIf-Match: *\xa0\nno colon\n : *\n\n{}";
+        let request = Embedded::parse(text).expect("a request");
+        let headers: Vec<(String, String)> =
+            request.headers().map(|(name, value)| (name.into(), value.into())).collect();
+        let expected = [("If-Match", "*\u{fffd}"), ("no colon", ": *")];
+        assert_eq!(headers, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
 
     #[test]

@@ -137,6 +137,11 @@ fn first_of<S: Store>(
 
 /// The answer to a change that was made.
 pub fn changed(call: &Call, outcome: &WriteOutcome) -> Response {
+    let response = change_answered(call, outcome);
+    Response { is_of_change: true, ..response }
+}
+
+fn change_answered(call: &Call, outcome: &WriteOutcome) -> Response {
     match (&call.operation, &outcome.entity) {
         (Operation::Insert(table), Some(entity)) => {
             let path = entity_path(table, &entity.partition_key, &entity.row_key);

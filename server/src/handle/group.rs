@@ -10,6 +10,7 @@ use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, ErrorForm};
 use crate::handle::{entities, query};
 use crate::http::message::{Head, Response};
+use crate::limits::{HEADERS_MAX, TARGET_BYTES_MAX};
 use crate::odata::options::{Metadata, Params, negotiate};
 use crate::refusal::group_refusal;
 use crate::route::Operation;
@@ -49,6 +50,7 @@ struct Part {
 }
 
 /// How an operation is answered, whatever it turns out to be.
+#[derive(Clone)]
 struct Manner {
     metadata: Metadata,
     prefer: Option<Prefer>,
@@ -96,19 +98,23 @@ fn changes<S: Store>(
     let mut parts = Vec::with_capacity(requests.len());
     let mut writes = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
-        let head = head_of(call, request);
-        match understand(services, call, &head, request.body) {
-            Ok(Understood { call, grant, write }) => {
-                parts.push(Part { call, manner: Manner::of(&head) });
+        let understood = head_of(call, request).map_err(|error| (None, error)).and_then(|head| {
+            let understood = understand(services, call, &head, request.body);
+            let manner = Manner::of(&head);
+            understood.map_err(|error| (Some(manner.clone()), error)).map(|own| (manner, own))
+        });
+        match understood {
+            Ok((manner, Understood { call, grant, write })) => {
+                parts.push(Part { call, manner });
                 writes.push((grant, write));
             }
-            Err(error) => {
+            Err((manner, error)) => {
                 // Changes are looked at in order: one before this may be at fault in another way.
                 let (index, manner, error) = match services.first_fault(&writes) {
                     Some((before, error)) => (before, take(parts, before), error),
                     // The service looks for the table at the first change.
-                    None if error == TABLE_NOT_FOUND => (0, Some(Manner::of(&head)), error),
-                    None => (index, Some(Manner::of(&head)), error),
+                    None if error == TABLE_NOT_FOUND => (0, manner, error),
+                    None => (index, manner, error),
                 };
                 return failure(Failed { index, manner, error });
             }
@@ -147,7 +153,11 @@ fn understand<S: Store>(
     Ok(Understood { call, grant, write })
 }
 
-fn head_of(call: &Call, request: &Embedded) -> Head {
+/// The head of an operation, as short as that of a request of its own must be.
+fn head_of(call: &Call, request: &Embedded) -> Result<Head, WireError> {
+    if request.target.len() > TARGET_BYTES_MAX {
+        return Err(INVALID_INPUT);
+    }
     let mut head = Head {
         method: request.method.to_owned(),
         target: request.path_and_query().to_owned(),
@@ -155,10 +165,15 @@ fn head_of(call: &Call, request: &Embedded) -> Head {
         secure: call.address.base.starts_with("https:"),
         ..Head::default()
     };
-    for (name, value) in request.headers() {
-        head.headers.push(name, value);
+    for (count, (name, value)) in request.headers().enumerate() {
+        // A line that is no header could have been meant for a condition.
+        let is_header = !name.is_empty() && !name.contains([' ', '\t']);
+        if count == HEADERS_MAX || !is_header {
+            return Err(INVALID_INPUT);
+        }
+        head.headers.push(&name, value);
     }
-    head
+    Ok(head)
 }
 
 fn take(parts: Vec<Part>, index: usize) -> Option<Manner> {
@@ -171,13 +186,16 @@ fn read<S: Store>(
     call: &Call,
     request: &Embedded,
 ) -> Result<Response, WireError> {
-    let head = head_of(call, request);
+    let refused = |error: WireError, metadata| {
+        reply::error_response(&call.context, ErrorForm::Json(metadata), &error.told())
+    };
+    let head = match head_of(call, request) {
+        Ok(head) => head,
+        Err(error) => return Ok(refused(error, call.metadata)),
+    };
     let part = match call.part(&head) {
         Ok(part) => part,
-        Err(error) => {
-            let form = ErrorForm::Json(Manner::of(&head).metadata);
-            return Ok(reply::error_response(&call.context, form, &error.told()));
-        }
+        Err(error) => return Ok(refused(error, Manner::of(&head).metadata)),
     };
     let result = match &part.operation {
         Operation::Get(place) => {
@@ -213,11 +231,9 @@ impl Boundaries {
                     response: change_part(&part.call, entities::changed(&part.call, outcome)),
                     content_id: part.manner.content_id,
                 });
-                self.accepted(changeset::changes_answered(
-                    &answers.collect::<Vec<_>>(),
-                    &self.batch,
-                    &self.changeset,
-                ))
+                let answers: Vec<_> = answers.collect();
+                let body = changeset::changes_answered(&answers, &self.batch, &self.changeset);
+                Response { is_of_change: true, ..self.accepted(body) }
             }
             Err(error) => {
                 let (index, error) = group_refusal(error);

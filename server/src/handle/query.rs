@@ -32,11 +32,13 @@ pub fn query<S: Store>(
     };
     let begun_at = read.from.clone();
     let empty = call.fault == Some(Fault::EmptyPage);
+    let mut has_one = false; // Without that the next page would begin, and end, where this one does.
     let mut list = json_out::Entities::new(reply::form(call), table, select.as_ref());
     let mut page = services.query(call.grant()?, read, |entity| {
-        if list.bytes() >= services.page_bytes_max() {
+        if has_one && list.bytes() >= services.page_bytes_max() {
             return Ok(ControlFlow::Break(()));
         }
+        has_one = true;
         if !empty {
             list.push(&entity)?;
         }

@@ -116,6 +116,8 @@ pub struct Response {
     pub headers: Vec<(&'static str, Cow<'static, str>)>,
     /// The body; empty for none.
     pub body: Bytes,
+    /// Whether entities were changed: then nothing else may be answered in its place.
+    pub is_of_change: bool,
 }
 
 impl Response {

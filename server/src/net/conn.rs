@@ -16,7 +16,7 @@ use crate::net::admin::{self, Admin, Origin};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::payload::{Broken, Payload, held, into_hyper};
-use crate::net::room::{Room, SMALL_BYTES_MAX};
+use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
 use crate::net::sent::Sent;
 use crate::observe::requests::Kind;
 use crate::observe::spans::{Span, Spans};
@@ -39,15 +39,26 @@ use tokio::task::spawn_blocking;
 /// As many pages are made at once, however little memory there is for answers.
 const TURNS_MIN: usize = 2;
 
+/// Change sets with merges are worked on so many at once: each may write a hundred entities that are in
+/// nobody's body.
+const MERGES_AT_ONCE: usize = 2;
+
+/// Room for long heads where there is little for bodies.
+const HEADS_BYTES_MIN: usize = 8 << 20;
+
 /// What the connections of a server share.
 pub(crate) struct Shared<S> {
     pub(crate) app: App<S>,
     /// Room for bodies of requests.
     room: Room,
+    /// Room for heads that are long.
+    heads: Room,
     /// Room for answers that clients take their time to read.
     answers: Room,
     /// Turns to make a page.
     turns: Arc<Semaphore>,
+    /// Turns to merge several entities at once.
+    merges: Arc<Semaphore>,
     /// Whether there are threads for what may wait for the disk.
     has_threads: bool,
     /// What is told below `/_/`.
@@ -60,10 +71,13 @@ impl<S: Store> Shared<S> {
     pub(crate) fn new(app: App<S>) -> Shared<S> {
         let config = app.config();
         let room = Room::new(config.body_bytes_max);
+        let heads = Room::new(config.body_bytes_max.max(HEADS_BYTES_MIN));
         let answers = Room::new(config.answer_bytes_max);
         let turns = (config.answer_bytes_max / config.page_bytes_max().max(1)).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
-        Shared { app, room, answers, turns, has_threads: true, admin: None, spans: None }
+        let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
+        let (has_threads, admin, spans) = (true, None, None);
+        Shared { app, room, heads, answers, turns, merges, has_threads, admin, spans }
     }
 
     /// Tells what `admin` makes of itself and of the room for bodies and for answers.
@@ -104,11 +118,12 @@ where
         .max_headers(HEADERS_MAX);
     let patience = Patience { head: config.head_time_max, answer: config.answer_time_max };
     let flushes = Flushes::default();
-    let guard = Guard::new(Watched::new(stream, flushes.clone()), patience);
+    let guard = Guard::new(Watched::new(stream, flushes.clone()), patience, shared.heads.clone());
     let wire = Wire { flushes, verdict: guard.verdict() };
     let service = service_fn(move |request| {
         let (shared, wire) = (shared.clone(), wire.clone());
-        async move { respond(&shared, request, origin, wire).await }
+        // On its own, so that the connection has no memory for a request while there is none.
+        async move { Box::pin(respond(&shared, request, origin, wire)).await }
     });
     let connection = builder.serve_connection(TokioIo::new(guard), service);
     if let Err(error) = watcher.watch(connection).await {
@@ -157,7 +172,7 @@ async fn respond<S: Store>(
                 Err(Broken::Client(_)) if wire.verdict.is_refused() => {
                     reply::answered(&call, Err(BAD_BODY))
                 }
-                answer => with_place(shared, &head, &call, answer?),
+                answer => with_place(shared, &call, answer?),
             }
         }
         Err(response) => match sent.discard().await {
@@ -237,15 +252,10 @@ fn log(head: &Head, response: &Response, kind: Kind, took: Duration, is_slow: bo
     );
 }
 
-/// Gives the answer to a read a place until it has left; without one there is another answer. That
-/// to a write is given in any case: it has happened, and says little.
-fn with_place<S: Store>(
-    shared: &Shared<S>,
-    head: &Head,
-    call: &Call,
-    response: Response,
-) -> Response {
-    if head.method != "GET" || response.body.len() <= SMALL_BYTES_MAX {
+/// Gives the answer a place until it has left; without one there is another answer. That to a change is
+/// given in any case: it has happened, and says no more than was asked.
+fn with_place<S: Store>(shared: &Shared<S>, call: &Call, response: Response) -> Response {
+    if response.is_of_change || response.body.len() <= SMALL_BYTES_MAX {
         return response;
     }
     match shared.answers.take(response.body.len()) {
@@ -261,7 +271,7 @@ async fn answer<S: Store>(
 ) -> Result<Response, Broken> {
     let size = sent.body.size_hint().exact();
     if size == Some(0) {
-        return Ok(perform(shared, call, Body::Empty).await);
+        return Ok(perform(shared, call, Body::Empty, Vec::new()).await);
     }
     let size = size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     if let Some(size) = size.filter(|size| *size > BODY_BYTES_MAX) {
@@ -269,12 +279,11 @@ async fn answer<S: Store>(
         if size <= BODY_DISCARD_BYTES_MAX {
             sent.discard().await?;
         }
-        return Ok(perform(shared, call, Body::TooLarge).await);
+        return Ok(perform(shared, call, Body::TooLarge, Vec::new()).await);
     }
-    // Held until there is an answer.
     let mut places = Vec::new();
     match sent.collect(size, &shared.room, &mut places).await? {
-        Some(body) => Ok(perform(shared, call, body).await),
+        Some(body) => Ok(perform(shared, call, body, places).await),
         None => {
             sent.discard().await?;
             Ok(shared.app.busy(call))
@@ -282,8 +291,14 @@ async fn answer<S: Store>(
     }
 }
 
-/// Has the app do the work, where it may be done.
-async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: &Arc<Call>, body: Body) -> Response {
+/// Has the app do the work, where it may be done. The body has its `places` for as long as it is worked
+/// on, whether or not anybody still waits for the answer.
+async fn perform<S: Store>(
+    shared: &Arc<Shared<S>>,
+    call: &Arc<Call>,
+    body: Body,
+    places: Vec<Place>,
+) -> Response {
     let bytes: &[u8] = if let Body::Whole(bytes) = &body { bytes } else { &[] };
     if call.may_be_quick(bytes.len()) {
         match shared.app.perform(call, &body, Reach::Memory) {
@@ -292,16 +307,20 @@ async fn perform<S: Store>(shared: &Arc<Shared<S>>, call: &Arc<Call>, body: Body
             later => return in_time(shared, call, settled(call, later)).await,
         }
     }
-    let reads_a_page = call.may_read_a_page(bytes);
+    let turns = if call.may_read_a_page(bytes) {
+        Some(&shared.turns)
+    } else {
+        call.may_merge(bytes).then_some(&shared.merges)
+    };
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
-        // Nobody closes the semaphore, so that this is a turn wherever one is needed.
-        let turn = match reads_a_page {
-            true => shared.turns.clone().acquire_owned().await.ok(),
-            false => None,
+        // Nobody closes a semaphore, so that this is a turn wherever one is needed.
+        let turn = match turns {
+            Some(turns) => turns.clone().acquire_owned().await.ok(),
+            None => None,
         };
         let work = move || {
-            let _turn = turn;
+            let (_turn, _places) = (turn, places);
             own_shared.app.perform(&own_call, &body, Reach::Disk)
         };
         let done = match shared.has_threads {

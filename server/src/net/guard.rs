@@ -9,6 +9,8 @@
 //! the way. So what still comes is read and thrown away, for a short time.
 
 use crate::http::framing::{Framing, Refused};
+use crate::limits::HEAD_BYTES_MAX;
+use crate::net::room::{Place, Room};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -31,6 +33,9 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of a body that are read at once. The library's buffer for a connection grows with what
 /// it finds, up to what the longest head needs; a thousand bodies at once would take ten times this.
 const BODY_READ_BYTES_MAX: usize = 16 << 10;
+
+/// Heads up to this size need no place: every connection may send them.
+const SMALL_HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// How slow a client may be.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +64,12 @@ pub(crate) struct Guard<T> {
     verdict: Verdict,
     /// What is left of the spoiler.
     spoiler: &'static [u8],
+    /// What has come of a head that is not whole yet.
+    head_bytes: usize,
+    /// Room for longer heads, which all connections share.
+    heads: Room,
+    /// Of this connection, once it has sent one: the library's buffer keeps that size.
+    place: Option<Place>,
     /// Whether no byte has come yet.
     is_new: bool,
     /// Runs while a head is awaited or amid.
@@ -70,13 +81,16 @@ pub(crate) struct Guard<T> {
 }
 
 impl<T> Guard<T> {
-    pub(crate) fn new(stream: T, patience: Patience) -> Guard<T> {
+    pub(crate) fn new(stream: T, patience: Patience, heads: Room) -> Guard<T> {
         Guard {
             stream,
             patience,
             framing: Framing::default(),
             verdict: Verdict::default(),
             spoiler: &[],
+            head_bytes: 0,
+            heads,
+            place: None,
             is_new: true,
             head: None,
             answer: None,
@@ -97,6 +111,17 @@ impl<T> Guard<T> {
             tracing::debug!(in_head, "a request was refused for its framing");
             self.spoil(buf);
         }
+    }
+
+    /// Takes a place where a head of which `bytes` more have come needs one.
+    fn place_head(&mut self, bytes: usize) -> io::Result<()> {
+        self.head_bytes += bytes;
+        if self.head_bytes <= SMALL_HEAD_BYTES_MAX || self.place.is_some() {
+            return Ok(());
+        }
+        self.place = self.heads.take(HEAD_BYTES_MAX);
+        let full = || io::Error::new(io::ErrorKind::OutOfMemory, "no room for a head so long");
+        self.place.is_some().then_some(()).ok_or_else(full)
     }
 
     /// Gives as much of the spoiler as there is room for; in the end, the end.
@@ -161,7 +186,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<T> {
             self.spoil(buf);
             return Poll::Ready(Ok(()));
         }
-        let before = buf.filled().len();
+        let (before, in_body) = (buf.filled().len(), self.framing.is_in_body());
         match self.poll_some(cx, buf) {
             Poll::Pending if self.is_head_late(cx) => {
                 return Poll::Ready(Err(late("a head took too long")));
@@ -171,9 +196,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<T> {
         }
         if buf.filled().len() > before {
             self.is_new = false;
+            let bytes = buf.filled().len() - before;
             self.look(buf, before);
             if !self.framing.is_amid_head() {
                 self.head = None;
+                self.head_bytes = 0;
+            } else if !in_body {
+                self.place_head(bytes)?;
             }
         }
         Poll::Ready(Ok(()))
@@ -233,7 +262,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guard, LINGER_TIME, Patience};
+    use super::{Guard, LINGER_TIME, Patience, SMALL_HEAD_BYTES_MAX};
+    use crate::limits::HEAD_BYTES_MAX;
+    use crate::net::room::Room;
     use std::io::ErrorKind;
     use std::time::Duration;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
@@ -244,7 +275,7 @@ mod tests {
 
     fn pair() -> (DuplexStream, Guard<DuplexStream>) {
         let (client, server) = duplex(64);
-        (client, Guard::new(server, PATIENCE))
+        (client, Guard::new(server, PATIENCE, Room::new(1 << 20)))
     }
 
     /// Runs on a clock that stands still while anybody has something to do.
@@ -291,6 +322,33 @@ mod tests {
             }
             // Ten seconds from the first byte.
             assert_eq!((began.elapsed().as_secs(), read.as_slice()), (10, b"GET".as_slice()));
+        });
+    }
+
+    #[test]
+    fn long_heads_have_no_more_memory_than_there_is_room() {
+        run(async {
+            let heads = Room::new(4 * HEAD_BYTES_MAX);
+            let long = format!("GET /a HTTP/1.1\r\nA: {}", "x".repeat(SMALL_HEAD_BYTES_MAX));
+            let connect = || {
+                let (client, server) = duplex(2 * SMALL_HEAD_BYTES_MAX);
+                (client, Guard::new(server, PATIENCE, heads.clone()))
+            };
+            let (mut first, mut guarded) = connect();
+            first.write_all(long.as_bytes()).await.expect("room");
+            let mut space = vec![0; long.len()];
+            guarded.read_exact(&mut space).await.expect("a place");
+            // The end of the head does not make the library's buffer smaller.
+            first.write_all(b"\r\n\r\n").await.expect("room");
+            guarded.read_exact(&mut space[..4]).await.expect("the end");
+            let (mut second, mut refused) = connect();
+            second.write_all(long.as_bytes()).await.expect("room");
+            let error = refused.read_exact(&mut space).await.expect_err("no place");
+            assert_eq!(error.kind(), ErrorKind::OutOfMemory);
+            drop(guarded);
+            let (mut third, mut guarded) = connect();
+            third.write_all(long.as_bytes()).await.expect("room");
+            guarded.read_exact(&mut space).await.expect("a place");
         });
     }
 

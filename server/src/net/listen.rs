@@ -407,8 +407,9 @@ async fn accept<S: Store>(door: Door, inside: Inside<S>) {
                         }
                         Some(tls) => {
                             let stream = First::new(stream, Speech::Tls, told);
-                            let shaken = serve_tls(shared, stream, &tls, watcher, stopping).await;
-                            if !shaken {
+                            let shaken = serve_tls(shared, stream, &tls, watcher, stopping);
+                            // On its own, so that who comes without TLS has no memory for it.
+                            if !Box::pin(shaken).await {
                                 connections.refuse(Reason::Handshake);
                             }
                         }

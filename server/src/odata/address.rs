@@ -15,10 +15,11 @@
 
 use crate::config::is_account_name;
 use crate::error::{
-    BAD_ADDRESS, CONTROL_IN_ADDRESS, HOST_INFORMATION_NOT_PRESENT, INVALID_URI, OUT_OF_RANGE_INPUT,
-    WireError, key_count,
+    BAD_ADDRESS, CONTROL_IN_ADDRESS, HOST_INFORMATION_NOT_PRESENT, INVALID_HEADER_VALUE,
+    INVALID_URI, OUT_OF_RANGE_INPUT, WireError, key_count,
 };
 use crate::http::message::Head;
+use crate::limits::AUTHORITY_BYTES_MAX;
 use crate::odata::literal::{Plus, percent_decoded, percent_encoded};
 
 /// What a request is addressed to.
@@ -80,6 +81,9 @@ impl Address {
     pub fn parse(head: &Head) -> Result<Address, WireError> {
         if head.authority.is_empty() {
             return Err(HOST_INFORMATION_NOT_PRESENT);
+        }
+        if head.authority.len() > AUTHORITY_BYTES_MAX {
+            return Err(INVALID_HEADER_VALUE);
         }
         let origin = format!("{}://{}", if head.secure { "https" } else { "http" }, head.authority);
         let path = head.path();
@@ -314,6 +318,14 @@ mod tests {
             partition_key: partition_key.to_owned(),
             row_key: row_key.to_owned(),
         }
+    }
+
+    #[test]
+    fn a_host_is_as_long_as_hosts_are() {
+        let host = |bytes: usize| format!("{}:10002", "h".repeat(bytes - 6));
+        assert!(parse(&host(AUTHORITY_BYTES_MAX), "/acct/Tables").is_ok());
+        let refused = parse(&host(AUTHORITY_BYTES_MAX + 1), "/acct/Tables");
+        assert_eq!(refused.expect_err("no such host"), INVALID_HEADER_VALUE);
     }
 
     #[test]

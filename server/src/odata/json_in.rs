@@ -23,6 +23,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::collections::{HashMap, HashSet};
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
+use tabulith::table::rules::PROPERTIES_MAX;
 use tabulith::table::time::{self, TimeError};
 use tabulith::table::value::Value;
 
@@ -58,6 +59,10 @@ impl Draft {
                 "PartitionKey" => draft.partition_key = key(value, edm_type)?,
                 "RowKey" => draft.row_key = key(value, edm_type)?,
                 _ => match typed(name, value, edm_type)? {
+                    // No more are kept than an entity may have: a batch has a hundred drafts.
+                    Typed::Value(_) if draft.properties.len() == PROPERTIES_MAX => {
+                        draft.fault.get_or_insert(TOO_MANY_PROPERTIES);
+                    }
                     Typed::Value(value) => draft.properties.push((name.to_string(), value)),
                     Typed::Nothing => {}
                     Typed::OutOfRange(error) => {
@@ -365,6 +370,20 @@ mod tests {
             Err(DUPLICATE_PROPERTIES)
         );
         assert!(value(r#""a":1,"A":2"#).is_ok());
+    }
+
+    #[test]
+    fn no_more_is_kept_than_an_entity_may_have() {
+        let body = |count: usize, more: &str| {
+            let all: Vec<_> = (0..count).map(|n| format!("\"p{n}\":{n}")).collect();
+            Draft::parse(format!("{{{}{more}}}", all.join(",")).as_bytes()).expect("JSON")
+        };
+        let most = body(PROPERTIES_MAX, "");
+        assert_eq!((most.properties.len(), most.fault), (PROPERTIES_MAX, None));
+        let more = body(8_000, "");
+        assert_eq!(more.properties.len(), PROPERTIES_MAX);
+        assert_eq!(more.fault, Some(TOO_MANY_PROPERTIES));
+        assert_eq!(body(8_000, ",\"p1\":1").fault, Some(DUPLICATE_PROPERTIES));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::error::{
     ATOM_FORMAT_NOT_SUPPORTED, INVALID_INPUT, INVALID_QUERY_PARAMETER_VALUE,
     JSON_VERBOSE_FORMAT_NOT_SUPPORTED, MEDIA_TYPE_NOT_SUPPORTED, NOT_IMPLEMENTED, WireError,
 };
-use crate::limits::{PAGE_ENTITIES_MAX, REQUEST_TIME_MAX, SELECT_NAMES_MAX};
+use crate::limits::{PAGE_ENTITIES_MAX, PARAMETERS_MAX, REQUEST_TIME_MAX, SELECT_NAMES_MAX};
 use crate::odata::literal::{Plus, percent_decoded};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -30,10 +30,13 @@ const NOT_SERVED: [&str; 6] =
     ["$orderby", "$skip", "$expand", "$inlinecount", "$count", "$skiptoken"];
 
 impl Params {
-    /// Reads a raw query string.
+    /// Reads a raw query string. More than [`PARAMETERS_MAX`] are refused.
     pub fn parse(query: &str) -> Result<Params, WireError> {
         let mut params = Vec::new();
         for part in query.split('&').filter(|part| !part.is_empty()) {
+            if params.len() == PARAMETERS_MAX {
+                return Err(INVALID_QUERY_PARAMETER_VALUE);
+            }
             let (name, value) = part.split_once('=').unwrap_or((part, ""));
             let name = percent_decoded(name, Plus::IsBlank).ok_or(INVALID_QUERY_PARAMETER_VALUE)?;
             // A base64 text has no blank: there a plus was meant.
@@ -231,6 +234,14 @@ fn odata_parameter(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parameters_without_end_are_refused() {
+        let most = format!("{}$top=7", "a&".repeat(PARAMETERS_MAX - 1));
+        assert_eq!(Params::parse(&most).and_then(|params| params.top()), Ok(7));
+        let more = format!("a=1&{most}&&&");
+        assert_eq!(Params::parse(&more).map(|_| ()), Err(INVALID_QUERY_PARAMETER_VALUE));
+    }
 
     #[test]
     fn tokens_as_the_service_writes_them() {
