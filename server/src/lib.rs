@@ -35,6 +35,7 @@ pub mod observe;
 pub mod lab;
 pub mod sparing;
 pub mod refusal;
+pub(crate) mod remembered;
 pub mod stored;
 pub mod services;
 pub mod handle;

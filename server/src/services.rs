@@ -20,11 +20,12 @@ use crate::observe::hot::Hot;
 use crate::properties::document;
 use crate::properties::model::{Given, Properties};
 use crate::refusal::{group_refusal, name_refusal, refusal};
+use crate::remembered::Remembered;
 use crate::stored::{Steady, StoredPolicies};
 use crate::throttle::gate::Gates;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
 use tabulith::error::{Error, Kind};
@@ -50,6 +51,9 @@ impl<S: RowStore + Catalog> Store for S {}
 const NO_HISTORY: &str =
     "This server keeps no history to read as of; it does when it is started with --history.";
 
+/// Most accounts whose properties are remembered; then all are forgotten at once.
+const ACCOUNTS_MAX: usize = 10_000;
+
 /// The name of the setting that holds an account's service properties, as the XML that shows them.
 const PROPERTIES_SETTING: &str = "service-properties";
 
@@ -59,15 +63,25 @@ pub struct Services<S> {
     tables: Arc<TableStore<S>>,
     clock: Arc<dyn Clock>,
     /// Service properties by account: every answer needs the rules for browsers among them.
-    properties: RwLock<HashMap<String, Arc<Properties>>>,
-    /// Held by who reads properties from the store or changes them.
-    properties_lock: Mutex<()>,
+    properties: Remembered<String, Arc<Properties>>,
+    /// Held by who changes them.
+    changing_properties: Mutex<()>,
     policies: StoredPolicies,
     gates: Gates,
     hot: Arc<Hot>,
     lab: Option<Arc<Lab>>,
-    page_bytes_max: usize,
-    keeps_history: bool,
+    bounds: Bounds,
+}
+
+/// What requests may take of memory, and whether they may see the past.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Bytes of a page after which it ends.
+    pub page_bytes_max: usize,
+    /// Bytes of the entities that a change set leaves behind.
+    pub group_bytes_max: usize,
+    /// Whether moments of the past can be read.
+    pub keeps_history: bool,
 }
 
 /// What a lookup in memory, or on disk, gave.
@@ -80,6 +94,9 @@ pub enum Found<T> {
     /// Only the disk can tell, and the call was not to ask it.
     NeedsDisk,
 }
+
+/// What a grant depends on, kept as it is.
+struct Held<'a>(#[expect(dead_code, reason = "held, not looked at")] Option<Steady<'a>>);
 
 /// Which tables to list.
 #[derive(Clone, Debug)]
@@ -117,26 +134,24 @@ impl<S: Store> Services<S> {
         gates: Gates,
         hot: Arc<Hot>,
         lab: Option<Arc<Lab>>,
-        page_bytes_max: usize,
-        keeps_history: bool,
+        bounds: Bounds,
     ) -> Services<S> {
         Services {
             tables,
             clock,
-            properties: RwLock::default(),
-            properties_lock: Mutex::default(),
+            properties: Remembered::new(ACCOUNTS_MAX),
+            changing_properties: Mutex::default(),
             policies: StoredPolicies::default(),
             gates,
             hot,
             lab,
-            page_bytes_max,
-            keeps_history,
+            bounds,
         }
     }
 
     /// The tables as they were, for a request that asks for that.
     fn past(&self, at: CommitTs) -> Result<Past, WireError> {
-        match self.keeps_history {
+        match self.bounds.keeps_history {
             true => self.tables.as_of(at).map_err(refusal),
             false => Err(AS_OF_OUT_OF_RANGE.saying(NO_HISTORY)),
         }
@@ -144,7 +159,7 @@ impl<S: Store> Services<S> {
 
     /// Bytes of a page after which it ends.
     pub fn page_bytes_max(&self) -> usize {
-        self.page_bytes_max
+        self.bounds.page_bytes_max
     }
 
     /// The clock.
@@ -214,14 +229,13 @@ impl<S: Store> Services<S> {
     pub fn set_properties(&self, grant: &Grant, given: Given) -> Result<(), WireError> {
         grant.check(Access::WriteService)?;
         let account = grant.account();
-        let _changing = self.properties_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changing = self.changing_properties.lock().unwrap_or_else(PoisonError::into_inner);
         let properties = self.stored_properties(account)?.with(given);
         let text = document::write(&properties);
-        self.tables
-            .set_account_setting(account, PROPERTIES_SETTING, Some(&text))
-            .map_err(refusal)?;
-        self.remember(account, Arc::new(properties));
-        Ok(())
+        let set = self.tables.set_account_setting(account, PROPERTIES_SETTING, Some(&text));
+        let properties = set.is_ok().then(|| Arc::new(properties));
+        self.properties.change(account.as_str().to_owned(), properties);
+        set.map_err(refusal)
     }
 
     /// Fails unless the grant allows to look at stats.
@@ -240,19 +254,12 @@ impl<S: Store> Services<S> {
     }
 
     fn properties_of(&self, account: &AccountName) -> Result<Arc<Properties>, WireError> {
-        let known = || {
-            let known = self.properties.read().unwrap_or_else(PoisonError::into_inner);
-            known.get(account.as_str()).cloned()
+        let begun = match self.properties.get(account.as_str()) {
+            Ok(properties) => return Ok(properties),
+            Err(begun) => begun,
         };
-        if let Some(properties) = known() {
-            return Ok(properties);
-        }
-        let _reading = self.properties_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(properties) = known() {
-            return Ok(properties);
-        }
         let properties = Arc::new(self.stored_properties(account)?);
-        self.remember(account, properties.clone());
+        self.properties.keep(begun, account.as_str().to_owned(), properties.clone());
         Ok(properties)
     }
 
@@ -266,11 +273,6 @@ impl<S: Store> Services<S> {
                 Err(INTERNAL_ERROR)
             }
         }
-    }
-
-    fn remember(&self, account: &AccountName, properties: Arc<Properties>) {
-        let mut known = self.properties.write().unwrap_or_else(PoisonError::into_inner);
-        known.insert(account.as_str().to_owned(), properties);
     }
 
     /// The names of the tables of the grant's account, as many as a description of them names.
@@ -366,10 +368,10 @@ impl<S: Store> Services<S> {
                 }
             }
         }
-        let _changing = self.properties_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.tables.set_account_setting(account, PROPERTIES_SETTING, None).map_err(refusal)?;
-        let mut known = self.properties.write().unwrap_or_else(PoisonError::into_inner);
-        known.remove(account.as_str());
+        let _changing = self.changing_properties.lock().unwrap_or_else(PoisonError::into_inner);
+        let set = self.tables.set_account_setting(account, PROPERTIES_SETTING, None);
+        self.properties.change(account.as_str().to_owned(), None);
+        set.map_err(refusal)?;
         Ok(removed)
     }
 
@@ -382,7 +384,7 @@ impl<S: Store> Services<S> {
         read: impl FnOnce(EntityRef<'_>) -> Result<T, Error>,
     ) -> Result<Found<T>, WireError> {
         grant.check(Access::Read)?;
-        drop(self.steady(grant)?);
+        drop(self.steady(grant, Reach::Disk)?);
         let (past, table) = (self.past(at)?, self.entity_table(grant)?);
         if grant.check_keys(keys.0, keys.1).is_err() {
             let is_there = past.get_table(grant.account(), &table).map_err(refusal)?.is_some();
@@ -403,7 +405,7 @@ impl<S: Store> Services<S> {
         read: impl FnOnce(EntityRef<'_>) -> Result<T, Error>,
     ) -> Result<Found<T>, WireError> {
         grant.check(Access::Read)?;
-        let _steady = self.steady(grant)?;
+        let Some(_steady) = self.steady(grant, reach)? else { return Ok(Found::NeedsDisk) };
         let table = self.entity_table(grant)?;
         if grant.check_keys(partition_key, row_key).is_err() {
             // Outside of a signature's range there is nothing.
@@ -430,7 +432,7 @@ impl<S: Store> Services<S> {
         mut each: impl FnMut(EntityRef<'_>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<PageEnd, WireError> {
         grant.check(Access::Read)?;
-        drop(self.steady(grant)?);
+        drop(self.steady(grant, Reach::Disk)?);
         let from =
             read.from.map(|(partition_key, row_key)| Continuation { partition_key, row_key });
         let budget = Budget {
@@ -492,7 +494,7 @@ impl<S: Store> Services<S> {
         grant.check(access_of(&write))?;
         let (partition_key, row_key) = write.keys();
         grant.check_keys(partition_key, row_key)?;
-        let _steady = self.steady(grant)?;
+        let Some(_steady) = self.steady(grant, reach)? else { return Ok(None) };
         let table = self.entity_table(grant)?;
         match self.tables.write_within(grant.account(), &table, write, reach) {
             Ok(pending) => Ok(Some(pending)),
@@ -537,7 +539,7 @@ impl<S: Store> Services<S> {
         let Some((first, _)) = changes.first() else { return Err((0, INVALID_INPUT)) };
         let first = first.clone();
         let table = self.entity_table(&first).map_err(|error| (0, error))?;
-        let _steady = self.steady(&first).map_err(|error| (0, error))?;
+        let _steady = self.steady(&first, Reach::Disk).map_err(|error| (0, error))?;
         for (index, (grant, write)) in changes.iter().enumerate() {
             let check = || {
                 grant.check(access_of(write))?;
@@ -551,7 +553,10 @@ impl<S: Store> Services<S> {
             }
         }
         let writes = changes.into_iter().map(|(_, write)| write).collect();
-        self.tables.transact(first.account(), &table, writes).map_err(group_refusal)
+        let bytes_max = self.bounds.group_bytes_max;
+        self.tables
+            .transact_within(first.account(), &table, writes, bytes_max)
+            .map_err(group_refusal)
     }
 
     /// The stored policies of the grant's table.
@@ -569,14 +574,14 @@ impl<S: Store> Services<S> {
     }
 
     /// Fails where the grant depends on a stored policy that is not what it was when the request
-    /// came. While the answer lives, it stays what it is.
-    fn steady(&self, grant: &Grant) -> Result<Option<Steady<'_>>, WireError> {
-        let Some(stored) = grant.stored() else { return Ok(None) };
-        let steady = self.policies.steady();
+    /// came. While the answer lives, it stays what it is; nothing where the caller would have to wait.
+    fn steady(&self, grant: &Grant, reach: Reach) -> Result<Option<Held<'_>>, WireError> {
+        let Some(stored) = grant.stored() else { return Ok(Some(Held(None))) };
+        let Some(steady) = self.policies.steady(reach) else { return Ok(None) };
         let table = table_name(grant)?;
         let same = self.policies.check(&self.tables, grant.account(), &table, stored);
         same.map_err(refusal)??;
-        Ok(Some(steady))
+        Ok(Some(Held(Some(steady))))
     }
 }
 

@@ -6,10 +6,11 @@
 
 use crate::auth::policy::{self, Policy, Stored};
 use crate::error::{AUTHENTICATION_FAILED, WireError};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::collections::HashMap;
+use crate::remembered::Remembered;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 use tabulith::ids::TableId;
+use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::error::{TableError, TableResult};
 use tabulith::table::name::{AccountName, TableName};
@@ -22,11 +23,16 @@ const SETTING: &str = "acl";
 const TABLES_MAX: usize = 10_000;
 
 /// The policies of one store's tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StoredPolicies {
-    // Lock order: gate, then known. `known` is held for a lookup only.
     gate: RwLock<()>,
-    known: Mutex<HashMap<TableId, Arc<[Policy]>>>,
+    known: Remembered<TableId, Arc<[Policy]>>,
+}
+
+impl Default for StoredPolicies {
+    fn default() -> StoredPolicies {
+        StoredPolicies { gate: RwLock::default(), known: Remembered::new(TABLES_MAX) }
+    }
 }
 
 /// While one lives, policies and tables that have them stay as they are.
@@ -34,9 +40,13 @@ pub type Steady<'a> = RwLockReadGuard<'a, ()>;
 
 impl StoredPolicies {
     /// Keeps everything as it is: to be held from the look at a policy to the end of what it
-    /// allows.
-    pub fn steady(&self) -> Steady<'_> {
-        self.gate.read()
+    /// allows. Waits for whoever sets policies or removes a table, and so for the disk; nothing for one
+    /// who must not.
+    pub fn steady(&self, reach: Reach) -> Option<Steady<'_>> {
+        match reach {
+            Reach::Memory => self.gate.try_read(),
+            Reach::Disk => Some(self.gate.read()),
+        }
     }
 
     /// To be held while a table is removed.
@@ -44,7 +54,7 @@ impl StoredPolicies {
         self.gate.write()
     }
 
-    /// The policy of that name as of now, if its table is there and has one.
+    /// The policy of that name as of now, if its table is there and has one. Waits for nobody.
     pub fn get<S: RowStore + Catalog>(
         &self,
         tables: &TableStore<S>,
@@ -73,7 +83,7 @@ impl StoredPolicies {
         Ok(if same { Ok(()) } else { Err(AUTHENTICATION_FAILED) })
     }
 
-    /// All policies of a table, and the table that has them.
+    /// All policies of a table, and the table that has them. Waits for nobody.
     pub fn all<S: RowStore + Catalog>(
         &self,
         tables: &TableStore<S>,
@@ -81,13 +91,10 @@ impl StoredPolicies {
         table: &TableName,
     ) -> TableResult<(TableId, Arc<[Policy]>)> {
         let found = tables.get_table(account, table)?.ok_or(TableError::TableNotFound)?;
-        if let Some(policies) = self.known.lock().get(&found.id) {
-            return Ok((found.id, policies.clone()));
-        }
-        // Nobody sets policies between the look at them and the remembering. Whoever holds the
-        // gate already may come here too.
-        let _gate = self.gate.read_recursive();
-        let found = tables.get_table(account, table)?.ok_or(TableError::TableNotFound)?;
+        let begun = match self.known.get(&found.id) {
+            Ok(policies) => return Ok((found.id, policies)),
+            Err(begun) => begun,
+        };
         let kept = tables.table_setting(account, table, SETTING)?;
         let policies = kept.map_or(Ok(Vec::new()), |kept| policy::read(&kept));
         let policies: Arc<[Policy]> = policies
@@ -97,8 +104,11 @@ impl StoredPolicies {
                 Vec::new()
             })
             .into();
-        self.remember(found.id, policies.clone());
-        Ok((found.id, policies))
+        // They are found by the table's name, which may mean another one by now.
+        let again = tables.get_table(account, table)?.filter(|again| again.id == found.id);
+        let id = again.ok_or(TableError::TableNotFound)?.id;
+        self.known.keep(begun, id, policies.clone());
+        Ok((id, policies))
     }
 
     /// Keeps these policies and no others for a table; returns once that is durable.
@@ -111,19 +121,71 @@ impl StoredPolicies {
     ) -> TableResult<()> {
         let _gate = self.gate.write();
         let found = tables.get_table(account, table)?.ok_or(TableError::TableNotFound)?;
-        // Should keeping them fail half-way, the store will be asked what it has.
-        self.known.lock().remove(&found.id);
         let text = (!policies.is_empty()).then(|| policy::written(&policies));
-        tables.set_table_setting(account, table, SETTING, text.as_deref())?;
-        self.remember(found.id, policies.into());
-        Ok(())
+        // Until then requests are admitted by the old ones, without a wait, and do nothing by them before
+        // they have passed the gate.
+        let set = tables.set_table_setting(account, table, SETTING, text.as_deref());
+        // One that failed may have been kept all the same: the store will be asked what it has.
+        self.known.change(found.id, set.is_ok().then(|| policies.into()));
+        set
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::time::Duration;
+    use tabulith::Db;
+    use tabulith::env::clock::SystemClock;
+    use tabulith::env::jobs::Threads;
+    use tabulith::vfs::fault::{Call, FaultFs, Rule};
+    use tabulith::vfs::mem::SimFs;
+
+    #[test]
+    fn who_reads_waits_for_no_change() {
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let parts = (Arc::new(disk.clone()), Arc::new(SystemClock::new()), Arc::new(Threads));
+        let db = Db::builder().parts(parts.0, parts.1, parts.2).open("data").expect("a database");
+        let tables = TableStore::new(Arc::new(db));
+        let account = AccountName::parse("devstoreaccount1").expect("a name");
+        let [asked, changed] = ["asked", "changed"].map(|name| {
+            let name = TableName::parse(name).expect("a name");
+            tables.create_table(&account, &name).expect("a table");
+            name
+        });
+        let policy = Policy { id: "p".to_owned(), ..Policy::default() };
+        let set = |policies: &StoredPolicies, table| {
+            policies.set(&tables, &account, table, vec![policy.clone()]).expect("kept");
+        };
+        set(&StoredPolicies::default(), &asked);
+        let policies = StoredPolicies::default(); // They remember nothing.
+        let ((is_held, held), (go_on, still)) = (channel(), channel::<()>());
+        disk.interrupt(Rule::fail(Call::Sync), move || {
+            let _ = is_held.send(());
+            let _ = still.recv();
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(|| set(&policies, &changed));
+            held.recv().expect("a sync");
+            let (done, read) = channel();
+            let (policies, tables, account, asked) = (&policies, &tables, &account, &asked);
+            scope.spawn(move || done.send(policies.get(tables, account, asked, "p")));
+            let found = read.recv_timeout(Duration::from_secs(20));
+            drop(go_on);
+            assert_ne!(found.as_ref().err(), Some(&RecvTimeoutError::Timeout), "it waits");
+            assert!(found.expect("read").expect("sound").is_some());
+        });
+        assert!(policies.get(&tables, &account, &changed, "p").expect("sound").is_some());
     }
 
-    fn remember(&self, table: TableId, policies: Arc<[Policy]>) {
-        let mut known = self.known.lock();
-        if known.len() >= TABLES_MAX {
-            known.clear();
-        }
-        known.insert(table, policies);
+    #[test]
+    fn who_must_not_wait_is_not_kept_waiting() {
+        let policies = StoredPolicies::default();
+        let changing = policies.changing();
+        assert!(policies.steady(Reach::Memory).is_none(), "somebody sets policies");
+        drop(changing);
+        let (one, other) = (policies.steady(Reach::Memory), policies.steady(Reach::Disk));
+        assert!(one.is_some() && other.is_some());
     }
 }
