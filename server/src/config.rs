@@ -159,9 +159,17 @@ impl Config {
         (self.answer_bytes_max / PAGES_AT_ONCE).min(PAGE_BYTES_MAX)
     }
 
-    /// Refuses the published key where others than this machine can reach it.
+    /// Bytes of the entities that a change set leaves behind: merges of a few bytes write them whole, and so
+    /// need memory that their body does not show. Half of what bodies may take; all that is allowed to be
+    /// stored by one where that is the default.
+    pub fn group_bytes_max(&self) -> usize {
+        (self.body_bytes_max / 2).clamp(2 * BODY_BYTES_MAX, GROUP_STORED_BYTES_MAX)
+    }
+
+    /// Refuses the published key where others than this machine can reach it. Accounts that are read
+    /// from elsewhere are judged when they have been.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.check_accounts(&self.accounts)
+        if self.accounts_source.is_some() { Ok(()) } else { self.check_accounts(&self.accounts) }
     }
 
     /// The same for accounts that are to replace those of the start.

@@ -15,6 +15,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
+use tabulith_client::connection::DEVELOPMENT_KEY;
 
 /// What `config print` says: value and source of each setting.
 fn settings(out: &str) -> BTreeMap<String, (String, String)> {
@@ -115,6 +116,27 @@ fn a_server_is_ready_though_nobody_reads_its_greeting() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(ran.code, 0, "{}", ran.err);
+}
+
+/// Accounts of a file take the place of the published one, which others would else be served.
+#[test]
+fn a_server_for_others_takes_its_accounts_from_a_file() {
+    let place = Place::new();
+    let serve = |accounts: &str| {
+        let listen = ["serve", "--port", "0", "--listen", "0.0.0.0", "--accounts-file", accounts];
+        let mut command = place.command(&listen);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        let said = child.wait_with_output().unwrap().stderr;
+        (line.contains(" listens on "), String::from_utf8_lossy(&said).into_owned())
+    };
+    let (listens, said) = serve(&place.file("own", "own:a2V5"));
+    assert!(listens, "{said}");
+    let published = format!("devstoreaccount1:{DEVELOPMENT_KEY}");
+    let (listens, said) = serve(&place.file("published", published));
+    assert!(!listens && said.contains("the published development key"), "{said}");
 }
 
 #[test]

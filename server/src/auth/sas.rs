@@ -204,7 +204,7 @@ impl<'a> Sas<'a> {
             }
             Kind::Account => {
                 let permissions = of_letters("sp", ANY_LETTER)?;
-                of_letters("ss", ANY_LETTER)?;
+                of_letters("ss", ANY_LETTER)??;
                 let resources = of_letters("srt", "sco")??;
                 let terms = Terms { start, expiry, permissions };
                 Some(Given::Account { resources, permissions: permissions?, terms })

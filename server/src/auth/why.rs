@@ -199,6 +199,9 @@ fn field_faults(params: &Params) -> Vec<String> {
         if value("sp").is_none() {
             faults.push("sp: no permissions".to_owned());
         }
+        if value("ss").is_none() {
+            faults.push("ss: no services".to_owned());
+        }
         if let Some(text) = letters("ss", small) {
             faults.push(format!("ss: {text} has others than small letters"));
         }
@@ -392,7 +395,7 @@ mod tests {
             ("st", &["2020-01-01", "2035-01-01", "then"]),
             ("sip", &["10.0.0.7", "10.0.0.1-10.0.0.9", "10.0.0.8", "here"]),
             ("spr", &["https,http", "https", "http"]),
-            ("ss", &["t", "btqf", "b", "T"]),
+            ("ss", &["t", "btqf", "b", "T", ""]),
             ("srt", &["sco", "o", "s", "x", ""]),
             ("spk", &["a", "p", "q"]),
             ("srk", &["a", "r", "z"]),

@@ -182,11 +182,18 @@ impl Admin {
 /// Whether a request comes from this machine, on its own behalf, to a name or address that is no
 /// stranger's.
 fn is_of_this_machine(head: &Head, origin: Origin) -> bool {
-    let passed_on =
-        ["X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "X-Real-IP", "Via", "Origin"];
     origin.peer.is_some_and(|peer| peer.to_canonical().is_loopback())
-        && passed_on.iter().all(|name| head.headers.get(name).is_none())
+        && !head.headers.iter().any(|(name, _)| is_of_another(name))
         && is_own_name(&head.authority)
+}
+
+/// Whether a header says that somebody else is spoken for.
+fn is_of_another(name: &str) -> bool {
+    const PASSED_ON: [&str; 4] = ["Forwarded", "X-Real-IP", "Via", "Origin"];
+    const FORWARDED: &str = "X-Forwarded-";
+    let start = name.get(..FORWARDED.len());
+    start.is_some_and(|start| start.eq_ignore_ascii_case(FORWARDED))
+        || PASSED_ON.iter().any(|passed_on| name.eq_ignore_ascii_case(passed_on))
 }
 
 /// Whether an authority is `localhost` or an address of the loopback, with or without a port.
@@ -258,7 +265,14 @@ mod tests {
         }
         assert!(!is_of_this_machine(&head("Accept"), origin("192.0.2.1")));
         assert!(!is_of_this_machine(&head("Accept"), Origin { peer: None, ..origin("::1") }));
-        for name in ["x-forwarded-for", "Forwarded", "Via", "Origin"] {
+        for name in [
+            "x-forwarded-for",
+            "X-Forwarded-Proto",
+            "X-FORWARDED-Port",
+            "Forwarded",
+            "Via",
+            "Origin",
+        ] {
             assert!(!is_of_this_machine(&head(name), origin("127.0.0.1")), "{name}");
         }
     }
