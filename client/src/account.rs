@@ -148,7 +148,7 @@ impl TableNames {
         let name = |item: &Json| Some(item.get("TableName")?.as_str()?.to_owned());
         let names: Option<Vec<String>> = read_list(&answer)?.iter().map(name).collect();
         let names = names.ok_or_else(|| Error::Garbled("a table without a name".to_owned()))?;
-        self.next = answer.header("x-ms-continuation-NextTableName");
+        self.next = answer.continuation("x-ms-continuation-NextTableName")?;
         self.done = self.next.is_none();
         Ok(Some(names))
     }

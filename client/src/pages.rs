@@ -191,13 +191,11 @@ fn read_page(answer: &Answer) -> Result<Page, Error> {
             blocks_read: number("x-tabulith-blocks-read").unwrap_or_default(),
             blocks_skipped: number("x-tabulith-blocks-skipped").unwrap_or_default(),
         });
-    let next = answer.header("x-ms-continuation-NextPartitionKey");
+    let next = answer.continuation("x-ms-continuation-NextPartitionKey")?;
+    let row_key = answer.continuation("x-ms-continuation-NextRowKey")?;
     Ok(Page {
         entities: entities.collect::<Result<_, _>>().map_err(Error::Garbled)?,
-        next: next.map(|partition_key| Continuation {
-            partition_key,
-            row_key: answer.header("x-ms-continuation-NextRowKey"),
-        }),
+        next: next.map(|partition_key| Continuation { partition_key, row_key }),
         explained,
     })
 }

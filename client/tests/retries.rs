@@ -54,6 +54,7 @@ enum Act {
 
 /// A server that answers requests by a list; each connection takes one.
 struct Script {
+    account: Account,
     table: Table,
     world: Arc<Noted>,
     seen: Arc<Mutex<Vec<String>>>,
@@ -76,8 +77,9 @@ impl Script {
         let world = Arc::new(Noted::default());
         let retry = Retry { backoff: ONE_SECOND, retries_max: 3, ..Retry::default() };
         let options = Options { retry, world: world.clone(), ..Options::default() };
-        let table = Account::new(Connection::parse(&text).unwrap(), options).table("T");
-        Script { table, world, seen, left }
+        let account = Account::new(Connection::parse(&text).unwrap(), options);
+        let table = account.table("T");
+        Script { account, table, world, seen, left }
     }
 
     /// The verbs of the requests that came, and the waits between them in milliseconds.
@@ -379,4 +381,21 @@ async fn empty_pages_with_more_behind_them_are_passed_over() {
     assert_eq!(pages.next().await.unwrap().unwrap().row_key, "r");
     assert_eq!(pages.next().await.unwrap(), None);
     script.check(&["GET"; 4], &[1000]);
+}
+
+/// What was listed ended with such a page, as if nothing were behind it.
+#[tokio::test]
+async fn a_page_whose_continuation_cannot_be_read_is_not_the_last_one() {
+    let page = |headers| Act::Answer(200, headers, "{\"value\":[]}".to_owned());
+    let partition = "x-ms-continuation-NextPartitionKey: é\r\n";
+    let row = "x-ms-continuation-NextPartitionKey: p\r\nx-ms-continuation-NextRowKey: é\r\n";
+    for headers in [partition, row] {
+        let script = Script::new(vec![page(headers)]).await;
+        let error = script.table.query(Query::new()).next_page().await.unwrap_err();
+        assert!(matches!(error, Error::Garbled(_)), "{error}");
+        script.check(&["GET"], &[]);
+    }
+    let script = Script::new(vec![page("x-ms-continuation-NextTableName: é\r\n")]).await;
+    let error = script.account.tables(None).next_page().await.unwrap_err();
+    assert!(matches!(error, Error::Garbled(_)), "{error}");
 }
