@@ -94,7 +94,7 @@ fn suggested(text: &str) -> EdmType {
 }
 
 fn of_json(bytes: &[u8]) -> Result<Entity, String> {
-    let members = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let members = json::members(bytes).map_err(|error| error.to_string())?;
     json::read_entity(&members)
 }
 
@@ -185,6 +185,7 @@ mod tests {
             ("[]", "expected a map"),
             ("{\"PartitionKey\":\"p\"}", "RowKey is missing"),
             ("{\"PartitionKey\":1,\"RowKey\":\"r\"}", "PartitionKey is no text"),
+            (r#"{"PartitionKey":"p","RowKey":"r","n":1,"n":2}"#, "`n` is given twice"),
             ("{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"a\":[1]}", "a: a property is a single"),
         ] {
             let why = of_json(text.as_bytes()).unwrap_err();

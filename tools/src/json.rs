@@ -4,7 +4,10 @@
 //! line imports as what it was.
 
 use crate::edm::{self, EdmType};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Value as Json};
+use std::fmt;
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
 use tabulith::table::value::{DateTime, Value};
@@ -74,6 +77,46 @@ fn text_bytes(text: &str) -> usize {
     text.bytes()
         .map(|b| if b < 0x20 { 6 } else { 1 + usize::from(matches!(b, b'"' | b'\\')) })
         .sum()
+}
+
+/// The members of the object that `text` is. One that is given twice is an error, as it is to the server:
+/// nobody knows which of the two is meant.
+pub(crate) fn members(text: &[u8]) -> serde_json::Result<Map<String, Json>> {
+    serde_json::from_slice::<Members>(text).map(|members| members.0)
+}
+
+struct Members(Map<String, Json>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members, D::Error> {
+        deserializer.deserialize_map(OnceEach)
+    }
+}
+
+struct OnceEach;
+
+impl<'de> Visitor<'de> for OnceEach {
+    type Value = Members;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Members, A::Error> {
+        let mut members = Map::new();
+        while let Some((name, value)) = access.next_entry::<String, Json>()? {
+            match members.entry(name) {
+                Entry::Vacant(place) => {
+                    place.insert(value);
+                }
+                Entry::Occupied(place) => {
+                    let name = shortened(place.key());
+                    return Err(de::Error::custom(format_args!("`{name}` is given twice")));
+                }
+            }
+        }
+        Ok(Members(members))
+    }
 }
 
 /// Why an object is no entity: a member, and what is wrong with it.
@@ -214,6 +257,17 @@ mod tests {
             "{\"PartitionKey\":\"p\",\"RowKey\":\"r'\\\"\",\"i\":-1,\
              \"l@odata.type\":\"Edm.Int64\",\"l\":\"9223372036854775807\",\"d\":1.0}"
         );
+    }
+
+    /// The last one was taken, and nothing said.
+    #[test]
+    fn a_member_that_is_given_twice_is_named() {
+        let text = br#"{"PartitionKey":"p","RowKey":"r","n":1,"n":2}"#;
+        let error = members(text).unwrap_err().to_string();
+        assert!(error.starts_with("`n` is given twice at line 1"), "{error}");
+        let apart = members(br#" {"n":1,"N":12345678901234567890,"o":{"n":2}} "#).unwrap();
+        assert_eq!((apart.len(), apart["N"].to_string().len()), (3, 20));
+        assert!(members(b"{\"n\":1}{").is_err() && members(b"null").is_err());
     }
 
     #[test]

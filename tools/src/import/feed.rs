@@ -106,12 +106,13 @@ impl Feed<'_> {
         Ok(if gone { End::Stopped } else { end })
     }
 
-    /// A row that an earlier run wrote counts for equal keys, and for nothing else.
+    /// A row that an earlier run wrote counts for equal keys, and for nothing else. One that is bad was
+    /// not written.
     fn pass_over(&mut self, next: Next) {
         if let Next::Record(record) = next
-            && let Ok((partition_key, row_key)) = self.recipe.keys(&record)
+            && let Ok(row) = self.recipe.entity(&record)
         {
-            self.keys.add(&partition_key, &row_key);
+            self.keys.add(&row.partition_key, &row.row_key);
         }
     }
 
@@ -132,5 +133,53 @@ impl Feed<'_> {
         }
         let bytes = json::entity_bytes_max(&entity);
         Ok(Ready { number, line, entity, bytes })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use crate::edm::EdmType;
+    use crate::import::entity::Wishes;
+    use crate::import::infer::Column;
+    use crate::import::template::Template;
+    use std::collections::HashMap;
+    use std::io::Write;
+    use tokio::sync::mpsc;
+
+    /// A good row was refused for keys that only a bad one had had, which nobody had written.
+    #[test]
+    fn a_bad_row_that_is_passed_over_keeps_no_keys() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(b"k,n\na,x\na,1\n").unwrap();
+        let wishes = Wishes {
+            partition_key: Template::parse("p").unwrap(),
+            row_key: Template::parse("{k}").unwrap(),
+            types: HashMap::new(),
+            nulls: Vec::new(),
+            drop: HashSet::new(),
+        };
+        let columns = [("k", EdmType::String), ("n", EdmType::Int32)].map(|(name, edm)| Column {
+            name: name.to_owned(),
+            edm: Some(edm),
+            hint: None,
+            barred: None,
+        });
+        let recipe = Recipe::new(wishes, &columns, &["k".to_owned(), "n".to_owned()]).unwrap();
+        let (bad, mut keys) = (BadRows::default(), KeysSeen::default());
+        let feed = Feed {
+            path: file.path(),
+            recipe: &recipe,
+            rows_done: 1,
+            skip_bad: true,
+            bad: &bad,
+            keys: &mut keys,
+        };
+        let (send, mut receive) = mpsc::channel(8);
+        assert_eq!(feed.run(&send).unwrap(), End::File);
+        drop(send);
+        let sent: Vec<Item> = std::iter::from_fn(|| receive.blocking_recv()).collect();
+        assert!(matches!(&sent[..], [Item::Batch(batch)] if batch.rows.len() == 1), "{sent:?}");
     }
 }

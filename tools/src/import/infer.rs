@@ -3,7 +3,8 @@
 //! The whole file is read once before the first row is written: a type guessed from the first
 //! rows alone would turn out wrong in the middle of the job. A column gets the narrowest type that
 //! holds every cell that is not null: Int32, Int64, Double, Boolean, DateTime, Guid, String.
-//! Numbers with zeros in front (`007`) are text. Binary is never guessed.
+//! Numbers with zeros in front (`007`) are text; so are integers and moments that would lose digits.
+//! Binary is never guessed.
 //!
 //! In JSON lines the values say their own types, by `a@odata.type` or by their form; only numbers of one column
 //! are widened together, and not those of entities as `export` prints them, which have a Timestamp: there a
@@ -18,6 +19,7 @@ use anyhow::Result;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
+use tabulith::table::value::Value as Typed;
 
 /// Texts that often stand for "no value"; only used for a hint, never skipped without `--null`.
 const LIKELY_NULLS: [&str; 6] = ["NA", "N/A", "NULL", "null", "NaN", "\\N"];
@@ -251,11 +253,24 @@ fn looks_like(edm: EdmType, text: &str) -> bool {
                 && digits.starts_with('0')
                 && digits.as_bytes()[1].is_ascii_digit();
             let plus = text.starts_with('+');
-            !padded && !plus && edm.parse(text).is_some()
+            match edm.parse(text).filter(|_| !padded && !plus) {
+                // An integer stands there for the number it is, and not for the nearest double.
+                Some(Typed::Double(number)) if digits.bytes().all(|b| b.is_ascii_digit()) => {
+                    format!("{number:.0}") == text
+                }
+                value => value.is_some(),
+            }
         }
+        EdmType::DateTime => edm.parse(text).is_some() && !is_finer_than_a_tick(text),
         EdmType::String => true,
         other => other.parse(text).is_some(),
     }
+}
+
+/// Whether the text of a moment has digits behind those of a tick of 100 ns, which is all that is kept.
+fn is_finer_than_a_tick(text: &str) -> bool {
+    let (_, fraction) = text.split_once('.').unwrap_or_default();
+    fraction.bytes().take_while(u8::is_ascii_digit).skip(7).any(|b| b != b'0')
 }
 
 #[cfg(test)]
@@ -310,9 +325,25 @@ mod tests {
         );
     }
 
+    /// Numbers of twenty digits came back with sixteen of them, moments without their nanoseconds.
     #[test]
-    fn a_number_too_large_for_int64_is_a_double_only_with_others() {
-        assert_eq!(columns("n\n1\n99999999999999999999\n", &[]), ["n Double"]);
+    fn what_would_lose_digits_stays_text() {
+        for (cells, edm) in [
+            ("1\n99999999999999999999", "String"),
+            ("1\n100000000000000000000", "Double"),
+            ("-100000000000000000000\n-1.5", "Double"),
+            ("9007199254740992\n1.5", "Double"),
+            ("9007199254740993\n1.5", "String"),
+            ("9007199254740993\n1", "Int64"),
+            ("2013-01-01T10:00:00.1234567000Z", "DateTime"),
+            ("2013-01-01T10:00:00.12345678Z", "String"),
+            ("2013-01-01T10:00:00Z\n2013-01-01T10:00:00.000000001+02:00", "String"),
+        ] {
+            assert_eq!(columns(&format!("n\n{cells}\n"), &[]), [format!("n {edm}")], "{cells}");
+        }
+        let json = |number: &str| columns(&format!("{{\"n\":{number}}}\n"), &[]);
+        assert_eq!(json("99999999999999999999"), ["n varies"], "each row is told");
+        assert_eq!(json("1e20"), ["n Double"]);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Input files as records: CSV or JSON lines, plain or gzip, or Parquet, told apart by their first bytes.
 //!
 //! A record knows its line, which in Parquet is the number of its row. A line that is no record is reported with its number and the next one
-//! follows; only a failing read ends a file early.
+//! follows; only a failing read ends a file early, and in CSV a record without an end: where the next one would
+//! begin nobody knows.
 
 #![allow(clippy::disallowed_types, reason = "the files are the user's, not the engine's")]
 
 use crate::columnar::column::Column;
 use crate::columnar::door::{MAGIC, Reader};
+use crate::json;
 use anyhow::{Context, Result, ensure};
 use flate2::read::MultiGzDecoder;
 use serde_json::{Map, Value};
@@ -17,8 +19,12 @@ use std::path::{Path, PathBuf};
 use tabulith::table::value::Value as Typed;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Longest line of a JSON lines file. An entity has 1 MiB; in JSON it is at most six times that.
+/// Longest line of a JSON lines file, and longest record of CSV. An entity has 1 MiB; in JSON it is at most
+/// six times that.
 const LINE_BYTES_MAX: usize = 8 << 20;
+
+/// What some programs write before a text.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Bytes asked of the operating system at a time.
 const READ_BYTES: usize = 256 << 10;
@@ -71,7 +77,7 @@ pub(crate) struct Rows {
 }
 
 enum Lines {
-    Csv(Box<csv::Reader<Input>>),
+    Csv(Box<csv::Reader<Bounded>>),
     Json { input: Input, line: u64 },
     Typed { reader: Box<Reader>, row: u64 },
 }
@@ -116,9 +122,13 @@ impl Rows {
         Ok(Rows { path: path.to_owned(), columns, lines })
     }
 
-    fn open_csv(path: &Path, input: Input) -> Result<Rows> {
+    fn open_csv(path: &Path, mut input: Input) -> Result<Rows> {
+        // Behind it a quote begins a cell.
+        if input.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
+            input.consume(BYTE_ORDER_MARK.len());
+        }
         // Flexible: a short record is ours to report, with the records behind it still readable.
-        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(input);
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(Bounded::new(input));
         let header =
             reader.headers().with_context(|| format!("the header line of {}", path.display()))?;
         let columns: Vec<String> = header.iter().map(str::to_owned).collect();
@@ -147,7 +157,7 @@ impl Rows {
         }
     }
 
-    /// The next record. An error is a failing read (or damaged gzip data) and final.
+    /// The next record. An error is a failing read, damaged gzip data or a record without an end, and final.
     pub(crate) fn next(&mut self) -> Result<Next> {
         match &mut self.lines {
             Lines::Csv(reader) => next_csv(reader, self.columns.len()),
@@ -159,7 +169,79 @@ impl Rows {
     }
 }
 
-fn next_csv(reader: &mut csv::Reader<Input>, columns: usize) -> Result<Next> {
+/// The bytes of a CSV file up to a record that is too long, or that ends with the file between quotes: with
+/// all that follows it such a record would be one cell, in memory.
+///
+/// It finds the ends of records as the reader above it does. A quote that does not begin a cell is a character
+/// like any other.
+struct Bounded {
+    input: Input,
+    place: Place,
+    /// The line of the next byte.
+    line: u64,
+    /// The first line of the record.
+    first: u64,
+    /// Bytes of the record so far.
+    bytes: usize,
+}
+
+/// Where the next byte of a CSV file stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the beginning of a cell.
+    Start,
+    /// In a cell without quotes, or behind what closed them.
+    Plain,
+    /// Between quotes.
+    Quoted,
+    /// Behind a quote that closes the cell, unless another one follows.
+    Closed,
+}
+
+impl Bounded {
+    fn new(input: Input) -> Bounded {
+        Bounded { input, place: Place::Start, line: 1, first: 1, bytes: 0 }
+    }
+
+    fn pass(&mut self, byte: u8) {
+        self.bytes += 1;
+        self.line += u64::from(byte == b'\n');
+        self.place = match (self.place, byte) {
+            (Place::Quoted, b'"') => Place::Closed,
+            (Place::Quoted, _) | (Place::Start | Place::Closed, b'"') => Place::Quoted,
+            (_, b',') => Place::Start,
+            (_, b'\n' | b'\r') => {
+                (self.first, self.bytes) = (self.line, 0);
+                Place::Start
+            }
+            _ => Place::Plain,
+        };
+    }
+
+    fn refused(&self, why: &str) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {why}", self.first))
+    }
+}
+
+impl Read for Bounded {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(out)?;
+        if read == 0 && !out.is_empty() && self.place == Place::Quoted {
+            return Err(self.refused("a quote is never closed"));
+        }
+        for byte in &out[..read] {
+            self.pass(*byte);
+            if self.bytes > LINE_BYTES_MAX {
+                let mib = LINE_BYTES_MAX >> 20;
+                let why = format!("the record is longer than {mib} MiB; is a quote never closed?");
+                return Err(self.refused(&why));
+            }
+        }
+        Ok(read)
+    }
+}
+
+fn next_csv(reader: &mut csv::Reader<Bounded>, columns: usize) -> Result<Next> {
     let mut bytes = csv::ByteRecord::new();
     if !reader.read_byte_record(&mut bytes)? {
         return Ok(Next::End);
@@ -206,7 +288,7 @@ fn next_json(input: &mut Input, line: &mut u64) -> Result<Next> {
         if text.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        return Ok(match serde_json::from_slice(&text) {
+        return Ok(match json::members(&text) {
             Ok(members) => Next::Record(Record { line: at, cells: Cells::Json(members) }),
             Err(error) => Next::Bad { line: at, why: format!("no JSON object: {error}") },
         });
@@ -338,6 +420,53 @@ mod tests {
                 "6: 7|8",
             ]
         );
+    }
+
+    /// Why a file cannot be read to its end; nothing where it can.
+    fn refused(bytes: &[u8]) -> String {
+        let file = file(bytes);
+        let read = || -> Result<()> {
+            let mut rows = Rows::open(file.path())?;
+            while !matches!(rows.next()?, Next::End) {}
+            Ok(())
+        };
+        read().err().map(|error| format!("{error:#}")).unwrap_or_default()
+    }
+
+    /// The rest of the file was one cell, and the exit code 0.
+    #[test]
+    fn a_quote_that_is_never_closed_is_an_error_of_its_line() {
+        let why = refused(b"id,note\n1,\"5 inch\n2,ok\n3,ok\n");
+        assert!(why.contains("line 2: a quote is never closed"), "{why}");
+        let why = refused(b"id,\"note\n1,ok\n");
+        assert!(why.contains("line 1: a quote is never closed"), "{why}");
+        let why = refused(b"id,note\r\n1,\"a\nb\"\r\n2,\"\"\"");
+        assert!(why.contains("line 4: a quote is never closed"), "{why}");
+    }
+
+    #[test]
+    fn a_record_of_csv_has_a_length() {
+        let text = |bytes: usize| {
+            let cell = "x".repeat(bytes);
+            format!("a,b\n\"1\n\",2\n3,\"{cell}\"\n5,6\n").into_bytes()
+        };
+        // Beside the cell the record has four bytes.
+        assert_eq!(refused(&text(LINE_BYTES_MAX - 4)), "");
+        let why = refused(&text(LINE_BYTES_MAX - 3));
+        assert!(why.contains("line 4: the record is longer than 8 MiB"), "{why}");
+    }
+
+    #[test]
+    fn quotes_that_are_closed_or_within_a_cell_are_read() {
+        let text = b"a,b\n\"x\n\"\"y\"\"\",5\" pipe\n\"u\"v\",w\n\"\",\"\"\"\"\r\n";
+        assert_eq!(read(text), ["2: x\n\"y\"|5\" pipe", "4: uv\"|w", "5: |\""]);
+        assert_eq!(read("\u{feff}\"a,\"\n1\n".as_bytes()), ["2: 1"]);
+    }
+
+    #[test]
+    fn a_member_that_is_given_twice_makes_a_bad_row() {
+        let seen = read(br#"{"PartitionKey":"p","RowKey":"r","n":1,"n":2}"#);
+        assert!(seen[0].starts_with("1 bad: no JSON object: `n` is given twice"), "{}", seen[0]);
     }
 
     #[test]
