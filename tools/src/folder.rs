@@ -4,7 +4,7 @@
 //! waited for without a thread, so that many can share one sync.
 
 use crate::ask::{Ask, Change, Condition, Key, WriteError};
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use tabulith::db::Db;
@@ -94,6 +94,12 @@ impl Folder {
                 None => return Ok(names),
             }
         }
+    }
+
+    /// Of a folder that should have a table of the account.
+    pub(crate) fn nothing(&self) -> Failure {
+        let (path, account) = (self.path.display(), &self.account);
+        Failure::new(Exit::NotFound, format!("{path} has no table of the account {account}"))
     }
 
     /// Removes all rows of a table.

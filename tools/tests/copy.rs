@@ -90,6 +90,55 @@ fn what_is_not_the_same_is_told_by_its_partition() {
     assert_eq!(rows(&place, "other", "Rows"), rows(&place, "data", "Rows"));
 }
 
+/// The record of an unfinished copy was believed although what it tells of had been removed since: tables
+/// were told to be copied, and were not there.
+#[test]
+fn what_is_gone_from_the_other_place_is_copied_again() {
+    let place = filled();
+    let more = ["-e", "PartitionKey=p7", "RowKey=more"];
+    let differing = |dir: &str, to: &str| {
+        place.ok(&["table", "create", "rows", "--data-dir", dir]);
+        place.ok(&[&["entity", "insert", "-t", "rows", "--data-dir", dir], &more[..]].concat());
+        let ran = place.run(&["copy", "dir:data", to, "-t", "rows"]);
+        assert_eq!(ran.code, 1, "{}", ran.err);
+    };
+    let again = |to: &str| {
+        let ran = place.ok(&["copy", "dir:data", to, "-t", "rows", "--no-verify"]);
+        let gone = "Rows: what was copied before is not there any more";
+        assert!(ran.err.contains(gone), "{}", ran.err);
+    };
+    differing("other", "dir:other");
+    std::fs::remove_dir_all(place.path("other")).unwrap();
+    again("dir:other");
+    assert_eq!(rows(&place, "other", "Rows"), rows(&place, "data", "Rows"));
+
+    differing("second", "dir:second");
+    place.ok(&["table", "delete", "rows", "--data-dir", "second"]);
+    again("dir:second");
+    assert_eq!(rows(&place, "second", "Rows"), rows(&place, "data", "Rows"));
+
+    // A table that is there, without the row that the record names.
+    differing("third", "dir:third");
+    let records = place.path("state").join("tabulith").join("copies");
+    let record = std::fs::read_dir(records).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(record, "{\"rows\":[\"p3\",\"gone\"]}").unwrap();
+    place.ok(&["table", "truncate", "rows", "--yes", "--data-dir", "third"]);
+    again("dir:third");
+    assert_eq!(rows(&place, "third", "Rows"), rows(&place, "data", "Rows"));
+
+    // Files: the copy ends at a table that has one of another ending.
+    std::fs::create_dir(place.path("lines")).unwrap();
+    place.file("lines/types.jsonl.gz", "");
+    assert_eq!(place.run(&["copy", "dir:data", "jsonl:lines"]).code, 5);
+    let file = place.path("lines/Rows.jsonl");
+    let written = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    std::fs::remove_file(place.path("lines/types.jsonl.gz")).unwrap();
+    let ran = place.ok(&["copy", "dir:data", "jsonl:lines", "--no-verify"]);
+    assert!(ran.err.contains("empty was copied before"), "{}", ran.err);
+    assert_eq!(std::fs::read(&file).unwrap(), written);
+}
+
 #[test]
 fn a_copy_that_is_killed_again_and_again_comes_to_its_end() {
     let place = filled();
@@ -147,6 +196,36 @@ const FLIGHTS: [(&str, &str, &str); 5] = [
     ("planes", "plane", "{tailnum}"),
     ("weather", "{origin}", "{month:02}{day:02}-{hour:02}"),
 ];
+
+#[test]
+fn a_place_without_tables_is_not_taken_for_a_copy() {
+    let place = Place::new();
+    let collection = r#"{"name":"first$rows","data":[]}"#;
+    let azurite = place.file("db.json", format!(r#"{{"collections":[{collection}]}}"#));
+    let of_other = place.run(&["copy", &format!("azurite:{azurite}#second"), "dir:to"]);
+    assert_eq!(of_other.code, 3, "{}", of_other.err);
+    assert!(of_other.err.contains("there are tables of first"), "{}", of_other.err);
+    place.ok(&["table", "create", "rows", "--data-dir", "data"]);
+    std::fs::create_dir(place.path("lines")).unwrap();
+    let of_other = place.run(&["copy", "dir:data#second", "jsonl:lines"]);
+    assert_eq!(of_other.code, 3, "{}", of_other.err);
+    assert!(of_other.err.contains("no table of the account second"), "{}", of_other.err);
+    let empty = place.run(&["copy", "jsonl:lines", "dir:to"]);
+    assert_eq!(empty.code, 3, "{}", empty.err);
+    assert!(!place.path("to").exists());
+    // A table that is there twice is neither of the two.
+    place.file("lines/rows.jsonl", "");
+    place.file("lines/rows.jsonl.gz", "");
+    let twice = place.run(&["copy", "jsonl:lines", "dir:to"]);
+    assert_eq!(twice.code, 5, "{}", twice.err);
+    std::fs::remove_file(place.path("lines/rows.jsonl")).unwrap();
+    copied(&place.run(&["copy", &format!("azurite:{azurite}#first"), "dir:to"]));
+    assert_eq!(
+        place.run(&["copy", "dir:to", "jsonl:lines"]).code,
+        5,
+        "rows.jsonl.gz is not hidden"
+    );
+}
 
 #[test]
 fn a_year_of_flights_goes_every_way_round() {

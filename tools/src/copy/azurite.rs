@@ -6,19 +6,22 @@
 
 #![allow(clippy::disallowed_methods, reason = "the file is Azurite's")]
 
+use crate::exit::{Exit, Failure};
 use crate::json;
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use tabulith::table::entity::Entity;
 
 /// The tables of one account in such a file. Memory: all of it.
 #[derive(Debug)]
 pub(crate) struct Database {
+    account: String,
     tables: BTreeMap<String, Vec<Json>>,
+    others: BTreeSet<String>, // Accounts that have tables there.
 }
 
 impl Database {
@@ -34,25 +37,41 @@ impl Database {
     fn of(mut file: Json, account: &str) -> Result<Database> {
         let collections = file.get_mut("collections").and_then(Json::as_array_mut);
         let collections = collections.ok_or_else(|| anyhow!("it has no `collections`"))?;
-        let mut tables = BTreeMap::new();
+        let (mut tables, mut others) = (BTreeMap::new(), BTreeSet::new());
         for collection in collections {
             let name = collection.get("name").and_then(Json::as_str).unwrap_or_default();
-            let Some(table) = name.strip_prefix(account).and_then(|rest| rest.strip_prefix('$'))
-            else {
-                continue;
+            let table = match name.split_once('$') {
+                Some((owner, table)) if owner == account => table.to_owned(),
+                Some((owner, _)) if !owner.is_empty() => {
+                    others.insert(owner.to_owned());
+                    continue;
+                }
+                _ => continue, // Azurite's own.
             };
-            let table = table.to_owned();
             match collection.get_mut("data").map(Json::take) {
                 Some(Json::Array(rows)) => drop(tables.insert(table, rows)),
                 _ => bail!("the collection of {table} has no `data`"),
             }
         }
-        Ok(Database { tables })
+        Ok(Database { account: account.to_owned(), tables, others })
     }
 
-    /// The names of the tables.
-    pub(crate) fn tables(&self) -> Vec<String> {
-        self.tables.keys().cloned().collect()
+    /// Whose tables.
+    pub(crate) fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// The names of the tables, of which there must be one: another account may have been meant.
+    pub(crate) fn tables(&self) -> Result<Vec<String>> {
+        if !self.tables.is_empty() {
+            return Ok(self.tables.keys().cloned().collect());
+        }
+        let mut what = format!("Azurite's database has no table of the account {}", self.account);
+        if !self.others.is_empty() {
+            let others: Vec<_> = self.others.iter().map(String::as_str).collect();
+            what += &format!("; there are tables of {}: azurite:FILE#ACCOUNT", others.join(", "));
+        }
+        Err(Failure::new(Exit::NotFound, what).into())
     }
 
     /// The rows of a table from the place `from` on, at most `rows` of them.
@@ -115,7 +134,7 @@ mod tests {
     fn every_type_is_read_as_what_it_was() {
         let database =
             Database::of(serde_json::from_str(FILE).unwrap(), "devstoreaccount1").unwrap();
-        assert_eq!(database.tables(), ["empty", "orders"]);
+        assert_eq!(database.tables().unwrap(), ["empty", "orders"]);
         let rows = database.rows("orders", 0, 10).unwrap();
         assert_eq!((rows[0].partition_key.as_str(), rows[0].row_key.as_str()), ("a b", "1"));
         let value = |name: &str| {
@@ -130,6 +149,14 @@ mod tests {
         assert_eq!(value("B"), Value::Binary(vec![1, 2, 3]));
         assert_eq!(rows[0].properties.len(), 8);
         assert!(database.rows("orders", 1, 10).unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_account_without_tables_is_told_from_those_that_have_some() {
+        let database = Database::of(serde_json::from_str(FILE).unwrap(), "else").unwrap();
+        let error = database.tables().unwrap_err();
+        assert_eq!(crate::exit::of(&error), Exit::NotFound);
+        assert!(error.to_string().contains("tables of devstoreaccount1, other"), "{error}");
     }
 
     #[test]

@@ -6,9 +6,11 @@
     reason = "the files are the user's, not the engine's"
 )]
 
+use crate::exit::{Exit, Failure};
 use crate::import::rows::{Cells, Next, Rows};
 use crate::json;
 use anyhow::{Context, Result, bail};
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use tabulith::table::entity::Entity;
 /// Ends of the names of such files.
 const ENDINGS: [&str; 2] = [".jsonl", ".jsonl.gz"];
 
-/// The names of the tables that have a file in the folder, sorted.
+/// The names of the tables that have a file in the folder, sorted; one at least.
 pub(crate) fn tables(dir: &Path) -> Result<Vec<String>> {
     let named = || format!("{}", dir.display());
     let mut tables = Vec::new();
@@ -26,9 +28,39 @@ pub(crate) fn tables(dir: &Path) -> Result<Vec<String>> {
         let Some(name) = name.to_str() else { continue };
         tables.extend(ENDINGS.iter().find_map(|end| name.strip_suffix(end)).map(str::to_owned));
     }
+    if tables.is_empty() {
+        let what = format!("{} has no file NAME.jsonl", dir.display());
+        return Err(Failure::new(Exit::NotFound, what).into());
+    }
     tables.sort_unstable();
     tables.dedup();
-    Ok(tables)
+    let mut folded = HashSet::new();
+    match tables.iter().find(|table| !folded.insert(table.to_ascii_lowercase())) {
+        None => Ok(tables),
+        Some(table) => {
+            let what = format!("{} has the table {table} twice", dir.display());
+            Err(Failure::new(Exit::Conflict, what).into())
+        }
+    }
+}
+
+/// The file of a table, or the one to be: both of them would be two tables of one name.
+fn file_of(dir: &Path, table: &str) -> Result<PathBuf> {
+    let [plain, packed] = ENDINGS.map(|end| dir.join(format!("{table}{end}")));
+    match (plain.exists(), packed.exists()) {
+        (true, true) => {
+            let (plain, packed) = (plain.display(), packed.display());
+            let what = format!("{plain} and {packed} are one table: take one away");
+            Err(Failure::new(Exit::Conflict, what).into())
+        }
+        (false, true) => Ok(packed),
+        _ => Ok(plain),
+    }
+}
+
+/// Whether a table has a file.
+pub(crate) fn has(dir: &Path, table: &str) -> Result<bool> {
+    Ok(file_of(dir, table)?.exists())
 }
 
 /// Reads the rows of a table's file.
@@ -41,8 +73,7 @@ pub(crate) struct Reader {
 impl Reader {
     /// Opens the file of a table.
     pub(crate) fn open(dir: &Path, table: &str) -> Result<Reader> {
-        let paths = ENDINGS.map(|end| dir.join(format!("{table}{end}")));
-        let path = paths.iter().find(|path| path.exists()).unwrap_or(&paths[0]).clone();
+        let path = file_of(dir, table)?;
         let bytes = fs::metadata(&path).with_context(|| format!("{}", path.display()))?.len();
         let rows = if bytes == 0 { None } else { Some(Rows::open(&path)?) };
         Ok(Reader { path, rows })
@@ -80,7 +111,11 @@ impl Writer {
     /// Begins the file of a table; the folder is made where it does not exist.
     pub(crate) fn create(dir: &Path, table: &str) -> Result<Writer> {
         fs::create_dir_all(dir).with_context(|| format!("{}", dir.display()))?;
-        let path = dir.join(format!("{table}.jsonl"));
+        let path = file_of(dir, table)?;
+        if path.extension().is_some_and(|end| end == "gz") {
+            let what = format!("{} is there already", path.display());
+            return Err(Failure::new(Exit::Conflict, what).into());
+        }
         let draft = dir.join(format!("{table}.jsonl.part"));
         let file = File::create(&draft).with_context(|| format!("{}", draft.display()))?;
         Ok(Writer { path, draft, out: BufWriter::with_capacity(256 << 10, file) })

@@ -77,23 +77,27 @@ impl Place {
 
     /// Text that is the same for the same place.
     pub(crate) fn identity(&self) -> String {
-        let whole = |path: &Path| {
-            let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-            whole.display().to_string()
-        };
         match self {
             Place::Tables(target) => target.identity(),
-            Place::Lines(dir) => format!("jsonl:{}", whole(dir)),
-            Place::Azurite(_, path) => format!("azurite:{}", whole(path)),
+            Place::Lines(dir) => format!("jsonl:{}", whole(dir).display()),
+            Place::Azurite(database, path) => {
+                format!("azurite:{}#{}", whole(path).display(), database.account())
+            }
         }
     }
 
-    /// The names of its tables.
+    /// The names of its tables. A file or a folder without any is an error, and may be the wrong one.
     pub(crate) async fn tables(&self) -> Result<Vec<String>> {
         match self {
-            Place::Tables(target) => target.tables().await,
+            Place::Tables(target) => {
+                let names = target.tables().await?;
+                match (&**target, names.is_empty()) {
+                    (Target::Folder(folder), true) => Err(folder.nothing().into()),
+                    _ => Ok(names),
+                }
+            }
             Place::Lines(dir) => lines::tables(dir),
-            Place::Azurite(database, _) => Ok(database.tables()),
+            Place::Azurite(database, _) => database.tables(),
         }
     }
 
@@ -120,6 +124,17 @@ impl Place {
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self, Place::Tables(_))
     }
+}
+
+/// The whole path, without links as far as it exists: before a folder is made it is what it is afterwards.
+fn whole(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let resolved: Option<PathBuf> = path.ancestors().find_map(|above| {
+        let rest = path.strip_prefix(above).ok()?;
+        // Joined by components: an empty rest adds no slash.
+        Some(above.canonicalize().ok()?.components().chain(rest.components()).collect())
+    });
+    resolved.unwrap_or(path)
 }
 
 /// A table being read.
@@ -197,6 +212,25 @@ mod tests {
             assert_eq!(crate::exit::of(&error), crate::exit::Exit::Usage, "{word}: {error}");
             assert!(!error.to_string().contains("c2VjcmV0"));
         }
+    }
+
+    /// Folders of one name below two others had one record, and a new folder another one once it was there.
+    #[cfg(unix)]
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "tests")]
+    fn a_folder_is_the_same_before_and_after_it_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let identity = |path: PathBuf| Place::Lines(path).identity();
+        let before = identity(link.join("new"));
+        std::fs::create_dir(real.join("new")).unwrap();
+        for path in [link.join("new"), real.join("new"), real.join("new/"), real.join("./new")] {
+            assert_eq!(identity(path), before);
+        }
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(identity("not-there".into()), identity(here.join("not-there")));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! How far a copy has come, so that the same command goes on where it stopped.
 //!
 //! Recorded is for each table the last row of the last page that was acknowledged, or that the table is
-//! whole. What is recorded may have been lost at the other end since; the comparison in the end
-//! reads everything.
+//! whole. What is recorded may have been lost at the other end since: a table or a row that is not there
+//! any more is told before the copy goes on, the rest by the comparison in the end, which reads everything.
 
 #![allow(clippy::disallowed_methods, reason = "the record lies in the user's state folder")]
 
@@ -65,6 +65,16 @@ impl Progress {
             Reached::Row(key) => json!([key.partition, key.row]),
         };
         self.tables.insert(table.to_lowercase(), value);
+        self.save()
+    }
+
+    /// Records that a table has come nowhere.
+    pub(crate) fn forget(&mut self, table: &str) -> Result<()> {
+        self.tables.remove(&table.to_lowercase());
+        self.save()
+    }
+
+    fn save(&self) -> Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         let text = format!("{:#}\n", Json::Object(self.tables.clone()));
         write_whole(path, text.as_bytes()).with_context(|| format!("writing {}", path.display()))
@@ -99,6 +109,9 @@ mod tests {
             (Some(row), Some(Reached::End))
         );
         assert_eq!(Progress::at(Some(path.clone()), true).reached("orders"), None, "restarted");
+        progress.forget("WHOLE").unwrap();
+        let again = Progress::at(Some(path.clone()), false);
+        assert_eq!((again.reached("whole"), again.reached("orders").is_some()), (None, true));
         for text in ["", "{", "[]", "{\"orders\":[1,2]}", "{\"orders\":\"x\"}"] {
             std::fs::write(&path, text).unwrap();
             assert_eq!(Progress::at(Some(path.clone()), false).reached("orders"), None, "{text}");

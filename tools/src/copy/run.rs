@@ -3,7 +3,7 @@
 use crate::args::copy::CopyArgs;
 use crate::ask::{Key, WriteError};
 use crate::copy::digest::Digests;
-use crate::copy::lines::Writer;
+use crate::copy::lines::{self, Writer};
 use crate::copy::pace::Pace;
 use crate::copy::place::Place;
 use crate::copy::progress::{Progress, Reached};
@@ -34,8 +34,9 @@ pub(crate) async fn run(args: CopyArgs) -> Result<Exit> {
     let ca = args.ca.as_deref();
     let from = Place::open(&args.from, Access::Read, ca, patience).context("FROM")?;
     let access = if args.verify_only { Access::Read } else { Access::Write };
-    let to = Place::open(&args.to, access, ca, patience).context("TO")?;
+    // Before the other place is made.
     let tables = chosen(&from, &args.table).await?;
+    let to = Place::open(&args.to, access, ca, patience).context("TO")?;
     let names = format!("{}\n{}", from.identity(), to.identity());
     let mut copy = Copy {
         progress: Progress::of(xxh3_128(names.as_bytes()), args.restart),
@@ -98,26 +99,21 @@ impl Copy {
     }
 
     async fn table(&mut self, table: &str) -> Result<u64> {
-        let after = match self.progress.reached(table) {
+        let after = match self.begin(table).await? {
             Some(Reached::End) => {
                 note(&format!("{table} was copied before"));
                 return Ok(0);
             }
-            // A file is written from its beginning.
-            Some(Reached::Row(key)) if matches!(self.to, Place::Tables(_)) => {
+            Some(Reached::Row(key)) => {
                 note(&format!("{table}: going on behind '{}', '{}'", key.partition, key.row));
                 Some(key)
             }
-            _ => None,
+            None => None,
         };
         let mut reading = self.from.read(table, after)?;
         let mut writer = match &self.to {
             Place::Lines(dir) => Some(Writer::create(dir, table)?),
-            Place::Tables(target) => {
-                target.create_table(table).await?;
-                None
-            }
-            Place::Azurite(..) => None,
+            Place::Tables(_) | Place::Azurite(..) => None,
         };
         let mut rows = 0;
         loop {
@@ -140,6 +136,30 @@ impl Copy {
         }
         self.progress.reach(table, &Reached::End)?;
         Ok(rows)
+    }
+
+    /// Makes the table, and tells how far it has come: what is recorded of it counts only where it is
+    /// still there.
+    async fn begin(&mut self, table: &str) -> Result<Option<Reached>> {
+        let reached = self.progress.reached(table);
+        let is_there = match (&self.to, &reached) {
+            // A file is written from its beginning.
+            (Place::Lines(_), Some(Reached::Row(_))) => return Ok(None),
+            (Place::Tables(target), Some(Reached::Row(key))) => {
+                let was_there = !target.create_table(table).await?;
+                was_there && target.get(table, &key.partition, &key.row).await?.is_some()
+            }
+            (Place::Tables(target), _) => !target.create_table(table).await?,
+            (Place::Lines(dir), Some(Reached::End)) => lines::has(dir, table)?,
+            (Place::Lines(_) | Place::Azurite(..), _) => false,
+        };
+        if is_there || reached.is_none() {
+            return Ok(reached);
+        }
+        note(&format!("{table}: what was copied before is not there any more; starting over"));
+        // At once: if this copy is interrupted, the next one finds the table and would believe the record.
+        self.progress.forget(table)?;
+        Ok(None)
     }
 
     /// Whether both places have the same rows; where not, says which partitions differ.
