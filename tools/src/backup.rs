@@ -4,7 +4,7 @@ use crate::args::backup::{
     BackupArgs, BackupCommand, CreateBackupArgs, ListBackupsArgs, PruneBackupsArgs, RestoreArgs,
     VerifyBackupsArgs,
 };
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::import::report::grouped;
 use crate::list;
 use crate::print::note;
@@ -80,9 +80,7 @@ fn verify(args: &VerifyBackupsArgs) -> Result<Exit> {
     let report = Backups::at(&args.dest).verify();
     let report = report.with_context(|| format!("the backups in {dest}"))?;
     let mut out = io::stdout().lock();
-    for damage in &report.damage {
-        writeln!(out, "{damage}")?;
-    }
+    let told = report.damage.iter().try_for_each(|damage| writeln!(out, "{damage}"));
     if report.unused > 0 {
         let files = grouped(report.unused);
         note(&format!("{files} files are of no backup: a run was cut, and the next one uses them"));
@@ -96,11 +94,11 @@ fn verify(args: &VerifyBackupsArgs) -> Result<Exit> {
     match report.damage.len() {
         0 => {
             note(&format!("{dest} is clean: {read}"));
-            Ok(Exit::Ok)
+            exit::verdict(told, Exit::Ok)
         }
         places => {
             note(&format!("{dest} is damaged in {places} places: {read}"));
-            Ok(Exit::Corrupt)
+            exit::verdict(told, Exit::Corrupt)
         }
     }
 }

@@ -2,21 +2,31 @@
 //! offset.
 
 use crate::args::folder::CheckArgs;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::import::report::grouped;
 use crate::print::note;
 use anyhow::{Context, Result};
 use std::io::{self, Write};
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::table::value::DateTime;
-use tabulith::verify;
+use tabulith::verify::{self, Report};
 
 /// Checks the folder. The findings are the data of this command, on stdout.
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
     let clock = SystemClock::new();
     let dir = args.data_dir.display();
     let report = verify::check(&args.data_dir).with_context(|| format!("checking {dir}"))?;
-    let mut out = io::stdout().lock();
+    let told = tell(&report, io::stdout().lock());
+    let seconds = clock.steady().as_secs_f64();
+    if report.is_clean() {
+        note(&format!("{dir} is clean ({seconds:.2} s)"));
+        return exit::verdict(told, Exit::Ok);
+    }
+    note(&format!("{dir} is damaged in {} places ({seconds:.2} s)", report.damage.len()));
+    exit::verdict(told, Exit::Corrupt)
+}
+
+fn tell(report: &Report, mut out: impl Write) -> io::Result<()> {
     for damage in &report.damage {
         writeln!(out, "damaged: {damage}")?;
     }
@@ -38,12 +48,5 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
         grouped(report.tail_discarded_bytes)
     )?;
     writeln!(out, "newest: {}", DateTime::from(report.last_ts))?;
-    out.flush()?;
-    let seconds = clock.steady().as_secs_f64();
-    if report.is_clean() {
-        note(&format!("{dir} is clean ({seconds:.2} s)"));
-        return Ok(Exit::Ok);
-    }
-    note(&format!("{dir} is damaged in {} places ({seconds:.2} s)", report.damage.len()));
-    Ok(Exit::Corrupt)
+    out.flush()
 }

@@ -2,7 +2,7 @@
 
 use crate::args::conformance::{ConformanceArgs, ReportForm};
 use crate::connect;
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use anyhow::Result;
 use std::io::{self, Write};
 use tabulith_client::connection::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
@@ -29,10 +29,21 @@ pub(crate) fn run(args: &ConformanceArgs) -> Result<Exit> {
     let target = target(args)?;
     let connect = connector(args, &target)?;
     let outcomes = run_all(&rows, &target, &*connect, usize::from(args.jobs));
-    match args.output {
-        ReportForm::Json => writeln!(out, "{}", json(&rows, &outcomes))?,
+    let told = tell(args.output, &rows, &outcomes, out);
+    let failed = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_)));
+    exit::verdict(told, if failed { Exit::Failure } else { Exit::Ok })
+}
+
+fn tell(
+    form: ReportForm,
+    rows: &[Row],
+    outcomes: &[Outcome],
+    mut out: impl Write,
+) -> io::Result<()> {
+    match form {
+        ReportForm::Json => writeln!(out, "{}", json(rows, outcomes))?,
         ReportForm::Text => {
-            for (row, outcome) in rows.iter().zip(&outcomes) {
+            for (row, outcome) in rows.iter().zip(outcomes) {
                 match outcome {
                     Outcome::Failed(failure) => writeln!(out, "{}", told(row, failure))?,
                     Outcome::Skipped(need) => {
@@ -41,11 +52,10 @@ pub(crate) fn run(args: &ConformanceArgs) -> Result<Exit> {
                     Outcome::Passed => {}
                 }
             }
-            writeln!(out, "{}", Score::of(&rows, &outcomes).text())?;
+            writeln!(out, "{}", Score::of(rows, outcomes).text())?;
         }
     }
-    let failed = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Failed(_)));
-    Ok(if failed { Exit::Failure } else { Exit::Ok })
+    Ok(())
 }
 
 /// The rows that the flags leave.

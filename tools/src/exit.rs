@@ -82,6 +82,15 @@ impl Exit {
     }
 }
 
+/// The `verdict` on what was found, once it was `told`: it is the same where the reader of that went away
+/// before its end (`| head`).
+pub(crate) fn verdict(told: std::io::Result<()>, verdict: Exit) -> anyhow::Result<Exit> {
+    match told {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(verdict),
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit as u8)

@@ -204,7 +204,7 @@ impl<W: Write> Printer<W> {
     }
 
     fn print_csv_header(&mut self) -> Result<()> {
-        csv::Writer::from_writer(&mut self.out).write_record(&self.columns)?;
+        self.out.write_all(&csv_line(&self.columns)?)?;
         Ok(())
     }
 
@@ -232,7 +232,8 @@ impl<W: Write> Printer<W> {
             let cells: Vec<String> = record.map(|text| tabless(&text)).collect();
             writeln!(self.out, "{}", cells.join("\t"))?;
         } else {
-            csv::Writer::from_writer(&mut self.out).write_record(record)?;
+            let line = csv_line(record)?;
+            self.out.write_all(&line)?;
         }
         Ok(())
     }
@@ -298,6 +299,14 @@ impl<W: Write> Printer<W> {
         }
         writeln!(self.out, "{}", line.trim_end())
     }
+}
+
+/// A record as a line of CSV, in memory: a writer of CSV keeps to itself what its output refuses when it
+/// is dropped.
+fn csv_line<T: AsRef<[u8]>>(record: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
+    let mut line = csv::Writer::from_writer(Vec::new());
+    line.write_record(record)?;
+    Ok(line.into_inner().map_err(|error| error.into_error())?)
 }
 
 fn chars(text: &str) -> usize {
@@ -402,6 +411,30 @@ mod tests {
         let columns = Columns::Chosen(["RowKey", "n", "s"].map(str::to_owned).to_vec());
         assert_eq!(printed(Output::Tsv, columns), "1\t7\t\n2\t1234\ta \"b\",\u{1b}\n");
         assert_eq!(printed(Output::None, Columns::OfFirstRows), "");
+    }
+
+    /// Takes two writes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += 1;
+            if self.0 > 2 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(bytes.len()) }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Rows were missing from a file, and the exit code was 0.
+    #[test]
+    fn a_row_of_csv_that_is_not_taken_is_an_error() {
+        let mut printer = Printer::new(Output::Csv, Full(0), Columns::OfFirstRows);
+        printer.print(&entity("1", &[])).unwrap();
+        let error = printer.print(&entity("2", &[])).unwrap_err();
+        let cause = error.downcast_ref::<io::Error>().unwrap();
+        assert_eq!(cause.kind(), io::ErrorKind::WouldBlock);
     }
 
     #[test]

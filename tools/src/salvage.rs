@@ -1,12 +1,13 @@
 //! `tabulith salvage`: what is readable of a damaged data folder, in a new one, and a list of what is not.
 
 use crate::args::folder::SalvageArgs;
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
 use crate::import::report::grouped;
 use crate::print::note;
 use anyhow::{Context, Result};
 use std::io::{self, Write};
 use tabulith::salvage::rebuild;
+use tabulith::salvage::report::Report;
 use tabulith::table::value::DateTime;
 
 /// Salvages the folder. The list of what is lost is the data of this command, on stdout.
@@ -14,7 +15,16 @@ pub(crate) fn run(args: &SalvageArgs) -> Result<Exit> {
     let (dir, target) = (args.data_dir.display(), args.new_dir.display());
     let report = rebuild::salvage(&args.data_dir, &args.new_dir)
         .with_context(|| format!("salvaging {dir}"))?;
-    let mut out = io::stdout().lock();
+    let told = tell(&report, io::stdout().lock());
+    if report.is_whole() {
+        note(&format!("{target} holds all of {dir}"));
+        return exit::verdict(told, Exit::Ok);
+    }
+    note(&format!("{target} holds what could be read of {dir}; what is lost is listed"));
+    exit::verdict(told, Exit::Corrupt)
+}
+
+fn tell(report: &Report, mut out: impl Write) -> io::Result<()> {
     for loss in &report.losses {
         writeln!(out, "lost: {loss}")?;
     }
@@ -35,11 +45,5 @@ pub(crate) fn run(args: &SalvageArgs) -> Result<Exit> {
         writeln!(out, "log:    ends with commit {end}, {}", DateTime::from(end))?;
     }
     writeln!(out, "newest: commit {}, {}", report.last_ts, DateTime::from(report.last_ts))?;
-    out.flush()?;
-    if report.is_whole() {
-        note(&format!("{target} holds all of {dir}"));
-        return Ok(Exit::Ok);
-    }
-    note(&format!("{target} holds what could be read of {dir}; what is lost is listed"));
-    Ok(Exit::Corrupt)
+    out.flush()
 }

@@ -302,6 +302,11 @@ fn check_is_exit_8_where_a_byte_is_flipped() {
     let damaged = place.run(&["check", "data"]);
     assert_eq!(damaged.code, 8, "{}{}", damaged.out, damaged.err);
     assert!(damaged.out.contains("manifest-a at offset"), "{}", damaged.out);
+    // Whoever asks `check data | head -1` and heeds the exit code is told the same.
+    let mut command = place.command(&["check", "data"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(8));
 }
 
 #[test]

@@ -90,6 +90,20 @@ fn kills_lose_nothing_and_planted_losses_are_told() {
     counts::tell("torture", &floors);
 }
 
+/// A power cut in the first moments left such a ledger, which was praised for nothing.
+#[test]
+fn a_ledger_without_a_commit_proves_nothing() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("t")).unwrap();
+    Db::open(place.path("t/data")).unwrap().close().unwrap();
+    for lines in ["", "table t0000000\n"] {
+        place.file("t/ledger", format!("tabulith-torture 1 7 3\n{lines}"));
+        let ran = verified(&place);
+        assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("the ledger has no commit"), "{}", ran.err);
+    }
+}
+
 #[test]
 fn what_means_nothing_is_refused() {
     let place = Place::new();

@@ -144,8 +144,9 @@ pub(crate) fn play(
             Err(error) => {
                 let exit = exit::of(&error);
                 if exit == Exit::Ok {
-                    // Nobody reads the output any more.
-                    return Played { exit: first, left: true };
+                    // Nobody reads the output any more. The line has not failed, and the next ones may do
+                    // more than print.
+                    continue;
                 }
                 note(&format!("tabulith: {name}: {}", exit::told(&error)));
                 first = if first == Exit::Ok { exit } else { first };
@@ -179,6 +180,7 @@ mod tests {
             ran.borrow_mut().push(line.to_owned());
             match line.split_once(' ') {
                 Some(("read", path)) => Ok(Next::Read(path.into())),
+                _ if line == "unread" => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
                 _ if line.starts_with("bad") => Err(Failure::new(Exit::NotFound, line).into()),
                 _ if line == "end" => Ok(Next::End),
                 _ => Ok(Next::Line),
@@ -201,6 +203,15 @@ mod tests {
         assert_eq!((ended, ran.len()), (Played { exit: Exit::NotFound, left: true }, 4));
         let (ended, ran) = played(flags(&["a\\", "b"]), false);
         assert_eq!((ended, ran), (Played { exit: Exit::Ok, left: false }, vec!["ab".to_owned()]));
+    }
+
+    /// The lines behind it did not run, and the exit code was 0.
+    #[test]
+    fn a_line_whose_output_nobody_reads_ends_nothing() {
+        let (ended, ran) = played(flags(&["unread", "a", "bad", "b"]), false);
+        assert_eq!((ended, ran.len()), (Played { exit: Exit::NotFound, left: false }, 3));
+        let (ended, ran) = played(flags(&["a", "unread"]), false);
+        assert_eq!((ended, ran.len()), (Played { exit: Exit::Ok, left: false }, 2));
     }
 
     #[test]

@@ -123,12 +123,15 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    /// Makes the file.
+    /// Makes the file. It survives the power with its name and its first line.
     pub(crate) fn create(path: &Path, ledger: &Ledger) -> Result<Book> {
         let file = OsVfs.create(path).with_context(|| format!("making {}", path.display()))?;
         let clock = SystemClock::new();
         let mut book = Book { file, len: 0, synced: clock.steady(), clock };
         book.line(&format!("{HEAD} {} {}", ledger.seed, ledger.writers))?;
+        book.sync()?;
+        let dir = path.parent().unwrap_or(Path::new(""));
+        OsVfs.sync_dir(dir).with_context(|| format!("syncing {}", dir.display()))?;
         Ok(book)
     }
 

@@ -95,7 +95,11 @@ fn verify_again(args: &TortureArgs, data: &Path) -> Result<Exit> {
     let slowest_open_ms = clock.steady().saturating_sub(before).as_secs_f64() * 1e3;
     let (found, lost) = trial::verify_all(&db, &ledger, true)?;
     db.close().context("closing")?;
+    let damage = damage(data)?;
     let commits: Vec<&Commit> = ledger.tables.values().flat_map(|of| &of.commits).collect();
+    if commits.is_empty() && lost.is_empty() && damage.is_empty() {
+        bail!("the ledger has no commit that could be looked for");
+    }
     let report = Report {
         seed: ledger.seed,
         writers: ledger.writers,
@@ -103,7 +107,7 @@ fn verify_again(args: &TortureArgs, data: &Path) -> Result<Exit> {
         rows: commits.iter().map(|commit| commit.rows as u64).sum(),
         found,
         lost,
-        damage: damage(data)?,
+        damage,
         slowest_open_ms,
         seconds: clock.steady().as_secs_f64(),
         durability: "as the earlier run had it".to_owned(),
@@ -149,6 +153,8 @@ impl Torture<'_> {
             if self.report.kills.is_multiple_of(KILLS_PER_TABLE) {
                 name = format!("t{:07}", self.report.kills);
                 self.book.line(&format!("table {name}"))?;
+                // A power cut in the table's first moments must not leave it out of the ledger.
+                self.book.sync()?;
                 self.ledger.tables.insert(name.clone(), OfTable::default());
             }
             self.round(&name)?;
