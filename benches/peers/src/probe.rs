@@ -152,6 +152,11 @@ impl Probe {
         Ok(line)
     }
 
+    /// Bytes given to write(2) since it began.
+    pub fn written(&self) -> Result<u64> {
+        Ok(Io::now()?.written - self.io.written)
+    }
+
     /// A line about how long one thing took, in milliseconds.
     pub fn took(&self, kind: Kind, name: impl Into<String>, time: Duration) -> Result<Line> {
         let mut line = self.rate(kind, name, "ms", 1, Duration::ZERO)?;

@@ -22,8 +22,6 @@ pub enum For {
     Memory,
     /// Those that keep what is written, and their variants without compression.
     Variants,
-    /// Those that keep what is written, and all their variants.
-    Every,
 }
 
 /// A workload.
@@ -55,7 +53,6 @@ impl Cell {
                     || !(is_ceiling(engine) || is_variant(engine))
             }
             For::Variants => !is_ceiling(engine) && engine != "ours-large",
-            For::Every => !is_ceiling(engine),
         }
     }
 
@@ -79,22 +76,18 @@ pub fn cells() -> Vec<Cell> {
         prepared: Some(bytes),
         ..cell(name, about, engines, run)
     };
+    let rare = |name, about, run| Cell { by_default: false, ..cell(name, about, For::Kept, run) };
     vec![
         cell("W1", "sequential bulk load, 200 B", For::Variants, |c| bulk::sequential(c, SMALL)),
         cell("W1-1k", "sequential bulk load, 1 KiB", For::Kept, |c| bulk::sequential(c, MEDIUM)),
         cell("W2", "random fill, 200 B", For::All, |c| bulk::random(c, SMALL)),
         cell("W2-1k", "random fill, 1 KiB", For::Kept, |c| bulk::random(c, MEDIUM)),
-        Cell {
-            by_default: false,
-            ..cell("W2-paced", "random fill at 80 % of its peak for 5 minutes", For::Kept, |c| {
-                paced::fill(c, SMALL)
-            })
-        },
+        rare("W2-paced", "random fill at 80 % of its peak for 5 minutes", |c| {
+            paced::fill(c, SMALL)
+        }),
         cell("W3", "durable single commits", For::Kept, durable::single),
         cell("W5", "durable batches of 100 rows, 200 B", For::Kept, |c| durable::batches(c, SMALL)),
-        cell("W5-1k", "durable batches of 100 rows, 1 KiB", For::Kept, |c| {
-            durable::batches(c, MEDIUM)
-        }),
+        rare("W5-1k", "durable batches of 100 rows, 1 KiB", |c| durable::batches(c, MEDIUM)),
         cell("W6-cached", "point gets, all in cache", For::All, point::cached),
         cell("W10", "YCSB A to F", For::AllMapped, ycsb::all),
         cell("W11", "delete 90 %, then scan", For::All, churn::delete),
@@ -105,14 +98,19 @@ pub fn cells() -> Vec<Cell> {
         cell("W16", "drop of a partition and of a table", For::Kept, drops::all),
         cell("W17", "conditional updates, unsynced", For::All, conditional::unsynced),
         cell("W17-durable", "conditional updates, durable", For::Kept, conditional::durable),
-        reads("W6", "point gets, data 4.3 times the cache", For::Every, SMALL, |c| {
+        reads("W6", "point gets, data 4.3 times the cache", For::Memory, SMALL, |c| {
             point::larger(c, SMALL)
         }),
         reads("W7", "seek and 50 rows", For::Memory, SMALL, |c| scan::short(c, SMALL)),
-        reads("W8", "full scan", For::Every, SMALL, |c| scan::full(c, SMALL)),
+        reads("W8", "full scan", For::Memory, SMALL, |c| scan::full(c, SMALL)),
         reads("W9", "scan of a partition", For::Memory, SMALL, |c| scan::partition(c, SMALL)),
         reads("W6-1k", "point gets, 1 KiB", For::Kept, MEDIUM, |c| point::larger(c, MEDIUM)),
-        reads("W7-1k", "seek and 50 rows, 1 KiB", For::Kept, MEDIUM, |c| scan::short(c, MEDIUM)),
+        Cell {
+            by_default: false,
+            ..reads("W7-1k", "seek and 50 rows, 1 KiB", For::Kept, MEDIUM, |c| {
+                scan::short(c, MEDIUM)
+            })
+        },
         reads("W8-1k", "full scan, 1 KiB", For::Kept, MEDIUM, |c| scan::full(c, MEDIUM)),
     ]
 }

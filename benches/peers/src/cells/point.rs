@@ -4,13 +4,13 @@ use crate::adapters::open::open;
 use crate::engine::{Direction, Engine, Promise};
 use crate::probe::{Kind, Line};
 use crate::rows::{self, KeyBuf, Sum, size_of};
-use crate::work::{self, Context, Shuffle, bytes_of};
+use crate::settings;
+use crate::work::{self, Context, bytes_of};
 use anyhow::{Context as _, Result, ensure};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::Instant;
 use tabulith::env::rng::Rng;
 
 /// Rows of 200 bytes that are in the cache, at scale 1: 115 MB of a cache of 256 MiB.
@@ -32,11 +32,10 @@ pub fn prepare(context: &Context, value_bytes: usize) -> Result<()> {
     let engine = open(&context.engine, &context.prepared, &context.settings(Promise::Unsynced))?;
     let rows = prepared_rows(context, value_bytes);
     work::load(&*engine, rows, value_bytes, context.seed)?;
-    work::sum(&*engine, Direction::Forward)?.check(Sum::of(0, rows, value_bytes))?;
     engine.close()
 }
 
-/// Opens it, with all of its files in the page cache: a system may have dropped those that nobody read
+/// Opens it, with all of its files in the page cache, and in its own where that holds all: a system may have dropped those that nobody read
 /// while the other engines were measured, more of one engine's than of another's.
 pub fn open_prepared(context: &Context) -> Result<Box<dyn Engine>> {
     let settings = context.settings(Promise::Unsynced);
@@ -44,7 +43,11 @@ pub fn open_prepared(context: &Context) -> Result<Box<dyn Engine>> {
     ensure!(exists, "{} has not been prepared", context.prepared.display());
     let bytes = read_files(&context.prepared, &mut vec![0; 1 << 20])?;
     ensure!(bytes > 0, "{} holds nothing", context.prepared.display());
-    open(&context.engine, &context.prepared, &settings)
+    let engine = open(&context.engine, &context.prepared, &settings)?;
+    if settings::holds_all(&context.engine) {
+        work::sum(&*engine, Direction::Forward)?;
+    }
+    Ok(engine)
 }
 
 /// Reads every file of a folder, and of those in it, as far as it has data; returns their bytes.
@@ -87,7 +90,6 @@ pub fn cached(context: &Context) -> Result<Vec<Line>> {
 /// The database that reads share.
 pub fn larger(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = open_prepared(context)?;
-    work::sum(&*engine, Direction::Forward)?;
     let what = format!("4.3x the cache{}", size_of(value_bytes));
     let lines = gets(context, &*engine, prepared_rows(context, value_bytes), &what)?;
     engine.close()?;
@@ -96,7 +98,7 @@ pub fn larger(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
 
 fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result<Vec<Line>> {
     let zipfian = rows::zipfian(rows, ZIPFIAN_DRAWS, context.seed);
-    warm(context, engine, rows)?;
+    work::warm(context, engine, rows)?;
     let mut lines = Vec::new();
     let zipfian = Choice::Zipfian(&zipfian);
     for (choice, threads) in [
@@ -130,19 +132,6 @@ fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result
         })?);
     }
     Ok(lines)
-}
-
-/// Reads each row once, in no order and unmeasured, or for three lines' time: what is measured is a
-/// cache in use and not its filling, which for whoever keeps rows takes as many gets as rows fit.
-fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
-    let (start, mut key) = (Instant::now(), KeyBuf::default());
-    for i in Shuffle::new(rows, context.seed + 77) {
-        ensure!(engine.get(key.row(i), &mut |_| ())?, "row {i} is not there");
-        if start.elapsed() > context.span * 3 {
-            break;
-        }
-    }
-    Ok(())
 }
 
 #[derive(Clone, Copy)]

@@ -58,6 +58,7 @@ pub fn all(context: &Context) -> Result<Vec<Line>> {
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
     let rows = context.rows(ROWS);
     work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
+    work::warm(context, &*engine, rows)?;
     let table = Table {
         engine: &*engine,
         begun: AtomicU64::new(rows),
