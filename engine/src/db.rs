@@ -316,7 +316,7 @@ impl Db {
         let tree = &self.inner.tree;
         if pipeline.log_is_large() {
             work.renew_log()?;
-            pipeline.shrink_log()?; // What it has released is kept for reuse until here.
+            pipeline.give_up_spare_log()?; // What it has released is kept for reuse until here.
         } else if tree.has_unflushed_erasures() {
             self.flush()?;
         } else {

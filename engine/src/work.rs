@@ -240,7 +240,7 @@ impl Work {
     pub(crate) fn renew_log(&self) -> Result<()> {
         let (tree, pipeline) = (&self.tree, &self.pipeline);
         pipeline.wait(pipeline.applied())?;
-        pipeline.shrink_log()?;
+        pipeline.renew_log()?;
         let mut from = SegmentId(0);
         pipeline.between_commits(|last_ts| {
             from = pipeline.segment();

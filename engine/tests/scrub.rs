@@ -175,16 +175,20 @@ fn damaged_copies_of_root_and_manifest_are_written_anew() {
     }
 }
 
-/// Damages the log below rows that only it has on disk; returns the segment.
-fn damage_log(bench: &Bench) -> String {
+/// Writes rows that only the log has on disk.
+fn write_to_log(bench: &Bench, rows: u32) {
     let table = bench.db.table("t").unwrap();
-    for row in 0..50 {
+    for row in 0..rows {
         table.upsert("q", format!("{row:02}"), "kept").unwrap();
     }
     while bench.db.step().unwrap() {}
     assert!(bench.log_is_sound());
-    let name = bench.names(".wal").into_iter().find(|name| {
-        (8192..16384).step_by(67).any(|at| {
+}
+
+/// Damages the first of these segments in which a byte counts; returns its name.
+fn damage_one_of(bench: &Bench, mut segments: impl Iterator<Item = String>) -> String {
+    let name = segments.find(|name| {
+        (1024..bench.len(name).min(16384)).step_by(67).any(|at| {
             bench.flip(name, at);
             let damaged = !bench.log_is_sound();
             if !damaged {
@@ -196,6 +200,21 @@ fn damage_log(bench: &Bench) -> String {
     name.expect("a byte of the log that counts")
 }
 
+/// Damages the log below rows that only it has on disk; returns the segment.
+fn damage_log(bench: &Bench) -> String {
+    write_to_log(bench, 50);
+    damage_one_of(bench, bench.names(".wal").into_iter())
+}
+
+/// Whether the next start finds so many of those rows.
+fn holds_after_a_start(bench: &Bench, rows: u64) -> bool {
+    bench.db.close().unwrap();
+    let parts = Arc::new(bench.sim.clone());
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let db = Db::builder().parts(parts, clock, Arc::new(ByHand)).open("db").unwrap();
+    db.table("t").unwrap().partition("q").count().unwrap() == rows
+}
+
 /// What the log has lost is still in memory: it is written to files before the next start needs it.
 #[test]
 fn commits_of_a_damaged_log_are_brought_to_files() {
@@ -204,11 +223,20 @@ fn commits_of_a_damaged_log_are_brought_to_files() {
     bench.pass(Duration::from_secs(DAY_S));
     assert!(bench.finds().iter().any(|(file, _)| *file == name), "{name}");
     assert!(bench.log_is_sound());
-    bench.db.close().unwrap();
-    let parts = Arc::new(bench.sim.clone());
-    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
-    let db = Db::builder().parts(parts, clock, Arc::new(ByHand)).open("db").unwrap();
-    assert_eq!(db.table("t").unwrap().partition("q").count().unwrap(), 50);
+    assert!(holds_after_a_start(&bench, 50));
+}
+
+/// The log went on in the segment that was damaged where that was a small one, and the next start was
+/// refused.
+#[test]
+fn a_log_that_is_damaged_in_the_segment_that_it_writes_goes_on_in_another() {
+    let bench = Bench::new(DAY_S);
+    write_to_log(&bench, 6);
+    let name = damage_one_of(&bench, bench.names(".wal").into_iter().rev());
+    bench.pass(Duration::from_secs(DAY_S));
+    assert!(bench.finds().iter().any(|(file, _)| *file == name), "{name}");
+    assert!(bench.log_is_sound());
+    assert!(holds_after_a_start(&bench, 6));
 }
 
 #[test]

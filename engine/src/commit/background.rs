@@ -120,14 +120,14 @@ impl Pipeline {
         surplus.remove()
     }
 
-    /// Whether [`Pipeline::shrink_log`] would give back room on the disk.
+    /// Whether [`Pipeline::renew_log`] would give back room on the disk.
     pub(crate) fn log_is_large(&self) -> bool {
         self.log.lock().is_large()
     }
 
-    /// Has the log go on in a small segment; the room of those before it comes back with the next
-    /// [`Pipeline::release_log`], and that of those kept for reuse at once.
-    pub(crate) fn shrink_log(&self) -> Result<()> {
+    /// Has the log go on in a new segment, a small one; the room of those before it comes back with the
+    /// next [`Pipeline::release_log`].
+    pub(crate) fn renew_log(&self) -> Result<()> {
         let mut order = self.order.lock();
         // What is gathered was promised the room that goes.
         while order.leading || !order.group.is_empty() {
@@ -140,17 +140,21 @@ impl Pipeline {
             }
         }
         order.leave_room(Room::none);
-        let shrunk = self.with_log(&mut order, |log| {
-            log.shrink()?;
+        let renewed = self.with_log(&mut order, |log| {
+            log.renew()?;
             let segment = log.current().0;
-            let before = self.segment.swap(segment, Ordering::Release);
-            Ok((segment, before, log.give_up_free()))
+            self.segment.store(segment, Ordering::Release);
+            Ok((segment, log.give_up_free()))
         });
         self.tell(order);
-        let (segment, before, surplus) = shrunk?;
-        if segment != before {
-            self.events.tell(Event::LogRolled { segment });
-        }
+        let (segment, surplus) = renewed?;
+        self.events.tell(Event::LogRolled { segment });
+        surplus.remove()
+    }
+
+    /// Gives back the room of segments that are kept for reuse.
+    pub(crate) fn give_up_spare_log(&self) -> Result<()> {
+        let surplus = self.log.lock().give_up_free();
         surplus.remove()
     }
 

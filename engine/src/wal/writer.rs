@@ -222,7 +222,7 @@ impl LogWriter {
         Ok(self.durable == self.number)
     }
 
-    /// What is certain to be taken without another file. Only [`LogWriter::shrink`] makes it less,
+    /// What is certain to be taken without another file. Only [`LogWriter::renew`] makes it less,
     /// beside what is written.
     pub(crate) fn room(&self) -> Room {
         let block_bytes = self.block_bytes;
@@ -414,15 +414,12 @@ impl LogWriter {
         !one || self.segment.header.file_bytes > self.small_bytes()
     }
 
-    /// Goes on in a small segment, from where they double again. What is behind it is given up by
-    /// [`LogWriter::release`] as ever.
+    /// Goes on in a small segment of its own, from where they double again. What is behind it is given
+    /// up by [`LogWriter::release`] as ever.
     ///
     /// Errors: as those of [`LogWriter::append`].
-    pub(crate) fn shrink(&mut self) -> Result<()> {
+    pub(crate) fn renew(&mut self) -> Result<()> {
         self.check_open()?;
-        if self.segment.header.file_bytes <= self.small_bytes() {
-            return Ok(());
-        }
         self.held.extend(self.spare.take().map(|spare| spare.header.segment));
         let mut job = self.spare_job(0);
         self.free.extend(job.reuse.take());
