@@ -20,7 +20,7 @@ use tabulith::table::value::DateTime;
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Entity, Filter, Kind, Op, Options, Value};
 
-fn open() -> Db {
+fn open(history: Duration) -> Db {
     let advanced = Advanced {
         memtable_bytes: Some(32 << 10),
         wal_segment_bytes: 256 << 10,
@@ -32,7 +32,7 @@ fn open() -> Db {
         blob_bytes_min: 200,
         ..Advanced::default()
     };
-    let options = Options { advanced, ..Options::default() };
+    let options = Options { advanced, history, ..Options::default() };
     let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
     let builder = Db::builder().options(options);
     builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand)).open(Path::new("db")).unwrap()
@@ -47,7 +47,11 @@ struct Bed {
 
 impl Bed {
     fn new() -> Bed {
-        let db = open();
+        Bed::keeping(Duration::ZERO)
+    }
+
+    fn keeping(history: Duration) -> Bed {
+        let db = open(history);
         drop(db.entities("Things").unwrap());
         Bed {
             store: TableStore::new(Arc::new(db.clone())),
@@ -298,22 +302,44 @@ fn a_page_ends_among_deleted_rows_too() {
         work(row);
     }
     for filter in [None, Some(Filter::compare("A", Op::Ge, Value::Int32(0)))] {
-        let budget = Budget { rows_scanned: 2, ..Budget::default() };
-        let mut query = Query { filter, budget, ..Query::default() };
-        let (mut found, mut pages) = (Vec::new(), 0);
-        loop {
-            let page = bed.store.query(&bed.account, &bed.table, &query).unwrap();
-            found.extend(page.entities.into_iter().map(|entity| entity.row_key));
-            pages += 1;
-            query.from = page.next;
-            if query.from.is_none() {
-                break;
-            }
-        }
-        assert_eq!(found, ["1999"]);
-        assert!(pages > 2, "{pages} pages");
+        let page = |query: &Query| bed.store.query(&bed.account, &bed.table, query).unwrap();
+        only_the_last_in_many_pages(filter, page);
     }
     drop(before);
+}
+
+/// Reads with a budget of two rows.
+fn only_the_last_in_many_pages(filter: Option<Filter>, page: impl Fn(&Query) -> Page) {
+    let budget = Budget { rows_scanned: 2, ..Budget::default() };
+    let mut query = Query { filter, budget, ..Query::default() };
+    let (mut found, mut pages) = (Vec::new(), 0);
+    loop {
+        let page = page(&query);
+        found.extend(page.entities.into_iter().map(|entity| entity.row_key));
+        pages += 1;
+        query.from = page.next;
+        if query.from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(found, ["1999"]);
+    assert!(pages > 2, "{pages} pages");
+}
+
+#[test]
+fn a_page_of_the_past_ends_among_rows_that_came_later() {
+    let bed = Bed::keeping(Duration::from_secs(3600));
+    let things = bed.db.entities("Things").unwrap();
+    let put = |row: i32| things.upsert(Entity::new("p", format!("{row:04}")).with("A", row));
+    put(1999).unwrap();
+    let at = bed.db.visible();
+    for row in 0..1999 {
+        put(row).unwrap();
+        while row % 100 == 0 && bed.db.step().unwrap() {}
+    }
+    let past = bed.store.as_of(at).unwrap();
+    let page = |query: &Query| past.query(&bed.account, &bed.table, query).unwrap();
+    only_the_last_in_many_pages(None, page);
 }
 
 #[test]

@@ -304,10 +304,11 @@ impl<C: Cursor> VisibleCursor<C> {
         let mut hidden = 0;
         while self.merge.valid() && self.merge.key() < self.range.end.as_slice() {
             if self.merge.ts() > self.at {
-                self.merge.next()?;
-                continue;
-            }
-            if self.cover.hides(self.merge.key(), self.merge.ts()) {
+                if !self.merge.ends_key(Direction::Up) {
+                    self.merge.next()?;
+                    continue;
+                }
+            } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
                 if self.skip_hidden()? {
                     continue;
                 }
