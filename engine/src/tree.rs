@@ -35,10 +35,11 @@ use crate::stats::Counters;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::sync::{ArcSwap, Guard};
-use crate::version::files::{LiveFile, Version};
+use crate::version::files::Version;
 use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -531,27 +532,37 @@ impl Tree {
     /// Sees to it that a merge which could not read a file is not picked again at once: where it is
     /// damaged never, where the disk failed after a while.
     fn merge_failed(&self, merge: &Merge, version: &Version, error: &Error, turns: &mut Turns) {
-        let Some((path, offset)) = error.place() else { return };
+        let later = self.clock.steady() + TRY_AGAIN_AFTER;
         let until = match error.kind() {
             Kind::Corrupt => Duration::MAX,
-            Kind::Io => self.clock.steady() + TRY_AGAIN_AFTER,
+            Kind::Io | Kind::Invalid => later,
             _ => return,
         };
-        let is_it = |file: &&Arc<LiveFile>| self.shelf.table_path(file.meta.no) == path;
-        merge.inputs().filter(is_it).for_each(|file| turns.avoid(file, error, until));
+        let place = error.place();
+        let is_it = |path: PathBuf| place.is_some_and(|(file, _)| file == path);
+        let file = merge.inputs().find(|file| is_it(self.shelf.table_path(file.meta.no)));
         let mut blobs = version.blobs.iter().map(|(blob, _)| blob);
-        if let Some(blob) = blobs.find(|blob| self.shelf.blob_path(blob.meta.no) == path) {
-            turns.avoid_blob(blob, until);
+        let blob = blobs.find(|blob| is_it(self.shelf.blob_path(blob.meta.no)));
+        match (file, blob) {
+            (Some(file), _) => turns.avoid(file, error, until),
+            (None, Some(blob)) => turns.avoid_blob(blob, error, until),
+            // Wrong contents under good checksums: which of the files it was nobody knows.
+            (None, None) if error.kind() != Kind::Io => {
+                merge.inputs().for_each(|file| turns.avoid(file, error, later));
+            }
+            (None, None) => {}
         }
-        if error.kind() == Kind::Corrupt {
-            let (file, error) = (path.to_owned(), error.to_string());
+        if let (Kind::Corrupt, Some((file, offset))) = (error.kind(), place) {
+            let (file, error) = (file.to_owned(), error.to_string());
             self.events.tell(Event::DamageFound { file, offset, error });
         }
     }
 
     /// Why the work that goes on by itself goes round a file, where it does.
     pub(crate) fn avoids(&self) -> Option<String> {
-        self.view.load().version.files().find_map(|(_, file)| file.unreadable())
+        let version = &self.view.load().version;
+        let file = version.files().find_map(|(_, file)| file.unreadable());
+        file.or_else(|| version.blobs.iter().find_map(|(blob, _)| blob.unreadable()))
     }
 
     /// Records an edit and shows it to readers, together with what `also` changes in their view.

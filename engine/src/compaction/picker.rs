@@ -32,9 +32,13 @@ const ABOVE_PER_DEEPEST: (u64, u64) = (1, 10);
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     next: [Vec<u8>; LEVELS],
-    avoided: Vec<(Weak<LiveFile>, Duration)>, // What is dropped meanwhile goes all the same.
-    avoided_blobs: Vec<(Weak<LiveBlob>, Duration)>,
+    avoided: Avoided<LiveFile>,
+    avoided_blobs: Avoided<LiveBlob>,
 }
+
+/// Files by when each gets a turn again. What is dropped meanwhile goes all the same.
+#[derive(Debug)]
+struct Avoided<T>(Vec<(Weak<T>, Duration)>);
 
 impl Turns {
     /// Notes that files up to `largest` of `level` had their turn.
@@ -46,27 +50,43 @@ impl Turns {
     /// `until` of a steady clock.
     pub(crate) fn avoid(&mut self, file: &Arc<LiveFile>, why: &Error, until: Duration) {
         file.set_unreadable(Some(why));
-        self.avoided.push((Arc::downgrade(file), until));
+        self.avoided.add(file, until);
     }
 
     /// The same for a blob file: its values stay where they are, so that nothing has to read them.
-    pub(crate) fn avoid_blob(&mut self, blob: &Arc<LiveBlob>, until: Duration) {
-        blob.set_unreadable(true);
-        self.avoided_blobs.push((Arc::downgrade(blob), until));
+    pub(crate) fn avoid_blob(&mut self, blob: &Arc<LiveBlob>, why: &Error, until: Duration) {
+        blob.set_unreadable(Some(why));
+        self.avoided_blobs.add(blob, until);
     }
 
     /// Gives those files a turn again that are avoided until `now`.
     pub(crate) fn pass(&mut self, now: Duration) {
-        for (file, _) in self.avoided.extract_if(.., |(_, until)| *until <= now) {
-            if let Some(file) = file.upgrade() {
-                file.set_unreadable(None);
-            }
+        self.avoided.take_until(now).for_each(|file| file.set_unreadable(None));
+        self.avoided_blobs.take_until(now).for_each(|blob| blob.set_unreadable(None));
+    }
+}
+
+impl<T> Default for Avoided<T> {
+    fn default() -> Avoided<T> {
+        Avoided(Vec::new())
+    }
+}
+
+impl<T> Avoided<T> {
+    /// Adds a file, or puts off the turn of one that is there; never to an earlier time.
+    fn add(&mut self, file: &Arc<T>, until: Duration) {
+        self.0.retain(|(known, _)| known.strong_count() > 0);
+        match self.0.iter_mut().find(|(known, _)| known.as_ptr() == Arc::as_ptr(file)) {
+            Some((_, known)) => *known = until.max(*known),
+            None => self.0.push((Arc::downgrade(file), until)),
         }
-        for (blob, _) in self.avoided_blobs.extract_if(.., |(_, until)| *until <= now) {
-            if let Some(blob) = blob.upgrade() {
-                blob.set_unreadable(false);
-            }
-        }
+    }
+
+    /// Takes out those that get a turn again by `now`.
+    fn take_until(&mut self, now: Duration) -> impl Iterator<Item = Arc<T>> {
+        self.0
+            .extract_if(.., move |(_, until)| *until <= now)
+            .filter_map(|(file, _)| file.upgrade())
     }
 }
 

@@ -7,8 +7,8 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::FileNo;
 use crate::names::FileKind;
 use crate::options::Reach;
-use crate::sync::OnceLock;
 use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Mutex, OnceLock};
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
 use bytes::Bytes;
@@ -23,19 +23,25 @@ pub(crate) struct LiveBlob {
     shelf: Arc<Shelf>,
     file: OnceLock<BlobFile>,
     dropped: AtomicBool,
-    unreadable: AtomicBool,
+    unreadable: Mutex<Option<String>>,
 }
 
 impl LiveBlob {
     fn new(meta: &Arc<BlobMeta>, shelf: &Arc<Shelf>) -> Arc<LiveBlob> {
         let (meta, shelf) = (Arc::clone(meta), Arc::clone(shelf));
-        let (dropped, unreadable) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(LiveBlob { meta, shelf, file: OnceLock::new(), dropped, unreadable })
+        let (file, dropped) = (OnceLock::new(), AtomicBool::new(false));
+        Arc::new(LiveBlob { meta, shelf, file, dropped, unreadable: Mutex::default() })
     }
 
-    /// Takes note whether merges are to leave its values where they are, as one could not read them.
-    pub(crate) fn set_unreadable(&self, is: bool) {
-        self.unreadable.store(is, Ordering::Relaxed);
+    /// Takes note of why a merge could not read a value of it, so that merges leave its values where they
+    /// are; or that one may try again.
+    pub(crate) fn set_unreadable(&self, why: Option<&Error>) {
+        *self.unreadable.lock() = why.map(Error::to_string);
+    }
+
+    /// Why a merge could not read a value of it.
+    pub(crate) fn unreadable(&self) -> Option<String> {
+        self.unreadable.lock().clone()
     }
 
     /// The open file.
@@ -127,7 +133,7 @@ impl Blobs {
     /// not read: the rest of its values is as safe where it is.
     pub(crate) fn worn(&self, dead_percent: u32) -> Vec<FileNo> {
         let worn = self.iter().filter(|(blob, used)| gc::is_worn(&blob.meta, *used, dead_percent));
-        let worn = worn.filter(|(blob, _)| !blob.unreadable.load(Ordering::Relaxed));
+        let worn = worn.filter(|(blob, _)| blob.unreadable.lock().is_none());
         worn.map(|(blob, _)| blob.meta.no).collect()
     }
 }
