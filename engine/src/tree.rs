@@ -657,17 +657,18 @@ impl Tree {
                 }
             }
         }
-        let trash = self.shelf.take_trash();
-        if !trash.is_empty() {
-            self.shelf.pool.blocks.forget(trash.iter().map(|(_, no)| *no).collect());
-        }
-        for (kind, no) in trash {
+        let mut gone = Vec::new();
+        for (kind, no) in self.shelf.take_trash() {
             let path = names::path(&self.shelf.dir, kind, no);
             match self.shelf.vfs.remove(&path) {
-                Ok(()) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(_) => self.shelf.put_trash(kind, no),
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    self.shelf.put_trash(kind, no);
+                }
+                _removed_or_absent => gone.push(no),
             }
+        }
+        if !gone.is_empty() {
+            self.shelf.pool.blocks.forget(gone);
         }
     }
 }
