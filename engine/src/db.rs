@@ -60,7 +60,6 @@ pub(crate) struct Inner {
     pub(crate) writer: Option<Writer>, // None where the database is read-only.
     read_only_at: CommitTs,
     recovery: Recovery,
-    lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 /// What only a database that was opened for writing has.
@@ -212,7 +211,7 @@ impl Db {
                 let pacing = Pacing::new(Arc::clone(&tree), Arc::clone(&clock));
                 let pipeline = Pipeline::new(log, last_ts, clock, events, buffered_flush, group);
                 let pipeline = Arc::new(pipeline);
-                let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline), scrub);
+                let work = Work::new(Arc::clone(&tree), Arc::clone(&pipeline), scrub, lock);
                 Some(Writer { pipeline, work, pacing })
             }
         };
@@ -226,7 +225,6 @@ impl Db {
             writer,
             read_only_at: last_ts,
             recovery: report,
-            lock: Mutex::new(lock),
         };
         let db = Db { inner: Arc::new(inner) };
         if let Some(writer) = &db.inner.writer {
@@ -400,7 +398,8 @@ impl Db {
 
     /// Makes every acknowledged commit durable, ends the background work and releases the folder.
     /// Waits for calls under way that write files: merges give up soon, a checkpoint or a backup goes on to
-    /// its end. Every later write fails; reads go on. Dropping the last handle does the same, but cannot report an error.
+    /// its end. Every later write fails; reads go on. Dropping the last handle does the same, but cannot
+    /// report an error.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -517,16 +516,7 @@ impl Inner {
     }
 
     fn close(&self) -> Result<()> {
-        let Some(Writer { pipeline, work, .. }) = &self.writer else { return Ok(()) };
-        let closed = pipeline.close();
-        work.stop(); // From here on nobody works in the folder.
-        let mut lock = self.lock.lock();
-        if lock.is_some() {
-            self.tree.delete_trash();
-        }
-        // Later the names of files there are those of whoever has the folder then.
-        lock.take();
-        closed
+        self.writer.as_ref().map_or(Ok(()), |writer| writer.work.close())
     }
 
     pub(crate) fn commit(

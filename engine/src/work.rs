@@ -11,6 +11,7 @@ use crate::ids::SegmentId;
 use crate::scrub::{Ask, Scrub};
 use crate::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 use crate::tree::Tree;
+use crate::vfs::api::LockGuard;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Work {
     state: Mutex<State>,
     changed: Condvar, // Work came up, was done, or is to end.
     ends: Condvar,    // It is to end: for pauses that nothing else cuts short.
+    /// Keeps others out of the folder.
+    folder: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 /// Counts whoever works in the folder while he does, so that it is not released before, and so that
@@ -49,11 +52,16 @@ pub(crate) struct Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let running = &mut self.work.state.lock().running;
-        if let Some(own) = running.iter().position(|thread| *thread == self.thread) {
-            running.swap_remove(own);
+        let mut state = self.work.state.lock();
+        if let Some(own) = state.running.iter().position(|thread| *thread == self.thread) {
+            state.running.swap_remove(own);
         }
+        let is_last = state.closing && state.starting == 0 && state.running.is_empty();
+        drop(state);
         self.work.changed.notify_all();
+        if is_last {
+            self.work.leave_folder();
+        }
     }
 }
 
@@ -61,6 +69,8 @@ impl Drop for Running<'_> {
 struct State {
     starting: usize, // Workers that are not yet running.
     running: Vec<ThreadId>,
+    log: Option<ThreadId>, // The log's own.
+    closers: Vec<ThreadId>,
     closing: bool,
     by_hand: bool,
     poked: u64, // Rises with every poke, so that a worker sees those that came while it worked.
@@ -68,16 +78,25 @@ struct State {
 }
 
 impl Work {
-    pub(crate) fn new(tree: Arc<Tree>, pipeline: Arc<Pipeline>, scrub: Option<Scrub>) -> Arc<Work> {
+    pub(crate) fn new(
+        tree: Arc<Tree>,
+        pipeline: Arc<Pipeline>,
+        scrub: Option<Scrub>,
+        folder: Option<Box<dyn LockGuard>>,
+    ) -> Arc<Work> {
         let (changed, ends) = (Condvar::new(), Condvar::new());
-        Arc::new(Work { tree, pipeline, scrub, state: Mutex::default(), changed, ends })
+        let (state, folder) = (Mutex::default(), Mutex::new(folder));
+        Arc::new(Work { tree, pipeline, scrub, state, changed, ends, folder })
     }
 
     /// Starts the workers. Every segment of the log below `log_floor` may go, and does so behind the
     /// caller's back where there are threads: removing a hundred MiB takes 10 ms.
     pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs, log_floor: SegmentId) -> Result<()> {
         // Tickets and callbacks are completed by the log's thread.
-        self.start_one(jobs, "tabulith-log", Priority::Normal, |work| work.pipeline.run())?;
+        self.start_one(jobs, "tabulith-log", Priority::Normal, |work| {
+            work.state.lock().log = Some(current_thread().id());
+            work.pipeline.run();
+        })?;
         for (name, log_floor) in FLUSHES.into_iter().zip([Some(log_floor), None]) {
             self.start_one(jobs, name, Priority::Behind, move |work| {
                 // What stays after an error is removed by the next start.
@@ -175,19 +194,44 @@ impl Work {
         Ok(self.pipeline.step()? || self.flush_step(false)? || self.compact_step(false)?)
     }
 
-    /// Ends the workers and returns once they have; but for the caller, who may be one of them: a
-    /// callback that drops the last handle runs on the log's thread.
-    pub(crate) fn stop(&self) {
+    /// Makes what is applied durable, ends the workers and gives the folder back, once all who work in it
+    /// have ended. Whoever calls this in the midst of such work, from a callback, waits for nobody: who
+    /// leaves last gives the folder back.
+    pub(crate) fn close(&self) -> Result<()> {
+        let me = current_thread().id();
+        let mut state = self.state.lock();
+        if state.closers.contains(&me) {
+            return Ok(()); // Called back by a close of its own, which goes on.
+        }
+        state.closers.push(me);
+        drop(state);
+        let closed = self.pipeline.close();
         self.tree.close();
         self.tree.shelf.errands.close();
         let mut state = self.state.lock();
+        state.closers.retain(|thread| *thread != me);
         state.closing = true;
         self.changed.notify_all();
         self.ends.notify_all();
-        let me = current_thread().id();
-        while state.starting > 0 || state.running.iter().any(|thread| *thread != me) {
+        // The log's thread has nothing left to do but to end.
+        let is_amid = state.running.contains(&me) && state.log != Some(me);
+        while !is_amid && (state.starting > 0 || state.running.iter().any(|thread| *thread != me)) {
             self.changed.wait(&mut state);
         }
+        drop(state);
+        if !is_amid {
+            self.leave_folder();
+        }
+        closed
+    }
+
+    /// Gives the folder back. Later the names of files there are those of whoever has it then.
+    fn leave_folder(&self) {
+        let mut folder = self.folder.lock();
+        if folder.is_some() {
+            self.tree.delete_trash();
+        }
+        folder.take();
     }
 
     fn flush_step(&self, _at_rest: bool) -> Result<bool> {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::options::Advanced;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, If, Kind, Options};
 
@@ -100,6 +101,47 @@ fn a_callback_may_drop_the_last_handle() {
             tell.send(outcome.is_ok()).unwrap();
         });
         assert!(told.recv_timeout(Duration::from_secs(60)).unwrap());
+    }
+    let db = Db::open(folder.path()).unwrap();
+    assert_eq!(db.table("rows").unwrap().partition("p").count().unwrap(), 20);
+}
+
+/// It closed the folder while its own thread still had a table file to write there.
+#[test]
+fn a_folder_stays_taken_while_who_closed_it_is_at_work() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let open = || {
+        let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+        Db::builder().parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open(DIR)
+    };
+    let db = open().unwrap();
+    db.table("rows").unwrap().upsert("p", "r", "v").unwrap();
+    let (own, other) = (db.clone(), disk.clone());
+    let (tell, told) = mpsc::channel();
+    disk.interrupt(Rule::fail(Call::Create).named("*.sst"), move || {
+        let closed = own.close();
+        let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+        let again = Db::builder().parts(Arc::new(other), clock, Arc::new(ByHand)).open(DIR);
+        tell.send((closed, again.map_err(|error| error.kind()).map(drop))).unwrap();
+    });
+    let _ = db.flush();
+    let (closed, again) = told.try_recv().unwrap();
+    assert_eq!(again, Err(Kind::Locked), "its flush is under way");
+    closed.unwrap();
+    let db = open().unwrap();
+    assert_eq!(db.table("rows").unwrap().get("p", "r").unwrap().unwrap().value, "v");
+}
+
+#[test]
+fn a_callback_that_closes_beside_a_close_holds_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..20u32 {
+        let db = Db::open(folder.path()).unwrap();
+        let rows = db.table("rows").unwrap();
+        let ticket = rows.partition("p").batch().upsert(round.to_be_bytes(), "v").commit_async();
+        let own = db.clone();
+        ticket.notify(move |_| drop(own.close()));
+        db.close().unwrap();
     }
     let db = Db::open(folder.path()).unwrap();
     assert_eq!(db.table("rows").unwrap().partition("p").count().unwrap(), 20);
