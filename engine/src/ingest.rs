@@ -168,12 +168,15 @@ impl Ingest {
         if tree.is_closing() {
             return Err(Error::closed());
         }
+        // Those that may make a file.
+        let is_large = value.len() >= tree.options.advanced.blob_bytes_min;
+        let running = match self.open.is_none() || is_large {
+            true => Some(self.db.inner.writer()?.work.enter()?),
+            false => None,
+        };
         let open = match &mut self.open {
             Some(open) => open,
-            none => {
-                let _running = self.db.inner.writer()?.work.enter()?;
-                none.insert(OpenFile::create(tree)?)
-            }
+            none => none.insert(OpenFile::create(tree)?),
         };
         let (kind, value) = match expires {
             Some(expires) => {
@@ -185,7 +188,9 @@ impl Ingest {
             None => (RowKind::Put, value),
         };
         open.add(&self.next_key, self.prefix_len, kind, value)?;
-        if open.bytes >= self.file_bytes { self.end_file() } else { Ok(()) }
+        let is_full = open.bytes >= self.file_bytes;
+        drop(running);
+        if is_full { self.end_file() } else { Ok(()) }
     }
 
     /// Has the open file ended, by the second thread where there is one.
@@ -326,7 +331,7 @@ impl Inner {
         // Most of the memtable goes while commits go on, what came since while they wait.
         writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.segment()));
         flush()?;
-        let _nobody_writes = self.latches.lock_all();
+        let nobody_writes = self.latches.lock_all();
         if !self.tree.tables.load().is_live(table) {
             return Err(no_such_table());
         }
@@ -338,8 +343,12 @@ impl Inner {
             given();
             self.tree.add_files(files, ts)
         });
-        drop(place);
+        let settled = place.give_back();
+        drop(nobody_writes);
+        settled.run();
         writer.work.poke();
-        added.map(|()| ts)
+        added?;
+        writer.pipeline.wait(ts)?; // For commits before it; and a log that failed shows nothing more.
+        Ok(ts)
     }
 }

@@ -84,7 +84,7 @@ impl Db {
         }
         // What a transaction has read must not be gone by the time it commits.
         writer.admit()?;
-        let _nobody_writes = inner.latches.lock_all();
+        let nobody_writes = inner.latches.lock_all();
         let now = inner.stop_aging(table.id);
         let applied = Moment { at: CommitTs::MAX, now };
         let cutoff = tables.outlived_to(table.id, applied);
@@ -95,6 +95,7 @@ impl Db {
         batch.put(&catalog::row_key(&table.name), &row);
         let set = |tables: &mut Tables, ts| tables.set_lifetime(table.id, lifetime(ts));
         let changed = inner.apply_to_catalog(writer, batch, set);
+        drop(nobody_writes); // Who waits may lead, and run what others want to be told.
         if let Err(error) = changed.and_then(|ts| writer.pipeline.wait(ts)) {
             inner.change_tables(|tables| tables.stop_aging(table.id, CommitTs::MAX));
             return Err(error);

@@ -351,13 +351,14 @@ impl Pipeline {
         Ok(Place { pipeline: self, ts })
     }
 
-    /// What was reserved is in its place, or will never be.
-    fn release(&self) {
+    /// What was reserved is in its place, or will never be. Gives whom to tell of their commits.
+    fn release(&self) -> Settled {
         let mut order = self.order.lock();
         order.reserved = None;
-        self.tell(order);
+        let settled = self.publish_and_call(order);
         // Whoever waits for the place itself sits with the group after it, which is told of its own.
         self.call_everyone();
+        settled
     }
 
     /// Returns once the commit of `ts` is visible.
@@ -515,7 +516,12 @@ impl Pipeline {
     }
 
     /// Publishes what is safe by now, and tells those whom that concerns.
-    pub(crate) fn tell(&self, mut order: MutexGuard<'_, Order>) {
+    pub(crate) fn tell(&self, order: MutexGuard<'_, Order>) {
+        self.publish_and_call(order).run();
+    }
+
+    /// The same, but for those who want to be called back, who are given.
+    fn publish_and_call(&self, mut order: MutexGuard<'_, Order>) -> Settled {
         self.publish(&mut order);
         let calls = self.calls(&mut order);
         let settled = order.take_settled(self.visible());
@@ -529,7 +535,7 @@ impl Pipeline {
             false if weakened!("call") => {}
             false => self.call(calls),
         }
-        settled.run();
+        settled
     }
 
     /// Writes a group; returns the sync that is to be run, `None` where all is durable or where
@@ -617,9 +623,17 @@ pub(crate) struct Place<'a> {
     pub(crate) ts: CommitTs,
 }
 
+impl Place<'_> {
+    /// Gives it back. Those whose commits were held up by it are to be told once the caller holds no latch:
+    /// what they do then may need one.
+    pub(crate) fn give_back(self) -> Settled {
+        std::mem::ManuallyDrop::new(self).pipeline.release()
+    }
+}
+
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.pipeline.release();
+        self.pipeline.release().run();
     }
 }
 

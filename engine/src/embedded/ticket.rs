@@ -78,8 +78,9 @@ impl Ticket {
     }
 
     /// Calls `done` with what [`Ticket::wait`] would return: from a thread of the database or,
-    /// where the commit is safe already, from this one. `done` must not block; where it panics, that
-    /// ends there, from whichever thread it was called.
+    /// where the commit is safe already, from this one. `done` must not block, nor write to the database or
+    /// close it: its thread may be the one that this would wait for. It may drop a handle. Where it
+    /// panics, that ends there, from whichever thread it was called.
     pub fn notify(mut self, done: impl FnOnce(Result<CommitTs>) + Send + 'static) {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Commit(commit) => {
