@@ -14,6 +14,10 @@
 
 use memchr::memchr;
 
+/// Most empty lines before a request. Some clients end a body with one; the library keeps them all until
+/// a request comes.
+const EMPTY_LINES_MAX: u8 = 8;
+
 /// Most bytes of the line before a chunk, with its extensions.
 const CHUNK_LINE_BYTES_MAX: usize = 256;
 
@@ -66,6 +70,8 @@ pub struct Framing {
     /// What has come of the line that is not yet complete.
     line: Vec<u8>,
     head: Seen,
+    head_bytes: usize,
+    empty_lines: u8,
     trailer_bytes: usize,
 }
 
@@ -111,9 +117,16 @@ impl Framing {
                 Place::Body(left) | Place::Chunk(left) => Ok(self.pass(left, rest.len())),
                 _ => self.take_line(rest),
             };
-            from += taken.map_err(|Bad| Refused { good: from, in_head })?;
+            let taken = taken.map_err(|Bad| Refused { good: from, in_head })?;
+            self.head_bytes = if self.is_amid_head() { self.head_bytes + taken } else { 0 };
+            from += taken;
         }
         Ok(())
+    }
+
+    /// Bytes that have come of a head whose end has not.
+    pub fn head_bytes(&self) -> usize {
+        self.head_bytes
     }
 
     /// Whether some of a head has come and the rest has not.
@@ -192,8 +205,12 @@ impl Framing {
     fn end_line(&mut self, line: &[u8]) -> Result<(), Bad> {
         let line = line.strip_suffix(b"\r").ok_or(Bad)?;
         self.at = match self.at {
-            Place::Start if line.is_empty() => Place::Start,
+            Place::Start if line.is_empty() => {
+                self.empty_lines += 1;
+                (self.empty_lines <= EMPTY_LINES_MAX).then_some(Place::Start).ok_or(Bad)?
+            }
             Place::Start => {
+                self.empty_lines = 0;
                 self.head = Seen { is_old: is_old(line)?, ..Seen::default() };
                 Place::Fields
             }
@@ -373,7 +390,9 @@ mod tests {
     }
 
     /// What is refused, with a bar before the refused line.
-    const BAD: [&str; 14] = [
+    const BAD: [&str; 16] = [
+        "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n|\r\nGET /a HTTP/1.1\r\n\r\n",
+        "GET /a HTTP/1.1\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n|\r\n",
         "|GET /a HTTP/1.1\n\r\n",
         "GET /a HTTP/1.1\r\n|A: b\n\r\n",
         "|GET a:80 HTTP/1.1\r\n\r\n",
@@ -405,6 +424,19 @@ mod tests {
                 assert!(bytes_before + again.good <= cut.max(good.len()), "{text:?} at {cut}");
             }
         }
+    }
+
+    #[test]
+    fn bytes_of_a_head_are_counted_from_its_beginning_to_its_end() {
+        let mut framing = Framing::default();
+        let head_bytes = |framing: &mut Framing, piece: &str| {
+            framing.take(piece.as_bytes()).expect("good so far");
+            framing.head_bytes()
+        };
+        assert_eq!(head_bytes(&mut framing, "\r\nGET /a "), 7);
+        assert_eq!(head_bytes(&mut framing, "HTTP/1.1\r\nA: b\r"), 7 + 15);
+        assert_eq!(head_bytes(&mut framing, "\n\r\nGET"), 3, "the one before has ended");
+        assert_eq!(head_bytes(&mut framing, " / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabcP"), 1);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::services::Store;
 use crate::testing;
 use crate::trace::Trace;
 use hyper::body::{Body as _, Incoming};
-use hyper::header;
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -203,7 +203,13 @@ async fn respond<S: Store>(
             out.body_mut().cut(bytes, wire.flushes);
             Ok(out)
         }
-        _ => Ok(into_hyper(response)),
+        _ => {
+            let mut out = into_hyper(response);
+            if wire.verdict.is_placed() {
+                out.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(out)
+        }
     }
 }
 

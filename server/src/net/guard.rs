@@ -37,6 +37,10 @@ const BODY_READ_BYTES_MAX: usize = 16 << 10;
 /// Heads up to this size need no place: every connection may send them.
 const SMALL_HEAD_BYTES_MAX: usize = 16 << 10;
 
+/// Most bytes that are read at once of heads that have no place: what the library asks for first. Its
+/// buffer doubles where it is given all that it asked for.
+const HEAD_READ_BYTES_MAX: usize = 8 << 10;
+
 /// How slow a client may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
@@ -46,13 +50,26 @@ pub(crate) struct Patience {
     pub(crate) answer: Duration,
 }
 
-/// Whether the connection was refused, for whoever reads its bodies.
+/// What is known of a connection, for whoever answers its requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Verdict(Arc<AtomicBool>);
+pub(crate) struct Verdict(Arc<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    refused: AtomicBool,
+    placed: AtomicBool,
+}
 
 impl Verdict {
+    /// Whether something was refused: its bodies may end in nonsense.
     pub(crate) fn is_refused(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has a place for long heads, which is given back with the connection: the answer is the
+    /// last one.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.0.placed.load(Ordering::Relaxed)
     }
 }
 
@@ -64,8 +81,6 @@ pub(crate) struct Guard<T> {
     verdict: Verdict,
     /// What is left of the spoiler.
     spoiler: &'static [u8],
-    /// What has come of a head that is not whole yet.
-    head_bytes: usize,
     /// Room for longer heads, which all connections share.
     heads: Room,
     /// Of this connection, once it has sent one: the library's buffer keeps that size.
@@ -88,7 +103,6 @@ impl<T> Guard<T> {
             framing: Framing::default(),
             verdict: Verdict::default(),
             spoiler: &[],
-            head_bytes: 0,
             heads,
             place: None,
             is_new: true,
@@ -107,19 +121,19 @@ impl<T> Guard<T> {
         if let Err(Refused { good, in_head }) = self.framing.take(&buf.filled()[from..]) {
             buf.set_filled(from + good);
             self.spoiler = if in_head { SPOILER } else { &[] };
-            self.verdict.0.store(true, Ordering::Relaxed);
+            self.verdict.0.refused.store(true, Ordering::Relaxed);
             tracing::debug!(in_head, "a request was refused for its framing");
             self.spoil(buf);
         }
     }
 
-    /// Takes a place where a head of which `bytes` more have come needs one.
-    fn place_head(&mut self, bytes: usize) -> io::Result<()> {
-        self.head_bytes += bytes;
-        if self.head_bytes <= SMALL_HEAD_BYTES_MAX || self.place.is_some() {
+    /// Takes a place where what has come of a head needs one.
+    fn place_head(&mut self) -> io::Result<()> {
+        if self.framing.head_bytes() <= SMALL_HEAD_BYTES_MAX || self.place.is_some() {
             return Ok(());
         }
         self.place = self.heads.take(HEAD_BYTES_MAX);
+        self.verdict.0.placed.store(true, Ordering::Relaxed);
         let full = || io::Error::new(io::ErrorKind::OutOfMemory, "no room for a head so long");
         self.place.is_some().then_some(()).ok_or_else(full)
     }
@@ -159,12 +173,17 @@ impl<T> Guard<T> {
 }
 
 impl<T: AsyncRead + Unpin> Guard<T> {
-    /// Reads; of a body not much at once.
+    /// Reads, not much at once unless there is a place for more.
     fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if !self.framing.is_in_body() || buf.remaining() <= BODY_READ_BYTES_MAX {
+        let bytes_max = match self.framing.is_in_body() {
+            true => BODY_READ_BYTES_MAX,
+            false if self.place.is_some() => usize::MAX,
+            false => HEAD_READ_BYTES_MAX,
+        };
+        if buf.remaining() <= bytes_max {
             return Pin::new(&mut self.stream).poll_read(cx, buf);
         }
-        let mut part = ReadBuf::new(buf.initialize_unfilled_to(BODY_READ_BYTES_MAX));
+        let mut part = ReadBuf::new(buf.initialize_unfilled_to(bytes_max));
         let read = Pin::new(&mut self.stream).poll_read(cx, &mut part);
         let count = part.filled().len();
         buf.advance(count);
@@ -186,7 +205,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<T> {
             self.spoil(buf);
             return Poll::Ready(Ok(()));
         }
-        let (before, in_body) = (buf.filled().len(), self.framing.is_in_body());
+        let before = buf.filled().len();
         match self.poll_some(cx, buf) {
             Poll::Pending if self.is_head_late(cx) => {
                 return Poll::Ready(Err(late("a head took too long")));
@@ -196,14 +215,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<T> {
         }
         if buf.filled().len() > before {
             self.is_new = false;
-            let bytes = buf.filled().len() - before;
             self.look(buf, before);
             if !self.framing.is_amid_head() {
                 self.head = None;
-                self.head_bytes = 0;
-            } else if !in_body {
-                self.place_head(bytes)?;
             }
+            self.place_head()?;
         }
         Poll::Ready(Ok(()))
     }
@@ -349,6 +365,23 @@ mod tests {
             let (mut third, mut guarded) = connect();
             third.write_all(long.as_bytes()).await.expect("room");
             guarded.read_exact(&mut space).await.expect("a place");
+        });
+    }
+
+    #[test]
+    fn small_requests_without_a_pause_need_no_place() {
+        run(async {
+            let (mut client, server) = duplex(1 << 20);
+            let mut guarded = Guard::new(server, PATIENCE, Room::new(0));
+            let request = "GET /a HTTP/1.1\r\n\r\n";
+            client.write_all(request.repeat(2_000).as_bytes()).await.expect("room");
+            let (mut space, mut bytes) = (vec![0; 1 << 16], 0);
+            while bytes < 2_000 * request.len() {
+                let read = guarded.read(&mut space).await.expect("no place is needed");
+                assert!(read > 0 && read <= 8 << 10, "{read} bytes at once");
+                bytes += read;
+            }
+            assert!(!guarded.verdict().is_placed());
         });
     }
 
