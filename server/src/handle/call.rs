@@ -194,14 +194,21 @@ impl Call {
 
     /// Whether, with this body, it may merge several entities. Feared in the same way.
     pub fn may_merge(&self, body: &[u8]) -> bool {
-        let has = |word| memchr::memmem::find(body, word).is_some();
-        matches!(self.operation, Operation::Batch) && (has(b"MERGE".as_slice()) || has(b"PATCH"))
+        let is_batch = matches!(self.operation, Operation::Batch);
+        is_batch && (has_verb(body, b"MERGE") || has_verb(body, b"PATCH"))
     }
 
     /// The condition in `If-Match`.
     pub fn condition(&self) -> Result<Option<If>, WireError> {
         self.if_match.clone()
     }
+}
+
+/// Whether the body has a verb somewhere, in any case: in `X-HTTP-Method` it may have any.
+fn has_verb(body: &[u8], verb: &[u8; 5]) -> bool {
+    let (upper, lower) = (verb[0], verb[0].to_ascii_lowercase());
+    let mut starts = memchr::memchr2_iter(upper, lower, body);
+    starts.any(|at| body[at..].get(..5).is_some_and(|text| text.eq_ignore_ascii_case(verb)))
 }
 
 fn if_match(head: &Head) -> Result<Option<If>, WireError> {
@@ -278,4 +285,19 @@ fn without_account<'a>(path: &'a str, address: &Address) -> &'a str {
 fn is_content_id(path: &str) -> bool {
     let name = path.strip_prefix('$').or_else(|| path.strip_prefix("%24")).unwrap_or_default();
     name.starts_with(|first: char| first.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_is_found_in_any_case_and_at_both_ends() {
+        for body in ["MERGE", "X-HTTP-Method: merge", "mMeRgE", "a mer merGE b"] {
+            assert!(has_verb(body.as_bytes(), b"MERGE"), "{body}");
+        }
+        for body in ["", "M", "MERG", "MERG E", "PATCH"] {
+            assert!(!has_verb(body.as_bytes(), b"MERGE"), "{body}");
+        }
+    }
 }

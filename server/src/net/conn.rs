@@ -172,7 +172,10 @@ async fn respond<S: Store>(
                 Err(Broken::Client(_)) if wire.verdict.is_refused() => {
                     reply::answered(&call, Err(BAD_BODY))
                 }
-                answer => with_place(shared, &call, answer?),
+                answer => {
+                    let (response, places) = answer?;
+                    with_place(shared, &call, response, places)
+                }
             }
         }
         Err(response) => match sent.discard().await {
@@ -258,23 +261,34 @@ fn log(head: &Head, response: &Response, kind: Kind, took: Duration, is_slow: bo
     );
 }
 
-/// Gives the answer a place until it has left; without one there is another answer. That to a change is
-/// given in any case: it has happened, and says no more than was asked.
-fn with_place<S: Store>(shared: &Shared<S>, call: &Call, response: Response) -> Response {
-    if response.is_of_change || response.body.len() <= SMALL_BYTES_MAX {
+/// Gives a large answer a place until it has left; without one there is another answer. That to a change
+/// is given in any case, as it has happened: it keeps the `places` of the body that it repeats.
+fn with_place<S: Store>(
+    shared: &Shared<S>,
+    call: &Call,
+    response: Response,
+    mut places: Vec<Place>,
+) -> Response {
+    if response.body.len() <= SMALL_BYTES_MAX {
         return response;
     }
-    match shared.answers.take(response.body.len()) {
-        Some(place) => Response { body: held(response.body, place), ..response },
-        None => shared.app.busy(call),
+    let own = shared.answers.take(response.body.len());
+    match (response.is_of_change, own) {
+        (false, None) => return shared.app.busy(call),
+        (false, Some(own)) => places = vec![own],
+        (true, own) => places.extend(own),
     }
+    Response { body: held(response.body, places), ..response }
 }
+
+/// What a request is answered, and the places of its body.
+type Answered = (Response, Vec<Place>);
 
 async fn answer<S: Store>(
     shared: &Arc<Shared<S>>,
     call: &Arc<Call>,
     sent: &mut Sent,
-) -> Result<Response, Broken> {
+) -> Result<Answered, Broken> {
     let size = sent.body.size_hint().exact();
     if size == Some(0) {
         return Ok(perform(shared, call, Body::Empty, Vec::new()).await);
@@ -292,7 +306,7 @@ async fn answer<S: Store>(
         Some(body) => Ok(perform(shared, call, body, places).await),
         None => {
             sent.discard().await?;
-            Ok(shared.app.busy(call))
+            Ok((shared.app.busy(call), Vec::new()))
         }
     }
 }
@@ -304,40 +318,43 @@ async fn perform<S: Store>(
     call: &Arc<Call>,
     body: Body,
     places: Vec<Place>,
-) -> Response {
+) -> Answered {
     let bytes: &[u8] = if let Body::Whole(bytes) = &body { bytes } else { &[] };
     if call.may_be_quick(bytes.len()) {
         match shared.app.perform(call, &body, Reach::Memory) {
             Answer::NeedsDisk => {}
-            Answer::Now(response) => return response,
-            later => return in_time(shared, call, settled(call, later)).await,
+            Answer::Now(response) => return (response, places),
+            later => {
+                let work = async { (settled(call, later).await, places) };
+                return in_time(shared, call, work).await;
+            }
         }
     }
-    let turns = if call.may_read_a_page(bytes) {
-        Some(&shared.turns)
-    } else {
-        call.may_merge(bytes).then_some(&shared.merges)
-    };
+    // In this order: who has a page's turn waits for no other.
+    let turns = [
+        call.may_merge(bytes).then_some(&shared.merges),
+        call.may_read_a_page(bytes).then_some(&shared.turns),
+    ];
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
-        // Nobody closes a semaphore, so that this is a turn wherever one is needed.
-        let turn = match turns {
-            Some(turns) => turns.clone().acquire_owned().await.ok(),
-            None => None,
-        };
+        let mut held = Vec::new();
+        for turns in turns.into_iter().flatten() {
+            // Nobody closes a semaphore, so that this is a turn wherever one is needed.
+            held.extend(turns.clone().acquire_owned().await.ok());
+        }
         let work = move || {
-            let (_turn, _places) = (turn, places);
-            own_shared.app.perform(&own_call, &body, Reach::Disk)
+            let _held = held;
+            (own_shared.app.perform(&own_call, &body, Reach::Disk), places)
         };
         let done = match shared.has_threads {
             true => spawn_blocking(work).await,
             false => Ok(work()),
         };
         match done {
-            Ok(answer) => settled(call, answer).await,
+            Ok((answer, places)) => (settled(call, answer).await, places),
             Err(error) => {
                 tracing::error!(%error, "a request's thread ended without an answer");
-                reply::answered(call, Err(INTERNAL_ERROR))
+                (reply::answered(call, Err(INTERNAL_ERROR)), Vec::new())
             }
         }
     };
@@ -348,11 +365,11 @@ async fn perform<S: Store>(
 async fn in_time<S: Store>(
     shared: &Shared<S>,
     call: &Call,
-    work: impl Future<Output = Response>,
-) -> Response {
+    work: impl Future<Output = Answered>,
+) -> Answered {
     let time_left = shared.app.time_left(call);
     let answer = tokio::time::timeout(time_left, work).await;
-    answer.unwrap_or_else(|_| shared.app.timed_out(call))
+    answer.unwrap_or_else(|_| (shared.app.timed_out(call), Vec::new()))
 }
 
 /// Waits for a commit, without a thread.
@@ -454,7 +471,8 @@ mod tests {
         clock.advance(left);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let answer = runtime.expect("a runtime").block_on(async {
-            in_time(&shared, &call, settled(&call, Answer::Later(Box::new(Never)))).await
+            let never = settled(&call, Answer::Later(Box::new(Never)));
+            in_time(&shared, &call, async { (never.await, Vec::new()) }).await.0
         });
         assert_eq!(
             (answer.status, answer.get("x-ms-error-code")),

@@ -104,14 +104,14 @@ pub(crate) fn into_hyper(response: Response) -> hyper::Response<Payload> {
     out
 }
 
-/// The bytes in their place, which they give back when the last of them is gone.
-pub(crate) fn held(bytes: Bytes, place: Place) -> Bytes {
-    Bytes::from_owner(Placed { bytes, _place: place })
+/// The bytes in their places, which they give back when the last of them is gone.
+pub(crate) fn held(bytes: Bytes, places: Vec<Place>) -> Bytes {
+    Bytes::from_owner(Placed { bytes, _places: places })
 }
 
 struct Placed {
     bytes: Bytes,
-    _place: Place,
+    _places: Vec<Place>,
 }
 
 impl AsRef<[u8]> for Placed {
