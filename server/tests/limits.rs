@@ -157,6 +157,10 @@ fn heads_of_operations_are_as_short_as_others() {
     let body = String::from_utf8_lossy(&answer.body).into_owned();
     assert!(body.contains("HTTP/1.1 400") && body.len() < 10_000, "{} bytes", body.len());
     // What could have been a condition is not passed over.
+    let names = ["If-Match\u{a0}: *\n", "If-Match\u{b}: *\n", "If-Match\0: *\n", "(If-Match): *\n"];
+    for line in names {
+        assert_eq!(of_one(&bench, &change(line)).split(' ').next(), Some("400"), "{line:?}");
+    }
     for line in ["If-Match W/\"datetime'2021-01-01T00%3A00%3A00Z'\"\n", "If-Match\n", ": *\n"] {
         assert_eq!(of_one(&bench, &change(line)).split(' ').next(), Some("400"), "{line}");
     }

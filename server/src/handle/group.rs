@@ -167,13 +167,18 @@ fn head_of(call: &Call, request: &Embedded) -> Result<Head, WireError> {
     };
     for (count, (name, value)) in request.headers().enumerate() {
         // A line that is no header could have been meant for a condition.
-        let is_header = !name.is_empty() && !name.contains([' ', '\t']);
-        if count == HEADERS_MAX || !is_header {
+        if count == HEADERS_MAX || !is_header_name(&name) {
             return Err(INVALID_INPUT);
         }
         head.headers.push(&name, value);
     }
     Ok(head)
+}
+
+/// Whether a text is a token, as names of headers are (RFC 9110, 5.6.2).
+fn is_header_name(text: &str) -> bool {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_token)
 }
 
 fn take(parts: Vec<Part>, index: usize) -> Option<Manner> {
