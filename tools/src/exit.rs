@@ -84,9 +84,13 @@ impl Exit {
 
 /// The `verdict` on what was found, once it was `told`: it is the same where the reader of that went away
 /// before its end (`| head`).
-pub(crate) fn verdict(told: std::io::Result<()>, verdict: Exit) -> anyhow::Result<Exit> {
-    match told {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+pub(crate) fn verdict<E>(told: Result<(), E>, verdict: Exit) -> anyhow::Result<Exit>
+where
+    anyhow::Error: From<E>,
+{
+    match told.map_err(anyhow::Error::from) {
+        // Of an output that nobody reads.
+        Err(error) if of(&error) != Exit::Ok => Err(error),
         _ => Ok(verdict),
     }
 }

@@ -6,6 +6,7 @@ mod common;
 
 use common::{Place, Ran};
 use serde_json::Value as Json;
+use std::process::Stdio;
 use tabulith::{Db, If};
 use tabulith_testkit::counts::{self, count};
 
@@ -58,6 +59,13 @@ fn kills_lose_nothing_and_planted_losses_are_told() {
         "{}",
         lost.out
     );
+    // Whoever asks for the first lines alone is told the same, and the report is there.
+    std::fs::remove_file(place.path("t/verified.json")).unwrap();
+    let mut command = place.command(&["torture", "--verify", "--data-dir", "t"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(8));
+    assert!(place.path("t/verified.json").exists());
 
     // Another content in its place is a loss too; what it was is none.
     let put = |value: &[u8]| {

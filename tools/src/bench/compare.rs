@@ -4,7 +4,7 @@ use crate::args::bench::CompareArgs;
 use crate::bench::figures::{short, time_us};
 use crate::bench::files;
 use crate::bench::grouped::{Group, Spread, conditions};
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::list;
 use crate::print::note;
 use anyhow::Result;
@@ -132,7 +132,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
         );
     }
     let items: Vec<Map<String, Json>> = rows.iter().map(item).collect();
-    list::print(&mut io::stdout().lock(), args.output, &items)?;
+    let told = list::print(&mut io::stdout().lock(), args.output, &items);
     doubts(a.runs.first(), b.runs.first()).iter().for_each(|doubt| note(doubt));
     alone.iter().for_each(|line| note(line));
     if rows.iter().any(|row| row.a.runs.min(row.b.runs) < 2) {
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
     }
     let worse = rows.iter().filter(|row| row.verdict == Verdict::Worse).count();
     note(&format!("{worse} of {} figures are worse", rows.len()));
-    Ok(if worse > 0 { Exit::Failure } else { Exit::Ok })
+    exit::verdict(told, if worse > 0 { Exit::Failure } else { Exit::Ok })
 }
 
 fn item(row: &Compared) -> Map<String, Json> {

@@ -6,7 +6,7 @@ use crate::exit::{Exit, Failure};
 use crate::folder::Access;
 use crate::import::entity::{Recipe, Wishes};
 use crate::import::feed::{End, Feed, Item, KeysSeen};
-use crate::import::infer::{self, Survey};
+use crate::import::infer::{self, Column, Survey};
 use crate::import::report::{self, BadRows, Bar};
 use crate::import::resume::{Progress, Record, Witness};
 use crate::import::rows::{self, Rows};
@@ -107,7 +107,7 @@ impl Import {
     async fn file(&mut self, path: PathBuf, survey: Survey, digest: u128) -> Result<End> {
         let header = Rows::open(&path)?.columns().to_vec();
         let recipe = Recipe::new(self.wishes.clone(), &survey.columns, &header)?;
-        let record = Record::of(self.job_number(digest));
+        let record = Record::of(self.job_number(digest, &survey.columns));
         if record.is_none() {
             note("neither XDG_STATE_HOME nor HOME is set: the import cannot be resumed");
         }
@@ -184,14 +184,17 @@ impl Import {
     }
 
     /// A number for all that decides what is written where.
-    fn job_number(&self, digest: u128) -> u128 {
+    fn job_number(&self, digest: u128, columns: &[Column]) -> u128 {
         let mut types: Vec<String> =
             self.wishes.types.iter().map(|(name, edm)| format!("{name}={edm}")).collect();
         types.sort_unstable();
+        // Another version may find others in the same file: its rows are not those of the first ones.
+        let found = columns.iter().map(|column| (&column.name, column.edm));
+        let found: Vec<_> = found.collect();
         let mut drop: Vec<&String> = self.wishes.drop.iter().collect();
         drop.sort_unstable();
         let parts = format!(
-            "{digest:032x}\n{}\n{}\n{:?}\n{:?}\n{types:?}\n{:?}\n{drop:?}",
+            "{digest:032x}\n{}\n{}\n{:?}\n{:?}\n{types:?}\n{:?}\n{drop:?}\n{found:?}",
             self.target.identity(),
             self.args.table.to_ascii_lowercase(),
             self.wishes.partition_key,

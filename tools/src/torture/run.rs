@@ -8,7 +8,7 @@
 use crate::args::bench::Promise;
 use crate::args::torture::TortureArgs;
 use crate::bench::stage::empty_folder;
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::print::note;
 use crate::torture::ledger::{Book, Ledger, OfTable};
 use crate::torture::report::Report;
@@ -121,17 +121,17 @@ fn damage(data: &Path) -> Result<Vec<String>> {
     Ok(checked.damage.iter().map(ToString::to_string).collect())
 }
 
-/// Prints the report and keeps it beside the data.
+/// Keeps the report beside the data and prints it.
 fn tell(args: &TortureArgs, report: &Report, name: &str) -> Result<Exit> {
     let text = report.text();
-    io::stdout().lock().write_all(text.as_bytes())?;
     let write = |name: &str, bytes: &[u8]| {
         let path = args.data_dir.join(name);
         std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))
     };
     write(&format!("{name}.txt"), text.as_bytes())?;
     write(&format!("{name}.json"), serde_json::to_string_pretty(report)?.as_bytes())?;
-    Ok(if report.is_clean() { Exit::Ok } else { Exit::Corrupt })
+    let told = io::stdout().lock().write_all(text.as_bytes());
+    exit::verdict(told, if report.is_clean() { Exit::Ok } else { Exit::Corrupt })
 }
 
 struct Torture<'a> {
