@@ -73,7 +73,10 @@ pub(crate) fn parse(name: &str) -> Option<(FileKind, FileNo)> {
     let (digits, ending) = name.split_once('.')?;
     let (kind, _) = NUMBERED.iter().find(|(_, known)| *known == ending)?;
     let no = FileNo(digits.parse().ok().filter(|no| *no <= NUMBER_MAX)?);
-    (file_name(*kind, no) == name).then_some((*kind, no))
+    // As `file_name` writes them: six digits, more only where the number needs them.
+    let alike = digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits.len() == 6 || digits.len() > 6 && !digits.starts_with('0'));
+    alike.then_some((*kind, no))
 }
 
 /// Where the file of `kind` and `no` lies in `dir`.

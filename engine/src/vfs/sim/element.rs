@@ -17,7 +17,7 @@ use crate::vfs::sim::image::{SECTOR_BYTES, Sector, ZERO_SECTOR, sector_sum};
 use crate::vfs::sim::inode::{Inode, Stamp, Unsynced};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Lengths that are tried between the shortest and the longest, beside those that the run set.
 const LENGTH_STEPS_MAX: u64 = 1024;
@@ -48,10 +48,10 @@ pub(crate) struct Element {
 pub(crate) enum Subject {
     /// The variant counts the changes that landed.
     Names {
-        dir: PathBuf,
+        dir: Arc<str>,
     },
     Name {
-        dir: PathBuf,
+        dir: Arc<str>,
         change: usize,
     },
     Length {
@@ -133,12 +133,12 @@ impl Element {
         match &self.subject {
             Subject::Names { dir } => {
                 let all = self.variants - 1;
-                write!(f, "{}: first {choice} of {all} changes of names", dir.display())
+                write!(f, "{}: first {choice} of {all} changes of names", dir)
             }
             Subject::Name { dir, change } => {
                 let changes = disk.folders.get(dir).and_then(|d| d.unsynced.get(*change));
                 let how = if choice == 2 { "half landed" } else { "lost" };
-                write!(f, "{}: {how}: {:?}", dir.display(), changes.map(|(_, change)| change))
+                write!(f, "{dir}: {how}: {:?}", changes.map(|(_, change)| change))
             }
             Subject::Length { ino, lengths } => {
                 write!(f, "{} has {} bytes", name_of(disk, *ino), lengths[usize::from(choice)])
@@ -246,7 +246,7 @@ fn length_element(ino: Ino, inode: &Inode) -> Option<Element> {
 }
 
 /// The elements of the names of one folder.
-pub(crate) fn name_elements(dir: &Path, folder: &Folder, profile: Profile) -> Vec<Element> {
+pub(crate) fn name_elements(dir: &Arc<str>, folder: &Folder, profile: Profile) -> Vec<Element> {
     let stamps = folder.unsynced.iter().map(|(stamp, _)| *stamp);
     if folder.unsynced.is_empty() {
         return Vec::new();
@@ -254,12 +254,12 @@ pub(crate) fn name_elements(dir: &Path, folder: &Folder, profile: Profile) -> Ve
     if profile == Profile::Ordered {
         let timeline: Vec<_> = stamps.zip(1..).collect();
         let new = timeline.len() as Variant;
-        let subject = Subject::Names { dir: dir.to_owned() };
+        let subject = Subject::Names { dir: Arc::clone(dir) };
         return vec![Element { subject, variants: new + 1, new, timeline }];
     }
     let changes = folder.unsynced.iter().enumerate();
     let element = |(change, (stamp, what)): (usize, &(Stamp, NameChange))| Element {
-        subject: Subject::Name { dir: dir.to_owned(), change },
+        subject: Subject::Name { dir: Arc::clone(dir), change },
         variants: if matches!(what, NameChange::Rename { .. }) { 3 } else { 2 },
         new: 1,
         timeline: vec![(*stamp, 1)],
@@ -269,8 +269,8 @@ pub(crate) fn name_elements(dir: &Path, folder: &Folder, profile: Profile) -> Ve
 
 fn name_of(disk: &Disk, ino: Ino) -> String {
     let mut names = disk.folders.iter().flat_map(|(dir, folder)| {
-        folder.now.iter().map(move |(name, named)| (dir.join(&**name), *named))
+        folder.now.iter().map(move |(name, named)| (format!("{dir}/{name}"), *named))
     });
     let name = names.find(|(_, named)| *named == ino);
-    name.map_or_else(|| format!("removed file {ino}"), |(path, _)| path.display().to_string())
+    name.map_or_else(|| format!("removed file {ino}"), |(path, _)| path)
 }

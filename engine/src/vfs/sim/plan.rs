@@ -3,7 +3,7 @@
 //! A decision ("choices") is a variant for each element. Elements stand in the order in which the
 //! run touched them.
 
-use crate::vfs::sim::disk::{Disk, Folder, Ino};
+use crate::vfs::sim::disk::{Disk, Folder, Folders, Ino};
 use crate::vfs::sim::element::{
     Content, Element, Profile, Subject, Variant, file_elements, name_elements,
 };
@@ -11,7 +11,6 @@ use crate::vfs::sim::image::SECTOR_BYTES;
 use crate::vfs::sim::inode::{Inode, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -39,7 +38,7 @@ struct FilePlan {
 /// The folders as a crash leaves them, and the files that have a name there.
 #[derive(Debug)]
 pub(crate) struct NamesState {
-    folders: BTreeMap<PathBuf, Arc<Folder>>,
+    folders: Folders,
     inos: BTreeSet<Ino>,
     sum: u128,
 }
@@ -182,14 +181,14 @@ impl Plan {
 }
 
 impl NamesState {
-    fn new(folders: BTreeMap<PathBuf, Arc<Folder>>) -> NamesState {
-        let (mut inos, mut sum) = (BTreeSet::new(), 0u128);
+    fn new(folders: Folders) -> NamesState {
+        let (mut inos, mut sum, mut path) = (BTreeSet::new(), 0u128, String::new());
         for (dir, folder) in &folders {
             for (name, ino) in &folder.now {
                 inos.insert(*ino);
-                let path = dir.join(&**name);
-                let path = path.as_os_str().as_encoded_bytes();
-                sum = sum.wrapping_add(xxh3_128_with_seed(path, *ino));
+                path.clear();
+                [dir, "/", name].iter().for_each(|part| path.push_str(part));
+                sum = sum.wrapping_add(xxh3_128_with_seed(path.as_bytes(), *ino));
             }
         }
         NamesState { folders, inos, sum }
