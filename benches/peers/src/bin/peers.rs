@@ -66,10 +66,10 @@ struct Size {
     #[arg(long, default_value_t = 1.0, global = true)]
     scale: f64,
     /// Length of a line that is measured for a time, in seconds.
-    #[arg(long, default_value_t = 0.4, global = true)]
+    #[arg(long, default_value_t = 0.35, global = true)]
     seconds: f64,
     /// After so many seconds a line that is measured by count ends where it is.
-    #[arg(long, default_value_t = 2.0, global = true)]
+    #[arg(long, default_value_t = 1.8, global = true)]
     longest: f64,
     /// Every engine's cache at scale 1, in MiB.
     #[arg(long, default_value_t = CACHE_BYTES >> 20, global = true)]

@@ -16,7 +16,7 @@ const RANDOM_BYTES: u64 = 660 << 20;
 
 /// W2's memtables are smaller than those of other workloads by this factor, so that there are more than
 /// ten of them in its time.
-const SMALLER: usize = 4;
+const SMALLER: usize = 8;
 
 fn rows_of(context: &Context, bytes: u64, value_bytes: usize) -> u64 {
     context.rows(bytes / bytes_of(1, value_bytes))

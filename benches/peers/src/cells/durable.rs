@@ -28,10 +28,10 @@ fn longer(context: &Context) -> Context {
 
 /// One row a commit, by 1, 8 and 32 writers.
 pub fn single(context: &Context) -> Result<Vec<Line>> {
+    let mut lines = vec![disk_alone(context)?];
     let context = &longer(context);
     let engine = context.fresh("rows", &context.settings(Promise::Durable))?;
     let rows = context.rows(ROWS);
-    let mut lines = vec![disk_alone(context)?];
     for (workload, writers) in [("W3", 1), ("W4", 8), ("W4", 32)] {
         let name = format!("{workload} durable commits of 1, writers: {writers}");
         let named = (Kind::Durable, name.as_str(), "commits/s");
