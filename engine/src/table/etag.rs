@@ -77,9 +77,16 @@ fn our_tag(opaque: &str) -> Option<ETag> {
 }
 
 /// An If-Match value that is neither `*` nor one weak tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an ETag is * or one weak tag: W/\"…\"")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ETagInvalid;
+
+impl fmt::Display for ETagInvalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an ETag is * or one weak tag: W/\"…\"")
+    }
+}
+
+impl std::error::Error for ETagInvalid {}
 
 #[cfg(test)]
 mod tests {

@@ -79,18 +79,27 @@ impl fmt::Display for TableName {
 }
 
 /// Why a text is no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// Too short or too long.
-    #[error("the name's length is not within the permissible limits")]
     Length,
     /// Other characters than the allowed ones, or a digit first.
-    #[error("the name contains invalid characters")]
     Characters,
     /// `tables`, in any case, is the collection's own name.
-    #[error("the name is reserved")]
     Reserved,
 }
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NameError::Length => "the name's length is not within the permissible limits",
+            NameError::Characters => "the name contains invalid characters",
+            NameError::Reserved => "the name is reserved",
+        })
+    }
+}
+
+impl std::error::Error for NameError {}
 
 /// The start of the catalogue's names of an account.
 pub(crate) fn catalog_prefix(account: &AccountName) -> String {

@@ -111,18 +111,29 @@ fn to_civil(moment: DateTime) -> (civil::DateTime, u64) {
 }
 
 /// Why a text is no moment.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TimeError {
     /// It is not of the form `YYYY-MM-DDThh:mm[:ss[.f]][Z|±hh:mm]`, or no such day or hour exists.
-    #[error("not a moment of the form YYYY-MM-DDThh:mm[:ss[.f]][Z|±hh:mm]")]
     Syntax,
     /// It lies before 1601 or after 9999.
-    #[error("{shown} is out of range")]
     OutOfRange {
         /// The moment as `MM/dd/yyyy HH:mm:ss`, the form that Azure names it in.
         shown: String,
     },
 }
+
+impl fmt::Display for TimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimeError::Syntax => {
+                f.write_str("not a moment of the form YYYY-MM-DDThh:mm[:ss[.f]][Z|±hh:mm]")
+            }
+            TimeError::OutOfRange { shown } => write!(f, "{shown} is out of range"),
+        }
+    }
+}
+
+impl std::error::Error for TimeError {}
 
 /// The moment that `text` names: `YYYY-MM-DDThh:mm[:ss[.f{1,…}]][Z|±hh:mm]`. Without a zone it is
 /// in UTC; digits below a tick are cut off.
