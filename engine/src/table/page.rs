@@ -8,6 +8,9 @@ use std::time::Duration;
 /// Most entities of one page.
 pub const PAGE_ENTITIES_MAX: usize = 1000;
 
+/// Most tables that one page of tables looks at, those that its filter refuses included.
+pub const PAGE_TABLES_LOOKED_MAX: usize = 10_000;
+
 /// Which entities of a table, and how much work to spend on one page of them.
 #[derive(Clone, Debug)]
 pub struct Query {

@@ -16,7 +16,7 @@ use crate::table::filter::eval::{self, Properties};
 use crate::table::keys;
 use crate::table::lent::EntityRef;
 use crate::table::name::{self, AccountName, TableName};
-use crate::table::page::{PAGE_ENTITIES_MAX, Page, PageEnd, Query};
+use crate::table::page::{PAGE_ENTITIES_MAX, PAGE_TABLES_LOOKED_MAX, Page, PageEnd, Query};
 use crate::table::plan::Plan;
 use crate::table::query;
 use crate::table::rules;
@@ -130,7 +130,8 @@ impl<S: RowStore + Catalog> TableStore<S> {
     }
 
     /// At most `top` tables whose `TableName` passes `filter`, by name without case; from the
-    /// table `from` on.
+    /// table `from` on. A page that has looked at [`PAGE_TABLES_LOOKED_MAX`] ends, perhaps empty, with a
+    /// continuation.
     pub fn list_tables(
         &self,
         account: &AccountName,
@@ -404,7 +405,7 @@ pub(super) fn page_of_tables(
         Some(from) => find(from)?.into_iter().collect(),
         None => Vec::new(),
     };
-    let mut after = from;
+    let (mut after, mut looked) = (from, 0);
     loop {
         batch.extend(list(&prefix, after.as_deref())?);
         let Some(last) = batch.last() else {
@@ -413,6 +414,11 @@ pub(super) fn page_of_tables(
         after = Some(last.name.clone());
         for info in batch.drain(..) {
             let table = table_of(info)?;
+            if looked == PAGE_TABLES_LOOKED_MAX {
+                page.next = Some(table.name.folded());
+                return Ok(page);
+            }
+            looked += 1;
             if !filter.map_or(Ok(true), |filter| eval::passes(filter, &table))? {
                 continue;
             }

@@ -6,6 +6,7 @@ use crate::options::Reach;
 use crate::table::error::TableError;
 use crate::table::filter::ast::{Filter, Op};
 use crate::table::name::{AccountName, TableName};
+use crate::table::page::PAGE_TABLES_LOOKED_MAX;
 use crate::table::settings::SETTING_BYTES_MAX;
 use crate::table::store::TableStore;
 use crate::table::write::Write;
@@ -121,6 +122,20 @@ fn table_names_are_filtered_in_their_stored_case() {
     assert_eq!(listed(&store, Some(&prefix), 10, None), (expected.clone(), None));
     let (first, next) = listed(&store, Some(&prefix), 1, None);
     assert_eq!((first, next.as_deref()), (expected[..1].to_vec(), Some("flown")));
+}
+
+#[test]
+fn a_page_of_tables_looks_at_so_many_and_goes_on_with_the_next() {
+    let store = store();
+    for number in 0..=PAGE_TABLES_LOOKED_MAX {
+        store.create_table(&account(), &name(&format!("t{number:05}"))).expect("new");
+    }
+    let last = format!("t{PAGE_TABLES_LOOKED_MAX:05}");
+    let filter = compare("TableName", Op::Eq, &last);
+    // Flights comes first, so two of them are left for the second page.
+    let before = format!("t{:05}", PAGE_TABLES_LOOKED_MAX - 1);
+    assert_eq!(listed(&store, Some(&filter), 10, None), (vec![], Some(before.clone())));
+    assert_eq!(listed(&store, Some(&filter), 10, Some(&before)), (vec![last], None));
 }
 
 #[test]
