@@ -26,6 +26,10 @@ pub(crate) const SYNC_LANES: usize = 8;
 /// Zeros are written in pieces of this many bytes: large enough that calls do not matter.
 const ZEROS_BYTES: usize = 256 << 10;
 
+/// After so many of them what was written is synced: commits beside them wait for the disk no longer than
+/// that takes, and not for a whole segment.
+const ZEROS_SYNCED_BYTES: u64 = 1 << 20;
+
 /// Work that makes one segment file; [`SpareJob::run`] may be called on any thread.
 #[derive(Debug)]
 pub(crate) struct SpareJob {
@@ -154,6 +158,9 @@ fn write_zeros(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
         let piece = (to - at).min(ZEROS_BYTES as u64);
         file.write_all_at(&zeros[..piece as usize], at)?;
         at += piece;
+        if at < to && at.is_multiple_of(ZEROS_SYNCED_BYTES) {
+            file.sync()?;
+        }
     }
     Ok(())
 }

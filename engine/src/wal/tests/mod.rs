@@ -11,7 +11,7 @@ use crate::ids::{CommitTs, SegmentId};
 use crate::names;
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::fault::{Call, Errno, FaultFs, Rule};
-use crate::vfs::mem::{SimFs, SyncFailure};
+use crate::vfs::mem::{Effect, SimFs, SyncFailure};
 use crate::vfs::os::OsVfs;
 use crate::vfs::sim::element::Profile;
 use crate::wal::buffer::FrameBuffer;

@@ -80,6 +80,30 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
 }
 
 #[test]
+fn commits_wait_for_a_mebibyte_of_zeros_at_most() {
+    const LARGE: usize = 4 << 20;
+    const GROUP: usize = 5 << 19;
+    let fs = disk();
+    let found = read(&fs, SegmentId(0)).expect("an empty folder").1;
+    let vfs: Arc<dyn Vfs> = Arc::new(fs.clone());
+    let mut log = LogWriter::create(vfs, Path::new(DIR), LARGE, &found).expect("a fresh log");
+    append_with(&mut log, 1, 100, true).expect("room"); // Where nobody syncs, none are written.
+    let trace = fs.record();
+    log.find_room(GROUP).expect("another segment");
+    let (mut unsynced, mut most, mut all) = (0, 0, 0);
+    for effect in (1..=trace.len()).filter_map(|n| trace.effect(n)) {
+        match effect {
+            Effect::Write { bytes, .. } => (unsynced, all) = (unsynced + bytes, all + bytes),
+            Effect::Sync(_) => unsynced = 0,
+            _ => {}
+        }
+        most = most.max(unsynced);
+    }
+    assert!(all > GROUP, "the whole segment was written, not {all} bytes");
+    assert!(most <= 1 << 20, "{most} bytes were to be synced at once");
+}
+
+#[test]
 fn a_disk_without_room_for_a_segment_refuses_groups_until_there_is_some() {
     let (fs, mut log) = faulty_log();
     fs.set_room(Some(SMALL as u64 - 1));
