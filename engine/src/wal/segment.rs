@@ -26,8 +26,8 @@ pub(crate) const SYNC_LANES: usize = 8;
 /// Zeros are written in pieces of this many bytes: large enough that calls do not matter.
 const ZEROS_BYTES: usize = 256 << 10;
 
-/// After so many of them what was written is synced: commits beside them wait for the disk no longer than
-/// that takes, and not for a whole segment.
+/// Zeros that are synced at once: syncs of commits beside them wait for the disk no longer than these take,
+/// and not for a whole segment.
 const ZEROS_SYNCED_BYTES: u64 = 1 << 20;
 
 /// Work that makes one segment file; [`SpareJob::run`] may be called on any thread.
@@ -125,8 +125,18 @@ impl SpareJob {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
                 outcome => return outcome,
             }
+            return write_zeros(file, len, wanted);
         }
-        write_zeros(file, len, wanted)
+        let mut at = len;
+        while at < wanted {
+            let end = wanted.min(at + ZEROS_SYNCED_BYTES);
+            write_zeros(file, at, end)?;
+            if end < wanted {
+                file.sync()?; // The last ones are synced with the header.
+            }
+            at = end;
+        }
+        Ok(())
     }
 }
 
@@ -158,9 +168,6 @@ fn write_zeros(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
         let piece = (to - at).min(ZEROS_BYTES as u64);
         file.write_all_at(&zeros[..piece as usize], at)?;
         at += piece;
-        if at < to && at.is_multiple_of(ZEROS_SYNCED_BYTES) {
-            file.sync()?;
-        }
     }
     Ok(())
 }

@@ -133,7 +133,7 @@ impl Element {
         match &self.subject {
             Subject::Names { dir } => {
                 let all = self.variants - 1;
-                write!(f, "{}: first {choice} of {all} changes of names", dir)
+                write!(f, "{dir}: first {choice} of {all} changes of names")
             }
             Subject::Name { dir, change } => {
                 let changes = disk.folders.get(dir).and_then(|d| d.unsynced.get(*change));

@@ -79,17 +79,25 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..last).collect::<Vec<_>>());
 }
 
-#[test]
-fn commits_wait_for_a_mebibyte_of_zeros_at_most() {
-    const LARGE: usize = 4 << 20;
-    const GROUP: usize = 5 << 19;
-    let fs = disk();
-    let found = read(&fs, SegmentId(0)).expect("an empty folder").1;
-    let vfs: Arc<dyn Vfs> = Arc::new(fs.clone());
-    let mut log = LogWriter::create(vfs, Path::new(DIR), LARGE, &found).expect("a fresh log");
-    append_with(&mut log, 1, 100, true).expect("room"); // Where nobody syncs, none are written.
-    let trace = fs.record();
-    log.find_room(GROUP).expect("another segment");
+/// What is written at most between two syncs while a segment of 2.5 MiB is made, out of a file of `before`
+/// bytes where that is not 0; and what is written in all.
+fn zeros_at_once(zeroed: bool, before: u64, fs: Arc<dyn Vfs>, disk: &SimFs) -> (usize, usize) {
+    let dir = Path::new(DIR);
+    if before > 0 {
+        let file = fs.create(&names::segment_path(dir, SegmentId(7))).expect("a file");
+        file.set_len(before).expect("a length");
+    }
+    let header = SegmentHeader {
+        block_bytes: 512,
+        segment: SegmentId(8),
+        origin: FIRST,
+        file_bytes: 5 << 19,
+    };
+    let reuse = (before > 0).then_some(SegmentId(7));
+    let job =
+        SpareJob { vfs: fs, dir: dir.to_owned(), header, file_bytes_max: 5 << 19, zeroed, reuse };
+    let trace = disk.record();
+    job.run().expect("a segment");
     let (mut unsynced, mut most, mut all) = (0, 0, 0);
     for effect in (1..=trace.len()).filter_map(|n| trace.effect(n)) {
         match effect {
@@ -99,8 +107,26 @@ fn commits_wait_for_a_mebibyte_of_zeros_at_most() {
         }
         most = most.max(unsynced);
     }
-    assert!(all > GROUP, "the whole segment was written, not {all} bytes");
-    assert!(most <= 1 << 20, "{most} bytes were to be synced at once");
+    (most, all)
+}
+
+#[test]
+fn commits_wait_for_a_mebibyte_of_zeros_at_most() {
+    for before in [0, 3 * 512] {
+        let disk = disk();
+        let (most, all) = zeros_at_once(true, before, Arc::new(disk.clone()), &disk);
+        assert_eq!(all as u64, (5 << 19) - before + 512, "zeros and the header");
+        assert!(most <= 1 << 20, "{most} bytes were to be synced at once");
+    }
+}
+
+#[test]
+fn zeros_that_no_sync_profits_from_are_synced_once() {
+    let disk = disk();
+    let fs = FaultFs::new(Arc::new(disk.clone()));
+    fs.add(Rule::fail(Call::Reserve).with(Errno::NotSupported));
+    let (most, all) = zeros_at_once(false, 0, Arc::new(fs), &disk);
+    assert_eq!((most, all), ((5 << 19) + 512, (5 << 19) + 512));
 }
 
 #[test]
