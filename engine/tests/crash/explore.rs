@@ -95,10 +95,29 @@ impl fmt::Display for Violation {
     }
 }
 
+/// What a run found where it cannot be told how many commits that is, as a table was made and dropped.
+/// Until it has told anybody, a second crash may take what the first one could have taken.
+struct Unsure {
+    /// As many commits as may be there.
+    history: History,
+    need: Need,
+    /// So many effects come before the run tells.
+    effects: usize,
+}
+
+/// What a state turned out to be.
+struct Opened {
+    /// What it is a state of, where that is not the run's own history.
+    history: Option<History>,
+    /// How many commits are there at least and at most.
+    counts: (usize, usize),
+}
+
 /// Looks at one run.
 pub(crate) struct Explorer<'a> {
     depth: &'a Depth,
     run: &'a Finished,
+    unsure: Option<Unsure>,
     level: usize,
     tally: Tally,
     /// How many commits each state held that was opened.
@@ -110,7 +129,7 @@ pub(crate) struct Explorer<'a> {
 impl<'a> Explorer<'a> {
     pub(crate) fn new(run: &'a Finished, depth: &'a Depth) -> Explorer<'a> {
         let (tally, opened) = (Tally::default(), HashMap::new());
-        Explorer { depth, run, level: 0, tally, opened, watch: None }
+        Explorer { depth, run, unsure: None, level: 0, tally, opened, watch: None }
     }
 
     /// The same under a watch.
@@ -148,14 +167,18 @@ impl<'a> Explorer<'a> {
             let most = match self.opened.get(&hash) {
                 Some(most) => *most,
                 None => {
-                    let fs = SimFs::after_crash(&state);
-                    let (count, most) =
-                        self.open(&fs, need.power).map_err(|e| at(n, place(), e))?;
-                    self.opened.insert(hash, most);
+                    let fs = || SimFs::after_crash(&state);
+                    let opened =
+                        self.open(&fs, n, |need| need.power).map_err(|e| at(n, place(), e))?;
+                    let (count, most) = opened.counts;
                     let floor = Need { told_ts: need.told_ts, ..Need::all(count) };
                     let nested = (hash as u64).is_multiple_of(self.depth.one_nested_in);
-                    self.go_on(&|| SimFs::after_crash(&state), floor, count, hash as u64, nested)
+                    self.go_on(&fs, floor, &opened, hash as u64, nested)
                         .map_err(|v| v.within(n, place()))?;
+                    if opened.history.is_some() {
+                        continue; // Enough of another history, and of this point alone.
+                    }
+                    self.opened.insert(hash, most);
                     most
                 }
             };
@@ -167,8 +190,9 @@ impl<'a> Explorer<'a> {
         // The process alone: the cache survives, and a power loss may still take it.
         let place = || place_of(run, n, "process killed");
         self.tally.kills += 1;
-        let (count, _) = self.open(&disk.fork(), need.kill).map_err(|e| at(n, place(), e))?;
-        let floor = Need { kill: count, ..need };
+        let fs = || disk.fork();
+        let opened = self.open(&fs, n, |need| need.kill).map_err(|e| at(n, place(), e))?;
+        let floor = Need { kill: opened.counts.0, ..need };
         let of_run = (run.trace.len() as u64) << 32 | (n as u64 + 1); // Other points in other runs.
         let chance = of_run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
         let one_in = match run.trace.effect(n) {
@@ -176,17 +200,33 @@ impl<'a> Explorer<'a> {
             _ => self.depth.one_nested_in,
         };
         let nested = chance.is_multiple_of(one_in);
-        self.go_on(&|| disk.fork(), floor, count, chance, nested).map_err(|v| v.within(n, place()))
+        self.go_on(&fs, floor, &opened, chance, nested).map_err(|v| v.within(n, place()))
     }
 
-    /// Opens, and gives how many commits are there at least and at most.
-    fn open(&mut self, fs: &SimFs, need: usize) -> Result<(usize, usize), Stop> {
+    /// Opens what a crash after effect `n` left, which must have `enough` of what was needed.
+    fn open(
+        &mut self,
+        fs: &dyn Fn() -> SimFs,
+        n: usize,
+        enough: impl Fn(Need) -> usize,
+    ) -> Result<Opened, Stop> {
         self.watch.inspect(|watch| watch.tick());
         self.tally.opened += 1;
         self.tally.nested += u64::from(self.level > 0);
-        let mut run = resume(fs, &self.run.options, self.run.history.clone(), Need::all(need));
-        let most = run.open(|need| need.power)?;
-        Ok((run.history.len(), most))
+        let judge = |history: &History, need: Need| {
+            let need = Need::all(enough(need));
+            let mut run = resume(&fs(), &self.run.options, history.clone(), need);
+            let most = run.open(|need| need.power)?;
+            Ok((run.history.len(), most))
+        };
+        let counts = judge(&self.run.history, self.run.need(n));
+        match (counts, &self.unsure) {
+            (Err(Stop::Wrong(_)), Some(unsure)) if n < unsure.effects => {
+                let counts = judge(&unsure.history, unsure.need)?;
+                Ok(Opened { history: Some(unsure.history.clone()), counts })
+            }
+            (counts, _) => Ok(Opened { history: None, counts: counts? }),
+        }
     }
 
     /// Lets some states go through more: work and a crash or, where they are `nested`, crashes all the
@@ -195,18 +235,25 @@ impl<'a> Explorer<'a> {
         &mut self,
         fs: &dyn Fn() -> SimFs,
         floor: Need,
-        count: usize,
+        opened: &Opened,
         chance: u64,
         nested: bool,
     ) -> Result<(), Violation> {
         if self.level >= self.depth.levels {
             return Ok(());
         }
-        let history = self.run.history.truncated(count, floor.told_ts);
+        let (all, (count, most)) =
+            (opened.history.as_ref().unwrap_or(&self.run.history), opened.counts);
+        let history = all.truncated(count, floor.told_ts);
+        let unsure = |effects| {
+            let history = (most > count).then(|| all.truncated(most, floor.told_ts))?;
+            Some(Unsure { history, need: floor, effects })
+        };
         if nested {
-            let run = self.second(&fs(), history.clone(), floor, &[])?;
+            let (run, effects) = self.second(&fs(), history.clone(), floor, &[])?;
             let (level, depth) = (self.level + 1, self.depth);
             let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
+            let inner = Explorer { unsure: unsure(effects), ..inner };
             match inner.all() {
                 Ok(tally) => self.tally += tally,
                 Err((tally, violation)) => {
@@ -217,9 +264,10 @@ impl<'a> Explorer<'a> {
         }
         if chance.is_multiple_of(self.depth.one_used_in) {
             self.tally.used += 1;
-            let run = self.second(&fs(), history, floor, &more_work(chance))?;
+            let (run, effects) = self.second(&fs(), history, floor, &more_work(chance))?;
             let (level, depth) = (self.level + 1, &Depth { levels: 0, ..self.depth.clone() });
-            let mut inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
+            let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
+            let mut inner = Explorer { unsure: unsure(effects), ..inner };
             let n = (chance >> 8) as usize % (run.trace.len() + 1);
             let outcome = [n, run.trace.len()].iter().try_for_each(|n| inner.crash_after(*n));
             self.tally += inner.tally;
@@ -228,18 +276,18 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
-    /// A run on what a crash left.
+    /// A run on what a crash left, and how many effects it had before it told what it found.
     fn second(
         &self,
         fs: &SimFs,
         history: History,
         floor: Need,
         ops: &[Op],
-    ) -> Result<Finished, Violation> {
+    ) -> Result<(Finished, usize), Violation> {
         let mut run = resume(fs, &self.run.options, history, floor).recorded();
-        let outcome = run.open(|need| need.kill).and_then(|_| run.apply_all(ops));
-        match outcome {
-            Ok(()) => Ok(run.finish(floor)),
+        let opened = run.open(|need| need.kill).map(|_| run.effects());
+        match opened.and_then(|effects| run.apply_all(ops).map(|()| effects)) {
+            Ok(effects) => Ok((run.finish(floor), effects)),
             Err(stop) => Err(Violation {
                 places: vec!["at work after the crash".to_owned()],
                 first_effect: 0,

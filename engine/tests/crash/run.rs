@@ -104,6 +104,11 @@ impl Run {
         Run { trace: Some(self.sim.record()), ..self }
     }
 
+    /// How many effects were recorded so far.
+    pub(crate) fn effects(&self) -> usize {
+        self.trace.as_ref().map_or(0, Trace::len)
+    }
+
     /// Runs `ops` on an empty disk.
     pub(crate) fn of(ops: &[Op], options: &Options) -> Result<Finished, Stop> {
         let sim = SimFs::new();
