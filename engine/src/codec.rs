@@ -68,7 +68,18 @@ impl<'a> Reader<'a> {
 
     /// A LEB128 varint of at most 64 bits in its shortest form; a longer form is refused, so that
     /// every value has one encoding.
+    #[inline]
     pub(crate) fn varint(&mut self) -> Option<u64> {
+        match self.rest.split_first() {
+            Some((byte, rest)) if *byte < 0x80 => {
+                self.rest = rest;
+                Some(u64::from(*byte))
+            }
+            _ => self.varint_of_many(),
+        }
+    }
+
+    fn varint_of_many(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -85,6 +96,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A varint that must not exceed `max`.
+    #[inline]
     pub(crate) fn varint_max(&mut self, max: usize) -> Option<usize> {
         self.varint().and_then(|v| usize::try_from(v).ok()).filter(|v| *v <= max)
     }

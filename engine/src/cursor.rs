@@ -13,6 +13,9 @@ pub(crate) enum Direction {
     Down,
 }
 
+/// Says of a version, by its commit and its value, whether whoever asks has no use for it.
+pub(crate) type Unwanted<'f> = dyn FnMut(CommitTs, &[u8]) -> bool + 'f;
+
 /// A position among versions of rows, ordered by key ascending and, within a key, by commit
 /// timestamp descending (newest first).
 ///
@@ -113,6 +116,12 @@ pub(crate) trait Cursor {
 
     /// Makes one of the moves that [`Cursor::plain_moves`] counted, with no look left or right.
     fn move_plainly(&mut self, _direction: Direction) {}
+
+    /// Makes such moves upwards as long as they lead to versions that are `unwanted`, `moves_max` at
+    /// most; returns how many. One that is ruled out counts as unwanted, unasked. May stop earlier.
+    fn pass_plainly(&mut self, _moves_max: usize, _unwanted: &mut Unwanted<'_>) -> usize {
+        0
+    }
 }
 
 /// What a lookup of one key finds: its newest version not newer than asked for.

@@ -201,6 +201,20 @@ pub trait RowCursor: Send {
         false
     }
 
+    /// Passes the rows after the one here that are `unwanted`, given a row's commit and its bytes, as far
+    /// as they are at hand, `rows_max` at most; stands on the last of them and returns how many. Rows that
+    /// are ruled out are passed unasked. It may stop before the first one that is wanted: then, too,
+    /// [`RowCursor::next`] goes on from here.
+    ///
+    /// Cost: a fraction of as many moves.
+    fn pass_over(
+        &mut self,
+        _rows_max: usize,
+        _unwanted: &mut dyn FnMut(CommitTs, &[u8]) -> bool,
+    ) -> usize {
+        0
+    }
+
     /// The row's bytes, to be kept: may hold on to a whole block of them.
     fn value(&mut self) -> Result<Bytes>;
 

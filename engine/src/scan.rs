@@ -9,6 +9,7 @@
 //!
 //! Absent: which tables there are. `storage` asks before it opens a scan.
 
+use crate::cursor::Unwanted;
 use crate::db::Inner;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
@@ -169,6 +170,14 @@ impl RowCursor for DbCursor {
 
     fn is_ruled_out(&self) -> bool {
         self.scan.is_ruled_out()
+    }
+
+    fn pass_over(&mut self, rows_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
+        let passed = self.scan.pass_over(rows_max, unwanted);
+        if passed > 0 {
+            self.fetched.take();
+        }
+        passed
     }
 
     fn value(&mut self) -> Result<Bytes> {

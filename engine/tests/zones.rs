@@ -1,6 +1,6 @@
 //! Queries with zones against the filter itself: entities whose properties are of every type, under
 //! overwrites, deletes and erasures, in memtables, L0 and deeper levels. What a query finds must be
-//! what the filter passes of all that is there, and blocks must really have been passed over.
+//! what the filter passes of all that is there, and blocks and rows must really have been passed over.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -11,6 +11,8 @@ use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::env::rng::Rng;
+use tabulith::key::range::KeyRange;
+use tabulith::rows::RowStore;
 use tabulith::table::etag::If;
 use tabulith::table::filter::eval;
 use tabulith::table::name::{AccountName, TableName};
@@ -62,12 +64,18 @@ impl Bed {
     }
 
     fn query(&self, filter: Option<Filter>) -> (Vec<Entity>, u64) {
-        let mut query = Query { filter, ..Query::default() };
+        self.query_within(Budget::default(), filter)
+    }
+
+    /// What passes, page by page, and how many blocks were passed over.
+    fn query_within(&self, budget: Budget, filter: Option<Filter>) -> (Vec<Entity>, u64) {
+        let mut query = Query { filter, budget, ..Query::default() };
         let (mut found, mut skipped) = (Vec::new(), 0);
         loop {
             let page: Page = self.store.query(&self.account, &self.table, &query).unwrap();
             found.extend(page.entities);
             skipped += page.blocks.skipped;
+            assert!((1..=budget.rows_scanned).contains(&page.examined) || page.next.is_none());
             match page.next {
                 Some(next) => query.from = Some(next),
                 None => return (found, skipped),
@@ -126,6 +134,22 @@ fn filter(rng: &mut Rng, depth: u64) -> Filter {
     }
 }
 
+/// The same with a condition on the keys at times, of which some leave one range and others many.
+fn filter_of_keys(rng: &mut Rng) -> Filter {
+    let ops = [Op::Eq, Op::Ne, Op::Lt, Op::Le, Op::Gt, Op::Ge];
+    let inner = filter(rng, 2);
+    let (op, row) = (ops[rng.below(6) as usize], rng.below(300));
+    let in_partition = |n: u64| Filter::compare("PartitionKey", op, Value::String(format!("p{n}")));
+    let in_rows = Filter::compare("RowKey", op, Value::String(format!("r{row:04}")));
+    match rng.below(6) {
+        0 => Filter::And(vec![in_partition(rng.below(3)), inner]),
+        1 => Filter::And(vec![in_rows, inner]),
+        2 => Filter::And(vec![in_partition(rng.below(3)), inner, in_rows]),
+        3 => Filter::Or(vec![in_rows, inner]),
+        _ => inner,
+    }
+}
+
 /// Changes the table at random; `model` follows.
 fn churn(bed: &Bed, rng: &mut Rng, model: &mut BTreeMap<(String, String), Entity>) {
     let things = bed.db.entities("Things").unwrap();
@@ -171,8 +195,11 @@ fn a_query_finds_what_the_filter_passes() {
             }
             churn(&bed, &mut rng, &mut model);
             for _ in 0..12 {
-                let filter = filter(&mut rng, 2);
-                let (found, skipped) = bed.query(Some(filter.clone()));
+                let filter = filter_of_keys(&mut rng);
+                let rows_scanned = if rng.one_in(3) { 1 + rng.below(40) } else { u64::MAX };
+                let bytes_scanned = if rng.one_in(3) { 1 + rng.below(900) } else { u64::MAX };
+                let budget = Budget { rows_scanned, bytes_scanned, ..Budget::default() };
+                let (found, skipped) = bed.query_within(budget, Some(filter.clone()));
                 let passes = |entity: &&Entity| eval::passes(&filter, *entity).unwrap();
                 let wanted: Vec<_> = model.values().filter(passes).collect();
                 assert!(
@@ -186,6 +213,59 @@ fn a_query_finds_what_the_filter_passes() {
         }
     }
     assert!(skipped_in_all > 10_000, "only {skipped_in_all} blocks were passed over");
+}
+
+/// Rows passed over are the ones that come next, each asked about once and in order, and what follows is
+/// what a walk without it would come to, in either direction.
+#[test]
+fn a_walk_that_passes_rows_over_comes_by_every_row() {
+    let (mut passed_in_all, mut hidden_in_all) = (0, 0);
+    for seed in 0..20 {
+        let (bed, mut rng, mut model) = (Bed::new(), Rng::seeded(seed), BTreeMap::new());
+        for _ in 0..1 + rng.below(8) {
+            churn(&bed, &mut rng, &mut model);
+        }
+        let table = bed.store.get_table(&bed.account, &bed.table).unwrap().unwrap().id;
+        let snapshot = RowStore::snapshot(&bed.db).unwrap();
+        let mut cursor = snapshot.scan(KeyRange::table(table)).unwrap();
+        let mut rows = Vec::new();
+        while cursor.next().unwrap() {
+            rows.push((cursor.key().to_vec(), cursor.ts(), cursor.value().unwrap()));
+        }
+        assert_eq!(rows.len(), model.len());
+        let mut cursor = snapshot.scan(KeyRange::table(table)).unwrap();
+        if seed % 2 == 0 {
+            cursor.stop_after(rng.below(3) as usize);
+        }
+        // The row that comes next, and whether the cursor stands on one that nobody sees before it.
+        let (mut at, mut is_hidden) = (0, false);
+        loop {
+            let goes_back = at > 1 && rng.one_in(8);
+            let moved = if goes_back { cursor.prev() } else { cursor.next() };
+            if !moved.unwrap() {
+                break;
+            }
+            at -= usize::from(goes_back && !is_hidden);
+            is_hidden = cursor.is_ruled_out();
+            hidden_in_all += usize::from(is_hidden);
+            at += usize::from(!goes_back && !is_hidden);
+            let (rows_max, first) = (rng.below(20) as usize, at);
+            passed_in_all += cursor.pass_over(rows_max, &mut |ts, value| {
+                assert_eq!((ts, value), (rows[at].1, &rows[at].2[..]), "seed {seed}, row {at}");
+                let is_unwanted = !ts.0.is_multiple_of(5);
+                at += usize::from(is_unwanted);
+                is_unwanted
+            });
+            assert!(at - first <= rows_max);
+            if !is_hidden || at > first {
+                let here = (cursor.key().to_vec(), cursor.ts(), cursor.value().unwrap());
+                assert_eq!(here, rows[at - 1], "seed {seed}, on the last one passed");
+            }
+        }
+        assert_eq!(at, rows.len());
+    }
+    assert!(passed_in_all > 1_000, "only {passed_in_all} rows were passed over");
+    assert!(hidden_in_all > 50, "only {hidden_in_all} stops on a row that nobody sees");
 }
 
 #[test]

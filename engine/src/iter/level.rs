@@ -1,7 +1,7 @@
 //! One sorted level as a cursor; files are opened as the cursor reaches them. A file in which the
 //! scan's filter leaves nothing is as good as absent.
 
-use crate::cursor::{Cursor, Direction};
+use crate::cursor::{Cursor, Direction, Unwanted};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::merge::KEY_ABOVE_ALL;
@@ -187,5 +187,9 @@ impl Cursor for LevelCursor {
         if let Some(cursor) = &mut self.cursor {
             cursor.move_plainly(direction);
         }
+    }
+
+    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
+        self.cursor.as_mut().map_or(0, |cursor| cursor.pass_plainly(moves_max, unwanted))
     }
 }

@@ -5,7 +5,7 @@
 //! not, it is sorted in again by halving. Where the first source knows that the rest of its block
 //! lies before the second, no comparison is left ([`Cursor::plain_moves`]).
 
-use crate::cursor::{Cursor, Direction, Found};
+use crate::cursor::{Cursor, Direction, Found, Unwanted};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
@@ -335,6 +335,11 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         if let Some(first) = self.order.first() {
             self.sources[*first].move_plainly(direction);
         }
+    }
+
+    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
+        let first = self.order.first().map(|first| &mut self.sources[*first]);
+        first.map_or(0, |first| first.pass_plainly(moves_max, unwanted))
     }
 }
 

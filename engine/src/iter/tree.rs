@@ -1,7 +1,7 @@
 //! A View as one cursor: its memtables, its L0 files and its deeper levels, merged; sources that
 //! cannot hold a row of the range are left out.
 
-use crate::cursor::{Cursor, Direction, Found};
+use crate::cursor::{Cursor, Direction, Found, Unwanted};
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::level::LevelCursor;
@@ -228,5 +228,9 @@ impl Cursor for Source {
 
     fn move_plainly(&mut self, direction: Direction) {
         each!(self, cursor => cursor.move_plainly(direction));
+    }
+
+    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
+        each!(self, cursor => cursor.pass_plainly(moves_max, unwanted))
     }
 }

@@ -10,7 +10,7 @@
 //! Rows that an erasure hides are not walked one by one where a source knows that all of them are
 //! older than it: it is sought past them.
 
-use crate::cursor::{Cursor, Direction, Found};
+use crate::cursor::{Cursor, Direction, Found, Unwanted};
 use crate::erasure::live::Cover;
 use crate::error::{Error, Result};
 use crate::expiry;
@@ -118,6 +118,24 @@ impl<C: Cursor> VisibleCursor<C> {
         })
     }
 
+    /// Passes the rows after the one here that are `unwanted`, as far as a plain stretch goes, `rows_max`
+    /// at most; stands on the last of them and returns how many. One that is ruled out counts as
+    /// unwanted, unasked.
+    pub(crate) fn pass_over(&mut self, rows_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
+        if self.state != State::On || self.direction != Direction::Up || self.is_hidden {
+            return 0;
+        }
+        if self.plain == 0 {
+            self.plain = self.stretch(Direction::Up);
+        }
+        let passed = self.merge.pass_plainly(rows_max.min(self.plain), unwanted);
+        if passed > 0 {
+            self.plain -= passed;
+            self.kind = RowKind::Put;
+        }
+        passed
+    }
+
     /// Makes a move unless an earlier one failed. The merge of one that failed stands on nothing, which
     /// must not be taken for the end of the rows.
     fn guard(&mut self, step: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
@@ -212,8 +230,14 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// Begins a plain stretch and makes its first move, where the merge knows of one.
     fn enters_stretch(&mut self, direction: Direction) -> bool {
+        self.plain = self.stretch(direction);
+        self.moves_plainly(direction)
+    }
+
+    /// How many plain moves there are from here.
+    fn stretch(&mut self, direction: Direction) -> usize {
         if self.outlived_to > CommitTs::ZERO && self.merge.plain_from() <= self.outlived_to {
-            return false; // Some of it has gone by.
+            return 0; // Some of it has gone by.
         }
         let fence = match direction {
             Direction::Up => &self.range.end,
@@ -223,8 +247,7 @@ impl<C: Cursor> VisibleCursor<C> {
             true => Some(fence.as_slice()),
             false => self.cover.clear_to(direction, self.merge.key(), fence),
         };
-        self.plain = fence.map_or(0, |fence| self.merge.plain_moves(direction, self.at, fence));
-        self.moves_plainly(direction)
+        fence.map_or(0, |fence| self.merge.plain_moves(direction, self.at, fence))
     }
 
     fn seek_next(&mut self) -> Result<bool> {

@@ -9,7 +9,7 @@ use super::block::{Block, Unpack};
 use super::index::EntryAt;
 use super::reader::TableFile;
 use super::sieve::{Sieve, Sifted};
-use crate::cursor::{Cursor, Direction};
+use crate::cursor::{Cursor, Direction, Unwanted};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
@@ -340,5 +340,20 @@ impl Cursor for TableCursor {
             Direction::Down => at.row -= 1,
         }
         self.show();
+    }
+
+    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
+        let Some(at) = &mut self.at else { return 0 };
+        let here = at.row;
+        let is_unwanted = |row: usize, unwanted: &mut Unwanted<'_>| {
+            // Damage is told by whoever asks for the value.
+            at.ruled_out || at.block.value_ref(row).is_ok_and(|v| unwanted(at.block.ts(row), v))
+        };
+        let passed = (1..=moves_max).take_while(|n| is_unwanted(here + n, unwanted)).count();
+        if passed > 0 {
+            at.row = here + passed;
+            self.show();
+        }
+        passed
     }
 }

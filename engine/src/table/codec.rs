@@ -117,13 +117,22 @@ impl<'a> EntityBytes<'a> {
 
     /// The property of that name, if the entity has it. Cost: a walk over the directory.
     pub(crate) fn property(&self, name: &str) -> Result<Option<ValueRef<'a>>> {
-        for property in self.properties() {
-            let property = property?;
-            if property.name == name.as_bytes() {
-                return property.value().map(Some);
+        let mut directory = Reader::new(self.directory);
+        let (mut name_at, mut value_at) = (0, 0);
+        for _ in 0..self.count {
+            let entry = Entry::read(&mut directory).ok_or_else(disagrees)?;
+            let (name_end, value_end) = (name_at + entry.name_len, value_at + entry.value_len);
+            if entry.name_len == name.len() {
+                let found = self.names.get(name_at..name_end).ok_or_else(disagrees)?;
+                if found == name.as_bytes() {
+                    let value = self.values.get(value_at..value_end).ok_or_else(disagrees)?;
+                    return Property { kind: entry.kind, name: found, value }.value().map(Some);
+                }
             }
+            (name_at, value_at) = (name_end, value_end);
         }
-        Ok(None)
+        let used_up = name_at == self.names.len() && value_at == self.values.len();
+        if used_up && directory.is_empty() { Ok(None) } else { Err(disagrees()) }
     }
 
     /// All properties in order, their names and values not yet checked.
@@ -190,6 +199,26 @@ fn read_value(kind: u8, bytes: &[u8]) -> Option<ValueRef<'_>> {
     }
 }
 
+/// What the directory says of one property.
+struct Entry {
+    kind: u8,
+    name_len: usize,
+    value_len: usize,
+}
+
+impl Entry {
+    fn read(directory: &mut Reader<'_>) -> Option<Entry> {
+        let kind = directory.u8()?;
+        let name_len = directory.varint_max(NAME_BYTES_MAX)?;
+        let value_len = match (fixed_len(kind), kind) {
+            (Some(len), _) => len,
+            (None, BINARY | STRING) => directory.varint_max(VALUE_BYTES_MAX)?,
+            (None, _) => return None,
+        };
+        Some(Entry { kind, name_len, value_len })
+    }
+}
+
 /// The properties of an encoded entity. Ends after the first error.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Properties<'a> {
@@ -206,16 +235,10 @@ impl<'a> Properties<'a> {
     }
 
     fn read(&mut self) -> Option<Property<'a>> {
-        let kind = self.directory.u8()?;
-        let name_len = self.directory.varint_max(NAME_BYTES_MAX)?;
-        let value_len = match (fixed_len(kind), kind) {
-            (Some(len), _) => len,
-            (None, BINARY | STRING) => self.directory.varint_max(VALUE_BYTES_MAX)?,
-            (None, _) => return None,
-        };
-        let name = self.names.take(name_len)?;
-        let value = self.values.take(value_len)?;
-        Some(Property { kind, name, value })
+        let entry = Entry::read(&mut self.directory)?;
+        let name = self.names.take(entry.name_len)?;
+        let value = self.values.take(entry.value_len)?;
+        Some(Property { kind: entry.kind, name, value })
     }
 }
 
@@ -237,7 +260,7 @@ impl<'a> Iterator for Properties<'a> {
         if property.is_none() {
             *self = Properties::empty();
         }
-        Some(property.ok_or_else(|| corrupt("its directory disagrees with its parts")))
+        Some(property.ok_or_else(disagrees))
     }
 }
 
@@ -248,6 +271,10 @@ pub(crate) fn in_row(error: Error, partition_key: &str, row_key: &str) -> Error 
     }
     let message = error.message();
     Error::new(Kind::Corrupt, format!("{message}, in row '{partition_key}' '{row_key}'"))
+}
+
+fn disagrees() -> Error {
+    corrupt("its directory disagrees with its parts")
 }
 
 fn corrupt(what: impl std::fmt::Display) -> Error {

@@ -68,6 +68,21 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Passes the rows after the one here that are `unwanted`, as far as they are at hand and of the
+    /// plan for certain: [`RowCursor::pass_over`].
+    pub(crate) fn pass_over(
+        &mut self,
+        rows_max: usize,
+        unwanted: &mut dyn FnMut(CommitTs, &[u8]) -> bool,
+    ) -> usize {
+        match self {
+            Walk::Ranges(ranges) if ranges.in_one_range => {
+                ranges.cursor.pass_over(rows_max, unwanted)
+            }
+            _ => 0,
+        }
+    }
+
     /// PartitionKey and RowKey here, in key bytes.
     pub(crate) fn key(&self) -> Result<(std::borrow::Cow<'_, [u8]>, &[u8])> {
         match self {
@@ -120,6 +135,8 @@ pub(crate) struct Ranges<'a> {
     table: TableId,
     keys: &'a KeySet,
     cursor: Box<dyn RowCursor>,
+    /// Whether the cursor comes to rows of the plan alone, so that nobody needs to look where they lie.
+    in_one_range: bool,
     /// The first piece of `keys` that does not end before the cursor.
     piece: usize,
     misses: u32,
@@ -163,7 +180,8 @@ impl<'a> Ranges<'a> {
             None => snapshot.scan(range)?,
         };
         cursor.stop_after(HIDDEN_PER_MOVE);
-        Ok(Ranges { table, keys, cursor, piece, misses: 0, target: Vec::new() })
+        let in_one_range = is_one_range(keys);
+        Ok(Ranges { table, keys, cursor, in_one_range, piece, misses: 0, target: Vec::new() })
     }
 
     fn advance(&mut self) -> Result<Move> {
@@ -176,12 +194,15 @@ impl<'a> Ranges<'a> {
         if !found {
             return Ok(Move::End);
         }
+        if self.in_one_range {
+            return Ok(self.here());
+        }
         let (partition_key, row_key) = split(self.cursor.key())?;
         let (piece, target) = (&mut self.piece, &mut self.target);
         match place(self.table, self.keys, piece, &partition_key, row_key, target) {
             Place::Inside => {
                 self.misses = 0;
-                Ok(if self.cursor.is_ruled_out() { Move::RuledOut } else { Move::Row })
+                Ok(self.here())
             }
             Place::Before => {
                 self.misses += 1;
@@ -189,6 +210,10 @@ impl<'a> Ranges<'a> {
             }
             Place::Past => Ok(Move::End),
         }
+    }
+
+    fn here(&self) -> Move {
+        if self.cursor.is_ruled_out() { Move::RuledOut } else { Move::Row }
     }
 }
 
@@ -234,6 +259,17 @@ fn place(
                 None => Place::Past,
             }
         }
+    }
+}
+
+/// Whether `keys`, which are in one table, are one range of encoded keys, which then ends at [`end_of`].
+fn is_one_range(keys: &KeySet) -> bool {
+    match keys.pieces() {
+        [(partitions, rows)] => match rows.pieces() {
+            [(row_keys, ())] => row_keys.is_all() || partitions.point().is_some(),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

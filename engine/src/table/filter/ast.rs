@@ -83,6 +83,18 @@ impl Filter {
         Filter::Compare { property: property.into(), op, literal }
     }
 
+    /// Whether it asks for a PartitionKey or a RowKey anywhere. Recurses as deep as the filter is.
+    pub(crate) fn asks_for_keys(&self) -> bool {
+        match self {
+            Filter::Compare { property, .. } | Filter::Flag(property) => {
+                matches!(property.as_str(), "PartitionKey" | "RowKey")
+            }
+            Filter::Always(_) => false,
+            Filter::Not(inner) => inner.asks_for_keys(),
+            Filter::And(all) | Filter::Or(all) => all.iter().any(Filter::asks_for_keys),
+        }
+    }
+
     /// Refuses a filter deeper than [`DEPTH_MAX`] or of more than [`NODES_MAX`] nodes. Does not
     /// recurse.
     pub fn check(&self) -> TableResult<()> {

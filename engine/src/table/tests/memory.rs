@@ -280,6 +280,22 @@ impl RowCursor for MemoryCursor {
         self.row().1.ts
     }
 
+    fn pass_over(
+        &mut self,
+        rows_max: usize,
+        unwanted: &mut dyn FnMut(CommitTs, &[u8]) -> bool,
+    ) -> usize {
+        let after =
+            (Bound::Excluded(self.row().0.clone()), Bound::Excluded(self.range.end.clone()));
+        let following = self.rows.range(after).take(rows_max);
+        let passed: Vec<_> =
+            following.take_while(|(_, row)| unwanted(row.ts, &row.value)).collect();
+        if let Some((key, row)) = passed.last() {
+            self.here = Some(((*key).clone(), (*row).clone()));
+        }
+        passed.len()
+    }
+
     fn value(&mut self) -> Result<Bytes> {
         Ok(self.row().1.value.clone())
     }

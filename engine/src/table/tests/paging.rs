@@ -256,8 +256,9 @@ fn a_budget_of_nothing_still_gets_on() {
     let store = filled(&["a"], 3);
     let nothing = Budget { rows_scanned: 0, bytes_scanned: 0, time: Duration::ZERO };
     let no_bytes = Budget { bytes_scanned: 0, ..Budget::default() };
-    for budget in [nothing, no_bytes] {
-        let pages = all_pages(&store, Query { budget, ..Query::default() });
+    let cases = [nothing, no_bytes].map(|budget| [None, Some(n(Op::Eq, 9))].map(|f| (budget, f)));
+    for (budget, filter) in cases.into_iter().flatten() {
+        let pages = all_pages(&store, Query { budget, filter, ..Query::default() });
         assert_eq!(pages.iter().map(|page| page.examined).collect::<Vec<_>>(), [1, 1, 1]);
     }
 }
