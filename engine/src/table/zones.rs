@@ -26,6 +26,8 @@ const NAN: u8 = 9;
 
 /// All types of values; those of [`Zone::ANY`] beyond are none.
 const KINDS: std::ops::RangeInclusive<u8> = BINARY..=NAN;
+/// Their bits in [`Zone::kinds`].
+const ALL_KINDS: u16 = (1 << (NAN + 1)) - (1 << BINARY);
 
 /// Takes the properties of stored entities.
 #[derive(Debug)]
@@ -97,10 +99,10 @@ pub(crate) struct FilterZones {
 
 /// A filter with the places of its columns.
 enum Condition {
-    Compare(usize, Op, Value),
+    Compare(usize, Op, Literal),
     Flag(usize),
     /// When the row was written.
-    Written(Op, Value),
+    Written(Op, Literal),
     Always(bool),
     /// Not a question for zones.
     Open,
@@ -152,8 +154,8 @@ fn condition(filter: &Filter, columns: &mut Vec<String>) -> Condition {
     match filter {
         Filter::Compare { property, op, literal } => match property.as_str() {
             "PartitionKey" | "RowKey" => Condition::Open,
-            "Timestamp" => Condition::Written(*op, literal.clone()),
-            _ => Condition::Compare(column(property), *op, literal.clone()),
+            "Timestamp" => Condition::Written(*op, Literal::of(literal)),
+            _ => Condition::Compare(column(property), *op, Literal::of(literal)),
         },
         Filter::Flag(property) => match property.as_str() {
             "PartitionKey" | "RowKey" | "Timestamp" => Condition::Open,
@@ -244,12 +246,13 @@ impl BitOr for Stands {
     }
 }
 
-fn may_hold(zone: &Zone, op: Op, literal: &Value) -> May {
-    let absent = Stands { absent: zone.kinds & Zone::ABSENT != 0, ..Stands::default() };
-    let stands = KINDS
-        .filter(|kind| zone.has(*kind))
-        .map(|kind| stands(kind, zone, literal))
-        .fold(absent, |a, b| a | b);
+fn may_hold(zone: &Zone, op: Op, literal: &Literal) -> May {
+    let mut stands = Stands { absent: zone.kinds & Zone::ABSENT != 0, ..Stands::default() };
+    let mut kinds = zone.kinds & ALL_KINDS;
+    while kinds != 0 {
+        stands = stands | literal.faces(kinds.trailing_zeros() as u8, zone);
+        kinds &= kinds - 1;
+    }
     let Stands { less, equal, greater, apart, absent } = stands;
     let (pass, fail) = match op {
         Op::Eq => (equal, less | greater | apart),
@@ -262,25 +265,54 @@ fn may_hold(zone: &Zone, op: Op, literal: &Value) -> May {
     May { pass, fail: fail | absent }
 }
 
-/// How values of one type in a zone may stand to the literal.
-fn stands(kind: u8, zone: &Zone, literal: &Value) -> Stands {
-    let Some(widened) = widened(kind, literal) else {
-        // A property of another type is less than the literal.
-        return Stands { less: true, ..Stands::default() };
-    };
-    let literal = cell(ValueRef::from(&widened));
-    if kind == NAN || literal.kind == NAN {
-        return Stands { apart: true, ..Stands::default() };
+/// A literal, as values of each type are compared with it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Literal {
+    /// Bit `k`: those of type `k` by their prefix. Those of types in neither of the two are less.
+    compared: u16,
+    /// Bit `k`: those of type `k` are apart from it.
+    apart: u16,
+    /// Its prefix among doubles, and among values of the other types that are compared.
+    double: u64,
+    prefix: u64,
+}
+
+impl Literal {
+    fn of(literal: &Value) -> Literal {
+        let mut out = Literal::default();
+        for kind in KINDS {
+            let Some(widened) = widened(kind, literal) else { continue };
+            let cell = cell(ValueRef::from(&widened));
+            if kind == NAN || cell.kind == NAN {
+                out.apart |= 1 << kind;
+                continue;
+            }
+            out.compared |= 1 << kind;
+            *(if kind == DOUBLE { &mut out.double } else { &mut out.prefix }) = cell.prefix;
+        }
+        out
     }
-    let (min, max) = if is_of_one_kind(zone) { (zone.min, zone.max) } else { (0, u64::MAX) };
-    // Values that are alike in 8 bytes may differ beyond.
-    let cut =
-        matches!(kind, BINARY | GUID | STRING) && min <= literal.prefix && literal.prefix <= max;
-    Stands {
-        less: min < literal.prefix || cut,
-        equal: min <= literal.prefix && literal.prefix <= max,
-        greater: max > literal.prefix || cut,
-        ..Stands::default()
+
+    /// How values of one type in a zone may stand to it.
+    fn faces(&self, kind: u8, zone: &Zone) -> Stands {
+        if self.apart >> kind & 1 == 1 {
+            return Stands { apart: true, ..Stands::default() };
+        }
+        if self.compared >> kind & 1 == 0 {
+            // A property of another type is less than the literal.
+            return Stands { less: true, ..Stands::default() };
+        }
+        let prefix = if kind == DOUBLE { self.double } else { self.prefix };
+        let (min, max) = if is_of_one_kind(zone) { (zone.min, zone.max) } else { (0, u64::MAX) };
+        let equal = min <= prefix && prefix <= max;
+        // Values that are alike in 8 bytes may differ beyond.
+        let cut = equal && matches!(kind, BINARY | GUID | STRING);
+        Stands {
+            less: min < prefix || cut,
+            equal,
+            greater: max > prefix || cut,
+            ..Stands::default()
+        }
     }
 }
 
@@ -302,6 +334,7 @@ fn widened(kind: u8, literal: &Value) -> Option<Value> {
         _ => return None,
     })
 }
+
 #[cfg(test)]
 mod tests {
     use super::*;
