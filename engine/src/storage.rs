@@ -26,12 +26,9 @@ use std::sync::Arc;
 
 impl RowStore for Db {
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>> {
+        let row = with_key(table, pk, rk, |key| self.inner.get(None, None, key, reach));
         self.inner.check_readable(table)?;
-        let row = with_key(table, pk, rk, |key| self.inner.get(None, None, key, reach))?;
-        if row.is_none() {
-            self.inner.check_readable(table)?;
-        }
-        Ok(row)
+        row
     }
 
     /// All rows are as of one moment.
@@ -41,12 +38,9 @@ impl RowStore for Db {
         keys: &[KeyPair<'_>],
         reach: Reach,
     ) -> Result<Vec<Option<Row>>> {
+        let rows = self.inner.get_many(None, None, &KeyList::new(table, keys), reach);
         self.inner.check_readable(table)?;
-        let rows = self.inner.get_many(None, None, &KeyList::new(table, keys), reach)?;
-        if rows.iter().any(Option::is_none) {
-            self.inner.check_readable(table)?;
-        }
-        Ok(rows)
+        rows
     }
 
     fn snapshot(&self) -> Result<Box<dyn RowSnapshot>> {
@@ -297,8 +291,8 @@ impl Inner {
         writer.work.poke();
     }
 
-    /// Fails for a table that readers see no more. Asked again after a row was not found: it may
-    /// have gone with its table since.
+    /// Fails for a table that readers see no more. Asked once a row was looked for: it may have gone with
+    /// its table meanwhile, and a table that is there then was there at the time or had no row yet.
     fn check_readable(&self, table: TableId) -> Result<()> {
         let tables = self.tree.tables.load();
         match tables.is_live(table) || tables.is_readable_at(table, self.visible()) {
