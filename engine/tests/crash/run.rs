@@ -469,7 +469,8 @@ impl Run {
             table.shown(now).find(|(other, _)| **other == place).map(|(_, row)| row.clone())
         };
         let mut transaction = db.transaction(info.id, &pk)?;
-        let seen = row_in(self.history.after(self.history.count_at(transaction.at().0)).1);
+        let at = transaction.at();
+        let seen = row_in(self.history.after(self.history.count_at(at.0)).1);
         let found = transaction.get(&read)?.map(|row| (row.ts.0, row.value));
         if found != seen {
             return Err(Stop::Wrong(format!("a transaction read {found:?}, not {seen:?}")));
@@ -487,10 +488,11 @@ impl Run {
         let changed = row_in(self.history.last()) != seen;
         match transaction.commit() {
             Err(error) if changed && error.kind() == Kind::Changed => return self.settle_shown(),
-            Ok(ts) if changed => {
+            // It commits as of the moment that it read, whatever came since.
+            Ok(ts) if rows.is_empty() && ts == at => {}
+            Ok(ts) if changed || rows.is_empty() => {
                 return Err(Stop::Wrong(format!("{ts} commits though {read:?} has changed")));
             }
-            Ok(_) if rows.is_empty() => {}
             Ok(ts) => {
                 let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
                 self.history.push(ts.0, self.options.durability, change)?;
