@@ -91,7 +91,14 @@ fn run(direct: bool) -> Finished {
     for (ts, change) in [(table.created.0, created)].into_iter().chain(written) {
         history.push(ts, Durability::Synced, change).expect("timestamps are unique");
     }
-    Finished { trace, history, floor: Need::default(), options, told_is_safe: true }
+    Finished {
+        trace,
+        history,
+        floor: Need::default(),
+        options,
+        told_is_safe: true,
+        unsure: Vec::new(),
+    }
 }
 
 #[test]
@@ -145,7 +152,14 @@ fn run_with_looks() -> Finished {
         }
     }
     sim.kill();
-    Finished { trace, history, floor: Need::default(), options, told_is_safe: true }
+    Finished {
+        trace,
+        history,
+        floor: Need::default(),
+        options,
+        told_is_safe: true,
+        unsure: Vec::new(),
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::look::Stop;
 use crate::model::{History, Need};
-use crate::run::{Finished, Run};
+use crate::run::{Finished, Run, Unsure};
 use crate::workload::Op;
 use std::collections::HashMap;
 use std::fmt;
@@ -95,16 +95,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run found where it cannot be told how many commits that is, as a table was made and dropped.
-/// Until it has told anybody, a second crash may take what the first one could have taken.
-struct Unsure {
-    /// As many commits as may be there.
-    history: History,
-    need: Need,
-    /// So many effects come before the run tells.
-    effects: usize,
-}
-
 /// What a state turned out to be.
 struct Opened {
     /// What it is a state of, where that is not the run's own history.
@@ -117,7 +107,6 @@ struct Opened {
 pub(crate) struct Explorer<'a> {
     depth: &'a Depth,
     run: &'a Finished,
-    unsure: Option<Unsure>,
     level: usize,
     tally: Tally,
     /// How many commits each state held that was opened.
@@ -129,7 +118,7 @@ pub(crate) struct Explorer<'a> {
 impl<'a> Explorer<'a> {
     pub(crate) fn new(run: &'a Finished, depth: &'a Depth) -> Explorer<'a> {
         let (tally, opened) = (Tally::default(), HashMap::new());
-        Explorer { depth, run, unsure: None, level: 0, tally, opened, watch: None }
+        Explorer { depth, run, level: 0, tally, opened, watch: None }
     }
 
     /// The same under a watch.
@@ -213,17 +202,16 @@ impl<'a> Explorer<'a> {
         self.watch.inspect(|watch| watch.tick());
         self.tally.opened += 1;
         self.tally.nested += u64::from(self.level > 0);
-        let judge = |history: &History, need: Need| {
-            let need = Need::all(enough(need));
+        let need = Need::all(enough(self.run.need(n)));
+        let judge = |history: &History| {
             let mut run = resume(&fs(), &self.run.options, history.clone(), need);
             let most = run.open(|need| need.power)?;
             Ok((run.history.len(), most))
         };
-        let counts = judge(&self.run.history, self.run.need(n));
-        match (counts, &self.unsure) {
-            (Err(Stop::Wrong(_)), Some(unsure)) if n < unsure.effects => {
-                let counts = judge(&unsure.history, unsure.need)?;
-                Ok(Opened { history: Some(unsure.history.clone()), counts })
+        let unsure = self.run.unsure.iter().find(|unsure| n < unsure.effects);
+        match (judge(&self.run.history), unsure) {
+            (Err(Stop::Wrong(_)), Some(Unsure { history, .. })) => {
+                Ok(Opened { history: Some(history.clone()), counts: judge(history)? })
             }
             (counts, _) => Ok(Opened { history: None, counts: counts? }),
         }
@@ -242,18 +230,12 @@ impl<'a> Explorer<'a> {
         if self.level >= self.depth.levels {
             return Ok(());
         }
-        let (all, (count, most)) =
-            (opened.history.as_ref().unwrap_or(&self.run.history), opened.counts);
-        let history = all.truncated(count, floor.told_ts);
-        let unsure = |effects| {
-            let history = (most > count).then(|| all.truncated(most, floor.told_ts))?;
-            Some(Unsure { history, need: floor, effects })
-        };
+        let all = opened.history.as_ref().unwrap_or(&self.run.history);
+        let history = all.truncated(opened.counts.1, floor.told_ts);
         if nested {
-            let (run, effects) = self.second(&fs(), history.clone(), floor, &[])?;
+            let run = self.second(&fs(), history.clone(), floor, &[])?;
             let (level, depth) = (self.level + 1, self.depth);
             let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
-            let inner = Explorer { unsure: unsure(effects), ..inner };
             match inner.all() {
                 Ok(tally) => self.tally += tally,
                 Err((tally, violation)) => {
@@ -264,10 +246,9 @@ impl<'a> Explorer<'a> {
         }
         if chance.is_multiple_of(self.depth.one_used_in) {
             self.tally.used += 1;
-            let (run, effects) = self.second(&fs(), history, floor, &more_work(chance))?;
+            let run = self.second(&fs(), history, floor, &more_work(chance))?;
             let (level, depth) = (self.level + 1, &Depth { levels: 0, ..self.depth.clone() });
-            let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
-            let mut inner = Explorer { unsure: unsure(effects), ..inner };
+            let mut inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
             let n = (chance >> 8) as usize % (run.trace.len() + 1);
             let outcome = [n, run.trace.len()].iter().try_for_each(|n| inner.crash_after(*n));
             self.tally += inner.tally;
@@ -276,18 +257,18 @@ impl<'a> Explorer<'a> {
         Ok(())
     }
 
-    /// A run on what a crash left, and how many effects it had before it told what it found.
+    /// A run on what a crash left.
     fn second(
         &self,
         fs: &SimFs,
         history: History,
         floor: Need,
         ops: &[Op],
-    ) -> Result<(Finished, usize), Violation> {
+    ) -> Result<Finished, Violation> {
         let mut run = resume(fs, &self.run.options, history, floor).recorded();
-        let opened = run.open(|need| need.kill).map(|_| run.effects());
-        match opened.and_then(|effects| run.apply_all(ops).map(|()| effects)) {
-            Ok(effects) => Ok((run.finish(floor), effects)),
+        let outcome = run.open(|need| need.kill).and_then(|_| run.apply_all(ops));
+        match outcome {
+            Ok(()) => Ok(run.finish(floor)),
             Err(stop) => Err(Violation {
                 places: vec!["at work after the crash".to_owned()],
                 first_effect: 0,

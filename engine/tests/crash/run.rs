@@ -46,6 +46,7 @@ pub(crate) struct Run {
     /// The ticks that rows written from here on last; `None` for ever.
     life: Option<u64>,
     copies: u64,
+    unsure: Vec<Unsure>,
 }
 
 /// A run that is over: all that its crashes are judged by.
@@ -58,6 +59,18 @@ pub(crate) struct Finished {
     /// Whether all up to a timestamp is safe once someone was told of it: where every commit is
     /// durable, and threads cannot count them.
     pub(crate) told_is_safe: bool,
+    /// In their order.
+    pub(crate) unsure: Vec<Unsure>,
+}
+
+/// An open that found what may be of several counts of commits, as where a table was made and dropped, and
+/// went on from the fewest. Until it told anybody, a crash may leave any of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsure {
+    /// As many commits as may be there.
+    pub(crate) history: History,
+    /// So many effects come before it told.
+    pub(crate) effects: usize,
 }
 
 impl Finished {
@@ -96,17 +109,13 @@ impl Run {
             need: floor,
             life: None,
             copies: 0,
+            unsure: Vec::new(),
         }
     }
 
     /// The same, and every effect from here on is recorded.
     pub(crate) fn recorded(self) -> Run {
         Run { trace: Some(self.sim.record()), ..self }
-    }
-
-    /// How many effects were recorded so far.
-    pub(crate) fn effects(&self) -> usize {
-        self.trace.as_ref().map_or(0, Trace::len)
     }
 
     /// Runs `ops` on an empty disk.
@@ -139,9 +148,10 @@ impl Run {
         // The trace ends here: what dropping the database does is not part of the run.
         let trace = self.trace.take().expect("a run that is recorded");
         let (history, options) = (self.history.clone(), self.options.clone());
+        let unsure = std::mem::take(&mut self.unsure);
         self.sim.kill();
         self.db = None;
-        Finished { trace, history, floor, options, told_is_safe: false }
+        Finished { trace, history, floor, options, told_is_safe: false, unsure }
     }
 
     pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Result<(), Stop> {
@@ -246,6 +256,11 @@ impl Run {
         let Some(counts) = self.history.find(&found, need, visible, now) else {
             return Err(Stop::Wrong(self.history.explain(&found, need, now)));
         };
+        if counts.start() < counts.end() {
+            let history = self.history.truncated(*counts.end(), self.need.told_ts);
+            let effects = self.trace.as_ref().map_or(0, Trace::len);
+            self.unsure.push(Unsure { history, effects });
+        }
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
         // What was lost and might be counts no more.
         self.need = Need { told_ts: self.need.told_ts, ..Need::default() };
