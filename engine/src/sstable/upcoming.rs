@@ -2,6 +2,8 @@
 //!
 //! A walk hands over a few batches of blocks and takes them one after the other. One that nobody has
 //! begun it loads itself; while the next is being loaded it loads the one behind, so that two share the work.
+//! With a batch it gives back the blocks that it has passed: each makes room for one that is loaded, in memory of the
+//! thread that loads. Let go by the walk they would go to the other thread's heap, and the two would wait for it in turn.
 //!
 //! Promise: a block is loaded once, and the walk waits only for what is being loaded. Absent: errors. A block that
 //! cannot be read or is damaged is left out, and the walk meets the error where it comes to it.
@@ -27,8 +29,9 @@ const BATCHES: usize = 3;
 pub(super) struct Upcoming {
     given: VecDeque<Arc<Batch>>,
     loaded: Vec<Loaded>,     // The next one last.
+    spent: Vec<Arc<Block>>, // Those that the walk has come to, since the last batch was handed over.
     beyond: Option<EntryAt>, // The first block that is in no batch.
-    passed_over: usize,      // Of the last batch, or more.
+    passed_over: usize,     // Of the last batch, or more.
     is_wasted: bool,
     scratch: Vec<u8>,
 }
@@ -41,7 +44,7 @@ struct Batch {
     file: Arc<TableFile>,
     handles: Vec<Handle>, // Ascending, at least one.
     unpack: Unpack,
-    task: Task<(), Vec<Loaded>>, // They come ascending.
+    task: Task<Vec<Arc<Block>>, Vec<Loaded>>, // Of blocks that are spent; they come ascending.
 }
 
 impl Upcoming {
@@ -78,7 +81,9 @@ impl Upcoming {
         loop {
             while let Some((offset, _)) = self.loaded.last() {
                 if *offset == handle.offset {
-                    return self.loaded.pop().map(|(_, block)| block);
+                    let block = self.loaded.pop().map(|(_, block)| block);
+                    self.spent.extend(block.clone());
+                    return block;
                 }
                 if !lies_behind(*offset, handle, direction) {
                     return None;
@@ -120,6 +125,7 @@ impl Upcoming {
     pub(super) fn leave(&mut self) {
         self.given.drain(..).for_each(|batch| batch.task.give_up());
         self.loaded.clear();
+        self.spent.clear();
         self.passed_over = 0;
         self.beyond = None;
     }
@@ -141,7 +147,8 @@ impl Upcoming {
             if handles.is_empty() {
                 return;
             }
-            let batch = Arc::new(Batch::new(file, handles, unpack));
+            let spent = std::mem::take(&mut self.spent);
+            let batch = Arc::new(Batch::new(file, handles, unpack, spent));
             if !errands.give(Arc::clone(&batch) as Arc<dyn Errand>) {
                 return;
             }
@@ -183,8 +190,13 @@ fn lies_behind(offset: u64, handle: Handle, direction: Direction) -> bool {
 }
 
 impl Batch {
-    fn new(file: &Arc<TableFile>, handles: Vec<Handle>, unpack: Unpack) -> Batch {
-        Batch { file: Arc::clone(file), handles, unpack, task: Task::new(()) }
+    fn new(
+        file: &Arc<TableFile>,
+        handles: Vec<Handle>,
+        unpack: Unpack,
+        spent: Vec<Arc<Block>>,
+    ) -> Batch {
+        Batch { file: Arc::clone(file), handles, unpack, task: Task::new(spent) }
     }
 
     /// The stretch of the file that its blocks fill.
@@ -200,13 +212,14 @@ impl Batch {
         (offset..offset + len).contains(&handle.offset)
     }
 
-    fn load(&self, scratch: &mut Vec<u8>) -> Vec<Loaded> {
+    fn load(&self, mut spent: Vec<Arc<Block>>, scratch: &mut Vec<u8>) -> Vec<Loaded> {
         let mut loaded = Vec::with_capacity(self.handles.len());
         let (file, stretch) = (&self.file, self.stretch());
         if file.raw().read_into(stretch, scratch).is_err() {
             return loaded;
         }
         for &handle in &self.handles {
+            drop(spent.pop()); // Its memory is what the next one takes.
             let start = (handle.offset - stretch.offset) as usize;
             let sealed = scratch.get(start..start + handle.len as usize).unwrap_or_default();
             let block = file.cached(handle).or_else(|| {
@@ -221,6 +234,6 @@ impl Batch {
 
 impl Errand for Batch {
     fn run(&self, scratch: &mut Vec<u8>) {
-        self.task.run(|()| self.load(scratch));
+        self.task.run(|spent| self.load(spent, scratch));
     }
 }

@@ -4,10 +4,10 @@ use super::ahead::large_file;
 use super::*;
 use crate::cursor::{Cursor, Direction};
 use crate::errands::{Errand, Errands};
-use crate::sstable::block::Unpack;
+use crate::sstable::block::{Block, Unpack};
 use crate::sstable::iter::TableCursor;
-use crate::sstable::upcoming::Upcoming;
-use std::sync::mpsc;
+use crate::sstable::upcoming::{BATCH_BYTES, Upcoming};
+use std::sync::{Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -201,4 +201,30 @@ fn a_walk_that_leaves_most_blocks_out_is_not_helped_any_more() {
     let left_at = (100..index.blocks()).step_by(3).find(|block| next(*block).is_none());
     assert!(left_at.is_some_and(|block| block < 200), "{left_at:?}");
     assert!(upcoming.take_wasted() && !upcoming.take_wasted());
+}
+
+/// A block that a walk has passed lives until one that is loaded later takes its memory, and no longer.
+#[test]
+fn blocks_that_were_passed_go_to_whoever_loads_the_next() {
+    let (memory, meta) = large_file();
+    let helper = Helper::start();
+    let file = helper.open(&memory, &meta, 0);
+    let index = file.index();
+    let handle = |block| index.handle(index.at_ordinal(block).unwrap());
+    let of_a_batch = BATCH_BYTES as usize / handle(1).len as usize;
+    let mut upcoming = Upcoming::default();
+    upcoming.begin(&file, index.first(), Direction::Up, &(0..0), Unpack::Later);
+    let mut passed = Vec::new();
+    let held = |passed: &[Weak<Block>]| passed.iter().filter(|b| b.strong_count() > 0).count();
+    for block in 1..index.blocks() {
+        let loaded = upcoming.next(&file, handle(block), Direction::Up, Unpack::Later).unwrap();
+        passed.push(Arc::downgrade(&loaded));
+        drop(loaded);
+        assert!(passed.last().is_some_and(|last| last.strong_count() > 0), "kept for the next");
+        // Those of the batch that is walked, and of the four that may be handed over or being loaded.
+        assert!(held(&passed) <= 6 * of_a_batch, "{} blocks are held", held(&passed));
+    }
+    assert!(passed.len() > 8 * of_a_batch, "{} blocks, {of_a_batch} of a batch", passed.len());
+    drop(upcoming);
+    until("all are let go", || held(&passed) == 0);
 }
