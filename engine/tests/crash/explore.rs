@@ -95,22 +95,14 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a state turned out to be.
-struct Opened {
-    /// What it is a state of, where that is not the run's own history.
-    history: Option<History>,
-    /// How many commits are there at least and at most.
-    counts: (usize, usize),
-}
-
 /// Looks at one run.
 pub(crate) struct Explorer<'a> {
     depth: &'a Depth,
     run: &'a Finished,
     level: usize,
     tally: Tally,
-    /// How many commits each state held that was opened.
-    opened: HashMap<u128, usize>,
+    /// How many commits each state held that was opened, by its hash and the history that it is of.
+    opened: HashMap<(u128, usize), usize>,
     /// Who looks that it gets on, if anybody does.
     watch: Option<&'a Watch>,
 }
@@ -153,22 +145,19 @@ impl<'a> Explorer<'a> {
             self.tally.states += 1;
             let place = || place_of(run, n, &format!("power lost: {state:?}"));
             let hash = state.hash();
-            let most = match self.opened.get(&hash) {
+            let key = (hash, self.unsure(n).map_or(usize::MAX, |unsure| unsure.effects));
+            let most = match self.opened.get(&key) {
                 Some(most) => *most,
                 None => {
                     let fs = || SimFs::after_crash(&state);
-                    let opened =
+                    let counts =
                         self.open(&fs, n, |need| need.power).map_err(|e| at(n, place(), e))?;
-                    let (count, most) = opened.counts;
-                    let floor = Need { told_ts: need.told_ts, ..Need::all(count) };
+                    self.opened.insert(key, counts.1);
+                    let floor = Need { told_ts: need.told_ts, ..Need::all(counts.0) };
                     let nested = (hash as u64).is_multiple_of(self.depth.one_nested_in);
-                    self.go_on(&fs, floor, &opened, hash as u64, nested)
+                    self.go_on(&fs, floor, (n, counts.1), hash as u64, nested)
                         .map_err(|v| v.within(n, place()))?;
-                    if opened.history.is_some() {
-                        continue; // Enough of another history, and of this point alone.
-                    }
-                    self.opened.insert(hash, most);
-                    most
+                    counts.1
                 }
             };
             if most < need.power {
@@ -180,8 +169,8 @@ impl<'a> Explorer<'a> {
         let place = || place_of(run, n, "process killed");
         self.tally.kills += 1;
         let fs = || disk.fork();
-        let opened = self.open(&fs, n, |need| need.kill).map_err(|e| at(n, place(), e))?;
-        let floor = Need { kill: opened.counts.0, ..need };
+        let (count, most) = self.open(&fs, n, |need| need.kill).map_err(|e| at(n, place(), e))?;
+        let floor = Need { kill: count, ..need };
         let of_run = (run.trace.len() as u64) << 32 | (n as u64 + 1); // Other points in other runs.
         let chance = of_run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
         let one_in = match run.trace.effect(n) {
@@ -189,49 +178,51 @@ impl<'a> Explorer<'a> {
             _ => self.depth.one_nested_in,
         };
         let nested = chance.is_multiple_of(one_in);
-        self.go_on(&fs, floor, &opened, chance, nested).map_err(|v| v.within(n, place()))
+        self.go_on(&fs, floor, (n, most), chance, nested).map_err(|v| v.within(n, place()))
     }
 
-    /// Opens what a crash after effect `n` left, which must have `enough` of what was needed.
+    /// Opens what a crash after effect `n` left, which must have `enough` of what was needed. Gives how many
+    /// commits are there at least and at most.
     fn open(
         &mut self,
         fs: &dyn Fn() -> SimFs,
         n: usize,
         enough: impl Fn(Need) -> usize,
-    ) -> Result<Opened, Stop> {
+    ) -> Result<(usize, usize), Stop> {
         self.watch.inspect(|watch| watch.tick());
         self.tally.opened += 1;
         self.tally.nested += u64::from(self.level > 0);
+        let history = self.history(n);
         let need = Need::all(enough(self.run.need(n)));
-        let judge = |history: &History| {
-            let mut run = resume(&fs(), &self.run.options, history.clone(), need);
-            let most = run.open(|need| need.power)?;
-            Ok((run.history.len(), most))
-        };
-        let unsure = self.run.unsure.iter().find(|unsure| n < unsure.effects);
-        match (judge(&self.run.history), unsure) {
-            (Err(Stop::Wrong(_)), Some(Unsure { history, .. })) => {
-                Ok(Opened { history: Some(history.clone()), counts: judge(history)? })
-            }
-            (counts, _) => Ok(Opened { history: None, counts: counts? }),
-        }
+        let mut run = resume(&fs(), &self.run.options, history.clone(), need);
+        let most = run.open(|need| need.power)?;
+        Ok((run.history.len(), most))
     }
 
-    /// Lets some states go through more: work and a crash or, where they are `nested`, crashes all the
-    /// way.
+    /// The first open after effect `n` that was unsure, if it had told nobody by then.
+    fn unsure(&self, n: usize) -> Option<&'a Unsure> {
+        self.run.unsure.iter().find(|unsure| n < unsure.effects)
+    }
+
+    /// What a crash after effect `n` leaves a state of.
+    fn history(&self, n: usize) -> &'a History {
+        self.unsure(n).map_or(&self.run.history, |unsure| &unsure.history)
+    }
+
+    /// Lets some states go through more, of a crash after effect `n` with `most` commits: work and a crash or, where they
+    /// are `nested`, crashes all the way.
     fn go_on(
         &mut self,
         fs: &dyn Fn() -> SimFs,
         floor: Need,
-        opened: &Opened,
+        (n, most): (usize, usize),
         chance: u64,
         nested: bool,
     ) -> Result<(), Violation> {
         if self.level >= self.depth.levels {
             return Ok(());
         }
-        let all = opened.history.as_ref().unwrap_or(&self.run.history);
-        let history = all.truncated(opened.counts.1, floor.told_ts);
+        let history = self.history(n).truncated(most, floor.told_ts);
         if nested {
             let run = self.second(&fs(), history.clone(), floor, &[])?;
             let (level, depth) = (self.level + 1, self.depth);
