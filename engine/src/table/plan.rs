@@ -43,6 +43,17 @@ pub enum Shape {
     TableScan,
 }
 
+impl Shape {
+    /// Whether the rows are neighbours: nothing lies between the first and the last that is not of the plan.
+    pub(crate) fn is_one_range(self) -> bool {
+        match self {
+            Shape::Nothing | Shape::Point | Shape::RowRange => true,
+            Shape::PartitionScan | Shape::PartitionRange | Shape::TableScan => true,
+            Shape::MultiPoint | Shape::MultiRange | Shape::SkipScan => false,
+        }
+    }
+}
+
 impl Plan {
     /// The plan of `filter`, which must have passed [`Filter::check`]; `None` is every row.
     pub fn of(filter: Option<&Filter>) -> Plan {

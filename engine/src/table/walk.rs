@@ -56,7 +56,7 @@ impl<'a> Walk<'a> {
                 let rest = points.into_iter();
                 Ok(Walk::Points(Points { snapshot, table, rest, key: (&[], &[]), row: None }))
             }
-            None => Ranges::start(snapshot, table, plan.keys(), from, zones).map(Walk::Ranges),
+            None => Ranges::start(snapshot, table, plan, from, zones).map(Walk::Ranges),
         }
     }
 
@@ -157,10 +157,11 @@ impl<'a> Ranges<'a> {
     fn start(
         snapshot: &dyn RowSnapshot,
         table: TableId,
-        keys: &'a KeySet,
+        plan: &'a Plan,
         from: (&[u8], &[u8]),
         zones: Option<&Arc<ZoneScan>>,
     ) -> Result<Ranges<'a>> {
+        let keys = plan.keys();
         let (mut piece, mut start) = (0, Vec::new());
         let end = match place(table, keys, &mut piece, from.0, from.1, &mut start) {
             Place::Past => {
@@ -180,7 +181,7 @@ impl<'a> Ranges<'a> {
             None => snapshot.scan(range)?,
         };
         cursor.stop_after(HIDDEN_PER_MOVE);
-        let in_one_range = is_one_range(keys);
+        let in_one_range = plan.shape().is_one_range();
         Ok(Ranges { table, keys, cursor, in_one_range, piece, misses: 0, target: Vec::new() })
     }
 
@@ -259,17 +260,6 @@ fn place(
                 None => Place::Past,
             }
         }
-    }
-}
-
-/// Whether `keys`, which are in one table, are one range of encoded keys, which then ends at [`end_of`].
-fn is_one_range(keys: &KeySet) -> bool {
-    match keys.pieces() {
-        [(partitions, rows)] => match rows.pieces() {
-            [(row_keys, ())] => row_keys.is_all() || partitions.point().is_some(),
-            _ => false,
-        },
-        _ => false,
     }
 }
 
