@@ -91,14 +91,13 @@ fn run(direct: bool) -> Finished {
     for (ts, change) in [(table.created.0, created)].into_iter().chain(written) {
         history.push(ts, Durability::Synced, change).expect("timestamps are unique");
     }
-    Finished {
-        trace,
-        history,
-        floor: Need::default(),
-        options,
-        told_is_safe: true,
-        unsure: Vec::new(),
-    }
+    finished(trace, history, options)
+}
+
+/// A run of which everybody was told what is durable alone.
+fn finished(trace: Trace, history: History, options: Options) -> Finished {
+    let (floor, unsure) = (Need::default(), Vec::new());
+    Finished { trace, history, floor, options, told_is_safe: true, unsure }
 }
 
 #[test]
@@ -152,14 +151,7 @@ fn run_with_looks() -> Finished {
         }
     }
     sim.kill();
-    Finished {
-        trace,
-        history,
-        floor: Need::default(),
-        options,
-        told_is_safe: true,
-        unsure: Vec::new(),
-    }
+    finished(trace, history, options)
 }
 
 #[test]
