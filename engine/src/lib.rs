@@ -213,6 +213,7 @@ pub(crate) mod flush_turns;
 pub(crate) mod replayed;
 pub(crate) mod restore;
 pub(crate) mod compaction;
+pub(crate) mod outdated;
 pub(crate) mod tree;
 pub(crate) mod scrub;
 pub(crate) mod work;

@@ -9,25 +9,23 @@ use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::{Job, Merge};
 use crate::compaction::picker::{self, Aim, Turns};
 use crate::compaction::space::Scene;
+use crate::compaction::under_way::{Merging, level_for};
 use crate::compaction::upkeep;
 use crate::env::clock::Clock;
 use crate::env::jobs::Jobs;
 use crate::erasure::live::ErasureList;
-use crate::erasure::set::Erasure;
 use crate::error::{Error, Kind, Result};
 use crate::event::{Compaction, Doing, Event, Events};
 use crate::flush::{self, FlushEnv, Flushed};
 use crate::flush_turns::{FlushTurns, Patience};
 use crate::ids::{CommitTs, SegmentId};
-use crate::key::hash;
-use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
 use crate::moment;
 use crate::names::{self, FileKind};
 use crate::options::Options;
-use crate::row_cache::RowCache;
+use crate::outdated::Outdated;
 use crate::snapshot::{Boundaries, Snapshots};
 use crate::sstable::format::FileMeta;
 use crate::stall::{self, Debt};
@@ -49,58 +47,6 @@ const MEMTABLE_ERASURES_MAX: usize = 1 << 10;
 /// How long a file that the disk did not give to a merge is left alone. A merge of it would only fail
 /// again where a sector is bad; where it was the moment, there is time.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(60);
-
-/// What an edit makes of the rows that the row cache holds: the newest versions in the files change
-/// where rows are added, not where files are merged or moved, which drops what newer versions hide.
-struct Outdated<'a> {
-    flushed: Option<&'a Arc<dyn Memtable>>,
-    /// Files that came from elsewhere: first and last key.
-    added: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What these hid is in no file any more, and must not come back from the cache.
-    retired: Vec<Erasure>,
-}
-
-impl<'a> Outdated<'a> {
-    fn by(edit: &Edit, flushed: Option<&'a Arc<dyn Memtable>>) -> Outdated<'a> {
-        let from_elsewhere = flushed.is_none() && edit.removed.is_empty();
-        let added = edit.added.iter().filter(|_| from_elsewhere);
-        let added = added.map(|(_, meta)| (meta.smallest.clone(), meta.largest.clone())).collect();
-        Outdated { flushed, added, retired: edit.retired.clone() }
-    }
-
-    fn covers(&self, key: &[u8], ts: CommitTs) -> bool {
-        self.added.iter().any(|(first, last)| **first <= *key && *key <= **last)
-            || self.retired.iter().any(|e| *e.start <= *key && *key < *e.end && ts < e.ts)
-    }
-
-    /// Drops the rows; returns the edition of the View that shows the edit where that is a new one.
-    fn forget(&self, rows: &RowCache) -> Option<u64> {
-        let mut edition = None;
-        if !self.added.is_empty() || !self.retired.is_empty() {
-            edition = Some(rows.forget_where(|key, ts| self.covers(key, ts)));
-        }
-        if let Some(memtable) = self.flushed {
-            let hashes = if rows.is_used() { row_hashes(memtable).ok() } else { None };
-            edition = Some(match hashes {
-                Some(hashes) => rows.forget(&hashes),
-                None => rows.forget_where(|_, _| true),
-            });
-        }
-        edition
-    }
-}
-
-/// The hashes of a memtable's keys.
-fn row_hashes(memtable: &Arc<dyn Memtable>) -> Result<Vec<u64>> {
-    let (mut cursor, mut hashes) = (Arc::clone(memtable).cursor(), Vec::new());
-    cursor.seek(b"", CommitTs::MAX)?;
-    while cursor.valid() {
-        hashes.push(hash::of_row(cursor.key()));
-        cursor.next()?;
-    }
-    hashes.dedup(); // Versions of one key follow one another.
-    Ok(hashes)
-}
 
 /// What of the world a tree reaches, and who is told of what it does.
 #[derive(Debug)]
@@ -131,45 +77,6 @@ pub(crate) struct Tree {
     merging: Mutex<Option<Merging>>,
     closing: AtomicBool,            // Long work gives up.
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
-}
-
-/// Where the result of a merge under way will lie.
-#[derive(Debug)]
-struct Merging {
-    level: usize,
-    smallest: Vec<u8>,
-    largest: Vec<u8>,
-}
-
-impl Merging {
-    fn of(job: &Job) -> Option<Merging> {
-        let Job::Merge(merge) = job else { return None };
-        let (smallest, largest) = picker::span(merge.inputs());
-        Some(Merging { level: merge.level + 1, smallest, largest })
-    }
-
-    /// Whether the level must not get the file: it may lie in a gap that the result will span.
-    fn is_in_the_way(&self, level: usize, file: &FileMeta) -> bool {
-        // Planted with the first condition: work under way does not stand in the way of other work.
-        !crate::planted!("B20")
-            && level == self.level
-            && file.smallest <= self.largest
-            && self.smallest <= file.largest
-    }
-}
-
-/// The deepest level that may take a file whose rows are newer than all others of their keys.
-fn level_for(version: &Version, merging: Option<&Merging>, file: &FileMeta) -> usize {
-    let mut deepest = 0;
-    for level in 0..LEVELS {
-        if !version.overlapping(level, &file.smallest, &file.largest).is_empty() {
-            break;
-        }
-        if !merging.is_some_and(|merging| merging.is_in_the_way(level, file)) {
-            deepest = level;
-        }
-    }
-    deepest
 }
 
 impl Tree {

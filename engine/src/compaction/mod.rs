@@ -9,3 +9,4 @@ pub(crate) mod input;
 pub(crate) mod values;
 pub(crate) mod outputs;
 pub(crate) mod executor;
+pub(crate) mod under_way;
