@@ -308,6 +308,11 @@ impl Tables {
         id == TableId::CATALOG || self.live.contains_key(&id)
     }
 
+    /// The tables that are live, in order of their numbers.
+    pub(crate) fn live(&self) -> impl Iterator<Item = TableId> {
+        self.live.keys().copied()
+    }
+
     /// Whether a reader at `at` may find rows of the table.
     pub(crate) fn is_readable_at(&self, id: TableId, at: CommitTs) -> bool {
         self.is_live(id) || self.dropped.get(&id).is_some_and(|(_, dropped)| at < *dropped)

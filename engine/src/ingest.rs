@@ -332,7 +332,7 @@ impl Inner {
         writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.segment()));
         flush()?;
         let nobody_writes = self.latches.lock_all();
-        if !self.tree.tables.load().is_live(table) {
+        if !self.tree.is_live(table) {
             return Err(no_such_table());
         }
         let seal = |ts| self.tree.seal(ts, writer.pipeline.segment());

@@ -204,6 +204,7 @@ pub(crate) mod iter;
 // Floor 5: work.
 pub(crate) mod stall;
 pub(crate) mod catalog;
+pub(crate) mod live_tables;
 pub(crate) mod latch;
 pub(crate) mod scout;
 pub(crate) mod commit;

@@ -294,8 +294,10 @@ impl Inner {
     /// Fails for a table that readers see no more. Asked once a row was looked for: it may have gone with
     /// its table meanwhile, and a table that is there then was there at the time or had no row yet.
     fn check_readable(&self, table: TableId) -> Result<()> {
-        let tables = self.tree.tables.load();
-        match tables.is_live(table) || tables.is_readable_at(table, self.visible()) {
+        if self.tree.is_live(table) {
+            return Ok(());
+        }
+        match self.tree.tables.load().is_readable_at(table, self.visible()) {
             true => Ok(()),
             false => Err(no_such_table()),
         }
@@ -307,10 +309,10 @@ impl Inner {
         table: TableId,
         reach: Reach,
     ) -> Result<()> {
-        let tables = self.tree.tables.load();
-        if table != TableId::CATALOG && tables.is_live(table) {
+        if table != TableId::CATALOG && self.tree.is_live(table) {
             return Ok(());
         }
+        let tables = self.tree.tables.load();
         if tables.is_readable_at(table, self.visible()) {
             // A crash may yet undo the drop.
             match reach {

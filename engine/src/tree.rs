@@ -18,7 +18,8 @@ use crate::error::{Error, Kind, Result};
 use crate::event::{Compaction, Doing, Event, Events};
 use crate::flush::{self, FlushEnv, Flushed};
 use crate::flush_turns::{FlushTurns, Patience};
-use crate::ids::{CommitTs, SegmentId};
+use crate::ids::{CommitTs, SegmentId, TableId};
+use crate::live_tables::LiveTables;
 use crate::manifest::edit::Edit;
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
@@ -65,6 +66,7 @@ pub(crate) struct Tree {
     clock: Arc<dyn Clock>,
     jobs: Arc<dyn Jobs>,
     pub(crate) tables: ArcSwap<Tables>,
+    live_tables: LiveTables,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
     ages: AtomicBool, // Whether any table ever had a time to live.
@@ -97,6 +99,7 @@ impl Tree {
             snapshots: Snapshots::new(history_floor),
             clock,
             tables: ArcSwap::from_pointee(Tables::new()),
+            live_tables: LiveTables::default(),
             counters: Counters::default(),
             events,
             ages: AtomicBool::new(false),
@@ -135,7 +138,13 @@ impl Tree {
     pub(crate) fn show_tables(&self, tables: Tables) {
         self.ages.store(tables.age(), Relaxed); // Before a commit of it can be seen.
         self.shelf.declared.store(Arc::clone(tables.columns()));
-        self.tables.store(Arc::new(tables));
+        let tables = Arc::new(tables);
+        self.live_tables.follow(&tables, || self.tables.store(Arc::clone(&tables)));
+    }
+
+    /// Whether the table is live, as applied.
+    pub(crate) fn is_live(&self, table: TableId) -> bool {
+        self.live_tables.knows(table) || self.tables.load().is_live(table)
     }
 
     /// What must stay readable, the history window included.

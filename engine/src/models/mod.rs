@@ -13,6 +13,8 @@ pub(crate) mod caches;
 #[cfg(model = "loom")]
 pub(crate) mod moments;
 #[cfg(model = "loom")]
+pub(crate) mod live_tables;
+#[cfg(model = "loom")]
 pub(crate) mod flushes;
 #[cfg(model = "loom")]
 pub(crate) mod pipeline;
