@@ -263,28 +263,33 @@ impl Run {
         Ok(())
     }
 
-    /// After a kill: the store holds some of what was in doubt, and all before it.
+    /// After a kill: the store holds some of what was in doubt, and all before it. Where rows have outlived
+    /// their table it may look the same with a commit and without it; then only moments before all of
+    /// those are as they were.
     fn resolve(&mut self) -> Result<(), Difference> {
         let Some(doubt) = self.doubt.take() else { return Ok(()) };
         let (newest, now) = (self.model.last_ts(), self.store.db().time().0);
-        let mut first = None;
+        let (mut most, mut least_ts, mut first) = (None, 0, None);
         for mut outcome in doubt.outcomes() {
             outcome.turn_clock(now);
             match self.compare_rows(self.store.db(), &outcome) {
                 Ok(()) => {
-                    self.model = outcome;
-                    if self.model.last_ts() < newest {
-                        self.store.count_lost();
-                    }
-                    let last_ts = self.model.last_ts();
-                    let stays = |past: &Past| past.at.0 <= last_ts;
-                    self.pasts.iter_mut().for_each(|past| *past = past.take().filter(stays));
-                    return Ok(());
+                    least_ts = outcome.last_ts();
+                    most.get_or_insert(outcome);
                 }
                 Err(difference) => drop(first.get_or_insert(difference)),
             }
         }
-        Err(format!("no prefix of what was in doubt; against all of it: {first:?}"))
+        let Some(most) = most else {
+            return Err(format!("no prefix of what was in doubt; against all of it: {first:?}"));
+        };
+        self.model = most;
+        if self.model.last_ts() < newest {
+            self.store.count_lost();
+        }
+        let stays = |past: &Past| past.at.0 <= least_ts;
+        self.pasts.iter_mut().for_each(|past| *past = past.take().filter(stays));
+        Ok(())
     }
 
     fn update(
