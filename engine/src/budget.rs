@@ -1,8 +1,8 @@
 //! How a database divides its memory: one budget in, the share of each use out. Pure.
 //!
 //! Memtables, the log's buffers and the buffers of background work are set aside whole, so that a
-//! writer never waits for a cache. Index and filters of open files take what they need; the caches
-//! have what is left, so they are what gives way.
+//! writer never waits for a cache; so is a little for what nobody counts. Index and filters of open
+//! files take what they need; the caches have what is left, so they are what gives way.
 //!
 //! Absent: what is beyond the budget by nature. One commit may be larger than a memtable, and a
 //! reader that keeps a cursor keeps the memtables that it began with.
@@ -39,6 +39,12 @@ const BUILDER_BYTES: usize = 1 << 20;
 /// It also keeps 8 bytes per row of some 128 until the file ends.
 const BUILDER_SHARE: usize = 16;
 
+/// Set aside for what no share counts: what the allocator keeps of buffers that are gone and between the
+/// rows of a cache, stacks, the program's own pages. With the C library's allocator it is a tenth of
+/// 64 MiB and little more of 512.
+const UNCOUNTED_SHARE: usize = 16;
+const UNCOUNTED_BYTES_MAX: usize = 8 << 20;
+
 /// Of the caches' bytes single rows may take this part, in percent, as far as they are asked for; blocks
 /// have the rest. A row held as such is found three times as fast as in its block, but serves no scan.
 const ROWS_PERCENT: usize = 50;
@@ -56,6 +62,8 @@ pub(crate) struct Budget {
     pub(crate) group: usize,
     /// Buffers of flush and merge.
     pub(crate) work: usize,
+    /// What no share counts.
+    pub(crate) uncounted: usize,
     /// What the caches may have at most.
     caches: usize,
     file: usize,
@@ -91,6 +99,7 @@ impl Budget {
             log: GROUPS * group,
             group,
             work: (wanted / WORK_SHARE).clamp(WORK_BYTES_MIN, WORK_BYTES_MAX),
+            uncounted: (wanted / UNCOUNTED_SHARE).min(UNCOUNTED_BYTES_MAX),
             caches: block_cache_bytes.unwrap_or(usize::MAX),
             file: options.advanced.file_bytes,
             mapped: options.advanced.mapped,
@@ -108,7 +117,7 @@ impl Budget {
     }
 
     fn set_aside(&self) -> usize {
-        self.memtables + self.log + self.work
+        self.memtables + self.log + self.work + self.uncounted
     }
 
     /// What is left for caches beside `pinned` bytes of index and filters and `working` bytes of
@@ -163,7 +172,7 @@ mod tests {
         let CacheShares { both, rows } = budget.caches(pinned, working);
         assert!(rows <= both);
         let working = working.max(budget.work);
-        budget.memtables + budget.log + working + pinned + both
+        budget.memtables + budget.log + working + budget.uncounted + pinned + both
     }
 
     #[test]
@@ -217,7 +226,7 @@ mod tests {
         let both = budget.caches(0, 0).both;
         assert_eq!((budget.memtable, both), (100 << 20, 1 << 30));
         assert_eq!(sum(&budget, 0, 0), budget.bytes, "the budget grew to hold them");
-        let capped = Budget::of(&Options { memory: Some(600 << 20), ..options }, 0);
-        assert_eq!(sum(&capped, 0, 0), 600 << 20, "a budget that was named stays: the cache gives");
+        let capped = Budget::of(&Options { memory: Some(700 << 20), ..options }, 0);
+        assert_eq!(sum(&capped, 0, 0), 700 << 20, "a budget that was named stays: the cache gives");
     }
 }

@@ -73,6 +73,7 @@ impl Db {
         let used = |bytes, bytes_max| MemoryUse { bytes, bytes_max };
         MemoryStats {
             budget: budget.bytes,
+            uncounted: budget.uncounted,
             memtables: used(
                 view.memtables().map(|table| table.bytes()).sum::<usize>() + pool.spare.bytes(),
                 budget.memtables,
