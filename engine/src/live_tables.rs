@@ -1,5 +1,5 @@
 //! Which tables are live, for what asks at every read and write: one load of a word that hardly ever
-//! changes, where holding [`Tables`] takes two exchanges of a shared one, an eighth of a get that finds nothing.
+//! changes, where holding [`Tables`] takes two exchanges of one, a tenth of a get that finds nothing.
 //!
 //! A live table's number stands in one place of a few; of two that share a place the first one has it.
 //!

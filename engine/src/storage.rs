@@ -294,10 +294,8 @@ impl Inner {
     /// Fails for a table that readers see no more. Asked once a row was looked for: it may have gone with
     /// its table meanwhile, and a table that is there then was there at the time or had no row yet.
     fn check_readable(&self, table: TableId) -> Result<()> {
-        if self.tree.is_live(table) {
-            return Ok(());
-        }
-        match self.tree.tables.load().is_readable_at(table, self.visible()) {
+        let tables = &self.tree.tables;
+        match self.tree.is_live(table) || tables.load().is_readable_at(table, self.visible()) {
             true => Ok(()),
             false => Err(no_such_table()),
         }

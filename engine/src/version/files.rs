@@ -263,12 +263,13 @@ impl Version {
     /// The files that may hold `key`. Starts fetching what their filters will be asked for: one miss
     /// per file, all of them under way before the first is waited for.
     pub(crate) fn candidates(&self, key: &[u8], row_hash: u64) -> Candidates<'_> {
-        let mut files = Candidates { newest: &self.levels[0], sorted: [None; LEVELS] };
-        for (level, place) in files.sorted.iter_mut().enumerate() {
-            *place = self.file_up_to(level, key).inspect(|file| file.prefetch(row_hash));
-        }
-        files.newest.iter().for_each(|file| file.prefetch(row_hash));
-        files
+        let sorted = std::array::from_fn(|level| {
+            let file = self.file_up_to(level, key)?;
+            file.prefetch(row_hash);
+            Some(file)
+        });
+        self.levels[0].iter().for_each(|file| file.prefetch(row_hash));
+        Candidates { newest: &self.levels[0], sorted }
     }
 
     /// The first file of a sorted level that does not end before `key`; nothing for L0.
