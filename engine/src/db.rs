@@ -286,7 +286,8 @@ impl Db {
     }
 
     /// Compacts a range of keys: flushes, then takes the range down level by level to the deepest
-    /// one that holds any of it. Other rows that share table files with it move along.
+    /// one that holds any of it. Other rows that share table files with it move along. An empty range
+    /// is left alone: nothing is flushed then.
     ///
     /// Cost: rewrites the files that hold the range. `Closed` where the database closes meanwhile.
     pub fn compact_range(&self, range: &KeyRange) -> Result<()> {

@@ -85,7 +85,7 @@ fn here(
     }
 }
 
-fn key_range(table: TableId, range: &Range) -> KeyRange {
+pub(crate) fn key_range(table: TableId, range: &Range) -> KeyRange {
     match range {
         Range::Table => KeyRange::table(table),
         Range::Rows(pk, from, to) => KeyRange::rows(table, pk, slice(from), slice(to)),
