@@ -135,7 +135,9 @@ impl View {
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        if let Some(found) = rows.get(key, row_hash, at) {
+        // A row that is newer than these files came by a flush since: what was written with it may be missing
+        // here, and is then missing all together.
+        if let Some(found) = rows.get(key, row_hash, at.min(self.version.max_ts)) {
             return Ok(Some(found));
         }
         let found = files.get(key, row_hash, at, reach)?;
@@ -175,5 +177,50 @@ impl View {
     /// The memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<dyn Memtable>> {
         std::iter::once(&self.active).chain(self.sealed.iter().map(|sealed| &sealed.table))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunks::SpareChunks;
+    use crate::ids::TableId;
+    use crate::key::{hash, order};
+    use bytes::Bytes;
+
+    /// A reader took its View, then others wrote two rows in one batch, flushed them and read one.
+    #[test]
+    fn what_was_cached_after_the_view_was_taken_is_not_shown_beside_what_it_lacks() {
+        let table = crate::memtable::table::new_memtable(&SpareChunks::none());
+        let keys = [b"a", b"b"].map(|rk| order::row_key(TableId(1), b"p", rk));
+        for key in &keys {
+            table.insert(key, CommitTs(3), RowKind::Put, b"old");
+        }
+        let view = View {
+            active: table,
+            erased: Arc::default(),
+            sealed: Vec::new(),
+            version: Arc::default(),
+            edition: 0,
+        };
+        // Its memtable is flushed, then the next one: the files then hold version 7 of both.
+        let mut empty = view.clone();
+        empty.active = crate::memtable::table::new_memtable(&SpareChunks::none());
+        let rows = RowCache::new(1 << 20);
+        let edition = rows.forget(&[]);
+        let newer =
+            Found { ts: CommitTs(7), kind: RowKind::Put, value: Bytes::from_static(b"new") };
+        rows.add(&keys[0], hash::of_row(&keys[0]), &newer, edition);
+        assert!(rows.get(&keys[0], hash::of_row(&keys[0]), CommitTs(9)).is_some(), "it is cached");
+        let list = KeyList::new(TableId(1), &[(b"p", b"a"), (b"p", b"b")]);
+        for (view, expected) in [(&view, [Some(3), Some(3)]), (&empty, [None, None])] {
+            let mut found = [None; 2];
+            let each = |asked: usize, row: Found| {
+                found[asked] = Some(row.ts.0);
+                Ok(())
+            };
+            let read = view.get_many(&rows, &list, CommitTs(9), Reach::Disk, each);
+            assert!(read.is_ok() && found == expected, "{found:?}");
+        }
     }
 }
