@@ -275,7 +275,7 @@ impl<'a> Update<'a> {
     fn may_be_stored(&mut self, rk: &[u8]) -> Result<bool> {
         self.key.truncate(self.prefix_len);
         self.key.extend_from_slice(rk);
-        self.inner.tree.view().may_hold(&self.key, hash::of_row(&self.key))
+        self.inner.tree.view().may_hold(&self.key, hash::of_row(&self.key), self.reach)
     }
 }
 

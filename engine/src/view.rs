@@ -60,14 +60,15 @@ impl View {
     }
 
     /// Whether a delete of `key` must be written: false only where nobody would miss it. Looks at
-    /// memtables and filters, so a row that the files alone have costs no block.
-    pub(crate) fn may_hold(&self, key: &[u8], row_hash: u64) -> Result<bool> {
+    /// memtables and filters, so a row that the files alone have costs no block; with
+    /// [`Reach::Memory`] at those of open files, and one that is not may hold anything.
+    pub(crate) fn may_hold(&self, key: &[u8], row_hash: u64, reach: Reach) -> Result<bool> {
         match self.find_in_memtables(key, row_hash, CommitTs::MAX) {
             Some(found) => {
                 let erased = self.erases(key, found.ts, CommitTs::MAX);
                 Ok(found.kind != RowKind::Delete && !erased)
             }
-            None => self.version.candidates(key, row_hash).may_hold(key, row_hash),
+            None => self.version.candidates(key, row_hash).may_hold(key, row_hash, reach),
         }
     }
 

@@ -9,11 +9,13 @@ use tabulith::error::{Kind, Result};
 use tabulith::ids::TableId;
 use tabulith::options::Reach;
 use tabulith::rows::{Catalog, PartitionUpdate, RowStore};
+use tabulith::vfs::api::Vfs;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Options};
 
 /// A database without threads, and the number of its table.
-fn open(disk: &SimFs) -> (Db, TableId) {
+fn open(disk: &(impl Vfs + Clone + 'static)) -> (Db, TableId) {
     let advanced = Advanced { memtable_bytes: Some(64 << 10), ..Advanced::default() };
     let options = Options { advanced, ..Options::default() };
     let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
@@ -111,4 +113,26 @@ fn a_scan_for_what_to_delete_is_not_begun() {
         |rows: &mut dyn PartitionUpdate| rows.delete_range(Bound::Unbounded, Bound::Unbounded);
     assert_eq!(at_once(&db, id, all).unwrap_err().kind(), Kind::WouldBlock);
     assert!(value(&db, "r").is_some());
+}
+
+#[test]
+fn a_file_that_is_not_open_yet_is_not_opened_to_see_what_a_delete_hides() {
+    let disk = SimFs::new();
+    let faults = FaultFs::new(Arc::new(disk.clone()));
+    let (db, id) = open(&faults);
+    let rows = db.table("rows").unwrap();
+    rows.upsert("p", "r", "row").unwrap();
+    db.flush().unwrap();
+    // Twice, so that the row cache has it for certain.
+    (0..2).for_each(|_| assert!(value(&db, "r").is_some()));
+    rows.upsert("p", "s", "more").unwrap();
+    db.compact().unwrap();
+    faults.add(Rule::fail(Call::Open).forever());
+    at_once(&db, id, |rows| {
+        assert!(rows.get(b"r")?.is_some());
+        rows.delete(b"r")
+    })
+    .unwrap();
+    faults.clear();
+    assert_eq!(value(&db, "r"), None);
 }

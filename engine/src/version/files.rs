@@ -111,8 +111,14 @@ impl LiveFile {
         self.table()?.get(key, row_hash, at, reach)
     }
 
-    fn may_hold(&self, key: &[u8], row_hash: u64) -> Result<bool> {
-        Ok(self.overlaps(key, key) && self.table()?.may_hold_row(row_hash))
+    fn may_hold(&self, key: &[u8], row_hash: u64, reach: Reach) -> Result<bool> {
+        if !self.overlaps(key, key) {
+            return Ok(false);
+        }
+        match self.table.get() {
+            None if reach == Reach::Memory => Ok(true),
+            _ => Ok(self.table()?.may_hold_row(row_hash)),
+        }
     }
 }
 
@@ -156,9 +162,9 @@ impl Candidates<'_> {
     }
 
     /// Whether any file may hold a version of `key`, by bounds and filters alone: no block is read.
-    pub(crate) fn may_hold(&self, key: &[u8], row_hash: u64) -> Result<bool> {
+    pub(crate) fn may_hold(&self, key: &[u8], row_hash: u64, reach: Reach) -> Result<bool> {
         for file in self.newest.iter().chain(self.sorted.iter().copied().flatten()) {
-            if file.may_hold(key, row_hash)? {
+            if file.may_hold(key, row_hash, reach)? {
                 return Ok(true);
             }
         }
