@@ -327,6 +327,7 @@ impl Inner {
         if files.is_empty() {
             return Ok(writer.pipeline.applied());
         }
+        writer.admit()?; // As a commit: it makes files of which reads look at every one.
         let flush = || writer.work.flush_sealed();
         // Most of the memtable goes while commits go on, what came since while they wait.
         writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.segment()));

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use tabulith::db::Db;
-use tabulith::env::clock::SystemClock;
+use tabulith::env::clock::{ManualClock, SystemClock};
 use tabulith::env::jobs::{ByHand, Threads};
 use tabulith::error::Kind;
 use tabulith::ids::CommitTs;
@@ -347,4 +347,23 @@ fn an_ingest_that_ends_while_the_database_closes_is_shown() {
     ingest.finish().unwrap();
     threads.recv().unwrap().join().unwrap().unwrap();
     assert_eq!(table.get("p", "a").unwrap().unwrap().value, "new");
+}
+
+#[test]
+fn ingests_wait_for_the_merges_that_their_files_need() {
+    let advanced = Advanced { l0_stop_files: 12, l0_slow_files: 10, ..Advanced::default() };
+    let options = Options { advanced, ..Options::default() };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options);
+    let db = builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand)).open("/db").unwrap();
+    let table = db.table("t").unwrap();
+    for round in 0..60u8 {
+        let mut ingest = table.ingest().unwrap();
+        (0..20u8).for_each(|n| ingest.add("p", [n], [round]).unwrap());
+        ingest.finish().unwrap();
+        let newest = db.stats().levels[0].0;
+        assert!(newest <= 13, "{newest} files that every read looks at, after {round}");
+    }
+    assert_eq!(table.get("p", [7]).unwrap().unwrap().value, &[59][..]);
+    table.upsert("p", "r", "and a commit").unwrap();
 }
