@@ -26,6 +26,10 @@ use std::ops::{Bound, Range};
 /// an erasure, which all of them look at as long as it lives.
 const ERASED_SINGLY_MAX: usize = 64;
 
+/// So many keys in a row that hold nothing any more are passed in search of those. Behind that many an
+/// erasure is the cheaper record, whatever follows, as it lets reads and compactions pass them too.
+const HIDDEN_PER_ROW_MAX: usize = 1_024;
+
 /// Refuses a key part that is too long.
 pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
     if part.len() <= KEY_PART_BYTES_MAX {
@@ -248,8 +252,9 @@ impl<'a> Update<'a> {
         self.writes.into_batch()
     }
 
-    /// The RowKeys of applied rows of a range, `max` at most, in order.
-    fn stored_keys(&self, range: &RowKeys, max: usize) -> Result<Vec<Vec<u8>>> {
+    /// The RowKeys of applied rows of a range, in order; `None` where they are better erased than deleted
+    /// one by one. Cost: bounded, however many rows there are or were.
+    fn few_stored_keys(&self, range: &RowKeys) -> Result<Option<Vec<Vec<u8>>>> {
         let prefix = &self.key[..self.prefix_len];
         let (start, end) = ([prefix, &range.0].concat(), range.1.as_ref());
         let end = end.map_or_else(|| order::partition_end(prefix), |to| [prefix, to].concat());
@@ -257,11 +262,15 @@ impl<'a> Update<'a> {
         let moment = self.inner.applied_moment();
         let outlived_to = self.inner.outlived_to(&start, moment.at, Some(moment.now));
         let mut scan = tree::scan(&view, KeyRange { start, end }, moment, outlived_to)?;
+        scan.stop_after(HIDDEN_PER_ROW_MAX);
         let mut found = Vec::new();
-        while found.len() < max && scan.next()? {
+        while scan.next()? {
+            if found.len() == ERASED_SINGLY_MAX || scan.is_ruled_out() {
+                return Ok(None);
+            }
             found.push(scan.key().get(self.prefix_len..).unwrap_or_default().to_vec());
         }
-        Ok(found)
+        Ok(Some(found))
     }
 
     fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
@@ -322,11 +331,10 @@ impl PartitionUpdate for Update<'_> {
             // A scan may need any block.
             return Err(would_wait());
         }
-        let stored = self.stored_keys(&range, ERASED_SINGLY_MAX + 1)?;
-        if stored.len() > ERASED_SINGLY_MAX {
+        let Some(stored) = self.few_stored_keys(&range)? else {
             self.writes.erase(range);
             return Ok(());
-        }
+        };
         let mut rows = self.writes.own_rows(&range);
         rows.extend(stored.into_iter().filter(|rk| self.writes.get(rk).is_none()));
         rows.iter().try_for_each(|rk| self.writes.delete(rk))

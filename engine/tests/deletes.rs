@@ -229,6 +229,38 @@ fn few_deletes_wait_until_they_are_old() {
 }
 
 #[test]
+fn a_partition_that_was_emptied_row_by_row_is_dropped_without_a_walk_over_its_deletes() {
+    let advanced = Advanced { memtable_bytes: Some(16 << 20), ..options().advanced };
+    let store = Store::new(Options { advanced, ..options() });
+    let rows = 6_000;
+    store.fill(2, rows);
+    let held = store.db.snapshot().unwrap();
+    let (emptied, other) = (store.table.partition(pk_of(0)), store.table.partition(pk_of(1)));
+    // Only the last is left, behind deletes of all others.
+    for n in 0..rows - 1 {
+        drop(emptied.batch().delete(rk_of(n)).commit_async());
+    }
+    store.db.flush().unwrap();
+    let lookups = || store.db.stats().cache_hits + store.db.stats().cache_misses;
+    let before = lookups();
+    emptied.drop_rows().unwrap();
+    let read = lookups() - before;
+    assert!(read < 600, "{read} blocks read, of some 1,500 that the partition has");
+    assert_eq!((emptied.count().unwrap(), other.count().unwrap()), (0, rows as u64));
+    assert_eq!(store.db.stats().erasures, 1);
+    assert_eq!(held.count::<&str, &str>(&store.table, ..).unwrap(), 2 * rows as u64);
+    drop(held);
+    // Few rows are deleted one by one as before, also those of a partition that has been erased.
+    for n in 0..3 {
+        store.table.upsert(pk_of(0), rk_of(n), "back").unwrap();
+    }
+    emptied.drop_rows().unwrap();
+    store.db.settle().unwrap();
+    assert_eq!((store.rows(), store.db.stats().erasures), (rows, 0));
+    store.check();
+}
+
+#[test]
 fn a_partition_dropped_again_and_again_leaves_one_record() {
     let store = Store::new(options());
     let held = store.db.snapshot().unwrap();

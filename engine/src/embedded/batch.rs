@@ -131,7 +131,7 @@ impl Batch {
     /// Removes the rows between two RowKeys, those included that this batch has written so far; what
     /// it writes later stays.
     ///
-    /// Cost: one record, however many rows there are; their space comes back with compaction.
+    /// Cost: as [`Partition::drop_rows`](crate::Partition::drop_rows).
     pub fn delete_range<R: AsRef<[u8]>>(mut self, range: impl RangeBounds<R>) -> Batch {
         let (from, to) = (range.start_bound(), range.end_bound());
         let key = |bound: Bound<&R>| match bound {

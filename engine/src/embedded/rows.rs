@@ -344,10 +344,12 @@ impl Partition {
         self.table.now().bytes_on_disk(&range)
     }
 
-    /// Removes all its rows in one record. Snapshots taken before still read them.
+    /// Removes all its rows, in one record where there are more than 64. Snapshots taken before still
+    /// read them.
     ///
-    /// Cost: nothing depends on how many rows there are. The space comes back with compaction, that
-    /// of whole files without reading them.
+    /// Cost: nothing depends on how many rows there are or were: the first 64 are looked for, past 1,024
+    /// keys without a row at a time at most. The space comes back with compaction, that of whole files
+    /// without reading them.
     pub fn drop_rows(&self) -> Result<CommitTs> {
         self.batch().delete_range::<&[u8]>(..).commit()
     }
