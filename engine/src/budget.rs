@@ -122,7 +122,7 @@ impl Budget {
 
     /// What is left for caches beside `pinned` bytes of index and filters and `working` bytes of
     /// background work.
-    fn left(&self, pinned: usize, working: usize) -> usize {
+    pub(crate) fn left(&self, pinned: usize, working: usize) -> usize {
         let beyond = working.saturating_sub(self.work);
         self.bytes.saturating_sub(self.set_aside() + beyond).saturating_sub(pinned)
     }

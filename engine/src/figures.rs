@@ -80,7 +80,7 @@ impl Db {
             ),
             log: used(log, budget.log),
             work: used(taken.working, budget.work.max(taken.working)),
-            index_and_filters: used(taken.pinned, budget.bytes),
+            index_and_filters: used(taken.pinned, budget.left(0, taken.working)),
             blocks: used(pool.blocks.counts().bytes as usize, blocks_max),
             rows: used(pool.rows.counts().2, rows_max),
         }

@@ -50,7 +50,9 @@ pub struct Options {
 
     /// Bytes of memory for all that the database holds: memtables, buffers of the log and of
     /// background work, index and filters of open files, caches. The caches give way to the rest;
-    /// [`Stats::memory`](crate::stats::Stats::memory) shows who has what.
+    /// [`Stats::memory`](crate::stats::Stats::memory) shows who has what. Index and filters are about 1 %
+    /// of the rows and stay as long as their files: give a fiftieth of the rows' bytes at least. Values
+    /// that the caller holds, and memtables that an old cursor still reads, come on top.
     ///
     /// Default `None`: a quarter of the memory that this process may use, at least 128 MiB; more
     /// where settings of [`Advanced`] ask for more. 32 MiB to 1 TiB.

@@ -194,7 +194,8 @@ pub struct MemoryStats {
     pub log: MemoryUse,
     /// Buffers of flush, merge and ingest, as these reserve them.
     pub work: MemoryUse,
-    /// Index and filters of open table files. The caches give way to them.
+    /// Index and filters of open table files. The caches give way to them; where they alone are more than
+    /// is left beside the other shares, they go past the budget.
     pub index_and_filters: MemoryUse,
     /// The cache of decompressed blocks and large values.
     pub blocks: MemoryUse,
@@ -207,7 +208,7 @@ pub struct MemoryStats {
 pub struct MemoryUse {
     /// Bytes held now.
     pub bytes: usize,
-    /// Bytes that it may hold now.
+    /// Bytes that it may hold now within the budget.
     pub bytes_max: usize,
 }
 
