@@ -354,7 +354,8 @@ impl Db {
         let tree = &self.inner.tree;
         let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
         let (state, version) = pinned.ok_or_else(read_only)?;
-        recovery::copy_by_links(&tree.shelf, &version, &state, dir.as_ref())?;
+        recovery::link_files(&tree.shelf, &version, dir.as_ref())?;
+        recovery::start_copy(&tree.shelf.vfs, dir.as_ref(), state, self.inner.seed())?;
         tree.events.tell(Event::Checkpoint { dir: dir.as_ref().to_owned(), took: span.took() });
         Ok(())
     }
@@ -469,6 +470,11 @@ impl Writer {
 impl Inner {
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.writer.as_ref().ok_or_else(read_only)
+    }
+
+    /// A number that is another one at the next call.
+    pub(crate) fn seed(&self) -> u64 {
+        self.clock.wall_ticks() ^ self.clock.steady().as_nanos() as u64
     }
 
     pub(crate) fn visible(&self) -> CommitTs {

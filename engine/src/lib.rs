@@ -47,7 +47,8 @@
 //! | let rows expire | [`Table::set_ttl`], [`Batch::upsert_until`], [`Entities::insert_until`] |
 //! | load many rows | [`Table::ingest`] |
 //! | commit without waiting | [`Batch::commit_async`], [`Ticket`] |
-//! | copy a live database | [`Db::checkpoint`] |
+//! | copy a live database | [`Db::checkpoint`], [`Snapshot::export`], [`Db::backup`] |
+//! | give space back now | [`Db::settle`], [`Db::compact`], [`Table::compact`] |
 //! | typed rows with properties | [`Db::entities`], [`Entity`], [`Filter`] |
 //! | see what goes on | [`Db::stats`], [`stats::Stats`], [`Builder::on_event`], [`Event`] |
 //!
@@ -73,6 +74,21 @@
 //! tables, for as many reads as wanted; while it lives, what it can see is not reclaimed.
 //! [`Table::scan_parallel`] reads a table on several threads. With [`Options::history`] a moment of the
 //! past can be read, too: [`Db::snapshot_at`].
+//!
+//! # Filters and zones
+//!
+//! Table files keep *zones*: of each block the span of its commits and, for up to eight columns of a table,
+//! the least and the greatest value. A query with a filter passes over blocks in which no row can pass it:
+//! [`Entities::query`] does so by itself, for the properties that most entities have or those that
+//! [`Entities::set_zone_columns`] declares. Rows of bytes have columns for who tells the engine how to find
+//! them in a value: [`rows::RowStore::track`] before the first write, once for all tables, and
+//! [`rows::RowSnapshot::scan_where`] to scan with a filter.
+//!
+//! # Reading in place
+//!
+//! With [`Advanced::mapped`] table files are read through a memory map: blocks that are stored uncompressed
+//! ([`Compression::NONE`](options::Compression::NONE)) are used where they lie, each proved by its checksum once. It suits data that fits in memory,
+//! and folders opened only to be read.
 //!
 //! # Removing
 //!
@@ -121,7 +137,8 @@
 //! One number bounds it: [`Options::memory`], by default a quarter of what the process may use.
 //! Memtables, the log's buffers and compaction have their shares, index and filters of open files
 //! take what they need, caches have the rest and give way. [`stats::Stats::memory`] shows who has what.
-//! On top come values that the caller holds, and memtables that an old cursor still reads.
+//! On top come values that the caller holds, memtables that an old cursor still reads, and index and
+//! filters of so many files that nothing else is left to give way, at a hundred times the budget in rows.
 //!
 //! # Files
 //!
@@ -137,6 +154,11 @@
 //! compaction merges files into deeper levels, each ten times the one above, and leaves out what no
 //! reader can ask for. Reads look at memtables, then at files from new to old, which filters mostly
 //! spare them. `ARCHITECTURE.md` leads through the code.
+//!
+//! # Features
+//!
+//! `tracing` tells of each event and piece of background work by spans of that crate; `zstd` adds
+//! [`Codec::Zstd`]. A folder that was written with zstd needs that feature to be opened.
 //!
 //! # Layout
 //!
@@ -225,6 +247,7 @@ pub mod salvage;
 pub mod inspect;
 pub mod backup;
 pub mod db;
+pub(crate) mod export;
 pub mod health;
 pub(crate) mod figures;
 pub(crate) mod update;

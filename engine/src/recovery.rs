@@ -11,7 +11,6 @@ use crate::catalog::{self, Tables};
 use crate::codec::Reader;
 use crate::cursor::Cursor as _;
 use crate::env::jobs::Jobs;
-use crate::env::rng::Rng;
 use crate::erasure::live::ErasureList;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind, SegmentId};
@@ -20,7 +19,7 @@ use crate::key::order;
 use crate::key::range::KeyRange;
 use crate::manifest::load::Loaded;
 use crate::manifest::log::Manifest;
-use crate::manifest::state::State;
+use crate::manifest::state::{State, new_id};
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
 use crate::names::{self, FileKind};
@@ -129,9 +128,7 @@ pub(crate) fn load_tables(view: &View, last_ts: CommitTs) -> Result<Tables> {
 }
 
 fn create(vfs: &Arc<dyn Vfs>, dir: &Path, seed: u64) -> Result<State> {
-    let mut rng = Rng::seeded(seed);
-    let db_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
-    Manifest::create(Arc::clone(vfs), dir, db_id).map(|(_, state)| state)
+    Manifest::create(Arc::clone(vfs), dir, new_id(seed)).map(|(_, state)| state)
 }
 
 /// Takes a commit, and what it was read with; `None` where its bytes are not what a batch writes.
@@ -306,14 +303,8 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
     Ok(())
 }
 
-/// Makes a database in `dir` out of hard links to the files of `version`, which `state` describes.
-/// Nothing of it counts until its root is written, last.
-pub(crate) fn copy_by_links(
-    shelf: &Shelf,
-    version: &Version,
-    state: &State,
-    dir: &Path,
-) -> Result<()> {
+/// Gives the files of `version` a second name in `dir`, which must be empty or absent.
+pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result<()> {
     let vfs = &shelf.vfs;
     vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
     if !vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?.is_empty() {
@@ -326,6 +317,13 @@ pub(crate) fn copy_by_links(
         let (from, to) = (shelf.dir.join(&name), dir.join(&name));
         vfs.hard_link(&from, &to).map_err(|e| Error::io("link file", &to, e))?;
     }
-    let state = State { log_floor: SegmentId(0), ..state.clone() };
+    Ok(())
+}
+
+/// Makes a database of its own of the files in `dir`, which are those of `state`. It has no log, and
+/// nothing of it counts until its root is written, last. `seed`: for its id.
+pub(crate) fn start_copy(vfs: &Arc<dyn Vfs>, dir: &Path, state: State, seed: u64) -> Result<()> {
+    let db_id = new_id(seed ^ state.db_id as u64);
+    let state = State { log_floor: SegmentId(0), db_id, ..state };
     Manifest::start(Arc::clone(vfs), dir, &state).map(|_| ())
 }

@@ -9,6 +9,7 @@ use crate::ids::CommitTs;
 use crate::rows::{Row, RowSnapshot};
 use crate::storage::DbSnapshot;
 use std::ops::RangeBounds;
+use std::path::Path;
 use std::sync::Arc;
 
 impl Db {
@@ -115,6 +116,33 @@ impl Snapshot {
         range: impl RangeBounds<R>,
     ) -> Result<Cursor> {
         self.rows.cursor(partition.range(&range)).map(Cursor::new)
+    }
+
+    /// Makes a database in `dir`, which must be empty or absent, that shows what this snapshot shows, with
+    /// every timestamp as it is. Files are shared by hard links, so `dir` must be on the same disk. It is a
+    /// database like any other: what has expired by the wall clock is gone for its readers.
+    ///
+    /// Cost: one flush and one link per file; files that hold later commits too are written anew without
+    /// those.
+    /// Errors: `Invalid` where `dir` is not empty; `ReadOnly` where the database is.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let (live, copy) = (folder.path().join("live"), folder.path().join("copy"));
+    /// let db = tabulith::Db::open(live)?;
+    /// let table = db.table("prices")?;
+    /// table.upsert("fruit", "apple", "3")?;
+    /// let snapshot = db.snapshot()?;
+    /// table.upsert("fruit", "apple", "4")?;
+    /// snapshot.export(&copy)?;
+    /// let row = tabulith::Db::open(copy)?.table("prices")?.get("fruit", "apple")?;
+    /// assert_eq!(row.unwrap().value, "3");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn export(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.rows.db().export(self.at(), dir.as_ref())
     }
 
     /// How many rows of `table` lie between two pairs of (PartitionKey, RowKey): [`Table::count`].

@@ -1,6 +1,7 @@
 //! The set of files that edits add up to. Pure.
 
 use crate::blob::format::{BlobMeta, Uses};
+use crate::env::rng::Rng;
 use crate::erasure::set::Erasures;
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::limits::LEVELS;
@@ -28,6 +29,13 @@ pub(crate) struct State {
     pub(crate) history_floor: CommitTs,
     /// Chosen when the database was made.
     pub(crate) db_id: u128,
+}
+
+/// The id of a new database, also of one that begins as a copy: numbers of files are told apart by it
+/// once both go on.
+pub(crate) fn new_id(seed: u64) -> u128 {
+    let mut rng = Rng::seeded(seed);
+    u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())
 }
 
 impl State {
