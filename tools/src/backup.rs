@@ -69,6 +69,7 @@ fn item(backup: &Backup) -> Map<String, Json> {
         ("made".to_owned(), time(backup.made)),
         ("from".to_owned(), time(backup.from)),
         ("to".to_owned(), time(backup.to)),
+        ("quiet".to_owned(), time(backup.quiet)),
         ("files".to_owned(), Json::from(backup.files)),
         ("bytes".to_owned(), Json::from(backup.bytes)),
         ("own_bytes".to_owned(), Json::from(backup.own_bytes)),
@@ -148,13 +149,12 @@ fn moment_of(text: &str) -> Result<CommitTs> {
 /// Says in people's times which moments there are, where the one that is asked for is none of them.
 fn check_moment(backups: &Backups, at: CommitTs) -> Result<()> {
     let all = backups.list().context("the backups")?;
-    let shows = |backup: &Backup| (backup.from..=backup.to.max(backup.made)).contains(&at);
+    let shows = |backup: &Backup| (backup.from..=backup.quiet).contains(&at);
     if all.is_empty() || all.iter().any(shows) {
         return Ok(());
     }
     let spans = all.iter().map(|backup| {
-        let to = backup.to.max(backup.made);
-        format!("{} to {}", DateTime::from(backup.from), DateTime::from(to))
+        format!("{} to {}", DateTime::from(backup.from), DateTime::from(backup.quiet))
     });
     let spans: Vec<String> = spans.collect();
     let what = format!(

@@ -35,6 +35,9 @@ pub struct Backup {
     pub to: CommitTs,
     /// It can be restored as of every moment from here to `to`.
     pub from: CommitTs,
+    /// And of those from `to` to here, in which nothing was committed. Later than `to` only where the
+    /// database made it itself: beside another process nobody knows.
+    pub quiet: CommitTs,
     /// Files of the database.
     pub files: u64,
     /// Their bytes.
@@ -170,12 +173,14 @@ impl Backups {
                 files.push(depot.keep(&from, wanted, (&known, Sharing::Link), brought)?);
             }
         }
-        let backup = self.finish(&all, files, made)?;
+        // Others may have commits that are not in the log yet: no quiet time is known to have followed.
+        let backup = self.finish(&all, files, made, all.last_ts)?;
         depot.clear_staging()?;
         Ok(Some(backup))
     }
 
-    /// Makes a backup of files that nobody deletes meanwhile and that hold all of `state`.
+    /// Makes a backup of files that nobody deletes meanwhile and that hold all of `state`, to which
+    /// nothing that may still come will be added up to `made`.
     pub(crate) fn create_of(
         &self,
         state: &State,
@@ -191,10 +196,16 @@ impl Backups {
             let from = names::path(dir, wanted.kind, wanted.no);
             files.push(depot.keep(&from, wanted, (&known, sharing), &mut brought)?);
         }
-        Ok(Created { backup: self.finish(state, files, made)?, brought })
+        Ok(Created { backup: self.finish(state, files, made, made)?, brought })
     }
 
-    fn finish(&self, state: &State, files: Vec<Kept>, made: CommitTs) -> Result<Backup> {
+    fn finish(
+        &self,
+        state: &State,
+        files: Vec<Kept>,
+        made: CommitTs,
+        quiet: CommitTs,
+    ) -> Result<Backup> {
         let numbers = self.depot.numbers()?;
         let state = State { log_floor: SegmentId(0), ..state.clone() };
         let manifest = Manifest {
@@ -203,6 +214,7 @@ impl Backups {
             made,
             from: state.history_floor.min(state.last_ts),
             to: state.last_ts,
+            quiet: quiet.max(state.last_ts),
             files,
             state: state.as_edit().encode(),
         };
@@ -350,6 +362,7 @@ fn about(manifest: &Manifest, earlier: &BTreeSet<Hash>) -> Backup {
         made: manifest.made,
         to: manifest.to,
         from: manifest.from,
+        quiet: manifest.quiet,
         files: manifest.files.len() as u64,
         bytes: manifest.files.iter().map(|kept| kept.bytes).sum(),
         own_bytes: own.map(|kept| kept.bytes).sum(),

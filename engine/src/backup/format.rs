@@ -7,6 +7,7 @@
 //! made 17672256000000000                when, in ticks of 100 ns since 1970
 //! from 17672255000000000                the oldest moment that it can be restored to by its history
 //! to 17672255999999999                  every commit up to here is in it, and none later
+//! quiet 17672256000000000               nothing was committed from there to here; absent where that is not known
 //! sst 12 33554432 MARK HASH SUMS        a table file: number, bytes, mark, BLAKE3, CRC-32 of each MiB
 //! blob 13 67108864 MARK HASH SUMS       a file of large values
 //! state HEX                             the set of files, as one edit of the engine's manifest
@@ -38,6 +39,8 @@ pub(crate) struct Manifest {
     pub(crate) made: CommitTs,
     pub(crate) from: CommitTs,
     pub(crate) to: CommitTs,
+    /// At least `to`.
+    pub(crate) quiet: CommitTs,
     pub(crate) files: Vec<Kept>,
     pub(crate) state: Vec<u8>,
 }
@@ -62,10 +65,13 @@ impl Kept {
 
 impl Manifest {
     pub(crate) fn encode(&self) -> String {
-        let Manifest { number, db_id, made, from, to, files, state } = self;
+        let Manifest { number, db_id, made, from, to, quiet, files, state } = self;
         let mut text = format!(
             "{HEAD}\nnumber {number}\ndatabase {db_id:032x}\nmade {made}\nfrom {from}\nto {to}\n"
         );
+        if quiet > to {
+            let _ = writeln!(text, "quiet {quiet}");
+        }
         for Kept { kind, no, mark, bytes, hash, pieces } in files {
             let kind = if *kind == FileKind::Blob { "blob" } else { "sst" };
             let _ = write!(text, "{kind} {} {bytes} {mark:016x} {} ", no.0, hash.hex());
@@ -111,12 +117,16 @@ impl Manifest {
         let number = number(field("number")?)?;
         let db_id = u128::from_str_radix(field("database")?, 16).ok()?;
         let [made, from, to] = [field("made")?, field("from")?, field("to")?].map(ticks);
-        let mut files: Vec<Kept> = Vec::new();
-        for line in lines {
+        let (made, from, to) = (made?, from?, to?);
+        let (mut quiet, mut files) = (to, Vec::<Kept>::new());
+        for (nth, line) in lines.enumerate() {
+            if let Some(until) = line.strip_prefix("quiet ").filter(|_| nth == 0) {
+                quiet = ticks(until)?;
+                continue;
+            }
             if let Some(state) = line.strip_prefix("state ") {
                 let state = from_hex(state)?;
-                let (made, from, to) = (made?, from?, to?);
-                return Some(Manifest { number, db_id, made, from, to, files, state });
+                return Some(Manifest { number, db_id, made, from, to, quiet, files, state });
             }
             let file = file(line)?;
             if files.last().is_some_and(|before| before.no >= file.no) {
@@ -173,6 +183,7 @@ mod tests {
             made: CommitTs(50),
             from: CommitTs(10),
             to: CommitTs(40),
+            quiet: CommitTs(45),
             files: vec![
                 file(FileKind::Table, 3, (1 << 20) + 1),
                 file(FileKind::Blob, 12, 7),
@@ -190,7 +201,8 @@ mod tests {
     fn comes_back() {
         let text = manifest().encode();
         assert_eq!(read(&text).ok(), Some(manifest()), "{text}");
-        let empty = Manifest { files: Vec::new(), state: Vec::new(), ..manifest() };
+        let quiet = CommitTs(40);
+        let empty = Manifest { files: Vec::new(), state: Vec::new(), quiet, ..manifest() };
         assert_eq!(read(&empty.encode()).ok(), Some(empty));
     }
 
@@ -223,6 +235,8 @@ mod tests {
             ("state ", "estat "),
             ("made ", "mode "),
             ("\nto ", "\n to "),
+            ("quiet 45", "quiet 40"),
+            ("quiet 45", "quiet 39"),
             ("sst 3", "wal 3"),
         ] {
             let changed = body.replacen(from, to, 1);

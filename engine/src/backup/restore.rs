@@ -11,11 +11,10 @@ use crate::backup::rewind::rewind;
 use crate::backup::source;
 use crate::budget::Budget;
 use crate::env::memory;
-use crate::env::rng::Rng;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::log::Manifest as EngineManifest;
-use crate::manifest::state::State;
+use crate::manifest::state::{State, new_id};
 use crate::names;
 use crate::options::Options;
 use crate::pool::Pool;
@@ -57,8 +56,7 @@ impl Backups {
             self.remove_unneeded(&state, &manifest, dir)?;
         }
         let seed = self.clock.wall_ticks() ^ self.clock.steady().as_nanos() as u64 ^ at.0;
-        let mut rng = Rng::seeded(seed);
-        state.db_id = u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64());
+        state.db_id = new_id(seed);
         // Names before the manifest that counts them; its own are made durable with it.
         vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e))?;
         EngineManifest::start(Arc::clone(vfs), dir, &state)?;
@@ -89,20 +87,19 @@ impl Backups {
             Which::At(moment) => moment,
         };
         let mut spans = Vec::new();
-        let mut quiet = None;
+        let mut found = None; // By a quiet time after its last commit.
         for number in numbers {
             let Ok(manifest) = self.depot.manifest(number) else { continue };
-            let Manifest { made, from, to, .. } = manifest;
+            let Manifest { from, to, quiet, .. } = manifest;
             if (from..=to).contains(&moment) {
                 return Ok((manifest, moment));
             }
-            spans.push(format!("{from} to {}", to.max(made)));
-            // Nothing was acknowledged between its last commit and its making.
-            if (to..=made).contains(&moment) {
-                quiet = Some(manifest);
+            spans.push(format!("{from} to {quiet}"));
+            if (to..=quiet).contains(&moment) {
+                found = Some(manifest);
             }
         }
-        match quiet {
+        match found {
             Some(manifest) => {
                 let to = manifest.to;
                 Ok((manifest, to))

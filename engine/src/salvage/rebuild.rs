@@ -18,7 +18,6 @@ use crate::budget::Budget;
 use crate::catalog::{self, Tables};
 use crate::codec::Reader;
 use crate::env::clock::{Clock, SystemClock};
-use crate::env::rng::Rng;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::expiry;
@@ -27,7 +26,7 @@ use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
 use crate::limits::LEVELS;
 use crate::manifest::log::Manifest;
-use crate::manifest::state::State;
+use crate::manifest::state::{State, new_id};
 use crate::manifest::survey::{self, Survey};
 use crate::names::{self, FileKind};
 use crate::options::Options;
@@ -57,7 +56,7 @@ pub fn salvage(dir: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Report
     salvage_with(Arc::new(OsVfs::new()), dir.as_ref(), target.as_ref(), seed)
 }
 
-/// The same on another disk. `seed`: for the id of the new database where that of the old one is lost.
+/// The same on another disk. `seed`: for the id of the new database, which numbers its files anew.
 pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> Result<Report> {
     let survey = survey::survey(&*vfs, dir)?;
     let _lock = lock(&*vfs, dir)?;
@@ -200,7 +199,7 @@ impl Salvage {
         }
         let (added, more) = found.finish()?;
         blobs.extend(more);
-        let mut state = State::empty(self.survey.db_id.unwrap_or_else(|| id(seed)));
+        let mut state = State::empty(new_id(seed));
         state.levels[LEVELS - 1] = files.into_iter().map(Arc::new).collect();
         state.levels[0] = added.into_iter().map(Arc::new).collect();
         state.erasures = Arc::new(self.erasures.clone());
@@ -280,12 +279,6 @@ impl Salvage {
             ));
         }
     }
-}
-
-/// The id of a database that has lost its own.
-fn id(seed: u64) -> u128 {
-    let mut rng = Rng::seeded(seed);
-    u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())
 }
 
 /// Where the files are that rows and values lie in, by the number that they give themselves: a file

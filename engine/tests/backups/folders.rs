@@ -1,12 +1,15 @@
 //! What a folder of backups is made of: how much each one copies, what pruning leaves, what is refused.
 
-use crate::common::{DEST, DIR, House, backups, look, restored};
+use crate::common::{DEST, DIR, House, START_TICKS, backups, look, open, restored};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
-use tabulith::Kind;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Created, Which};
+use tabulith::env::clock::ManualClock;
 use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Db, Kind, Options};
 use tabulith_testkit::seed::Rng;
 
 /// A database of many rows, all in one sorted run. The model is left out: it keeps every state.
@@ -148,4 +151,56 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     drop(lock);
     backups(&house.disk, &house.clock).create(DIR, Sharing::Link).unwrap();
     assert!(house.disk.open(&Path::new(DEST).join("000002.backup"), Access::Read).is_ok());
+}
+
+/// Two databases that were one go on with the same numbers for their files; what they write into files
+/// of one number and length may differ anywhere.
+#[test]
+fn what_goes_on_as_a_copy_takes_no_file_of_the_first_for_its_own() {
+    let (disk, clock) = (SimFs::new(), Arc::new(ManualClock::at(START_TICKS)));
+    let options = Options::default;
+    let mut values = Rng::new(3);
+    let values: Vec<_> = (0..21).map(|_| values.bytes(8 << 10)).collect();
+    // The first of 20 values of one blob file is `first`: its end is the same in all.
+    let write = |db: &Db, first: usize| {
+        let table = db.table("one").unwrap();
+        let mut batch = table.partition("p").batch();
+        for rk in 0..20 {
+            let value = if rk == 0 { &values[first] } else { &values[rk] };
+            batch = batch.upsert(format!("{rk:02}"), value);
+        }
+        batch.commit().unwrap();
+        db.flush().unwrap();
+    };
+    let holds = |number: u64, to: &str, first: usize| {
+        backups(&disk, &clock).restore(Which::Number(number), to, Sharing::Copy).unwrap();
+        let db = open(&disk, &clock, to, options()).unwrap();
+        let row = db.table("one").unwrap().get("p", "00").unwrap().unwrap();
+        assert!(row.value == values[first], "backup {number}");
+    };
+    let db = open(&disk, &clock, DIR, options()).unwrap();
+    db.table("one").unwrap();
+    db.checkpoint("checkpoint").unwrap();
+    let snapshot = db.snapshot().unwrap();
+    snapshot.export("export").unwrap();
+    write(&db, 0);
+    db.backup(DEST).unwrap();
+    for (number, copy) in [(2, "checkpoint"), (3, "export")] {
+        let copy = open(&disk, &clock, copy, options()).unwrap();
+        write(&copy, 20);
+        copy.backup(DEST).unwrap();
+        holds(number, &format!("back-{number}"), 20);
+    }
+    holds(1, "back-1", 0);
+    // A salvaged folder numbers its files anew.
+    db.table("one").unwrap().upsert("p", "00", &values[20]).unwrap();
+    db.compact().unwrap();
+    db.close().unwrap();
+    let vfs = Arc::new(disk.clone());
+    tabulith::salvage::rebuild::salvage_with(vfs, Path::new(DIR), Path::new("salvaged"), 1)
+        .unwrap();
+    let salvaged = open(&disk, &clock, "salvaged", options()).unwrap();
+    salvaged.backup(DEST).unwrap();
+    holds(4, "back-4", 20);
+    assert!(backups(&disk, &clock).verify().unwrap().damage.is_empty());
 }

@@ -1,10 +1,10 @@
 //! Restoring to random moments of a life: each shows what the model says of it, commit for commit.
 
-use crate::common::{DIR, House, look, open, restored, small};
+use crate::common::{DEST, DIR, House, look, open, restored, small};
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backup, Which};
-use tabulith::{CommitTs, Kind};
+use tabulith::{CommitTs, Durability, Kind};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay, Rng};
 
@@ -142,10 +142,28 @@ fn a_quiet_time_before_a_backup_is_a_moment_of_it() {
     house.put("one", "p", "r", b"1");
     house.clock.advance(Duration::from_secs(3600));
     let quiet = CommitTs(house.now().0 - 10);
-    house.backups().create(DIR, Sharing::Link).unwrap();
+    house.db.backup(DEST).unwrap();
     house.clock.advance(Duration::from_secs(1));
     house.put("one", "p", "r", b"2");
     assert!(restored(&house, Which::At(quiet), "quiet", Sharing::Link) == house.model.at(quiet));
     let later = house.backups().restore(Which::At(house.now()), "later", Sharing::Link);
     assert_eq!(later.unwrap_err().kind(), Kind::Invalid, "nobody knows it");
+}
+
+#[test]
+fn a_moment_whose_commits_another_process_did_not_see_yet_is_not_shown() {
+    let mut house = House::new(Duration::ZERO);
+    house.put("one", "p", "r", b"1");
+    house.clock.advance(Duration::from_secs(1));
+    let batch = house.db.table("one").unwrap().partition("p").batch();
+    let batch = batch.upsert("r", "2").durability(Durability::Buffered);
+    let seen = batch.commit().unwrap();
+    house.clock.advance(Duration::from_secs(1));
+    // The commit is acknowledged and visible, and the log does not have it.
+    let backup = house.backups().create(DIR, Sharing::Link).unwrap().backup;
+    assert!(backup.to < seen && backup.quiet == backup.to, "{backup:?}");
+    let shown = house.backups().restore(Which::At(seen), "shown", Sharing::Link);
+    assert_eq!(shown.unwrap_err().kind(), Kind::Invalid);
+    let before = restored(&house, Which::At(backup.to), "before", Sharing::Link);
+    assert!(before == house.model.now);
 }
