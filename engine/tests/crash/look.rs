@@ -96,6 +96,10 @@ fn read_table(db: &Db, name: &str, id: TableId) -> Result<BTreeMap<Place, Stored
         };
         rows.insert(place, (ts, value?));
     }
+    let count = db.table(name)?.count()?;
+    if count != rows.len() as u64 {
+        return Err(Stop::Wrong(format!("{name} has {} rows and counts {count}", rows.len())));
+    }
     read_sifted(db, id, &rows)?;
     for ((pk, rk), (ts, value)) in &rows {
         let got = RowStore::get(db, id, pk, rk, Reach::Disk)?;

@@ -383,11 +383,14 @@ impl Run {
         level: Durability,
     ) -> Result<(), Stop> {
         let Some(info) = self.db()?.find_table(table)? else { return Ok(()) };
+        let is_from_first = from == 0;
         let (pk, from, to) = (key_of('p', pk), key_of('r', from), to.map(|to| key_of('r', to)));
+        // So that a partition is dropped as users do it, too.
+        let start = if is_from_first { Bound::Unbounded } else { Bound::Included(&*from) };
         let ticket =
             self.db()?.update(info.id, &pk, Some(level), Reach::Disk, &mut |partition| {
                 let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-                partition.delete_range(Bound::Included(&from), to)
+                partition.delete_range(start, to)
             })?;
         let within = |rk: &Bytes| from <= *rk && to.as_ref().is_none_or(|to| rk < to);
         let gone = self.row_keys(table, &pk)?.into_iter().filter(within);

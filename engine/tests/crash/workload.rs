@@ -239,15 +239,17 @@ pub(crate) fn small() -> Options {
     }
 }
 
+#[cfg(feature = "zstd")]
+const CODECS: &[Codec] = &[Codec::None, Codec::Lz4, Codec::Zstd];
+#[cfg(not(feature = "zstd"))]
+const CODECS: &[Codec] = &[Codec::None, Codec::Lz4];
+
 fn varied(number: u64, rng: &mut Rng) -> Options {
     let advanced = Advanced {
         l0_compact_files: rng.between(1, 3),
         filter_bits: *rng.pick(&[0, 10]),
         blob_bytes_min: *rng.pick(&[0, 50, 500]),
-        compression: Compression {
-            upper: *rng.pick(&[Codec::None, Codec::Lz4]),
-            bottom: *rng.pick(&[Codec::None, Codec::Lz4]),
-        },
+        compression: Compression { upper: *rng.pick(CODECS), bottom: *rng.pick(CODECS) },
         block_cache_bytes: Some(*rng.pick(&[0, 1 << 20])),
         memtable_bytes: Some(*rng.pick(&[4 << 10, 6 << 10])),
         wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),

@@ -1,24 +1,18 @@
 //! A table of entities beside the tables of rows: changes with and without an expiry, a time to
 //! live, queries and counts, against the same model.
-//!
-//! An entity has up to two numbers, `N` and `M`; their text is the model's value.
 
+use crate::entity::{Difference, Numbers, entity, numbers_of, same, text, wrong};
+use crate::questions::{self, TABLE};
 use serde::{Deserialize, Serialize};
-use std::fmt::Debug;
 use std::time::Duration;
 use tabulith::rows::Catalog;
 use tabulith::table::error::{TableError, TableResult};
 use tabulith::table::etag::{ETag, If};
-use tabulith::table::value::Value;
 use tabulith::table::write::Write;
-use tabulith::{CommitTs, Db, Entity, Filter, Op as Compare};
+use tabulith::{CommitTs, Db, Entities};
 use tabulith_testkit::oracle::{Change, Oracle};
 use tabulith_testkit::seed::Rng;
 
-/// What differed, in words.
-type Difference = String;
-
-const TABLE: &str = "entities";
 /// Its name in the catalogue.
 const CATALOG_NAME: &str = "devstoreaccount1/entities";
 
@@ -44,6 +38,22 @@ pub(crate) enum Deed {
     Query {
         least: i32,
     },
+    /// Asks for those whose `M` is below a number, or for all others.
+    QueryBelow {
+        below: i32,
+        not: bool,
+    },
+    /// Changes an entity that must be there, and perhaps as a commit left it: the last or another.
+    Change {
+        keys: (u8, u8),
+        how: How,
+        number: i32,
+        demand: Demand,
+    },
+    /// Declares properties, by their number in [`COLUMNS`].
+    Declare {
+        columns: usize,
+    },
     SetTtl {
         ticks: Option<u64>,
     },
@@ -58,6 +68,26 @@ pub(crate) enum Verb {
     Delete,
 }
 
+/// How an entity is changed that must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum How {
+    Replace,
+    /// Sets `M` and leaves `N`.
+    Merge,
+    Delete,
+}
+
+/// What is asked of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Demand {
+    There,
+    Current,
+    Stale,
+}
+
+/// What is declared: nothing, one property or the other, or more than there are.
+const COLUMNS: [&[&str]; 4] = [&[], &["M"], &["Absent", "N"], &["N", "A", "B", "M"]];
+
 impl Deed {
     /// Which kind it is of, as it is counted.
     pub(crate) fn kind(&self) -> &'static str {
@@ -69,6 +99,13 @@ impl Deed {
             Deed::Group { .. } => "entities in a group",
             Deed::Get { .. } => "entity read",
             Deed::Query { .. } => "entities queried",
+            Deed::QueryBelow { not: false, .. } => "entities queried by a property that few have",
+            Deed::QueryBelow { .. } => "entities queried for all others",
+            Deed::Change { demand: Demand::Stale, .. } => "entity changed, refused",
+            Deed::Change { how: How::Replace, .. } => "entity replaced on condition",
+            Deed::Change { how: How::Merge, .. } => "entity merged on condition",
+            Deed::Change { how: How::Delete, .. } => "entity deleted on condition",
+            Deed::Declare { .. } => "entities' properties declared",
             Deed::SetTtl { .. } => "entities' time to live",
         }
     }
@@ -77,7 +114,7 @@ impl Deed {
     pub(crate) fn choose(rng: &mut Rng, life: &mut dyn FnMut(&mut Rng) -> Option<u64>) -> Deed {
         let keys = (rng.below(3) as u8, rng.skewed_below(40) as u8);
         let number = rng.below(1000) as i32;
-        match rng.below(20) {
+        match rng.below(30) {
             0..9 => {
                 let verb = *rng.pick(&[Verb::Insert, Verb::Upsert, Verb::Merge, Verb::Delete]);
                 Deed::Write { keys, verb, number, life: life(rng) }
@@ -89,6 +126,13 @@ impl Deed {
             }
             12..16 => Deed::Get { keys },
             16..19 => Deed::Query { least: number },
+            19..22 => Deed::QueryBelow { below: number, not: rng.chance(50) },
+            22..27 => {
+                let how = *rng.pick(&[How::Replace, How::Merge, How::Delete]);
+                let demand = *rng.pick(&[Demand::There, Demand::Current, Demand::Stale]);
+                Deed::Change { keys, how, number, demand }
+            }
+            27 => Deed::Declare { columns: rng.below(COLUMNS.len()) },
             _ => {
                 let ticks = *rng.pick(&[20_000, 10_000_000, 300_000_000]);
                 Deed::SetTtl { ticks: rng.chance(50).then(|| 1 + rng.below(ticks) as u64) }
@@ -97,29 +141,22 @@ impl Deed {
     }
 }
 
-/// The two numbers.
-type Numbers = (Option<i32>, Option<i32>);
-
-fn text(numbers: Numbers) -> Vec<u8> {
-    format!("{numbers:?}").into_bytes()
-}
-
-fn numbers(entity: &Entity) -> Numbers {
-    let number = |name| match entity.property(name) {
-        Some(Value::Int32(number)) => Some(*number),
-        _ => None,
-    };
-    (number("N"), number("M"))
-}
-
-fn entity((pk, rk): (u8, u8), (n, m): Numbers) -> Entity {
-    let mut entity = Entity::new(format!("p{pk}"), format!("r{rk:02}"));
-    for (name, number) in [("N", n), ("M", m)] {
-        if let Some(number) = number {
-            entity = entity.with(name, number);
-        }
+/// All entities as of a moment of the past, when the model was as `model`. The store may refuse a moment
+/// before `history_floor`.
+pub(crate) fn look_back(
+    db: &Db,
+    model: &Oracle,
+    at: CommitTs,
+    history_floor: u64,
+) -> Result<(), Difference> {
+    let Some(info) = db.find_table(CATALOG_NAME).map_err(wrong)? else { return Ok(()) };
+    let table = db.entities(TABLE).map_err(wrong)?;
+    match questions::look_back(&table, at, (model, info.id.0)) {
+        Ok(outcome) => outcome,
+        Err(TableError::TableNotFound) if info.created > at => Ok(()),
+        Err(TableError::MomentNotKept { .. }) if at.0 < history_floor => Ok(()),
+        Err(error) => Err(wrong(error)),
     }
-    entity
 }
 
 /// Does it to the store and to the model; whether something was committed.
@@ -158,15 +195,25 @@ fn perform(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<bool, Difference>
             let changes: Vec<_> = rows.iter().map(put).collect();
             model.commit(id, format!("p{pk}").as_bytes(), outcomes[0].ts.0, &changes);
         }
-        Deed::Get { keys: (pk, rk) } => {
-            let (pk, rk) = (format!("p{pk}"), format!("r{rk:02}"));
-            let found = table.get(&pk, &rk).map_err(wrong)?;
-            let expected = model.get(id, pk.as_bytes(), rk.as_bytes());
-            let found = found.map(|entity| (entity.ts.0, text(numbers(&entity))));
-            let expected = expected.map(|stored| (stored.ts, stored.value.clone()));
-            same(&found, &expected)?;
+        Deed::Get { keys } => {
+            let (pk, rk) = names(*keys);
+            questions::get(&table, (model, id), (&pk, &rk))?;
         }
-        Deed::Query { least } => query(&table, model, id, *least)?,
+        Deed::Query { least } => questions::query(db, &table, (model, id), *least)?,
+        Deed::QueryBelow { below, not } => {
+            questions::query_below(db, &table, (model, id), (*below, *not))?;
+        }
+        Deed::Change { keys, how, number, demand } => {
+            change(&table, (model, id), *keys, (*how, *number), *demand)?;
+        }
+        Deed::Declare { columns } => {
+            let columns = COLUMNS[*columns];
+            table.set_zone_columns(columns).map_err(wrong)?;
+            same(
+                &table.zone_columns().map_err(wrong)?,
+                &columns.iter().map(|c| (*c).to_owned()).collect(),
+            )?;
+        }
         Deed::SetTtl { ticks } => {
             let span = ticks.map(|ticks| Duration::from_nanos(ticks * 100));
             let before = table.ttl().map_err(wrong)?;
@@ -181,6 +228,10 @@ fn perform(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<bool, Difference>
     Ok(false)
 }
 
+fn names((pk, rk): (u8, u8)) -> (String, String) {
+    (format!("p{pk}"), format!("r{rk:02}"))
+}
+
 fn put(rk: u8, numbers: Numbers, expires: Option<CommitTs>) -> Change {
     let rk = format!("r{rk:02}").into_bytes();
     match expires {
@@ -190,14 +241,14 @@ fn put(rk: u8, numbers: Numbers, expires: Option<CommitTs>) -> Change {
 }
 
 fn write(
-    table: &tabulith::Entities,
+    table: &Entities,
     (model, id): (&mut Oracle, u32),
     keys: (u8, u8),
     verb: Verb,
     number: i32,
     expires: Option<CommitTs>,
 ) -> Result<(), Difference> {
-    let (pk, rk) = (format!("p{}", keys.0), format!("r{:02}", keys.1));
+    let (pk, rk) = names(keys);
     let there = model.get(id, pk.as_bytes(), rk.as_bytes());
     let is_there = there.is_some();
     let own = entity(keys, (Some(number), None));
@@ -227,7 +278,7 @@ fn write(
             if verb != Verb::Insert || !is_there =>
         {
             let numbers = match verb {
-                Verb::Merge => (there.and_then(|stored| first_of(&stored.value)), Some(number)),
+                Verb::Merge => (there.and_then(|stored| numbers_of(&stored.value).0), Some(number)),
                 _ => (Some(number), None),
             };
             model.commit(id, pk.as_bytes(), ts.0, &[put(keys.1, numbers, expires)]);
@@ -237,40 +288,47 @@ fn write(
     }
 }
 
-/// `N` of a value of the model.
-fn first_of(value: &[u8]) -> Option<i32> {
-    let text = std::str::from_utf8(value).ok()?;
-    text.strip_prefix("(Some(")?.split(')').next()?.parse().ok()
-}
-
-fn query(
-    table: &tabulith::Entities,
-    model: &Oracle,
-    id: u32,
-    least: i32,
+fn change(
+    table: &Entities,
+    (model, id): (&mut Oracle, u32),
+    keys: (u8, u8),
+    (how, number): (How, i32),
+    demand: Demand,
 ) -> Result<(), Difference> {
-    let filter = Filter::compare("N", Compare::Ge, least.into());
-    let found = table.query(Some(filter)).map(|entity| {
-        entity.map(|e| (e.partition_key.clone(), e.row_key.clone(), e.ts.0, text(numbers(&e))))
-    });
-    let found: Vec<_> = found.collect::<TableResult<_>>().map_err(wrong)?;
-    let passes = |value: &[u8]| first_of(value).is_some_and(|number| number >= least);
-    let rows = model.table(id).filter(|(_, stored)| passes(&stored.value));
-    let text_of = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let expected: Vec<_> = rows
-        .map(|(place, s)| (text_of(&place.pk), text_of(&place.rk), s.ts, s.value.clone()))
-        .collect();
-    same(&found, &expected)?;
-    same(&table.count().map_err(wrong)?, &(model.table(id).count() as u64))
-}
-
-fn same<T: PartialEq + Debug>(found: &T, expected: &T) -> Result<(), Difference> {
-    match found == expected {
-        true => Ok(()),
-        false => Err(format!("entities: found {found:?}, expected {expected:?}")),
-    }
-}
-
-fn wrong(error: impl Debug) -> Difference {
-    format!("entities: {error:?}")
+    let (pk, rk) = names(keys);
+    let there = model.get(id, pk.as_bytes(), rk.as_bytes());
+    let there = there.map(|stored| (stored.ts, numbers_of(&stored.value).0));
+    let current = there.map_or(1, |(ts, _)| ts);
+    let condition = match demand {
+        Demand::There => If::Any,
+        Demand::Current => If::Match(ETag(CommitTs(current))),
+        Demand::Stale => If::Match(ETag(CommitTs(current - 1))),
+    };
+    let outcome = match how {
+        How::Replace => table.replace(entity(keys, (Some(number), None)), condition).map(Some),
+        How::Merge => table.merge(entity(keys, (None, Some(number))), condition).map(Some),
+        How::Delete => table.delete(&pk, &rk, condition).map(|()| None),
+    };
+    let (ts, change) = match (outcome, there) {
+        (Err(TableError::EntityNotFound), None) => return Ok(()),
+        (Err(TableError::ConditionFailed { current }), Some((ts, _)))
+            if demand == Demand::Stale =>
+        {
+            return same(&current.0.0, &ts);
+        }
+        (Ok(None), Some(_)) if demand != Demand::Stale => {
+            // As above: nobody tells the commit.
+            (model.last_ts() + 1, Change::Delete(rk.into_bytes()))
+        }
+        (Ok(Some(ETag(ts))), Some((_, first))) if demand != Demand::Stale => {
+            let merges = how == How::Merge;
+            let numbers = if merges { (first, Some(number)) } else { (Some(number), None) };
+            (ts.0, put(keys.1, numbers, None))
+        }
+        (outcome, _) => {
+            return Err(format!("{how:?}, {demand:?} gave {outcome:?}; there is {there:?}"));
+        }
+    };
+    model.commit(id, pk.as_bytes(), ts, &[change]);
+    Ok(())
 }

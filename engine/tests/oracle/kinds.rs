@@ -1,6 +1,6 @@
 //! The kinds of operations, as they are counted.
 
-use crate::ops::{Op, Then};
+use crate::ops::{Also, Op, Then};
 use tabulith_testkit::oracle::Change;
 
 impl Op {
@@ -19,6 +19,11 @@ impl Op {
             Op::Update { changes, .. } if expires(changes) => "update, expiring",
             Op::Update { wait: false, .. } => "update, not waited for",
             Op::Update { .. } => "update",
+            Op::Transact { also: Also::Ingest(_), .. } => "transaction beside an ingest",
+            Op::Transact { also: Also::Truncate | Also::Drop, .. } => {
+                "transaction beside the end of its table"
+            }
+            Op::Transact { part: Some(_), .. } => "transaction with a scan of a part",
             Op::Transact { scan: true, .. } => "transaction with a scan",
             Op::Transact { .. } => "transaction",
             Op::Batch { then: Then::Wait, .. } => "batch, waited for",
@@ -42,6 +47,7 @@ impl Op {
             Op::Remember { .. } => "moment noted",
             Op::GetPast { .. } => "get of the past",
             Op::ScanPast { .. } => "scan of the past",
+            Op::EntitiesPast { .. } => "entities of the past",
             Op::Wait { .. } => "time passes",
             Op::Step => "background step",
             Op::Hold { .. } => "snapshot",
@@ -59,6 +65,7 @@ impl Op {
             Op::Settle => "settle",
             Op::Checkpoint { stay: true, .. } => "checkpoint, gone on with",
             Op::Checkpoint { .. } => "checkpoint",
+            Op::Export { .. } => "snapshot exported",
             Op::Reopen { .. } => "reopen",
             Op::Kill { .. } => "kill",
         }

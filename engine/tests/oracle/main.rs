@@ -10,6 +10,8 @@
 #[path = "../common/levels.rs"]
 mod levels;
 mod zones;
+mod entity;
+mod questions;
 mod entities;
 mod doubt;
 mod ops;
@@ -95,8 +97,16 @@ fn every_answer_equals_the_model() {
     assert!(reached.lost > 0 || lists < 10, "no kill took a buffered commit back");
     assert!(reached.blob_files > 2, "too few values in blob files to mean anything");
     assert!(reached.level >= 2, "no row reached a deep level");
-    let skipped = zones::SKIPPED.load(Ordering::Relaxed);
-    assert!(skipped > lists * 10, "zones spared {skipped} blocks: too few to mean anything");
+    assert!(reached.exports > 0 || lists < 10, "no snapshot was exported");
+    assert!(reached.moves > lists && reached.dropped_files > lists, "{reached:?}");
+    for (skipped, whose) in [(&zones::SKIPPED, "rows"), (&zones::SKIPPED_FOR_ENTITIES, "entities")]
+    {
+        let skipped = skipped.load(Ordering::Relaxed);
+        assert!(
+            skipped > lists * 10,
+            "zones of {whose} spared {skipped} blocks: too few to mean anything"
+        );
+    }
 }
 
 fn list_kind(preset: Preset) -> &'static str {

@@ -24,6 +24,19 @@ pub(crate) const OPTION_SETS: usize = 7;
 /// A PartitionKey and a RowKey.
 pub(crate) type Keys = (Vec<u8>, Vec<u8>);
 
+/// Two bounds of RowKeys.
+pub(crate) type Part = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// What happens to the table while a transaction is under way.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) enum Also {
+    #[default]
+    Nothing,
+    Ingest(Vec<NewRow>),
+    Truncate,
+    Drop,
+}
+
 /// One operation. Tables and snapshots are named by their slot; one on an empty slot does nothing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Op {
@@ -38,14 +51,18 @@ pub(crate) enum Op {
         wait: bool,
     },
     /// Reads, writes and undoes writes of one partition in a transaction, beside which an update
-    /// may change the same partition.
+    /// may change the same partition, and something else the table.
     Transact {
         table: usize,
         pk: Vec<u8>,
         changes: Vec<Change>,
         undone: Vec<Change>,
         scan: bool,
+        #[serde(default)]
+        part: Option<Part>,
         meanwhile: Vec<Change>,
+        #[serde(default)]
+        also: Also,
     },
     /// Changes one partition by a batch under conditions, the way a user does.
     Batch {
@@ -89,6 +106,8 @@ pub(crate) enum Op {
     GetPast { past: usize, table: usize, keys: Keys },
     /// Walks a range as of a moment of the past.
     ScanPast { past: usize, table: usize, range: Range, steps: Vec<Step> },
+    /// Reads all entities as of a moment of the past.
+    EntitiesPast { past: usize },
     /// Lets time pass.
     Wait { millis: u64 },
     /// Does what background work is due, where no threads do it.
@@ -121,6 +140,8 @@ pub(crate) enum Op {
     Settle,
     /// Copies the database and looks at the copy, or goes on with it in place of the first.
     Checkpoint { options: usize, stay: bool },
+    /// Makes a database of a held snapshot and looks at that.
+    Export { snapshot: usize, options: usize },
     /// Closes and opens, with another set of options.
     Reopen { options: usize },
     /// Ends without closing, as a killed process does, and opens.
@@ -223,6 +244,7 @@ enum Kind {
     Remember,
     GetPast,
     ScanPast,
+    EntitiesPast,
     Wait,
     Step,
     Hold,
@@ -239,6 +261,7 @@ enum Kind {
     Compact,
     Settle,
     Checkpoint,
+    Export,
     Reopen,
     Kill,
 }
@@ -265,6 +288,7 @@ impl Mix {
             (Kind::Remember, 60),
             (Kind::GetPast, 400),
             (Kind::ScanPast, 100),
+            (Kind::EntitiesPast, 20),
             (Kind::Wait, 60),
             (Kind::Step, 300),
             (Kind::Hold, 60),
@@ -281,6 +305,7 @@ impl Mix {
             (Kind::Compact, 6),
             (Kind::Settle, 8),
             (Kind::Checkpoint, 6),
+            (Kind::Export, 8),
             (Kind::Reopen, 12),
             (Kind::Kill, 12),
         ];
@@ -371,7 +396,16 @@ impl Mix {
                 changes: self.changes(rng),
                 undone: self.changes(rng),
                 scan: rng.chance(30),
+                part: rng
+                    .chance(30)
+                    .then(|| (bound(rng, |rng| self.rk(rng)), bound(rng, |rng| self.rk(rng)))),
                 meanwhile: if rng.chance(50) { self.changes(rng) } else { Vec::new() },
+                also: match rng.below(300) {
+                    0..15 => Also::Ingest(self.sorted_rows(rng)),
+                    15..20 => Also::Truncate,
+                    20 => Also::Drop,
+                    _ => Also::Nothing,
+                },
             },
             Kind::Batch => Op::Batch {
                 table,
@@ -417,6 +451,7 @@ impl Mix {
             Kind::ScanPast => {
                 Op::ScanPast { past, table, range: self.range(rng), steps: self.steps(rng) }
             }
+            Kind::EntitiesPast => Op::EntitiesPast { past },
             Kind::Wait => Op::Wait { millis: *rng.pick(&[1, 100, 3_000, 30_000]) },
             Kind::Step => Op::Step,
             Kind::Hold => Op::Hold { snapshot },
@@ -439,6 +474,7 @@ impl Mix {
             Kind::Compact => Op::Compact,
             Kind::Settle => Op::Settle,
             Kind::Checkpoint => Op::Checkpoint { options, stay: rng.chance(50) },
+            Kind::Export => Op::Export { snapshot, options },
             Kind::Reopen => Op::Reopen { options },
             Kind::Kill => Op::Kill { options },
         }

@@ -3,14 +3,15 @@
 use crate::batches::{self, Pending};
 use crate::cursors;
 use crate::doubt::{self, Commit, Doubt};
-use crate::entities;
-use crate::ops::{CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
+use crate::entities::{self, Deed};
+use crate::ops::{Also, CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
 use crate::rows::{Difference, said};
 use crate::store::{Reached, Store};
 use crate::transactions::Open;
 use crate::updates::{changes_something, rehearse};
 use crate::walk::{key_range, same, scan};
 use crate::zones;
+use std::ops::Bound;
 use std::time::Duration;
 use tabulith::error::{Error, Kind};
 use tabulith::ids::{CommitTs, TableId};
@@ -104,17 +105,25 @@ impl Run {
                 self.update(id, pk, &self.timed(changes), *level, *refuse)?;
                 if *wait { self.settle() } else { Ok(()) }
             }
-            Op::Transact { table, pk, changes, undone, scan, meanwhile } => {
-                let Some(id) = self.tables[*table] else { return Ok(()) };
+            Op::Transact { table: slot, pk, changes, undone, scan, part, meanwhile, also } => {
+                let Some(id) = self.tables[*slot] else { return Ok(()) };
                 let before = self.model.clone();
                 let mut open = Open::begin(self.store.db(), &before, id, pk)?;
                 open.write(&self.timed(changes))?;
                 open.write_and_take_back(&self.timed(undone))?;
-                if *scan {
-                    open.scan()?;
-                }
+                let all = scan.then_some((Bound::Unbounded, Bound::Unbounded));
+                all.iter().chain(part).try_for_each(|part| open.scan(part))?;
                 self.update(id, pk, &self.timed(meanwhile), None, false)?;
                 self.settle()?;
+                match also {
+                    Also::Nothing => {}
+                    Also::Ingest(rows) => self.ingest(*slot, rows)?,
+                    Also::Truncate => self.truncate(*slot)?,
+                    Also::Drop => {
+                        self.drop_table(*slot)?;
+                        return open.commit_without_table();
+                    }
+                }
                 if let Some((ts, changes)) = open.commit(&self.model)? {
                     self.model.commit(id.0, pk, ts.0, &changes);
                     self.all_is_safe();
@@ -174,6 +183,10 @@ impl Run {
                 let Some((store, past, id)) = self.back_to(*past, *table)? else { return Ok(()) };
                 scan(&*store, &past.model, id, range, steps)
             }
+            Op::EntitiesPast { past } => {
+                let Some(Past { at, model, .. }) = &self.pasts[*past] else { return Ok(()) };
+                entities::look_back(self.store.db(), model, *at, self.history_floor)
+            }
             Op::Wait { millis } => {
                 self.store.wait(*millis);
                 Ok(())
@@ -185,6 +198,8 @@ impl Run {
             Op::Drop { table } => self.drop_table(*table),
             Op::SetTtl { table, ttl } => self.set_ttl(*table, *ttl),
             Op::Declare { table, columns } => self.declare(*table, zones::COLUMNS[*columns]),
+            // Of those, files know no properties that zones could be of: nobody told the engine how to find them.
+            Op::Entities(Deed::Declare { .. }) if self.store.tracks_rows() => Ok(()),
             Op::Entities(deed) => {
                 if entities::run(self.store.db(), &mut self.model, deed)? {
                     self.all_is_safe();
@@ -215,6 +230,7 @@ impl Run {
             }
             Op::Settle => self.store.db().settle().map_err(said),
             Op::Checkpoint { options, stay } => self.checkpoint(*options, *stay),
+            Op::Export { snapshot, options } => self.export(*snapshot, *options),
             Op::Reopen { options } => self.reopen(*options, Ending::Close),
             Op::Kill { options } => self.reopen(*options, Ending::Kill),
         }
@@ -600,17 +616,7 @@ impl Run {
     }
 
     fn compare_tables(&self, db: &Db) -> Result<(), Difference> {
-        let found = db.tables("", None, 100).map_err(said)?;
-        let found = found.into_iter().map(|info| (info.name, info.id));
-        // A slash is in the name of a table of entities alone.
-        let found: Vec<_> = found.filter(|(name, _)| !name.contains('/')).collect();
-        let slots = self.tables.iter().enumerate();
-        let expected: Vec<_> =
-            slots.filter_map(|(slot, id)| id.map(|id| (name(slot), id))).collect();
-        if found == expected {
-            return Ok(());
-        }
-        Err(format!("tables {found:?}, expected {expected:?}"))
+        compare_tables(db, &self.tables)
     }
 
     fn reopen(&mut self, options: usize, ending: Ending) -> Result<(), Difference> {
@@ -689,20 +695,52 @@ impl Run {
         self.list_tables()
     }
 
+    /// Makes a database of a held snapshot and compares that with the model of then.
+    fn export(&mut self, slot: usize, options: usize) -> Result<(), Difference> {
+        let Some(held) = &self.snapshots[slot] else { return Ok(()) };
+        let dir = self.store.export(&held.public).map_err(said)?;
+        let copy = self.store.read_copy(&dir, options).map_err(said)?;
+        let mut model = held.model.clone();
+        model.turn_clock(copy.time().0);
+        compare_tables(&copy, &held.tables)?;
+        compare_rows(&copy, &model, &held.tables)?;
+        drop(copy);
+        self.store.remove(&dir).map_err(said)
+    }
+
     fn compare_everything(&mut self) -> Result<(), Difference> {
         self.model.turn_clock(self.store.db().time().0);
         self.compare_rows(self.store.db(), &self.model)
     }
 
     fn compare_rows(&self, db: &Db, model: &Oracle) -> Result<(), Difference> {
-        let now = RowStore::snapshot(db).map_err(said)?;
-        for id in self.tables.iter().flatten() {
-            let all = [Step::Next(usize::MAX)];
-            scan(&*now, model, *id, &Range::Table, &all)?;
-            scan(&*now, model, *id, &Range::Table, &[Step::Prev(usize::MAX)])?;
-        }
-        Ok(())
+        compare_rows(db, model, &self.tables)
     }
+}
+
+/// Holds the tables that `db` has against those in the slots.
+fn compare_tables(db: &Db, tables: &[Option<TableId>]) -> Result<(), Difference> {
+    let found = db.tables("", None, 100).map_err(said)?;
+    let found = found.into_iter().map(|info| (info.name, info.id));
+    // A slash is in the name of a table of entities alone.
+    let found: Vec<_> = found.filter(|(name, _)| !name.contains('/')).collect();
+    let slots = tables.iter().enumerate();
+    let expected: Vec<_> = slots.filter_map(|(slot, id)| id.map(|id| (name(slot), id))).collect();
+    if found == expected {
+        return Ok(());
+    }
+    Err(format!("tables {found:?}, expected {expected:?}"))
+}
+
+/// Holds all rows of `tables` in `db` against the model's, in both directions.
+fn compare_rows(db: &Db, model: &Oracle, tables: &[Option<TableId>]) -> Result<(), Difference> {
+    let now = RowStore::snapshot(db).map_err(said)?;
+    for id in tables.iter().flatten() {
+        let all = [Step::Next(usize::MAX)];
+        scan(&*now, model, *id, &Range::Table, &all)?;
+        scan(&*now, model, *id, &Range::Table, &[Step::Prev(usize::MAX)])?;
+    }
+    Ok(())
 }
 
 /// The name of the table in a slot; they sort as the slots do.

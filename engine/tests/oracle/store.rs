@@ -1,4 +1,4 @@
-//! The store under test: a database on a disk in memory, under one of six sets of options.
+//! The store under test: a database on a disk in memory, under one of seven sets of options.
 
 use crate::clocks::Clocks;
 use crate::ops::OPTION_SETS;
@@ -6,16 +6,17 @@ use crate::zones::FirstByte;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::Clock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::{Error, Result};
 use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith::rows::{Catalog, RowStore};
+use tabulith::table::store::TableStore;
 use tabulith::verify;
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::SimFs;
+use tabulith::{Codec, Snapshot};
 
 /// 2026-01-01, in ticks of 100 ns since 1970.
 const START_TICKS: u64 = 17_672_256_000_000_000;
@@ -37,6 +38,8 @@ pub(crate) struct Store {
     may_step_back: bool,
     /// The history window of the present opening, in ticks.
     history: u64,
+    /// Whether files get zones of plain rows; otherwise of entities. A folder knows one kind.
+    tracks_rows: bool,
     reached: Reached,
 }
 
@@ -51,6 +54,8 @@ pub(crate) struct Reached {
     pub(crate) moves: u64,
     pub(crate) dropped_files: u64,
     pub(crate) checkpoints: u64,
+    /// Snapshots that were made databases of their own.
+    pub(crate) exports: u64,
     /// Kills that took commits back, of those that allowed it.
     pub(crate) lost: u64,
     /// The most blob files that there were at a closing.
@@ -68,6 +73,7 @@ impl Reached {
         self.moves += other.moves;
         self.dropped_files += other.dropped_files;
         self.checkpoints += other.checkpoints;
+        self.exports += other.exports;
         self.lost += other.lost;
         self.blob_files = self.blob_files.max(other.blob_files);
         self.level = self.level.max(other.level);
@@ -88,6 +94,7 @@ impl Store {
             openings: 0,
             may_step_back: true,
             history: 0,
+            tracks_rows: options.is_multiple_of(2),
             reached,
         };
         store.reopen(options)?;
@@ -124,7 +131,8 @@ impl Store {
             parts: stats.compaction_parts,
             moves: stats.moves,
             dropped_files: stats.dropped_files,
-            checkpoints: 0, // Counted when they are made, as is the next.
+            checkpoints: 0, // Counted when they are made, as are the next.
+            exports: 0,
             lost: 0,
             blob_files: stats.blob_files,
             level,
@@ -185,6 +193,16 @@ impl Store {
         Ok(dir)
     }
 
+    /// Makes a database of `snapshot` beside this one.
+    pub(crate) fn export(&mut self, snapshot: &Snapshot) -> Result<PathBuf> {
+        self.checkpoints += 1;
+        self.reached.exports += 1;
+        let dir = PathBuf::from(format!("db-{}", self.checkpoints));
+        snapshot.export(&dir)?;
+        self.verify_in(&dir)?;
+        Ok(dir)
+    }
+
     /// Opens a copy, for reading alone.
     pub(crate) fn read_copy(&self, dir: &Path, set: usize) -> Result<Db> {
         let builder = Db::builder().options(options(set)?).read_only();
@@ -208,6 +226,11 @@ impl Store {
         let left = std::mem::replace(&mut self.dir, dir);
         self.remove(&left)?;
         self.reopen(options)
+    }
+
+    /// Whether files get zones of plain rows.
+    pub(crate) fn tracks_rows(&self) -> bool {
+        self.tracks_rows
     }
 
     pub(crate) fn wait(&self, millis: u64) {
@@ -237,7 +260,11 @@ impl Store {
         // A kill ends its threads as well.
         let disk = Arc::new(self.disk.process());
         let db = builder.parts(disk, clock, jobs).open(&self.dir)?;
-        db.track(Arc::new(FirstByte));
+        if self.tracks_rows {
+            db.track(Arc::new(FirstByte));
+        } else {
+            TableStore::new(Arc::new(db.clone())); // It has those of entities tracked.
+        }
         self.db = Some(db);
         Ok(())
     }
@@ -258,7 +285,7 @@ fn options(set: usize) -> Result<Options> {
         ..Advanced::default()
     };
     let durability = if set == 4 { Durability::Flushed } else { Durability::Synced };
-    // Every set but the last keeps some values in blob files, which are small as well.
+    // Every set but the fifth and the last keeps some values in blob files, which are small as well.
     let small = Advanced { blob_bytes_min: 100, blob_file_bytes: 8 << 10, ..small };
     let advanced = match set {
         0 => small,
@@ -277,8 +304,10 @@ fn options(set: usize) -> Result<Options> {
         }
         3 => {
             let (blob_bytes_min, blob_dead_percent) = (1000, 20);
-            let bottom = if cfg!(feature = "zstd") { Codec::Zstd } else { Codec::None };
-            let compression = Compression { upper: Codec::Lz4, bottom };
+            let compression = match cfg!(feature = "zstd") {
+                true => Compression { upper: Codec::Zstd, bottom: Codec::Zstd },
+                false => Compression { upper: Codec::Lz4, bottom: Codec::None },
+            };
             let small = Advanced { blob_bytes_min, blob_dead_percent, compression, ..small };
             Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small }
         }

@@ -1,10 +1,11 @@
 //! A transaction under way beside what the model says that it sees, and its end: refused if and only if
 //! what it read has changed.
 
+use crate::ops::Part;
 use crate::rows::{Difference, said};
 use crate::walk::same;
 use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::ops::RangeBounds;
 use tabulith::Db;
 use tabulith::error::Kind;
 use tabulith::ids::{CommitTs, TableId};
@@ -22,7 +23,7 @@ pub(crate) struct Open<'a> {
     pk: &'a [u8],
     own: Own,
     read: Vec<Vec<u8>>,
-    read_all: bool,
+    scanned: Vec<Part>,
 }
 
 impl<'a> Open<'a> {
@@ -33,8 +34,8 @@ impl<'a> Open<'a> {
         pk: &'a [u8],
     ) -> Result<Open<'a>, Difference> {
         let transaction = db.transaction(table, pk).map_err(said)?;
-        let (own, read) = (Own::new(), Vec::new());
-        Ok(Open { transaction, before, table, pk, own, read, read_all: false })
+        let (own, read, scanned) = (Own::new(), Vec::new(), Vec::new());
+        Ok(Open { transaction, before, table, pk, own, read, scanned })
     }
 
     /// Reads the row of each change, then makes it. A transaction removes no ranges.
@@ -79,17 +80,17 @@ impl<'a> Open<'a> {
         Ok(())
     }
 
-    /// Reads the whole partition.
-    pub(crate) fn scan(&mut self) -> Result<(), Difference> {
-        self.read_all = true;
-        let found = self.transaction.scan::<&[u8]>(..).map_err(said)?;
+    /// Reads the rows between two RowKeys.
+    pub(crate) fn scan(&mut self, part: &Part) -> Result<(), Difference> {
+        self.scanned.push(part.clone());
+        let found = self.transaction.scan::<Vec<u8>>(part.clone()).map_err(said)?;
         let found: BTreeMap<_, _> =
             found.into_iter().map(|(rk, row)| (rk.to_vec(), row.value.to_vec())).collect();
-        let mut wanted: BTreeMap<_, _> = rows_of(self.before, self.table, self.pk)
+        let mut wanted: BTreeMap<_, _> = rows_of(self.before, self.table, self.pk, part)
             .into_iter()
             .map(|(rk, stored)| (rk.to_vec(), stored.value.clone()))
             .collect();
-        for (rk, value) in &self.own {
+        for (rk, value) in self.own.iter().filter(|(rk, _)| part.contains(*rk)) {
             match value {
                 Some((value, _)) => drop(wanted.insert(rk.clone(), value.clone())),
                 None => drop(wanted.remove(rk)),
@@ -127,16 +128,34 @@ impl<'a> Open<'a> {
         }
     }
 
+    /// Commits it after its table was dropped.
+    pub(crate) fn commit_without_table(self) -> Result<(), Difference> {
+        match self.transaction.commit() {
+            Err(error) if error.kind() == Kind::NotFound => Ok(()),
+            Ok(_) if self.own.is_empty() => Ok(()),
+            other => Err(format!("the table was dropped; the commit gave {other:?}")),
+        }
+    }
+
     fn reads_changed(&self, now: &Oracle) -> bool {
         let Open { before, table, pk, .. } = *self;
         let differs = |rk: &Vec<u8>| before.get(table.0, pk, rk) != now.get(table.0, pk, rk);
         self.read.iter().any(differs)
-            || self.read_all && rows_of(before, table, pk) != rows_of(now, table, pk)
+            || self
+                .scanned
+                .iter()
+                .any(|part| rows_of(before, table, pk, part) != rows_of(now, table, pk, part))
     }
 }
 
-/// The rows of one partition.
-fn rows_of<'a>(model: &'a Oracle, table: TableId, pk: &[u8]) -> Vec<(&'a [u8], &'a Stored)> {
-    let rows = model.rows(table.0, pk, Bound::Unbounded, Bound::Unbounded);
+/// Some rows of one partition.
+fn rows_of<'a>(
+    model: &'a Oracle,
+    table: TableId,
+    pk: &[u8],
+    (from, to): &Part,
+) -> Vec<(&'a [u8], &'a Stored)> {
+    let rows =
+        model.rows(table.0, pk, from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
     rows.map(|(place, stored)| (place.rk.as_slice(), stored)).collect()
 }

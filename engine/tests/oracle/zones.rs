@@ -13,6 +13,9 @@ use tabulith_testkit::oracle::Stored;
 /// Blocks passed over in all scans of the process, so that a run which spares none cannot pass.
 pub(crate) static SKIPPED: AtomicU64 = AtomicU64::new(0);
 
+/// Blocks that queries of entities passed over, alike.
+pub(crate) static SKIPPED_FOR_ENTITIES: AtomicU64 = AtomicU64::new(0);
+
 /// Takes the first byte of a value; an empty value has no column.
 #[derive(Debug)]
 pub(crate) struct FirstByte;
