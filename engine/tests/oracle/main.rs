@@ -99,13 +99,11 @@ fn every_answer_equals_the_model() {
     assert!(reached.level >= 2, "no row reached a deep level");
     assert!(reached.exports > 0 || lists < 10, "no snapshot was exported");
     assert!(reached.moves > lists && reached.dropped_files > lists, "{reached:?}");
-    for (skipped, whose) in [(&zones::SKIPPED, "rows"), (&zones::SKIPPED_FOR_ENTITIES, "entities")]
-    {
+    let spared = [("rows", &zones::SKIPPED, 10), ("entities", &zones::SKIPPED_FOR_ENTITIES, 4)];
+    for (whose, skipped, floor) in spared {
         let skipped = skipped.load(Ordering::Relaxed);
-        assert!(
-            skipped > lists * 4,
-            "zones of {whose} spared {skipped} blocks: too few to mean anything"
-        );
+        eprintln!("zones of {whose} spared {skipped} blocks");
+        assert!(skipped > lists * floor, "{whose}: too few to mean anything");
     }
 }
 
