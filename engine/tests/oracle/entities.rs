@@ -2,7 +2,7 @@
 //! live, queries and counts, against the same model.
 
 use crate::entity::{Difference, Numbers, entity, numbers_of, same, text, wrong};
-use crate::questions::{self, TABLE};
+use crate::questions::{self, CATALOG_NAME, TABLE};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tabulith::rows::Catalog;
@@ -12,9 +12,6 @@ use tabulith::table::write::Write;
 use tabulith::{CommitTs, Db, Entities};
 use tabulith_testkit::oracle::{Change, Oracle};
 use tabulith_testkit::seed::Rng;
-
-/// Its name in the catalogue.
-const CATALOG_NAME: &str = "devstoreaccount1/entities";
 
 /// What is done to the table.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,7 +45,7 @@ pub(crate) enum Deed {
         keys: (u8, u8),
         how: How,
         number: i32,
-        demand: Demand,
+        asks: Asks,
     },
     /// Declares properties, by their number in [`COLUMNS`].
     Declare {
@@ -79,7 +76,7 @@ pub(crate) enum How {
 
 /// What is asked of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Demand {
+pub(crate) enum Asks {
     There,
     Current,
     Stale,
@@ -101,7 +98,7 @@ impl Deed {
             Deed::Query { .. } => "entities queried",
             Deed::QueryBelow { not: false, .. } => "entities queried by a property that few have",
             Deed::QueryBelow { .. } => "entities queried for all others",
-            Deed::Change { demand: Demand::Stale, .. } => "entity changed, refused",
+            Deed::Change { asks: Asks::Stale, .. } => "entity changed, refused",
             Deed::Change { how: How::Replace, .. } => "entity replaced on condition",
             Deed::Change { how: How::Merge, .. } => "entity merged on condition",
             Deed::Change { how: How::Delete, .. } => "entity deleted on condition",
@@ -129,8 +126,8 @@ impl Deed {
             19..22 => Deed::QueryBelow { below: number, not: rng.chance(50) },
             22..27 => {
                 let how = *rng.pick(&[How::Replace, How::Merge, How::Delete]);
-                let demand = *rng.pick(&[Demand::There, Demand::Current, Demand::Stale]);
-                Deed::Change { keys, how, number, demand }
+                let asks = *rng.pick(&[Asks::There, Asks::Current, Asks::Stale]);
+                Deed::Change { keys, how, number, asks }
             }
             27 => Deed::Declare { columns: rng.below(COLUMNS.len()) },
             _ => {
@@ -138,24 +135,6 @@ impl Deed {
                 Deed::SetTtl { ticks: rng.chance(50).then(|| 1 + rng.below(ticks) as u64) }
             }
         }
-    }
-}
-
-/// All entities as of a moment of the past, when the model was as `model`. The store may refuse a moment
-/// before `history_floor`.
-pub(crate) fn look_back(
-    db: &Db,
-    model: &Oracle,
-    at: CommitTs,
-    history_floor: u64,
-) -> Result<(), Difference> {
-    let Some(info) = db.find_table(CATALOG_NAME).map_err(wrong)? else { return Ok(()) };
-    let table = db.entities(TABLE).map_err(wrong)?;
-    match questions::look_back(&table, at, (model, info.id.0)) {
-        Ok(outcome) => outcome,
-        Err(TableError::TableNotFound) if info.created > at => Ok(()),
-        Err(TableError::MomentNotKept { .. }) if at.0 < history_floor => Ok(()),
-        Err(error) => Err(wrong(error)),
     }
 }
 
@@ -203,8 +182,8 @@ fn perform(db: &Db, model: &mut Oracle, deed: &Deed) -> Result<bool, Difference>
         Deed::QueryBelow { below, not } => {
             questions::query_below(db, &table, (model, id), (*below, *not))?;
         }
-        Deed::Change { keys, how, number, demand } => {
-            change(&table, (model, id), *keys, (*how, *number), *demand)?;
+        Deed::Change { keys, how, number, asks } => {
+            change(&table, (model, id), *keys, (*how, *number), *asks)?;
         }
         Deed::Declare { columns } => {
             let columns = COLUMNS[*columns];
@@ -293,16 +272,16 @@ fn change(
     (model, id): (&mut Oracle, u32),
     keys: (u8, u8),
     (how, number): (How, i32),
-    demand: Demand,
+    asks: Asks,
 ) -> Result<(), Difference> {
     let (pk, rk) = names(keys);
     let there = model.get(id, pk.as_bytes(), rk.as_bytes());
     let there = there.map(|stored| (stored.ts, numbers_of(&stored.value).0));
     let current = there.map_or(1, |(ts, _)| ts);
-    let condition = match demand {
-        Demand::There => If::Any,
-        Demand::Current => If::Match(ETag(CommitTs(current))),
-        Demand::Stale => If::Match(ETag(CommitTs(current - 1))),
+    let condition = match asks {
+        Asks::There => If::Any,
+        Asks::Current => If::Match(ETag(CommitTs(current))),
+        Asks::Stale => If::Match(ETag(CommitTs(current - 1))),
     };
     let outcome = match how {
         How::Replace => table.replace(entity(keys, (Some(number), None)), condition).map(Some),
@@ -311,22 +290,20 @@ fn change(
     };
     let (ts, change) = match (outcome, there) {
         (Err(TableError::EntityNotFound), None) => return Ok(()),
-        (Err(TableError::ConditionFailed { current }), Some((ts, _)))
-            if demand == Demand::Stale =>
-        {
+        (Err(TableError::ConditionFailed { current }), Some((ts, _))) if asks == Asks::Stale => {
             return same(&current.0.0, &ts);
         }
-        (Ok(None), Some(_)) if demand != Demand::Stale => {
+        (Ok(None), Some(_)) if asks != Asks::Stale => {
             // As above: nobody tells the commit.
             (model.last_ts() + 1, Change::Delete(rk.into_bytes()))
         }
-        (Ok(Some(ETag(ts))), Some((_, first))) if demand != Demand::Stale => {
+        (Ok(Some(ETag(ts))), Some((_, first))) if asks != Asks::Stale => {
             let merges = how == How::Merge;
             let numbers = if merges { (first, Some(number)) } else { (Some(number), None) };
             (ts.0, put(keys.1, numbers, None))
         }
         (outcome, _) => {
-            return Err(format!("{how:?}, {demand:?} gave {outcome:?}; there is {there:?}"));
+            return Err(format!("{how:?}, {asks:?} gave {outcome:?}; there is {there:?}"));
         }
     };
     model.commit(id, pk.as_bytes(), ts, &[change]);

@@ -4,7 +4,8 @@ use crate::entity::{Difference, numbers, numbers_of, same, text, wrong};
 use crate::zones::SKIPPED_FOR_ENTITIES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use tabulith::table::error::TableResult;
+use tabulith::rows::Catalog;
+use tabulith::table::error::{TableError, TableResult};
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::Query;
 use tabulith::table::store::TableStore;
@@ -12,8 +13,10 @@ use tabulith::{CommitTs, Db, Entities, Entity, Filter, Op as Compare};
 use tabulith_testkit::oracle::{Oracle, Stored};
 
 /// The account of embedded tables.
-pub(crate) const ACCOUNT: &str = "devstoreaccount1";
+const ACCOUNT: &str = "devstoreaccount1";
 pub(crate) const TABLE: &str = "entities";
+/// Its name in the catalogue.
+pub(crate) const CATALOG_NAME: &str = "devstoreaccount1/entities";
 
 /// Keys, commit and numbers of what is found.
 type Row = (String, String, u64, Vec<u8>);
@@ -105,20 +108,30 @@ fn find(db: &Db, table: &Entities, filter: Filter, expected: &Vec<Row>) -> Resul
     }
 }
 
-/// All entities as of a moment at which there was the table.
+/// All entities as of a moment of the past, when the model was as `model`. The store may refuse a moment
+/// before `history_floor`, and has no table at one before it was made.
 pub(crate) fn look_back(
-    table: &Entities,
+    db: &Db,
+    model: &Oracle,
     at: CommitTs,
-    (model, id): (&Oracle, u32),
-) -> TableResult<Result<(), Difference>> {
-    let past = table.as_of(at)?;
+    history_floor: u64,
+) -> Result<(), Difference> {
+    let Some(info) = db.find_table(CATALOG_NAME).map_err(wrong)? else { return Ok(()) };
+    let table = db.entities(TABLE).map_err(wrong)?;
     let filter = Filter::compare("N", Compare::Ge, 500.into());
-    let (found, passing, count) = (past.query(None)?, past.query(Some(filter))?, past.count()?);
+    let look = || {
+        let past = table.as_of(at)?;
+        Ok((past.query(None)?, past.query(Some(filter))?, past.count()?))
+    };
+    let (found, passing, count) = match look() {
+        Err(TableError::TableNotFound) if info.created > at => return Ok(()),
+        Err(TableError::MomentNotKept { .. }) if at.0 < history_floor => return Ok(()),
+        looked => looked.map_err(wrong)?,
+    };
     let all = |entities: &[Entity]| entities.iter().map(row).collect::<Vec<_>>();
-    let expected = rows(model, id, |_| true);
-    let expected_passing =
-        rows(model, id, |stored| numbers_of(&stored.value).0.is_some_and(|number| number >= 500));
-    Ok(same(&all(&found), &expected)
-        .and_then(|()| same(&all(&passing), &expected_passing))
-        .and_then(|()| same(&count, &(expected.len() as u64))))
+    let expected = rows(model, info.id.0, |_| true);
+    same(&all(&found), &expected)?;
+    same(&count, &(expected.len() as u64))?;
+    let passes = |stored: &Stored| numbers_of(&stored.value).0.is_some_and(|number| number >= 500);
+    same(&all(&passing), &rows(model, info.id.0, passes))
 }

@@ -5,6 +5,7 @@ use crate::cursors;
 use crate::doubt::{self, Commit, Doubt};
 use crate::entities::{self, Deed};
 use crate::ops::{Also, CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
+use crate::questions;
 use crate::rows::{Difference, said};
 use crate::store::{Reached, Store};
 use crate::transactions::Open;
@@ -185,7 +186,7 @@ impl Run {
             }
             Op::EntitiesPast { past } => {
                 let Some(Past { at, model, .. }) = &self.pasts[*past] else { return Ok(()) };
-                entities::look_back(self.store.db(), model, *at, self.history_floor)
+                questions::look_back(self.store.db(), model, *at, self.history_floor)
             }
             Op::Wait { millis } => {
                 self.store.wait(*millis);
@@ -289,7 +290,7 @@ impl Run {
         let (mut most, mut least_ts, mut first) = (None, 0, None);
         for mut outcome in doubt.outcomes() {
             outcome.turn_clock(now);
-            match self.compare_rows(self.store.db(), &outcome) {
+            match compare_rows(self.store.db(), &outcome, &self.tables) {
                 Ok(()) => {
                     least_ts = outcome.last_ts();
                     most.get_or_insert(outcome);
@@ -612,11 +613,7 @@ impl Run {
     }
 
     fn list_tables(&self) -> Result<(), Difference> {
-        self.compare_tables(self.store.db())
-    }
-
-    fn compare_tables(&self, db: &Db) -> Result<(), Difference> {
-        compare_tables(db, &self.tables)
+        compare_tables(self.store.db(), &self.tables)
     }
 
     fn reopen(&mut self, options: usize, ending: Ending) -> Result<(), Difference> {
@@ -680,8 +677,8 @@ impl Run {
     fn checkpoint(&mut self, options: usize, stay: bool) -> Result<(), Difference> {
         let dir = self.store.checkpoint().map_err(said)?;
         let copy = self.store.read_copy(&dir, options).map_err(said)?;
-        self.compare_tables(&copy)?;
-        self.compare_rows(&copy, &self.model)?;
+        compare_tables(&copy, &self.tables)?;
+        compare_rows(&copy, &self.model, &self.tables)?;
         let written = copy.create_table("another", b"");
         if written.as_ref().err().map(Error::kind) != Some(Kind::ReadOnly) {
             return Err(format!("a copy that is only read gave {written:?}"));
@@ -710,11 +707,7 @@ impl Run {
 
     fn compare_everything(&mut self) -> Result<(), Difference> {
         self.model.turn_clock(self.store.db().time().0);
-        self.compare_rows(self.store.db(), &self.model)
-    }
-
-    fn compare_rows(&self, db: &Db, model: &Oracle) -> Result<(), Difference> {
-        compare_rows(db, model, &self.tables)
+        compare_rows(self.store.db(), &self.model, &self.tables)
     }
 }
 
