@@ -9,7 +9,6 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tabulith::Codec;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
@@ -19,6 +18,7 @@ use tabulith::options::{Durability, Options, Reach};
 use tabulith::rows::{Catalog, CommitTicket, RowStore};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
+use tabulith::{Codec, Snapshot};
 use tabulith_testkit::seed::Rng;
 
 pub(crate) const DIR: &str = "/db";
@@ -680,6 +680,12 @@ impl Run {
         let count = self.history.len();
         self.look_read_only(dir, count)?;
         Ok(self.history.last().clone())
+    }
+
+    /// Holds what is visible now, and what that is.
+    pub(crate) fn hold(&mut self) -> Result<(Snapshot, World), Stop> {
+        self.wait_all()?;
+        Ok((self.db()?.snapshot()?, self.history.last().clone()))
     }
 
     /// Who opens for reading only sees what a killed process would leave.
