@@ -81,8 +81,8 @@
 //! the least and the greatest value. A query with a filter passes over blocks in which no row can pass it:
 //! [`Entities::query`] does so by itself, for the properties that most entities have or those that
 //! [`Entities::set_zone_columns`] declares. Rows of bytes have columns for who tells the engine how to find
-//! them in a value: [`rows::RowStore::track`] before the first write, once for all tables, and
-//! [`rows::RowSnapshot::scan_where`] to scan with a filter.
+//! them in a value: [`rows::RowStore::track`], once for all tables and before [`Db::entities`], which tells it of entities: the
+//! first to tell counts. [`rows::RowSnapshot::scan_where`] scans with a filter.
 //!
 //! # Reading in place
 //!

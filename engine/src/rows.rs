@@ -42,8 +42,9 @@ pub trait RowStore: Send + Sync + 'static {
         keys.iter().map(|(pk, rk)| self.get(table, pk, rk, reach)).collect()
     }
 
-    /// Keeps zones of the columns that `extract` finds in rows written to files from now on; the first
-    /// call counts. A store that knows no zones does nothing.
+    /// Keeps zones of the columns that `extract` finds in rows written to files from now on. The first
+    /// call counts, and whoever makes a table of entities makes one: for values that it does not know,
+    /// entities among them, `extract` has to say so. A store that knows no zones does nothing.
     fn track(&self, _extract: Arc<dyn Extract>) {}
 
     /// All that was visible at one moment, for as long as the snapshot lives.
