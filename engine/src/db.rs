@@ -52,7 +52,7 @@ pub struct Db {
 #[derive(Debug)]
 pub(crate) struct Inner {
     dir: PathBuf,
-    clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) latches: Latches,
     pub(crate) scout: Scout,
@@ -188,7 +188,7 @@ impl Db {
         let budget = Budget::of(&options, memory::bytes_usable());
         options.advanced.memtable_bytes = Some(budget.memtable);
         options.threads = Some(options.threads.unwrap_or_else(jobs::threads_default));
-        let seed = clock.wall_ticks() ^ clock.steady().as_nanos() as u64;
+        let seed = clock.seed();
         let now = pipeline::now(&*clock);
         let recovering = events.span(Doing::Recovery);
         let pool = Pool::new(budget);
@@ -355,7 +355,7 @@ impl Db {
         let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
         let (state, version) = pinned.ok_or_else(read_only)?;
         recovery::link_files(&tree.shelf, &version, dir.as_ref())?;
-        recovery::start_copy(&tree.shelf.vfs, dir.as_ref(), state, self.inner.seed())?;
+        recovery::start_copy(&tree.shelf.vfs, dir.as_ref(), state, self.inner.clock.seed())?;
         tree.events.tell(Event::Checkpoint { dir: dir.as_ref().to_owned(), took: span.took() });
         Ok(())
     }
@@ -470,11 +470,6 @@ impl Writer {
 impl Inner {
     pub(crate) fn writer(&self) -> Result<&Writer> {
         self.writer.as_ref().ok_or_else(read_only)
-    }
-
-    /// A number that is another one at the next call.
-    pub(crate) fn seed(&self) -> u64 {
-        self.clock.wall_ticks() ^ self.clock.steady().as_nanos() as u64
     }
 
     pub(crate) fn visible(&self) -> CommitTs {

@@ -9,21 +9,13 @@ use crate::backup::folder::{Backups, Restored, Which};
 use crate::backup::format::{Kept, Manifest};
 use crate::backup::rewind::rewind;
 use crate::backup::source;
-use crate::budget::Budget;
-use crate::env::memory;
 use crate::error::{Error, Kind, Result};
-use crate::ids::{CommitTs, FileNo};
-use crate::manifest::log::Manifest as EngineManifest;
-use crate::manifest::state::{State, new_id};
+use crate::ids::CommitTs;
 use crate::names;
-use crate::options::Options;
-use crate::pool::Pool;
-use crate::version::shelf::Shelf;
+use crate::recovery;
 use crate::vfs::api::Access;
-use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 impl Backups {
     /// Makes a database in `dir`, which must be empty or absent. Every byte is held against its digest on
@@ -49,19 +41,11 @@ impl Backups {
             self.bring_back(kept, dir, sharing)?;
         }
         if at < manifest.to {
-            let options = Options::default();
-            let pool = Pool::new(Budget::of(&options, memory::bytes_usable()));
-            let shelf = Shelf::new(Arc::clone(vfs), dir.to_owned(), pool, false);
-            rewind(&shelf, &mut state, at)?;
-            self.remove_unneeded(&state, &manifest, dir)?;
+            rewind(vfs, dir, &mut state, at)?;
         }
-        let seed = self.clock.wall_ticks() ^ self.clock.steady().as_nanos() as u64 ^ at.0;
-        state.db_id = new_id(seed);
-        // Names before the manifest that counts them; its own are made durable with it.
-        vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e))?;
-        EngineManifest::start(Arc::clone(vfs), dir, &state)?;
         let sizes = || source::files(&state, state.next_file).into_iter().map(|file| file.bytes);
         let (files, bytes) = (sizes().count() as u64, sizes().sum());
+        recovery::start_copy(vfs, dir, state, self.clock.seed() ^ at.0)?;
         Ok(Restored { number: manifest.number, at, files, bytes })
     }
 
@@ -140,14 +124,5 @@ impl Backups {
             }
             Err(_) => Ok(false),
         }
-    }
-
-    /// Removes the files of a backup from `dir` that `state` does without.
-    fn remove_unneeded(&self, state: &State, manifest: &Manifest, dir: &Path) -> Result<()> {
-        let needed: BTreeSet<FileNo> =
-            source::files(state, state.next_file).iter().map(|file| file.no).collect();
-        let idle = manifest.files.iter().filter(|kept| !needed.contains(&kept.no));
-        let mut paths = idle.map(|kept| names::path(dir, kept.kind, kept.no));
-        paths.try_for_each(|path: PathBuf| self.depot.remove(&path))
     }
 }

@@ -5,25 +5,39 @@
 //! reader of it could ask for has been kept, deletes and what s hide included.
 //! Absent: expiry. What has expired by the wall clock is gone for those who open the result.
 
+use crate::backup::source;
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::flush::{self, create_table};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
+use crate::names::{self, FileKind};
 use crate::options::Options;
+use crate::pool::Pool;
 use crate::sstable::format::{FileMeta, TableOptions};
 use crate::sstable::reader::{BlockCache, TableFile};
 use crate::version::shelf::Shelf;
-use crate::vfs::api::Access;
+use crate::vfs::api::{Access, Vfs};
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Bytes that are read ahead of a walk over a file.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// Makes `state` show what was visible at `at`, with files that it makes in the folder of `shelf`,
-/// which holds those of `state`. Gives the table files that are not needed any more; what is said of
-/// the newest commit stays, so that no timestamp is ever given out again.
-pub(crate) fn rewind(shelf: &Shelf, state: &mut State, at: CommitTs) -> Result<Vec<FileNo>> {
+/// Makes `state`, whose files lie in `dir`, show what was visible at `at`: with files that it makes
+/// there, and without those that are not needed any more. What is said of the newest commit stays, so
+/// that no timestamp is ever given out again.
+pub(crate) fn rewind(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    state: &mut State,
+    at: CommitTs,
+) -> Result<()> {
+    let pool = Pool::new(Budget::without_caches());
+    let shelf = Shelf::new(Arc::clone(vfs), dir.to_owned(), pool, false);
+    let before = names_in(state);
     let mut edit = Edit::default();
     let mut next = state.next_file;
     for (level, files) in (0u8..).zip(&state.levels) {
@@ -38,7 +52,7 @@ pub(crate) fn rewind(shelf: &Shelf, state: &mut State, at: CommitTs) -> Result<V
             if file.min_ts > at {
                 continue;
             }
-            if let Some(table) = without_later(shelf, file, next, at)? {
+            if let Some(table) = without_later(&shelf, file, next, at)? {
                 edit.added.push((level, Arc::new(table)));
                 renewed = true;
             }
@@ -47,12 +61,21 @@ pub(crate) fn rewind(shelf: &Shelf, state: &mut State, at: CommitTs) -> Result<V
     }
     edit.retired = state.erasures.iter().filter(|erasure| erasure.ts > at).cloned().collect();
     edit.next_file = Some(next);
-    let removed = edit.removed.iter().map(|(_, no)| *no).collect();
     state.apply(&edit)?;
     if !edit.added.is_empty() {
-        flush::sync_names(shelf)?;
+        flush::sync_names(&shelf)?;
     }
-    Ok(removed)
+    for (kind, no) in before.difference(&names_in(state)) {
+        let path = names::path(dir, *kind, *no);
+        vfs.remove(&path).map_err(|e| Error::io("remove file", &path, e))?;
+    }
+    Ok(())
+}
+
+/// The files that `state` names.
+fn names_in(state: &State) -> BTreeSet<(FileKind, FileNo)> {
+    let files = source::files(state, state.next_file);
+    files.iter().map(|file| (file.kind, file.no)).collect()
 }
 
 /// Writes the versions of `file` up to `at` to file `no`; `None` where there are none.

@@ -15,6 +15,11 @@ pub trait Clock: Debug + Send + Sync {
 
     /// Lets at least `time` pass on the steady clock.
     fn sleep(&self, time: Duration);
+
+    /// A number for a generator: another one whenever either clock has moved.
+    fn seed(&self) -> u64 {
+        self.wall_ticks() ^ self.steady().as_nanos() as u64
+    }
 }
 
 /// The operating system's clocks.
