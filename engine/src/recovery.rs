@@ -321,10 +321,8 @@ pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result
 }
 
 /// Makes a database of its own of the files in `dir`, which are those of `state`. It has no log, and
-/// nothing of it counts until its root is written, last. `seed`: for its id.
+/// nothing of it counts until its root is written, last, when all names there are durable. `seed`: for its id.
 pub(crate) fn start_copy(vfs: &Arc<dyn Vfs>, dir: &Path, state: State, seed: u64) -> Result<()> {
-    // Names before the manifest that counts them; its own are made durable with it.
-    vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e))?;
     let db_id = new_id(seed ^ state.db_id as u64);
     let state = State { log_floor: SegmentId(0), db_id, ..state };
     Manifest::start(Arc::clone(vfs), dir, &state).map(|_| ())
