@@ -258,6 +258,30 @@ fn ready_is_red_while_the_disk_is_full() {
     }
 }
 
+/// Clients wait and ask again where the status says so; a refusal within an answer they take for final.
+#[test]
+fn a_batch_that_the_disk_has_no_room_for_is_refused_as_a_whole() {
+    let place = start(Config::default());
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201);
+    let body = "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\nContent-Type: \
+                application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nPOST \
+                http://127.0.0.1/devstoreaccount1/Rows HTTP/1.1\r\nContent-Type: application/json\r\n\r\n\
+                {\"PartitionKey\":\"p\",\"RowKey\":\"KEY\",\"V\":\"VALUE\"}\r\n--c--\r\n--b--\r\n";
+    let headers = [("Content-Type", "multipart/mixed; boundary=b")];
+    let batch = |key: u32| {
+        let body = body.replace("KEY", &key.to_string()).replace("VALUE", &"x".repeat(20_000));
+        ask(place.running.addr(), &wire("POST", "/$batch", &headers, &body))
+    };
+    place.disk.set_room(Some(0));
+    let refused =
+        (0..100).map(batch).find(|told| told.status != 202 || told.body.contains(" 503 "));
+    let refused = refused.expect("the log is full at some time");
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    place.disk.set_room(None);
+    assert_eq!(batch(1_000).status, 202);
+}
+
 #[test]
 fn ready_is_red_while_commits_stall_and_green_when_the_work_is_done() {
     let place = start_as(Config::default(), false, Arc::new(ByHand));

@@ -131,8 +131,9 @@ fn changes<S: Store>(
     }
     match services.transact(writes) {
         Ok(pending) => Answer::after(call, pending, move |call, outcome| {
-            Ok(boundaries.outcome(call, parts, outcome))
+            boundaries.outcome(call, parts, outcome)
         }),
+        Err((_, error)) if is_busy(&error) => Answer::Now(reply::answered(call, Err(error))),
         Err((index, error)) => failure(Failed { index, manner: take(parts, index), error }),
     }
 }
@@ -212,9 +213,14 @@ fn read<S: Store>(
         _ => Err(INVALID_INPUT),
     };
     match result {
-        Err(error) if error.status == SERVER_BUSY.status => Err(error),
+        Err(error) if is_busy(&error) => Err(error),
         result => Ok(result.unwrap_or_else(|error| reply::refused(&part, &error))),
     }
+}
+
+/// Whether the batch as a whole is refused, with a time to wait: clients look for that in the status alone.
+fn is_busy(error: &WireError) -> bool {
+    error.status == SERVER_BUSY.status
 }
 
 /// The two unique texts of an answer.
@@ -229,7 +235,7 @@ impl Boundaries {
         call: &Call,
         parts: Vec<Part>,
         outcome: Result<Vec<WriteOutcome>, GroupError>,
-    ) -> Response {
+    ) -> Result<Response, WireError> {
         match outcome {
             Ok(outcomes) => {
                 let answers = parts.into_iter().zip(&outcomes).map(|(part, outcome)| PartAnswer {
@@ -238,12 +244,14 @@ impl Boundaries {
                 });
                 let answers: Vec<_> = answers.collect();
                 let body = changeset::changes_answered(&answers, &self.batch, &self.changeset);
-                Response { is_of_change: true, ..self.accepted(body) }
+                Ok(Response { is_of_change: true, ..self.accepted(body) })
             }
-            Err(error) => {
-                let (index, error) = group_refusal(error);
-                self.failure(call, Failed { index, manner: take(parts, index), error })
-            }
+            Err(error) => match group_refusal(error) {
+                (_, error) if is_busy(&error) => Err(error),
+                (index, error) => {
+                    Ok(self.failure(call, Failed { index, manner: take(parts, index), error }))
+                }
+            },
         }
     }
 
