@@ -18,6 +18,7 @@ use tabulith::salvage::rebuild::salvage_with;
 use tabulith::salvage::report::Report;
 use tabulith::verify;
 use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, CommitTs, Compression, Db, Options, Table};
 use tabulith_testkit::counts::{self, count};
@@ -373,6 +374,23 @@ fn a_sound_folder_is_copied_whole() {
         check(&sim, &model, &mut tally).unwrap_or_else(|what| panic!("seed {seed}: {what}"));
         assert_eq!((tally.whole, tally.lost, tally.listed), (1, 0, 0), "seed {seed}");
     }
+}
+
+#[test]
+fn what_its_process_did_to_the_folder_until_it_was_let_go_is_known() {
+    let (sim, options, _) = life(&mut Rng::new(11));
+    let db = open(&sim, DIR, &options).expect("a database");
+    let disk = FaultFs::new(Arc::new(sim.clone()));
+    disk.interrupt(Rule::fail(Call::Lock), move || {
+        db.table("late").expect("a table").upsert("p", "r", "row").expect("a write");
+        db.compact().and_then(|()| db.close()).expect("an end in order");
+    });
+    let report =
+        salvage_with(Arc::new(disk), Path::new(DIR), Path::new(NEW), 7).expect("a salvage");
+    assert!(report.losses.is_empty(), "{:?}", report.losses);
+    let new = open(&sim, NEW, &options).expect("a database");
+    let late = new.table("late").expect("a table").get("p", "r").expect("a read");
+    assert!(late.is_some(), "what was acknowledged last");
 }
 
 #[test]

@@ -58,8 +58,9 @@ pub fn salvage(dir: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Report
 
 /// The same on another disk. `seed`: for the id of the new database, which numbers its files anew.
 pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> Result<Report> {
-    let survey = survey::survey(&*vfs, dir)?;
+    // First: whoever has the folder open may change it until then.
     let _lock = lock(&*vfs, dir)?;
+    let survey = survey::survey(&*vfs, dir)?;
     prepare(&*vfs, dir, target)?;
     let mut salvage = Salvage::new(Arc::clone(&vfs), dir, survey)?;
     let shelf = Shelf::new(vfs, target.to_owned(), Pool::new(Budget::without_caches()), false);
