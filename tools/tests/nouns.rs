@@ -227,10 +227,16 @@ fn tokens_that_are_signed_here_do_what_they_say_and_no_more() {
     let listing = place.ok(&[&account[..], &by_key].concat()).out;
     let tables = place.ok(&["table", "list", "-o", "tsv", "--connection-string", listing.trim()]);
     assert_eq!(tables.out, "orders\n");
+    let good = ["sas", "create", "-t", "orders", "--expiry", "8h", "--permissions", "r"];
     for (args, because) in [
         (&["sas", "create", "-t", "orders", "--expiry", "8h"][..], "--permissions"),
         (&["sas", "create", "-t", "orders", "--expiry", "8w", "--permissions", "r"], "--expiry 8w"),
         (&["sas", "create", "-t", "orders", "--expiry", "8h", "--permissions", "rx"], "x is none"),
+        // As of a variable that is not set: it would be no limit.
+        (&[&good[..], &["--start-pk", ""]].concat(), "--start-pk"),
+        (&[&good[..], &["--end-pk", "p", "--end-rk", ""]].concat(), "--end-rk"),
+        (&[&good[..], &["--ip", ""]].concat(), "--ip"),
+        (&[&good[..], &["--policy-name", ""]].concat(), "--policy-name"),
     ] {
         let ran = place.run(&[args, &by_key].concat());
         assert!(ran.code == 2 && ran.err.contains(because), "{}", ran.err);

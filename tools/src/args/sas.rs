@@ -2,8 +2,14 @@
 
 use crate::args::output::Output;
 use crate::args::target::TargetArgs;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::IpAddr;
+
+/// A limit that is empty, as that of a variable which is not set, would be none.
+fn given() -> NonEmptyStringValueParser {
+    NonEmptyStringValueParser::new()
+}
 
 /// What to do with shared access signatures.
 #[derive(Args, Clone, Debug)]
@@ -49,24 +55,29 @@ pub(crate) struct CreateSasArgs {
     pub(crate) start: Option<String>,
     /// The stored policy of the table that says the rest.
     #[arg(long, value_name = "ID", requires = "table_name")]
+    #[arg(value_parser = given())]
     pub(crate) policy_name: Option<String>,
     /// The address, or FIRST-LAST, that it may be used from.
     #[arg(long, value_name = "ADDRESS")]
+    #[arg(value_parser = given())]
     pub(crate) ip: Option<String>,
     /// Only over HTTPS.
     #[arg(long)]
     pub(crate) https_only: bool,
     /// The least PartitionKey.
     #[arg(long, value_name = "TEXT", requires = "table_name", allow_hyphen_values = true)]
+    #[arg(value_parser = given())]
     pub(crate) start_pk: Option<String>,
     /// The least RowKey in it.
     #[arg(long, value_name = "TEXT", requires = "start_pk", allow_hyphen_values = true)]
     pub(crate) start_rk: Option<String>,
     /// The greatest PartitionKey.
     #[arg(long, value_name = "TEXT", requires = "table_name", allow_hyphen_values = true)]
+    #[arg(value_parser = given())]
     pub(crate) end_pk: Option<String>,
     /// The greatest RowKey in it.
     #[arg(long, value_name = "TEXT", requires = "end_pk", allow_hyphen_values = true)]
+    #[arg(value_parser = given())]
     pub(crate) end_rk: Option<String>,
     /// For the account: (s)ervice, (c)ontainers, which tables are, (o)bjects, which entities are.
     #[arg(long, value_name = "LETTERS", default_value = "sco", conflicts_with = "table_name")]
