@@ -54,6 +54,13 @@ fn a_served_folder_is_backed_up_and_restored_to_any_moment() {
     let middle = rows(&place, "middle");
     assert!(middle.contains("\"n\":2") && middle.lines().count() == 1, "{middle}");
     assert!(place.ok(&["check", "middle"]).err.contains("is clean"));
+    // A manifest that does not read keeps nobody from what another backup shows.
+    let manifest = place.path("kept/000001.backup");
+    let whole = std::fs::read(&manifest).unwrap();
+    std::fs::write(&manifest, &whole[..whole.len() / 2]).unwrap();
+    place.ok(&["restore", "kept", "beside", "--at", stamp]);
+    assert_eq!(rows(&place, "beside"), middle);
+    std::fs::write(&manifest, whole).unwrap();
 
     assert!(
         place.ok(&["backup", "prune", "kept", "--keep", "1"]).err.starts_with("1 backups are gone")
