@@ -1,0 +1,94 @@
+//! What background work is due without anybody's asking, which threads do it, and how many.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::disallowed_methods, reason = "tests look at real files and run real threads")]
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::event::{Compaction, Event};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Advanced, Db, Options, Table};
+
+fn by_hand(advanced: Advanced, threads: usize) -> Db {
+    let options = Options { threads: Some(threads), advanced, ..Options::default() };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options);
+    builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand)).open("db").unwrap()
+}
+
+fn write(table: &Table, rows: std::ops::Range<u32>) {
+    for row in rows {
+        let batch = table.partition("p").batch().upsert(format!("{row:06}"), [7; 100]);
+        drop(batch.commit_async());
+    }
+}
+
+fn finish_steps(db: &Db) {
+    while db.step().unwrap() {}
+}
+
+/// A file of level 0 above one that is merged: too little for a merge that is due, and reads would look at
+/// both for ever.
+fn one_file_above_another(db: &Db) {
+    let table = db.table("t").unwrap();
+    write(&table, 0..150);
+    db.compact().unwrap();
+    write(&table, 100..250);
+    db.flush().unwrap();
+}
+
+#[test]
+fn a_database_at_rest_merges_what_is_not_due_and_its_threads_stand_back() {
+    let db = by_hand(Advanced::default(), 1);
+    one_file_above_another(&db);
+    finish_steps(&db);
+    assert_eq!(db.stats().levels[0].0, 1, "no merge is due");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (told, merges) = mpsc::channel();
+    let on_event = move |event: &Event| {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        if matches!(event, Event::CompactionEnd { what: Compaction::Merged, .. })
+            && name == "tabulith-compact"
+        {
+            told.send(std::fs::read_to_string("/proc/thread-self/stat").ok()).unwrap();
+        }
+    };
+    let db = Db::builder().on_event(on_event).open(folder.path()).unwrap();
+    one_file_above_another(&db);
+    let stat = merges.recv_timeout(Duration::from_secs(60)).expect("a merge while nobody works");
+    assert_eq!(db.table("t").unwrap().count().unwrap(), 250);
+    // Fields of proc(5) behind the name, which ends with the last parenthesis; the nice value is the 19th.
+    let Some(stat) = stat else { return }; // Not on Linux.
+    let (name, fields) = stat.rsplit_once(')').unwrap();
+    let nice: i32 = fields.split_whitespace().nth(16).unwrap().parse().unwrap();
+    assert!(name.contains("tabulith-compac") && nice >= 10, "{stat}");
+}
+
+#[test]
+fn a_merge_that_nobody_waits_for_is_done_by_one_thread() {
+    let advanced = Advanced {
+        memtable_bytes: Some(64 << 10),
+        file_bytes: 16 << 10,
+        level_base_bytes: 64 << 10,
+        ..Advanced::default()
+    };
+    let db = by_hand(advanced, 4);
+    let table = db.table("t").unwrap();
+    for round in 0..8 {
+        write(&table, round * 300..round * 300 + 600);
+        db.flush().unwrap();
+        finish_steps(&db);
+    }
+    let alone = db.stats();
+    assert!(alone.compactions > 0 && alone.compaction_parts == alone.compactions, "{alone:?}");
+    write(&table, 0..3_000);
+    db.compact().unwrap();
+    let awaited = db.stats();
+    let (merges, parts) = (
+        awaited.compactions - alone.compactions,
+        awaited.compaction_parts - alone.compaction_parts,
+    );
+    assert!(parts > merges, "{parts} parts of {merges} merges");
+}
