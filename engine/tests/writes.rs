@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::options::Advanced;
+use tabulith::options::{Advanced, Reach};
+use tabulith::rows::{Catalog, RowStore};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, If, Kind, Options};
@@ -229,4 +230,43 @@ fn a_wait_is_counted_with_its_cause_and_what_helps() {
     let stalls = waits(log);
     assert!(stalls.log_segment.times > 0, "nobody made a segment ahead: {stalls:?}");
     assert_eq!(stalls.stopped_by_memtables.times, 0, "{stalls:?}");
+}
+
+/// Commits a row wherever the log is synced, whose segments keep the name that they were made by, as others do who never stop; gives how many of them were
+/// taken. Those that would have to wait are not.
+fn crowd(db: &Db, disk: &FaultFs, left: u32, taken: &Arc<AtomicU32>) {
+    let (db, here, taken) = (db.clone(), disk.clone(), Arc::clone(taken));
+    disk.interrupt(Rule::fail(Call::Sync).named("*.spare"), move || {
+        let id = Catalog::tables(&db, "", None, 1).unwrap()[0].id;
+        let done = db.update(id, b"crowd", None, Reach::Memory, &mut |rows| rows.put(b"r", b"v"));
+        match done {
+            Ok(ticket) => drop((ticket, taken.fetch_add(1, Ordering::Relaxed))),
+            Err(error) => assert_eq!(error.kind(), Kind::WouldBlock),
+        }
+        if left > 0 {
+            crowd(&db, &here, left - 1, &taken);
+        }
+    });
+}
+
+#[test]
+fn who_needs_the_log_to_itself_is_not_passed_by_those_who_never_stop() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let advanced = Advanced { wal_segment_bytes: 16 << 10, ..Advanced::default() };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(Options { advanced, ..Options::default() });
+    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open(DIR).unwrap();
+    let rows = db.table("rows").unwrap();
+    let taken = Arc::new(AtomicU32::new(0));
+
+    let first = rows.partition("p").batch().upsert("small", "v").commit_async();
+    crowd(&db, &disk, 50, &taken);
+    rows.upsert("p", "more than a segment", vec![7; 40 << 10]).unwrap();
+    assert!(first.is_done());
+    assert!(taken.load(Ordering::Relaxed) <= 1, "{taken:?} went before it");
+
+    rows.upsert("p", "a log worth renewing", vec![7; 3 << 20]).unwrap();
+    taken.store(0, Ordering::Relaxed);
+    db.settle().unwrap();
+    assert!(taken.load(Ordering::Relaxed) <= 2, "{taken:?} went before it");
 }

@@ -128,17 +128,8 @@ impl Pipeline {
     /// Has the log go on in a new segment, a small one; the room of those before it comes back with the
     /// next [`Pipeline::release_log`].
     pub(crate) fn renew_log(&self) -> Result<()> {
-        let mut order = self.order.lock();
         // What is gathered was promised the room that goes.
-        while order.leading || !order.group.is_empty() {
-            order.check()?;
-            if order.may_lead() {
-                self.lead(order)?;
-                order = self.order.lock();
-            } else {
-                self.moved.wait(&mut order);
-            }
-        }
+        let mut order = self.in_turn(self.order.lock(), |order| self.lead_all(order))?;
         order.leave_room(Room::none);
         let renewed = self.with_log(&mut order, |log| {
             log.renew()?;
@@ -150,6 +141,20 @@ impl Pipeline {
         let (segment, surplus) = renewed?;
         self.events.tell(Event::LogRolled { segment });
         surplus.remove()
+    }
+
+    /// Leads until nothing is gathered, and nobody writes.
+    fn lead_all<'a>(&'a self, mut order: MutexGuard<'a, Order>) -> Result<MutexGuard<'a, Order>> {
+        while order.leading || !order.group.is_empty() {
+            order.check()?;
+            if order.may_lead() {
+                self.lead(order)?;
+                order = self.order.lock();
+            } else {
+                self.moved.wait(&mut order);
+            }
+        }
+        Ok(order)
     }
 
     /// Gives back the room of segments that are kept for reuse.

@@ -47,6 +47,7 @@ pub(crate) struct Order {
     pub(crate) sealed: bool,
     room: Room,
     pub(crate) room_bytes: usize, // What the gathered group may have at most, by `room`.
+    pub(crate) has_turn: bool,    // Somebody has: no commit gets a place before it is over.
     pub(crate) leading: bool,
     pub(crate) closing: bool,
     pub(crate) failed: Option<Error>,
@@ -166,6 +167,7 @@ impl Order {
             sealed: true,
             room,
             room_bytes: room.group_bytes_max(),
+            has_turn: false,
             leading: false,
             closing: false,
             failed: None,

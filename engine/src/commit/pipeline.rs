@@ -17,7 +17,9 @@
 //! the order in which syncs end does not matter.
 //!
 //! A commit gets its place only where the log has room for its group, taken from the disk before. So a
-//! full disk refuses a commit before anybody has seen it, and one that has its place is written.
+//! full disk refuses a commit before anybody has seen it, and one that has its place is written. Who
+//! has to wait for that has the turn: nobody gets a place meanwhile, or those who always find room
+//! would keep it from ever being enough.
 //!
 //! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
 //! take away. A failed write or sync of the log is final: every later commit fails.
@@ -145,7 +147,7 @@ impl Pipeline {
     /// The same for a commit of `bytes`.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
         let order = self.order.lock();
-        self.takes(&order, bytes) && order.check_open().is_ok()
+        !order.has_turn && self.takes(&order, bytes) && order.check_open().is_ok()
     }
 
     /// Whether the gathered group takes a commit of `bytes` more.
@@ -264,7 +266,7 @@ impl Pipeline {
             order.failed = None; // Planted, with the log's part: it may go well now.
         }
         order.check_open()?;
-        match (self.takes(&order, bytes), reach) {
+        match (!order.has_turn && self.takes(&order, bytes), reach) {
             (true, _) => Ok(order),
             (false, Reach::Disk) => self.await_room(order, bytes),
             (false, Reach::Memory) => Err(would_wait()),
@@ -274,10 +276,45 @@ impl Pipeline {
     #[cold]
     fn await_room<'a>(
         &'a self,
-        mut order: MutexGuard<'a, Order>,
+        order: MutexGuard<'a, Order>,
         bytes: usize,
     ) -> Result<MutexGuard<'a, Order>> {
         let start = self.clock.steady();
+        let order = self.in_turn(order, |order| self.gather_room(order, bytes))?;
+        self.waits.group_full.add(self.clock.steady().saturating_sub(start));
+        Ok(order)
+    }
+
+    /// Runs `work` while nobody gets a place.
+    pub(crate) fn in_turn<'a>(
+        &'a self,
+        mut order: MutexGuard<'a, Order>,
+        work: impl FnOnce(MutexGuard<'a, Order>) -> Result<MutexGuard<'a, Order>>,
+    ) -> Result<MutexGuard<'a, Order>> {
+        while order.has_turn {
+            self.moved.wait(&mut order); // One after the other.
+            order.check()?;
+        }
+        order.has_turn = true;
+        let worked = work(order);
+        let (mut order, failure) = match worked {
+            Ok(order) => (order, None),
+            Err(error) => (self.order.lock(), Some(error)),
+        };
+        order.has_turn = false;
+        if !weakened!("over") {
+            self.moved.notify_all();
+        }
+        failure.map_or(Ok(order), Err)
+    }
+
+    /// Waits until the gathered group takes a commit of `bytes`; no other comes to it.
+    fn gather_room<'a>(
+        &'a self,
+        mut order: MutexGuard<'a, Order>,
+        bytes: usize,
+    ) -> Result<MutexGuard<'a, Order>> {
+        order.check_open()?;
         while !self.takes(&order, bytes) {
             if order.leading || (!order.group.is_empty() && !order.may_lead()) {
                 self.moved.wait(&mut order);
@@ -289,7 +326,6 @@ impl Pipeline {
             }
             order.check_open()?;
         }
-        self.waits.group_full.add(self.clock.steady().saturating_sub(start));
         Ok(order)
     }
 

@@ -27,13 +27,19 @@ struct House {
 }
 
 fn house() -> Arc<House> {
+    house_of(1 << 20)
+}
+
+/// One whose groups take no further commit once they have so many bytes.
+fn house_of(group_bytes_max: usize) -> Arc<House> {
     let disk = SimFs::new();
     disk.create_dir_all(Path::new(DIR)).expect("a folder");
     let found = Replay { next_segment: SegmentId(1), ..Replay::default() };
     let log = LogWriter::create(Arc::new(disk), Path::new(DIR), 4 << 10, &found).expect("a log");
     let clock = Arc::new(ManualClock::at(0)); // Stands still: timestamps count up from 1.
     let pause = Duration::from_millis(1);
-    let pipeline = Pipeline::new(log, CommitTs::ZERO, clock, Events::default(), pause, 1 << 20);
+    let events = Events::default();
+    let pipeline = Pipeline::new(log, CommitTs::ZERO, clock, events, pause, group_bytes_max);
     Arc::new(House { pipeline, applied: std::array::from_fn(|_| UnsafeCell::new(0)) })
 }
 
@@ -143,6 +149,17 @@ fn reserved() {
     assert_eq!(house.pipeline.visible(), CommitTs(2));
 }
 
+/// Two find the group full, one after the other: each gets its turn.
+fn turns() {
+    let house = house_of(1);
+    let other = Arc::clone(&house);
+    house.commit(Durability::Buffered).expect("an open log");
+    let committing = thread::spawn(move || other.commit(Durability::Buffered).map(|_| ()));
+    house.commit(Durability::Buffered).expect("an open log");
+    committing.join().expect("it ends").expect("an open log");
+    assert_eq!(house.look(), 3);
+}
+
 #[test]
 fn who_waits_for_a_place_is_told_when_it_is_given_back() {
     holds(reserved, 50);
@@ -166,6 +183,16 @@ fn a_commit_at_the_end_is_whole_or_refused() {
 #[test]
 fn what_nobody_waits_for_is_seen_through() {
     holds(background, 50);
+}
+
+#[test]
+fn who_finds_no_room_gets_a_turn() {
+    holds(turns, 20);
+}
+
+#[test]
+fn who_waits_for_the_turn_needs_to_be_told() {
+    needs(turns, "over");
 }
 
 #[test]
