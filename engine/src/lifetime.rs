@@ -40,8 +40,16 @@ pub(crate) struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// Adds the newest setting.
+    /// Adds the newest setting. One that changes nothing, as another change to the table brings it, is
+    /// none. The one before hides what the cutoff of this one does, and no more: who reads back what
+    /// was stored does not know when its time had stopped.
     pub(crate) fn add(&mut self, lifetime: Lifetime) {
+        if let Some((last, stop)) = self.settings.last_mut() {
+            if last.ttl == lifetime.ttl {
+                return;
+            }
+            *stop = (*stop).min(CommitTs(lifetime.cutoff.0.saturating_add(last.ttl)));
+        }
         self.settings.push((lifetime, CommitTs::MAX));
     }
 
@@ -116,6 +124,21 @@ mod tests {
         assert_eq!(to(at(100, 150)), 140);
         assert_eq!(to(at(150, 900)), 189, "time has stopped");
         assert_eq!(to(at(200, 900)), 189, "so this hides no less");
+    }
+
+    #[test]
+    fn settings_read_back_hide_as_much_as_those_that_were_made() {
+        let mut loaded = Lifetimes::default();
+        let setting =
+            |since, ttl, cutoff| Lifetime { since: CommitTs(since), ttl, cutoff: CommitTs(cutoff) };
+        loaded.add(setting(100, 10, 0));
+        loaded.add(setting(150, 10, 0)); // Of another change to the table.
+        loaded.add(setting(205, 0, 189)); // Time had stopped at 199.
+        let to = |moment| loaded.outlived_to(moment).0;
+        assert_eq!(to(at(120, 120)), 110);
+        assert_eq!(to(at(180, 180)), 170);
+        assert_eq!(to(at(203, 203)), 189, "as when it was read before the change was stored");
+        assert_eq!(to(at(205, 300)), 189);
     }
 
     #[test]
