@@ -172,11 +172,11 @@ impl<C: Cursor> VisibleCursor<C> {
         if self.state == State::On { self.kind } else { self.passed.kind }
     }
 
-    /// The value as stored.
+    /// The value as stored. Where it cannot be read the scan has failed.
     pub(crate) fn value(&mut self) -> Result<Bytes> {
         let start = expiry::value_start(self.stored_kind());
         let mut value = match self.state {
-            State::On => self.merge.value()?,
+            State::On => self.merge.value().inspect_err(|error| self.fail(error))?,
             _ => self.passed.value.clone(),
         };
         Ok(if start == 0 { value } else { value.split_off(start.min(value.len())) })
@@ -491,5 +491,70 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// One row for each letter, reached by plain moves; the value of each is damaged, and after a look
+    /// at it the cursor stands on nothing.
+    #[derive(Default)]
+    struct Damaged {
+        letter: Vec<u8>,
+    }
+
+    impl Cursor for Damaged {
+        fn seek(&mut self, key: &[u8], _ts: CommitTs) -> Result<()> {
+            key.clone_into(&mut self.letter);
+            Ok(())
+        }
+        fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+            self.letter = vec![key[0] - 1];
+            Ok(())
+        }
+        fn next(&mut self) -> Result<()> {
+            self.move_plainly(Direction::Up);
+            Ok(())
+        }
+        fn prev(&mut self) -> Result<()> {
+            self.move_plainly(Direction::Down);
+            Ok(())
+        }
+        fn valid(&self) -> bool {
+            !self.letter.is_empty()
+        }
+        fn key(&self) -> &[u8] {
+            &self.letter
+        }
+        fn ts(&self) -> CommitTs {
+            CommitTs(1)
+        }
+        fn kind(&self) -> RowKind {
+            RowKind::Put
+        }
+        fn value(&mut self) -> Result<Bytes> {
+            self.letter.clear();
+            Err(Error::new(crate::error::Kind::Corrupt, "damaged"))
+        }
+        fn value_ref(&self) -> Result<&[u8]> {
+            Ok(&[])
+        }
+        fn plain_moves(&self, _direction: Direction, _at: CommitTs, _fence: &[u8]) -> usize {
+            10
+        }
+        fn move_plainly(&mut self, direction: Direction) {
+            let step = if direction == Direction::Up { 1 } else { u8::MAX };
+            self.letter.iter_mut().for_each(|letter| *letter = letter.wrapping_add(step));
+        }
+    }
+
+    #[test]
+    fn no_row_comes_after_a_value_that_cannot_be_read() {
+        let range = KeyRange { start: vec![b'c'], end: vec![b'x'] };
+        let moment = Moment::past(CommitTs(9));
+        let cover = Cover::new(std::iter::empty(), moment.at);
+        let mut rows = VisibleCursor::new(Damaged::default(), cover, moment, range);
+        assert!(rows.next().unwrap() && rows.next().unwrap());
+        assert_eq!(rows.key(), b"d");
+        rows.value().unwrap_err();
+        rows.next().unwrap_err();
+        rows.seek(b"f").unwrap_err();
     }
 }
