@@ -1,9 +1,10 @@
-//! A table read by several threads at once, each a part of its partitions, all as of one moment.
+//! A table read by several threads at once, each parts of it, all as of one moment.
 
 use crate::embedded::cursor::{Cursor, RowRef};
 use crate::embedded::rows::Table;
 use crate::embedded::snapshot::Snapshot;
 use crate::error::Result;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 impl Snapshot {
@@ -22,8 +23,9 @@ impl Snapshot {
 
 impl Table {
     /// Shows every row as of now to `visit`, on as many threads as there are parts, at most
-    /// `threads`. A thread sees the rows of its part in the order of their keys. The first error of
-    /// a read or of `visit` ends all of them and is returned; a panic of `visit` is passed on.
+    /// `threads`, and on fewer where the system gives no more. Each takes part after part, and sees the
+    /// rows of one in the order of their keys. The first error of a read or of `visit` ends all of them
+    /// and is returned; a panic of `visit` is passed on.
     ///
     /// Cost: as [`Snapshot::split`], and a thread for each part but the first. It pays from some
     /// 100,000 rows; more threads than cores gain nothing.
@@ -51,24 +53,24 @@ impl Table {
         threads: usize,
         visit: impl Fn(RowRef<'_>) -> Result<()> + Sync,
     ) -> Result<()> {
-        let mut cursors = self.db.snapshot()?.split(self, threads)?.into_iter();
-        let (failed, visit) = (AtomicBool::new(false), &visit);
-        let walk = |mut cursor: Cursor| {
-            let walked = walk(&mut cursor, &failed, visit);
-            if walked.is_err() {
-                failed.store(true, Relaxed);
+        let cursors = self.db.snapshot()?.split(self, threads)?;
+        let others_max = cursors.len().saturating_sub(1);
+        let (parts, failed) = (Mutex::new(cursors.into_iter()), AtomicBool::new(false));
+        let work = || {
+            loop {
+                let Some(mut part) = parts.lock().next() else { return Ok(()) };
+                walk(&mut part, &failed, &visit).inspect_err(|_| failed.store(true, Relaxed))?;
             }
-            walked
         };
-        let first = cursors.next();
         std::thread::scope(|scope| {
-            let others: Vec<_> = cursors.map(|cursor| scope.spawn(move || walk(cursor))).collect();
-            let mut walked = first.map_or(Ok(()), walk);
+            let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let others: Vec<_> = (0..others_max).map_while(spawn).collect();
+            let mut worked = work();
             for other in others {
                 let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                walked = first_error(walked, other);
+                worked = worked.and(other);
             }
-            walked
+            worked
         })
     }
 }
@@ -85,8 +87,4 @@ fn walk(
         visit(row)?;
     }
     Ok(())
-}
-
-fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
-    if first.is_err() { first } else { second }
 }
