@@ -45,6 +45,7 @@ mod seed;
 mod forks;
 #[cfg(feature = "otlp")]
 mod otlp;
+mod greeting;
 mod serve;
 
 use crate::args::command::{Cli, Command};

@@ -3,7 +3,7 @@
 use crate::args::sas::{CreateSasArgs, DecodeArgs, Operation, SasArgs, SasCommand};
 use crate::args::target::TargetArgs;
 use crate::connect::{self, Place};
-use crate::exit::{Exit, Failure};
+use crate::exit::{self, Exit, Failure};
 use crate::list;
 use crate::print::{self, note};
 use anyhow::{Context, Result};
@@ -151,13 +151,13 @@ fn decode(args: DecodeArgs) -> Result<Exit> {
             item([("field", &field.name), ("value", &field.value), ("meaning", &field.meaning)])
         })
         .collect();
-    list::print(&mut print::out(), args.output, &items)?;
+    let printed = list::print(&mut print::out(), args.output, &items);
     for open in &told.open {
         note(&format!("not judged: {open}"));
     }
     if told.faults.is_empty() {
         note("nothing is wrong with it");
-        return Ok(Exit::Ok);
+        return exit::verdict(printed, Exit::Ok);
     }
     for fault in &told.faults {
         note(&format!("it fails: {fault}"));
@@ -167,7 +167,7 @@ fn decode(args: DecodeArgs) -> Result<Exit> {
     {
         note(&format!("what the key has to sign: {text:?}"));
     }
-    Ok(Exit::Auth)
+    exit::verdict(printed, Exit::Auth)
 }
 
 /// The server that flags, profile or environment name.

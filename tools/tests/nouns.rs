@@ -216,6 +216,12 @@ fn tokens_that_are_signed_here_do_what_they_say_and_no_more() {
     assert!(refused.err.contains("it fails: spk, srk, epk, erk: the entity 'q', 'r' lies outside"));
     let refused = decode(&["--operation", "delete"]);
     assert!(refused.code == 6 && refused.err.contains("do not allow"), "{}", refused.err);
+    // Also where nobody reads the fields.
+    let unread = ["sas", "decode", address.trim(), "--operation", "delete", "-o", "csv"];
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = place.command(&[&unread[..], &by_key].concat()).stdout(writer).status().unwrap();
+    assert_eq!(ended.code(), Some(6));
     // Whoever has another key learns what should have been signed, and not the signature.
     let other = ["--account-name", "devstoreaccount1", "--account-key", "c2VjcmV0"];
     let refused = place.run(&[&["sas", "decode", address.trim()], &other[..]].concat());

@@ -380,6 +380,25 @@ fn a_signal_as_soon_as_it_is_ready_ends_it_in_order() {
 }
 
 #[test]
+fn a_greeting_that_nobody_reads_is_no_reason_not_to_serve() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::os::unix::net::UnixDatagram;
+    let place = Place::new();
+    let path = place.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut command = place.command(&["serve", "--port", "0", "--data-dir", "data"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut child = command.env("NOTIFY_SOCKET", &path).stdout(writer).spawn().unwrap();
+    let mut bytes = [0; 256];
+    let len = socket.recv(&mut bytes).expect("it serves");
+    assert_eq!(&bytes[..len], b"READY=1");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn nobody_who_listens_is_no_reason_not_to_serve() {
     let place = Place::new();
     let mut command = place.command(&["serve", "--port", "0", "--data-dir", "data"]);
