@@ -45,7 +45,7 @@ impl Lifetimes {
     /// was stored does not know when its time had stopped.
     pub(crate) fn add(&mut self, lifetime: Lifetime) {
         if let Some((last, stop)) = self.settings.last_mut() {
-            if last.ttl == lifetime.ttl {
+            if (last.ttl, last.cutoff) == (lifetime.ttl, lifetime.cutoff) {
                 return;
             }
             *stop = (*stop).min(CommitTs(lifetime.cutoff.0.saturating_add(last.ttl)));
@@ -139,6 +139,9 @@ mod tests {
         assert_eq!(to(at(180, 180)), 170);
         assert_eq!(to(at(203, 203)), 189, "as when it was read before the change was stored");
         assert_eq!(to(at(205, 300)), 189);
+        // One between the two has gone in a merge; this one tells of what it hid.
+        loaded.add(setting(400, 0, 290));
+        assert_eq!(loaded.outlived_to(at(410, 410)).0, 290);
     }
 
     #[test]
