@@ -20,7 +20,7 @@ use crate::key::range::KeyRange;
 use crate::key::{hash, order};
 use crate::latch::Latches;
 use crate::limits::LEVELS;
-use crate::moment::Moment;
+use crate::moment::{self, Moment};
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
 use crate::pacing::Pacing;
@@ -109,7 +109,7 @@ impl Builder {
 
     /// How far back it can be read: [`Options::history`].
     pub fn history(mut self, window: Duration) -> Builder {
-        self.options.history = window;
+        self.options.history = Some(window);
         self
     }
 
@@ -194,7 +194,8 @@ impl Db {
         let pool = Pool::new(budget);
         let opened = recovery::open(Arc::clone(&vfs), dir, &options, pool, seed, now, &*jobs)?;
         drop(recovering);
-        let Opened { shelf, view, last_ts, history_floor, report, writer } = opened;
+        let Opened { shelf, view, last_ts, history_floor, history, report, writer } = opened;
+        options.history = Some(moment::span(history));
         let (set, log) = writer.unzip();
         let log_floor = set.as_ref().map_or(SegmentId(0), |set| set.state().log_floor);
         let buffered_flush = Duration::from_millis(options.advanced.buffered_flush_ms);
@@ -249,6 +250,12 @@ impl Db {
     /// What opening it found.
     pub fn recovery(&self) -> &Recovery {
         &self.inner.recovery
+    }
+
+    /// How far back it can be read: [`Options::history`] as asked for, else as the database was last
+    /// opened for writing.
+    pub fn history(&self) -> Duration {
+        self.inner.tree.options.history.unwrap_or_default()
     }
 
     /// The newest commit that reads may see.

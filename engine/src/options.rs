@@ -45,8 +45,10 @@ pub struct Options {
     /// How far back the database can be read as of: [`Db::snapshot_at`](crate::Db::snapshot_at).
     /// What was replaced, deleted or dropped takes space for as long, and a little longer.
     ///
-    /// Default 0: outdated versions go with the next compaction that meets them.
-    pub history: Duration,
+    /// Default: as it was when the database was last opened for writing, so that a program that knows
+    /// nothing of it takes nothing away; in a new one 0, where outdated versions go with the next
+    /// compaction that meets them.
+    pub history: Option<Duration>,
 
     /// Bytes of memory for all that the database holds: memtables, buffers of the log and of
     /// background work, index and filters of open files, caches. The caches give way to the rest;
@@ -211,7 +213,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             durability: Durability::Synced,
-            history: Duration::ZERO,
+            history: None,
             memory: None,
             threads: None,
             create_if_missing: true,

@@ -22,6 +22,7 @@ use crate::manifest::log::Manifest;
 use crate::manifest::state::{State, new_id};
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
+use crate::moment;
 use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::pool::Pool;
@@ -48,6 +49,8 @@ pub(crate) struct Opened {
     pub(crate) last_ts: CommitTs,
     /// Moments before it are not whole.
     pub(crate) history_floor: CommitTs,
+    /// The history window, in ticks.
+    pub(crate) history: u64,
     /// What was found on the way.
     pub(crate) report: Recovery,
     /// What a writer needs; `None` where the database was opened read-only.
@@ -203,9 +206,9 @@ fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
         version: Arc::new(Version::of(state, shelf)),
         edition: 0,
     };
-    let history_floor = state.history_floor;
+    let (history_floor, history) = (state.history_floor, state.history);
     let shelf = Arc::clone(shelf);
-    Ok(Some(Opened { shelf, view, last_ts, history_floor, report, writer: None }))
+    Ok(Some(Opened { shelf, view, last_ts, history_floor, history, report, writer: None }))
 }
 
 /// A memtable, and what was erased in its time.
@@ -249,6 +252,8 @@ fn start(
     // Before anything is made or deleted on its word.
     Manifest::settle(&*vfs, &dir)?;
     remove_orphans(&shelf, &state)?;
+    state.history = options.history.map_or(state.history, moment::ticks);
+    let options = &Options { history: Some(moment::span(state.history)), ..options.clone() };
     let mut restore = Restore::new(&shelf, options, &state, now, jobs);
     let (mut replay, found_ts) =
         read_log(&shelf, &state, CommitTs::MAX, &mut report, &mut |commit, window| {
@@ -274,11 +279,12 @@ fn start(
     state.last_ts = last_ts;
     state.log_floor = log.current();
     let manifest = Manifest::start(vfs, &dir, &state)?;
+    let history = state.history;
     let version = Arc::new(Version::of(&state, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));
     let (active, erased) = (new_memtable(&shelf.pool.spare), Arc::default());
     let view = View { active, erased, sealed: Vec::new(), version, edition: 0 };
-    Ok(Opened { shelf, view, last_ts, history_floor, report, writer: Some((set, log)) })
+    Ok(Opened { shelf, view, last_ts, history_floor, history, report, writer: Some((set, log)) })
 }
 
 /// Deletes table files and blob files that the manifest does not name: a crash came between their

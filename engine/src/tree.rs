@@ -149,7 +149,7 @@ impl Tree {
 
     /// What must stay readable, the history window included.
     fn boundaries(&self, visible: &dyn Fn() -> CommitTs) -> Boundaries {
-        let history = moment::ticks(self.options.history);
+        let history = moment::ticks(self.options.history.unwrap_or_default());
         let floor = CommitTs(self.time(visible()).0.saturating_sub(history));
         self.snapshots.boundaries(visible, floor)
     }

@@ -34,7 +34,7 @@ impl Place {
             ..Advanced::default()
         };
         let history = Duration::from_secs(history_s);
-        let options = Options { history, advanced, ..Options::default() };
+        let options = Options { history: Some(history), advanced, ..Options::default() };
         let builder = Db::builder().options(options);
         builder.parts(Arc::new(self.disk.clone()), clock, Arc::new(ByHand)).open("db").unwrap()
     }

@@ -14,7 +14,7 @@ use tabulith::table::etag::If;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{CommitTs, Db, Entity, Kind, Table, Value};
+use tabulith::{Builder, CommitTs, Db, Entity, Kind, Table, Value};
 use tabulith_testkit::counts;
 use tabulith_testkit::seed::{self, Replay, Rng};
 
@@ -31,8 +31,11 @@ impl Place {
     }
 
     fn open(&self, history_s: u64) -> Db {
+        self.open_with(Db::builder().history(Duration::from_secs(history_s)))
+    }
+
+    fn open_with(&self, builder: Builder) -> Db {
         let clock = Arc::clone(&self.clock);
-        let builder = Db::builder().history(Duration::from_secs(history_s));
         builder.parts(Arc::new(self.disk.clone()), clock, Arc::new(ByHand)).open("db").unwrap()
     }
 
@@ -373,4 +376,33 @@ fn a_merge_keeps_what_the_window_needs_and_nothing_more() {
         looks += 1;
     }
     counts::tell("history", &[counts::count("looks", looks, 8)]);
+}
+
+#[test]
+fn who_says_nothing_of_the_window_leaves_it_as_it_was() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let first = table.upsert("p", "r", "1").unwrap();
+    place.pass(60);
+    table.upsert("p", "r", "2").unwrap();
+    drop((table, db));
+    for round in 0..2 {
+        let db = place.open_with(Db::builder());
+        let table = db.table("t").unwrap();
+        table.upsert("p", "another", "3").unwrap();
+        db.compact().unwrap();
+        assert_eq!(value_at(&db, &table, first, "r").unwrap(), "1", "round {round}");
+    }
+    let db = place.open(0);
+    db.compact().unwrap();
+    assert_eq!(db.snapshot_at(first).unwrap_err().kind(), Kind::Invalid);
+    drop(db);
+    let db = place.open_with(Db::builder());
+    let table = db.table("t").unwrap();
+    let last = table.upsert("p", "r", "4").unwrap();
+    place.pass(1);
+    table.upsert("p", "r", "5").unwrap();
+    db.compact().unwrap();
+    assert!(db.snapshot_at(last).is_err(), "no window came back");
 }

@@ -34,7 +34,7 @@ fn open(history: Duration) -> Db {
         blob_bytes_min: 200,
         ..Advanced::default()
     };
-    let options = Options { advanced, history, ..Options::default() };
+    let options = Options { advanced, history: Some(history), ..Options::default() };
     let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
     let builder = Db::builder().options(options);
     builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand)).open(Path::new("db")).unwrap()

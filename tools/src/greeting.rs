@@ -61,10 +61,6 @@ pub(crate) fn greet(
     let kept = if args.in_memory { ", until the end of this process" } else { "" };
     writeln!(out, "data        {}{kept}", data.display())?;
     writeln!(out, "durability  {}", explained(Durability::from(args.durability)))?;
-    if !args.history.is_zero() {
-        let span = args.history.as_secs();
-        writeln!(out, "history     {span} s: the header x-tabulith-as-of reads the past")?;
-    }
     Ok(())
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     }
     let db = Db::builder().options(options.clone()).on_event(events::tell).open(&data.dir);
     let db = Arc::new(db.with_context(|| format!("opening {}", data.dir.display()))?);
+    config.history = !db.history().is_zero();
     for repair in &db.recovery().repairs {
         note(&format!("put right from its other copy: {repair}"));
     }
@@ -86,6 +87,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         let (plain, tls, admin) = (running.addr(), running.tls_addr(), running.admin_addr());
         let mut text = Vec::new();
         greet(&mut text, Addrs { plain, tls, admin }, &accounts, args, &data.dir)?;
+        if !db.history().is_zero() {
+            let span = db.history().as_secs();
+            writeln!(text, "history     {span} s: the header x-tabulith-as-of reads the past")?;
+        }
         text.extend_from_slice(trouble.as_bytes());
         let mut out = io::stdout().lock();
         let told = out.write_all(&text).and_then(|()| out.flush());
@@ -217,7 +222,6 @@ fn config(args: &ServeArgs) -> Result<Config> {
             account_requests: args.throttle_account,
         },
         faults: faults(args)?,
-        history: !args.history.is_zero(),
         ..Config::default()
     };
     config

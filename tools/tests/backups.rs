@@ -74,6 +74,30 @@ fn a_served_folder_is_backed_up_and_restored_to_any_moment() {
     assert_eq!(server.terminate().0, 0);
 }
 
+/// Other commands, and a start that says nothing of the history, leave it as it is.
+#[test]
+fn the_past_stays_whoever_opens_the_folder() {
+    let place = Place::new();
+    let mut server = place.serve_with(0, "data", &["--history", "1h"]);
+    place.ok(&["table", "create", "rows", "--connection-string", &server.connection]);
+    insert(&place, &server.connection, "a", 1);
+    let query = ["query", "rows", "-o", "jsonl", "--connection-string", &server.connection];
+    let page = place.ok(&query).out;
+    let stamp = page.split("\"Timestamp\":\"").nth(1).unwrap().split('"').next().unwrap();
+    insert(&place, &server.connection, "a", 2);
+    for _ in 0..2 {
+        assert_eq!(server.terminate().0, 0);
+        place.ok(&["table", "create", "other", "--data-dir", "data"]);
+        place.ok(&["table", "delete", "other", "--data-dir", "data"]);
+        server = place.serve(0, "data");
+    }
+    assert_eq!(server.terminate().0, 0);
+    place.ok(&["compact", "data"]);
+    place.ok(&["backup", "create", "data", "kept"]);
+    place.ok(&["restore", "kept", "past", "--at", stamp]);
+    assert!(rows(&place, "past").contains("\"n\":1"));
+}
+
 #[test]
 fn what_cannot_be_done_is_said_with_an_exit_code() {
     let place = Place::new();

@@ -46,7 +46,7 @@ pub(crate) fn read_log(
     end: CommitTs,
 ) -> Result<State> {
     // No moment of what the log holds is given up.
-    let options = Options { history: Duration::MAX, ..Options::default() };
+    let options = Options { history: Some(Duration::MAX), ..Options::default() };
     let pool = Pool::new(Budget::of(&options, memory::bytes_usable()));
     let shelf = |dir: &Path| Shelf::new(Arc::clone(vfs), dir.to_owned(), Arc::clone(&pool), false);
     let (from, to) = (shelf(dir), shelf(staging));

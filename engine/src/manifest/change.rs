@@ -120,6 +120,7 @@ impl Changing {
         state.next_file = numbers.next_file;
         state.last_ts = numbers.last_ts;
         state.history_floor = numbers.history_floor;
+        state.history = edit.history.unwrap_or(state.history);
         for (files, next) in state.levels.iter_mut().zip(levels) {
             *files = next.unwrap_or_else(|| mem::take(files));
         }

@@ -36,8 +36,9 @@ const HAS_NEXT_FILE: u8 = 2;
 const HAS_LAST_TS: u8 = 4;
 const HAS_ERASURES: u8 = 8;
 const HAS_HISTORY_FLOOR: u8 = 16;
+const HAS_HISTORY: u8 = 32;
 const ALL_FLAGS: u8 =
-    HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS | HAS_ERASURES | HAS_HISTORY_FLOOR;
+    HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS | HAS_ERASURES | HAS_HISTORY_FLOOR | HAS_HISTORY;
 
 /// A bound of an erasure may be the first string of bytes above the longest key.
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
@@ -60,6 +61,8 @@ pub(crate) struct Edit {
     pub(crate) last_ts: Option<CommitTs>,
     /// The oldest moment that can be read once the edit is made.
     pub(crate) history_floor: Option<CommitTs>,
+    /// The history window, in ticks.
+    pub(crate) history: Option<u64>,
     /// Erasures that hide rows of files from now on.
     pub(crate) erased: Vec<Erasure>,
     /// Erasures that have nothing left to hide.
@@ -83,6 +86,7 @@ impl Edit {
             (HAS_NEXT_FILE, next),
             (HAS_LAST_TS, self.last_ts.map(|ts| ts.0)),
             (HAS_HISTORY_FLOOR, self.history_floor.map(|ts| ts.0)),
+            (HAS_HISTORY, self.history),
         ];
         let present = numbers.iter().filter(|(_, number)| number.is_some());
         let has_erasures = !self.erased.is_empty() || !self.retired.is_empty();
@@ -128,6 +132,7 @@ impl Edit {
             next_file: number(HAS_NEXT_FILE)?.map(FileNo),
             last_ts: number(HAS_LAST_TS)?.map(CommitTs),
             history_floor: number(HAS_HISTORY_FLOOR)?.map(CommitTs),
+            history: number(HAS_HISTORY)?,
             ..Edit::default()
         };
         let removed = reader.varint()?;
@@ -179,6 +184,9 @@ impl Edit {
         }
         if let Some(floor) = self.history_floor {
             line(format!("readable from {floor}"));
+        }
+        if let Some(ticks) = self.history {
+            line(format!("history of {} s", ticks / CommitTs::TICKS_PER_SECOND));
         }
         for (level, no) in &self.removed {
             line(format!("L{level} - {no}"));
@@ -317,6 +325,7 @@ mod tests {
             next_file: None,
             last_ts: Some(CommitTs(400)),
             history_floor: Some(CommitTs(220)),
+            history: Some(36_000_000_000),
             erased: vec![erasure("c", "d", 390)],
             retired: vec![erasure("a", "b", 200), erasure("a", "b", 210)],
         }
@@ -363,7 +372,7 @@ mod tests {
     fn reads_like_a_history() {
         assert_eq!(
             edit().dump("  "),
-            "  log from segment 2\n  commits to 400 are in files\n  readable from 220\n  L0 - 000003\n  L1 - 000004\n  \
+            "  log from segment 2\n  commits to 400 are in files\n  readable from 220\n  history of 3600 s\n  L0 - 000003\n  L1 - 000004\n  \
              L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
              xxh3 1122334455667788\n       3 rows expire, from 900 to 950\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
              blob file + 000006  600 bytes  3 values\n  erased - keys a..b  before commit 200\n  \

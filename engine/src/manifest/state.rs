@@ -27,6 +27,8 @@ pub(crate) struct State {
     pub(crate) last_ts: CommitTs,
     /// The oldest moment that can be read: what only earlier ones show may have been dropped.
     pub(crate) history_floor: CommitTs,
+    /// How far back it is to be readable, in ticks: as it was last opened.
+    pub(crate) history: u64,
     /// Chosen when the database was made.
     pub(crate) db_id: u128,
 }
@@ -62,6 +64,7 @@ impl State {
             next_file: Some(self.next_file),
             last_ts: Some(self.last_ts),
             history_floor: Some(self.history_floor),
+            history: Some(self.history).filter(|ticks| *ticks > 0),
             erased: self.erasures.iter().cloned().collect(),
             retired: Vec::new(),
         }

@@ -66,6 +66,7 @@ fn edit(no: u64) -> Edit {
         next_file: Some(FileNo(no + 1)),
         last_ts: Some(CommitTs(no + 1)),
         history_floor: Some(CommitTs(no)),
+        history: Some(no).filter(|no| no % 2 == 0),
         erased: vec![erasure(no)],
         retired: if no > 3 { vec![erasure(no - 3)] } else { Vec::new() },
     }

@@ -207,6 +207,7 @@ impl Salvage {
         state.blobs = blobs.into_iter().map(|blob| (blob.no, Arc::new(blob))).collect();
         state.next_file = next_file();
         (state.last_ts, state.history_floor) = (last_ts, last_ts);
+        state.history = self.survey.state.as_ref().map_or(0, |state| state.history);
         Ok(state)
     }
 

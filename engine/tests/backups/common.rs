@@ -77,7 +77,7 @@ pub(crate) fn small(history: Duration) -> Options {
         blob_file_bytes: 16 << 10,
         ..Advanced::default()
     };
-    Options { history, advanced, ..Options::default() }
+    Options { history: Some(history), advanced, ..Options::default() }
 }
 
 impl House {

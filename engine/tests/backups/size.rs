@@ -205,7 +205,8 @@ fn rows_for(mib: u64) -> u64 {
 
 /// Options under which there are several files on several levels, however small the store is.
 fn options(mib: u64, history: Duration) -> Options {
-    let mut options = Options { history, durability: Durability::Flushed, ..Options::default() };
+    let mut options =
+        Options { history: Some(history), durability: Durability::Flushed, ..Options::default() };
     let memtable_bytes = (mib << 20).div_ceil(16).clamp(256 << 10, 64 << 20);
     options.advanced.memtable_bytes = Some(memtable_bytes as usize);
     options.advanced.wal_segment_bytes = 1 << 20;

@@ -264,7 +264,7 @@ impl Run {
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
         // What was lost and might be counts no more.
         self.need = Need { told_ts: self.need.told_ts, ..Need::default() };
-        read_past(self.db()?, &self.history, self.options.history)?;
+        read_past(self.db()?, &self.history, self.options.history.unwrap_or_default())?;
         self.promise_all()?;
         Ok(*counts.end())
     }

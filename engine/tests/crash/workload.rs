@@ -260,7 +260,7 @@ fn varied(number: u64, rng: &mut Rng) -> Options {
     let history = *rng.pick(&[Duration::ZERO, Duration::from_micros(3), LONG_HISTORY]);
     // Merges are divided in two of three runs, as far as they are large enough.
     let threads = Some(1 + (number % 3) as usize);
-    Options { advanced, history, threads, ..small() }
+    Options { advanced, history: Some(history), threads, ..small() }
 }
 
 fn put(table: u8, pk: u8, rows: &[(u8, Option<u16>)], wait: bool) -> Op {

@@ -255,7 +255,9 @@ impl Store {
             if set.is_multiple_of(2) { Arc::new(ByHand) } else { Arc::new(Threads) };
         let clock = Arc::clone(&self.clock);
         let options = options(set)?;
-        self.history = options.history.as_secs() * SECOND_TICKS;
+        if let Some(window) = options.history {
+            self.history = window.as_secs() * SECOND_TICKS;
+        }
         let builder = Db::builder().options(options);
         // A kill ends its threads as well.
         let disk = Arc::new(self.disk.process());
@@ -315,7 +317,10 @@ fn options(set: usize) -> Result<Options> {
         5 => Advanced { mapped: true, ..small },
         _ => Advanced::default(),
     };
-    let history = Duration::from_secs([60, 0, 60, 5, 600, 60, 60][set % OPTION_SETS]);
+    // The last leaves it as it was.
+    let history =
+        [Some(60), Some(0), Some(60), Some(5), Some(600), Some(60), None][set % OPTION_SETS];
+    let history = history.map(Duration::from_secs);
     // With threads and without: the even sets do the parts of a merge one after the other.
     let threads = Some([2, 3, 4, 1, 8, 2, 1][set % OPTION_SETS]);
     Options { durability, history, threads, advanced, ..Options::default() }.validated()

@@ -45,10 +45,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_enum, default_value_t = DurabilityArg::Synced, env = "TABULITH_DURABILITY")]
     pub(crate) durability: DurabilityArg,
     /// How far back tables can be read, by the header x-tabulith-as-of: a number and s, m, h or d. What
-    /// was replaced or deleted takes its space for as long; 0 for no history.
-    #[arg(long, value_name = "SPAN", default_value = "0", env = "TABULITH_HISTORY")]
+    /// was replaced or deleted takes its space for as long; 0 for no history. Without it as the folder was
+    /// last served, a new one with none.
+    #[arg(long, value_name = "SPAN", env = "TABULITH_HISTORY")]
     #[arg(value_parser = span)]
-    pub(crate) history: Duration,
+    pub(crate) history: Option<Duration>,
     /// Address and port to listen on for TLS too; port 0 takes a free one and prints it.
     #[arg(long, value_name = "IP:PORT", help_heading = "TLS", env = "TABULITH_TLS_LISTEN")]
     #[arg(requires = "identity")]
