@@ -10,7 +10,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::options::{Advanced, Reach};
+use tabulith::options::{Advanced, Durability, Reach};
+use tabulith::health::Obstacle;
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
@@ -269,4 +270,43 @@ fn who_needs_the_log_to_itself_is_not_passed_by_those_who_never_stop() {
     taken.store(0, Ordering::Relaxed);
     db.settle().unwrap();
     assert!(taken.load(Ordering::Relaxed) <= 2, "{taken:?} went before it");
+}
+
+#[test]
+fn no_commit_is_acknowledged_on_a_log_that_failed_while_it_was_renewed() {
+    let (mut refused, mut taken) = (0, 0);
+    for skipped in 0.. {
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let open = || {
+            let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+            let builder = Db::builder().durability(Durability::Buffered);
+            builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open(DIR).unwrap()
+        };
+        let db = open();
+        let rows = db.table("rows").unwrap();
+        rows.upsert("p", "a log worth renewing", vec![7; 3 << 20]).unwrap();
+        while db.step().unwrap() {}
+        disk.add(Rule::fail(Call::Write).named("*.spare").skip(skipped));
+        let settled = db.settle();
+        disk.clear();
+        if settled.is_ok() {
+            break;
+        }
+        let acknowledged = rows.upsert("p", "after it", "v");
+        match db.obstacle() {
+            Some(Obstacle::Log { .. }) => {
+                refused += 1;
+                assert_eq!(acknowledged.unwrap_err().kind(), Kind::Closed, "write {skipped}");
+            }
+            _ => {
+                taken += 1;
+                acknowledged.unwrap();
+                db.close().unwrap();
+                let db = open();
+                let row = db.table("rows").unwrap().get("p", "after it").unwrap();
+                assert!(row.is_some(), "write {skipped}");
+            }
+        }
+    }
+    assert!(refused > 0 && taken > 0, "{refused} {taken}");
 }

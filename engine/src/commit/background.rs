@@ -131,12 +131,17 @@ impl Pipeline {
         // What is gathered was promised the room that goes.
         let mut order = self.in_turn(self.order.lock(), |order| self.lead_all(order))?;
         order.leave_room(Room::none);
-        let renewed = self.with_log(&mut order, |log| {
-            log.renew()?;
-            let segment = log.current().0;
-            self.segment.store(segment, Ordering::Release);
-            Ok((segment, log.give_up_free()))
+        let (renewed, closed) = self.with_log(&mut order, |log| {
+            let renewed = log.renew().map(|()| {
+                let segment = log.current().0;
+                self.segment.store(segment, Ordering::Release);
+                (segment, log.give_up_free())
+            });
+            (renewed, log.closed().is_some())
         });
+        if let (Err(error), true) = (&renewed, closed) {
+            order.fail(error.duplicate());
+        }
         self.tell(order);
         let (segment, surplus) = renewed?;
         self.events.tell(Event::LogRolled { segment });

@@ -420,11 +420,12 @@ impl LogWriter {
     /// Errors: as those of [`LogWriter::append`].
     pub(crate) fn renew(&mut self) -> Result<()> {
         self.check_open()?;
-        self.held.extend(self.spare.take().map(|spare| spare.header.segment));
         let mut job = self.spare_job(0);
         self.free.extend(job.reuse.take());
         job.header.file_bytes = self.small_bytes();
-        self.spare = Some(job.run()?);
+        // The one before is room for commits as long as there is no other.
+        let small = job.run()?;
+        self.held.extend(self.spare.replace(small).map(|spare| spare.header.segment));
         self.change_segment(0)
     }
 
