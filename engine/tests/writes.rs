@@ -3,15 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
-use tabulith::options::{Advanced, Durability, Reach};
 use tabulith::health::Obstacle;
+use tabulith::options::{Advanced, Durability, Reach};
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
@@ -309,4 +309,49 @@ fn no_commit_is_acknowledged_on_a_log_that_failed_while_it_was_renewed() {
         }
     }
     assert!(refused > 0 && taken > 0, "{refused} {taken}");
+}
+
+#[test]
+fn a_ticket_tells_the_same_however_often_it_is_asked() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let parts = Db::builder().parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
+    let db = parts.open(DIR).unwrap();
+    let rows = db.table("rows").unwrap();
+    let insert = || rows.partition("p").batch().insert("a", "x").commit_async();
+    let mut context = Context::from_waker(Waker::noop());
+    let finish = || while db.step().unwrap() {};
+
+    let mut made = insert();
+    let ts = made.ts();
+    assert!(Pin::new(&mut made).poll(&mut context).is_pending());
+    finish();
+    assert!(Pin::new(&mut made).poll(&mut context).is_ready() && made.is_done());
+    assert_eq!(made.ts(), ts);
+    assert_eq!(made.wait().unwrap(), ts.unwrap());
+
+    let mut refused = insert();
+    let polled = Pin::new(&mut refused).poll(&mut context);
+    assert!(matches!(polled, Poll::Ready(Err(error)) if error.kind() == Kind::Exists));
+    assert_eq!(refused.wait().unwrap_err().kind(), Kind::Exists);
+
+    // One that was awaited and is then to be called back.
+    let mut late = rows.partition("p").batch().insert("b", "x").commit_async();
+    assert!(Pin::new(&mut late).poll(&mut context).is_pending());
+    let (told, telling) = mpsc::channel();
+    late.notify(move |outcome| told.send(outcome).unwrap());
+    assert!(telling.try_recv().is_err(), "it is not safe yet");
+    finish();
+    telling.try_recv().expect("it was called").unwrap();
+
+    disk.add(Rule::fail(Call::Sync).named("*.spare").forever());
+    let mut lost = rows.partition("p").batch().insert("c", "x").commit_async();
+    let other = rows.partition("p").batch().insert("d", "x").commit_async();
+    assert!(Pin::new(&mut lost).poll(&mut context).is_pending());
+    rows.upsert("p", "e", "x").unwrap_err();
+    assert!(other.is_done(), "to wait for it gives the failure at once");
+    other.wait().unwrap_err();
+    assert!(matches!(Pin::new(&mut lost).poll(&mut context), Poll::Ready(Err(_))));
+    assert!(lost.is_done());
+    lost.wait().unwrap_err();
 }

@@ -435,6 +435,11 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Whether [`Pipeline::wait`] for it would return at once.
+    pub(crate) fn is_settled(&self, ts: CommitTs) -> bool {
+        self.visible() >= ts || self.order.lock().check().is_err()
+    }
+
     fn seat(&self, group_no: u64) -> &Seat {
         &self.seats[group_no as usize % SEATS]
     }

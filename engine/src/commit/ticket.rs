@@ -36,7 +36,7 @@ impl CommitTicket for Ticket {
     }
 
     fn is_done(&self) -> bool {
-        self.pipeline.visible() >= self.ts
+        self.pipeline.is_settled(self.ts)
     }
 
     fn wait(self: Box<Self>) -> Result<()> {

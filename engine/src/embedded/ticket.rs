@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 /// It is also a [`Future`] that needs no particular runtime.
 #[must_use = "a commit is neither safe nor visible before its ticket is done"]
 pub struct Ticket {
-    outcome: Option<Result<CommitTs>>, // What it comes to once the commit is safe.
+    outcome: Result<CommitTs>, // What it comes to once the commit is safe.
     stage: Stage,
 }
 
@@ -33,7 +33,36 @@ enum Stage {
 #[derive(Default)]
 struct Polled {
     safe: Option<Result<()>>,
-    waker: Option<Waker>,
+    /// Who wants to know.
+    asks: Option<Asks>,
+}
+
+/// Told whether the commit is safe.
+type Callback = Box<dyn FnOnce(Result<()>) + Send>;
+
+enum Asks {
+    Waker(Waker),
+    Callback(Callback),
+}
+
+impl Polled {
+    /// The commit is settled.
+    fn settle(polled: &Mutex<Polled>, safe: Result<()>) {
+        let mut polled = polled.lock();
+        match polled.asks.take() {
+            Some(Asks::Callback(done)) => {
+                drop(polled);
+                done(safe);
+            }
+            asks => {
+                polled.safe = Some(safe);
+                drop(polled);
+                if let Some(Asks::Waker(waker)) = asks {
+                    waker.wake();
+                }
+            }
+        }
+    }
 }
 
 impl Ticket {
@@ -43,12 +72,12 @@ impl Ticket {
             commit.urge();
             Stage::Commit(commit)
         });
-        Ticket { outcome: Some(outcome), stage }
+        Ticket { outcome, stage }
     }
 
-    /// The commit's timestamp; `None` where the batch was refused.
+    /// The commit's timestamp; `None` where the batch was refused, or the commit is known to be lost.
     pub fn ts(&self) -> Option<CommitTs> {
-        self.outcome.as_ref().and_then(|outcome| outcome.as_ref().ok().copied())
+        self.outcome.as_ref().ok().copied()
     }
 
     /// Whether waiting would return at once.
@@ -74,29 +103,30 @@ impl Ticket {
                 return block_on(self, waker);
             }
         }
-        self.take_outcome()
+        self.outcome
     }
 
     /// Calls `done` with what [`Ticket::wait`] would return: from a thread of the database or,
     /// where the commit is safe already, from this one. `done` must not block, nor write to the database or
     /// close it: its thread may be the one that this would wait for. It may drop a handle. Where it
     /// panics, that ends there, from whichever thread it was called.
-    pub fn notify(mut self, done: impl FnOnce(Result<CommitTs>) + Send + 'static) {
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Commit(commit) => {
-                let outcome = self.take_outcome();
-                commit.notify(Box::new(move |safe| done(safe.and(outcome))));
-            }
-            stage => {
-                self.stage = stage;
-                let outcome = self.wait();
-                guest::call(|| done(outcome));
+    pub fn notify(self, done: impl FnOnce(Result<CommitTs>) + Send + 'static) {
+        let Ticket { outcome, stage } = self;
+        let done: Callback = Box::new(move |safe| done(safe.and(outcome)));
+        match stage {
+            Stage::Done => guest::call(|| done(Ok(()))),
+            Stage::Commit(commit) => commit.notify(done),
+            Stage::Polled(polled) => {
+                let mut polled = polled.lock();
+                match polled.safe.take() {
+                    Some(safe) => {
+                        drop(polled);
+                        guest::call(|| done(safe));
+                    }
+                    None => polled.asks = Some(Asks::Callback(done)),
+                }
             }
         }
-    }
-
-    fn take_outcome(&mut self) -> Result<CommitTs> {
-        self.outcome.take().unwrap_or(Ok(CommitTs::ZERO))
     }
 }
 
@@ -108,31 +138,26 @@ impl Future for Ticket {
             let polled = Arc::new(Mutex::new(Polled::default()));
             let stage = Stage::Polled(Arc::clone(&polled));
             if let Stage::Commit(commit) = std::mem::replace(&mut self.stage, stage) {
-                commit.notify(Box::new(move |safe| {
-                    let waker = {
-                        let mut polled = polled.lock();
-                        polled.safe = Some(safe);
-                        polled.waker.take()
-                    };
-                    if let Some(waker) = waker {
-                        waker.wake();
-                    }
-                }));
+                commit.notify(Box::new(move |safe| Polled::settle(&polled, safe)));
             }
         }
         if let Stage::Polled(polled) = &self.stage {
             let mut polled = polled.lock();
-            match polled.safe.take() {
-                Some(Ok(())) => {}
-                Some(Err(error)) => return Poll::Ready(Err(error)),
-                None => {
-                    polled.waker = Some(context.waker().clone());
-                    return Poll::Pending;
-                }
+            let Some(safe) = polled.safe.take() else {
+                polled.asks = Some(Asks::Waker(context.waker().clone()));
+                return Poll::Pending;
+            };
+            drop(polled);
+            self.stage = Stage::Done;
+            if let Err(error) = safe {
+                self.outcome = Err(error);
             }
         }
-        self.stage = Stage::Done;
-        Poll::Ready(self.take_outcome())
+        // It may be asked again.
+        Poll::Ready(match &self.outcome {
+            Ok(ts) => Ok(*ts),
+            Err(error) => Err(error.duplicate()),
+        })
     }
 }
 
