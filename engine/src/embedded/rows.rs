@@ -404,7 +404,7 @@ impl Partition {
     /// ```
     pub fn transact<T>(&self, mut work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         let table = &self.table;
-        for _ in 1..ATTEMPTS_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             if let Some(done) = self.attempt(table, &mut work)? {
                 return Ok(done);
             }
