@@ -168,7 +168,7 @@ impl Depot {
         let Wanted { kind, no, bytes, xxh3, is_passing, .. } = wanted;
         let failed = |error| Error::io("reading a file of the database", from, error);
         let known_by = |mark: u64| known.get(&(no, bytes, mark)).filter(|_| !is_passing);
-        let there = |kept: &&Kept| self.has(kept);
+        let there = |kept: &&Kept| self.has(kept, sharing);
         if let Some(kept) = xxh3.and_then(known_by).filter(there) {
             return Ok(kept.clone());
         }
@@ -196,7 +196,7 @@ impl Depot {
         Ok(kept)
     }
 
-    /// Brings a file here, unless its digest shows that it is; says whether it came, and by a link.
+    /// Brings a file here, unless one of its digest is here and whole; says whether it came, and by a link.
     fn bring(
         &self,
         file: &dyn File,
@@ -208,10 +208,10 @@ impl Depot {
             let digest = digest::read(file, from, &mut |_, _| Ok(()))?;
             check(&digest, wanted, from)?;
             let to = self.file(&digest.hash);
-            if self.has_bytes(&digest.hash, digest.bytes) {
+            if self.is_whole(&to, &digest) {
                 return Ok((digest, None));
             }
-            let _ = self.vfs.remove(&to); // One that was cut: it is none of that name.
+            let _ = self.vfs.remove(&to); // One that was cut or damaged: it is none of that name.
             match self.vfs.hard_link(from, &to) {
                 Ok(()) => return Ok((digest, Some(true))),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -224,13 +224,10 @@ impl Depot {
         let _ = self.vfs.remove(&temp);
         let digest = copy_file(&*self.vfs, file, from, &temp)?;
         check(&digest, wanted, from)?;
-        if self.has_bytes(&digest.hash, digest.bytes) {
-            self.remove(&temp)?;
-            return Ok((digest, None));
-        }
-        let to = self.file(&digest.hash);
+        let (to, was_there) = (self.file(&digest.hash), self.has_bytes(&digest.hash, digest.bytes));
+        // Over one that is there: that may be damaged, or share its bytes.
         self.vfs.rename(&temp, &to).map_err(|e| Error::io("name file", &to, e))?;
-        Ok((digest, Some(false)))
+        Ok((digest, (!was_there).then_some(false)))
     }
 
     /// Makes a backup count: from here on it is there whatever happens.
@@ -277,8 +274,17 @@ impl Depot {
         self.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))
     }
 
-    fn has(&self, kept: &Kept) -> bool {
-        self.has_bytes(&kept.hash, kept.bytes)
+    /// Whether there is such a file, and none that shares its bytes where a copy is asked for.
+    fn has(&self, kept: &Kept, sharing: Sharing) -> bool {
+        let is_shared = || self.vfs.has_other_names(&self.file(&kept.hash)).unwrap_or(false);
+        self.has_bytes(&kept.hash, kept.bytes) && (sharing == Sharing::Link || !is_shared())
+    }
+
+    /// Whether the file at `path` reads as `digest` says.
+    fn is_whole(&self, path: &Path, digest: &Digest) -> bool {
+        let Ok(file) = self.vfs.open(path, Access::Read) else { return false };
+        let found = digest::read(&*file, path, &mut |_, _| Ok(()));
+        found.is_ok_and(|found| found.hash == digest.hash)
     }
 
     fn has_bytes(&self, hash: &Hash, bytes: u64) -> bool {

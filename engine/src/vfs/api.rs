@@ -49,6 +49,13 @@ pub trait Vfs: Debug + Send + Sync {
     /// Gives a file a second name; the two share their bytes.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// Whether the file has another name, so that what is written by one is read by both; false where
+    /// that is not known.
+    fn has_other_names(&self, file: &Path) -> io::Result<bool> {
+        let _ = file;
+        Ok(false)
+    }
+
     /// The names in a folder, in no particular order.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 

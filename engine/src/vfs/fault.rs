@@ -174,6 +174,10 @@ impl Vfs for FaultFs {
         self.run(Call::HardLink, &[from, to], || self.inner.hard_link(from, to))
     }
 
+    fn has_other_names(&self, file: &Path) -> io::Result<bool> {
+        self.inner.has_other_names(file)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.run(Call::List, &[dir], || self.inner.list(dir))
     }

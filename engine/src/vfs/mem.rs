@@ -260,6 +260,12 @@ impl Vfs for SimFs {
         self.change(effect, |state| state.disk.hard_link(from, to))
     }
 
+    fn has_other_names(&self, file: &Path) -> io::Result<bool> {
+        let state = self.0.lock();
+        self.check(&state)?;
+        Ok(state.disk.names_of(state.disk.ino(file)?) > 1)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let state = self.0.lock();
         self.check(&state)?;

@@ -73,6 +73,12 @@ impl Vfs for OsVfs {
         fs::hard_link(from, to)
     }
 
+    #[cfg(unix)]
+    fn has_other_names(&self, file: &Path) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt as _;
+        Ok(fs::metadata(file)?.nlink() > 1)
+    }
+
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         // A name that is not UTF-8 is not one of ours; its replacement characters keep it so.
         fs::read_dir(dir)?

@@ -37,6 +37,35 @@ fn needed(disk: &SimFs) -> Vec<PathBuf> {
 }
 
 #[test]
+fn copies_share_no_byte_with_the_database_though_an_earlier_run_made_links() {
+    let house = house();
+    house.db.flush().unwrap();
+    house.backups().create(DIR, Sharing::Link).unwrap();
+    house.backups().create(DIR, Sharing::Copy).unwrap();
+    let live = files(&house.disk, Path::new(DIR));
+    let live = live.iter().filter(|path| path.extension().is_some_and(|kind| kind == "sst"));
+    let flipped = live.map(|path| flip(&house.disk, path, 20)).count();
+    assert!(flipped > 0);
+    assert_eq!(house.backups().verify().unwrap().damage.len(), 0);
+}
+
+#[test]
+fn a_file_that_was_damaged_among_the_backups_gives_way_to_a_good_one() {
+    for sharing in [Sharing::Copy, Sharing::Link] {
+        let house = house();
+        house.db.flush().unwrap();
+        house.backups().create(DIR, Sharing::Copy).unwrap();
+        let kept = files(&house.disk, &Path::new(DEST).join("files"));
+        kept.iter().for_each(|path| flip(&house.disk, path, 20));
+        // Nothing says any more that they are known.
+        flip(&house.disk, &Path::new(DEST).join("000001.backup"), 5);
+        house.backups().create(DIR, sharing).unwrap();
+        assert_eq!(house.backups().verify().unwrap().damage.len(), 1, "the manifest");
+        restored(&house, Which::Newest, "again", sharing);
+    }
+}
+
+#[test]
 fn a_flipped_byte_in_any_file_is_found_and_named() {
     let seed = seed::seed_or(11);
     let _replay = Replay::new(seed, "cargo nextest run -p tabulith --test backups a_flipped_byte");

@@ -142,6 +142,12 @@ impl Disk {
         Ok(())
     }
 
+    /// How many names a file has.
+    pub(crate) fn names_of(&self, ino: Ino) -> usize {
+        let names = self.folders.values().flat_map(|folder| folder.now.values());
+        names.filter(|other| **other == ino).count()
+    }
+
     pub(crate) fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let dir = text(dir)?;
         let files = self.folder(dir)?.now.keys().map(|name| name.to_string());
