@@ -110,6 +110,21 @@ impl Folder {
         truncated.map(drop).with_context(|| format!("emptying the table {table}"))
     }
 
+    /// Whether the account has a setting of that name.
+    pub(crate) async fn has_setting(&self, name: &str) -> Result<bool> {
+        let (store, account, name) = (self.store.clone(), self.account.clone(), name.to_owned());
+        let setting = blocking(move || store.account_setting(&account, &name)).await?;
+        Ok(setting.context("reading a setting")?.is_some())
+    }
+
+    /// Keeps a setting that says no more than its name, or takes it back. Returns once that is durable.
+    pub(crate) async fn set_setting(&self, name: &str, is_set: bool) -> Result<()> {
+        let (store, account, name) = (self.store.clone(), self.account.clone(), name.to_owned());
+        let value = is_set.then_some(&b""[..]);
+        let set = blocking(move || store.set_account_setting(&account, &name, value)).await?;
+        set.context("writing a setting")
+    }
+
     /// Does one change. Returns the entity's ETag; a delete leaves none.
     pub(crate) async fn change(&self, table: &str, change: Change) -> Result<Option<String>> {
         let name = table_name(table)?;

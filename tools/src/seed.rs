@@ -1,13 +1,17 @@
 //! Tables that a server is to have from the start: the files of a folder, loaded before it serves.
 //!
-//! Promise: rows are inserted or replaced, so that the same folder changes nothing the second time.
+//! Promise: a table that is there is left as it is, so that the same folder changes nothing the second time. A
+//! setting of the account marks a table from before it is made until its files are loaded whole: of one that is
+//! marked they are loaded again.
 
 #![allow(clippy::disallowed_methods, reason = "the files are the user's")]
 
 use crate::args::command::{Cli, Command};
 use crate::exit::{Exit, Failure};
+use crate::folder::{Access, Folder};
 use crate::import::run::run;
 use anyhow::{Context, Result};
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use tabulith::table::name::TableName;
@@ -15,8 +19,38 @@ use tabulith::table::name::TableName;
 /// More is no folder of seeds.
 const FILES_MAX: usize = 1_000;
 
+/// The files of each table, by its name without case.
+type Seeds = BTreeMap<String, Vec<(PathBuf, String)>>;
+
 /// Loads `dir` into the data folder, for `account`. Fails at the first file that does not load whole.
 pub(crate) fn load(dir: &Path, data: &Path, account: &str) -> Result<()> {
+    let seeds = seeds(dir)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.context("starting the runtime")?;
+    runtime.block_on(async {
+        let folder = Folder::open(data, account, Access::Write)?;
+        let there = folder.tables().await?;
+        let there: HashSet<String> = there.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let mut wanted = Seeds::new();
+        for (table, files) in seeds {
+            if !there.contains(&table) || folder.has_setting(&mark(&table)).await? {
+                wanted.insert(table, files);
+            }
+        }
+        folder.close()?;
+        for (table, files) in wanted {
+            set_mark(data, account, &table, true).await?;
+            for (path, table) in files {
+                load_file(&path, &table, data, account).await?;
+            }
+            set_mark(data, account, &table, false).await?;
+        }
+        Ok(())
+    })
+}
+
+/// What there is to load.
+fn seeds(dir: &Path) -> Result<Seeds> {
     let named = || format!("--seed {}", dir.display());
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).with_context(named)? {
@@ -29,22 +63,37 @@ pub(crate) fn load(dir: &Path, data: &Path, account: &str) -> Result<()> {
         }
     }
     files.sort();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("starting the runtime")?;
+    let mut seeds = Seeds::new();
     for (path, table) in files {
-        let words =
-            ["tabulith", "import", "--restart", "--account-name", account, "--table", &table];
-        let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
-        words.extend(["--data-dir".into(), data.into(), "--".into(), path.clone().into()]);
-        let Command::Import(args) = Cli::parsed(&words)?.command else { continue };
-        let exit = runtime.block_on(run(args));
-        let exit = exit.with_context(|| format!("{}: {}", named(), path.display()))?;
-        if exit != Exit::Ok {
-            let what = format!("{}: {} did not load whole", named(), path.display());
-            return Err(Failure::new(exit, what).into());
-        }
+        seeds.entry(table.to_ascii_lowercase()).or_default().push((path, table));
+    }
+    Ok(seeds)
+}
+
+async fn load_file(path: &Path, table: &str, data: &Path, account: &str) -> Result<()> {
+    let words = ["tabulith", "import", "--restart", "--account-name", account, "--table", table];
+    let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    words.extend(["--data-dir".into(), data.into(), "--".into(), path.into()]);
+    let Command::Import(args) = Cli::parsed(&words)?.command else { return Ok(()) };
+    let exit = run(args).await;
+    let exit = exit.with_context(|| format!("--seed: {}", path.display()))?;
+    if exit != Exit::Ok {
+        let what = format!("--seed: {} did not load whole", path.display());
+        return Err(Failure::new(exit, what).into());
     }
     Ok(())
+}
+
+/// The setting that marks a table.
+fn mark(table: &str) -> String {
+    format!("seed-begun:{table}")
+}
+
+async fn set_mark(data: &Path, account: &str, table: &str, is_marked: bool) -> Result<()> {
+    let folder = Folder::open(data, account, Access::Write)?;
+    let marked = folder.set_setting(&mark(table), is_marked).await;
+    let closed = folder.close();
+    marked.and(closed)
 }
 
 /// The table that a file is for; none where it is no file of rows.

@@ -146,22 +146,49 @@ fn seeds_are_there_from_the_start_and_only_once() {
     place.file("seeds/Stops.csv", "PartitionKey,RowKey,n\np,a,1\np,b,2\n");
     place.file("seeds/Lines.jsonl", "{\"PartitionKey\":\"q\",\"RowKey\":\"r\",\"t\":\"x\"}\n");
     place.file("seeds/README.md", "no rows\n");
-    let rows = |server: &Server, table: &str| {
+    let run = |server: &Server, command: &[&str]| {
         let connection = ["--connection-string", &server.connection];
-        let query = [&["query", table, "-o", "csv"][..], &connection].concat();
-        place.ok(&query).out
+        place.ok(&[command, &connection].concat()).out
     };
-    for _ in 0..2 {
-        let server = place.serve_with(0, "data", &["--seed", "seeds"]);
-        assert_eq!(rows(&server, "Stops").lines().count(), 3);
-        assert_eq!(rows(&server, "Lines").lines().count(), 2);
-        assert_eq!(server.terminate().0, 0);
-    }
+    let rows = |server: &Server, table: &str| run(server, &["query", table, "-o", "csv"]);
+    let row = |server: &Server, name: &str| {
+        let key = ["--partition-key", "p", "--row-key", name];
+        run(server, &[&["entity", "show", "-t", "Stops"], &key[..]].concat())
+    };
+    let server = place.serve_with(0, "data", &["--seed", "seeds"]);
+    assert_eq!(rows(&server, "Stops").lines().count(), 3);
+    assert_eq!(rows(&server, "Lines").lines().count(), 2);
+    run(&server, &["entity", "upsert", "-t", "Stops", "-e", "PartitionKey=p", "RowKey=b", "n=7"]);
+    run(&server, &["entity", "delete", "-t", "Lines", "--partition-key", "q", "--row-key", "r"]);
+    let before = [row(&server, "a"), row(&server, "b")];
+    assert!(before[0].contains("odata.etag") && before[1].contains("\"n\": 7"), "{before:?}");
+    assert_eq!(server.terminate().0, 0);
+    let server = place.serve_with(0, "data", &["--seed", "seeds"]);
+    assert_eq!([row(&server, "a"), row(&server, "b")], before);
+    assert_eq!(rows(&server, "Lines").lines().count(), 1, "a row that was deleted stays so");
+    assert_eq!(server.terminate().0, 0);
     place.file("seeds/Bad.csv", "PartitionKey,n\np,1\n");
     let ran = place.run(&["serve", "--port", "0", "--data-dir", "data", "--seed", "seeds"]);
     assert!(ran.code != 0 && ran.err.contains("Bad.csv"), "{} {}", ran.code, ran.err);
     let ran = place.run(&["serve", "--port", "0", "--data-dir", "data", "--seed", "nowhere"]);
     assert!(ran.code != 0 && ran.err.contains("--seed nowhere"), "{}", ran.err);
+}
+
+/// Its table is there by then, and would else be taken for loaded.
+#[test]
+fn a_seed_that_was_not_loaded_whole_is_loaded_by_the_next_start() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("seeds")).unwrap();
+    place.file("seeds/Stops.csv", "PartitionKey,RowKey,n\np,a,1\np,b\np,c,3\n");
+    let serve = ["serve", "--port", "0", "--data-dir", "data", "--seed", "seeds"];
+    let ran = place.run(&serve);
+    assert!(ran.code == 1 && ran.err.contains("did not load whole"), "{} {}", ran.code, ran.err);
+    let count = ["query", "Stops", "--count", "--data-dir", "data"];
+    assert_eq!(place.ok(&count).out.trim(), "1");
+    place.file("seeds/Stops.csv", "PartitionKey,RowKey,n\np,a,1\np,b,2\np,c,3\n");
+    let server = place.serve_with(0, "data", &["--seed", "seeds"]);
+    assert_eq!(server.terminate().0, 0);
+    assert_eq!(place.ok(&count).out.trim(), "3");
 }
 
 const TESTING: [(&str, &str); 6] = [

@@ -38,7 +38,7 @@ pub(crate) struct ServeArgs {
     #[arg(default_value = "tabulith-data", env = "TABULITH_DATA_DIR")]
     pub(crate) data_dir: PathBuf,
     /// Tables to load before it serves: NAME.jsonl or NAME.csv, plain or gzip, with columns
-    /// PartitionKey and RowKey. Rows are inserted or replaced, so that the next start changes nothing.
+    /// PartitionKey and RowKey. A table that is there already is left as it is.
     #[arg(long, value_name = "DIR", env = "TABULITH_SEED_DIR")]
     pub(crate) seed: Option<PathBuf>,
     /// How safe a write is when it is acknowledged.
