@@ -51,6 +51,7 @@ mod serve;
 use crate::args::command::{Cli, Command};
 use crate::args::config::ConfigCommand;
 use crate::exit::Exit;
+use crate::import::run::StoppedBy;
 use crate::settings::Settings;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
@@ -83,7 +84,7 @@ fn run(settings: Settings) -> Result<Exit> {
             ConfigCommand::Print(_) => settings.print(),
         },
         Command::Health(args) => health::run(&args),
-        Command::Import(args) => wait(import::run::run(args)),
+        Command::Import(args) => wait(import::run::run(args, StoppedBy::Signals)),
         Command::Query(args) => wait(query::run(args)),
         Command::Export(args) => wait(export::run(args)),
         Command::Copy(args) => wait(copy::run::run(args)),

@@ -9,7 +9,7 @@
 use crate::args::command::{Cli, Command};
 use crate::exit::{Exit, Failure};
 use crate::folder::{Access, Folder};
-use crate::import::run::run;
+use crate::import::run::{StoppedBy, run};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -75,7 +75,7 @@ async fn load_file(path: &Path, table: &str, data: &Path, account: &str) -> Resu
     let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
     words.extend(["--data-dir".into(), data.into(), "--".into(), path.into()]);
     let Command::Import(args) = Cli::parsed(&words)?.command else { return Ok(()) };
-    let exit = run(args).await;
+    let exit = run(args, StoppedBy::Nothing).await;
     let exit = exit.with_context(|| format!("--seed: {}", path.display()))?;
     if exit != Exit::Ok {
         let what = format!("--seed: {} did not load whole", path.display());

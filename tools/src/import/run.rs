@@ -16,11 +16,15 @@ use crate::print::note;
 use crate::target::Target;
 use anyhow::Result;
 use std::collections::HashMap;
+use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::table::name::TableName;
+use tokio::signal::ctrl_c;
+#[cfg(unix)]
+use tokio::signal::unix;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use xxhash_rust::xxh3::Xxh3;
@@ -28,8 +32,20 @@ use xxhash_rust::xxh3::Xxh3;
 /// Batches that the reader may be ahead of the writers.
 const BATCHES_AHEAD: usize = 32;
 
+/// What stops an import before its end. A signal that it listens for does nothing else any more for the life
+/// of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StoppedBy {
+    /// SIGINT and SIGTERM: it is all that the process does.
+    Signals,
+    /// SIGINT, for which the process listens anyway.
+    Interrupt,
+    /// Nothing: the process ends as it would without an import.
+    Nothing,
+}
+
 /// Imports all files of the command.
-pub(crate) async fn run(args: ImportArgs) -> Result<Exit> {
+pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit> {
     let wishes = wishes(&args)?;
     TableName::parse(&args.table)
         .map_err(|error| Failure::usage(format!("--table {}: {error}", args.table)))?;
@@ -37,7 +53,7 @@ pub(crate) async fn run(args: ImportArgs) -> Result<Exit> {
     let patience = Duration::from_secs(args.patience);
     let target = Arc::new(Target::open(&args.target, Access::Write, patience)?);
     let mut import = Import {
-        stop: stop_on_signal()?,
+        stop: stop_on(stopped_by)?,
         bad: Arc::new(BadRows::default()),
         keys: KeysSeen::default(),
         rows_written: 0,
@@ -234,23 +250,35 @@ impl Import {
     }
 }
 
-/// A flag that SIGINT and SIGTERM set. A second signal ends the process at once.
-fn stop_on_signal() -> Result<watch::Receiver<bool>> {
+/// A flag that those signals set. A second one ends the process at once.
+fn stop_on(stopped_by: StoppedBy) -> Result<watch::Receiver<bool>> {
     let (send, receive) = watch::channel(false);
     #[cfg(unix)]
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+    let mut terminate = match stopped_by {
+        StoppedBy::Signals => Some(unix::signal(unix::SignalKind::terminate())?),
+        StoppedBy::Interrupt | StoppedBy::Nothing => None,
+    };
     tokio::spawn(async move {
         loop {
-            // An import that is over is not told any more: its process may have other work by then.
+            let interrupted = async {
+                match stopped_by {
+                    StoppedBy::Signals | StoppedBy::Interrupt => drop(ctrl_c().await),
+                    StoppedBy::Nothing => pending().await,
+                }
+            };
             #[cfg(unix)]
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-                () = send.closed() => return,
-            }
+            let terminated = async {
+                match &mut terminate {
+                    Some(terminate) => drop(terminate.recv().await),
+                    None => pending().await,
+                }
+            };
             #[cfg(not(unix))]
+            let terminated = pending::<()>();
             tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
+                () = interrupted => {}
+                () = terminated => {}
+                // An import that is over is not told any more: its process may have other work by then.
                 () = send.closed() => return,
             }
             if send.send_replace(true) {

@@ -272,6 +272,42 @@ fn flags_of_import_follow_its_table() {
     }
 }
 
+/// The signal was caught for the import, and nobody listened any more once that had ended.
+#[cfg(unix)]
+#[test]
+fn a_shell_that_has_imported_is_ended_as_any_other() {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::ExitStatusExt;
+    let place = Place::new();
+    place.file("f.csv", "p,r\na,1\n");
+    let ended = |line: &str, said: &str| {
+        let mut command = place.command(&["shell", "--data-dir", "data"]);
+        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let mut shell = command.spawn().unwrap();
+        let mut stdin = shell.stdin.take().unwrap();
+        stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut stderr = BufReader::new(shell.stderr.take().unwrap());
+        let mut text = String::new();
+        while !text.contains(said) && stderr.read_line(&mut text).unwrap() > 0 {}
+        assert!(text.contains(said), "{text}");
+        let id = shell.id().to_string();
+        assert!(
+            std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success()
+        );
+        for _ in 0..200 {
+            if let Some(status) = shell.try_wait().unwrap() {
+                return (status.code(), status.signal());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        panic!("it goes on");
+    };
+    let imported = ended(".import f.csv rows --partition-key {p} --row-key {r}", "imported 1 rows");
+    assert_eq!(imported, ended(".timer on\n.tables", "time: "));
+}
+
 #[test]
 fn a_folder_is_read_beside_its_server_and_not_written() {
     let place = Place::new();
