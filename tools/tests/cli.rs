@@ -250,6 +250,19 @@ fn the_same_command_goes_on_where_it_stopped() {
     assert!(ran.err.contains("imported 1,500 rows"), "a finished job starts anew: {}", ran.err);
 }
 
+/// The record of before was still believed where the one that began anew had come to no record of its own.
+#[test]
+fn an_import_that_begins_anew_forgets_the_one_before_at_once() {
+    let place = Place::new();
+    let file = interrupted(&place);
+    // Its first file ends it at once.
+    let bad = place.file("bad.csv", "part,n\n1\n");
+    let both = [&["import", &bad][..], &import(&file, &KEYS)[1..], &["--restart"]].concat();
+    refused(&place.run(&both), 1, &["bad.csv:2:"]);
+    let ran = place.ok(&import(&file, &[&KEYS[..], &["--skip-bad"]].concat()));
+    assert!(ran.err.contains("imported 1,500 rows"), "{}", ran.err);
+}
+
 #[test]
 fn rows_that_are_gone_are_not_skipped() {
     let place = Place::new();

@@ -69,6 +69,9 @@ pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit>
         surveys.push((import.survey(&path).await?, path));
     }
     import.target.create_table(&import.args.table).await?;
+    if import.args.restart {
+        import.forget(&surveys);
+    }
     let end = import.files(surveys).await;
     if end.is_err() && import.rows_written > 0 {
         let written = report::rate(import.rows_written, import.clock.steady());
@@ -106,6 +109,16 @@ impl Import {
             }
         }
         Ok(End::File)
+    }
+
+    /// Removes what is recorded of earlier runs, on the disk: if this one is interrupted, the next one would
+    /// believe it.
+    fn forget(&self, surveys: &[((Survey, u128), PathBuf)]) {
+        for ((survey, digest), _) in surveys {
+            if let Some(record) = Record::of(self.job_number(*digest, &survey.columns)) {
+                record.remove();
+            }
+        }
     }
 
     /// Reads a whole file for its types, its length and its digest.
