@@ -139,6 +139,68 @@ fn what_is_gone_from_the_other_place_is_copied_again() {
     assert_eq!(std::fs::read(&file).unwrap(), written);
 }
 
+/// Replaces a row of the table `Rows`.
+fn change(place: &Place, dir: &str, row: &str) {
+    let words = ["-e", "PartitionKey=p3", "RowKey=00003", row];
+    place.ok(&[&["entity", "upsert", "-t", "rows", "--data-dir", dir], &words[..]].concat());
+}
+
+/// What had been copied before a comparison that failed was never copied again.
+#[test]
+fn a_copy_that_was_whole_is_begun_anew_where_nothing_is_compared() {
+    let place = filled();
+    place.ok(&["table", "create", "rows", "--data-dir", "other"]);
+    let more = ["-e", "PartitionKey=p7", "RowKey=more"];
+    place.ok(&[&["entity", "insert", "-t", "rows", "--data-dir", "other"], &more[..]].concat());
+    let copy = ["copy", "dir:data", "dir:other"];
+    assert_eq!(place.run(&copy).code, 1);
+    change(&place, "data", "n=-1");
+    let ran = place.run(&copy);
+    assert!(ran.code == 1 && ran.err.contains("Rows was copied before"), "{}", ran.err);
+    place.ok(&[&copy[..], &["--no-verify"]].concat());
+    assert!(rows(&place, "other", "Rows").iter().any(|row| row.ends_with(",\"n\":-1}")));
+}
+
+/// A copy of which one table is whole, and whose next one could not be written.
+fn unfinished(place: &Place) {
+    std::fs::create_dir(place.path("lines")).unwrap();
+    place.file("lines/types.jsonl.gz", "");
+    assert_eq!(place.run(&["copy", "dir:data", "jsonl:lines"]).code, 5);
+    std::fs::remove_file(place.path("lines/types.jsonl.gz")).unwrap();
+}
+
+#[test]
+fn a_copy_that_begins_anew_forgets_the_one_before_at_once() {
+    let place = filled();
+    unfinished(&place);
+    change(&place, "data", "n=-1");
+    place.file("lines/empty.jsonl.gz", "");
+    let restart = ["copy", "dir:data", "jsonl:lines", "--restart"];
+    assert_eq!(place.run(&restart).code, 5, "in its first table");
+    std::fs::remove_file(place.path("lines/empty.jsonl.gz")).unwrap();
+    copied(&place.run(&restart[..3]));
+}
+
+/// A comparison, or the copy of another table, took away how far a copy had come.
+#[test]
+fn a_copy_of_one_table_leaves_what_is_known_of_the_others() {
+    let place = filled();
+    unfinished(&place);
+    let only = |table: &str, more: &[&str]| {
+        copied(&place.run(&[&["copy", "dir:data", "jsonl:lines", "-t", table], more].concat()));
+    };
+    only("empty", &["--verify-only"]);
+    only("types", &[]);
+    let ran = place.run(&["copy", "dir:data", "jsonl:lines"]);
+    copied(&ran);
+    for table in ["empty", "Rows"] {
+        assert!(ran.err.contains(&format!("{table} was copied before")), "{table}: {}", ran.err);
+    }
+    assert!(!ran.err.contains("types was copied before"), "{}", ran.err);
+    let ran = place.run(&["copy", "dir:data", "jsonl:lines"]);
+    assert!(!ran.err.contains("was copied before"), "{}", ran.err);
+}
+
 #[test]
 fn a_copy_that_is_killed_again_and_again_comes_to_its_end() {
     let place = filled();

@@ -19,7 +19,7 @@ pub(crate) struct CopyArgs {
     /// Most rows a second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rate: Option<u32>,
-    /// Copy all rows, also those that an interrupted copy has written already.
+    /// Copy all rows, also those that a copy before has written already.
     #[arg(long)]
     pub(crate) restart: bool,
     /// Write nothing: only compare what is there.
@@ -55,4 +55,5 @@ const COPY_HELP: &str = "Places:
 Rows are inserted or replaced with their types; Timestamps, policies and settings are not copied. In the
 end both sides are read and the rows of each partition compared by a digest, so that what says that it
 has copied has seen it. A copy that was interrupted goes on behind the last page that was
-written; how far it came is kept in $XDG_STATE_HOME/tabulith/copies, else in ~/.local/state.";
+written, and one whose comparison failed compares again, or with --no-verify copies again; how
+far it came is kept in $XDG_STATE_HOME/tabulith/copies, else in ~/.local/state.";

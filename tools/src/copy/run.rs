@@ -39,15 +39,19 @@ pub(crate) async fn run(args: CopyArgs) -> Result<Exit> {
     let to = Place::open(&args.to, access, ca, patience).context("TO")?;
     let names = format!("{}\n{}", from.identity(), to.identity());
     let mut copy = Copy {
-        progress: Progress::of(xxh3_128(names.as_bytes()), args.restart),
+        progress: Progress::of(xxh3_128(names.as_bytes())),
+        compares: !args.no_verify,
         pace: Pace::new(args.rate),
         clock: SystemClock::new(),
         from,
         to,
     };
-    let copied = if args.verify_only { Ok(0) } else { copy.tables(&tables).await };
-    let compared = match (&copied, args.no_verify) {
-        (Ok(_), false) => copy.compare(&tables).await,
+    if args.table.is_empty() {
+        copy.progress.know_only(&tables);
+    }
+    let copied = if args.verify_only { Ok(0) } else { copy.tables(&tables, args.restart).await };
+    let compared = match &copied {
+        Ok(_) if copy.compares => copy.compare(&tables).await,
         _ => Ok(true),
     };
     let closed = match &copy.to {
@@ -58,7 +62,10 @@ pub(crate) async fn run(args: CopyArgs) -> Result<Exit> {
     let same = compared?;
     closed?;
     if same {
-        copy.progress.remove();
+        // What was only looked at may be a copy that is to go on.
+        if !args.verify_only {
+            copy.progress.forget(&tables)?;
+        }
         return Ok(Exit::Ok);
     }
     let help = if args.verify_only { "" } else { "; --restart copies every row again" };
@@ -83,24 +90,31 @@ struct Copy {
     from: Place,
     to: Place,
     progress: Progress,
+    /// Whether both sides are read in the end.
+    compares: bool,
     pace: Pace,
     clock: SystemClock,
 }
 
 impl Copy {
-    /// Copies the tables. Returns the number of rows.
-    async fn tables(&mut self, tables: &[String]) -> Result<u64> {
+    /// Copies the tables, with `restart` from their beginnings. Returns the number of rows.
+    async fn tables(&mut self, tables: &[String], restart: bool) -> Result<u64> {
+        if restart {
+            // On the disk too: if this copy is interrupted, the next one would believe the record.
+            self.progress.forget(tables)?;
+        }
         let mut rows = 0;
         for table in tables {
             rows += self.table(table).await.with_context(|| format!("copying {table}"))?;
         }
+        self.progress.reach_all(tables)?;
         note(&format!("copied {}, {} tables", rate(rows, self.clock.steady()), tables.len()));
         Ok(rows)
     }
 
     async fn table(&mut self, table: &str) -> Result<u64> {
         let after = match self.begin(table).await? {
-            Some(Reached::End) => {
+            Some(Reached::End | Reached::All) => {
                 note(&format!("{table} was copied before"));
                 return Ok(0);
             }
@@ -150,15 +164,18 @@ impl Copy {
                 was_there && target.get(table, &key.partition, &key.row).await?.is_some()
             }
             (Place::Tables(target), _) => !target.create_table(table).await?,
-            (Place::Lines(dir), Some(Reached::End)) => lines::has(dir, table)?,
+            (Place::Lines(dir), Some(Reached::End | Reached::All)) => lines::has(dir, table)?,
             (Place::Lines(_) | Place::Azurite(..), _) => false,
         };
-        if is_there || reached.is_none() {
+        let begins_anew = reached == Some(Reached::All) && !self.compares;
+        if reached.is_none() || (is_there && !begins_anew) {
             return Ok(reached);
         }
-        note(&format!("{table}: what was copied before is not there any more; starting over"));
+        if !is_there {
+            note(&format!("{table}: what was copied before is not there any more; starting over"));
+        }
         // At once: if this copy is interrupted, the next one finds the table and would believe the record.
-        self.progress.forget(table)?;
+        self.progress.forget(&[table.to_owned()])?;
         Ok(None)
     }
 
