@@ -8,7 +8,7 @@ use crate::print::note;
 use crate::translate::{commit_of, into_client, of_client};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tabulith::ids::CommitTs;
@@ -30,6 +30,10 @@ pub(crate) struct Remote {
     account: Account,
     /// For writes: they have been going well, so the server will come back.
     patient: Account,
+    /// Whether that one waits longer than for a first call.
+    is_patient: bool,
+    /// Whether a call was answered.
+    has_answered: AtomicBool,
 }
 
 /// A page of rows.
@@ -63,7 +67,7 @@ struct Open {
 
 impl Remote {
     /// The account behind a connection, with certificates of a file; over the connections that this process
-    /// has to it. `patience`: how long a write waits for a server that went away.
+    /// has to it. `patience`: how long it waits for a server that went away.
     pub(crate) fn shared(
         connection: Connection,
         ca: Option<&Path>,
@@ -86,10 +90,29 @@ impl Remote {
     }
 
     fn of(account: Account, patience: Duration) -> Remote {
-        Remote { patient: account.with_retry(retry(patience)), account }
+        Remote {
+            patient: account.with_retry(retry(patience)),
+            is_patient: patience > SHORT,
+            has_answered: AtomicBool::new(false),
+            account,
+        }
     }
 
-    /// The account behind a connection, of which nothing is asked yet. `patience`: how long a write
+    /// The account for a call that is no write. A wrong address is told soon; a server that was there will
+    /// come back.
+    fn caller(&self) -> &Account {
+        let is_patient = self.is_patient && self.has_answered.load(Ordering::Relaxed);
+        if is_patient { &self.patient } else { &self.account }
+    }
+
+    fn answered<T>(&self, outcome: Result<T, Error>, doing: &str) -> Result<T> {
+        if outcome.is_ok() {
+            self.has_answered.store(true, Ordering::Relaxed);
+        }
+        outcome.map_err(|error| failed(error, doing))
+    }
+
+    /// The account behind a connection, of which nothing is asked yet. `patience`: how long it
     /// waits for a server that went away.
     pub(crate) fn new(connection: Connection, trust: Trust, patience: Duration) -> Remote {
         Remote::of(account(connection, trust, Arc::new(Telling::new(patience))), patience)
@@ -102,8 +125,8 @@ impl Remote {
 
     /// Makes the table; false where it exists already.
     pub(crate) async fn create_table(&self, table: &str) -> Result<bool> {
-        let made = self.account.create_table(table).await;
-        made.map_err(|error| failed(error, &format!("creating the table {table}")))
+        let made = self.caller().create_table(table).await;
+        self.answered(made, &format!("creating the table {table}"))
     }
 
     /// Deletes the table; false where there is none.
@@ -114,7 +137,8 @@ impl Remote {
 
     /// The names of all tables.
     pub(crate) async fn tables(&self) -> Result<Vec<String>> {
-        self.account.tables(None).all().await.map_err(|error| failed(error, "listing tables"))
+        let names = self.caller().tables(None).all().await;
+        self.answered(names, "listing tables")
     }
 
     /// Does one change. Returns the entity's ETag; a delete leaves none.
@@ -207,7 +231,7 @@ impl Remote {
         row_key: &str,
     ) -> Result<Option<Entity>> {
         let doing = format!("reading from {table}");
-        match self.account.table(table).get(partition_key, row_key).await {
+        match self.caller().table(table).get(partition_key, row_key).await {
             Ok(row) => {
                 row.map(|row| of_client(row).map_err(|why| garbled(&why, &doing))).transpose()
             }
@@ -228,8 +252,8 @@ impl Remote {
         if let Some(from) = from {
             query = query.from(from.clone());
         }
-        let page = self.account.table(table).query(query).next_page().await;
-        let page = page.map_err(|error| failed(error, &doing))?.unwrap_or_default();
+        let page = self.caller().table(table).query(query).next_page().await;
+        let page = self.answered(page, &doing)?.unwrap_or_default();
         let mut etags = Vec::with_capacity(page.entities.len());
         let entities = page.entities.into_iter().map(|mut row| {
             etags.push(row.etag.take().map_or(String::new(), |etag| etag.as_str().to_owned()));
@@ -318,7 +342,7 @@ fn garbled(why: &str, doing: &str) -> anyhow::Error {
 /// The machine's time and chance, and a word to the person where calls wait for long.
 struct Telling {
     machine: Machine,
-    /// How long writes wait, in milliseconds.
+    /// How long calls wait, in milliseconds.
     patience_ms: AtomicU64,
     /// When that was told last, in milliseconds; 0: never.
     told_ms: AtomicU64,
@@ -330,7 +354,7 @@ impl Telling {
         Telling { machine: Machine::default(), patience_ms, told_ms: AtomicU64::new(0) }
     }
 
-    /// From now on writes wait so long.
+    /// From now on calls wait so long.
     fn set_patience(&self, patience: Duration) {
         self.patience_ms.store(ms(patience), Ordering::Relaxed);
     }

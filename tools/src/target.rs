@@ -54,8 +54,8 @@ impl Page {
 }
 
 impl Target {
-    /// The target that the flags and the environment name. `patience`: how long a write waits for
-    /// a server that went away.
+    /// The target that the flags and the environment name. `patience`: how long it waits for a
+    /// server that went away.
     pub(crate) fn open(args: &TargetArgs, access: Access, patience: Duration) -> Result<Target> {
         match connect::of_process(args)? {
             Place::Folder(path, account) => {

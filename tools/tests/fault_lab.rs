@@ -61,3 +61,18 @@ fn a_partition_is_throttled() {
     let (_, said) = server.terminate();
     assert!(said.contains("throttling  1 entities/s of a partition\n"), "{said}");
 }
+
+/// Only writes were as patient as the flag says.
+#[test]
+fn a_copy_waits_for_a_server_that_it_reads() {
+    let place = Place::new();
+    let rules = "busy retry-after=3 operation=query skip=1 limit=1\n";
+    let rules = place.file("rules.txt", rules);
+    let server = place.serve_with(0, "data", &["--fault-lab", &rules]);
+    let rows: String = (0..1_500).map(|n| format!("p,{n}\n")).collect();
+    let file = place.file("f.csv", format!("part,n\n{rows}"));
+    let import = ["import", &file, "-t", "rows", "--connection-string", &server.connection];
+    place.ok(&[&import[..], &KEYS].concat());
+    let copied = place.ok(&["copy", &server.connection, "dir:other"]);
+    assert!(copied.err.contains("the same on both sides, 1,500 rows"), "{}", copied.err);
+}
