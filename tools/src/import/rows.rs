@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use flate2::read::MultiGzDecoder;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -183,6 +184,10 @@ struct Bounded {
     first: u64,
     /// Bytes of the record so far.
     bytes: usize,
+    /// Bytes of the file so far.
+    passed: u64,
+    /// Of records that the reader above has not come to: where each begins, and its line.
+    begun: VecDeque<(u64, u64)>,
 }
 
 /// Where the next byte of a CSV file stands.
@@ -200,10 +205,29 @@ enum Place {
 
 impl Bounded {
     fn new(input: Input) -> Bounded {
-        Bounded { input, place: Place::Start, line: 1, first: 1, bytes: 0 }
+        let (passed, begun) = (0, VecDeque::new());
+        Bounded { input, place: Place::Start, line: 1, first: 1, bytes: 0, passed, begun }
+    }
+
+    /// The line on which the record begins that ends before the byte `end`, which counts from 0. The reader
+    /// above counts a line where it reads on behind its end, and so takes blank lines for a part of the next
+    /// record, and half of a CR LF.
+    fn line_of(&mut self, end: u64) -> u64 {
+        let mut line = 0;
+        while let Some((begin, of)) = self.begun.front().copied()
+            && begin < end
+        {
+            line = of;
+            self.begun.pop_front();
+        }
+        line
     }
 
     fn pass(&mut self, byte: u8) {
+        if self.bytes == 0 && !matches!(byte, b'\n' | b'\r') {
+            self.begun.push_back((self.passed, self.line));
+        }
+        self.passed += 1;
         self.bytes += 1;
         self.line += u64::from(byte == b'\n');
         self.place = match (self.place, byte) {
@@ -246,7 +270,8 @@ fn next_csv(reader: &mut csv::Reader<Bounded>, columns: usize) -> Result<Next> {
     if !reader.read_byte_record(&mut bytes)? {
         return Ok(Next::End);
     }
-    let line = bytes.position().map_or(0, csv::Position::line);
+    let end = reader.position().byte();
+    let line = reader.get_mut().line_of(end);
     if bytes.len() != columns {
         let why = format!("{} fields; the header has {columns}", bytes.len());
         return Ok(Next::Bad { line, why });
@@ -420,6 +445,16 @@ mod tests {
                 "6: 7|8",
             ]
         );
+    }
+
+    #[test]
+    fn the_line_of_a_record_is_the_one_on_which_it_begins() {
+        let bad = "2 bad: 1 fields; the header has 2";
+        assert_eq!(read(b"a,b\r\n1\r\n2,3\r\n"), [bad, "3: 2|3"]);
+        assert_eq!(read(b"a\n\n1\n"), ["3: 1"]);
+        assert_eq!(read(b"\r\na\r\n\r\n1\r\n\"2\r\n\"\r\n3"), ["4: 1", "5: 2\r\n", "7: 3"]);
+        let text = format!("a\r\n{}x\r\n", "1\r\n".repeat(50_000));
+        assert_eq!(read(text.as_bytes())[50_000], "50002: x");
     }
 
     /// Why a file cannot be read to its end; nothing where it can.
