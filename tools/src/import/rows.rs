@@ -27,6 +27,9 @@ const LINE_BYTES_MAX: usize = 8 << 20;
 /// What some programs write before a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
+/// What a gzip file begins with.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+
 /// Bytes asked of the operating system at a time.
 const READ_BYTES: usize = 256 << 10;
 
@@ -89,23 +92,15 @@ impl Rows {
     /// Opens `path` and reads what tells its format, and the header of a CSV file.
     pub(crate) fn open(path: &Path) -> Result<Rows> {
         let mut raw = File::open(path).with_context(|| format!("{}", path.display()))?;
-        let mut magic = [0; MAGIC.len()];
-        let filled =
-            fill(&mut raw, &mut magic).with_context(|| format!("reading {}", path.display()))?;
-        if magic == MAGIC {
+        let magic = first(&mut raw, MAGIC.len());
+        if magic.with_context(|| format!("reading {}", path.display()))? == MAGIC {
             return Rows::open_typed(path);
         }
-        let raw = io::Cursor::new(magic[..filled].to_vec()).chain(raw);
-        let gzip = magic.starts_with(&[0x1f, 0x8b]);
-        let bytes: Box<dyn Read + Send> = if gzip {
-            Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, raw)))
-        } else {
-            Box::new(raw)
-        };
-        let mut input = BufReader::with_capacity(READ_BYTES, bytes);
-        let format = sniff(&mut input).with_context(|| format!("reading {}", path.display()))?;
+        let sniffed = text(path).and_then(sniff);
+        let format = sniffed.with_context(|| format!("reading {}", path.display()))?;
         let format =
             format.unwrap_or(if has_name_of_lines(path) { Format::JsonLines } else { Format::Csv });
+        let input = text(path).with_context(|| format!("reading {}", path.display()))?;
         match format {
             Format::JsonLines => Ok(Rows {
                 path: path.to_owned(),
@@ -123,11 +118,7 @@ impl Rows {
         Ok(Rows { path: path.to_owned(), columns, lines })
     }
 
-    fn open_csv(path: &Path, mut input: Input) -> Result<Rows> {
-        // Behind it a quote begins a cell.
-        if input.fill_buf()?.starts_with(BYTE_ORDER_MARK) {
-            input.consume(BYTE_ORDER_MARK.len());
-        }
+    fn open_csv(path: &Path, input: Input) -> Result<Rows> {
         // Flexible: a short record is ours to report, with the records behind it still readable.
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(Bounded::new(input));
         let header =
@@ -339,11 +330,40 @@ fn skip_line(input: &mut Input) -> io::Result<()> {
     }
 }
 
+/// The text of a file, unpacked where it is gzip, behind its byte order mark: there an object, or a quote that
+/// begins a cell, is at the beginning.
+fn text(path: &Path) -> io::Result<Input> {
+    let mut raw = File::open(path)?;
+    let magic = first(&mut raw, GZIP_MAGIC.len())?;
+    let is_gzip = magic == GZIP_MAGIC;
+    let raw = io::Cursor::new(magic).chain(raw);
+    let mut bytes: Box<dyn Read + Send> = if is_gzip {
+        Box::new(MultiGzDecoder::new(BufReader::with_capacity(READ_BYTES, raw)))
+    } else {
+        Box::new(raw)
+    };
+    let mut mark = first(&mut bytes, BYTE_ORDER_MARK.len())?;
+    if mark == BYTE_ORDER_MARK {
+        mark.clear();
+    }
+    let text: Box<dyn Read + Send> = Box::new(io::Cursor::new(mark).chain(bytes));
+    Ok(BufReader::with_capacity(READ_BYTES, text))
+}
+
 /// The first byte that is no blank decides: an object opens a brace, a header line does not. Where there is
 /// none the bytes do not say.
-fn sniff(input: &mut Input) -> io::Result<Option<Format>> {
-    let first = input.fill_buf()?.iter().find(|b| !b.is_ascii_whitespace());
-    Ok(first.map(|first| if *first == b'{' { Format::JsonLines } else { Format::Csv }))
+fn sniff(mut input: Input) -> io::Result<Option<Format>> {
+    loop {
+        let buffered = input.fill_buf()?;
+        if let Some(first) = buffered.iter().find(|b| !b.is_ascii_whitespace()) {
+            return Ok(Some(if *first == b'{' { Format::JsonLines } else { Format::Csv }));
+        }
+        let length = buffered.len();
+        if length == 0 {
+            return Ok(None);
+        }
+        input.consume(length);
+    }
 }
 
 /// Whether a file is called as files of JSON lines are; one that is empty is a table without rows.
@@ -353,15 +373,11 @@ fn has_name_of_lines(path: &Path) -> bool {
     [".jsonl", ".ndjson"].iter().any(|end| name.ends_with(end))
 }
 
-fn fill(file: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < into.len() {
-        match file.read(&mut into[filled..])? {
-            0 => break,
-            n => filled += n,
-        }
-    }
-    Ok(filled)
+/// The first bytes, up to so many.
+fn first(of: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut first = Vec::with_capacity(bytes);
+    of.take(bytes as u64).read_to_end(&mut first)?;
+    Ok(first)
 }
 
 /// The digest of a file's bytes as they lie on disk.
@@ -455,6 +471,16 @@ mod tests {
         assert_eq!(read(b"\r\na\r\n\r\n1\r\n\"2\r\n\"\r\n3"), ["4: 1", "5: 2\r\n", "7: 3"]);
         let text = format!("a\r\n{}x\r\n", "1\r\n".repeat(50_000));
         assert_eq!(read(text.as_bytes())[50_000], "50002: x");
+    }
+
+    #[test]
+    fn json_lines_may_begin_with_a_byte_order_mark_or_blank_lines() {
+        assert_eq!(read("\u{feff}{\"a\":1}\n".as_bytes()), ["1: {\"a\":1}"]);
+        assert_eq!(read(&gzip("\u{feff}{\"a\":1}\n".as_bytes())), ["1: {\"a\":1}"]);
+        assert_eq!(read(b"\n\n\n\n{\"a\":1}\n"), ["5: {\"a\":1}"]);
+        let late = [&b" \n".repeat(READ_BYTES)[..], b"{\"a\":1}"].concat();
+        assert_eq!(read(&late), [format!("{}: {{\"a\":1}}", READ_BYTES + 1)]);
+        assert_eq!(read(b"\n\n\n\n\n a\n1\n"), ["7: 1"]);
     }
 
     /// Why a file cannot be read to its end; nothing where it can.
