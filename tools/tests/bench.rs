@@ -129,6 +129,20 @@ fn one_partition_is_driven_until_it_is_enough() {
     assert_eq!(wrong.code, 2, "{}", wrong.err);
 }
 
+/// `| head` took the reports away.
+#[test]
+fn a_reader_that_leaves_early_takes_no_report_away() {
+    let place = Place::new();
+    let flags = ["--data-dir", "data", "--durability", "buffered", "--out", "results"];
+    let run = [&["bench", "run", "fillseq", "--ops", "300"][..], &SMALL, &flags].concat();
+    let mut child = place.command(&run).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    for file in ["report.md", "report.html"] {
+        assert!(place.path("results").join(file).exists(), "{file}");
+    }
+}
+
 #[test]
 fn results_are_shown_and_compared_again() {
     let place = Place::new();

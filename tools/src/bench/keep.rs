@@ -6,6 +6,7 @@ use crate::bench::html;
 use crate::bench::markdown;
 use crate::bench::series::Recorded;
 use crate::bench::stage::empty_folder;
+use crate::exit::{self, Exit};
 use crate::print::note;
 use anyhow::{Context, Result};
 use hdrhistogram::serialization::V2DeflateSerializer;
@@ -68,16 +69,15 @@ impl Keeper {
         self.line(Line::Workload(Box::new(outcome)))
     }
 
-    /// Prints the summary and writes the reports.
-    pub(crate) fn finish(&self) -> Result<()> {
+    /// Writes the reports and prints the summary, which nobody may read to its end.
+    pub(crate) fn finish(&self) -> Result<Exit> {
         let text = markdown::markdown(&self.results);
-        io::stdout().lock().write_all(text.as_bytes())?;
         if let Some(dir) = &self.out {
             self.write("report.md", text.as_bytes())?;
             self.write("report.html", html::page(&self.results).as_bytes())?;
             note(&format!("{} has result.jsonl, report.html and report.md", dir.display()));
         }
-        Ok(())
+        exit::verdict(io::stdout().lock().write_all(text.as_bytes()), Exit::Ok)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {

@@ -65,8 +65,7 @@ pub(crate) fn run(args: &PartitionArgs) -> Result<Exit> {
     driven?;
     dropped?;
     closed?;
-    keeper.finish()?;
-    Ok(Exit::Ok)
+    keeper.finish()
 }
 
 fn command(args: &PartitionArgs) -> String {

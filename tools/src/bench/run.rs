@@ -54,8 +54,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit> {
     let ended = bench.end();
     measured?;
     ended?;
-    keeper.finish()?;
-    Ok(Exit::Ok)
+    keeper.finish()
 }
 
 /// The command line that does the same again.
