@@ -129,6 +129,26 @@ fn one_partition_is_driven_until_it_is_enough() {
     assert_eq!(wrong.code, 2, "{}", wrong.err);
 }
 
+/// Figures of scans of ten rows were held against those of scans of a thousand.
+#[test]
+fn only_runs_under_the_same_conditions_are_compared() {
+    let place = Place::new();
+    let line = |more: &str| {
+        let of =
+            "\"kind\":\"workload\",\"name\":\"seekrandom\",\"target\":\"t\",\"per_second\":9.0";
+        format!("{{{of}{more}}}\n")
+    };
+    for member in ["scan_rows", "partition_rows", "memory_mib", "warmup_s"] {
+        let of = |value: &str| place.file(value, line(&format!(",\"{member}\":{value}")));
+        let (ten, thousand) = (of("10"), of("1000"));
+        assert_eq!(place.run(&["bench", "compare", &ten, &ten]).code, 0, "{member}");
+        assert_eq!(place.run(&["bench", "compare", &ten, &thousand]).code, 2, "{member}");
+    }
+    // Files of before do not have them all.
+    let before = place.file("before", line(""));
+    assert_eq!(place.run(&["bench", "compare", &before, &before]).code, 0);
+}
+
 /// `| head` took the reports away.
 #[test]
 fn a_reader_that_leaves_early_takes_no_report_away() {

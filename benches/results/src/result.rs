@@ -92,6 +92,12 @@ pub struct Workload {
     pub batch: usize,
     /// Seconds of warm-up before.
     pub warmup_s: f64,
+    /// Rows of a partition.
+    pub partition_rows: Option<u64>,
+    /// Rows of a scan.
+    pub scan_rows: Option<u64>,
+    /// MiB that an embedded database was told to make do with.
+    pub memory_mib: Option<u64>,
     /// Operations that succeeded.
     pub ops: u64,
     /// How long they took in all.

@@ -37,23 +37,42 @@ impl Spread {
     }
 }
 
-/// What must be the same for two runs to be compared.
-pub(crate) type Conditions = (String, String, usize, Option<u64>, usize, u64, String, usize);
+/// What must be the same for two runs to be compared. What a file of before does not say is the same in all
+/// such files.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Conditions {
+    name: String,
+    durability: String,
+    threads: usize,
+    rate: Option<u64>,
+    value_bytes: usize,
+    rows: u64,
+    partition_rows: Option<u64>,
+    keys: String,
+    /// Of what makes transactions.
+    batch: Option<usize>,
+    /// Of what scans so many.
+    scan_rows: Option<u64>,
+    warmup_ms: u64,
+    memory_mib: Option<u64>,
+}
 
 /// The conditions of a run, without what was measured and where.
 pub(crate) fn conditions(run: &Workload) -> Conditions {
-    let rate = run.rate.map(|rate| rate.round() as u64);
-    let batch = if run.name == "transactions" { run.batch } else { 0 };
-    (
-        run.name.clone(),
-        run.durability.clone(),
-        run.threads,
-        rate,
-        run.value_bytes,
-        run.rows,
-        run.keys.clone(),
-        batch,
-    )
+    Conditions {
+        name: run.name.clone(),
+        durability: run.durability.clone(),
+        threads: run.threads,
+        rate: run.rate.map(|rate| rate.round() as u64),
+        value_bytes: run.value_bytes,
+        rows: run.rows,
+        partition_rows: run.partition_rows,
+        keys: run.keys.clone(),
+        batch: (run.name == "transactions").then_some(run.batch),
+        scan_rows: run.scan_rows.filter(|_| run.name == "seekrandom"),
+        warmup_ms: (run.warmup_s * 1e3).round() as u64,
+        memory_mib: run.memory_mib,
+    }
 }
 
 impl<'a> Group<'a> {
