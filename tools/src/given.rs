@@ -88,7 +88,7 @@ fn suggested(text: &str) -> EdmType {
         "true" | "false" => EdmType::Boolean,
         _ if number && is(EdmType::Int32) => EdmType::Int32,
         _ if number && is(EdmType::Int64) => EdmType::Int64,
-        _ if number && text.contains(['.', 'e', 'E']) && is(EdmType::Double) => EdmType::Double,
+        _ if number && text.contains('.') && is(EdmType::Double) => EdmType::Double,
         _ => EdmType::String,
     }
 }
@@ -125,6 +125,8 @@ mod tests {
             "j=9223372036854775808",
             "k=0",
             "l=0.5",
+            "m=7e12",
+            "n=-1.5e3",
         ]);
         let entity = entity.unwrap();
         assert_eq!((entity.partition_key.as_str(), entity.row_key.as_str()), ("p=q", ""));
@@ -141,10 +143,12 @@ mod tests {
                 text("2013-01-01T10:00:00Z"),
                 text(""),
                 text("-"),
-                Value::Double(1000.0),
+                text("1e3"),
                 text("9223372036854775808"),
                 Value::Int32(0),
                 Value::Double(0.5),
+                text("7e12"),
+                Value::Double(-1500.0),
             ]
         );
     }
