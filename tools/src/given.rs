@@ -60,7 +60,7 @@ fn of_words(words: &[String]) -> Result<Entity> {
             }
             continue;
         }
-        if json::is_annotation(name) || matches!(*name, "PartitionKey" | "RowKey" | "Timestamp") {
+        if json::is_of_the_service(name) {
             continue;
         }
         let edm = match text(&format!("{name}@odata.type")) {

@@ -127,6 +127,11 @@ pub(crate) fn is_annotation(name: &str) -> bool {
     name.starts_with("odata.") || name.contains("@odata.")
 }
 
+/// Whether a property cannot have that name: keys, and names that the service keeps for itself.
+pub(crate) fn is_of_the_service(name: &str) -> bool {
+    matches!(name, "PartitionKey" | "RowKey" | "Timestamp") || is_annotation(name)
+}
+
 /// The type that the object gives to its member `name`, if it does.
 pub(crate) fn annotation(
     members: &Map<String, Json>,
@@ -153,7 +158,7 @@ pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntit
     let (partition_key, row_key) = (key("PartitionKey")?, key("RowKey")?);
     let mut properties = Vec::with_capacity(members.len());
     for (name, value) in members {
-        if is_annotation(name) || matches!(name.as_str(), "PartitionKey" | "RowKey" | "Timestamp") {
+        if is_of_the_service(name) {
             continue;
         }
         let edm = annotation(members, name)?;

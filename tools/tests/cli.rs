@@ -210,6 +210,42 @@ fn a_bad_row_stops_or_is_skipped() {
     assert_eq!(found.out, "PartitionKey,RowKey,number\np,1,1\np,7,7\n");
 }
 
+/// They were left out without a word.
+#[test]
+fn columns_that_are_not_stored_for_their_names_are_told() {
+    let place = Place::new();
+    let keys = ["--partition-key", "p", "--row-key", "{k}"];
+    let csv = place.file("f.csv", "k,Timestamp,n@odata.note,n\na,noon,x,7\n");
+    let ran = place.ok(&import(&csv, &keys));
+    let told = "  not stored, as such names are the service's own: Timestamp, n@odata.note\n";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(ran.err.contains("1 rows; k String, n Int32\n"), "{}", ran.err);
+    let drop = ["--drop", "Timestamp,n@odata.note"];
+    let ran = place.ok(&import(&csv, &[&keys[..], &drop].concat()));
+    assert!(!ran.err.contains("not stored"), "{}", ran.err);
+
+    let lines = "{\"k\":\"b\",\"Timestamp\":\"noon\",\"n@odata.type\":\"Edm.Int64\",\"n\":\"7\"}\n\
+        {\"k\":\"c\",\"odata.id\":1,\"x@odata.type\":\"Edm.Int64\"}\n";
+    let lines = place.file("f.jsonl", lines);
+    let ran = place.ok(&import(&lines, &keys));
+    let told =
+        "  not stored, as such names are the service's own: Timestamp, odata.id, x@odata.type\n";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    let drop = ["--drop", "Timestamp,x@odata.type"];
+    let ran = place.ok(&import(&lines, &[&keys[..], &drop].concat()));
+    assert!(ran.err.contains("the service's own: odata.id\n"), "{}", ran.err);
+
+    // Of what `export` prints it is known.
+    let at = "2026-11-22T10:00:00.0000000Z";
+    let csv = place.file("e.csv", format!("PartitionKey,RowKey,Timestamp,k\np,r,{at},d\n"));
+    let line =
+        format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"Timestamp\":\"{at}\",\"k\":\"e\"}}");
+    for file in [csv, place.file("e.jsonl", line)] {
+        let ran = place.ok(&import(&file, &keys));
+        assert!(!ran.err.contains("not stored"), "{}", ran.err);
+    }
+}
+
 #[test]
 fn a_mapped_key_goes_in() {
     let place = Place::new();

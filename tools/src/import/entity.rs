@@ -180,11 +180,9 @@ impl Recipe {
     }
 }
 
-/// The system's members and annotations of an exported row are not properties.
+/// The service's members and annotations of an exported row are not properties.
 fn is_stored(name: &str, wishes: &Wishes) -> bool {
-    !matches!(name, "PartitionKey" | "RowKey" | "Timestamp")
-        && !json::is_annotation(name)
-        && !wishes.drop.contains(name)
+    !json::is_of_the_service(name) && !wishes.drop.contains(name)
 }
 
 fn check_wishes(wishes: &Wishes, known: &HashSet<&str>) -> Result<()> {

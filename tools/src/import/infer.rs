@@ -7,8 +7,8 @@
 //! Binary is never guessed.
 //!
 //! In JSON lines the values say their own types, by `a@odata.type` or by their form; only numbers of one column
-//! are widened together, and not those of entities as `export` prints them, which have a Timestamp: there a
-//! number says its type too.
+//! are widened together, and not those of files as `export` prints them, whose rows all have a PartitionKey and
+//! the service's Timestamp: there a number says its type too.
 //! Parquet says the types of its columns, and is not read before.
 
 use crate::columnar::column::Column as TypedColumn;
@@ -16,7 +16,7 @@ use crate::edm::EdmType;
 use crate::import::rows::{Cells, Next, Rows};
 use crate::json;
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::path::Path;
 use tabulith::table::value::Value as Typed;
@@ -31,6 +31,8 @@ pub(crate) struct Survey {
     pub(crate) rows: u64,
     /// Its columns in the order of their first appearance.
     pub(crate) columns: Vec<Column>,
+    /// Whether it looks like one that `export` has printed: its Timestamp is the service's then.
+    pub(crate) is_exported: bool,
 }
 
 /// One column of a file.
@@ -57,7 +59,7 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
             hint: None,
             barred: column.edm.clone().err(),
         };
-        return Ok(Survey { rows, columns: columns.iter().map(column).collect() });
+        return Ok(Survey::of_columns(rows, columns.iter().map(column).collect()));
     }
     let mut columns = Columns::default();
     for name in input.columns() {
@@ -76,24 +78,26 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
                             }
                         }
                     }
-                    Cells::Json(members) => {
-                        let exported = members.contains_key("Timestamp");
-                        for (name, value) in &members {
-                            if !json::is_annotation(name) {
-                                // A word that is no type is told when it is the row's turn.
-                                let said = json::annotation(&members, name).ok().flatten();
-                                columns.at(name).json(value, said, exported);
-                            }
-                        }
-                    }
+                    Cells::Json(members) => columns.members(&members),
                     // A file of such rows says their types itself.
                     Cells::Typed(_) => {}
                 }
             }
             // Counted here, reported when it is its turn.
             Next::Bad { .. } => rows += 1,
-            Next::End => return Ok(Survey { rows, columns: columns.finish() }),
+            Next::End => return Ok(columns.finish(rows)),
         }
+    }
+}
+
+impl Survey {
+    /// Of a file with a header.
+    fn of_columns(rows: u64, columns: Vec<Column>) -> Survey {
+        let has_moment =
+            |column: &Column| column.name == "Timestamp" && column.edm == Some(EdmType::DateTime);
+        let has_key = columns.iter().any(|column| column.name == "PartitionKey");
+        let is_exported = has_key && columns.iter().any(has_moment);
+        Survey { rows, columns, is_exported }
     }
 }
 
@@ -106,6 +110,9 @@ pub(crate) fn is_null(text: &str, nulls: &[String]) -> bool {
 struct Columns {
     names: HashMap<String, usize>,
     seen: Vec<Seen>,
+    /// Of JSON lines: how many rows are as `export` prints them, and how many are not.
+    exported: u64,
+    others: u64,
 }
 
 impl Columns {
@@ -121,9 +128,43 @@ impl Columns {
         &mut self.seen[index]
     }
 
-    fn finish(self) -> Vec<Column> {
-        self.seen.into_iter().map(Seen::finish).collect()
+    /// The members of a row of JSON lines. An annotation that tells the type of another one is none of them.
+    fn members(&mut self, members: &Map<String, Value>) {
+        let count = if is_exported(members) { &mut self.exported } else { &mut self.others };
+        *count += 1;
+        for (name, value) in members {
+            let of = name.strip_suffix("@odata.type");
+            if of.is_none_or(|of| !members.contains_key(of)) {
+                // A word that is no type is told when it is the row's turn.
+                let said = json::annotation(members, name).ok().flatten();
+                self.at(name).json(value, said);
+            }
+        }
     }
+
+    fn finish(self, rows: u64) -> Survey {
+        let is_exported = self.exported > 0 && self.others == 0;
+        let columns = self.seen.into_iter().map(|seen| seen.finish(is_exported)).collect();
+        let of_columns = Survey::of_columns(rows, columns);
+        Survey { is_exported: is_exported || of_columns.is_exported, ..of_columns }
+    }
+}
+
+/// Whether a row is as `export` prints them: with the service's Timestamp, and a type for each number that is
+/// neither Int32 nor Double.
+fn is_exported(members: &Map<String, Value>) -> bool {
+    let is_moment =
+        |value: &Value| matches!(value, Value::String(text) if looks_like(EdmType::DateTime, text));
+    let is_plain = |value: &Value| match value {
+        Value::Number(number) => {
+            let fitting = TypeSet::NUMBERS.that_take(&number.to_string());
+            fitting.has(EdmType::Int32) || !fitting.has(EdmType::Int64)
+        }
+        _ => true,
+    };
+    members.contains_key("PartitionKey")
+        && members.get("Timestamp").is_some_and(is_moment)
+        && members.values().all(is_plain)
 }
 
 /// What a column's values have in common so far.
@@ -133,6 +174,8 @@ struct Seen {
     fits: TypeSet,
     /// Types that fit every value but the first that looked like a null marker.
     fits_but_null: TypeSet,
+    /// Of JSON: types that fit every value where a number is of no other type than the narrowest.
+    fits_exactly: TypeSet,
     likely_null: Option<&'static str>,
 }
 
@@ -142,6 +185,7 @@ impl Seen {
             name: name.to_owned(),
             fits: TypeSet::ALL,
             fits_but_null: TypeSet::ALL,
+            fits_exactly: TypeSet::ALL,
             likely_null: None,
         }
     }
@@ -161,18 +205,24 @@ impl Seen {
         }
     }
 
-    /// `said`: the type that the row gives to it. `exact`: a number is of no other type than the narrowest.
-    fn json(&mut self, value: &Value, said: Option<EdmType>, exact: bool) {
+    /// `said`: the type that the row gives to it.
+    fn json(&mut self, value: &Value, said: Option<EdmType>) {
         let types = match (value, said) {
             (Value::Null, _) => return,
             (_, Some(edm)) => TypeSet::of(&[edm]),
-            (value, None) => TypeSet::of_json(value, exact),
+            (value, None) => TypeSet::of_json(value),
         };
+        let narrowest = types.narrowest().map_or(types, |edm| TypeSet::of(&[edm]));
         self.fits = self.fits.and(types);
         self.fits_but_null = self.fits;
+        self.fits_exactly = self.fits_exactly.and(narrowest);
     }
 
-    fn finish(self) -> Column {
+    /// `is_exact`: a number of JSON is of no other type than the narrowest.
+    fn finish(mut self, is_exact: bool) -> Column {
+        if is_exact {
+            self.fits = self.fits.and(self.fits_exactly);
+        }
         let edm = self.fits.narrowest();
         let hint = match (self.likely_null, self.fits_but_null.narrowest()) {
             (Some(null), Some(without))
@@ -205,14 +255,10 @@ impl TypeSet {
     }
 
     /// Those of a value that says no more than JSON can.
-    fn of_json(value: &Value, exact: bool) -> TypeSet {
+    fn of_json(value: &Value) -> TypeSet {
         match value {
             Value::Bool(_) => TypeSet::of(&[EdmType::Boolean]),
-            Value::Number(number) => {
-                let fitting = TypeSet::NUMBERS.that_take(&number.to_string());
-                let narrowest = fitting.narrowest().filter(|_| exact);
-                narrowest.map_or(fitting, |edm| TypeSet::of(&[edm]))
-            }
+            Value::Number(number) => TypeSet::NUMBERS.that_take(&number.to_string()),
             Value::Null => TypeSet::ALL,
             Value::String(_) | Value::Array(_) | Value::Object(_) => {
                 TypeSet::of(&[EdmType::String])
@@ -371,6 +417,23 @@ mod tests {
         assert_eq!(of(["7", "1.5"]), "a varies");
         assert_eq!(of(["7.0", "1.5"]), "a Double");
         assert_eq!(of(["7", "8"]), "a Int32");
+    }
+
+    /// A member that happened to be called so kept numbers from being widened, and rows were bad.
+    #[test]
+    fn a_timestamp_of_its_own_makes_no_exported_entity() {
+        let of = |at: &str, numbers: [&str; 2]| {
+            let row = |number: &str| format!("{{{at},\"a\":{number}}}\n");
+            columns(&numbers.map(row).concat(), &[]).pop().unwrap()
+        };
+        assert_eq!(
+            of("\"k\":\"x\",\"Timestamp\":\"2026-11-22T10:00:00Z\"", ["7", "1.5"]),
+            "a Double"
+        );
+        assert_eq!(of("\"PartitionKey\":\"p\",\"Timestamp\":\"noon\"", ["7", "1.5"]), "a Double");
+        // An export says of such a number that it is an Int64.
+        let entity = "\"PartitionKey\":\"p\",\"Timestamp\":\"2026-11-22T10:00:00Z\"";
+        assert_eq!(of(entity, ["7", "5000000000"]), "a Int64");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What an import says on the terminal: types, bad rows, progress, the last line.
 
+use crate::import::entity::Wishes;
 use crate::import::infer::{Column, Survey};
+use crate::json;
 use crate::print::{self, note};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use std::collections::HashMap;
 use std::fmt;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -14,12 +15,13 @@ use std::time::Duration;
 /// million lines.
 const BAD_ROWS_SHOWN: u64 = 100;
 
-/// Prints the types of a file's columns.
-pub(crate) fn types(path: &Path, survey: &Survey, given: &HashMap<String, crate::edm::EdmType>) {
+/// Prints the types of a file's columns, and which are left out without being asked for.
+pub(crate) fn types(path: &Path, survey: &Survey, wishes: &Wishes) {
+    let given = &wishes.types;
     let shown: Vec<String> = survey
         .columns
         .iter()
-        .filter(|column| !matches!(column.name.as_str(), "PartitionKey" | "RowKey" | "Timestamp"))
+        .filter(|column| !json::is_of_the_service(&column.name))
         .map(|column| {
             let edm = given.get(&column.name).copied().or(column.edm);
             let edm = edm.map_or("varies", crate::edm::EdmType::name);
@@ -27,6 +29,16 @@ pub(crate) fn types(path: &Path, survey: &Survey, given: &HashMap<String, crate:
         })
         .collect();
     note(&format!("{}: {} rows; {}", path.display(), grouped(survey.rows), shown.join(", ")));
+    let left_out = survey.columns.iter().map(|column| column.name.as_str()).filter(|name| {
+        let is_expected = matches!(*name, "PartitionKey" | "RowKey")
+            || (survey.is_exported && *name == "Timestamp");
+        json::is_of_the_service(name) && !is_expected && !wishes.drop.contains(*name)
+    });
+    let left_out: Vec<&str> = left_out.collect();
+    if !left_out.is_empty() {
+        let left_out = left_out.join(", ");
+        note(&format!("  not stored, as such names are the service's own: {left_out}"));
+    }
     for Column { name, hint, .. } in &survey.columns {
         if let (Some((null, edm)), None) = (hint, given.get(name)) {
             note(&format!(

@@ -123,11 +123,10 @@ impl Import {
 
     /// Reads a whole file for its types, its length and its digest.
     async fn survey(&self, path: &Path) -> Result<(Survey, u128)> {
-        let (path, nulls) = (path.to_owned(), self.wishes.nulls.clone());
-        let types = self.wishes.types.clone();
+        let (path, wishes) = (path.to_owned(), self.wishes.clone());
         tokio::task::spawn_blocking(move || {
-            let survey = infer::survey(&path, &nulls)?;
-            report::types(&path, &survey, &types);
+            let survey = infer::survey(&path, &wishes.nulls)?;
+            report::types(&path, &survey, &wishes);
             Ok((survey, rows::digest(&path)?))
         })
         .await?
