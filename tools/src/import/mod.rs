@@ -1,6 +1,7 @@
 //! Files into a table: read, typed, keyed, batched, written, and resumable.
 
 pub(crate) mod template;
+pub(crate) mod bounded;
 pub(crate) mod rows;
 pub(crate) mod infer;
 pub(crate) mod entity;

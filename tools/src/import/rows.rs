@@ -8,21 +8,17 @@
 
 use crate::columnar::column::Column;
 use crate::columnar::door::{MAGIC, Reader};
+use crate::import::bounded::{Bounded, LINE_BYTES_MAX};
 use crate::json;
 use anyhow::{Context, Result, ensure};
 use flate2::read::MultiGzDecoder;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use tabulith::table::value::Value as Typed;
 use xxhash_rust::xxh3::Xxh3;
-
-/// Longest line of a JSON lines file, and longest record of CSV. An entity has 1 MiB; in JSON it is at most
-/// six times that.
-const LINE_BYTES_MAX: usize = 8 << 20;
 
 /// What some programs write before a text.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -81,7 +77,7 @@ pub(crate) struct Rows {
 }
 
 enum Lines {
-    Csv(Box<csv::Reader<Bounded>>),
+    Csv(Box<csv::Reader<Bounded<Input>>>),
     Json { input: Input, line: u64 },
     Typed { reader: Box<Reader>, row: u64 },
 }
@@ -161,102 +157,7 @@ impl Rows {
     }
 }
 
-/// The bytes of a CSV file up to a record that is too long, or that ends with the file between quotes: with
-/// all that follows it such a record would be one cell, in memory.
-///
-/// It finds the ends of records as the reader above it does. A quote that does not begin a cell is a character
-/// like any other.
-struct Bounded {
-    input: Input,
-    place: Place,
-    /// The line of the next byte.
-    line: u64,
-    /// The first line of the record.
-    first: u64,
-    /// Bytes of the record so far.
-    bytes: usize,
-    /// Bytes of the file so far.
-    passed: u64,
-    /// Of records that the reader above has not come to: where each begins, and its line.
-    begun: VecDeque<(u64, u64)>,
-}
-
-/// Where the next byte of a CSV file stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// At the beginning of a cell.
-    Start,
-    /// In a cell without quotes, or behind what closed them.
-    Plain,
-    /// Between quotes.
-    Quoted,
-    /// Behind a quote that closes the cell, unless another one follows.
-    Closed,
-}
-
-impl Bounded {
-    fn new(input: Input) -> Bounded {
-        let (passed, begun) = (0, VecDeque::new());
-        Bounded { input, place: Place::Start, line: 1, first: 1, bytes: 0, passed, begun }
-    }
-
-    /// The line on which the record begins that ends before the byte `end`, which counts from 0. The reader
-    /// above counts a line where it reads on behind its end, and so takes blank lines for a part of the next
-    /// record, and half of a CR LF.
-    fn line_of(&mut self, end: u64) -> u64 {
-        let mut line = 0;
-        while let Some((begin, of)) = self.begun.front().copied()
-            && begin < end
-        {
-            line = of;
-            self.begun.pop_front();
-        }
-        line
-    }
-
-    fn pass(&mut self, byte: u8) {
-        if self.bytes == 0 && !matches!(byte, b'\n' | b'\r') {
-            self.begun.push_back((self.passed, self.line));
-        }
-        self.passed += 1;
-        self.bytes += 1;
-        self.line += u64::from(byte == b'\n');
-        self.place = match (self.place, byte) {
-            (Place::Quoted, b'"') => Place::Closed,
-            (Place::Quoted, _) | (Place::Start | Place::Closed, b'"') => Place::Quoted,
-            (_, b',') => Place::Start,
-            (_, b'\n' | b'\r') => {
-                (self.first, self.bytes) = (self.line, 0);
-                Place::Start
-            }
-            _ => Place::Plain,
-        };
-    }
-
-    fn refused(&self, why: &str) -> io::Error {
-        io::Error::new(io::ErrorKind::InvalidData, format!("line {}: {why}", self.first))
-    }
-}
-
-impl Read for Bounded {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(out)?;
-        if read == 0 && !out.is_empty() && self.place == Place::Quoted {
-            return Err(self.refused("a quote is never closed"));
-        }
-        for byte in &out[..read] {
-            self.pass(*byte);
-            if self.bytes > LINE_BYTES_MAX {
-                let mib = LINE_BYTES_MAX >> 20;
-                let why = format!("the record is longer than {mib} MiB; is a quote never closed?");
-                return Err(self.refused(&why));
-            }
-        }
-        Ok(read)
-    }
-}
-
-fn next_csv(reader: &mut csv::Reader<Bounded>, columns: usize) -> Result<Next> {
+fn next_csv(reader: &mut csv::Reader<Bounded<Input>>, columns: usize) -> Result<Next> {
     let mut bytes = csv::ByteRecord::new();
     if !reader.read_byte_record(&mut bytes)? {
         return Ok(Next::End);
