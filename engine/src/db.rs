@@ -281,13 +281,15 @@ impl Db {
         Ok(())
     }
 
-    /// Flushes, then merges all files into one sorted run without deleted or outdated rows.
+    /// Flushes, then merges all files into one sorted run without deleted or outdated rows. What is
+    /// written meanwhile may be left above it.
     pub fn compact(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
+        let aim = Aim::OneRun(pipeline.applied());
         self.flush()?;
         let visible = || pipeline.visible();
-        while self.inner.tree.compact_once(Aim::OneRun, pipeline.now(), &visible)? {}
+        while self.inner.tree.compact_once(aim, pipeline.now(), &visible)? {}
         self.inner.tree.delete_trash();
         Ok(())
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::event::{Compaction, Event};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Options, Table};
 
@@ -91,4 +92,35 @@ fn a_merge_that_nobody_waits_for_is_done_by_one_thread() {
         awaited.compaction_parts - alone.compaction_parts,
     );
     assert!(parts > merges, "{parts} parts of {merges} merges");
+}
+
+/// Commits a row and flushes it whenever a merge makes a file, as somebody does who never stops.
+fn keep_flushing(db: &Db, disk: &FaultFs, left: u32) {
+    let (db, here) = (db.clone(), disk.clone());
+    disk.interrupt(Rule::fail(Call::Create).named("*.sst"), move || {
+        write(&db.table("t").unwrap(), left..left + 1);
+        db.flush().unwrap();
+        if left > 0 {
+            keep_flushing(&db, &here, left - 1);
+        }
+    });
+}
+
+#[test]
+fn a_whole_compaction_ends_though_others_go_on_writing() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let parts = Db::builder().parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
+    let db = parts.open("db").unwrap();
+    let table = db.table("t").unwrap();
+    write(&table, 0..100);
+    db.compact().unwrap();
+    write(&table, 50..150);
+    db.flush().unwrap();
+    keep_flushing(&db, &disk, 60);
+    let before = db.stats().compactions;
+    db.compact().unwrap();
+    let jobs = db.stats().compactions - before;
+    assert!(jobs <= 7, "{jobs} merges, one for each that came meanwhile");
+    assert_eq!(table.count().unwrap(), 150);
 }

@@ -11,6 +11,7 @@
 use crate::compaction::job::{Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
 use crate::error::Error;
+use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::options::Options;
@@ -100,8 +101,9 @@ pub(crate) enum Aim<'a> {
     Rest,
     /// That, and the space back of all that was deleted.
     Settled,
-    /// One sorted run.
-    OneRun,
+    /// One sorted run of what was committed up to there, and of what comes into it on the way: who never
+    /// stops writing keeps nobody waiting.
+    OneRun(CommitTs),
     /// Of a range, nothing in this level where a deeper one has any of it.
     Range(&'a KeyRange, usize),
 }
@@ -111,7 +113,7 @@ impl Aim<'_> {
     pub(crate) fn is_awaited(self) -> bool {
         match self {
             Aim::Balance | Aim::Rest => false,
-            Aim::Settled | Aim::OneRun | Aim::Range(..) => true,
+            Aim::Settled | Aim::OneRun(_) | Aim::Range(..) => true,
         }
     }
 
@@ -125,7 +127,7 @@ impl Aim<'_> {
         match self {
             Aim::Balance | Aim::Rest | Aim::Range(..) => Effort::Background,
             Aim::Settled => Effort::Settle,
-            Aim::OneRun => Effort::Full,
+            Aim::OneRun(_) => Effort::Full,
         }
     }
 }
@@ -144,13 +146,18 @@ pub(crate) fn pick(
         Aim::Rest | Aim::Settled => {
             fullest(version, options, turns, &may).or_else(|| sink(version, options, turns, &may))
         }
-        Aim::OneRun => one_run(version),
+        Aim::OneRun(up_to) => one_run(version, up_to),
         Aim::Range(range, level) => sink_range(version, range, level, options),
+    };
+    let came_since = |file: &LiveFile| match aim {
+        Aim::OneRun(up_to) => file.meta.min_ts > up_to,
+        _ => false,
     };
     let reclaim = || match aim {
         Aim::Range(..) => None,
         _ => space::reclaim(version, scene, &|reclaim| match reclaim {
             Reclaim::Rewrite(merge) => Some(Job::Merge(merge)).filter(may),
+            Reclaim::Down(_, file) if came_since(&file) => None,
             Reclaim::Down(0, _) => from_level(version, 0, options, turns, &may),
             Reclaim::Down(level, file) => {
                 Some(merge_or_move(version, level, vec![file], options)).filter(may)
@@ -164,14 +171,14 @@ pub(crate) fn pick(
     free().or_else(shape).or_else(reclaim)
 }
 
-/// A job that brings the tree one step closer to a single run, whatever its sizes.
-fn one_run(version: &Version) -> Option<Job> {
+/// A job that brings what was committed up to there one step closer to a single run, whatever its sizes.
+fn one_run(version: &Version, up_to: CommitTs) -> Option<Job> {
     let deepest = deepest(version)?;
-    let level = (0..deepest).find(|level| !version.levels[*level].is_empty());
-    match level {
-        Some(level) => Some(merge_all(version, level)),
-        None => (deepest == 0).then(|| merge_all(version, 0)),
-    }
+    // Level 0 is a run of its own where there is nothing below.
+    let mut levels = 0..deepest.max(1);
+    let level =
+        levels.find(|level| version.levels[*level].iter().any(|file| file.meta.min_ts <= up_to))?;
+    Some(merge_all(version, level))
 }
 
 /// Takes the shallowest level down one where the levels above the deepest hold much of its size.

@@ -16,7 +16,6 @@ use crate::manifest::root::{self, Root};
 use crate::manifest::state::State;
 use crate::names::{self, Copy, FileKind};
 use crate::vfs::api::{Access, File, Vfs};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
