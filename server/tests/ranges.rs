@@ -176,3 +176,31 @@ fn every_range_through_the_service() {
     );
     assert!(ranges > 900 && forged > 6_000, "{ranges} {forged}");
 }
+
+#[test]
+fn a_line_end_moves_no_field_of_a_signature_to_another() {
+    let bench = Bench::new();
+    assert_eq!(bench.send("POST", "/Tables", &[], "{\"TableName\":\"Mine\"}").status, 201);
+    let body = "{\"PartitionKey\":\"A\",\"RowKey\":\"r\"}";
+    assert_eq!(bench.send("POST", "/Mine", &[], body).status, 201);
+    let status =
+        |token: &str| bench.app.answer(request("GET", &format!("/Mine()?{token}"), &[], "")).status;
+    let reader = Sas::table("Mine").with("sp", "r");
+    let signed = reader.with("spk", "\n\n~").with("epk", "\n\n~");
+    let moved = reader.with("epk", "~\n\n\n\n~");
+    assert_eq!(signed.string_to_sign(), moved.string_to_sign(), "the same text");
+    for sas in [signed, moved] {
+        assert_eq!(status(&sas.token()), 403, "{sas:?}");
+    }
+    let everything = Sas::account().with("sp", "r").with("srt", "sco");
+    assert_eq!(status(&everything.token()), 200);
+    for line_end in ["\n", "\r"] {
+        for sas in [reader.with("erk", line_end).with("epk", "~"), everything.with("sip", line_end)]
+        {
+            let refused =
+                bench.app.answer(request("GET", &format!("/Mine()?{}", sas.token()), &[], ""));
+            let code = refused.get("x-ms-error-code").map(str::to_owned);
+            assert_eq!((refused.status, code.as_deref()), (403, Some("AuthenticationFailed")));
+        }
+    }
+}

@@ -3,7 +3,8 @@
 //!
 //! Promise: a field says one thing or the signature is refused, in whatever case its name is written;
 //! a field that its version does not sign is refused too, so that nothing can be added to a
-//! signature that was given out. An empty field is one that is not there, as the string to sign
+//! signature that was given out. So is one with a line end: what is signed is a line for each field,
+//! and such a field could be two. An empty field is one that is not there, as the string to sign
 //! cannot tell the two apart.
 
 use crate::auth::key_range::KeyRange;
@@ -223,7 +224,7 @@ fn present(params: &Params) -> Option<Vec<&'static str>> {
     let mut present = Vec::new();
     for (name, value) in params.iter() {
         let Some(field) = all().find(|field| field.eq_ignore_ascii_case(name)) else { continue };
-        if *field != name || params.get(field) != Some(value) {
+        if *field != name || params.get(field) != Some(value) || has_line_end(value) {
             return None;
         }
         if !present.contains(field) {
@@ -231,6 +232,11 @@ fn present(params: &Params) -> Option<Vec<&'static str>> {
         }
     }
     Some(present)
+}
+
+/// Whether what is signed cannot tell a value from several.
+pub(crate) fn has_line_end(value: &str) -> bool {
+    value.contains(['\n', '\r'])
 }
 
 impl Terms {

@@ -9,7 +9,7 @@ use crate::auth::key_range::KeyRange;
 use crate::auth::moment;
 use crate::auth::permissions::{ENTITY_LETTERS, Letters};
 use crate::auth::rights::Rights;
-use crate::auth::sas::{Given, OF_USERS, Sas};
+use crate::auth::sas::{Given, OF_USERS, Sas, has_line_end};
 use crate::auth::shared_key::Signature;
 use crate::auth::words::{Field, NAMES, field};
 use crate::config::Accounts;
@@ -116,7 +116,8 @@ fn form_faults(params: &Params) -> Vec<String> {
     faults
 }
 
-/// Which names are written otherwise, stand there twice, or are of another kind of signatures.
+/// Which names are written otherwise, stand there twice, or are of another kind of signatures, and which
+/// values could be those of several.
 fn name_faults(params: &Params) -> Vec<String> {
     let fault = |(name, value): (&str, &str)| {
         let known = NAMES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -124,6 +125,9 @@ fn name_faults(params: &Params) -> Vec<String> {
             Some((own, _)) if *own != name => Some(format!("{name}: the field is written {own}")),
             Some((own, _)) if params.get(own) != Some(value) => {
                 Some(format!("{name}: given twice, with different values"))
+            }
+            Some(_) if has_line_end(value) => {
+                Some(format!("{name}: it has a line end, which parts one field from the next"))
             }
             _ if OF_USERS.iter().any(|own| own.eq_ignore_ascii_case(name)) => {
                 Some(format!("{name}: tables have no signatures by users"))
@@ -393,11 +397,11 @@ mod tests {
             ("sp", &["r", "raud", "a", "x", "rwdlacu", "R", ""]),
             ("se", &["2040-01-01", "2040-01-01T01:00Z", "2020-01-01", "soon", ""]),
             ("st", &["2020-01-01", "2035-01-01", "then"]),
-            ("sip", &["10.0.0.7", "10.0.0.1-10.0.0.9", "10.0.0.8", "here"]),
+            ("sip", &["10.0.0.7", "10.0.0.1-10.0.0.9", "10.0.0.8", "here", "10.0.0.7\r"]),
             ("spr", &["https,http", "https", "http"]),
             ("ss", &["t", "btqf", "b", "T", ""]),
             ("srt", &["sco", "o", "s", "x", ""]),
-            ("spk", &["a", "p", "q"]),
+            ("spk", &["a", "p", "q", "\n"]),
             ("srk", &["a", "r", "z"]),
             ("epk", &["z", "p", "a"]),
             ("erk", &["z", "r", "a"]),
@@ -463,6 +467,7 @@ mod tests {
             ("sv", "x", "x is no version"),
             ("Se", "2040-01-01", "the field is written se"),
             ("skoid", "x", "no signatures by users"),
+            ("erk", "a\n", "a line end"),
         ] {
             let faults = with(name, value);
             assert_eq!(faults.len(), 1, "{faults:?}");
