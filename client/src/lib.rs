@@ -68,12 +68,12 @@ mod json;
 mod address;
 pub mod filter;
 mod xml;
+pub mod error;
 pub mod sign;
 pub mod sas;
 pub mod bearer;
 pub mod connection;
 pub mod settings;
-pub mod error;
 
 // Floor 1: calls.
 pub mod world;

@@ -1,6 +1,7 @@
 //! Shared access signatures: tokens that let their holder do a part of what the key allows.
 
 use crate::address::percent;
+use crate::error::Error;
 use crate::sign::Key;
 use crate::value::DateTime;
 
@@ -73,7 +74,7 @@ impl Protocols {
 ///     last: Some(("tenant-7".to_owned(), None)),
 ///     ..TableSas::new("orders")
 /// }
-/// .sign(&account.account, key);
+/// .sign(&account.account, key)?;
 /// assert!(token.starts_with("sv=2019-02-02&tn=orders&sp=r&"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -105,11 +106,14 @@ impl TableSas {
         TableSas { table: table.into(), ..TableSas::default() }
     }
 
-    /// The token: query parameters without a question mark.
-    pub fn sign(&self, account: &str, key: &Key) -> String {
+    /// The token: query parameters without a question mark. Errors: [`Error::Invalid`] for a field that
+    /// is given but empty, which the service would take for none, and for one with a line end, which
+    /// it could take for two.
+    pub fn sign(&self, account: &str, key: &Key) -> Result<String, Error> {
         let permissions = self.permissions.map(Permissions::text);
         let (start, expiry) = (moment(self.start), moment(self.expiry));
         let (spk, srk) = bound(self.first.as_ref());
+        let srk = srk.filter(|least| !least.is_empty()); // That of any row is no less.
         let (epk, erk) = bound(self.last.as_ref());
         let resource = format!("/table/{account}/{}", self.table.to_lowercase());
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
@@ -236,8 +240,10 @@ impl AccountSas {
         }
     }
 
-    /// The token: query parameters without a question mark.
-    pub fn sign(&self, account: &str, key: &Key) -> String {
+    /// The token: query parameters without a question mark. Errors: [`Error::Invalid`] for a field that
+    /// is given but empty, which the service would take for none, and for one with a line end, which
+    /// it could take for two.
+    pub fn sign(&self, account: &str, key: &Key) -> Result<String, Error> {
         let permissions = self.permissions.text();
         let Resources { service, tables, entities } = self.resources;
         let resources = letters(&[('s', service), ('o', entities), ('c', tables)]);
@@ -283,11 +289,20 @@ fn spr(protocols: Protocols) -> Option<String> {
     Some(protocols.text().to_owned()).filter(|text| !text.is_empty())
 }
 
-fn query(parameters: &[(&str, Option<String>)]) -> String {
+fn query(parameters: &[(&str, Option<String>)]) -> Result<String, Error> {
     let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-    let given: Vec<String> =
-        given.map(|(name, value)| format!("{name}={}", percent(value))).collect();
-    given.join("&")
+    let given: Result<Vec<String>, Error> = given
+        .map(|(name, value)| match value {
+            empty if empty.is_empty() => {
+                Err(Error::Invalid(format!("{name}: a limit that is empty is none")))
+            }
+            lines if lines.contains(['\n', '\r']) => {
+                Err(Error::Invalid(format!("{name}: a line end would make two fields of one")))
+            }
+            value => Ok(format!("{name}={}", percent(value))),
+        })
+        .collect();
+    Ok(given?.join("&"))
 }
 
 #[cfg(test)]
@@ -313,18 +328,56 @@ mod tests {
             last: Some(("pk1".to_owned(), Some("rk9".to_owned()))),
             ..TableSas::new("MyTable")
         };
-        let token = ranged.sign(DEVELOPMENT_ACCOUNT, &key());
+        let token = ranged.sign(DEVELOPMENT_ACCOUNT, &key()).unwrap();
         assert_eq!(signature(&token), percent("ct6GLhXjszdW9zSHZcYyExvLNsZe5zVvUr70ntCi1O4="));
         let by_policy = TableSas { policy: Some("policy1".to_owned()), ..TableSas::new("mytable") };
-        let token = by_policy.sign(DEVELOPMENT_ACCOUNT, &key());
+        let token = by_policy.sign(DEVELOPMENT_ACCOUNT, &key()).unwrap();
         assert_eq!(signature(&token), percent("7fk7F8vYktbK9ITerPezirtr6NZNSL8zDLE5ET8adv8="));
     }
 
     #[test]
     fn the_signature_of_an_account_is_that_of_others() {
         let token = AccountSas::new("2040-01-01T01:01:00Z".parse().unwrap())
-            .sign(DEVELOPMENT_ACCOUNT, &key());
+            .sign(DEVELOPMENT_ACCOUNT, &key())
+            .unwrap();
         assert!(token.contains("&srt=soc&sp=rwdlacu&"), "{token}");
         assert_eq!(signature(&token), percent("ZZoTxC+nWGyOQC9vQG/pKWZwfmuhBUGLb/J34m3USxg="));
+    }
+
+    #[test]
+    fn what_would_limit_less_than_it_says_is_not_signed() {
+        let text = |text: &str| Some(text.to_owned());
+        let plain = TableSas::new("T");
+        let spoilt = ["", "a\n", "\r\nb"].map(|bad| {
+            let (first, last) = (Some((bad.to_owned(), None)), Some((bad.to_owned(), text("r"))));
+            [
+                TableSas { first, ..plain.clone() },
+                TableSas { last, ..plain.clone() },
+                TableSas { last: Some(("p".to_owned(), text(bad))), ..plain.clone() },
+                TableSas { addresses: text(bad), ..plain.clone() },
+                TableSas { policy: text(bad), ..plain.clone() },
+                TableSas::new(bad),
+            ]
+        });
+        let nothing = TableSas {
+            permissions: Some(Permissions::default()),
+            policy: text("policy1"),
+            ..plain.clone()
+        };
+        for sas in spoilt.iter().flatten().chain([&nothing]) {
+            let signed = sas.sign(DEVELOPMENT_ACCOUNT, &key());
+            assert!(matches!(signed, Err(Error::Invalid(_))), "{sas:?}");
+        }
+        for bad in ["", "10.0.0.1\n"] {
+            let anywhere = AccountSas::new("2040-01-01T01:01:00Z".parse().unwrap());
+            let sas = AccountSas { addresses: text(bad), ..anywhere };
+            let signed = sas.sign(DEVELOPMENT_ACCOUNT, &key());
+            assert!(matches!(signed, Err(Error::Invalid(_))), "{sas:?}");
+        }
+        let whole_partition = |row: Option<String>| {
+            let first = Some(("p".to_owned(), row));
+            TableSas { first, ..plain.clone() }.sign(DEVELOPMENT_ACCOUNT, &key()).unwrap()
+        };
+        assert_eq!(whole_partition(text("")), whole_partition(None));
     }
 }

@@ -298,7 +298,8 @@ fn every_proof_is_taken_and_a_wrong_one_is_not() {
             last: Some(("p".to_owned(), Some("z+".to_owned()))),
             ..TableSas::new("rows")
         }
-        .sign(DEVELOPMENT_ACCOUNT, key);
+        .sign(DEVELOPMENT_ACCOUNT, key)
+        .unwrap();
         let reader = account(connection.with_signature(&token));
         let found = reader.table("rows").query(Query::new()).all().await.unwrap();
         assert_eq!(found.len(), 1);
@@ -306,7 +307,8 @@ fn every_proof_is_taken_and_a_wrong_one_is_not() {
         assert_eq!(error.status(), Some(403));
 
         let by_policy = TableSas { policy: Some("w".to_owned()), ..TableSas::new("rows") };
-        let writer = account(connection.with_signature(&by_policy.sign(DEVELOPMENT_ACCOUNT, key)));
+        let writer =
+            account(connection.with_signature(&by_policy.sign(DEVELOPMENT_ACCOUNT, key).unwrap()));
         assert!(writer.table("rows").get("p", "a").await.is_err());
         let permissions = Some(Permissions::ALL);
         let expiry_given = Some(expiry);
@@ -317,7 +319,7 @@ fn every_proof_is_taken_and_a_wrong_one_is_not() {
         transaction.upsert(Entity::new("p", "b")).delete("p", "a", Condition::Any);
         writer.table("rows").submit(&transaction).await.unwrap();
 
-        let all = AccountSas::new(expiry).sign(DEVELOPMENT_ACCOUNT, key);
+        let all = AccountSas::new(expiry).sign(DEVELOPMENT_ACCOUNT, key).unwrap();
         let whole = account(connection.with_signature(&format!("?{all}")));
         assert!(whole.create_table("more").await.unwrap());
         assert_eq!(whole.tables(None).all().await.unwrap(), ["more", "rows"]);

@@ -111,7 +111,7 @@ fn a_signature_for_https_opens_nothing_over_http() {
             protocols: Protocols::HttpsOnly,
             ..TableSas::new("rows")
         };
-        let token = sas.sign(DEVELOPMENT_ACCOUNT, secure.key().unwrap());
+        let token = sas.sign(DEVELOPMENT_ACCOUNT, secure.key().unwrap()).unwrap();
         let reader = account(secure.with_signature(&token), house.trust()).table("rows");
         assert_eq!(reader.query(Query::new()).all().await.unwrap(), []);
         let mut plain = secure.with_signature(&token);

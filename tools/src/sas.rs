@@ -75,7 +75,7 @@ fn create(args: CreateSasArgs) -> Result<Exit> {
                 last: args.end_pk.map(|partition| (partition, args.end_rk)),
                 ..TableSas::new(table)
             };
-            (token.sign(account, key), format!("/{table}"))
+            (token.sign(account, key).map_err(unsigned)?, format!("/{table}"))
         }
         None => {
             letters("--permissions", permissions.unwrap_or_default(), "rwdlacup")?;
@@ -97,12 +97,16 @@ fn create(args: CreateSasArgs) -> Result<Exit> {
                 protocols,
                 ..AccountSas::new(expiry.context("--expiry")?)
             };
-            (token.sign(account, key), String::new())
+            (token.sign(account, key).map_err(unsigned)?, String::new())
         }
     };
     let address = if args.uri { format!("{}{path}?", connection.endpoint) } else { String::new() };
     writeln!(io::stdout(), "{address}{token}")?;
     Ok(Exit::Ok)
+}
+
+fn unsigned(error: tabulith_client::Error) -> Failure {
+    Failure::usage(error.to_string())
 }
 
 fn decode(args: DecodeArgs) -> Result<Exit> {

@@ -62,7 +62,7 @@ fn an_address_with_a_signature_is_enough() {
         protocols: Protocols::HttpsOnly,
         ..TableSas::new("rows")
     };
-    let token = sas.sign(&owner.account, owner.key().unwrap());
+    let token = sas.sign(&owner.account, owner.key().unwrap()).unwrap();
     let address = format!("{}/rows?{token}", server.tls_endpoint());
     let string = format!("TableEndpoint={};SharedAccessSignature={token}", server.tls_endpoint());
     for text in [&address, &string] {

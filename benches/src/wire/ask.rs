@@ -68,8 +68,7 @@ impl Ask {
 pub struct Signer {
     key: Key,
     date: String,
-    sas_key: tabulith_client::Key,
-    expiry: DateTime,
+    sas: String,
 }
 
 impl Signer {
@@ -78,11 +77,12 @@ impl Signer {
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
         let now = Timestamp::now();
         let expiry = now.checked_add(24.hours()).context("tomorrow")?.as_second();
+        let expiry = DateTime::from_seconds(expiry).ok().context("tomorrow")?;
+        let key = tabulith_client::Key::of_base64(DEVELOPMENT_KEY)?;
         Ok(Signer {
             key: Key::development(),
             date: printer.timestamp_to_rfc9110_string(&now).context("printing the time")?,
-            sas_key: tabulith_client::Key::of_base64(DEVELOPMENT_KEY)?,
-            expiry: DateTime::from_seconds(expiry).ok().context("tomorrow")?,
+            sas: AccountSas::new(expiry).sign(DEVELOPMENT_ACCOUNT, &key)?,
         })
     }
 
@@ -106,9 +106,8 @@ impl Signer {
                 headers.push(("Authorization", value));
             }
             Proof::Sas => {
-                let sas = AccountSas::new(self.expiry);
                 let between = if query.is_empty() { "" } else { "&" };
-                query = format!("{query}{between}{}", sas.sign(DEVELOPMENT_ACCOUNT, &self.sas_key));
+                query = format!("{query}{between}{}", self.sas);
             }
         }
         if ask.method == "POST" {
