@@ -466,10 +466,15 @@ pub fn key_count(account: &str, table: &str) -> WireError {
     ))
 }
 
+/// As much as is repeated of a value that is refused: it may be as long as a body.
+fn shown(value: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 1024;
+    value.chars().take(SHOWN_CHARS_MAX).collect()
+}
+
 /// A key or a property of a body whose value is out of range.
 pub fn value_out_of_range(property: &str, value: &str) -> WireError {
-    const SHOWN_CHARS_MAX: usize = 1024; // A key that is refused may be as long as a body.
-    let value: String = value.chars().take(SHOWN_CHARS_MAX).collect();
+    let value = shown(value);
     OUT_OF_RANGE_INPUT
         .saying(format!("The '{property}' parameter of value '{value}' is out of range."))
 }
@@ -483,6 +488,7 @@ pub fn source_ip_mismatch(address: &str) -> WireError {
 
 /// An `If-Match` that is not one weak ETag.
 pub fn bad_etag(value: &str) -> WireError {
+    let value = shown(value);
     INVALID_INPUT.saying(format!(
         "The etag value '{value}' specified in one of the request headers is not valid. Please \
          make sure only one etag value is specified and is valid."

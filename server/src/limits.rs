@@ -13,7 +13,8 @@ pub const BODY_DISCARD_BYTES_MAX: usize = 32 << 20;
 /// wait: reading more would hold up other connections for longer than the change of threads costs.
 pub const QUICK_BODY_BYTES_MAX: usize = 16 << 10;
 
-/// Room for the request line and all headers of one request.
+/// Room for the request line and all headers of one request; also for the headers of an operation in a
+/// batch.
 ///
 /// The HTTP library takes a request target of up to 65,534 bytes; headers come on top.
 pub const HEAD_BYTES_MAX: usize = 160 << 10;

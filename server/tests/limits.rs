@@ -4,7 +4,7 @@ mod common;
 
 use common::Bench;
 use tabulith_server::config::Config;
-use tabulith_server::http::message::Response;
+use tabulith_server::http::message::{Body, Response};
 
 const JSON: [(&str, &str); 2] =
     [("Content-Type", "application/json"), ("Prefer", "return-no-content")];
@@ -164,6 +164,40 @@ fn heads_of_operations_are_as_short_as_others() {
     for line in ["If-Match W/\"datetime'2021-01-01T00%3A00%3A00Z'\"\n", "If-Match\n", ": *\n"] {
         assert_eq!(of_one(&bench, &change(line)).split(' ').next(), Some("400"), "{line}");
     }
+}
+
+/// An `If-Match` of 4 MB took a hundred: as text, in a refusal that repeats it, and in that as JSON.
+#[test]
+fn headers_of_operations_are_as_long_as_others() {
+    let bench = bench();
+    let told = |header: &str, bytes: usize| {
+        let mut body = b"--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n\
+            Content-Type: application/http\n\nPUT /people(PartitionKey='p',RowKey='r') HTTP/1.1\n"
+            .to_vec();
+        body.extend_from_slice(header.as_bytes());
+        body.extend(std::iter::repeat_n(0xff, bytes));
+        body.extend_from_slice(b"\n\n{\"A\":1}\n--c--\n--b--\n");
+        let headers = [("Content-Type", "multipart/mixed; boundary=b")];
+        let mut request = common::request("POST", "/$batch", &headers, "");
+        common::sign(&mut request.head, &common::date_of(common::START));
+        request.body = Body::Whole(body.into());
+        let answer = bench.app.answer(request);
+        assert_eq!(answer.status, 202);
+        String::from_utf8_lossy(&answer.body).into_owned()
+    };
+    for header in ["If-Match: ", "Content-ID: ", "A", ""] {
+        let refused = told(header, 3 << 20);
+        assert!(refused.contains("\"0:") && refused.contains("InvalidInput"), "{header}");
+        assert!(refused.len() < 5_000, "{header}: {} bytes", refused.len());
+    }
+    assert!(told("A: ", 100_000).contains("HTTP/1.1 204"));
+    // What is repeated of one that is no ETag is cut, in a batch and without one.
+    let refused = told("If-Match: ", 100_000);
+    assert!(refused.contains("The etag value '") && refused.len() < 10_000, "{}", refused.len());
+    let long = [("If-Match", &*"x".repeat(100_000))];
+    let refused = bench.send("PUT", "/people(PartitionKey='p',RowKey='r')", &long, "{}");
+    assert_eq!(code(&refused), "400 InvalidInput");
+    assert!(refused.body.len() < 10_000, "{} bytes", refused.body.len());
 }
 
 /// Merges of a few bytes that write entities of half a MiB.

@@ -182,6 +182,11 @@ impl<'a> Embedded<'a> {
         header(self.headers, name)
     }
 
+    /// Bytes of all lines of headers.
+    pub fn headers_bytes(&self) -> usize {
+        self.headers.len()
+    }
+
     /// Every header of the request.
     pub fn headers(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> {
         header_lines(self.headers)

@@ -10,7 +10,7 @@ use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, ErrorForm};
 use crate::handle::{entities, query};
 use crate::http::message::{Head, Response};
-use crate::limits::{HEADERS_MAX, TARGET_BYTES_MAX};
+use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX};
 use crate::odata::options::{Metadata, Params, negotiate};
 use crate::refusal::group_refusal;
 use crate::route::Operation;
@@ -156,7 +156,7 @@ fn understand<S: Store>(
 
 /// The head of an operation, as short as that of a request of its own must be.
 fn head_of(call: &Call, request: &Embedded) -> Result<Head, WireError> {
-    if request.target.len() > TARGET_BYTES_MAX {
+    if request.target.len() > TARGET_BYTES_MAX || request.headers_bytes() > HEAD_BYTES_MAX {
         return Err(INVALID_INPUT);
     }
     let mut head = Head {
