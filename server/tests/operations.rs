@@ -320,6 +320,31 @@ fn a_body_has_its_room_for_as_long_as_it_is_worked_on() {
     }
 }
 
+/// Who may only read could else declare bodies that never come, and keep everybody from writing.
+#[test]
+fn a_body_that_means_nothing_has_no_room() {
+    let place = start(Config { body_bytes_max: 1 << 20, ..Config::default() });
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201);
+    let addr = place.running.addr();
+    let in_flight = || {
+        let text = get(addr, "/_/metrics").body;
+        Exposition::parse(&text).expect("metrics").get("tabulith_requests_in_flight")
+    };
+    let length = [("Content-Length", "380000")];
+    let mut reader = TcpStream::connect(addr).expect("a connection");
+    reader.write_all(wire("GET", "/Rows()", &length, "").as_bytes()).expect("the server reads");
+    while in_flight() != Some(1.0) {}
+    let text = "x".repeat(30_000);
+    let entity = format!(
+        "{{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"A\":\"{text}\",\"B\":\"{text}\",\"C\":\"{text}\"}}"
+    );
+    assert_eq!(place.send("POST", "/Rows", &entity), 201);
+    // What comes is thrown away, and the answer follows.
+    reader.write_all(&[b'x'; 380_000]).expect("the server reads");
+    let page = read(&mut BufReader::new(reader));
+    assert!(page.status == 200 && page.body.contains("\"RowKey\":\"r\""), "{}", page.head);
+}
+
 #[test]
 fn ready_stays_red_once_the_log_has_failed() {
     let place = start(Config::default());

@@ -301,6 +301,11 @@ async fn answer<S: Store>(
         }
         return Ok(perform(shared, call, Body::TooLarge, Vec::new()).await);
     }
+    if !call.operation.has_body() {
+        // Who may only read could declare bodies without end, and keep others from writing.
+        sent.discard().await?;
+        return Ok(perform(shared, call, Body::Empty, Vec::new()).await);
+    }
     let mut places = Vec::new();
     match sent.collect(size, &shared.room, &mut places).await? {
         Some(body) => Ok(perform(shared, call, body, places).await),
