@@ -9,7 +9,7 @@
 //! the way. So what still comes is read and thrown away, for a short time.
 
 use crate::http::framing::{Framing, Refused};
-use crate::limits::HEAD_BYTES_MAX;
+use crate::limits::{ANSWER_BYTES_A_SECOND_MIN, HEAD_BYTES_MAX};
 use crate::net::room::{Place, Room};
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 /// What stands in for the rest of a head that is refused: NUL is allowed nowhere in one, and the
 /// library looks at what came in pieces only once it seems to end.
@@ -46,8 +46,36 @@ const HEAD_READ_BYTES_MAX: usize = 8 << 10;
 pub(crate) struct Patience {
     /// From the first byte of a head to its last; also until the first byte of all.
     pub(crate) head: Duration,
-    /// While nothing of an answer is taken.
+    /// While nothing of an answer is taken; beside the time that all of it takes at the least rate.
     pub(crate) answer: Duration,
+}
+
+/// An answer that could not leave at once.
+struct HeldUp {
+    since: Instant,
+    /// When something of it was last taken.
+    taken: Instant,
+    /// How much was taken since.
+    bytes: u64,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl HeldUp {
+    fn new(time_max: Duration) -> HeldUp {
+        let now = Instant::now();
+        let timer = Box::pin(sleep_until(now + time_max));
+        HeldUp { since: now, taken: now, bytes: 0, timer }
+    }
+
+    /// Whether nothing was taken for too long, or less than has to be.
+    fn poll_late(&mut self, cx: &mut Context<'_>, time_max: Duration) -> Poll<()> {
+        let steady = Duration::from_millis(self.bytes * 1_000 / ANSWER_BYTES_A_SECOND_MIN);
+        let end = (self.taken + time_max).min(self.since + time_max + steady);
+        if self.timer.deadline() != end {
+            self.timer.as_mut().reset(end);
+        }
+        self.timer.as_mut().poll(cx)
+    }
 }
 
 /// What is known of a connection, for whoever answers its requests.
@@ -89,8 +117,8 @@ pub(crate) struct Guard<T> {
     is_new: bool,
     /// Runs while a head is awaited or amid.
     head: Option<Pin<Box<Sleep>>>,
-    /// Runs while nothing of an answer is taken.
-    answer: Option<Pin<Box<Sleep>>>,
+    /// From when an answer could not leave until all of it has.
+    answer: Option<HeldUp>,
     /// Once our side has said that it is done.
     linger: Option<(Pin<Box<Sleep>>, usize)>,
 }
@@ -155,20 +183,32 @@ impl<T> Guard<T> {
         timer.as_mut().poll(cx).is_ready()
     }
 
-    /// What a write came to, or that it has made no progress for too long.
+    /// What a write came to, or that its answer was not taken in time.
     fn in_time<R>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<io::Result<R>>,
     ) -> Poll<io::Result<R>> {
-        if written.is_ready() {
-            self.answer = None;
-            return written;
+        if written.is_pending() {
+            let time_max = self.patience.answer;
+            let held_up = self.answer.get_or_insert_with(|| HeldUp::new(time_max));
+            ready!(held_up.poll_late(cx, time_max));
+            return Poll::Ready(Err(late("an answer was not taken in time")));
         }
-        let time_max = self.patience.answer;
-        let timer = self.answer.get_or_insert_with(|| Box::pin(sleep(time_max)));
-        ready!(timer.as_mut().poll(cx));
-        Poll::Ready(Err(late("nothing of an answer was taken")))
+        written
+    }
+
+    /// The same for some bytes of an answer.
+    fn some_in_time(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let (Poll::Ready(Ok(bytes)), Some(held_up)) = (&written, &mut self.answer) {
+            held_up.taken = Instant::now();
+            held_up.bytes += *bytes as u64;
+        }
+        self.in_time(cx, written)
     }
 }
 
@@ -232,12 +272,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.in_time(cx, written)
+        self.some_in_time(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.in_time(cx, flushed)
+        ready!(self.in_time(cx, flushed))?;
+        // The library flushes once all that it had has been written.
+        self.answer = None;
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -268,7 +311,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<T> {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.in_time(cx, written)
+        self.some_in_time(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -279,7 +322,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<T> {
 #[cfg(test)]
 mod tests {
     use super::{Guard, LINGER_TIME, Patience, SMALL_HEAD_BYTES_MAX};
-    use crate::limits::HEAD_BYTES_MAX;
+    use crate::limits::{ANSWER_BYTES_A_SECOND_MIN, HEAD_BYTES_MAX};
     use crate::net::room::Room;
     use std::io::ErrorKind;
     use std::time::Duration;
@@ -409,6 +452,52 @@ mod tests {
             let began = Instant::now();
             let error = guard.write_all(&[0; 100]).await.expect_err("nobody reads");
             assert_eq!((error.kind(), began.elapsed().as_secs()), (ErrorKind::TimedOut, 30));
+        });
+    }
+
+    #[test]
+    fn a_byte_now_and_then_keeps_no_answer() {
+        run(async {
+            let (mut client, mut guard) = pair();
+            let began = Instant::now();
+            let drip = async {
+                loop {
+                    tokio::time::sleep(Duration::from_secs(29)).await;
+                    client.read_u8().await.expect("a byte");
+                }
+            };
+            tokio::select! {
+                () = drip => {}
+                written = guard.write_all(&[0; 4096]) => {
+                    assert_eq!(written.expect_err("too slow").kind(), ErrorKind::TimedOut);
+                }
+            }
+            assert_eq!(began.elapsed().as_secs(), 30);
+        });
+    }
+
+    #[test]
+    fn who_takes_an_answer_slowly_but_steadily_gets_all_of_it() {
+        run(async {
+            let (mut client, mut guard) = pair();
+            let mut space = vec![0; usize::try_from(ANSWER_BYTES_A_SECOND_MIN).expect("some KiB")];
+            let answer = vec![0; 100 * space.len()];
+            for _ in 0..3 {
+                // Each answer has a time of its own.
+                let take = async {
+                    tokio::time::sleep(Duration::from_secs(28)).await;
+                    for _ in 0..100 {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        client.read_exact(&mut space).await.expect("some of it");
+                    }
+                };
+                let write = async {
+                    guard.write_all(&answer).await?;
+                    guard.flush().await
+                };
+                let ((), written) = tokio::join!(take, write);
+                written.expect("all of it");
+            }
         });
     }
 
