@@ -229,6 +229,14 @@ impl<T: AsyncRead + Unpin> Guard<T> {
         buf.advance(count);
         read
     }
+
+    /// Whether something has come that nobody has read; looks once, and throws away what it sees.
+    fn has_more(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut space = [0; 512];
+        let mut buf = ReadBuf::new(&mut space);
+        let read = Pin::new(&mut self.stream).poll_read(cx, &mut buf);
+        matches!(read, Poll::Ready(Ok(()))) && !buf.filled().is_empty()
+    }
 }
 
 fn late(what: &'static str) -> io::Error {
@@ -288,7 +296,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guard<T> {
         if own.linger.is_none() {
             let shut = Pin::new(&mut own.stream).poll_shutdown(cx);
             ready!(own.in_time(cx, shut))?;
-            if own.framing.is_between() && !own.verdict.is_refused() {
+            let is_done = own.framing.is_between() && !own.verdict.is_refused();
+            if is_done && !own.has_more(cx) {
                 return Poll::Ready(Ok(()));
             }
         }
@@ -555,6 +564,16 @@ mod tests {
             let began = Instant::now();
             guard.shutdown().await.expect("shut");
             assert_eq!(began.elapsed(), Duration::ZERO);
+            // Requests that lie unread would have the answer before them reset.
+            let (mut client, mut guard) = pair();
+            client.write_all(b"GET /a HTTP/1.1\r\n\r\n").await.expect("room");
+            assert_eq!(guard.read(&mut [0; 24]).await.expect("read"), 19);
+            client.write_all(b"GET /b HTTP/1.1\r\n\r\n").await.expect("room");
+            let began = Instant::now();
+            let (sent, shut) = tokio::join!(client.write_all(&[0; 1000]), guard.shutdown());
+            sent.expect("taken");
+            shut.expect("shut");
+            assert_eq!(began.elapsed(), LINGER_TIME);
         });
     }
 }
