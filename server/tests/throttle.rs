@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Bench, date_of, request, sign};
+use common::{Bench, Sas, date_of, request, sign};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tabulith::env::clock::Clock as _;
@@ -229,6 +229,58 @@ fn who_is_not_let_in_takes_nothing() {
         assert_eq!(bench.app.answer(stranger).status, 403);
     }
     assert_eq!(get(&bench, "p", 0), 404);
+}
+
+#[test]
+fn who_asks_outside_of_his_range_takes_nothing_there() {
+    let bench = bench(2, 0);
+    let own = Sas::table("people").with("sp", "raud").with("spk", "p").with("epk", "p");
+    let within = own.with("srk", "000").with("erk", "001").token();
+    let token = own.token();
+    let ask = |token: &str, method: &str, place: &str, body: &str| {
+        let headers = [("If-Match", "*"), ("Content-Type", "multipart/mixed; boundary=b")];
+        let headers = if method == "POST" { &headers[1..] } else { &headers[..1] };
+        let headers = if place == "/people" { &[] } else { headers };
+        bench.app.answer(request(method, &format!("{place}?{token}"), headers, body))
+    };
+    let other = "/people(PartitionKey='q',RowKey='000')";
+    let entity = "{\"PartitionKey\":\"q\",\"RowKey\":\"000\"}";
+    let part = |text: &str| format!("--c\nContent-Type: application/http\n\n{text}\n");
+    let set = |parts: &[String]| {
+        let parts = parts.concat();
+        format!("--b\nContent-Type: multipart/mixed; boundary=c\n\n{parts}--c--\n--b--\n")
+    };
+    let insert_there = part(&format!("POST /people HTTP/1.1\n\n{entity}"));
+    let query = "--b\nContent-Type: application/http\n\nGET /people(PartitionKey='q',RowKey='000') \
+                 HTTP/1.1\n\n--b--\n";
+    for _ in 0..3 {
+        assert_eq!(ask(&token, "GET", other, "").status, 404, "there is nothing for him");
+        assert_eq!(ask(&token, "DELETE", other, "").status, 403);
+        assert_eq!(ask(&token, "PUT", other, "{}").status, 403);
+        assert_eq!(ask(&token, "POST", "/people", entity).status, 403);
+        let set = ask(&token, "POST", "/$batch", &set(std::slice::from_ref(&insert_there)));
+        let body = String::from_utf8_lossy(&set.body).into_owned();
+        assert!(set.status == 202 && body.contains("HTTP/1.1 403"), "{body}");
+        assert_eq!(ask(&token, "POST", "/$batch", query).status, 202);
+    }
+    assert_eq!(insert(&bench, "q", 0).status, 204, "the owner has all of it");
+    assert_eq!(get(&bench, "q", 0), 200);
+    assert_eq!(get(&bench, "q", 0), 503);
+    // In the same partition, beyond the rows that he may ask for; also behind one that he may.
+    second(&bench);
+    let upsert =
+        |row| part(&format!("PUT /people(PartitionKey='p',RowKey='{row}') HTTP/1.1\n\n{{}}"));
+    let insert_beyond =
+        part("POST /people HTTP/1.1\n\n{\"PartitionKey\":\"p\",\"RowKey\":\"009\"}");
+    for _ in 0..3 {
+        let set = ask(&within, "POST", "/$batch", &set(&[upsert("000"), insert_beyond.clone()]));
+        let body = String::from_utf8_lossy(&set.body).into_owned();
+        assert!(set.status == 202 && body.contains("HTTP/1.1 403"), "{body}");
+        let beyond = "/people(PartitionKey='p',RowKey='009')";
+        assert_eq!(ask(&within, "GET", beyond, "").status, 404);
+    }
+    assert_eq!(insert(&bench, "p", 0).status, 204);
+    assert_eq!(get(&bench, "p", 0), 200);
 }
 
 #[test]

@@ -63,7 +63,9 @@ pub fn change<S: Store>(
     let write = write_of(services, call, body)?;
     if let Operation::Insert(_) = &call.operation {
         // Its keys were in the body; all others were looked at with the address.
-        services.throttle(call.grant()?, write.keys().0, 1)?;
+        let (grant, (partition_key, row_key)) = (call.grant()?, write.keys());
+        grant.check_keys(partition_key, row_key)?;
+        services.throttle(grant, partition_key, 1)?;
     }
     let inserted =
         matches!(call.operation, Operation::Insert(_)).then(|| write.keys().0.to_owned());

@@ -151,6 +151,8 @@ fn understand<S: Store>(
     }
     let grant = call.grant()?.clone();
     let write = entities::write_of(services, &call, body)?;
+    let (partition_key, row_key) = write.keys();
+    grant.check_keys(partition_key, row_key)?;
     Ok(Understood { call, grant, write })
 }
 
@@ -205,7 +207,10 @@ fn read<S: Store>(
     };
     let result = match &part.operation {
         Operation::Get(place) => {
-            services.throttle(part.grant()?, &place.partition_key, 1)?;
+            let (grant, partition_key) = (part.grant()?, &place.partition_key);
+            if grant.check_keys(partition_key, &place.row_key).is_ok() {
+                services.throttle(grant, partition_key, 1)?;
+            }
             entities::get(services, &part, place, Reach::Disk)
                 .and_then(|response| response.ok_or(INVALID_INPUT))
         }
