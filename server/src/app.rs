@@ -6,6 +6,7 @@
 
 use crate::auth::bearer::{Bearer, challenge};
 use crate::auth::keyring::Keyring;
+use crate::auth::origin::Origin;
 use crate::auth::verify::{Authority, authenticate};
 use crate::config::Config;
 use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
@@ -121,7 +122,8 @@ impl<S: Store> App<S> {
     /// read a body.
     pub fn receive(&self, head: &Head) -> Result<Arc<Call>, Response> {
         let mut context = self.context(head);
-        let address = Address::parse(head);
+        let secure = Origin::of(head, &self.config.trusted_proxies).secure;
+        let address = Address::parse(head, secure);
         let rules = address.as_ref().ok().and_then(|address| self.cors_rules(&address.account));
         let rules = rules.as_ref().map_or(&[][..], |properties| &properties.cors);
         if head.method != "OPTIONS" {

@@ -298,7 +298,7 @@ mod tests {
         for (name, value) in headers {
             head.headers.push(*name, *value);
         }
-        let address = Address::parse(&head)?;
+        let address = Address::parse(&head, head.secure)?;
         route(&verb(&head)?, &address, &Params::parse(head.query())?, &head)
     }
 

@@ -8,6 +8,7 @@ mod common;
 use common::{Bench, FAR, START, Sas, date_of, request, sign};
 use tabulith::env::clock::Clock as _;
 use tabulith_server::auth::shared_key::signature_text;
+use tabulith_server::config::Config;
 use tabulith_server::http::message::{Request, Response};
 
 fn bench() -> Bench {
@@ -330,4 +331,42 @@ fn dates_of_signed_requests() {
         times += 1;
     }
     println!("dates: {} of requests, {times} of signatures", good.len() + bad.len() + 6);
+}
+
+/// A proxy that ends TLS passes requests on without it. Clients go where answers say.
+#[test]
+fn addresses_in_answers_are_those_that_clients_ask() {
+    let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
+    let bench = Bench::with(Config { trusted_proxies, ..Config::default() });
+    let ask = |peer: &str, path: &str, content_type: &str, body: &str| {
+        let says = [("X-Forwarded-Proto", "https"), ("Content-Type", content_type)];
+        let mut request = request("POST", path, &says, body);
+        request.head.headers.push("Accept", "application/json;odata=fullmetadata");
+        request.head.peer = peer.parse().ok();
+        sign(&mut request.head, &date_of(bench.clock.wall_ticks()));
+        bench.app.answer(request)
+    };
+    let base = "127.0.0.1:10002/devstoreaccount1";
+    for (peer, scheme, other) in [("10.0.0.7", "https", "http"), ("192.0.2.1", "http", "https")] {
+        let is_right = |response: &Response| {
+            let body = String::from_utf8_lossy(&response.body).into_owned();
+            let headers = response.headers.iter().map(|(name, value)| format!("{name}: {value}\n"));
+            let text: String = headers.chain([body]).collect();
+            assert!(
+                response.status < 300 && text.contains(&format!("{scheme}://{base}")),
+                "{text}"
+            );
+            assert!(!text.contains(&format!("{other}://{base}")), "{text}");
+        };
+        let table = format!("{{\"TableName\":\"{scheme}\"}}");
+        is_right(&ask(peer, "/Tables", "application/json", &table));
+        let entity = |row| format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}");
+        is_right(&ask(peer, &format!("/{scheme}"), "application/json", &entity(1)));
+        let set = format!(
+            "--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\nContent-Type: application/http\n\n\
+             POST /{scheme} HTTP/1.1\nAccept: application/json;odata=fullmetadata\n\n{}\n--c--\n--b--\n",
+            entity(2)
+        );
+        is_right(&ask(peer, "/$batch", "multipart/mixed; boundary=b", &set));
+    }
 }

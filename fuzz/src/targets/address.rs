@@ -21,7 +21,7 @@ pub fn address(data: &[u8]) {
     if let Ok(params) = &params {
         options(params);
     }
-    let Ok(address) = Address::parse(&head) else { return };
+    let Ok(address) = Address::parse(&head, head.secure) else { return };
     if let Ok(params) = &params {
         for method in ["GET", "POST", "PUT", "MERGE", "PATCH", "DELETE", "HEAD"] {
             let head = Head { method: method.to_owned(), ..head.clone() };

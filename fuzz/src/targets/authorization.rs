@@ -37,7 +37,7 @@ pub fn authorization(data: &[u8]) {
         let _ = Credentials::parse(&value);
         head.headers.push(name, value);
     }
-    let Ok(address) = Address::parse(&head) else { return };
+    let Ok(address) = Address::parse(&head, head.secure) else { return };
     let Ok(params) = Params::parse(head.query()) else { return };
     for now in [None, Some(NOW)] {
         let authority = Authority {

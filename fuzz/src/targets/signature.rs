@@ -53,7 +53,7 @@ pub fn signature(data: &[u8]) {
         peer,
         ..Head::default()
     };
-    let Ok(address) = Address::parse(&head) else { return };
+    let Ok(address) = Address::parse(&head, head.secure) else { return };
     let Ok(params) = Params::parse(head.query()) else { return };
     let now = START.saturating_add(seconds.saturating_mul(CommitTs::TICKS_PER_SECOND));
     let authority = Authority {

@@ -352,7 +352,7 @@ mod tests {
     }
 
     fn ask(head: &Head, now: Option<CommitTs>) -> Result<Principal, WireError> {
-        let address = Address::parse(head)?;
+        let address = Address::parse(head, head.secure)?;
         let params = Params::parse(head.query())?;
         let authority = Authority {
             accounts: &Accounts::development(),

@@ -371,7 +371,7 @@ mod tests {
             headers: Headers::default(),
         };
         let judged = || {
-            let address = Address::parse(&head).ok()?;
+            let address = Address::parse(&head, head.secure).ok()?;
             let params = Params::parse(head.query()).ok()?;
             let authority = Authority {
                 accounts: asked.accounts.as_ref()?,

@@ -77,15 +77,15 @@ pub enum Below {
 }
 
 impl Address {
-    /// Reads the address of a request.
-    pub fn parse(head: &Head) -> Result<Address, WireError> {
+    /// Reads the address of a request. `secure`: whether its client has sent it over TLS.
+    pub fn parse(head: &Head, secure: bool) -> Result<Address, WireError> {
         if head.authority.is_empty() {
             return Err(HOST_INFORMATION_NOT_PRESENT);
         }
         if head.authority.len() > AUTHORITY_BYTES_MAX {
             return Err(INVALID_HEADER_VALUE);
         }
-        let origin = format!("{}://{}", if head.secure { "https" } else { "http" }, head.authority);
+        let origin = format!("{}://{}", if secure { "https" } else { "http" }, head.authority);
         let path = head.path();
         if let Some((account, secondary)) = host_style(&head.authority) {
             let resource = Resource::parse(path, &account)?;
@@ -299,7 +299,7 @@ mod tests {
     fn parse(authority: &str, target: &str) -> Result<Address, WireError> {
         let head =
             Head { target: target.to_owned(), authority: authority.to_owned(), ..Head::default() };
-        Address::parse(&head)
+        Address::parse(&head, false)
     }
 
     #[track_caller]
