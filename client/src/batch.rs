@@ -4,6 +4,7 @@ use crate::address::row_path;
 use crate::entity::{Condition, ETag, Entity};
 use crate::error::{Error, Refusal};
 use crate::json;
+use hyper::header::HeaderValue;
 use std::io::{BufRead, Write};
 use std::ops::Range;
 
@@ -168,13 +169,14 @@ impl Operation {
     }
 }
 
-/// The parts' boundary and the whole body of a `$batch`. `token`: text that no body contains.
+/// The parts' boundary and the whole body of a `$batch`. `token`: text that no body contains. Fails for an
+/// ETag that could be other lines too.
 pub(crate) fn body(
     endpoint: &str,
     table: &str,
     operations: &[Operation],
     token: &str,
-) -> (String, Vec<u8>) {
+) -> Result<(String, Vec<u8>), Error> {
     let mut out = Vec::with_capacity(operations.len() << 10);
     let head = format!(
         "--batch_{token}\r\nContent-Type: multipart/mixed; boundary=changeset_{token}\r\n\r\n"
@@ -191,7 +193,11 @@ pub(crate) fn body(
             operation.path(table),
         );
         if let Some(condition) = operation.condition() {
-            out.extend_from_slice(format!("If-Match: {}\r\n", condition.text()).as_bytes());
+            let text = condition.text();
+            if HeaderValue::from_str(text).is_err() {
+                return Err(Error::Invalid(format!("no header can hold the ETag {text:?}")));
+            }
+            out.extend_from_slice(format!("If-Match: {text}\r\n").as_bytes());
         }
         if matches!(operation, Operation::Insert(_)) {
             out.extend_from_slice(b"Prefer: return-no-content\r\n");
@@ -206,7 +212,7 @@ pub(crate) fn body(
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(format!("--changeset_{token}--\r\n--batch_{token}--\r\n").as_bytes());
-    (format!("multipart/mixed; boundary=batch_{token}"), out)
+    Ok((format!("multipart/mixed; boundary=batch_{token}"), out))
 }
 
 /// The ETags that the answer to `count` operations names, or the refusal of one of them.
@@ -369,7 +375,7 @@ mod tests {
     fn the_text_is_one_change_set() {
         let mut transaction = Transaction::new();
         transaction.insert(Entity::new("p'q", "1")).delete("p'q", "2", Condition::Any);
-        let (content_type, body) = body("http://h/a", "T", transaction.operations(), "7");
+        let (content_type, body) = body("http://h/a", "T", transaction.operations(), "7").unwrap();
         assert_eq!(boundary(&content_type).as_deref(), Some("batch_7"));
         let text = String::from_utf8(body).unwrap();
         assert!(text.contains("\r\n\r\nPOST http://h/a/T HTTP/1.1\r\n"));
@@ -380,5 +386,15 @@ mod tests {
             text.contains("DELETE http://h/a/T(PartitionKey='p%27%27q',RowKey='2') HTTP/1.1\r\n")
         );
         assert!(text.contains("If-Match: *\r\n\r\n\r\n--changeset_7--\r\n--batch_7--\r\n"));
+    }
+
+    #[test]
+    fn a_version_that_is_more_than_one_line_is_refused() {
+        for etag in ["W/\"1\"\r\n *", "\r\n\r\n{}", "a\nb", "a\0"] {
+            let mut transaction = Transaction::new();
+            transaction.delete("p", "r", ETag::new(etag));
+            let text = body("http://h/a", "T", transaction.operations(), "7");
+            assert!(matches!(text, Err(Error::Invalid(_))), "{etag:?}");
+        }
     }
 }

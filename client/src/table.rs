@@ -111,7 +111,7 @@ impl Table {
         }
         let token = uuid::Uuid::new_v4().to_string();
         let endpoint = &self.http.connection().endpoint;
-        let (content_type, body) = batch::body(endpoint, &self.name, operations, &token);
+        let (content_type, body) = batch::body(endpoint, &self.name, operations, &token)?;
         let call = Call::new(Method::POST, "/$batch").body(&content_type, body);
         let mut retried = self.http.batch(&call, operations.len()).await;
         if let Err(Failed { error, earlier_maybe_done: true }) = &retried
