@@ -255,8 +255,8 @@ impl<S: Store> App<S> {
 
     fn dispatch(&self, call: &Arc<Call>, body: &[u8], reach: Reach) -> Result<Answer, WireError> {
         // A body may have taken its time: the key that its head was signed with may be gone.
-        call.check_key(&self.keyring.accounts())?;
         let services = &self.services;
+        call.check_sender(&self.keyring.accounts(), CommitTs(services.clock().wall_ticks()))?;
         if let Some(Fault::Busy { .. }) = call.fault {
             return Err(SERVER_BUSY);
         }

@@ -9,9 +9,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use common::{Bench, START, request};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use std::time::Duration;
+use tabulith::options::Reach;
 use tabulith_server::auth::jwks::Jwks;
-use tabulith_server::config::Config;
-use tabulith_server::http::message::{Request, Response};
+use tabulith_server::config::{Accounts, Config};
+use tabulith_server::handle::answer::Answer;
+use tabulith_server::http::message::{Body, Request, Response};
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::{BearerConfig, READER};
 
@@ -237,6 +240,38 @@ fn without_keys_the_claims_are_still_checked() {
     assert_eq!(none(NEW).status, 401);
     assert_eq!(none(NEW).get("x-ms-error-code"), Some("NoAuthenticationInformation"));
     assert_eq!(none("2019-07-07").status, 403);
+}
+
+/// A body may come long after its head.
+#[test]
+fn a_token_counts_until_its_request_is_done() {
+    let bench = Bench::with(Config { bearer: Some(BearerConfig::basic()), ..Config::default() });
+    assert_eq!(bench.send("POST", "/Tables", &[], "{\"TableName\":\"Mine\"}").status, 201);
+    let issuer = [("iss", "\"https://sts.windows.net/some-tenant/\""), ("roles", "")];
+    let end = (NOW + 10).to_string();
+    let claims = claims(&[&issuer[..], &[("exp", end.as_str())]].concat());
+    let token = format!("{}.{}.none", part("{\"alg\":\"RS256\"}"), part(&claims));
+    let insert = |row: &str, happens: &dyn Fn()| {
+        let mut request = with_token("POST", "/Mine", &token, NEW);
+        let entity = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{row}\"}}");
+        request.body = Body::Whole(entity.into());
+        let call = bench.app.receive(&request.head).expect("an admitted request");
+        happens();
+        match bench.app.perform(&call, &request.body, Reach::Disk) {
+            Answer::Now(response) => response.status,
+            Answer::Later(later) => later.wait().status,
+            Answer::NeedsDisk => panic!("the disk was allowed"),
+        }
+    };
+    let others = Accounts::parse("another1:YWJj").expect("accounts");
+    let accounts = bench.app.keyring().accounts();
+    assert_eq!(insert("1", &|| {}), 201);
+    assert_eq!(insert("2", &|| bench.app.keyring().replace(others.clone())), 403);
+    bench.app.keyring().replace(Accounts::clone(&accounts));
+    assert_eq!(insert("3", &|| bench.clock.advance(Duration::from_secs(9))), 201);
+    assert_eq!(insert("4", &|| bench.clock.advance(Duration::from_secs(1))), 403);
+    let page = bench.send("GET", "/Mine()", &[], "");
+    assert_eq!(String::from_utf8_lossy(&page.body).matches("\"RowKey\"").count(), 2);
 }
 
 /// An operation: method, path, body, whether it asks for a condition, and the sets of actions of

@@ -25,6 +25,17 @@ pub struct Bearer {
     keys: ArcSwap<Jwks>,
 }
 
+/// When a token ends, which it must say: in seconds since 1970.
+#[derive(Clone, Copy, Debug)]
+pub struct End(i64);
+
+impl End {
+    /// Whether it still counts at that time.
+    pub fn is_after(self, now: CommitTs) -> bool {
+        seconds(now) < self.0
+    }
+}
+
 impl Bearer {
     /// One that has no keys yet.
     pub fn new(config: BearerConfig) -> Bearer {
@@ -41,20 +52,22 @@ impl Bearer {
         self.keys.store(Arc::new(keys));
     }
 
-    /// What the bearer of a token may do with an account at a time; nothing where the token does
-    /// not count.
-    pub fn actions(&self, token: &str, account: &str, now: CommitTs) -> Option<Actions> {
+    /// What the bearer of a token may do with an account at a time, and until when; nothing where the token
+    /// does not count.
+    pub fn actions(&self, token: &str, account: &str, now: CommitTs) -> Option<(Actions, End)> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
         let (message, signature) = token.rsplit_once('.')?;
         let (header, claims) = message.split_once('.')?;
         let (header, claims) = (object(header)?, object(claims)?);
+        let end = claims.get("exp").and_then(Value::as_i64).map(End)?;
         let known = self.is_signed(&header, message, signature)
-            && is_in_time(&claims, now)
+            && has_begun(&claims, now)
+            && end.is_after(now)
             && self.is_from_issuer(&claims)
             && self.is_for(&claims, account);
-        known.then(|| self.actions_of(&claims))
+        known.then(|| (self.actions_of(&claims), end))
     }
 
     fn is_signed(&self, header: &Value, message: &str, signature: &str) -> bool {
@@ -127,14 +140,16 @@ fn object(part: &str) -> Option<Value> {
     serde_json::from_slice(&bytes).ok().filter(Value::is_object)
 }
 
-/// From `nbf` on, if it is given, and before `exp`, which must be.
-fn is_in_time(claims: &Value, now: CommitTs) -> bool {
-    let now = i64::try_from(now.0 / CommitTs::TICKS_PER_SECOND).unwrap_or(i64::MAX);
-    let begun = match claims.get("nbf") {
+/// Whether it is from `nbf` on, if that is given.
+fn has_begun(claims: &Value, now: CommitTs) -> bool {
+    match claims.get("nbf") {
         None => true,
-        Some(start) => start.as_i64().is_some_and(|start| start <= now),
-    };
-    begun && claims.get("exp").and_then(Value::as_i64).is_some_and(|end| now < end)
+        Some(start) => start.as_i64().is_some_and(|start| start <= seconds(now)),
+    }
+}
+
+fn seconds(now: CommitTs) -> i64 {
+    i64::try_from(now.0 / CommitTs::TICKS_PER_SECOND).unwrap_or(i64::MAX)
 }
 
 /// A text, or a list of texts.

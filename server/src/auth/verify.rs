@@ -5,7 +5,7 @@
 //! function as what requests of their own do.
 
 use crate::auth::access::Access;
-use crate::auth::bearer::Bearer;
+use crate::auth::bearer::{Bearer, End};
 use crate::auth::canonical::{resource, respellings, shared_key, shared_key_lite};
 use crate::auth::key_range::KeyRange;
 use crate::auth::origin::Origin;
@@ -51,8 +51,17 @@ pub struct Authority<'a> {
 pub struct Principal {
     account: AccountName,
     secondary: bool,
-    key: Option<Key>,
+    shown: Shown,
     rights: Rights,
+}
+
+/// What has proven who he is.
+#[derive(Clone, Debug)]
+enum Shown {
+    /// A signature by that key of the account's.
+    Key(Key),
+    /// A bearer token, until then.
+    Token(End),
 }
 
 /// Permission for one operation on one table of one account.
@@ -129,7 +138,7 @@ pub fn authenticate(
         (Some(account), Some(key)) if credentials.account == address.account => Ok(Principal {
             account,
             secondary: address.secondary,
-            key: Some(key.clone()),
+            shown: Shown::Key(key.clone()),
             rights: Rights::Owner,
         }),
         _ => Err(AUTHENTICATION_FAILED),
@@ -169,10 +178,10 @@ fn by_token(
     let served = authority.accounts.keys(&address.account).is_served();
     let account = AccountName::parse(&address.account).ok().filter(|_| served);
     match (account, bearer.actions(token, &address.account, authority.now)) {
-        (Some(account), Some(actions)) => Ok(Principal {
+        (Some(account), Some((actions, end))) => Ok(Principal {
             account,
             secondary: address.secondary,
-            key: None,
+            shown: Shown::Token(end),
             rights: Rights::Roles(actions),
         }),
         _ => Err(refused()),
@@ -214,7 +223,8 @@ fn by_sas(
     let rights = rights(sas.given()?, &account, authority)?;
     let origin = Origin::of(head, authority.trusted_proxies);
     sas.check_origin(origin.peer, origin.secure)?;
-    Ok(Principal { account, secondary: address.secondary, key: Some(key), rights })
+    let shown = Shown::Key(key);
+    Ok(Principal { account, secondary: address.secondary, shown, rights })
 }
 
 /// The rights that a signature gives now, together with its stored policy.
@@ -320,10 +330,14 @@ impl Principal {
         }
     }
 
-    /// Whether the key that made him who he is still is one of the account's.
-    pub fn is_current(&self, accounts: &Accounts) -> bool {
+    /// Whether what made him who he is still counts: the key is one of the account's, or the account is
+    /// served and the token has not expired.
+    pub fn is_current(&self, accounts: &Accounts, now: CommitTs) -> bool {
         let keys = accounts.keys(self.account.as_str());
-        self.key.as_ref().is_none_or(|key| keys.own().contains(key))
+        match &self.shown {
+            Shown::Key(key) => keys.own().contains(key),
+            Shown::Token(end) => keys.is_served() && end.is_after(now),
+        }
     }
 }
 

@@ -166,9 +166,9 @@ impl Call {
         self.grant.as_ref().ok_or(INVALID_INPUT)
     }
 
-    /// Fails where the key that its sender signed with is no longer one of the account's.
-    pub fn check_key(&self, accounts: &Accounts) -> Result<(), WireError> {
-        if self.principal.is_current(accounts) { Ok(()) } else { Err(AUTHENTICATION_FAILED) }
+    /// Fails where its sender, by what he has shown, would not be let in any more.
+    pub fn check_sender(&self, accounts: &Accounts, now: CommitTs) -> Result<(), WireError> {
+        if self.principal.is_current(accounts, now) { Ok(()) } else { Err(AUTHENTICATION_FAILED) }
     }
 
     /// Whether it is about one entity and, with a body of that many bytes, may be done without
