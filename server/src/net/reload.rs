@@ -9,6 +9,7 @@ use crate::auth::keyring::Keyring;
 use crate::config::{Accounts, Config, ConfigError};
 use crate::limits::RELOAD_EVERY;
 use crate::tokens::TokenKeys;
+use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use zeroize::Zeroizing;
@@ -19,6 +20,8 @@ pub(crate) struct Reloader {
     config: Config,
     keyring: Arc<Keyring>,
     bearer: Option<Arc<Bearer>>,
+    /// One reads at a time: what was read first must not replace what was read later.
+    reloading: Mutex<()>,
 }
 
 impl Reloader {
@@ -27,7 +30,7 @@ impl Reloader {
         keyring: Arc<Keyring>,
         bearer: Option<Arc<Bearer>>,
     ) -> Reloader {
-        Reloader { config, keyring, bearer }
+        Reloader { config, keyring, bearer, reloading: Mutex::new(()) }
     }
 
     /// The names of the accounts that are served.
@@ -37,6 +40,7 @@ impl Reloader {
 
     /// Reads every text. What is good counts, whatever is wrong with another one.
     pub(crate) fn reload(&self) -> io::Result<()> {
+        let _reloading = self.reloading.lock();
         let accounts = self.reload_accounts();
         self.reload_keys().and(accounts)
     }
@@ -76,5 +80,44 @@ impl Reloader {
                 tracing::warn!(%error, "what was read before stays in force");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::texts::TextSource;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+
+    /// The timer and a signal may come at once.
+    #[test]
+    fn what_was_read_first_does_not_replace_what_was_read_later() {
+        let (reads, (begun, has_begun), (go_on, may_go_on)) =
+            (AtomicUsize::new(0), channel(), channel::<()>());
+        let may_go_on = Mutex::new(may_go_on);
+        let source = TextSource::new("accounts", move || {
+            if reads.fetch_add(1, Ordering::SeqCst) > 0 {
+                return Ok("new1:YWJj".to_owned());
+            }
+            let _ = begun.send(());
+            let _ = may_go_on.lock().recv();
+            Ok("old1:YWJj".to_owned())
+        });
+        let config = Config { accounts_source: Some(source), ..Config::default() };
+        let keyring = Arc::new(Keyring::new(Accounts::development()));
+        let reloader = Reloader::new(config, keyring, None);
+        std::thread::scope(|scope| {
+            let early = scope.spawn(|| reloader.reload());
+            has_begun.recv().expect("it reads");
+            let late = scope.spawn(|| reloader.reload());
+            // Where two may read at once, the later one is done by now.
+            while !late.is_finished() && reloader.reloading.try_lock().is_some() {}
+            drop(go_on);
+            for done in [early, late] {
+                done.join().expect("a thread").expect("accounts");
+            }
+        });
+        assert_eq!(reloader.account_names(), ["new1"]);
     }
 }
