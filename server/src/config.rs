@@ -92,7 +92,8 @@ pub struct Config {
     /// Connections served at once; more wait to be accepted. Default 10,000.
     pub connections_max: usize,
 
-    /// Connections served at once to one address; more are closed. Default: as many as to all.
+    /// Connections served at once to one address, or to one IPv6 network of 64 bits; more are closed.
+    /// Default: as many as to all.
     pub connections_per_address_max: Option<usize>,
 
     /// Bytes of request bodies held at once; beyond that requests get 503. A quarter of it is for

@@ -1,12 +1,13 @@
 //! Places for connections: so many for all clients together, and so many for one address.
 //!
 //! Who comes while all places are taken waits to be accepted. Who has all the places of his address
-//! is turned away at once, so that he cannot make the others wait.
+//! is turned away at once, so that he cannot make the others wait. An IPv6 network of 64 bits counts as
+//! one address.
 
 use crate::source::Network;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -75,6 +76,7 @@ impl Places {
         if addresses.uncounted.iter().any(|network| network.contains(address)) {
             return Some(place);
         }
+        let address = counted(address);
         let mut taken = addresses.taken.lock();
         let count = taken.entry(address).or_insert(0);
         if *count >= addresses.most {
@@ -85,6 +87,17 @@ impl Places {
         Some(Place { _of_address: Some(of_address), ..place })
     }
 }
+
+/// What an address counts as: one of the sixth version as its network, of which whoever has one of it has all.
+fn counted(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NETWORK_BITS).into(),
+    }
+}
+
+/// The first half.
+const NETWORK_BITS: u128 = u128::MAX << 64;
 
 #[cfg(test)]
 mod tests {
@@ -104,6 +117,17 @@ mod tests {
         assert!(places.for_address(places.take().await, other).is_some());
         drop(first);
         let again = places.for_address(places.take().await, one).expect("the first one's place");
+        // Who has an address of the sixth version has as many as he likes of the same network.
+        let [one, next, other] = ["2001:db8::1", "2001:db8:0:0:f::2", "2001:db8:0:1::1"]
+            .map(|text| text.parse().expect("an address"));
+        let sixth = [
+            places.for_address(places.take().await, one).expect("a place"),
+            places.for_address(places.take().await, next).expect("a second"),
+            places.for_address(places.take().await, other).expect("another network's first"),
+        ];
+        assert!(places.for_address(places.take().await, next).is_none());
+        assert!(places.for_address(places.take().await, one).is_none());
+        drop(sixth);
         let proxy: IpAddr = "10.1.2.3".parse().expect("an address");
         let through: Vec<Place> =
             vec![places.take().await, places.take().await, places.take().await]

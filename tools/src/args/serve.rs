@@ -103,7 +103,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
-    /// Connections served at once to one address; more are closed. Trusted proxies are not counted.
+    /// Connections served at once to one address, or to one IPv6 network of 64 bits; more are closed.
+    /// Trusted proxies are not counted.
     #[arg(long, value_name = "N", help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS_PER_ADDRESS")]
     pub(crate) connections_per_address: Option<NonZeroU32>,
