@@ -3,7 +3,7 @@
 //! Promise: no key is ever printed. [`Key`] shows nothing in `Debug` and has no `Display`.
 
 use crate::faults::rule::Rules;
-use crate::limits::{ACCOUNT_CHARS, BODY_BYTES_MAX, PAGE_BYTES_MAX, PAGES_AT_ONCE};
+use crate::limits::{ACCOUNT_CHARS, BODY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_PART};
 use crate::source::Network;
 use crate::texts::TextSource;
 use crate::tokens::BearerConfig;
@@ -155,10 +155,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Bytes of a page after which it ends: as many pages are made at once as there is room for
-    /// their answers, and a page has its place with all that it takes twice.
+    /// Bytes of a page after which it ends, so that there is room for the answers of several.
     pub fn page_bytes_max(&self) -> usize {
-        (self.answer_bytes_max / PAGES_AT_ONCE).min(PAGE_BYTES_MAX)
+        (self.answer_bytes_max / PAGE_PART).min(PAGE_BYTES_MAX)
     }
 
     /// Bytes of the entities that a change set leaves behind: merges of a few bytes write them whole, and so

@@ -132,8 +132,9 @@ pub const QUERY_BYTES_MAX: u64 = 64 << 20;
 /// been added.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// A page ends at the latest where it would take more than this part of the memory for answers.
-pub const PAGES_AT_ONCE: usize = 16;
+/// A page ends at the latest where it is more than this part of the memory for answers, in which it has
+/// twice its size.
+pub const PAGE_PART: usize = 16;
 
 /// Characters of an account's name.
 pub const ACCOUNT_CHARS: std::ops::RangeInclusive<usize> = 3..=24;

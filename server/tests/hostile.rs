@@ -419,9 +419,9 @@ fn an_answer_that_nobody_takes_is_given_up() {
 const READERS: usize = 200;
 const ANSWERS_ROOM_BYTES: usize = 64 << 20;
 
-/// What may be there beyond the room: as many pages in the making as have a turn, sixteen, each in
+/// What may be there beyond the room: as many pages in the making as have a turn, six, each in
 /// memory that is growing.
-const ANSWERS_SLACK_BYTES: u64 = (16 * (4 + 8)) << 20;
+const ANSWERS_SLACK_BYTES: u64 = (6 * (4 + 8)) << 20;
 
 #[test]
 fn answers_beyond_their_memory_are_told_to_come_later() {

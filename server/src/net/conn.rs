@@ -32,6 +32,7 @@ use hyper_util::server::graceful::Watcher;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::options::Reach;
+use tabulith::table::rules::ENTITY_BYTES_MAX;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
@@ -55,7 +56,7 @@ pub(crate) struct Shared<S> {
     heads: Room,
     /// Room for answers that clients take their time to read.
     answers: Room,
-    /// Turns to make a page.
+    /// Turns to make a page: as many as there is room for.
     turns: Arc<Semaphore>,
     /// Turns to merge several entities at once.
     merges: Arc<Semaphore>,
@@ -71,9 +72,10 @@ impl<S: Store> Shared<S> {
     pub(crate) fn new(app: App<S>) -> Shared<S> {
         let config = app.config();
         let room = Room::new(config.body_bytes_max);
-        let heads = Room::new(config.body_bytes_max.max(HEADS_BYTES_MIN));
-        let answers = Room::new(config.answer_bytes_max);
-        let turns = (config.answer_bytes_max / config.page_bytes_max().max(1)).max(TURNS_MIN);
+        // Short heads and small answers need no place.
+        let heads = Room::of_large(config.body_bytes_max.max(HEADS_BYTES_MIN));
+        let answers = Room::of_large(config.answer_bytes_max);
+        let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
         let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
         let (has_threads, admin, spans) = (true, None, None);

@@ -6,8 +6,8 @@
 //! length too: memory that grew with it has that much to spare. Who finds no room is told so at
 //! once, and nothing waits.
 //!
-//! A part of the room is for small bodies alone: a few clients who declare much and send slowly
-//! cannot keep everybody else from writing.
+//! A part of the room is for small bodies alone, where there are such: a few clients who declare much
+//! and send slowly cannot keep everybody else from writing.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -28,7 +28,8 @@ const LARGE_QUARTERS: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
     all: Arc<Semaphore>,
-    large: Arc<Semaphore>,
+    /// The part that large bodies may take; none where they may take all of it.
+    large: Option<Arc<Semaphore>>,
     units: usize,
 }
 
@@ -41,10 +42,21 @@ pub(crate) struct Place {
 
 impl Room {
     pub(crate) fn new(bytes: usize) -> Room {
+        let room = Room::of_large(bytes);
+        let large = Arc::new(Semaphore::new(room.units / 4 * LARGE_QUARTERS));
+        Room { large: Some(large), ..room }
+    }
+
+    /// One in which nobody small asks for a place, so that all of it is for large bodies.
+    pub(crate) fn of_large(bytes: usize) -> Room {
         let units = (bytes / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
-        let large = units / 4 * LARGE_QUARTERS;
-        let [all, large] = [units, large].map(|units| Arc::new(Semaphore::new(units)));
-        Room { all, large, units }
+        Room { all: Arc::new(Semaphore::new(units)), large: None, units }
+    }
+
+    /// How many large bodies of that many bytes an empty room of large ones has places for.
+    pub(crate) fn places_of(&self, bytes: usize) -> usize {
+        let units = bytes.saturating_mul(COPIES).div_ceil(UNIT_BYTES);
+        self.units / units.max(1)
     }
 
     /// Bytes that are taken now.
@@ -62,9 +74,9 @@ impl Room {
         let units = u32::try_from(bytes.checked_mul(COPIES)?.div_ceil(UNIT_BYTES)).ok()?;
         let take =
             |semaphore: &Arc<Semaphore>| semaphore.clone().try_acquire_many_owned(units).ok();
-        let large = match bytes > SMALL_BYTES_MAX {
-            true => Some(take(&self.large)?),
-            false => None,
+        let large = match &self.large {
+            Some(large) if bytes > SMALL_BYTES_MAX => Some(take(large)?),
+            _ => None,
         };
         Some(Place { _all: take(&self.all)?, _large: large })
     }
@@ -87,6 +99,15 @@ mod tests {
         assert!(room.take(4 << 20).is_some());
         drop(small);
         assert!(room.take(0).is_some() && room.take(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn without_small_ones_all_of_it_is_for_large_ones() {
+        let room = Room::of_large(256 << 20);
+        assert_eq!(room.places_of(16 << 20), 8);
+        let large: Vec<_> = std::iter::from_fn(|| room.take(16 << 20)).collect();
+        assert_eq!((large.len(), room.taken_bytes()), (8, room.bytes()));
+        assert_eq!(room.places_of(usize::MAX), 0);
     }
 
     #[test]
