@@ -29,19 +29,20 @@ const ACCOUNTS_MAX: usize = 1_000;
 /// What names of accounts that were made here begin with.
 const ACCOUNT_PREFIX: &str = "test";
 
-/// The status and the JSON of the answer to one of these requests; `path` is what follows `/_/`. None
-/// where it is none of them. May wait for the disk.
+/// The status and the JSON of the answer to one of these requests; `path` is what follows `/_/`, and `base`
+/// what addresses of accounts begin with. None where it is none of them. May wait for the disk.
 pub(crate) fn perform<S: Store>(
     app: &App<S>,
     forks: &dyn Forks,
     head: &Head,
     path: &str,
+    base: &str,
 ) -> Option<(u16, Value)> {
     let mut parts = path.split('/');
     let (noun, name, more) = (parts.next()?, parts.next(), parts.next());
     let done = match (head.method.as_str(), noun, name, more) {
         ("POST", "reset", name, None) => reset(app, name),
-        ("POST", "accounts", None, None) => make_account(app, &head.authority),
+        ("POST", "accounts", None, None) => make_account(app, base),
         ("DELETE", "accounts", Some(name), None) => end_account(app, name),
         ("POST", "fork", None, None) => fork(app, forks),
         ("DELETE", "fork", Some(number), None) => end_fork(forks, number),
@@ -75,7 +76,8 @@ fn no_account() -> (u16, String) {
     (404, "there is no such account".to_owned())
 }
 
-fn make_account<S: Store>(app: &App<S>, authority: &str) -> Done {
+fn make_account<S: Store>(app: &App<S>, base: &str) -> Done {
+    let protocol = base.split(':').next().unwrap_or_default();
     let name = format!("{ACCOUNT_PREFIX}{}", &Uuid::new_v4().simple().to_string()[..12]);
     let secret: Vec<u8> = (0..4).flat_map(|_| Uuid::new_v4().into_bytes()).collect();
     let key = STANDARD.encode(secret);
@@ -85,7 +87,7 @@ fn make_account<S: Store>(app: &App<S>, authority: &str) -> Done {
     });
     made.map_err(|error| (409, error.to_string()))?;
     let connection = format!(
-        "DefaultEndpointsProtocol=http;AccountName={name};AccountKey={key};TableEndpoint=http://{authority}/{name};"
+        "DefaultEndpointsProtocol={protocol};AccountName={name};AccountKey={key};TableEndpoint={base}/{name};"
     );
     Ok((201, json!({ "account": name, "key": key, "connection": connection })))
 }

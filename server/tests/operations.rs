@@ -16,8 +16,9 @@ use tabulith::table::store::TableStore;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Options};
-use tabulith_server::config::{Config, HotPartitions};
+use tabulith_server::config::{Accounts, Config, HotPartitions};
 use tabulith_server::http::message::{Body, Request};
+use tabulith_server::testing::Forks;
 use tabulith_server::{House, Running, Server};
 
 struct Told {
@@ -78,6 +79,10 @@ fn start(config: Config) -> Place {
 }
 
 fn start_as(config: Config, is_made_ready_later: bool, jobs: Arc<dyn Jobs>) -> Place {
+    start_in(config, House { is_made_ready_later, ..House::default() }, jobs)
+}
+
+fn start_in(config: Config, house: House, jobs: Arc<dyn Jobs>) -> Place {
     let disk = FaultFs::new(Arc::new(SimFs::new()));
     let advanced = Advanced {
         memtable_bytes: Some(256 << 10),
@@ -90,8 +95,7 @@ fn start_as(config: Config, is_made_ready_later: bool, jobs: Arc<dyn Jobs>) -> P
     let db = builder.parts(Arc::new(disk.clone()), clock, jobs).open("data");
     let db = db.expect("a database");
     let config = Config { listen: LOOPBACK.into(), ..config };
-    let house =
-        House { engine: Some(Arc::new(db.clone())), is_made_ready_later, ..House::default() };
+    let house = House { engine: Some(Arc::new(db.clone())), ..house };
     let store = Arc::new(TableStore::new(Arc::new(db.clone())));
     let running = Server::start_in(config, store, house).expect("a server");
     Place { running, db, disk }
@@ -392,4 +396,43 @@ fn ready_is_red_until_it_is_said_and_while_it_drains() {
     assert_eq!(read(&mut BufReader::new(stream)).status, 201);
     stopping.join().expect("a stop");
     while TcpStream::connect(admin).is_ok() {} // Until nobody listens any more.
+}
+
+/// Tests of applications that make no copies.
+#[derive(Debug)]
+struct NoForks;
+
+impl Forks for NoForks {
+    fn fork(&self, _: &Accounts) -> Result<(u64, SocketAddr), String> {
+        Err("there are none".to_owned())
+    }
+
+    fn end(&self, _: u64) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_new_account_is_where_the_tables_are() {
+    let made = |addr: SocketAddr, host: &str| {
+        let told = ask(addr, &format!("POST /_/accounts HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        assert_eq!(told.status, 201, "{}", told.body);
+        told.body
+    };
+    for admin in [None, Some(LOOPBACK.into())] {
+        let house = House { forks: Some(Arc::new(NoForks)), ..House::default() };
+        let place = start_in(Config { admin, ..Config::default() }, house, Arc::new(Threads));
+        let tables = place.running.addr();
+        // Under the name by which it was asked, where that is the same listener.
+        let (body, host) = match place.running.admin_addr() {
+            Some(addr) => (made(addr, &addr.to_string()), tables.to_string()),
+            None => {
+                let host = format!("localhost:{}", tables.port());
+                (made(tables, &host), host)
+            }
+        };
+        let endpoint = format!("TableEndpoint=http://{host}/test");
+        assert!(body.contains(&endpoint), "{body}");
+        assert!(body.contains("DefaultEndpointsProtocol=http;"), "{body}");
+    }
 }

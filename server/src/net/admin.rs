@@ -19,7 +19,7 @@ use crate::observe::spans::Spans;
 use crate::observe::text::{CONTENT_TYPE, Text};
 use crate::testing::Forks;
 use serde_json::{Value, json};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tabulith::env::clock::Clock;
@@ -39,9 +39,32 @@ pub(crate) struct Origin {
     pub(crate) admin: bool,
 }
 
+/// Where the tables are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tables {
+    pub(crate) addr: SocketAddr,
+    /// Whether that address speaks TLS alone.
+    pub(crate) secure: bool,
+}
+
+impl Tables {
+    /// What clients of tables begin addresses with, who reach them as a request has come. From the address
+    /// for operators the tables are at their own, on the machine that was asked.
+    pub(crate) fn base(self, head: &Head, origin: Origin) -> String {
+        let secure = if origin.admin { self.secure } else { head.secure };
+        let scheme = if secure { "https" } else { "http" };
+        match self.addr {
+            _ if !origin.admin => format!("{scheme}://{}", head.authority),
+            addr if !addr.ip().is_unspecified() => format!("{scheme}://{addr}"),
+            addr => format!("{scheme}://{}:{}", host(&head.authority), addr.port()),
+        }
+    }
+}
+
 /// What is told, and to whom.
 #[derive(Debug)]
 pub(crate) struct Admin {
+    pub(crate) tables: Tables,
     /// Whether there is an address for these questions alone.
     pub(crate) has_own_address: bool,
     pub(crate) engine: Option<Arc<dyn Engine>>,
@@ -198,13 +221,20 @@ fn is_of_another(name: &str) -> bool {
 
 /// Whether an authority is `localhost` or an address of the loopback, with or without a port.
 fn is_own_name(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    let address = host.parse::<IpAddr>();
+    let host = host(authority);
+    let address = host.strip_prefix('[').map_or(host, |rest| rest.trim_end_matches(']'));
+    let address = address.parse::<IpAddr>();
     host.eq_ignore_ascii_case("localhost")
         || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+/// An authority without its port.
+fn host(authority: &str) -> &str {
+    let end = match authority.strip_prefix('[') {
+        Some(rest) => rest.find(']').map(|at| at + 2),
+        None => authority.find(':'),
+    };
+    end.map_or(authority, |end| &authority[..end])
 }
 
 /// What follows `/_/` in a path.
@@ -246,6 +276,26 @@ mod tests {
         {
             assert!(!is_own_name(other), "{other}");
         }
+    }
+
+    #[test]
+    fn tables_are_where_clients_reach_them() {
+        let base = |tables: (&str, bool), (authority, secure, admin): (&str, bool, bool)| {
+            let addr = tables.0.parse().expect("an address");
+            let head = Head { authority: authority.to_owned(), secure, ..Head::default() };
+            Tables { addr, secure: tables.1 }.base(&head, Origin { peer: None, secure, admin })
+        };
+        let here = ("127.0.0.1:10002", false);
+        assert_eq!(base(here, ("localhost:10002", false, false)), "http://localhost:10002");
+        assert_eq!(base(here, ("host:10003", true, false)), "https://host:10003");
+        assert_eq!(base(here, ("localhost:9000", false, true)), "http://127.0.0.1:10002");
+        assert_eq!(base(("[::1]:1", true), ("h:2", false, true)), "https://[::1]:1");
+        assert_eq!(base(("0.0.0.0:1", false), ("h.example:2", false, true)), "http://h.example:1");
+        assert_eq!(
+            base(("[::]:1", true), ("[2001:db8::7]:2", false, true)),
+            "https://[2001:db8::7]:1"
+        );
+        assert_eq!(base(("0.0.0.0:1", false), ("h", false, true)), "http://h:1");
     }
 
     #[test]

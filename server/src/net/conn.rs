@@ -224,8 +224,9 @@ async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, origin: Origin) ->
     if admin.hears(head, origin) {
         let Some(forks) = admin.forks_for(head) else { return Some(admin.answer(head)) };
         let (own_shared, own_head) = (shared.clone(), head.clone());
+        let base = admin.tables.base(head, origin);
         let done = spawn_blocking(move || {
-            testing::perform(&own_shared.app, &*forks, &own_head, admin::below(&own_head))
+            testing::perform(&own_shared.app, &*forks, &own_head, admin::below(&own_head), &base)
         });
         return Some(match done.await {
             Ok(Some((status, value))) => admin::json(status, &value),

@@ -2,7 +2,7 @@
 
 use crate::app::App;
 use crate::config::{Accounts, Config, ConfigError};
-use crate::net::admin::{Admin, Origin};
+use crate::net::admin::{Admin, Origin, Tables};
 use crate::net::conn::{Shared, serve};
 use crate::net::counts::{Connections, Reason};
 use crate::net::first::{First, Speech, Told};
@@ -103,6 +103,7 @@ impl Server {
         let shared = Shared::new(app).with_spans(spans.clone()).with_admin(|shared| {
             let (bodies, answers) = shared.rooms();
             let own = Arc::new(Admin {
+                tables: Tables { addr, secure: tls_addr == Some(addr) },
                 has_own_address: admin_addr.is_some(),
                 engine: house.engine,
                 forks: house.forks,
