@@ -123,12 +123,12 @@ Accept-Encoding: gzip, deflate\r\nConnection: keep-alive\r\n\r\n";
 
 /// The median of many rounds.
 fn framing_ns() -> f64 {
-    let mut framing = Framing::default();
+    let (mut framing, mut head) = (Framing::default(), HEAD.as_bytes().to_vec());
     let mut rounds: Vec<f64> = (0..101)
         .map(|_| {
             let began = Instant::now();
             for _ in 0..10_000 {
-                framing.take(black_box(HEAD.as_bytes())).expect("a good head");
+                framing.take(black_box(&mut head)).expect("a good head");
             }
             began.elapsed().as_nanos() as f64 / 10_000.0
         })

@@ -21,7 +21,7 @@ pub fn framing(data: &[u8]) {
 fn ends(bytes: &[u8], step: usize) -> Option<Vec<usize>> {
     let (mut framing, mut at, mut ends, mut from) = (Framing::default(), 0, Vec::new(), 0);
     for piece in bytes.chunks(step) {
-        framing.take(piece).ok()?;
+        framing.take(&mut piece.to_vec()).ok()?;
         at += piece.len();
         if framing.is_between() {
             // Empty lines before a request are none.

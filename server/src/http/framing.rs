@@ -7,7 +7,7 @@
 //! line ends without CR, folded lines, targets that are neither a path nor an address.
 //!
 //! Promise: one look at each byte of a head, none at those of a body; memory for one line at most,
-//! and only where it comes in pieces.
+//! and only where it comes in pieces. Nothing is changed but the name `Upgrade`, to one that says nothing.
 //!
 //! Absent: what else a head may not contain (characters of names and values). The HTTP library
 //! refuses that, and with it the connection, so nobody acts on it.
@@ -50,6 +50,10 @@ const BARRED_TRAILERS: [&str; 17] = [
     "transfer-encoding",
     "upgrade",
 ];
+
+/// The field by which a client asks for another protocol. None is spoken here, but the library would give up
+/// the connection as it is, with all that is on its way.
+const UPGRADE: &[u8] = b"upgrade";
 
 /// Beginnings of further such fields.
 const BARRED_TRAILER_STARTS: [&str; 4] = ["x-ms-", "x-http-method", "x-forwarded-", "proxy-"];
@@ -108,10 +112,10 @@ struct Bad;
 
 impl Framing {
     /// Takes the next piece. After an error nothing more may be given.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<(), Refused> {
+    pub fn take(&mut self, bytes: &mut [u8]) -> Result<(), Refused> {
         let mut from = 0;
         while from < bytes.len() {
-            let rest = &bytes[from..];
+            let rest = &mut bytes[from..];
             let in_head = self.is_in_head();
             let taken = match self.at {
                 Place::Body(left) | Place::Chunk(left) => Ok(self.pass(left, rest.len())),
@@ -162,7 +166,10 @@ impl Framing {
     }
 
     /// Takes a line, or the beginning of one. Gives back how many bytes that was.
-    fn take_line(&mut self, bytes: &[u8]) -> Result<usize, Bad> {
+    fn take_line(&mut self, bytes: &mut [u8]) -> Result<usize, Bad> {
+        if self.at == Place::Fields {
+            self.hide_upgrade(bytes);
+        }
         let Some(end) = memchr(b'\n', bytes) else {
             if self.line.len() + bytes.len() > self.line_bytes_max() {
                 return Err(Bad);
@@ -178,6 +185,17 @@ impl Framing {
             self.end_line(&line)?;
         }
         Ok(end + 1)
+    }
+
+    /// Writes over as much as is here of a name that begins with that of [`UPGRADE`], where the last of it is here.
+    fn hide_upgrade(&self, bytes: &mut [u8]) {
+        let Some((before, here)) = UPGRADE.split_at_checked(self.line.len()) else { return };
+        let Some(bytes) = bytes.get_mut(..here.len()).filter(|bytes| !bytes.is_empty()) else {
+            return;
+        };
+        if self.line.eq_ignore_ascii_case(before) && bytes.eq_ignore_ascii_case(here) {
+            bytes.fill(b'-');
+        }
     }
 
     /// The library stops reading a head that is too long; the other lines are ours to bound.
@@ -353,7 +371,7 @@ mod tests {
     fn outcome(pieces: &[&[u8]]) -> Result<bool, Refused> {
         let mut framing = Framing::default();
         for piece in pieces {
-            framing.take(piece)?;
+            framing.take(&mut piece.to_vec())?;
         }
         Ok(framing.is_between())
     }
@@ -427,10 +445,36 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_for_another_protocol_is_not_heard_in_any_pieces() {
+        let text = "POST /upgrade HTTP/1.1\r\nUpGrade: h2c\r\nA: Upgrade\r\nupgrade:\r\nContent-Length: 9\r\n\r\n\
+                    Upgrade: GET /b HTTP/1.1\r\nupgrade\r\n";
+        let names = |passed: &[u8]| {
+            let text = String::from_utf8(passed.to_vec()).expect("text");
+            let names = text.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
+            names.map(str::to_ascii_lowercase).collect::<Vec<_>>()
+        };
+        for cut in 0..text.len() {
+            let mut framing = Framing::default();
+            let mut passed = text.as_bytes().to_vec();
+            let (first, second) = passed.split_at_mut(cut);
+            framing.take(first).expect("good so far");
+            let _ = framing.take(second); // The last line has no colon.
+            let names = names(&passed);
+            assert_eq!(names.len(), 5, "{names:?}");
+            assert!(names[0] != "upgrade" && names[2] != "upgrade", "{names:?} at {cut}");
+            let others: Vec<_> = [1, 3, 4].iter().map(|at| names[*at].as_str()).collect();
+            assert_eq!(others, ["a", "content-length", "upgrade"], "{cut}");
+            let (others, own) = (text.as_bytes().iter().zip(&passed), b"-");
+            let changed = others.filter(|(sent, passed)| sent != passed && !own.contains(passed));
+            assert_eq!(changed.count(), 0);
+        }
+    }
+
+    #[test]
     fn bytes_of_a_head_are_counted_from_its_beginning_to_its_end() {
         let mut framing = Framing::default();
         let head_bytes = |framing: &mut Framing, piece: &str| {
-            framing.take(piece.as_bytes()).expect("good so far");
+            framing.take(&mut piece.as_bytes().to_vec()).expect("good so far");
             framing.head_bytes()
         };
         assert_eq!(head_bytes(&mut framing, "\r\nGET /a "), 7);
@@ -444,9 +488,9 @@ mod tests {
         let chunked = b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (start, most) in [("1;", 256), ("1\r\nx", 0), ("0\r\na:", 8 << 10)] {
             let mut framing = Framing::default();
-            framing.take(chunked).expect("a head");
-            framing.take(start.as_bytes()).expect("a start");
-            let taken = (0..100_000).take_while(|_| framing.take(b"1").is_ok()).count();
+            framing.take(&mut chunked.to_vec()).expect("a head");
+            framing.take(&mut start.as_bytes().to_vec()).expect("a start");
+            let taken = (0..100_000).take_while(|_| framing.take(&mut [b'1']).is_ok()).count();
             assert!(taken <= most, "{start:?}: {taken}");
         }
     }
@@ -456,9 +500,9 @@ mod tests {
         let chunked = b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         for (good, bad) in [("", "\r"), ("", "-"), ("1", "x"), ("1\r\na", "\n"), ("1\r\na", "b")] {
             let mut framing = Framing::default();
-            framing.take(chunked).expect("a head");
-            framing.take(good.as_bytes()).expect(good);
-            framing.take(bad.as_bytes()).expect_err(bad);
+            framing.take(&mut chunked.to_vec()).expect("a head");
+            framing.take(&mut good.as_bytes().to_vec()).expect(good);
+            framing.take(&mut bad.as_bytes().to_vec()).expect_err(bad);
         }
     }
 

@@ -422,13 +422,15 @@ fn authority(parts: &hyper::http::request::Parts) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shared, in_time, settled};
+    use super::{Shared, in_time, serve, settled};
     use crate::app::App;
     use crate::auth::canonical;
     use crate::auth::shared_key::signature_text;
     use crate::config::{Config, DEVELOPMENT_ACCOUNT, Key};
     use crate::handle::answer::{Answer, Later, Write};
     use crate::http::message::{Head, Response};
+    use crate::net::admin::Origin;
+    use hyper_util::server::graceful::GracefulShutdown;
     use std::sync::Arc;
     use std::time::Duration;
     use tabulith::db::Db;
@@ -436,6 +438,7 @@ mod tests {
     use tabulith::env::jobs::ByHand;
     use tabulith::table::store::TableStore;
     use tabulith::vfs::mem::SimFs;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     /// A commit of which nobody ever hears.
     struct Never;
@@ -466,19 +469,57 @@ mod tests {
         head
     }
 
-    #[test]
-    fn who_waits_for_a_commit_waits_no_longer_than_asked() {
-        let clock = Arc::new(ManualClock::at(1));
+    fn shared(clock: &Arc<ManualClock>) -> Shared<Db> {
         let db = Db::builder().parts(Arc::new(SimFs::new()), clock.clone(), Arc::new(ByHand));
         let tables = Arc::new(TableStore::new(Arc::new(db.open("data").expect("a database"))));
         let config = Config { date_checked: false, ..Config::default() };
-        let shared = Shared::new(App::new(config, tables, clock.clone(), 1));
+        Shared::new(App::new(config, tables, clock.clone(), 1))
+    }
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_time().start_paused(true).build().expect("a runtime").block_on(work)
+    }
+
+    /// Some clients ask each server that they meet for HTTP/2. The library gives their connections up as they
+    /// are, and what still comes would have the answer reset.
+    #[test]
+    fn who_asks_for_another_protocol_keeps_this_one_to_its_end() {
+        let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
+        let answer = |more: &str| {
+            let (client, server) = tokio::io::duplex(64);
+            let origin = Origin { peer: None, secure: false, admin: false };
+            let stop = GracefulShutdown::new();
+            let head = format!(
+                "GET /{DEVELOPMENT_ACCOUNT}/T() HTTP/1.1\r\nHost: h\r\n{more}Connection: close\r\n\r\n"
+            );
+            let (mut from, mut to) = tokio::io::split(client);
+            let ask = async {
+                to.write_all(head.as_bytes()).await?;
+                to.write_all(&[b'x'; 1000]).await
+            };
+            let mut answer = String::new();
+            let serve = serve(shared.clone(), server, origin, stop.watcher());
+            let (asked, answered, ()) =
+                run(async { tokio::join!(ask, from.read_to_string(&mut answer), serve) });
+            assert!(asked.is_ok() && answered.is_ok(), "{more:?}: {asked:?} {answered:?}");
+            answer.len()
+        };
+        let plain = answer("");
+        assert!(plain > 64);
+        assert_eq!(answer("Upgrade: h2c\r\n"), plain);
+        assert_eq!(answer("uPGRADE:h2c\r\nUpgrade: websocket\r\n"), plain);
+    }
+
+    #[test]
+    fn who_waits_for_a_commit_waits_no_longer_than_asked() {
+        let clock = Arc::new(ManualClock::at(1));
+        let shared = shared(&clock);
         let call = shared.app.receive(&delete()).expect("admitted");
         let left = shared.app.time_left(&call);
         assert_eq!(left, Duration::from_secs(7));
         clock.advance(left);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let answer = runtime.expect("a runtime").block_on(async {
+        let answer = run(async {
             let never = settled(&call, Answer::Later(Box::new(Never)));
             in_time(&shared, &call, async { (never.await, Vec::new()) }).await.0
         });

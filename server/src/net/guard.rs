@@ -146,7 +146,7 @@ impl<T> Guard<T> {
 
     /// Looks at what has come behind `from`, and takes back what is refused of it.
     fn look(&mut self, buf: &mut ReadBuf<'_>, from: usize) {
-        if let Err(Refused { good, in_head }) = self.framing.take(&buf.filled()[from..]) {
+        if let Err(Refused { good, in_head }) = self.framing.take(&mut buf.filled_mut()[from..]) {
             buf.set_filled(from + good);
             self.spoiler = if in_head { SPOILER } else { &[] };
             self.verdict.0.refused.store(true, Ordering::Relaxed);
