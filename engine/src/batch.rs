@@ -25,6 +25,10 @@ use crate::limits::{COMMIT_ROWS_MAX, KEY_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BY
 use bytes::Bytes;
 use std::ops::Range;
 
+/// A value of this many bytes or more stays in the buffer of its commit for as long as a memtable has
+/// it.
+pub(crate) const KEPT_BYTES_MIN: usize = 16 << 10;
+
 /// The kind byte of an erase; those below are of [`RowKind`].
 const ERASE: u8 = 5;
 const SCOPE_ROWS: u8 = 0;
@@ -160,7 +164,11 @@ impl Batch {
 
     /// The batch as what a memtable takes; values share one buffer.
     pub(crate) fn into_commit(self, ts: CommitTs) -> Commit {
-        let Batch { prefix, operations, count, erases } = self;
+        let Batch { prefix, mut operations, count, erases } = self;
+        // A memtable may keep the buffer; room that it grew by is not worth keeping with it.
+        if operations.len() >= KEPT_BYTES_MIN && operations.capacity() > operations.len() * 5 / 4 {
+            operations.shrink_to_fit();
+        }
         Commit { ts, prefix, operations: operations.into(), count, erases }
     }
 }

@@ -4,6 +4,7 @@
 //! `golden.py` beside the files has written them with pyarrow.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![allow(clippy::disallowed_types, reason = "tests look at real files")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! A row of a memtable: its key once, and a chain of versions, newest first.
 
+use crate::batch::KEPT_BYTES_MIN;
 use crate::ids::{CommitTs, RowKind};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::memtable::arena::{Arena, AtomicRef, Bump, Node, Ref};
@@ -9,7 +10,7 @@ use bytes::Bytes;
 
 /// A value of this many bytes or more stays in the buffer that it came in. Below, a copy costs less
 /// than what counting references to that buffer does, and the buffer is free at once.
-pub(super) const SHARED_BYTES_MIN: usize = 16 << 10;
+pub(super) const SHARED_BYTES_MIN: usize = KEPT_BYTES_MIN;
 
 const KIND_BITS: u32 = 4;
 const SHARED_BIT: u32 = 1 << KIND_BITS;

@@ -27,6 +27,11 @@ impl SharedValues {
         number
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> u32 {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// The value of that number, if there is one.
     pub(super) fn get(&self, number: u32) -> Option<&Bytes> {
         let place = number.checked_ilog2()?;

@@ -37,8 +37,8 @@ struct Writer {
     bump: Bump,
     fill: Fill,
     finger: Finger,
-    shared_bytes: usize,
-    keys: Vec<u8>, // Kept for the next commit.
+    shared_bytes: usize, // Of the buffers that large values keep.
+    keys: Vec<u8>,       // Kept for the next commit.
 }
 
 impl ArenaMemtable {
@@ -61,6 +61,7 @@ impl ArenaMemtable {
     pub(super) fn apply_commit(&self, commit: &Commit) -> bool {
         let mut writer = self.writer.lock();
         let mut group = Group { keys: std::mem::take(&mut writer.keys), ..Group::default() };
+        let shared_before = self.shared.len();
         let lent = commit.lent();
         let whole = lent.each(|rk, kind, value| {
             if group.len == GROUP_OPERATIONS {
@@ -70,6 +71,9 @@ impl ArenaMemtable {
         });
         self.add_group(&mut writer, commit, &mut group);
         writer.keys = group.keys;
+        if self.shared.len() > shared_before {
+            writer.shared_bytes += commit.operations().len(); // One value keeps all of them.
+        }
         self.count_bytes(&writer);
         whole
     }
@@ -90,7 +94,7 @@ impl ArenaMemtable {
         for &GroupOperation { key_end, row_hash, kind, value } in operations {
             let key = &group.keys[start..key_end];
             start = key_end;
-            let shared = share(writer, &self.shared, value, || commit.share(value));
+            let shared = share(&self.shared, value, || commit.share(value));
             let version = NewVersion { ts: commit.ts, kind, value, shared };
             self.add(writer, key, row_hash, version);
         }
@@ -102,7 +106,8 @@ impl ArenaMemtable {
     pub(super) fn insert_version(&self, key: &[u8], ts: CommitTs, kind: RowKind, value: &[u8]) {
         let mut writer = self.writer.lock();
         let copy = || Bytes::copy_from_slice(value);
-        let shared = share(&mut writer, &self.shared, value, copy);
+        let shared = share(&self.shared, value, copy);
+        writer.shared_bytes += shared.map_or(0, |_| value.len());
         self.add(&mut writer, key, hash::of_row(key), NewVersion { ts, kind, value, shared });
         self.count_bytes(&writer);
     }
@@ -175,15 +180,6 @@ impl<'a> Group<'a> {
 }
 
 /// Keeps a large value outside the arena.
-fn share(
-    writer: &mut Writer,
-    values: &SharedValues,
-    value: &[u8],
-    keep: impl FnOnce() -> Bytes,
-) -> Option<u32> {
-    if value.len() < SHARED_BYTES_MIN {
-        return None;
-    }
-    writer.shared_bytes += value.len();
-    Some(values.push(keep()))
+fn share(values: &SharedValues, value: &[u8], keep: impl FnOnce() -> Bytes) -> Option<u32> {
+    (value.len() >= SHARED_BYTES_MIN).then(|| values.push(keep()))
 }

@@ -1,5 +1,6 @@
 //! The memtable against a plain map: alone, and while many read what one writes.
 
+use crate::batch::Batch;
 use crate::chunks::SpareChunks;
 use crate::cursor::{Cursor, Direction};
 use crate::env::rng::Rng;
@@ -205,6 +206,27 @@ fn bytes_are_those_handed_out() {
 }
 
 /// What the writer of the test below does at `ts`: chosen by `ts` alone, so that a reader knows it.
+#[test]
+fn the_whole_buffer_counts_of_a_commit_of_which_one_value_stays_in_it() {
+    let mut batch = Batch::new(b"prefix".to_vec());
+    let small = vec![1; SHARED_BYTES_MIN - 1];
+    for row in 0..64u8 {
+        batch.put(&[row], &small);
+    }
+    batch.put(b"\xff", &vec![2; SHARED_BYTES_MIN]);
+    let commit = batch.into_commit(CommitTs(1));
+    let table = ArenaMemtable::new(SpareChunks::none());
+    let before = table.bytes_used();
+    assert!(table.apply_commit(&commit));
+    let buffer = commit.operations().clone();
+    drop(commit);
+    let held = 64 * small.len() + buffer.len();
+    assert!(table.bytes_used() - before >= held, "{} of {held}", table.bytes_used() - before);
+    drop(table);
+    let (bytes, buffer) = (buffer.len(), buffer.try_into_mut().unwrap());
+    assert!(buffer.capacity() <= bytes * 5 / 4, "{} for {bytes}", buffer.capacity());
+}
+
 fn written_at(shape: Shape, ts: u64) -> (Vec<u8>, RowKind, Vec<u8>) {
     let mut rng = Rng::seeded(ts);
     let kind = if rng.one_in(6) { RowKind::Delete } else { RowKind::Put };
