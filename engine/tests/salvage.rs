@@ -18,7 +18,7 @@ use tabulith::salvage::rebuild::salvage_with;
 use tabulith::salvage::report::Report;
 use tabulith::verify;
 use tabulith::vfs::api::{Access, Vfs};
-use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, CommitTs, Compression, Db, Options, Table};
 use tabulith_testkit::counts::{self, count};
@@ -421,4 +421,38 @@ fn all_bytes(sim: &SimFs) -> BTreeMap<String, Vec<u8>> {
         .into_iter()
         .map(|name| (name.clone(), bytes(&name)))
         .collect()
+}
+
+#[test]
+fn a_file_of_values_that_cannot_be_opened_at_once_is_tried_again() {
+    let disk = SimFs::new();
+    let options = Options {
+        advanced: Advanced { blob_bytes_min: 500, blob_file_bytes: 4 << 10, ..Advanced::default() },
+        ..Options::default()
+    };
+    let db = open(&disk, DIR, &options).unwrap();
+    let rows = db.table("t").unwrap();
+    for row in 0..20u8 {
+        rows.upsert("p", [row], vec![row; 1000]).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    for skipped in 0.. {
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        let rule = Rule::fail(Call::Open).named("*.blob").skip(skipped);
+        faults.add(rule.with(Errno::TooManyFiles));
+        let target = format!("{NEW}-{skipped}");
+        let report =
+            salvage_with(Arc::new(faults.clone()), Path::new(DIR), Path::new(&target), 1).unwrap();
+        assert!(report.losses.is_empty(), "open {skipped}: {:?}", report.losses);
+        let db = open(&disk, &target, &options).unwrap();
+        let rows = db.table("t").unwrap();
+        assert!(
+            (0..20u8).all(|row| rows.get("p", [row]).unwrap().unwrap().value == [row; 1000][..])
+        );
+        if faults.injected() == 0 {
+            assert!(skipped >= 2, "when it is listed, and when it is read");
+            return;
+        }
+    }
 }

@@ -4,6 +4,7 @@
 
 mod exit;
 mod args;
+mod open_files;
 mod edm;
 mod json;
 mod yaml;

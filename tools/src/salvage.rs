@@ -3,6 +3,7 @@
 use crate::args::folder::SalvageArgs;
 use crate::exit::{self, Exit};
 use crate::import::report::grouped;
+use crate::open_files;
 use crate::print::note;
 use anyhow::{Context, Result};
 use std::io::{self, Write};
@@ -13,6 +14,7 @@ use tabulith::table::value::DateTime;
 /// Salvages the folder. The list of what is lost is the data of this command, on stdout.
 pub(crate) fn run(args: &SalvageArgs) -> Result<Exit> {
     let (dir, target) = (args.data_dir.display(), args.new_dir.display());
+    open_files::raised(); // It reads all table files at a time.
     let report = rebuild::salvage(&args.data_dir, &args.new_dir)
         .with_context(|| format!("salvaging {dir}"))?;
     let told = tell(&report, io::stdout().lock());

@@ -13,6 +13,7 @@ use crate::forks::Forks;
 use crate::greeting::{Addrs, greet, trouble};
 use crate::log;
 use crate::notify::Notify;
+use crate::open_files;
 use crate::print::note;
 use crate::seed;
 use anyhow::{Context, Result};
@@ -247,28 +248,15 @@ fn memory_share(asked_mib: Option<u32>) -> Result<usize> {
 
 /// Files that are left to the database, at least and at most: connections must never keep it from opening
 /// one. The program itself has some twenty open.
-#[cfg(unix)]
 const FILES_KEPT_MIN: u64 = 48;
-#[cfg(unix)]
 const FILES_KEPT_MAX: u64 = 4_096;
 
-/// How many connections may be open without taking files from the database, after raising the
-/// number of files that this process may open as far as it may be raised.
-#[cfg(unix)]
+/// How many connections may be open without taking files from the database.
 fn connections_allowed() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where that is refused, what is allowed already has to do.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let files = open_files::raised();
     let kept = (files / 4).clamp(FILES_KEPT_MIN, FILES_KEPT_MAX);
     let connections = files.saturating_sub(kept).max(1);
     usize::try_from(connections).unwrap_or(usize::MAX)
-}
-
-#[cfg(not(unix))]
-fn connections_allowed() -> usize {
-    usize::MAX
 }
 
 /// A file that the server asks for again and again.

@@ -87,9 +87,9 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Takes a group; false where it is no list of commits.
     fn group(&mut self, first: CommitTs, last: CommitTs, payload: &[u8]) -> bool {
         self.close(first);
-        self.last_ts = self.last_ts.max(last);
         let Some(commits) = Commit::read_group(&Bytes::copy_from_slice(payload)) else {
             return false;
         };
@@ -104,6 +104,7 @@ impl Walk<'_> {
             self.log.erasures.extend(commit.erasures());
             self.log.commits += 1;
         }
+        self.last_ts = self.last_ts.max(last);
         true
     }
 
@@ -141,6 +142,7 @@ fn read_from(
             if !walk.group(first, last, payload.bytes) {
                 let what = format!("the group of commits {first} to {last} is no list");
                 walk.damaged(dir, &Error::new(Kind::Corrupt, what), in_files);
+                walk.last_ts = walk.last_ts.max(last); // What is lost before it ends there.
             }
             Ok(())
         },

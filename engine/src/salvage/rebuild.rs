@@ -298,10 +298,11 @@ impl Files {
         for name in listed {
             let Some((kind, no)) = names::parse(name) else { continue };
             let path = dir.join(name);
-            let Ok(file) = vfs.open(&path, Access::Read) else { continue };
+            // One that cannot be opened now goes by its name.
+            let file = vfs.open(&path, Access::Read).ok();
             let (own, found) = match kind {
-                FileKind::Table => (rescue::number_in(&*file), &mut files.tables),
-                FileKind::Blob => (blob_number_in(&*file), &mut files.blobs),
+                FileKind::Table => (file.and_then(|f| rescue::number_in(&*f)), &mut files.tables),
+                FileKind::Blob => (file.and_then(|f| blob_number_in(&*f)), &mut files.blobs),
                 _ => continue,
             };
             match own {
@@ -327,8 +328,11 @@ fn blob_number_in(file: &dyn crate::vfs::api::File) -> Option<FileNo> {
 struct Values {
     vfs: Arc<dyn Vfs>,
     paths: BTreeMap<FileNo, PathBuf>,
-    open: BTreeMap<FileNo, Option<BlobFile>>,
+    open: BTreeMap<FileNo, BlobFile>,
 }
+
+/// Blob files that are open at a time; there may be more than a process may open.
+const BLOBS_OPEN_MAX: usize = 64;
 
 impl Values {
     /// What the version holds where that lies in a blob file; `None` where it does not.
@@ -346,18 +350,30 @@ impl Values {
     }
 
     fn file(&mut self, no: FileNo) -> Result<&BlobFile> {
-        let Values { vfs, paths, open } = self;
-        let found = open.entry(no).or_insert_with(|| {
-            let path = paths.get(&no)?.clone();
-            let file = vfs.open(&path, Access::Read).ok()?;
-            let bytes = file.len().ok()?;
-            BlobFile::open(file, path, &BlobMeta { no, bytes, values: 0 }).ok()
-        });
-        found.as_ref().ok_or_else(|| {
-            let what = format!("blob file {no} is missing or cannot be opened");
-            Error::new(Kind::Corrupt, what)
-        })
+        if !self.open.contains_key(&no) {
+            if self.open.len() == BLOBS_OPEN_MAX {
+                self.open.clear();
+            }
+            let file = self.open_file(no).or_else(|_| {
+                self.open.clear(); // It may be that this process has too many.
+                self.open_file(no)
+            })?;
+            self.open.insert(no, file);
+        }
+        self.open.get(&no).ok_or_else(|| missing(no))
     }
+
+    fn open_file(&self, no: FileNo) -> Result<BlobFile> {
+        let path = self.paths.get(&no).ok_or_else(|| missing(no))?;
+        let failed = |error| Error::io("open blob file", path, error);
+        let file = self.vfs.open(path, Access::Read).map_err(failed)?;
+        let bytes = file.len().map_err(failed)?;
+        BlobFile::open(file, path.clone(), &BlobMeta { no, bytes, values: 0 })
+    }
+}
+
+fn missing(no: FileNo) -> Error {
+    Error::new(Kind::Corrupt, format!("blob file {no} is missing"))
 }
 
 /// Which tables there are, and which have rows.
