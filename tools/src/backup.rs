@@ -73,6 +73,7 @@ fn item(backup: &Backup) -> Map<String, Json> {
         ("files".to_owned(), Json::from(backup.files)),
         ("bytes".to_owned(), Json::from(backup.bytes)),
         ("own_bytes".to_owned(), Json::from(backup.own_bytes)),
+        ("database".to_owned(), Json::from(format!("{:032x}", backup.database))),
     ])
 }
 
@@ -121,7 +122,8 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit> {
     let (dest, new) = (args.dest.display(), args.new_dir.display());
     let backups = Backups::at(&args.dest);
     let which = match (&args.at, args.backup) {
-        (Some(text), _) => Which::At(moment_of(text)?),
+        (Some(text), None) => Which::At(moment_of(text)?),
+        (Some(text), Some(number)) => Which::NumberAt(number, moment_of(text)?),
         (None, Some(number)) => Which::Number(number),
         (None, None) => Which::Newest,
     };

@@ -39,7 +39,10 @@ fn a_served_folder_is_backed_up_and_restored_to_any_moment() {
     assert_eq!(server.terminate().0, 0);
 
     let listed = place.ok(&["backup", "list", "kept", "-o", "csv"]).out;
-    assert!(listed.starts_with("backup,made,from,to,quiet,files,bytes,own_bytes\n1,"), "{listed}");
+    assert!(
+        listed.starts_with("backup,made,from,to,quiet,files,bytes,own_bytes,database\n1,"),
+        "{listed}"
+    );
     assert_eq!(listed.lines().count(), 3);
     assert!(place.ok(&["backup", "verify", "kept"]).err.contains("kept is clean: 2 backups"));
     let now = rows(&place, "data");

@@ -29,6 +29,8 @@ pub struct Backups {
 pub struct Backup {
     /// Its number: 1 for the first, higher for each later one.
     pub number: u64,
+    /// The identity of the database that it is of.
+    pub database: u128,
     /// When it was made.
     pub made: CommitTs,
     /// Every commit up to here is in it, and none later.
@@ -62,8 +64,11 @@ pub enum Which {
     Newest,
     /// The one of that number.
     Number(u64),
-    /// Whichever has all that was visible at that moment, without what came later.
+    /// Whichever has all that was visible at that moment, without what came later. Those that have it
+    /// must be of one database.
     At(CommitTs),
+    /// The one of that number, as of that moment.
+    NumberAt(u64, CommitTs),
 }
 
 /// What was restored.
@@ -359,6 +364,7 @@ fn about(manifest: &Manifest, earlier: &BTreeSet<Hash>) -> Backup {
     let own = manifest.files.iter().filter(|kept| !earlier.contains(&kept.hash));
     Backup {
         number: manifest.number,
+        database: manifest.db_id,
         made: manifest.made,
         to: manifest.to,
         from: manifest.from,

@@ -56,43 +56,52 @@ impl Backups {
         let newest = numbers.last().copied();
         let newest = newest
             .ok_or_else(|| none(format!("there is no backup in {}", self.depot.dir.display())))?;
-        let moment = match which {
-            Which::Newest | Which::Number(_) => {
-                let number = if let Which::Number(number) = which { number } else { newest };
-                if !numbers.contains(&number) {
-                    return Err(none(format!(
-                        "there is no backup {number}; the newest is {newest}"
-                    )));
-                }
-                let manifest = self.depot.manifest(number)?;
-                let to = manifest.to;
-                return Ok((manifest, to));
-            }
-            Which::At(moment) => moment,
+        let (number, moment) = match which {
+            Which::At(moment) => return self.choose_at(&numbers, moment),
+            Which::Newest => (newest, None),
+            Which::Number(number) => (number, None),
+            Which::NumberAt(number, moment) => (number, Some(moment)),
         };
-        let mut spans = Vec::new();
-        let mut found = None; // By a quiet time after its last commit.
-        for number in numbers {
-            let Ok(manifest) = self.depot.manifest(number) else { continue };
-            let Manifest { from, to, quiet, .. } = manifest;
-            if (from..=to).contains(&moment) {
-                return Ok((manifest, moment));
-            }
-            spans.push(format!("{from} to {quiet}"));
-            if (to..=quiet).contains(&moment) {
-                found = Some(manifest);
-            }
+        if !numbers.contains(&number) {
+            return Err(none(format!("there is no backup {number}; the newest is {newest}")));
         }
-        match found {
-            Some(manifest) => {
-                let to = manifest.to;
-                Ok((manifest, to))
-            }
-            None => Err(Error::invalid(format!(
+        let manifest = self.depot.manifest(number)?;
+        let Some(moment) = moment else {
+            let to = manifest.to;
+            return Ok((manifest, to));
+        };
+        let at = shown_at(&manifest, moment).ok_or_else(|| {
+            let Manifest { from, quiet, .. } = manifest;
+            let what = format!("backup {number} shows {from} to {quiet}, and not {moment}");
+            Error::invalid(what)
+        })?;
+        Ok((manifest, at))
+    }
+
+    /// The same of a moment that any backup may show.
+    fn choose_at(&self, numbers: &[u64], moment: CommitTs) -> Result<(Manifest, CommitTs)> {
+        let (mut spans, mut found) = (Vec::new(), Vec::new());
+        for number in numbers {
+            let Ok(manifest) = self.depot.manifest(*number) else { continue };
+            spans.push(format!("{} to {}", manifest.from, manifest.quiet));
+            found.extend(shown_at(&manifest, moment).map(|at| (manifest.db_id, *number, at)));
+        }
+        if found.iter().any(|(db_id, ..)| *db_id != found[0].0) {
+            let numbers: Vec<_> = found.iter().map(|(_, number, _)| number.to_string()).collect();
+            return Err(Error::invalid(format!(
+                "backups of several databases show the moment {moment}, and it has to be said which: {}",
+                numbers.join(", ")
+            )));
+        }
+        // Rather by its commits than by a quiet time after the last; of those by the newest.
+        let by_commits = found.iter().find(|(.., at)| *at == moment);
+        let Some((_, number, at)) = by_commits.or(found.last()) else {
+            return Err(Error::invalid(format!(
                 "no backup shows the moment {moment}; those that do: {}",
                 spans.join(", ")
-            ))),
-        }
+            )));
+        };
+        Ok((self.depot.manifest(*number)?, *at))
     }
 
     /// Brings one file to `dir`, proved.
@@ -125,4 +134,10 @@ impl Backups {
             Err(_) => Ok(false),
         }
     }
+}
+
+/// As of which moment a backup has all that was visible at `moment`; `None` where it has not.
+fn shown_at(manifest: &Manifest, moment: CommitTs) -> Option<CommitTs> {
+    let Manifest { from, to, quiet, .. } = *manifest;
+    (from..=quiet).contains(&moment).then(|| moment.min(to))
 }

@@ -167,3 +167,30 @@ fn a_moment_whose_commits_another_process_did_not_see_yet_is_not_shown() {
     let before = restored(&house, Which::At(backup.to), "before", Sharing::Link);
     assert!(before == house.model.now);
 }
+
+#[test]
+fn a_moment_of_several_databases_is_restored_of_the_one_that_is_named() {
+    let history = Duration::from_secs(1000);
+    let mut house = House::new(history);
+    house.put("one", "p", "r", b"of the first");
+    house.clock.advance(Duration::from_secs(1)); // Which their ids are drawn from.
+    let other = open(&house.disk, &house.clock, "other", small(history)).unwrap();
+    other.table("one").unwrap().upsert("p", "r", "of the second").unwrap();
+    house.clock.advance(Duration::from_secs(1));
+    let at = house.now();
+    house.clock.advance(Duration::from_secs(1));
+    let first = house.db.backup(DEST).unwrap().backup.number;
+    let second = other.backup(DEST).unwrap().backup.number;
+    let refused = house.backups().restore(Which::At(at), "any", Sharing::Link).unwrap_err();
+    assert!(refused.to_string().contains(&format!("which: {first}, {second}")), "{refused}");
+    for (number, db) in [(first, &house.db), (second, &other)] {
+        let world =
+            restored(&house, Which::NumberAt(number, at), &format!("{number}"), Sharing::Link);
+        assert!(world == look(db), "{number}");
+    }
+    let early = Which::NumberAt(second, CommitTs(1));
+    assert_eq!(
+        house.backups().restore(early, "early", Sharing::Link).unwrap_err().kind(),
+        Kind::Invalid
+    );
+}

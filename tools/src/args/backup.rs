@@ -97,8 +97,9 @@ pub(crate) struct RestoreArgs {
     #[arg(value_name = "NEWDIR")]
     pub(crate) new_dir: PathBuf,
     /// The moment to go back to, such as 2026-11-22T14:05:00Z, to the tick of 100 ns: all that was
-    /// committed by then and nothing later. `backup list` shows which moments there are.
-    #[arg(long, value_name = "TIME", conflicts_with = "backup")]
+    /// committed by then and nothing later. `backup list` shows which moments there are. Where several
+    /// databases have backups of it, or the one that is taken is damaged, say which with --backup.
+    #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
     /// The backup to restore; the newest if nothing is said.
     #[arg(long, value_name = "N")]
