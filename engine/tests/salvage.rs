@@ -430,25 +430,30 @@ fn a_file_of_values_that_cannot_be_opened_at_once_is_tried_again() {
         advanced: Advanced { blob_bytes_min: 500, blob_file_bytes: 4 << 10, ..Advanced::default() },
         ..Options::default()
     };
-    let db = open(&disk, DIR, &options).unwrap();
-    let rows = db.table("t").unwrap();
+    let db = open(&disk, DIR, &options).expect("a sound disk");
+    let rows = db.table("t").expect("a sound disk");
     for row in 0..20u8 {
-        rows.upsert("p", [row], vec![row; 1000]).unwrap();
+        rows.upsert("p", [row], vec![row; 1000]).expect("a sound disk");
     }
-    db.flush().unwrap();
-    db.close().unwrap();
+    db.flush().expect("a sound disk");
+    db.close().expect("a sound disk");
     for skipped in 0.. {
         let faults = FaultFs::new(Arc::new(disk.clone()));
         let rule = Rule::fail(Call::Open).named("*.blob").skip(skipped);
         faults.add(rule.with(Errno::TooManyFiles));
         let target = format!("{NEW}-{skipped}");
-        let report =
-            salvage_with(Arc::new(faults.clone()), Path::new(DIR), Path::new(&target), 1).unwrap();
+        let report = salvage_with(Arc::new(faults.clone()), Path::new(DIR), Path::new(&target), 1)
+            .expect("a sound disk");
         assert!(report.losses.is_empty(), "open {skipped}: {:?}", report.losses);
-        let db = open(&disk, &target, &options).unwrap();
-        let rows = db.table("t").unwrap();
+        let db = open(&disk, &target, &options).expect("a sound disk");
+        let rows = db.table("t").expect("a sound disk");
         assert!(
-            (0..20u8).all(|row| rows.get("p", [row]).unwrap().unwrap().value == [row; 1000][..])
+            (0..20u8).all(|row| rows
+                .get("p", [row])
+                .expect("a sound disk")
+                .expect("a sound disk")
+                .value
+                == [row; 1000][..])
         );
         if faults.injected() == 0 {
             assert!(skipped >= 2, "when it is listed, and when it is read");
