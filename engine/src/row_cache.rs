@@ -102,7 +102,7 @@ impl RowCache {
         let before = self.rows_bytes_max.swap(rows_bytes_max, Ordering::Relaxed);
         if rows_bytes_max < before {
             self.shrink(rows_bytes_max);
-            self.give_back(capacity);
+            self.give_back(capacity.max(self.made_bytes()));
         }
     }
 
@@ -276,7 +276,7 @@ impl RowCache {
         }
     }
 
-    /// Keeps at most `capacity` of what was borrowed.
+    /// Keeps at most `bytes` of what was borrowed.
     fn give_back(&self, capacity: usize) {
         if let Some(lender) = &self.lender
             && self.borrowed.fetch_min(capacity, Ordering::Relaxed) > capacity
@@ -532,6 +532,9 @@ mod tests {
         cache.set_capacity(4 << 20);
         assert_eq!(lent.0.load(Ordering::Relaxed), 4 << 20);
         assert!(cache.counts().2 <= 4 << 20);
+        // Less than the buckets take, which stay.
+        cache.set_capacity(512 << 10);
+        assert!(cache.counts().2 <= lent.0.load(Ordering::Relaxed), "{:?}", cache.counts());
     }
 
     #[test]
