@@ -103,6 +103,11 @@ fn files_that_are_opened_push_out_caches() {
     let pinned = after.index_and_filters.bytes;
     assert!(pinned > 200_000 * 10 / 8 && after.blocks.bytes > 1 << 20, "{after:#?}");
     assert_eq!(caches(&before) - caches(&after), pinned, "what they take, the caches lose");
+    assert_eq!(rows.count().unwrap(), 200_000);
+    let counted = check(&db);
+    let sums = counted.index_and_filters.bytes - pinned;
+    assert!(sums > 2 << 10, "8 bytes for each block were read to count: {sums}");
+    assert_eq!(caches(&after) - caches(&counted), sums);
 
     rows.truncate().unwrap();
     db.settle().unwrap();

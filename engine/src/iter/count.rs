@@ -87,7 +87,8 @@ enum Source {
 struct Run {
     range: KeyRange,
     files: std::vec::IntoIter<Arc<LiveFile>>,
-    /// `None` past the last file.
+    /// `None` past the last file, as is the tally.
+    here: Option<Arc<LiveFile>>,
     tally: Option<Tally>,
 }
 
@@ -293,19 +294,22 @@ impl Source {
 
 impl Run {
     fn open(files: Vec<Arc<LiveFile>>, range: &KeyRange) -> Result<Run> {
-        let mut run = Run { range: range.clone(), files: files.into_iter(), tally: None };
+        let files = files.into_iter();
+        let mut run = Run { range: range.clone(), files, here: None, tally: None };
         run.next_file(Pace::default())?;
         run.settle()?;
         Ok(run)
     }
 
     fn next_file(&mut self, pace: Pace) -> Result<()> {
-        let Some(file) = self.files.next() else {
-            self.tally = None;
-            return Ok(());
+        if let Some(file) = &self.here {
+            file.count_memory(file.table()?); // Its sums, too.
+        }
+        self.here = self.files.next();
+        self.tally = match &self.here {
+            Some(file) => Some(Tally::new(file.table()?, &self.range, pace)),
+            None => None,
         };
-        let table = file.table()?;
-        self.tally = Some(Tally::new(table, &self.range, pace));
         Ok(())
     }
 

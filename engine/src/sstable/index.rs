@@ -302,6 +302,8 @@ impl Index {
             entry = self.next(at);
         }
         sums.before.push(rows);
+        sums.before.shrink_to_fit();
+        sums.gaps.shrink_to_fit();
         sums
     }
 }
