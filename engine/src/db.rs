@@ -93,9 +93,10 @@ impl Builder {
         self
     }
 
-    /// Opens for reading only: takes no lock, changes nothing, shows what is durable now. Works
-    /// beside a process that writes, as long as that one does not delete the files meanwhile; `Busy` where
-    /// the log is given up faster than it is read.
+    /// Opens for reading only: takes no lock, changes nothing, shows what the log and the files hold now.
+    /// Works beside a process that writes, as long as that one does not delete the files meanwhile; `Busy`
+    /// where the log is given up faster than it is read. Of a process that writes, or was killed, the last
+    /// commits may not have reached the disk yet: a power cut may take what was shown of them.
     pub fn read_only(mut self) -> Builder {
         self.options.read_only = true;
         self

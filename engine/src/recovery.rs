@@ -32,7 +32,7 @@ use crate::stats::Recovery;
 use crate::version::files::Version;
 use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
-use crate::vfs::api::{Access, Vfs};
+use crate::vfs::api::Vfs;
 use crate::view::{Sealed, View};
 use crate::wal::replay::{self, Payload, Replay};
 use crate::wal::writer::LogWriter;
@@ -191,9 +191,6 @@ fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
     let mut end = CommitTs::MAX;
     let (memtables, last_ts) = loop {
         let (memtables, last_ts) = replay_to_memory(shelf, options, state, end, &mut report)?;
-        // What is shown must not go in a power cut, and a writer may not have waited for the disk yet.
-        replay::settle(&*shelf.vfs, &shelf.dir, state.log_floor)?;
-        Manifest::settle(&*shelf.vfs, &shelf.dir, Access::Read)?;
         match Log::between(&first, &load()?, last_ts) {
             Log::Whole => break (memtables, last_ts),
             Log::Before(ts) => end = ts,
@@ -253,7 +250,7 @@ fn start(
 ) -> Result<Opened> {
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
     // Before anything is made or deleted on its word.
-    Manifest::settle(&*vfs, &dir, Access::ReadWrite)?;
+    Manifest::settle(&*vfs, &dir)?;
     remove_orphans(&shelf, &state)?;
     state.history = options.history.map_or(state.history, moment::ticks);
     let options = &Options { history: Some(moment::span(state.history)), ..options.clone() };

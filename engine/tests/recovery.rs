@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::options::{Advanced, Options};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
-use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, If, Result, verify};
 use tabulith_testkit::seed::Rng;
 
@@ -116,34 +116,6 @@ fn a_reader_sees_what_the_next_writer_will() {
     let builder = Db::builder().read_only();
     let db = builder.parts(Arc::new(disk), clock, Arc::new(ByHand)).open(DIR).unwrap();
     check(&db, &rows);
-}
-
-#[test]
-fn a_power_cut_takes_away_nothing_that_a_reader_was_shown() {
-    let disk = SimFs::new();
-    disk.refuse_direct();
-    let faults = FaultFs::new(Arc::new(disk.clone()));
-    let db = open(Arc::new(faults.clone()), 64 << 20, Arc::new(ByHand)).unwrap();
-    let table = db.table("rows").unwrap();
-    table.upsert("p", "first", "v").unwrap();
-    let (told, looked) = mpsc::channel();
-    // Its bytes are handed to the system, and nobody has waited for the disk.
-    faults.interrupt(Rule::fail(Call::Sync).named("*.wal"), move || {
-        let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
-        let reader = Db::builder().read_only();
-        let reader =
-            reader.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open(DIR).unwrap();
-        let shown = reader.table("rows").unwrap().get("p", "second").unwrap().is_some();
-        told.send((shown, disk.fork())).unwrap();
-    });
-    table.upsert("p", "second", "v").unwrap();
-    let (shown, disk) = looked.try_recv().expect("a sync of the log");
-    assert!(shown);
-    for state in disk.crash_states(Profile::Hostile, 100, 1) {
-        let disk = Arc::new(SimFs::after_crash(&state));
-        let db = open(disk, 64 << 20, Arc::new(ByHand)).unwrap();
-        assert!(db.table("rows").unwrap().get("p", "second").unwrap().is_some());
-    }
 }
 
 #[test]

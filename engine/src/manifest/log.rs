@@ -16,6 +16,7 @@ use crate::manifest::root::{self, Root};
 use crate::manifest::state::State;
 use crate::names::{self, Copy, FileKind};
 use crate::vfs::api::{Access, File, Vfs};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,9 +61,9 @@ impl Manifest {
     }
 
     /// Makes what [`Manifest::load`] read as durable as if it had been waited for. A process that was
-    /// killed may have left its last edit, or its root, in the cache alone: nothing may be made, deleted
-    /// or shown on the word of that.
-    pub(crate) fn settle(vfs: &dyn Vfs, dir: &Path, access: Access) -> Result<()> {
+    /// killed may have left its last edit, or its root, in the cache alone: nothing may be made or
+    /// deleted on the word of that.
+    pub(crate) fn settle(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         if crate::planted!("B19") {
             return Ok(()); // Planted: what the cache shows passes for what the disk has.
         }
@@ -71,11 +72,14 @@ impl Manifest {
             let manifest = FileKind::Manifest(copy);
             for (kind, no) in [(manifest, root.generation), (FileKind::Root(copy), 0)] {
                 let path = names::path(dir, kind, FileNo(no));
-                let settled = vfs.settle(&path, access);
-                settled.map_err(|error| Error::io("syncing the manifest", &path, error))?;
+                let synced = vfs.open(&path, Access::ReadWrite).and_then(|file| file.sync());
+                match synced {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    other => other.map_err(|e| Error::io("syncing the manifest", &path, e))?,
+                }
             }
         }
-        vfs.settle_dir(dir, access).map_err(|error| Error::io("sync of the folder", dir, error))
+        vfs.sync_dir(dir).map_err(|error| Error::io("sync of the folder", dir, error))
     }
 
     /// Writes `state` as a new generation, switches to it and removes the older ones. From here on

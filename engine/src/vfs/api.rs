@@ -30,16 +30,6 @@ pub trait Vfs: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns once what a file holds now survives power loss, whoever wrote it; does nothing where it
-    /// is gone, nor where a reader has no means to ask for that: on what cannot be written to.
-    fn settle(&self, file: &Path, access: Access) -> io::Result<()> {
-        match self.open(file, access).and_then(|file| file.sync()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) if access == Access::Read && cannot_be_asked(error.kind()) => Ok(()),
-            settled => settled,
-        }
-    }
-
     /// Removes a file's name; open handles stay usable.
     fn remove(&self, file: &Path) -> io::Result<()>;
 
@@ -62,25 +52,12 @@ pub trait Vfs: Debug + Send + Sync {
     /// Returns once every name made, changed or removed in `dir` so far survives power loss.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
-    /// The same; does nothing where a reader has no means to ask for it.
-    fn settle_dir(&self, dir: &Path, access: Access) -> io::Result<()> {
-        match self.sync_dir(dir) {
-            Err(error) if access == Access::Read && cannot_be_asked(error.kind()) => Ok(()),
-            settled => settled,
-        }
-    }
-
     /// Takes the lock of a folder through the file `file`, which is made where it is absent.
     /// `WouldBlock` where another holder has it. Released when the guard drops or the process ends.
     fn lock(&self, file: &Path) -> io::Result<Box<dyn LockGuard>>;
 
     /// Bytes that a writer may still take on the disk of `dir`.
     fn bytes_available(&self, dir: &Path) -> io::Result<u64>;
-}
-
-fn cannot_be_asked(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
-    matches!(kind, InvalidInput | PermissionDenied | ReadOnlyFilesystem)
 }
 
 /// How a file is opened.

@@ -28,7 +28,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
-use crate::vfs::api::{Access, Vfs};
+use crate::vfs::api::Vfs;
 use crate::wal::format::{
     FRAME_ALIGN_BYTES, Frame, FrameHeader, SegmentHeader, frame_bytes, next_block,
 };
@@ -170,16 +170,6 @@ fn walk(
         stray,
         held,
     })
-}
-
-/// Returns once what the segments from `floor` on hold now survives power loss, but for their names.
-pub(crate) fn settle(vfs: &dyn Vfs, dir: &Path, floor: SegmentId) -> Result<()> {
-    for id in segments(vfs, dir)?.into_iter().filter(|id| *id >= floor) {
-        let path = names::segment_path(dir, id);
-        let settled = vfs.settle(&path, Access::Read);
-        settled.map_err(|error| Error::io("syncing the log", &path, error))?;
-    }
-    Ok(())
 }
 
 /// The segments in the folder, by id.
