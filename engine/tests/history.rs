@@ -393,6 +393,12 @@ fn who_says_nothing_of_the_window_leaves_it_as_it_was() {
         table.upsert("p", "another", "3").unwrap();
         db.compact().unwrap();
         assert_eq!(value_at(&db, &table, first, "r").unwrap(), "1", "round {round}");
+        assert_eq!(db.history(), Duration::from_secs(3600));
+        // A copy keeps it, too.
+        let (copy, clock) = (format!("copy-{round}"), Arc::clone(&place.clock));
+        db.checkpoint(&copy).unwrap();
+        let parts = Db::builder().parts(Arc::new(place.disk.clone()), clock, Arc::new(ByHand));
+        assert_eq!(parts.open(&copy).unwrap().history(), db.history());
     }
     let db = place.open(0);
     db.compact().unwrap();
