@@ -461,3 +461,27 @@ fn a_file_of_values_that_cannot_be_opened_at_once_is_tried_again() {
         }
     }
 }
+
+#[test]
+fn of_two_ingests_without_a_manifest_the_later_one_counts() {
+    let disk = SimFs::new();
+    let db = open(&disk, DIR, &Options::default()).expect("a sound disk");
+    let rows = db.table("t").expect("a sound disk");
+    for value in ["old", "new"] {
+        let mut ingest = rows.ingest().expect("a sound disk");
+        ingest.add("p", "r", value).expect("a row in order");
+        ingest.finish().expect("a sound disk");
+    }
+    db.close().expect("a sound disk");
+    let names = disk.list(Path::new(DIR)).expect("a folder");
+    for name in names.iter().filter(|name| name.contains("manifest") || name.starts_with("ROOT")) {
+        disk.remove(&Path::new(DIR).join(name)).expect("a file");
+    }
+    let vfs = Arc::new(disk.clone());
+    let report = salvage_with(vfs, Path::new(DIR), Path::new(NEW), 7).expect("a salvage");
+    assert_eq!(report.unknown.len(), 3, "of either, and the manifest: {:?}", report.unknown);
+    let db = open(&disk, NEW, &Options::default()).expect("a sound disk");
+    let names = db.tables("", None, 10).expect("a list");
+    let row = db.table(&names[0].name).expect("a table").get("p", "r").expect("a sound disk");
+    assert_eq!(row.expect("a row").value, "new");
+}

@@ -184,7 +184,7 @@ impl Salvage {
         self.report.unknown.extend(merge.undated.iter().map(|file| {
             format!(
                 "when the rows of {} were ingested is not known: every other version of the same \
-                 rows is taken for newer",
+                 rows is taken for newer, but for those of such files with smaller numbers",
                 file.display()
             )
         }));

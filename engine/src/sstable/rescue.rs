@@ -125,7 +125,8 @@ impl Rescue {
         Some(match block {
             Ok(block) if block.newest() == CommitTs::ZERO => {
                 self.guesses |= self.undated.is_none();
-                Part::Rows(block.dated(self.undated.map_or(1, |ts| ts.0)))
+                // Below every timestamp there is; of two such files the later one counts.
+                Part::Rows(block.dated(self.undated.map_or(self.raw.no.0, |ts| ts.0)))
             }
             Ok(block) => Part::Rows(block),
             Err(why) => Part::Lost(Lost { offset: handle.offset, why, keys }),
