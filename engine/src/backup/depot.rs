@@ -276,7 +276,7 @@ impl Depot {
 
     /// Whether there is such a file, and none that shares its bytes where a copy is asked for.
     fn has(&self, kept: &Kept, sharing: Sharing) -> bool {
-        let is_shared = || self.vfs.has_other_names(&self.file(&kept.hash)).unwrap_or(false);
+        let is_shared = || self.vfs.has_other_names(&self.file(&kept.hash)).unwrap_or(true);
         self.has_bytes(&kept.hash, kept.bytes) && (sharing == Sharing::Link || !is_shared())
     }
 

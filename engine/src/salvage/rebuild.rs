@@ -354,11 +354,14 @@ impl Values {
             if self.open.len() == BLOBS_OPEN_MAX {
                 self.open.clear();
             }
-            let file = self.open_file(no).or_else(|_| {
-                self.open.clear(); // It may be that this process has too many.
-                self.open_file(no)
-            })?;
-            self.open.insert(no, file);
+            let file = match self.open_file(no) {
+                Err(error) if error.kind() == Kind::Io => {
+                    self.open.clear(); // It may be that this process has too many.
+                    self.open_file(no)
+                }
+                opened => opened,
+            };
+            self.open.insert(no, file?);
         }
         self.open.get(&no).ok_or_else(|| missing(no))
     }
