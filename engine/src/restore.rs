@@ -129,10 +129,8 @@ impl<'a> Restore<'a> {
         }
         self.given += 1;
         // A floor that is lower than that of the lots to come keeps more than they do.
-        let floor = self.now.max(rows.last_ts).0;
-        let mut floor = CommitTs(
-            floor.saturating_sub(moment::ticks(self.office.options.history.unwrap_or_default())),
-        );
+        let window = moment::ticks(self.office.options.history.unwrap_or_default());
+        let mut floor = CommitTs(self.now.max(rows.last_ts).0.saturating_sub(window));
         if crate::planted!("B23") {
             floor = self.now.max(rows.last_ts); // Planted: a restart forgets what was to be kept.
         }

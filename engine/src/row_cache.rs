@@ -277,11 +277,11 @@ impl RowCache {
     }
 
     /// Keeps at most `bytes` of what was borrowed.
-    fn give_back(&self, capacity: usize) {
+    fn give_back(&self, bytes: usize) {
         if let Some(lender) = &self.lender
-            && self.borrowed.fetch_min(capacity, Ordering::Relaxed) > capacity
+            && self.borrowed.fetch_min(bytes, Ordering::Relaxed) > bytes
         {
-            lender.lend(capacity);
+            lender.lend(bytes);
         }
     }
 

@@ -205,7 +205,6 @@ fn bytes_are_those_handed_out() {
     assert!((100 << 10..101 << 10).contains(&grown), "a large value counts once: {grown}");
 }
 
-/// What the writer of the test below does at `ts`: chosen by `ts` alone, so that a reader knows it.
 #[test]
 fn the_whole_buffer_counts_of_a_commit_of_which_one_value_stays_in_it() {
     let mut batch = Batch::new(b"prefix".to_vec());
@@ -228,6 +227,7 @@ fn the_whole_buffer_counts_of_a_commit_of_which_one_value_stays_in_it() {
     assert!(capacity <= bytes * 5 / 4, "{capacity} for {bytes}");
 }
 
+/// What the writer of the test below does at `ts`: chosen by `ts` alone, so that a reader knows it.
 fn written_at(shape: Shape, ts: u64) -> (Vec<u8>, RowKind, Vec<u8>) {
     let mut rng = Rng::seeded(ts);
     let kind = if rng.one_in(6) { RowKind::Delete } else { RowKind::Put };
