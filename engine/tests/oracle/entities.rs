@@ -122,8 +122,14 @@ impl Deed {
                 Deed::Group { pk: keys.0, rows }
             }
             12..16 => Deed::Get { keys },
-            16..19 => Deed::Query { least: number },
-            19..22 => Deed::QueryBelow { below: number, not: rng.chance(50) },
+            // Half of them for what few entities have, so that whole blocks of them need no look.
+            16..19 => {
+                Deed::Query { least: if rng.chance(50) { number } else { 1000 - number / 40 } }
+            }
+            19..22 => {
+                let below = if rng.chance(50) { number } else { number / 40 };
+                Deed::QueryBelow { below, not: rng.chance(50) }
+            }
             22..27 => {
                 let how = *rng.pick(&[How::Replace, How::Merge, How::Delete]);
                 let asks = *rng.pick(&[Asks::There, Asks::Current, Asks::Stale]);
