@@ -131,7 +131,7 @@ fn merge_part(
     failed: &AtomicBool,
 ) -> Result<Option<Written>> {
     let mut options = TableOptions::from(env.options);
-    if env.version.levels.iter().skip(job.level + 2).all(|files| files.is_empty()) {
+    if env.version.ends_at(job.level + 1) {
         options.codec = env.options.advanced.table_codecs().bottom;
         options.filter_bits = env.options.advanced.filter_bits;
     }

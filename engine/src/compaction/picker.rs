@@ -299,7 +299,10 @@ fn merge_or_move(
         false => Vec::new(),
     };
     let grandparent_bytes: u64 = grandparents.iter().map(|file| file.meta.bytes).sum();
-    let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.advanced.file_bytes as u64;
+    let codecs = options.advanced.table_codecs();
+    let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.advanced.file_bytes as u64
+        // Moved there, it would stay as the levels above are compressed.
+        && (codecs.upper == codecs.bottom || !version.ends_at(level + 1));
     match upper.as_slice() {
         [file] if lower.is_empty() && may_move && !sheds_deletes(version, level, file) => {
             Job::Move { file: Arc::clone(file), from: level }

@@ -311,6 +311,11 @@ impl Version {
         overlapping.cloned().collect()
     }
 
+    /// Whether no level below that one has files.
+    pub(crate) fn ends_at(&self, level: usize) -> bool {
+        self.levels.iter().skip(level + 1).all(Vec::is_empty)
+    }
+
     /// Bytes of a level's files.
     pub(crate) fn bytes(&self, level: usize) -> u64 {
         self.levels[level].iter().map(|file| file.meta.bytes).sum()
