@@ -111,7 +111,7 @@ pub fn mend_log_segment(segment: &mut [u8], before: Option<u32>) -> u32 {
         header[4..8].copy_from_slice(&sum.to_le_bytes());
     }
     let header = format::SegmentHeader::decode(SegmentId(id), segment);
-    let Some(block_bytes) = header.map(|header| header.block_bytes) else { return last };
+    let Some(format::SegmentHeader { block_bytes, salt, .. }) = header else { return last };
     let mut at = block_bytes;
     while let Some(bytes) = segment.get_mut(at..).filter(|bytes| !bytes.is_empty()) {
         let claimed = format::claimed_payload_bytes(SegmentId(id), bytes);
@@ -123,7 +123,8 @@ pub fn mend_log_segment(segment: &mut [u8], before: Option<u32>) -> u32 {
         if before.is_some() {
             frame[12..16].copy_from_slice(&last.to_le_bytes());
         }
-        last = placed(id, at as u64, &[&frame[8..]]);
+        let place = format::FramePlace { segment: SegmentId(id), salt, offset: at as u64 };
+        last = place.sum(&[&frame[8..]]);
         frame[4..8].copy_from_slice(&last.to_le_bytes());
         at += frame_len.next_multiple_of(format::FRAME_ALIGN_BYTES);
     }

@@ -58,6 +58,9 @@ pub trait Vfs: Debug + Send + Sync {
 
     /// Bytes that a writer may still take on the disk of `dir`.
     fn bytes_available(&self, dir: &Path) -> io::Result<u64>;
+
+    /// A number that nobody can guess; of a simulated disk, one that follows from what happened to it.
+    fn chance(&self) -> u64;
 }
 
 /// How a file is opened.

@@ -194,6 +194,10 @@ impl Vfs for FaultFs {
         let inner = self.run(Call::BytesAvailable, &[dir], || self.inner.bytes_available(dir))?;
         Ok(self.state.lock().room.map_or(inner, |room| room.min(inner)))
     }
+
+    fn chance(&self) -> u64 {
+        self.inner.chance()
+    }
 }
 
 /// An open file of a [`FaultFs`].

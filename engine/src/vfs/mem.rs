@@ -19,6 +19,7 @@
 //! Promises: the same calls give the same disk; results and kinds of errors are those of the
 //! operating system (`engine/tests/simfs` holds it to that). Absent: permissions, links to folders, time.
 
+use crate::env::rng::Rng;
 use crate::sync::Mutex;
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::sim::disk::{Disk, Ino};
@@ -299,6 +300,10 @@ impl Vfs for SimFs {
 
     fn bytes_available(&self, dir: &Path) -> io::Result<u64> {
         self.list(dir).map(|_| BYTES_AVAILABLE)
+    }
+
+    fn chance(&self) -> u64 {
+        Rng::seeded(self.effects()).next_u64()
     }
 }
 

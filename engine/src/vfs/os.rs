@@ -10,6 +10,7 @@ use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::map;
 use bytes::Bytes;
 use std::fs::{self, DirBuilder, OpenOptions, TryLockError};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -104,6 +105,11 @@ impl Vfs for OsVfs {
 
     fn bytes_available(&self, dir: &Path) -> io::Result<u64> {
         bytes_available(dir)
+    }
+
+    /// What the standard library keys its hash maps with, which it has from the system.
+    fn chance(&self) -> u64 {
+        RandomState::new().build_hasher().finish()
     }
 }
 

@@ -5,7 +5,9 @@
 //! The bytes begin at an address that is a multiple of the block: a file that is opened past the
 //! system's cache takes no others.
 
-use crate::wal::format::{self, BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind};
+use crate::wal::format::{
+    self, BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, FramePlace,
+};
 use bytes::Bytes;
 use std::ops::Range;
 
@@ -92,11 +94,11 @@ impl FrameBuffer {
         &mut self,
         header: &FrameHeader,
         kind: FrameKind,
-        offset: u64,
+        place: &FramePlace,
         len: usize,
     ) -> u32 {
         let payload = self.parts_from(FRAME_HEADER_BYTES);
-        let (head, crc) = format::frame_header(header, kind, offset, self.len(), &payload);
+        let (head, crc) = format::frame_header(header, kind, place, self.len(), &payload);
         self.padded(len)[..FRAME_HEADER_BYTES].copy_from_slice(&head);
         crc
     }

@@ -13,14 +13,14 @@
 //!      0    4  magic     "TLS1"
 //!      4    4  crc       of bytes 8..40, placed at (segment, 0)
 //!      8    4  block     bytes of a block: 512 or 4096
-//!     12    4  zero
+//!     12    4  salt      chosen by chance for this use of the file
 //!     16    8  segment   this segment's id; a reused file gets a new one
 //!     24    8  origin    id of the first segment of this log: a recovery starts a new log
 //!     32    8  bytes     length of the file; a shorter file is damaged
 //!
 //! frame, on a block boundary or a multiple of 8 behind another frame
 //!      0    4  magic     "TLF1"; "TLN1": the log goes on in another segment
-//!      4    4  crc       of bytes 8..56+len, placed at (segment, offset of the frame)
+//!      4    4  crc       of bytes 8..56+len, placed at (segment, offset of the frame), xor the salt
 //!      8    4  len       payload bytes; 0 is a seal, which only carries the watermark
 //!     12    4  prev_crc  crc of the frame before, in whichever segment; 0 before the first
 //!     16    8  segment   rejects what an earlier use of the file left behind
@@ -33,8 +33,11 @@
 //!                        one; not under the crc
 //! ```
 //!
-//! "a1" as the log's second frame, commits 5 to 6, in segment 1 at offset 1024, after frame 1 was
-//! synced (the test `worked_example` has the same bytes):
+//! The salt is why no value passes for a frame: one that was torn is searched for later ones, and whoever
+//! chose the value in it cannot have known the checksum.
+//!
+//! "a1" as the log's second frame, commits 5 to 6, in segment 1 without salt at offset 1024, after frame 1
+//! was synced (the test `worked_example` has the same bytes):
 //! `544c4631 1818de8b 02000000 07000000 0100000000000000 0200000000000000 0100000000000000
 //! 0500000000000000 0600000000000000 6131`
 
@@ -78,6 +81,7 @@ pub(crate) fn block_bytes(segment_bytes: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) block_bytes: usize,
+    pub(crate) salt: u32,
     pub(crate) segment: SegmentId,
     pub(crate) origin: SegmentId,
     pub(crate) file_bytes: u64,
@@ -90,7 +94,7 @@ impl SegmentHeader {
         out.extend_from_slice(&SEGMENT_MAGIC);
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(self.block_bytes as u32).to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.salt.to_le_bytes());
         out.extend_from_slice(&self.segment.0.to_le_bytes());
         out.extend_from_slice(&self.origin.0.to_le_bytes());
         out.extend_from_slice(&self.file_bytes.to_le_bytes());
@@ -111,20 +115,35 @@ impl SegmentHeader {
             return None;
         }
         let block_bytes = reader.u32()? as usize;
-        let zero = reader.u32()?;
         let header = SegmentHeader {
             block_bytes,
+            salt: reader.u32()?,
             segment: SegmentId(reader.u64()?),
             origin: SegmentId(reader.u64()?),
             file_bytes: reader.u64()?,
         };
         let sound = [BLOCK_BYTES_SMALL, BLOCK_BYTES].contains(&block_bytes)
-            && zero == 0
             && header.segment == segment
             && (1..=segment.0).contains(&header.origin.0)
             && header.file_bytes > block_bytes as u64
             && header.file_bytes.is_multiple_of(block_bytes as u64);
         sound.then_some(header)
+    }
+}
+
+/// Where a frame stands. Its checksum covers that, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FramePlace {
+    pub(crate) segment: SegmentId,
+    /// The segment's.
+    pub(crate) salt: u32,
+    pub(crate) offset: u64,
+}
+
+impl FramePlace {
+    /// The checksum of a frame here.
+    pub(crate) fn sum(&self, parts: &[&[u8]]) -> u32 {
+        placed(self.segment.0, self.offset, parts) ^ self.salt
     }
 }
 
@@ -163,7 +182,7 @@ pub(crate) enum FrameKind {
 pub(crate) fn frame_header(
     header: &FrameHeader,
     kind: FrameKind,
-    offset: u64,
+    place: &FramePlace,
     payload_bytes: usize,
     parts: &[&[u8]],
 ) -> ([u8; FRAME_HEADER_BYTES], u32) {
@@ -181,7 +200,7 @@ pub(crate) fn frame_header(
     out[48..56].copy_from_slice(&header.last_ts.0.to_le_bytes());
     let mut summed = vec![&out[SUMMED_FROM..]];
     summed.extend_from_slice(parts);
-    let crc = placed(header.segment.0, offset, &summed);
+    let crc = place.sum(&summed);
     out[4..SUMMED_FROM].copy_from_slice(&crc.to_le_bytes());
     (out, crc)
 }
@@ -210,14 +229,15 @@ pub(crate) struct Frame<'a> {
     pub(crate) next: Option<SegmentId>,
 }
 
-/// The frame of `segment` that begins at `offset` of the file; `bytes` begin there. `None` where
-/// it is not whole, not of this segment, not at its place or not what was written.
-pub(crate) fn decode_frame(segment: SegmentId, offset: u64, bytes: &[u8]) -> Option<Frame<'_>> {
+/// The frame that begins at `place`; `bytes` begin there. `None` where it is not whole, not of this
+/// segment, not at its place or not what was written.
+pub(crate) fn decode_frame<'a>(place: &FramePlace, bytes: &'a [u8]) -> Option<Frame<'a>> {
+    let segment = place.segment;
     let len = claimed_payload_bytes(segment, bytes)?;
     let frame = bytes.get(..FRAME_HEADER_BYTES + len)?;
     let mut reader = Reader::new(&frame[4..]);
     let crc = reader.u32()?;
-    if crc != placed(segment.0, offset, &[&frame[SUMMED_FROM..]]) {
+    if crc != place.sum(&[&frame[SUMMED_FROM..]]) {
         return None;
     }
     let _len = reader.u32()?;
@@ -246,7 +266,7 @@ pub(crate) fn decode_frame(segment: SegmentId, offset: u64, bytes: &[u8]) -> Opt
 
 /// The header as one line.
 pub(crate) fn dump_segment(header: &SegmentHeader) -> String {
-    let SegmentHeader { block_bytes, segment, origin, file_bytes } = header;
+    let SegmentHeader { block_bytes, salt: _, segment, origin, file_bytes } = header;
     format!(
         "{:>10}  segment {} of the log from {}  {file_bytes} bytes in blocks of {block_bytes}",
         0, segment.0, origin.0
@@ -280,10 +300,12 @@ mod tests {
         last_ts: CommitTs(6),
     };
 
+    const PLACE: FramePlace = FramePlace { segment: SegmentId(1), salt: 0, offset: 1024 };
+
     fn frame() -> Vec<u8> {
         let mut out = vec![0; frame_bytes(2, 512)];
         out[FRAME_HEADER_BYTES..][..2].copy_from_slice(b"a1");
-        let (head, _) = frame_header(&HEADER, FrameKind::Group, 1024, 2, &[b"a", b"1"]);
+        let (head, _) = frame_header(&HEADER, FrameKind::Group, &PLACE, 2, &[b"a", b"1"]);
         out[..FRAME_HEADER_BYTES].copy_from_slice(&head);
         out
     }
@@ -297,24 +319,29 @@ mod tests {
              050000000000000006000000000000006131"
         );
         assert!(frame()[58..].iter().all(|byte| *byte == 0), "padding is zeros");
-        let line = dump_frame(1024, &decode_frame(SegmentId(1), 1024, &frame()).expect("whole"));
+        let line = dump_frame(1024, &decode_frame(&PLACE, &frame()).expect("whole"));
         assert!(line.contains("frame 2  durable 1") && line.contains("commits 5 to 6"), "{line}");
     }
 
     #[test]
     fn a_frame_holds_only_whole_and_in_its_place() {
         let bytes = frame();
-        let read = decode_frame(SegmentId(1), 1024, &bytes).expect("whole");
+        let read = decode_frame(&PLACE, &bytes).expect("whole");
         assert_eq!((read.header, read.payload), (HEADER, &b"a1"[..]));
-        assert_eq!(decode_frame(SegmentId(2), 1024, &bytes), None, "another segment");
-        assert_eq!(decode_frame(SegmentId(1), 512, &bytes), None, "another offset");
+        for elsewhere in [
+            FramePlace { segment: SegmentId(2), ..PLACE },
+            FramePlace { offset: 512, ..PLACE },
+            FramePlace { salt: 1, ..PLACE },
+        ] {
+            assert_eq!(decode_frame(&elsewhere, &bytes), None, "{elsewhere:?}");
+        }
         for cut in 0..58 {
-            assert_eq!(decode_frame(SegmentId(1), 1024, &bytes[..cut]), None, "cut at {cut}");
+            assert_eq!(decode_frame(&PLACE, &bytes[..cut]), None, "cut at {cut}");
         }
         for bit in 0..58 * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(decode_frame(SegmentId(1), 1024, &bad), None, "bit {bit}");
+            assert_eq!(decode_frame(&PLACE, &bad), None, "bit {bit}");
         }
     }
 
@@ -322,6 +349,7 @@ mod tests {
     fn a_header_says_what_can_be() {
         let header = SegmentHeader {
             block_bytes: BLOCK_BYTES_SMALL,
+            salt: 5,
             segment: SegmentId(3),
             origin: SegmentId(2),
             file_bytes: 4096,
@@ -346,9 +374,9 @@ mod tests {
             let mut out = vec![0; frame_bytes(8, 512)];
             out[FRAME_HEADER_BYTES..][..8].copy_from_slice(&next.to_le_bytes());
             let name = next.to_le_bytes();
-            let (head, _) = frame_header(&HEADER, FrameKind::Next, 512, 8, &[&name]);
+            let (head, _) = frame_header(&HEADER, FrameKind::Next, &PLACE, 8, &[&name]);
             out[..FRAME_HEADER_BYTES].copy_from_slice(&head);
-            let frame = decode_frame(SegmentId(1), 512, &out)?;
+            let frame = decode_frame(&PLACE, &out)?;
             assert!(frame.payload.is_empty() && dump_frame(512, &frame).contains("segment 7"));
             frame.next
         };
@@ -360,6 +388,7 @@ mod tests {
     fn a_header_holds_only_unchanged_and_in_its_file() {
         let header = SegmentHeader {
             block_bytes: 512,
+            salt: 0x8000_0001,
             segment: SegmentId(9),
             origin: SegmentId(4),
             file_bytes: 16384,

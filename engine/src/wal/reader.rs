@@ -11,7 +11,7 @@ use crate::ids::SegmentId;
 use crate::names;
 use crate::vfs::api::{Access, File, Vfs};
 use crate::wal::format::{
-    self, BLOCK_BYTES, FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, Frame, SegmentHeader,
+    self, BLOCK_BYTES, FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, Frame, FramePlace, SegmentHeader,
     claimed_payload_bytes, decode_frame, frame_bytes, next_block,
 };
 use bytes::Bytes;
@@ -37,6 +37,8 @@ pub(crate) enum Seen<'a> {
 pub(crate) struct SegmentReader {
     pub(crate) path: PathBuf,
     segment: SegmentId,
+    /// What the header says, once it was read.
+    salt: u32,
     file: Arc<dyn File>,
     file_bytes: u64,
     /// From where on the disk knows of zeros only.
@@ -57,6 +59,7 @@ impl SegmentReader {
         Ok(SegmentReader {
             path,
             segment,
+            salt: 0,
             file,
             file_bytes,
             zeros_from,
@@ -78,7 +81,7 @@ impl SegmentReader {
             let what = format!("a log segment ends here; it had {} bytes", header.file_bytes);
             return Err(Error::corrupt(&self.path, self.file_bytes, what));
         }
-        self.file_bytes = header.file_bytes;
+        (self.file_bytes, self.salt) = (header.file_bytes, header.salt);
         Ok(header)
     }
 
@@ -133,7 +136,8 @@ impl SegmentReader {
         self.bytes(at, len)?;
         let window = &self.window;
         let frame = window.get((at - self.window_at) as usize..).unwrap_or_default();
-        Ok(match decode_frame(segment, at, frame) {
+        let place = FramePlace { segment, salt: self.salt, offset: at };
+        Ok(match decode_frame(&place, frame) {
             Some(frame) => Seen::Frame(frame, window),
             None => Seen::Nothing { claimed_bytes: len as u64 },
         })

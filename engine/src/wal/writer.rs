@@ -13,7 +13,8 @@ use crate::names::{self, FileKind};
 use crate::vfs::api::{File, Vfs};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::{
-    self, FRAME_ALIGN_BYTES, FrameHeader, FrameKind, PAYLOAD_BYTES_MAX, SegmentHeader, frame_bytes,
+    self, FRAME_ALIGN_BYTES, FrameHeader, FrameKind, FramePlace, PAYLOAD_BYTES_MAX, SegmentHeader,
+    frame_bytes,
 };
 use crate::wal::replay::Replay;
 use crate::wal::room::Room;
@@ -151,6 +152,7 @@ impl LogWriter {
         let mut free = found.free.clone();
         let header = SegmentHeader {
             block_bytes,
+            salt: vfs.chance() as u32,
             segment: origin,
             origin,
             file_bytes: segment_bytes.min(FIRST_SEGMENT_BYTES) as u64,
@@ -515,7 +517,9 @@ impl LogWriter {
         if direct.is_some() {
             frame.join();
         }
-        let crc = frame.seal(&header, kind, at, frame_bytes(payload_bytes, unit));
+        let SegmentHeader { segment, salt, .. } = self.segment.header;
+        let place = FramePlace { segment, salt, offset: at };
+        let crc = frame.seal(&header, kind, &place, frame_bytes(payload_bytes, unit));
         let parts = frame.parts();
         let (written, synced) = match (direct, parts.as_slice()) {
             (Some(file), [whole]) => (file.write_synced_at(whole, at), true),
@@ -585,6 +589,7 @@ impl LogWriter {
         let bytes = doubled.min(self.segment_bytes).max(needed);
         let header = SegmentHeader {
             block_bytes: self.block_bytes,
+            salt: self.vfs.chance() as u32,
             segment: self.next_id,
             origin: self.origin,
             file_bytes: bytes as u64,

@@ -126,7 +126,7 @@ pub(crate) fn newest_frame(bytes: &[u8]) -> u64 {
 /// The frames are also chained: each has the checksum of the one before.
 fn seal_frames(segment: u64, bytes: &mut [u8]) {
     let Some(block) = u32_at(bytes, 8).filter(|block| [512, 4096].contains(block)) else { return };
-    let block = block as usize;
+    let (block, salt) = (block as usize, u32_at(bytes, 12).unwrap_or(0));
     let sum = placed(segment, 0, &bytes[8..SEGMENT_HEADER_BYTES]);
     put(bytes, 4, sum);
     let (mut at, mut before) = (block, None);
@@ -145,7 +145,7 @@ fn seal_frames(segment: u64, bytes: &mut [u8]) {
         {
             put(bytes, at + 12, crc);
         }
-        let sum = placed(segment, at, &bytes[at + 8..end]);
+        let sum = placed(segment, at, &bytes[at + 8..end]) ^ salt;
         put(bytes, at + 4, sum);
         before = number.map(|number| (number, sum));
         at = end.next_multiple_of(8);

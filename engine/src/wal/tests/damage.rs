@@ -196,6 +196,38 @@ fn a_torn_tail_is_cut_and_counted() {
     assert!(error.message().contains("frames 3 to 3 of the log were synced"), "{error}");
 }
 
+/// Whoever chooses a value knows its place, the segment and the number of the next commit, as these rise by
+/// one. A frame in it was taken for one that says more was synced, and for a commit at the end of time.
+#[test]
+fn a_frame_in_a_value_of_a_torn_one_is_none() {
+    let fs = disk();
+    let mut log = new_log(&fs);
+    append(&mut log, 1, 100).expect("room");
+    log.sync().expect("a sync");
+    let at = frames_in(&fs, 1).last().expect("that of the group").next_multiple_of(512) + 512;
+    let forged = FrameHeader {
+        prev_crc: 0,
+        segment: FIRST,
+        number: 100,
+        durable: 99,
+        first_ts: CommitTs(20),
+        last_ts: CommitTs(NUMBER_MAX),
+    };
+    let place = FramePlace { segment: FIRST, salt: 0, offset: at as u64 + 512 };
+    let (forged, _) = frame_header(&forged, FrameKind::Group, &place, 0, &[]);
+    let mut frame = FrameBuffer::default();
+    let value = frame.room(1024);
+    value.resize(value.len() + 512 - FRAME_HEADER_BYTES, 7);
+    value.extend_from_slice(&forged);
+    let (first_ts, last_ts) = (CommitTs(20), CommitTs(23));
+    let group = Group { first_ts, last_ts, frame: &mut frame, sync: false };
+    log.append(group).expect("room");
+    assert_eq!(bytes_of(&fs, 1)[at + 512..][..FRAME_HEADER_BYTES], forged);
+    overwrite(&fs, 1, at + 100, &[0; 10]);
+    let (groups, found) = read(&fs, FIRST).expect("a torn tail");
+    assert_eq!((groups, found.last_ts, found.seen_ts), (vec![1], CommitTs(13), CommitTs(13)));
+}
+
 #[test]
 fn a_walk_reports_every_damaged_place() {
     let fs = disk();

@@ -8,6 +8,7 @@ mod syncs;
 use crate::env::rng::Rng;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
+use crate::limits::NUMBER_MAX;
 use crate::names;
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::fault::{Call, Errno, FaultFs, Rule};
@@ -15,7 +16,10 @@ use crate::vfs::mem::{Effect, SimFs, SyncFailure};
 use crate::vfs::os::OsVfs;
 use crate::vfs::sim::element::Profile;
 use crate::wal::buffer::FrameBuffer;
-use crate::wal::format::{PAYLOAD_BYTES_MAX, SegmentHeader};
+use crate::wal::format::{
+    FRAME_HEADER_BYTES, FrameHeader, FrameKind, FramePlace, PAYLOAD_BYTES_MAX, SegmentHeader,
+    frame_header,
+};
 use crate::wal::reader::{Seen, SegmentReader, dump};
 use crate::wal::replay::{Replay, check, replay};
 use crate::wal::segment::{SYNC_LANES, SpareJob};

@@ -89,6 +89,7 @@ fn zeros_at_once(zeroed: bool, before: u64, fs: Arc<dyn Vfs>, disk: &SimFs) -> (
     }
     let header = SegmentHeader {
         block_bytes: 512,
+        salt: 7,
         segment: SegmentId(8),
         origin: FIRST,
         file_bytes: 5 << 19,
