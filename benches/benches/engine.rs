@@ -10,7 +10,7 @@ use tabulith::Table;
 use tabulith::db::Db;
 use tabulith::env::rng::Rng;
 use tabulith::ids::CommitTs;
-use tabulith::options::{Durability, Reach};
+use tabulith::options::{Advanced, Durability, Options, Reach};
 use tabulith::table::entity::Entity;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::TableStore;
@@ -62,6 +62,31 @@ fn walk(table: &Table) -> tabulith::Result<u64> {
         rows += 1;
     }
     Ok(rows)
+}
+
+/// Rows of large files: 128 bytes of each are its value.
+const FILE_ROWS: u64 = 500_000;
+
+/// Gets whose file stays open, and gets that find no room for its index and filters.
+fn openings(c: &mut Criterion) -> Result<()> {
+    for (what, index_and_filter_bytes) in [("that stays open", None), ("opened for it", Some(0))] {
+        let dir = fixture::folder()?;
+        let advanced =
+            Advanced { block_cache_bytes: Some(0), index_and_filter_bytes, ..Advanced::default() };
+        let options = Options { advanced, ..Options::default() };
+        let db = Db::builder().options(options).open(dir.path())?;
+        let table = db.table("bench")?;
+        let (mut values, mut ingest) = (Values::new(1), table.ingest()?);
+        for i in 0..FILE_ROWS {
+            ingest.add("p", i.to_be_bytes(), values.value())?;
+        }
+        ingest.finish()?;
+        let mut rng = Rng::seeded(1);
+        c.bench_function(&format!("get: nothing cached, a file of 32 MiB {what}"), |b| {
+            b.iter(|| table.get("p", rng.below(FILE_ROWS).to_be_bytes()))
+        });
+    }
+    Ok(())
 }
 
 /// Keys of rows at random.
@@ -154,7 +179,7 @@ fn entities(c: &mut Criterion) -> Result<()> {
 
 /// A group that could not be prepared ends the run with its error.
 fn all(c: &mut Criterion) {
-    let groups = [reads(c), commits(c), entities(c)];
+    let groups = [reads(c), openings(c), commits(c), entities(c)];
     for group in groups {
         group.expect("a temporary folder takes a small database");
     }

@@ -2,7 +2,8 @@
 //!
 //! Memtables, the log's buffers and the buffers of background work are set aside whole, so that a
 //! writer never waits for a cache; so is a little for what nobody counts. Index and filters of open
-//! files take what they need; the caches have what is left, so they are what gives way.
+//! files take what they need of the rest, up to three quarters; the caches have what is left, so they
+//! are what gives way.
 //!
 //! Absent: what is beyond the budget by nature. One commit may be larger than a memtable, and a
 //! reader that keeps a cursor keeps the memtables that it began with.
@@ -51,6 +52,12 @@ const ROWS_PERCENT: usize = 50;
 /// The same where blocks are read in place and mostly need no cache.
 const ROWS_PERCENT_MAPPED: usize = 75;
 
+/// Of what writers leave, index and filters of open files may take this part, in percent: a block that is
+/// not in memory costs a read of 4 KiB, an index one of a hundred times that.
+const OPEN_PERCENT: usize = 75;
+/// Of that, files that are opened for a while.
+const PASSING_PERCENT: usize = 33;
+
 /// The shares of one budget, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Budget {
@@ -64,6 +71,8 @@ pub(crate) struct Budget {
     pub(crate) work: usize,
     /// What no share counts.
     pub(crate) uncounted: usize,
+    /// Index and filters of open files.
+    pub(crate) open: usize,
     /// What the caches may have at most.
     caches: usize,
     file: usize,
@@ -100,6 +109,7 @@ impl Budget {
             group,
             work: (wanted / WORK_SHARE).clamp(WORK_BYTES_MIN, WORK_BYTES_MAX),
             uncounted: (wanted / UNCOUNTED_SHARE).min(UNCOUNTED_BYTES_MAX),
+            open: 0,
             caches: block_cache_bytes.unwrap_or(usize::MAX),
             file: options.advanced.file_bytes,
             mapped: options.advanced.mapped,
@@ -108,12 +118,19 @@ impl Budget {
             let asked = budget.set_aside().saturating_add(block_cache_bytes.unwrap_or(0));
             budget.bytes = wanted.max(asked);
         }
+        let open = || budget.left(0, 0) / 100 * OPEN_PERCENT;
+        budget.open = options.advanced.index_and_filter_bytes.unwrap_or_else(open);
         budget
     }
 
-    /// No memory for caches, for whoever reads everything once.
+    /// No memory for caches and any for index and filters, for whoever reads everything once.
     pub(crate) fn without_caches() -> Budget {
-        Budget::default()
+        Budget { open: usize::MAX, ..Budget::default() }
+    }
+
+    /// Of the index and filters of open files, those of files that are opened for a while.
+    pub(crate) fn passing(&self) -> usize {
+        self.open / 100 * PASSING_PERCENT
     }
 
     fn set_aside(&self) -> usize {

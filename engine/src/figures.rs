@@ -50,6 +50,7 @@ impl Db {
             last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
             cache_hits: cache.hits,
             cache_misses: cache.misses,
+            table_files_opened: pool.opened.get(),
             row_cache_hits,
             row_cache_misses,
             row_cache_bytes,
@@ -80,7 +81,7 @@ impl Db {
             ),
             log: used(log, budget.log),
             work: used(taken.working, budget.work.max(taken.working)),
-            index_and_filters: used(taken.pinned, budget.left(0, taken.working)),
+            index_and_filters: used(taken.pinned, budget.open),
             blocks: used(pool.blocks.counts().bytes as usize, blocks_max),
             rows: used(pool.rows.counts().2, rows_max),
         }

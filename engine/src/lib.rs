@@ -136,9 +136,10 @@
 //!
 //! One number bounds it: [`Options::memory`], by default a quarter of what the process may use.
 //! Memtables, the log's buffers and compaction have their shares, index and filters of open files
-//! take what they need, caches have the rest and give way. [`stats::Stats::memory`] shows who has what.
-//! On top come values that the caller holds, memtables that an old cursor still reads, and index and
-//! filters of so many files that nothing else is left to give way, at a hundred times the budget in rows.
+//! take what they need of the rest, up to three quarters, caches have what is left and give way. Beyond
+//! that, at some fifty times the budget in rows, files that are read less are opened anew for each
+//! read. [`stats::Stats::memory`] shows who has what. On top come values that the caller holds, and
+//! memtables that an old cursor still reads.
 //!
 //! # Files
 //!

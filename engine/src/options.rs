@@ -53,8 +53,9 @@ pub struct Options {
     /// Bytes of memory for all that the database holds: memtables, buffers of the log and of
     /// background work, index and filters of open files, caches. The caches give way to the rest;
     /// [`Stats::memory`](crate::stats::Stats::memory) shows who has what. Index and filters are about 1 %
-    /// of the rows and stay as long as their files: give a fiftieth of the rows' bytes at least. Values
-    /// that the caller holds, and memtables that an old cursor still reads, come on top.
+    /// of the rows: with less than a fiftieth of the rows' bytes, reads of some files read those again, see
+    /// [`Advanced::index_and_filter_bytes`]. Values that the caller holds, and memtables that an old cursor
+    /// still reads, come on top.
     ///
     /// Default `None`: a quarter of the memory that this process may use, at least 128 MiB; more
     /// where settings of [`Advanced`] ask for more. 32 MiB to 1 TiB.
@@ -133,6 +134,15 @@ pub struct Advanced {
     ///
     /// Default `None`: what [`Options::memory`] leaves.
     pub block_cache_bytes: Option<usize>,
+
+    /// Bytes of the index and the filters of open table files, which are about 1 % of the data. Two thirds
+    /// are for files that stay open from their first use on; the other third is a cache of whoever else
+    /// is in use, and what does not fit there is read again from the file at each use of it, some half a MiB.
+    /// Zones stay as long as there is room for them. 0 reads all of it at each use.
+    ///
+    /// Default `None`: three quarters of what [`Options::memory`] leaves beside the shares of writers; the
+    /// caches give way to them.
+    pub index_and_filter_bytes: Option<usize>,
 
     /// Bits per row of the filters that spare a read of files without the key, in the deepest files;
     /// those with deeper ones below them hold few of the rows and are asked first, so they have four
@@ -238,6 +248,7 @@ impl Default for Advanced {
             l0_stop_files: 24,
             sealed_memtables_max: 3,
             block_cache_bytes: None,
+            index_and_filter_bytes: None,
             filter_bits: 10,
             compression: Compression::LZ4,
             mapped: false,

@@ -3,13 +3,14 @@
 //!
 //! Promise: after every call the caches hold no more than the [`Budget`] leaves them. What a file
 //! takes is counted once it is open, so for that moment the sum may pass the budget by one file's
-//! index and filters.
+//! index and filters; and by those that are read again for each use, as long as that lasts.
 
 use crate::budget::Budget;
 use crate::cache::Lender;
 use crate::chunks::SpareChunks;
 use crate::row_cache::RowCache;
-use crate::sstable::reader::BlockCache;
+use crate::sstable::reader::{BlockCache, Books};
+use crate::stats::Counter;
 use crate::sync::{Mutex, weakened};
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub(crate) struct Pool {
     pub(crate) rows: RowCache,
     /// Of memtables that are in files.
     pub(crate) spare: Arc<SpareChunks>,
+    /// Table files whose index and filters were read.
+    pub(crate) opened: Counter,
     taken: Mutex<Taken>,
 }
 
@@ -52,6 +55,7 @@ impl Pool {
             // within their share.
             spare: SpareChunks::new(budget.memtable + (budget.memtable >> 1)),
             rows: RowCache::new(shares.rows).borrowing_from(lender),
+            opened: Counter::default(),
             taken: Mutex::default(),
         })
     }
@@ -61,14 +65,9 @@ impl Pool {
         *self.taken.lock()
     }
 
-    /// A file was opened whose index and filters take `bytes`.
-    pub(crate) fn pin(&self, bytes: usize) {
-        self.change(|taken| taken.pinned += bytes);
-    }
-
-    /// It was closed.
-    pub(crate) fn unpin(&self, bytes: usize) {
-        self.change(|taken| taken.pinned = taken.pinned.saturating_sub(bytes));
+    /// Whether a file that was opened, and is counted, may stay so: room for others remains.
+    pub(crate) fn may_stay(&self) -> bool {
+        self.taken().pinned <= self.budget.open - self.budget.passing()
     }
 
     /// Background work begins that holds `bytes`.
@@ -90,6 +89,20 @@ impl Pool {
             self.blocks.set_capacity(after.both);
             self.rows.set_capacity(after.rows);
         }
+    }
+}
+
+impl Books for Pool {
+    fn take(&self, bytes: usize) {
+        self.change(|taken| taken.pinned += bytes);
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.change(|taken| taken.pinned = taken.pinned.saturating_sub(bytes));
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        self.taken().pinned.saturating_add(bytes) <= self.budget.open
     }
 }
 

@@ -151,6 +151,9 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Reads of those that were not.
     pub cache_misses: u64,
+    /// Times that a table file's index and filters were read: once a file, and more often where memory has
+    /// no room for those of all files.
+    pub table_files_opened: u64,
     /// Point reads answered by the cache of rows.
     pub row_cache_hits: u64,
     /// Point reads that found their row in the files instead. Absent rows count as neither.
@@ -194,8 +197,8 @@ pub struct MemoryStats {
     pub log: MemoryUse,
     /// Buffers of flush, merge and ingest, as these reserve them.
     pub work: MemoryUse,
-    /// Index and filters of open table files. The caches give way to them; where they alone are more than
-    /// is left beside the other shares, they go past the budget.
+    /// Index and filters of open table files, and zones of those that were scanned with a filter. The caches
+    /// give way to them.
     pub index_and_filters: MemoryUse,
     /// The cache of decompressed blocks and large values.
     pub blocks: MemoryUse,

@@ -584,6 +584,7 @@ impl Tree {
             }
         }
         if !gone.is_empty() {
+            self.shelf.passing.forget(gone.clone());
             self.shelf.pool.blocks.forget(gone);
         }
     }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use tabulith::stats::MemoryStats;
-use tabulith::{Db, Options};
+use tabulith::{Db, If, Options};
 use tempfile::TempDir;
 
 const BUDGET: usize = 32 << 20;
@@ -115,6 +115,60 @@ fn files_that_are_opened_push_out_caches() {
     let held = (empty.index_and_filters.bytes, empty.blocks.bytes);
     assert_eq!(held, (0, 0), "files that are gone hold nothing");
     assert_eq!(caches(&empty), caches(&before));
+}
+
+#[test]
+fn files_that_do_not_fit_are_opened_again() {
+    const OPEN_BYTES: usize = 96 << 10;
+    let folder = tempfile::tempdir().unwrap();
+    let advanced = tabulith::Advanced {
+        file_bytes: 256 << 10,
+        index_and_filter_bytes: Some(OPEN_BYTES),
+        ..tabulith::Advanced::default()
+    };
+    let durability = tabulith::Durability::Buffered;
+    let options = Options { memory: Some(BUDGET), durability, advanced, ..Options::default() };
+    let db = Db::builder().options(options).open(folder.path()).unwrap();
+    let rows = db.table("rows").unwrap();
+    let count = 200_000u64;
+    let mut ingest = rows.ingest().unwrap();
+    for n in 0..count {
+        ingest.add("p", n.to_be_bytes(), value(n, 20)).unwrap();
+    }
+    ingest.finish().unwrap();
+    let files = db.stats().levels.iter().map(|(files, _)| *files as u64).sum::<u64>();
+    assert!(files > 10, "{files} files");
+
+    let is_there = |n: u64| rows.get("p", n.to_be_bytes()).unwrap().unwrap().value == value(n, 20);
+    for n in (0..4_000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) % count) {
+        assert!(is_there(n), "row {n}");
+        check(&db);
+    }
+    let spread = check(&db);
+    assert_eq!(spread.index_and_filters.bytes_max, OPEN_BYTES);
+    assert!(spread.index_and_filters.bytes > OPEN_BYTES / 2, "the room is used: {spread:#?}");
+    assert!(db.stats().table_files_opened > files * 4, "{:#?}", db.stats());
+
+    // What is in use stays open, be there room for it from the first or not.
+    for first in (0..count).step_by(count as usize / 10) {
+        (first..first + 3).for_each(|n| assert!(is_there(n), "row {n}"));
+        let before = db.stats().table_files_opened;
+        (first..first + 100).for_each(|n| assert!(is_there(n), "row {n}"));
+        assert_eq!(db.stats().table_files_opened, before, "rows from {first} on");
+    }
+    assert_eq!(rows.scan::<&str, &str>(..).unwrap().count() as u64, count);
+    assert_eq!(rows.count().unwrap(), count);
+    check(&db);
+
+    for n in (0..count).step_by(2) {
+        rows.delete("p", n.to_be_bytes(), If::Any).unwrap();
+    }
+    db.compact().unwrap();
+    check(&db);
+    assert_eq!(rows.count().unwrap(), count / 2);
+    rows.truncate().unwrap();
+    db.settle().unwrap();
+    assert_eq!(check(&db).index_and_filters.bytes, 0, "files that are gone hold nothing");
 }
 
 #[test]

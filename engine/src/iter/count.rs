@@ -302,12 +302,9 @@ impl Run {
     }
 
     fn next_file(&mut self, pace: Pace) -> Result<()> {
-        if let Some(file) = &self.here {
-            file.count_memory(file.table()?); // Its sums, too.
-        }
         self.here = self.files.next();
         self.tally = match &self.here {
-            Some(file) => Some(Tally::new(file.table()?, &self.range, pace)),
+            Some(file) => Some(Tally::new(&*file.table()?, &self.range, pace)),
             None => None,
         };
         Ok(())

@@ -33,7 +33,7 @@ impl LevelCursor {
         if self.cursor.is_none() || self.at != at {
             let pace = self.cursor.take().map(|cursor| cursor.pace()).unwrap_or_default();
             let table = file.table()?;
-            let sieve = Sifting::sieve(self.sifting.as_ref(), file)?;
+            let sieve = Sifting::sieve(self.sifting.as_ref(), &table)?;
             self.cursor = Some(table.cursor_at_pace(pace).with_sieve(sieve));
             self.at = at;
         }

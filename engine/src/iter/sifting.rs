@@ -4,6 +4,7 @@
 use crate::error::Result;
 use crate::key::range::KeyRange;
 use crate::sstable::format::FileMeta;
+use crate::sstable::reader::TableFile;
 use crate::sstable::sieve::{Older, Sieve};
 use crate::version::files::LiveFile;
 use crate::zone::ZoneScan;
@@ -32,12 +33,9 @@ impl Sifting {
         older.map(sifting).collect::<Vec<_>>().into_iter()
     }
 
-    /// What passes over blocks of `file`, one of the run's.
-    pub(crate) fn sieve(sifting: Option<&Sifting>, file: &LiveFile) -> Result<Option<Sieve>> {
+    /// What passes over blocks of `table`, one of the run's.
+    pub(crate) fn sieve(sifting: Option<&Sifting>, table: &TableFile) -> Result<Option<Sieve>> {
         let Some(Sifting { scan, range, older }) = sifting else { return Ok(None) };
-        let table = file.table()?;
-        let sieve = Sieve::new(table, range, scan, older)?;
-        file.count_memory(table);
-        Ok(sieve)
+        Sieve::new(table, range, scan, older)
     }
 }

@@ -1,7 +1,7 @@
 //! An open table file: point reads, filters, and blocks for the cursor.
 //!
-//! Index and filters are held in memory; so are the zones once a scan wanted them; blocks come from
-//! the cache or from the file. A damaged filter is left out and counted (slower, and right), and so
+//! Index and filters are held in memory; so are the zones once a scan wanted them, where there is room
+//! for them; blocks come from the cache or from the file. A damaged filter is left out and counted (slower, and right), and so
 //! are damaged zones; a damaged footer, index or properties fail
 //! the open; a damaged block fails the reads that need it and no others.
 //!
@@ -21,6 +21,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
 use crate::sync::OnceLock;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::vfs::api::File;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,28 @@ use std::sync::Arc;
 
 /// The cache that all table files of a database share.
 pub(crate) type BlockCache = Cache<Block>;
+
+/// Who keeps count of the memory that open files hold.
+pub(crate) trait Books: Send + Sync {
+    /// So many bytes more are held.
+    fn take(&self, bytes: usize);
+    /// They are free again.
+    fn give_back(&self, bytes: usize);
+    /// Whether so many more would be within what open files may hold.
+    fn has_room(&self, bytes: usize) -> bool;
+}
+
+/// What a file holds according to the books, as long as it is open.
+struct Counted {
+    books: Arc<dyn Books>,
+    bytes: AtomicUsize,
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.books.give_back(self.bytes.load(Ordering::Relaxed));
+    }
+}
 
 /// An open table file.
 pub(crate) struct TableFile {
@@ -43,6 +66,7 @@ pub(crate) struct TableFile {
     cache: Arc<BlockCache>,
     mapped: Option<Mapped>,
     errands: Option<Arc<Errands>>,
+    counted: Option<Counted>,
 }
 
 /// What the file's zones turned out to be.
@@ -99,6 +123,7 @@ impl TableFile {
             cache,
             mapped: None,
             errands: None,
+            counted: None,
         })
     }
 
@@ -115,6 +140,23 @@ impl TableFile {
     /// The file with somebody who loads what long walks over it will come to.
     pub(crate) fn read_ahead_by(self, errands: &Arc<Errands>) -> TableFile {
         TableFile { errands: Some(Arc::clone(errands)), ..self }
+    }
+
+    /// The file with its memory in the books, until it is closed.
+    pub(crate) fn counted_in(self, books: Arc<dyn Books>) -> TableFile {
+        let bytes = AtomicUsize::new(self.resident_bytes());
+        books.take(bytes.load(Ordering::Relaxed));
+        TableFile { counted: Some(Counted { books, bytes }), ..self }
+    }
+
+    /// Counts what it has come to hold since: sums, and zones.
+    pub(crate) fn count_memory(&self) {
+        let Some(Counted { books, bytes }) = &self.counted else { return };
+        let now = self.resident_bytes();
+        let before = bytes.fetch_max(now, Ordering::Relaxed);
+        if now > before {
+            books.take(now - before);
+        }
     }
 
     /// The newest version of `key` that is not newer than `at`. `row_hash` is the key's.
@@ -226,27 +268,42 @@ impl TableFile {
         self.zones.get().is_some()
     }
 
-    /// The zones of its blocks, where it has sound ones. Cost: the first call reads them.
-    pub(crate) fn zones(&self) -> Result<Option<&Arc<Zones>>> {
-        if self.zones.get().is_none() {
-            let stored = match self.raw.read_zones(self.footer.zones(), self.props.blocks) {
-                Ok(Some(zones)) => StoredZones::Whole(Arc::new(zones)),
-                Ok(None) => StoredZones::None,
-                Err(error) if error.kind() == Kind::Corrupt => StoredZones::Damaged,
-                Err(error) => return Err(error),
-            };
+    /// The zones of its blocks, where it has sound ones. Cost: the first call reads them, and so does
+    /// each one where there is no room to keep them.
+    pub(crate) fn zones(&self) -> Result<Option<Arc<Zones>>> {
+        let whole = |stored: &StoredZones| match stored {
+            StoredZones::Whole(zones) => Some(Arc::clone(zones)),
+            StoredZones::None | StoredZones::Damaged => None,
+        };
+        if let Some(stored) = self.zones.get() {
+            return Ok(whole(stored));
+        }
+        let stored = match self.raw.read_zones(self.footer.zones(), self.props.blocks) {
+            Ok(Some(zones)) => StoredZones::Whole(Arc::new(zones)),
+            Ok(None) => StoredZones::None,
+            Err(error) if error.kind() == Kind::Corrupt => StoredZones::Damaged,
+            Err(error) => return Err(error),
+        };
+        let zones = whole(&stored);
+        let has_room = |counted: &Counted| {
+            counted.books.has_room(zones.as_ref().map_or(0, |zones| zones.bytes()))
+        };
+        if self.counted.as_ref().is_none_or(has_room) {
             // Another thread may have been first; it read the same.
             let _ = self.zones.set(stored);
+            self.count_memory();
         }
-        match self.zones.get() {
-            Some(StoredZones::Whole(zones)) => Ok(Some(zones)),
-            _ => Ok(None),
-        }
+        Ok(zones)
     }
 
     /// Sums of the rows that can be counted unread. Cost: the first call goes over the index.
     pub(crate) fn sums(&self) -> &PlainSums {
-        self.sums.get_or_init(|| self.index.sums())
+        if let Some(sums) = self.sums.get() {
+            return sums;
+        }
+        let sums = self.sums.get_or_init(|| self.index.sums());
+        self.count_memory();
+        sums
     }
 
     /// Bytes of memory that the open file holds: index, filters, zones and sums that were asked for,

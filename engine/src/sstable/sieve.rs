@@ -66,9 +66,9 @@ impl Sieve {
         let columns = scan.filter().columns().iter().map(column_of).collect();
         let mut sieve = Sieve {
             scan: Arc::clone(scan),
-            zones: Arc::clone(zones),
             table,
             columns,
+            zones,
             older: Arc::clone(older),
             skips_all: false,
             asked: Vec::new(),

@@ -4,6 +4,7 @@
 //! L0 files may overlap and are searched newest first. Files of a deeper level do not overlap and
 //! are sorted by key.
 
+use crate::cache::BlockPlace;
 use crate::cursor::Found;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
@@ -16,25 +17,27 @@ use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
 use crate::names::FileKind;
 use crate::options::Reach;
+use crate::pool::Pool;
 use crate::sstable::format::FileMeta;
-use crate::sstable::reader::TableFile;
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sstable::reader::{Books, TableFile};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, OnceLock};
 use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Access;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A table file of some Version. Opened at its first use; thrown away when the manifest has dropped
-/// it and the last reader is gone.
+/// A table file of some Version. Opened at its first use, for good where there is room for its index and
+/// filters and for a while otherwise; thrown away when the manifest has dropped it and the last reader
+/// is gone.
 pub(crate) struct LiveFile {
     pub(crate) meta: Arc<FileMeta>,
     shelf: Arc<Shelf>,
     table: OnceLock<Arc<TableFile>>,
-    counted_bytes: AtomicUsize, // Of its memory, in the pool.
     dropped: AtomicBool,
     unreadable: Mutex<Option<String>>,
 }
@@ -45,7 +48,6 @@ impl LiveFile {
             meta,
             shelf,
             table: OnceLock::new(),
-            counted_bytes: AtomicUsize::new(0),
             dropped: AtomicBool::new(false),
             unreadable: Mutex::default(),
         })
@@ -61,29 +63,37 @@ impl LiveFile {
         self.unreadable.lock().clone()
     }
 
-    /// The open file. Cost: the first call reads footer, index and filters.
-    pub(crate) fn table(&self) -> Result<&Arc<TableFile>> {
-        if let Some(table) = self.table.get() {
-            return Ok(table);
-        }
+    /// The open file. Cost: the first call reads footer, index and filters; where memory has no room for
+    /// those of all files, each call may.
+    pub(crate) fn table(&self) -> Result<Cow<'_, Arc<TableFile>>> {
+        self.table_in_memory().map_or_else(|| self.open(), Ok)
+    }
+
+    fn open(&self) -> Result<Cow<'_, Arc<TableFile>>> {
         let path = self.shelf.table_path(self.meta.no);
         let file = self.shelf.vfs.open(&path, Access::Read);
         let file = file.map_err(|e| Error::io("open table file", &path, e))?;
         let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.pool.blocks))?;
         let table = if self.shelf.mapped { table.in_place() } else { table };
-        let table = table.read_ahead_by(&self.shelf.errands);
-        let table = self.table.get_or_init(|| Arc::new(table));
-        self.count_memory(table);
-        Ok(table)
+        self.shelf.pool.opened.add(1);
+        let books: Arc<dyn Books> = Arc::<Pool>::clone(&self.shelf.pool);
+        let table = Arc::new(table.read_ahead_by(&self.shelf.errands).counted_in(books));
+        if self.shelf.pool.may_stay() {
+            return Ok(Cow::Borrowed(self.table.get_or_init(|| table)));
+        }
+        let bytes = table.resident_bytes();
+        Ok(Cow::Owned(self.shelf.passing.insert(self.place(), table, bytes)))
     }
 
-    /// Counts what the open file has come to hold in memory: zones are read after the rest.
-    pub(crate) fn count_memory(&self, table: &TableFile) {
-        let bytes = table.resident_bytes();
-        let counted = self.counted_bytes.fetch_max(bytes, Ordering::Relaxed);
-        if bytes > counted {
-            self.shelf.pool.pin(bytes - counted);
-        }
+    /// Where the shelf has it while it is open for a while.
+    fn place(&self) -> BlockPlace {
+        BlockPlace { file: self.meta.no, offset: 0 }
+    }
+
+    /// The open file, where memory has it.
+    fn table_in_memory(&self) -> Option<Cow<'_, Arc<TableFile>>> {
+        let stays = self.table.get().map(Cow::Borrowed);
+        stays.or_else(|| self.shelf.passing.get(self.place()).map(Cow::Owned))
     }
 
     fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
@@ -105,26 +115,29 @@ impl LiveFile {
         if !self.overlaps(key, key) {
             return Ok(None);
         }
-        if reach == Reach::Memory {
-            return Err(Error::new(Kind::WouldBlock, "the file is not open yet"));
+        match self.table_in_memory() {
+            Some(table) => table.get(key, row_hash, at, reach),
+            None if reach == Reach::Memory => {
+                Err(Error::new(Kind::WouldBlock, "the file's index is not in memory"))
+            }
+            None => self.open()?.get(key, row_hash, at, reach),
         }
-        self.table()?.get(key, row_hash, at, reach)
     }
 
     fn may_hold(&self, key: &[u8], row_hash: u64, reach: Reach) -> Result<bool> {
         if !self.overlaps(key, key) {
             return Ok(false);
         }
-        match self.table.get() {
+        match self.table_in_memory() {
+            Some(table) => Ok(table.may_hold_row(row_hash)),
             None if reach == Reach::Memory => Ok(true),
-            _ => Ok(self.table()?.may_hold_row(row_hash)),
+            None => Ok(self.open()?.may_hold_row(row_hash)),
         }
     }
 }
 
 impl Drop for LiveFile {
     fn drop(&mut self) {
-        self.shelf.pool.unpin(self.counted_bytes.load(Ordering::Relaxed));
         if self.dropped.load(Ordering::Relaxed) {
             self.shelf.put_trash(FileKind::Table, self.meta.no);
         }

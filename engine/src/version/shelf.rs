@@ -1,9 +1,11 @@
 //! Where the files of one database lie: what opening one takes, and which ones to delete.
 
+use crate::cache::Cache;
 use crate::errands::Errands;
 use crate::ids::FileNo;
 use crate::names::{self, FileKind};
 use crate::pool::Pool;
+use crate::sstable::reader::TableFile;
 use crate::sync::ArcSwap;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
@@ -19,6 +21,8 @@ pub(crate) struct Shelf {
     pub(crate) dir: PathBuf,
     pub(crate) pool: Arc<Pool>,
     pub(crate) errands: Arc<Errands>,
+    /// Table files that are open for a while, as there is no room for all; each at offset 0.
+    pub(crate) passing: Cache<TableFile>,
     /// What the zones of new table files are taken by; nothing until someone knows.
     pub(crate) extract: OnceLock<Arc<dyn Extract>>,
     /// The columns that tables have declared, for new table files.
@@ -37,7 +41,8 @@ impl Shelf {
     ) -> Arc<Shelf> {
         let (extract, trash) = (OnceLock::new(), Mutex::default());
         let (errands, declared) = (Arc::default(), ArcSwap::default());
-        Arc::new(Shelf { vfs, dir, pool, errands, extract, declared, mapped, trash })
+        let passing = Cache::new(pool.budget.passing());
+        Arc::new(Shelf { vfs, dir, pool, errands, passing, extract, declared, mapped, trash })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {

@@ -80,6 +80,7 @@ impl House {
             blob_bytes_min: 100,
             blob_file_bytes: 8 << 10,
             mapped: rng.chance(25),
+            index_and_filter_bytes: [None, Some(0)][rng.below(2)],
             ..Advanced::default()
         };
         let durability = if rng.chance(20) { Durability::Flushed } else { Durability::Synced };

@@ -310,11 +310,19 @@ fn options(set: usize) -> Result<Options> {
                 true => Compression { upper: Codec::Zstd, bottom: Codec::Zstd },
                 false => Compression { upper: Codec::Lz4, bottom: Codec::None },
             };
-            let small = Advanced { blob_bytes_min, blob_dead_percent, compression, ..small };
+            // A few files stay open, most are opened again and again.
+            let index_and_filter_bytes = Some(8 << 10);
+            let small = Advanced {
+                blob_bytes_min,
+                blob_dead_percent,
+                compression,
+                index_and_filter_bytes,
+                ..small
+            };
             Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small }
         }
         4 => Advanced { memtable_bytes: Some(1 << 20), blob_bytes_min: 0, ..small },
-        5 => Advanced { mapped: true, ..small },
+        5 => Advanced { mapped: true, index_and_filter_bytes: Some(0), ..small },
         _ => Advanced::default(),
     };
     // The last leaves it as it was.

@@ -102,6 +102,11 @@ fn write_work(stats: &Stats, text: &mut Text) {
             stats.dropped_files,
         ),
         ("tabulith_ingested_files_total", "Files that ingests added.", stats.ingested_files),
+        (
+            "tabulith_table_files_opened_total",
+            "Times that a table file's index and filters were read.",
+            stats.table_files_opened,
+        ),
         ("tabulith_ingested_bytes_total", "Bytes of files ingested.", stats.ingested_bytes),
         (
             "tabulith_background_errors_total",

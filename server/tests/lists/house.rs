@@ -97,7 +97,12 @@ fn settings(set: usize) -> Options {
     let advanced = match set % OPTION_SETS {
         0 => small,
         1 => Advanced { filter_bits: 0, block_cache_bytes: Some(0), blob_bytes_min: 100, ..small },
-        2 => Advanced { memtable_bytes: Some(4 << 10), mapped: true, ..small },
+        2 => Advanced {
+            memtable_bytes: Some(4 << 10),
+            mapped: true,
+            index_and_filter_bytes: Some(4 << 10),
+            ..small
+        },
         _ => Advanced { memtable_bytes: Some(1 << 20), ..small },
     };
     let options = Options { threads: Some(1), advanced, ..Options::default() };
