@@ -5,7 +5,7 @@ use super::table::{Rows, Version};
 use crate::ids::CommitTs;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Versions in order.
 pub(crate) struct Merge {
@@ -15,8 +15,8 @@ pub(crate) struct Merge {
     last: Option<(Vec<u8>, CommitTs)>,
     /// What reading the files has found to be lost so far.
     pub(crate) losses: Vec<Loss>,
-    /// Files of which it is not known when their rows were ingested.
-    pub(crate) undated: Vec<PathBuf>,
+    /// Files of which it is not known when their rows were ingested, and what these have for it.
+    pub(crate) undated: Vec<(PathBuf, CommitTs)>,
 }
 
 /// The next version of one source; the log is source 0.
@@ -47,7 +47,8 @@ impl PartialEq for Head {
 impl Eq for Head {}
 
 impl Merge {
-    /// A merge of the log's versions, which are in order, and of files.
+    /// A merge of the log's versions, which are in order, and of files. Of equal versions those of the log
+    /// count, then those of the file that stands first.
     pub(crate) fn new(log: Vec<Version>, tables: Vec<Rows>) -> Merge {
         let tables: Vec<_> = tables.into_iter().map(Some).collect();
         let sources = tables.len() + 1;
@@ -63,7 +64,7 @@ impl Merge {
         merge
     }
 
-    /// The next version; `None` at the end. Of equal ones from several sources the log's.
+    /// The next version; `None` at the end.
     pub(crate) fn next(&mut self) -> Option<Version> {
         loop {
             let Reverse(Head { version, source }) = self.heads.pop()?;
@@ -86,7 +87,7 @@ impl Merge {
                 let version = table.as_mut().and_then(Rows::next);
                 if version.is_none() {
                     let undated = table.as_ref().and_then(Rows::undated);
-                    self.undated.extend(undated.map(Path::to_owned));
+                    self.undated.extend(undated.map(|(file, guess)| (file.to_owned(), guess)));
                     self.losses.extend(table.take().map(Rows::into_losses).unwrap_or_default());
                 }
                 version

@@ -129,16 +129,22 @@ impl Salvage {
             let current = files.tables.keys().filter(|no| !survey.removed.contains(no));
             numbers.extend(current);
         }
-        let mut tables = Vec::new();
+        // An ingest is committed after its file was numbered, and so after all that files numbered before
+        // it hold.
+        let (mut tables, mut newest) = (Vec::new(), CommitTs::ZERO);
         for no in numbers {
             let meta = known.get(&no).cloned();
             let path = files.tables.get(&no).cloned();
             let path = path.unwrap_or_else(|| names::path(dir, FileKind::Table, no));
-            match Rows::open(&*vfs, path, no, meta) {
-                Ok(rows) => tables.push(rows),
+            match Rows::open(&*vfs, path, no, meta, CommitTs(newest.0.saturating_add(1))) {
+                Ok(rows) => {
+                    newest = newest.max(rows.newest().unwrap_or_default());
+                    tables.push(rows);
+                }
                 Err(loss) => report.losses.push(*loss),
             }
         }
+        tables.reverse(); // Of two ingests with one guess the later counts.
         report.files = tables.len() as u64;
         let in_files = state.map_or(CommitTs::ZERO, |state| state.last_ts);
         let mut log = log::read(&*vfs, dir, state.map(|state| state.log_floor), in_files)?;
@@ -181,10 +187,10 @@ impl Salvage {
             output.add(&version)?;
         }
         self.report.losses.append(&mut merge.losses);
-        self.report.unknown.extend(merge.undated.iter().map(|file| {
+        self.report.unknown.extend(merge.undated.iter().map(|(file, guess)| {
             format!(
-                "when the rows of {} were ingested is not known: every other version of the same \
-                 rows is taken for newer, but for those of such files with smaller numbers",
+                "when the rows of {} were ingested is not known, but not before commit {guess}: what \
+                 other files, the log and deletes of ranges have of later commits is taken for newer",
                 file.display()
             )
         }));

@@ -35,7 +35,8 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Opens file `no` at `path`. `meta`: what the manifest says of it.
+    /// Opens file `no` at `path`. `meta`: what the manifest says of it; `guess`: when its rows were
+    /// ingested, where they do not say it and the manifest neither.
     ///
     /// Errors: the loss of the file as a whole.
     pub(crate) fn open(
@@ -43,11 +44,12 @@ impl Rows {
         path: PathBuf,
         no: FileNo,
         meta: Option<Arc<FileMeta>>,
+        guess: CommitTs,
     ) -> Result<Rows, Box<Loss>> {
         let lost = |why: Error| Box::new(whole(path.clone(), meta.as_deref(), &why));
         let file = vfs.open(&path, Access::Read);
         let file = file.map_err(|error| lost(Error::io("open table file", &path, error)))?;
-        let rescue = Rescue::open(file, path.clone(), no, meta.as_deref()).map_err(lost)?;
+        let rescue = Rescue::open(file, path.clone(), no, meta.as_deref(), guess).map_err(lost)?;
         if let (Some(props), Some(meta)) = (rescue.props(), &meta)
             && !props.agree_with(meta)
         {
@@ -108,9 +110,15 @@ impl Rows {
         }
     }
 
-    /// The file, where it holds rows of which it is not known when they were ingested.
-    pub(crate) fn undated(&self) -> Option<&Path> {
-        self.rescue.guesses().then_some(self.path.as_path())
+    /// The newest commit that it says to have rows of.
+    pub(crate) fn newest(&self) -> Option<CommitTs> {
+        let said = self.meta.as_ref().map(|meta| meta.max_ts);
+        said.or_else(|| self.rescue.props().map(|props| props.max_ts))
+    }
+
+    /// The file, where it holds rows of which it is not known when they were ingested, and the guess.
+    pub(crate) fn undated(&self) -> Option<(&Path, CommitTs)> {
+        Some((self.path.as_path(), self.rescue.guess()?))
     }
 
     /// What was lost of the file, once it has been read to its end.

@@ -20,8 +20,9 @@ pub(crate) struct Rescue {
     raw: RawFile,
     plan: Plan,
     props: Option<Props>,
-    /// The timestamp of rows that bear none, where the manifest tells.
+    /// The timestamp of rows that bear none, where the manifest tells; and what they have where it does not.
     undated: Option<CommitTs>,
+    guess: CommitTs,
     guesses: bool,
     before: Option<Vec<u8>>,
 }
@@ -52,7 +53,8 @@ pub(crate) struct Lost {
 }
 
 impl Rescue {
-    /// Opens the file, which may have any length. `meta`: what the manifest says of it, if anything.
+    /// Opens the file, which may have any length. `meta`: what the manifest says of it, if anything;
+    /// `guess`: the timestamp of rows that bear none, where it says nothing.
     ///
     /// Errors: `Io` where nothing at all can be read.
     pub(crate) fn open(
@@ -60,6 +62,7 @@ impl Rescue {
         path: PathBuf,
         no: FileNo,
         meta: Option<&FileMeta>,
+        guess: CommitTs,
     ) -> Result<Rescue> {
         let raw = RawFile { file, path, no, ts_base: 0 };
         let len = raw.len()?;
@@ -79,7 +82,7 @@ impl Rescue {
             }
         };
         let undated = meta.map(|meta| meta.min_ts);
-        Ok(Rescue { raw, plan, props, undated, guesses: false, before: None })
+        Ok(Rescue { raw, plan, props, undated, guess, guesses: false, before: None })
     }
 
     /// What the file says of itself, where that can be read.
@@ -87,10 +90,9 @@ impl Rescue {
         self.props.as_ref()
     }
 
-    /// Whether it has given rows of which it is not known when they were ingested: as older than any
-    /// commit.
-    pub(crate) fn guesses(&self) -> bool {
-        self.guesses
+    /// What it has given rows of which it is not known when they were ingested, if there were any.
+    pub(crate) fn guess(&self) -> Option<CommitTs> {
+        self.guesses.then_some(self.guess)
     }
 
     /// Whether the end of the rows is not known: nothing says how many blocks there were.
@@ -125,8 +127,7 @@ impl Rescue {
         Some(match block {
             Ok(block) if block.newest() == CommitTs::ZERO => {
                 self.guesses |= self.undated.is_none();
-                // Below every timestamp there is; of two such files the later one counts.
-                Part::Rows(block.dated(self.undated.map_or(self.raw.no.0, |ts| ts.0)))
+                Part::Rows(block.dated(self.undated.unwrap_or(self.guess).0))
             }
             Ok(block) => Part::Rows(block),
             Err(why) => Part::Lost(Lost { offset: handle.offset, why, keys }),
