@@ -145,7 +145,7 @@ fn compression_and_filter_bits_follow_the_level() {
     db.flush().unwrap();
     let files = files(dir.path());
     let levels: Vec<_> = files.iter().map(|file| file.level).collect();
-    assert!(levels.iter().any(|level| *level == 0), "{levels:?}");
+    assert!(levels.contains(&0), "{levels:?}");
     assert!(levels.iter().any(|level| (1..deepest).contains(level)), "{levels:?}");
     let bits = |file: &Shown| {
         let (_, bits) = file.bits.split_once("bytes, ").unwrap();

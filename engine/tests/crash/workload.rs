@@ -254,7 +254,6 @@ fn varied(number: u64, rng: &mut Rng) -> Options {
         memtable_bytes: Some(*rng.pick(&[4 << 10, 6 << 10])),
         wal_segment_bytes: *rng.pick(&[16 << 10, 20 << 10]),
         mapped: rng.chance(25),
-        // All files stay open, none does, or about two of them.
         index_and_filter_bytes: [None, Some(0), Some(2 << 10)][(number / 3 % 3) as usize],
         ..small().advanced
     };
