@@ -119,7 +119,15 @@ impl<B: Send + Sync> Lender for Cache<B> {
 impl<B> Cache<B> {
     /// A cache of at most `capacity` bytes; 0 holds nothing.
     pub(crate) fn new(capacity: usize) -> Cache<B> {
-        let shards = (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        Cache::divided(capacity, (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX))
+    }
+
+    /// The same in one shard: for what is large, of which a part of the capacity may hold nothing.
+    pub(crate) fn undivided(capacity: usize) -> Cache<B> {
+        Cache::divided(capacity, 1)
+    }
+
+    fn divided(capacity: usize, shards: usize) -> Cache<B> {
         Cache {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
             shard_bytes: AtomicUsize::new(capacity / shards),
@@ -538,6 +546,15 @@ mod tests {
         cache.set_capacity(16 << 20);
         fill();
         assert_eq!(cache.counts().bytes, full);
+    }
+
+    #[test]
+    fn a_cache_for_what_is_large_is_not_divided() {
+        let is_held = |cache: Cache<u64>| {
+            cache.insert(place(1), Arc::new(1), 60 << 20);
+            cache.get(place(1)).is_some()
+        };
+        assert!(is_held(Cache::undivided(64 << 20)) && !is_held(Cache::new(64 << 20)));
     }
 
     #[test]

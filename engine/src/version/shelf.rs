@@ -41,7 +41,7 @@ impl Shelf {
     ) -> Arc<Shelf> {
         let (extract, trash) = (OnceLock::new(), Mutex::default());
         let (errands, declared) = (Arc::default(), ArcSwap::default());
-        let passing = Cache::new(pool.budget.passing());
+        let passing = Cache::undivided(pool.budget.passing());
         Arc::new(Shelf { vfs, dir, pool, errands, passing, extract, declared, mapped, trash })
     }
 
