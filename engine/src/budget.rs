@@ -13,6 +13,9 @@ use crate::options::{Advanced, Options};
 /// Of the budget, where nothing says how much: a quarter of what the process may use.
 const USABLE_SHARE: usize = 4;
 const BUDGET_BYTES_MIN: usize = 128 << 20;
+/// And then left by writers, whatever theirs are set to: without room for index and filters, a get takes a
+/// hundred times as long.
+const LEFT_BYTES_MIN: usize = 32 << 20;
 
 /// Of the budget for memtables: a quarter. Larger ones merge less; the reads of a cache gain more.
 const MEMTABLES_SHARE: usize = 4;
@@ -115,7 +118,8 @@ impl Budget {
             mapped: options.advanced.mapped,
         };
         if options.memory.is_none() {
-            let asked = budget.set_aside().saturating_add(block_cache_bytes.unwrap_or(0));
+            let left = block_cache_bytes.unwrap_or(0).max(LEFT_BYTES_MIN);
+            let asked = budget.set_aside().saturating_add(left);
             budget.bytes = wanted.max(asked);
         }
         let open = || budget.left(0, 0) / 100 * OPEN_PERCENT;
@@ -229,6 +233,17 @@ mod tests {
         assert_eq!(Budget::of(&defaults, 16 << 30).bytes, 4 << 30);
         assert_eq!(Budget::of(&defaults, 0).bytes, BUDGET_BYTES_MIN);
         assert_eq!(Budget::of(&defaults, 16 << 30).memtable, MEMTABLE_BYTES_MAX);
+    }
+
+    #[test]
+    fn index_and_filters_have_room_beside_large_memtables() {
+        let advanced = Advanced { memtable_bytes: Some(1 << 30), ..Advanced::default() };
+        let options = Options { advanced, ..Options::default() };
+        for usable in [0, 1 << 30, 64 << 30] {
+            let budget = Budget::of(&options, usable);
+            assert!(budget.open > 20 << 20 && budget.passing() > 6 << 20, "{budget:?}");
+            assert!(budget.open < budget.left(0, 0), "the caches have the rest");
+        }
     }
 
     #[test]
