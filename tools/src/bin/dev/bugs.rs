@@ -45,6 +45,8 @@ const STATES: Test =
 const SEGMENTS: Test = Test { asked: Some(("TABULITH_CRASH_FAMILY", "rolling")), ..STATES };
 /// Memtables that are full before any is flushed.
 const MEMTABLES: Test = Test { asked: Some(("TABULITH_CRASH_FAMILY", "filling")), ..STATES };
+/// Commits of every durability, so that one group holds several.
+const MIXED: Test = Test { asked: Some(("TABULITH_CRASH_FAMILY", "mixed")), ..STATES };
 /// Edits of the manifest of every kind, under kills in the midst of them.
 const EDITS: Test = Test { asked: Some(("TABULITH_CRASH_FAMILY", "random")), ..STATES };
 const STATE: &[&str] = &["after ", " states: "];
@@ -109,7 +111,7 @@ pub(crate) const BUGS: &[Bug] = &[
     bug("B22", "deletes files that work under way is about to name", T2, PAUSED, HELD_UP),
     bug("B23", "forgets the history window when it restarts", T3, STATES, STATE),
     bug("B24", "has checksums that say nothing of the place", T6, DAMAGE, WRONG),
-    bug("B25", "skips a group of which a part is in files", T3, STATES, STATE),
+    bug("B25", "skips a group of which a part is in files", T3, MIXED, STATE),
     bug("B26", "shows a batch before it is whole", T7, HALVES, &["half a batch: after "]),
     bug("B27", "shows a commit before it is safe", T3, LOOKS, &["a reader in between"]),
     bug("B28", "gives one timestamp twice within a tick", T2, MODEL, ANSWER),
