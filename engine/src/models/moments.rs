@@ -9,6 +9,7 @@ use crate::moment::Moment;
 use crate::options::{Advanced, Options};
 use crate::pool::Pool;
 use crate::snapshot::{Boundaries, Retain, Snapshots};
+use crate::sstable::reader::Books as _;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::weakened;
 use loom::thread;
