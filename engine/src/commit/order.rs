@@ -219,15 +219,18 @@ impl Order {
         self.group_no += 1;
     }
 
-    /// The group that the commit of `ts` is in.
-    pub(crate) fn group_of(&self, ts: CommitTs) -> u64 {
-        let taken = self.taken.iter().find(|taken| ts <= taken.last);
-        taken.map_or(self.group_no, |taken| taken.no)
+    /// The group that the commit of `ts` is in. A place that was reserved may be in none.
+    pub(crate) fn group_of(&self, ts: CommitTs) -> Option<u64> {
+        if !self.group.is_empty() && self.group_first <= ts {
+            return Some(self.group_no);
+        }
+        let taken = self.taken.iter().find(|taken| ts <= taken.last)?;
+        (taken.first <= ts).then_some(taken.no)
     }
 
-    /// Takes note that a thread waits for the commit of `ts`.
-    pub(crate) fn count_waiter(&mut self, ts: CommitTs) {
-        match self.taken.iter_mut().find(|taken| ts <= taken.last) {
+    /// Takes note that a thread waits for a commit of the group.
+    pub(crate) fn count_waiter(&mut self, group_no: u64) {
+        match self.taken.iter_mut().find(|taken| taken.no == group_no) {
             Some(taken) => taken.waiters += 1,
             None => self.group_waiters += 1,
         }

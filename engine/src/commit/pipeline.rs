@@ -391,10 +391,7 @@ impl Pipeline {
     fn release(&self) -> Settled {
         let mut order = self.order.lock();
         order.reserved = None;
-        let settled = self.publish_and_call(order);
-        // Whoever waits for the place itself sits with the group after it, which is told of its own.
-        self.call_everyone();
-        settled
+        self.publish_and_call(order)
     }
 
     /// Returns once the commit of `ts` is visible.
@@ -406,17 +403,24 @@ impl Pipeline {
                 break;
             }
             order.check()?;
-            if !std::mem::replace(&mut counted, true) {
-                order.count_waiter(ts);
+            let (may_lead, group_of_ts) = (order.may_lead(), order.group_of(ts));
+            if let Some(group_of_ts) = group_of_ts
+                && !std::mem::replace(&mut counted, true)
+            {
+                order.count_waiter(group_of_ts);
             }
-            let may_lead = order.may_lead();
-            if may_lead && !order.hopes_for_more() {
+            if may_lead && !(group_of_ts.is_some() && order.hopes_for_more()) {
                 self.lead(order)?;
                 continue;
             }
+            // A place that was reserved: no group is told of it, and no seat.
+            let Some(group_of_ts) = group_of_ts else {
+                self.moved.wait(&mut order);
+                continue;
+            };
             let (group_no, commits) = (order.group_no, order.group_commits);
             let pause = (may_lead && order.hope.may_keep(group_no)).then_some(HOPE_PAUSE);
-            let seat = self.seat(order.group_of(ts));
+            let seat = self.seat(group_of_ts);
             let seen = seat.calls();
             drop(order);
             seat.sleep(seen, pause);

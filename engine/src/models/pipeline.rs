@@ -149,6 +149,23 @@ fn reserved() {
     assert_eq!(house.pipeline.visible(), CommitTs(2));
 }
 
+/// A place is given back while a commit before it is synced by another: it is shown with that one, and
+/// whoever waits for it is told though no group has it.
+fn given_back() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let committing = thread::spawn(move || {
+        let ts = other.commit(Durability::Synced).expect("an open log");
+        other.pipeline.wait(ts).expect("a sound disk");
+    });
+    let place = house.pipeline.reserve(|_| ()).expect("an open log");
+    let ts = place.ts;
+    drop(place);
+    house.pipeline.wait(ts).expect("a sound disk");
+    assert!(house.pipeline.visible() >= ts);
+    committing.join().expect("it ends");
+}
+
 /// Two find the group full, one after the other: each gets its turn.
 fn turns() {
     let house = house_of(1);
@@ -163,6 +180,11 @@ fn turns() {
 #[test]
 fn who_waits_for_a_place_is_told_when_it_is_given_back() {
     holds(reserved, 50);
+}
+
+#[test]
+fn who_waits_for_a_place_is_told_when_what_is_before_it_is_safe() {
+    holds(given_back, 50);
 }
 
 #[test]
