@@ -186,6 +186,7 @@ pub(crate) fn frame_header(
     payload_bytes: usize,
     parts: &[&[u8]],
 ) -> ([u8; FRAME_HEADER_BYTES], u32) {
+    debug_assert_eq!(header.segment, place.segment, "a frame stands in the segment that it names");
     let mut out = [0; FRAME_HEADER_BYTES];
     out[0..4].copy_from_slice(match kind {
         FrameKind::Group => &FRAME_MAGIC,

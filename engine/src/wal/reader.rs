@@ -37,8 +37,6 @@ pub(crate) enum Seen<'a> {
 pub(crate) struct SegmentReader {
     pub(crate) path: PathBuf,
     segment: SegmentId,
-    /// What the header says, once it was read.
-    salt: u32,
     file: Arc<dyn File>,
     file_bytes: u64,
     /// From where on the disk knows of zeros only.
@@ -59,7 +57,6 @@ impl SegmentReader {
         Ok(SegmentReader {
             path,
             segment,
-            salt: 0,
             file,
             file_bytes,
             zeros_from,
@@ -81,18 +78,19 @@ impl SegmentReader {
             let what = format!("a log segment ends here; it had {} bytes", header.file_bytes);
             return Err(Error::corrupt(&self.path, self.file_bytes, what));
         }
-        (self.file_bytes, self.salt) = (header.file_bytes, header.salt);
+        self.file_bytes = header.file_bytes;
         Ok(header)
     }
 
     /// Shows what stands at every place where a frame may begin, and the end, in order of their
     /// offsets: at every block boundary that is not inside a frame that verifies, and behind every
-    /// such frame; but where the disk knows of nothing but zeros, only once.
+    /// such frame; but where the disk knows of nothing but zeros, only once. `header`: the segment's.
     pub(crate) fn scan(
         &mut self,
-        block_bytes: usize,
+        header: &SegmentHeader,
         see: &mut dyn FnMut(&Path, u64, Seen<'_>) -> Result<()>,
     ) -> Result<()> {
+        let SegmentHeader { block_bytes, salt, .. } = *header;
         let path = self.path.clone();
         let mut at = block_bytes as u64;
         // Behind the first block of zeros that go on to the end there is nothing to be seen.
@@ -102,7 +100,7 @@ impl SegmentReader {
                 at = next_block(at, block_bytes);
                 continue;
             }
-            at = match self.look(at)? {
+            at = match self.look(at, salt)? {
                 Seen::Frame(frame, window) => {
                     let len = frame_bytes(frame.payload_bytes, FRAME_ALIGN_BYTES);
                     see(&path, at, Seen::Frame(frame, window))?;
@@ -117,7 +115,7 @@ impl SegmentReader {
         see(&path, self.file_bytes, Seen::End)
     }
 
-    fn look(&mut self, at: u64) -> Result<Seen<'_>> {
+    fn look(&mut self, at: u64, salt: u32) -> Result<Seen<'_>> {
         let mut segment = self.segment;
         let rest = self.file_bytes - at;
         // Planted: a frame is one of whichever segment it says.
@@ -136,7 +134,7 @@ impl SegmentReader {
         self.bytes(at, len)?;
         let window = &self.window;
         let frame = window.get((at - self.window_at) as usize..).unwrap_or_default();
-        let place = FramePlace { segment, salt: self.salt, offset: at };
+        let place = FramePlace { segment, salt, offset: at };
         Ok(match decode_frame(&place, frame) {
             Some(frame) => Seen::Frame(frame, window),
             None => Seen::Nothing { claimed_bytes: len as u64 },
@@ -175,7 +173,7 @@ pub(crate) fn dump(
     let mut reader = SegmentReader::open(vfs, dir, segment)?;
     let header = reader.header()?;
     line(format::dump_segment(&header));
-    reader.scan(header.block_bytes, &mut |_, at, seen| {
+    reader.scan(&header, &mut |_, at, seen| {
         match seen {
             Seen::Frame(frame, _) => line(format::dump_frame(at, &frame)),
             Seen::Nothing { claimed_bytes: 1.. } => line(format!("{at:>10}  a frame that fails")),

@@ -196,12 +196,13 @@ fn walk_segment(
     damaged: &mut Damage<'_>,
 ) -> Result<()> {
     let mut reader = SegmentReader::open(vfs, dir, id)?;
-    let SegmentHeader { block_bytes, origin: log, .. } = reader.header()?;
+    let header = reader.header()?;
+    let SegmentHeader { block_bytes, origin: log, .. } = header;
     if chain.begun && *origin.get_or_insert(log) != log {
         return Ok(());
     }
     let first_at = block_bytes as u64;
-    reader.scan(block_bytes, &mut |path, at, seen| match seen {
+    reader.scan(&header, &mut |path, at, seen| match seen {
         // Planted, with the reader's part: what an earlier use of the file left is taken for ours.
         Seen::Frame(frame, _) if crate::planted!("B03") && frame.header.segment != id => {
             let place = Place { path, at, end: at, opens_segment: false, block_bytes };

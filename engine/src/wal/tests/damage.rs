@@ -318,7 +318,7 @@ fn a_segment_is_read_again_from_its_start_after_a_walk_to_its_end() {
             groups += u64::from(matches!(seen, Seen::Frame(..)));
             Ok(())
         };
-        reader.scan(header.block_bytes, &mut see).expect("a walk");
+        reader.scan(&header, &mut see).expect("a walk");
         assert_eq!(reader.header().expect("the header again"), header);
         assert!(groups > 20 * round && groups.is_multiple_of(round), "{groups} frames");
     }
