@@ -64,7 +64,7 @@ fn walk(table: &Table) -> tabulith::Result<u64> {
     Ok(rows)
 }
 
-/// Rows of large files: 128 bytes of each are its value.
+/// Rows enough for files of full size.
 const FILE_ROWS: u64 = 500_000;
 
 /// Gets whose file stays open, and gets that find no room for its index and filters.

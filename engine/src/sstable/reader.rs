@@ -1,9 +1,9 @@
 //! An open table file: point reads, filters, and blocks for the cursor.
 //!
 //! Index and filters are held in memory; so are the zones once a scan wanted them, where there is room
-//! for them; blocks come from the cache or from the file. A damaged filter is left out and counted (slower, and right), and so
-//! are damaged zones; a damaged footer, index or properties fail
-//! the open; a damaged block fails the reads that need it and no others.
+//! for them; blocks come from the cache or from the file. A damaged filter is left out and counted
+//! (slower, and right), and so are damaged zones; a damaged footer, index or properties fail the open;
+//! a damaged block fails the reads that need it and no others.
 //!
 //! Promise: a point read of a cached block allocates nothing.
 
@@ -150,7 +150,7 @@ impl TableFile {
     }
 
     /// Counts what it has come to hold since: sums, and zones.
-    pub(crate) fn count_memory(&self) {
+    fn count_memory(&self) {
         let Some(Counted { books, bytes }) = &self.counted else { return };
         let now = self.resident_bytes();
         let before = bytes.fetch_max(now, Ordering::Relaxed);
