@@ -136,7 +136,7 @@ pub struct Advanced {
     pub block_cache_bytes: Option<usize>,
 
     /// Bytes of the index and the filters of open table files, which are about 1 % of the data. Two thirds
-    /// are for files that stay open from their first use on; the other third is a cache of whoever else
+    /// are for files that stay open; the other third is a cache of whoever else
     /// is in use, and what does not fit there is read again from the file at each use of it, some half a MiB.
     /// Zones stay as long as there is room for them. 0 reads all of it at each use.
     ///

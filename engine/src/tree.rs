@@ -502,10 +502,11 @@ impl Tree {
         // Kept even where it raises nothing: an edit with commits and no floor is of rows past the log.
         edit.log_floor = edit.log_floor.map(|floor| floor.max(set.state().log_floor));
         edit.last_ts = edit.last_ts.filter(|ts| *ts >= set.state().last_ts);
-        let added: Vec<_> = edit.added.iter().map(|(_, meta)| meta.no).collect();
+        let added: Vec<_> = edit.added.iter().map(|(level, meta)| (*level, meta.no)).collect();
         let outdated = Outdated::by(&edit, flushed);
         let version = set.apply(edit)?;
-        debug_assert!(added.iter().all(|no| version.files().any(|(_, f)| f.meta.no == *no)));
+        debug_assert!(added.iter().all(|(_, no)| version.files().any(|(_, f)| f.meta.no == *no)));
+        version.open_early(&added); // Or the first to read would wait for it.
         // Under the lock of the set, so that editions follow one another as the Views do.
         let edition = outdated.forget(&self.shelf.pool.rows);
         self.change_view(|view| {
