@@ -80,7 +80,7 @@ impl Db {
                 budget.memtables,
             ),
             log: used(log, budget.log),
-            work: used(taken.working, budget.work.max(taken.working)),
+            work: used(taken.working, budget.work + budget.left(taken.pinned, budget.work)),
             index_and_filters: used(taken.pinned, budget.open),
             blocks: used(pool.blocks.counts().bytes as usize, blocks_max),
             rows: used(pool.rows.counts().2, rows_max),

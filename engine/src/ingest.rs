@@ -81,7 +81,13 @@ impl Ingest {
         let file_bytes = inner.tree.options.advanced.file_bytes.saturating_mul(2);
         let pool = &inner.tree.shelf.pool;
         // One file is written while the one before ends.
-        let claim = pool.claim(2 * pool.budget.builder(file_bytes) + PRESS_BYTES);
+        let bytes = 2 * pool.budget.builder(file_bytes) + PRESS_BYTES;
+        let claim = pool.claim_for_ingest(bytes).ok_or_else(|| {
+            let budget = pool.budget.bytes;
+            let busy = "end another ingest first, or give the database more memory";
+            let message = format!("an ingest takes {bytes} bytes of memory, of {budget}: {busy}");
+            Error::new(Kind::Busy, message)
+        })?;
         Ok(Ingest {
             db: db.clone(),
             table,

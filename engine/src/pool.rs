@@ -34,6 +34,8 @@ pub(crate) struct Taken {
     pub(crate) pinned: usize,
     /// Buffers of flush, merge and ingest.
     pub(crate) working: usize,
+    /// Of these, of ingests.
+    pub(crate) ingests: usize,
 }
 
 /// Memory of background work, until it is dropped.
@@ -41,6 +43,7 @@ pub(crate) struct Taken {
 pub(crate) struct Claim {
     pool: Arc<Pool>,
     bytes: usize,
+    of_ingest: usize,
 }
 
 impl Pool {
@@ -73,14 +76,30 @@ impl Pool {
     /// Background work begins that holds `bytes`.
     pub(crate) fn claim(self: &Arc<Self>, bytes: usize) -> Claim {
         self.change(|taken| taken.working += bytes);
-        Claim { pool: Arc::clone(self), bytes }
+        Claim { pool: Arc::clone(self), bytes, of_ingest: 0 }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Taken)) {
+    /// An ingest begins that holds `bytes` until it ends: how many do, their user says, so beside others it
+    /// gets them only where flush and merge can have their share as well.
+    pub(crate) fn claim_for_ingest(self: &Arc<Self>, bytes: usize) -> Option<Claim> {
+        let is_granted = self.change(|taken| {
+            let Taken { pinned, ingests, .. } = *taken;
+            let left = self.budget.left(pinned, self.budget.work + ingests + bytes);
+            let is_granted = ingests == 0 || left > 0;
+            if is_granted {
+                taken.working += bytes;
+                taken.ingests += bytes;
+            }
+            is_granted
+        });
+        is_granted.then(|| Claim { pool: Arc::clone(self), bytes, of_ingest: bytes })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Taken) -> T) -> T {
         // Held while the caches change, so that the last change has the last word.
         let mut taken = self.taken.lock();
         let before = self.budget.caches(taken.pinned, taken.working);
-        change(&mut taken);
+        let changed = change(&mut taken);
         let after = self.budget.caches(taken.pinned, taken.working);
         if weakened!("books") {
             drop(taken);
@@ -89,6 +108,7 @@ impl Pool {
             self.blocks.set_capacity(after.both);
             self.rows.set_capacity(after.rows);
         }
+        changed
     }
 }
 
@@ -108,6 +128,9 @@ impl Books for Pool {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.pool.change(|taken| taken.working = taken.working.saturating_sub(self.bytes));
+        self.pool.change(|taken| {
+            taken.working = taken.working.saturating_sub(self.bytes);
+            taken.ingests = taken.ingests.saturating_sub(self.of_ingest);
+        });
     }
 }

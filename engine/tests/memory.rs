@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use tabulith::stats::MemoryStats;
-use tabulith::{Db, If, Options};
+use tabulith::{Db, If, Kind, Options};
 use tempfile::TempDir;
 
 const BUDGET: usize = 32 << 20;
@@ -117,6 +117,41 @@ fn files_that_are_opened_push_out_caches() {
     let catalogue = (before.index_and_filters.bytes, 0);
     assert_eq!(held, catalogue, "files that are gone hold nothing");
     assert_eq!(caches(&empty), caches(&before));
+}
+
+#[test]
+fn ingests_that_memory_has_no_room_for_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    let rows = db.table("rows").unwrap();
+    let mut ingests = Vec::new();
+    let refused = loop {
+        match rows.ingest() {
+            Ok(ingest) => ingests.push(ingest),
+            Err(error) => break error,
+        }
+        assert!(ingests.len() < 20, "each of them takes more than a twentieth of the budget");
+        check(&db);
+    };
+    assert_eq!(refused.kind(), Kind::Busy, "{refused}");
+    assert!(!ingests.is_empty(), "one at a time is never refused");
+    for (ingest, pk) in ingests.iter_mut().zip(["a", "b", "c"]) {
+        (0..2_000u64).for_each(|n| ingest.add(pk, n.to_be_bytes(), value(n, 200)).unwrap());
+    }
+    // Flush and merge have their share beside them.
+    for n in 0..20_000 {
+        rows.upsert("p", key(n), value(n, 500)).unwrap();
+        if n % 256 == 0 {
+            check(&db);
+        }
+    }
+    db.compact().unwrap();
+    check(&db);
+    for ingest in ingests.drain(..) {
+        ingest.finish().unwrap();
+        check(&db);
+    }
+    assert!(rows.ingest().is_ok());
 }
 
 #[test]

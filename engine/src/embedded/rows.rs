@@ -162,6 +162,9 @@ impl Table {
 
     /// Rows in key order straight into table files, seen all at once at its end: several times
     /// as fast as batches. See [`Ingest`].
+    ///
+    /// Errors: `Busy` where other ingests are under way and [`Options::memory`](crate::Options::memory) has no
+    /// room for the buffers of one more; `NotFound` where the table was dropped.
     pub fn ingest(&self) -> Result<Ingest> {
         Ingest::new(&self.db, self.info.id)
     }
