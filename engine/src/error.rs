@@ -9,6 +9,9 @@ use std::path::{Path, PathBuf};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What the caller can do about an [`Error`].
+///
+/// Stable: within a major version kinds may be added, none is taken away or told of something else. What a
+/// message says may change at any time.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, CommitTs, Db, If, Options, Snapshot, Table, verify};
 use tabulith_testkit::oracle::{Change, Oracle};
@@ -68,6 +69,17 @@ impl Store {
         self.db.stats().levels.iter().map(|(_, bytes)| bytes).sum()
     }
 
+    /// Bytes of all that lies in the folder but log and manifest, each of which has a bound of its own.
+    fn folder_bytes(&self) -> u64 {
+        let names = self.disk.list(Path::new(DIR)).unwrap();
+        let bounded = [".wal", ".manifest-a", ".manifest-b"];
+        let others = names.iter().filter(|name| !bounded.iter().any(|end| name.ends_with(end)));
+        let len = |name: &String| {
+            self.disk.open(&Path::new(DIR).join(name), Access::Read).unwrap().len().unwrap()
+        };
+        others.map(len).sum()
+    }
+
     fn rows(&self) -> usize {
         self.table.scan::<&[u8], &[u8]>(..).unwrap().map(Result::unwrap).count()
     }
@@ -116,16 +128,21 @@ fn whichever_way_everything_is_deleted_the_disk_falls_below_a_twentieth_within_o
         ("the whole table", |store| assert!(store.table.truncate().unwrap() > CommitTs::ZERO)),
         ("with the table", |store| assert!(store.db.drop_table("rows").unwrap())),
     ];
-    for (way, delete) in ways {
-        let store = Store::new(options());
+    let in_blob_files = Advanced { blob_bytes_min: 100, ..options().advanced };
+    let both = [options(), Options { advanced: in_blob_files, ..options() }];
+    let ways = ways.iter().flat_map(|way| both.iter().map(move |options| (way, options)));
+    for ((way, delete), options) in ways {
+        let store = Store::new(options.clone());
         // Another table lies beside it in the same files.
         store.db.table("other").unwrap().upsert("p", "r", "stays").unwrap();
         store.fill(MANY.0, MANY.1);
-        let before = store.file_bytes();
+        let (before, folder_before) = (store.file_bytes(), store.folder_bytes());
         delete(&store);
         store.db.settle().unwrap();
-        let after = store.file_bytes();
+        let (after, folder_after) = (store.file_bytes(), store.folder_bytes());
         assert!(after * 20 < before, "{way}: {after} of {before} bytes are left");
+        let left = format!("{way}: {folder_after} of {folder_before} bytes are left");
+        assert!(folder_after * 20 < folder_before, "{left}");
         assert_eq!(store.db.stats().erasures, 0, "{way}: nothing is left to hide");
         assert!(store.db.table("other").unwrap().get("p", "r").unwrap().is_some());
         store.check();
