@@ -1,4 +1,5 @@
-//! What this project wants to reach: how many times as fast as which peers, line by line.
+//! What this project wants to reach: how many times as fast as which peers, line by line, and within which
+//! limits.
 
 /// Peers that ours is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ pub const GOALS: &[Goal] = &[
     ("W3 durable commits of 1, writers: 1", 1.3, BEST),
     ("W4 durable commits of 1, writers: 8", 1.6, BEST),
     ("W4 durable commits of 1, writers: 32", 2.0, BEST),
+    ("W4 durable commits of 1, in flight from one thread: 32", 3.0, BEST),
     ("W5 durable commits of 100, writers: 1", 2.2, BEST),
     ("W5 durable commits of 100, writers: 8", 2.5, BEST),
     ("W6 get, in cache, threads: 1", 1.3, LMDB),
@@ -84,4 +86,36 @@ pub const GOALS: &[Goal] = &[
     ("W15 filter 1 % of rows, together in each partition", 5.0, BEST),
     ("W17 conditional updates, threads: 1", 3.0, BEST),
     ("W17 conditional updates, threads: 8", 3.0, BEST),
+];
+
+/// A limit of something else that belongs to a line of ours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// The line itself, in its unit, is at most that.
+    Value(f64),
+    /// The line itself is at least this share of the line of ours with that name.
+    ShareOf(f64, &'static str),
+    /// Processor time per operation, all threads, in microseconds.
+    CpuUs(f64),
+    /// Bytes on the disk per byte of live keys and values.
+    DiskPerByte(f64),
+    /// Bytes written per byte given: no more than that peer does.
+    WrittenAsBy(&'static str),
+}
+
+/// All limits of ours with its defaults, in the order of the report.
+pub const LIMITS: &[(&str, Limit)] = &[
+    ("W2 random fill, commits of 1, settled", Limit::WrittenAsBy("rocksdb")),
+    ("W2 random fill, commits of 1, 1 KiB, settled", Limit::WrittenAsBy("rocksdb")),
+    (
+        "W3 durable commits of 1, writers: 1",
+        Limit::ShareOf(0.85, "W3 the disk alone: 4 KiB overwritten and synced"),
+    ),
+    ("W4 durable commits of 1, writers: 8", Limit::CpuUs(8.0)),
+    ("W4 durable commits of 1, writers: 32", Limit::CpuUs(8.0)),
+    ("W11 scan after settling", Limit::DiskPerByte(1.2)),
+    ("W12 overwrite 8 times, commits of 100, settled", Limit::DiskPerByte(1.15)),
+    ("W14 open after kill -9, and one get", Limit::Value(100.0)),
+    ("W16 drop a partition of 10^6 rows", Limit::Value(1.0)),
+    ("W16 drop a table of 10^6 rows", Limit::Value(1.0)),
 ];

@@ -1,7 +1,7 @@
 //! The report: one table of all lines with the ratio of ours to the best peer, then what belongs to
 //! each line.
 
-use crate::goals::{GOALS, GOALS_MAPPED};
+use crate::goals::{GOALS, GOALS_MAPPED, LIMITS, Limit};
 use crate::parent::Outcome;
 use crate::probe::{Kind, Line};
 use crate::settings::{compression_of, describe, is_ceiling, is_variant, promise_of};
@@ -212,12 +212,51 @@ fn goals(rows: &[Row]) -> String {
             );
         }
     }
+    for (name, limit) in LIMITS {
+        let Some((words, reached, is_met)) = held(rows, name, *limit) else { continue };
+        let verdict = if is_met { "met" } else { "**not met**" };
+        let _ = writeln!(text, "| {name}, ours | {words} | {reached:.2} | {verdict} |");
+    }
     match text.is_empty() {
         true => text,
         false => {
             format!("\n### Goals\n\n| workload | goal | reached | |\n|---|---|--:|---|\n{text}")
         }
     }
+}
+
+/// The limit in words, what ours reached, and whether that is within it.
+fn held(rows: &[Row], name: &str, limit: Limit) -> Option<(String, f64, bool)> {
+    let row_of = |name: &str| rows.iter().find(|row| row.name == name);
+    let row = row_of(name)?;
+    let ours = row.cell("ours")?;
+    match limit {
+        Limit::Value(most) => {
+            let unit = &row.first()?.unit;
+            ours.value().map(|value| (format!("at most {most} {unit}"), value, value <= most))
+        }
+        Limit::ShareOf(least, other) => {
+            let share = ours.value()? / row_of(other)?.cell("ours")?.value()?;
+            Some((format!("{least} of {other}"), share, share >= least))
+        }
+        Limit::CpuUs(most) => {
+            let cpu_us = ours.median(|line| Some(line.cpu_us))?;
+            Some((format!("at most {most} us of CPU"), cpu_us, cpu_us <= most))
+        }
+        Limit::DiskPerByte(most) => {
+            let bytes = ours.median(|line| line.disk_per_byte)?;
+            Some((format!("at most {most} bytes on the disk per byte"), bytes, bytes <= most))
+        }
+        Limit::WrittenAsBy(peer) => {
+            let (ours, theirs) = (written(ours)?, written(row.cell(peer)?)?);
+            let words = format!("at most the bytes written by {peer}, {theirs:.2} per byte");
+            Some((words, ours, ours <= theirs))
+        }
+    }
+}
+
+fn written(cell: &Measured) -> Option<f64> {
+    cell.median(|line| line.written_per_byte)
 }
 
 type Figure = fn(&Measured) -> Option<f64>;
@@ -231,9 +270,7 @@ const FIGURES: &[(&str, Figure)] = &[
     ("CPU us per operation, all threads", |cell| {
         cell.median(|line| (line.cpu_us > 0.0).then_some(line.cpu_us))
     }),
-    ("Bytes given to write(2) per byte given to the engine", |cell| {
-        cell.median(|line| line.written_per_byte)
-    }),
+    ("Bytes given to write(2) per byte given to the engine", written),
     (
         "Bytes of pages made dirty per byte given (wrong for small writes: whole folios are charged)",
         |cell| {
