@@ -167,13 +167,18 @@ fn a_file_that_the_disk_did_not_give_has_its_turn_again() {
     let table = db.table("t").unwrap();
     let mut rng = Rng::seeded(7);
     assert_eq!(write(&db, &table, &mut rng, ROWS), 0);
-    faults.add(Rule::fail(Call::Read).named("*.sst").times(1));
-    let mut failed = 0;
-    while failed == 0 {
+    faults.add(Rule::fail(Call::Read).named("*.sst").forever());
+    let mut failed = false;
+    for _ in 0..ROWS * 10 {
         // A commit that waits for work does it by hand.
         let written = table.upsert("p", rng.below(ROWS).to_be_bytes(), [9; 500]);
-        failed = usize::from(written.is_err() || db.step().is_err());
+        failed = written.is_err() || db.step().is_err();
+        if failed {
+            break;
+        }
     }
+    faults.clear();
+    assert!(failed, "no merge read a file");
     assert!(db.stats().last_background_error.is_some());
     clock.advance(Duration::from_secs(61));
     while db.step().unwrap() {}
