@@ -89,6 +89,40 @@ fn openings(c: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
+/// A hundred rows of half a million by one call, and one after the other: in the cache, and in files that the
+/// system has in memory.
+fn together(c: &mut Criterion) -> Result<()> {
+    for (place, block_cache_bytes) in [("in the cache", None), ("nothing cached", Some(0))] {
+        let dir = fixture::folder()?;
+        let advanced = Advanced { block_cache_bytes, ..Advanced::default() };
+        let options = Options { advanced, ..Options::default() };
+        let db = Db::builder().options(options).open(dir.path())?;
+        let table = db.table("bench")?;
+        let (mut values, mut ingest) = (Values::new(1), table.ingest()?);
+        for i in 0..FILE_ROWS {
+            ingest.add("p", i.to_be_bytes(), values.value())?;
+        }
+        ingest.finish()?;
+        for i in 0..FILE_ROWS {
+            anyhow::ensure!(table.get("p", i.to_be_bytes())?.is_some(), "row {i} is missing");
+        }
+        let mut rng = Rng::seeded(1);
+        let asked: Vec<_> =
+            (0..200_000).map(|_| ("p", rng.below(FILE_ROWS).to_be_bytes())).collect();
+        let mut hundreds = asked.chunks(100).cycle();
+        c.bench_function(&format!("100 rows at random, {place}: get_many"), |b| {
+            b.iter(|| hundreds.next().map(|keys| table.get_many(keys)))
+        });
+        c.bench_function(&format!("100 rows at random, {place}: gets"), |b| {
+            b.iter(|| {
+                let keys = hundreds.next().unwrap_or_default();
+                keys.iter().map(|(pk, rk)| table.get(pk, rk)).collect::<Vec<_>>()
+            })
+        });
+    }
+    Ok(())
+}
+
 /// Keys of rows at random.
 fn keys() -> impl Iterator<Item = (String, String)> {
     let mut rng = Rng::seeded(1);
@@ -179,7 +213,7 @@ fn entities(c: &mut Criterion) -> Result<()> {
 
 /// A group that could not be prepared ends the run with its error.
 fn all(c: &mut Criterion) {
-    let groups = [reads(c), openings(c), commits(c), entities(c)];
+    let groups = [reads(c), openings(c), together(c), commits(c), entities(c)];
     for group in groups {
         group.expect("a temporary folder takes a small database");
     }
