@@ -26,7 +26,7 @@ const SCAN_ROWS: usize = 50;
 pub struct Work {
     /// What it does.
     pub name: &'static str,
-    /// Whether it reads what [`fill`] left.
+    /// Whether it reads what was filled in before.
     pub reads: bool,
     run: fn(&Db, usize) -> Result<()>,
 }

@@ -3,7 +3,7 @@
 //!
 //! A refused line is replaced by a byte that no head may contain, so that the library answers with
 //! 400 in the place of that request, behind the answers to those before it, and closes. In a body
-//! the connection ends at the refused line, and whoever reads the body learns why from [`Verdict`].
+//! the connection ends at the refused line, and whoever reads the body learns why from the `Verdict`.
 //!
 //! A connection that is closed while its client still sends would be reset, and the answer lost on
 //! the way. So what still comes is read and thrown away, for a short time.
