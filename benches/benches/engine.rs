@@ -67,20 +67,25 @@ fn walk(table: &Table) -> tabulith::Result<u64> {
 /// Rows enough for files of full size.
 const FILE_ROWS: u64 = 500_000;
 
+/// A table of so many rows in files of full size, and the folder that it lies in.
+fn ingested(advanced: Advanced) -> Result<(TempDir, Table)> {
+    let dir = fixture::folder()?;
+    let options = Options { advanced, ..Options::default() };
+    let table = Db::builder().options(options).open(dir.path())?.table("bench")?;
+    let (mut values, mut ingest) = (Values::new(1), table.ingest()?);
+    for i in 0..FILE_ROWS {
+        ingest.add("p", i.to_be_bytes(), values.value())?;
+    }
+    ingest.finish()?;
+    Ok((dir, table))
+}
+
 /// Gets whose file stays open, and gets that find no room for its index and filters.
 fn openings(c: &mut Criterion) -> Result<()> {
     for (what, index_and_filter_bytes) in [("that stays open", None), ("opened for it", Some(0))] {
-        let dir = fixture::folder()?;
         let advanced =
             Advanced { block_cache_bytes: Some(0), index_and_filter_bytes, ..Advanced::default() };
-        let options = Options { advanced, ..Options::default() };
-        let db = Db::builder().options(options).open(dir.path())?;
-        let table = db.table("bench")?;
-        let (mut values, mut ingest) = (Values::new(1), table.ingest()?);
-        for i in 0..FILE_ROWS {
-            ingest.add("p", i.to_be_bytes(), values.value())?;
-        }
-        ingest.finish()?;
+        let (_folder, table) = ingested(advanced)?;
         let mut rng = Rng::seeded(1);
         c.bench_function(&format!("get: nothing cached, a file of 32 MiB {what}"), |b| {
             b.iter(|| table.get("p", rng.below(FILE_ROWS).to_be_bytes()))
@@ -93,16 +98,8 @@ fn openings(c: &mut Criterion) -> Result<()> {
 /// system has in memory.
 fn together(c: &mut Criterion) -> Result<()> {
     for (place, block_cache_bytes) in [("in the cache", None), ("nothing cached", Some(0))] {
-        let dir = fixture::folder()?;
         let advanced = Advanced { block_cache_bytes, ..Advanced::default() };
-        let options = Options { advanced, ..Options::default() };
-        let db = Db::builder().options(options).open(dir.path())?;
-        let table = db.table("bench")?;
-        let (mut values, mut ingest) = (Values::new(1), table.ingest()?);
-        for i in 0..FILE_ROWS {
-            ingest.add("p", i.to_be_bytes(), values.value())?;
-        }
-        ingest.finish()?;
+        let (_folder, table) = ingested(advanced)?;
         for i in 0..FILE_ROWS {
             anyhow::ensure!(table.get("p", i.to_be_bytes())?.is_some(), "row {i} is missing");
         }
