@@ -60,7 +60,8 @@
 //! those before them, and each may have a condition, [`If`]. Every commit has a timestamp,
 //! [`CommitTs`], which only grows; a row shows that of the commit which wrote it ([`Row::ts`]), and
 //! [`If::Match`] asks for it. A batch whose condition fails has changed nothing and says why by the
-//! [`Kind`] of its error: `Exists`, `NotFound` or `Changed`.
+//! [`Kind`] of its error: `Exists`, `NotFound` or `Changed`. While it is put together it shows its own
+//! writes and has savepoints: [`Batch::get`], [`Batch::savepoint`].
 //!
 //! Where reading and deciding takes more than one row, a [`Transaction`] over one partition does it:
 //! it reads its own writes, has savepoints, and commits only if nothing that it read has changed.
@@ -255,6 +256,7 @@ pub(crate) mod update;
 pub(crate) mod scan;
 pub(crate) mod storage;
 pub mod ingest;
+pub mod savepoint;
 pub mod transaction;
 pub(crate) mod naming;
 
@@ -291,7 +293,8 @@ pub use event::Event;
 pub use ids::CommitTs;
 pub use options::{Advanced, Compression, Durability, Options};
 pub use rows::Row;
+pub use savepoint::Savepoint;
 pub use table::entity::Entity;
 pub use table::filter::ast::{Filter, Op};
 pub use table::value::Value;
-pub use transaction::{Savepoint, Transaction};
+pub use transaction::Transaction;

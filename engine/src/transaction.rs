@@ -18,6 +18,7 @@ use crate::key::range::KeyRange;
 use crate::moment::Moment;
 use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, Row, RowCursor};
+use crate::savepoint::{Savepoint, Savepoints};
 use crate::scan::{DbCursor, Pin};
 use crate::storage::no_such_table;
 use crate::update::{Writes, check_key_part};
@@ -41,8 +42,7 @@ pub struct Transaction {
     writes: Writes,
     rows_read: BTreeMap<Vec<u8>, Option<CommitTs>>, // None: absent.
     ranges_read: Vec<(KeyRange, usize)>,            // With how many rows were there.
-    savepoints: Vec<(u64, Mark)>,
-    last_savepoint: u64,
+    savepoints: Savepoints<Mark>,
 }
 
 impl Db {
@@ -52,10 +52,6 @@ impl Db {
         Transaction::begin(self, table, pk, |inner| inner.present())
     }
 }
-
-/// A place in a transaction to come back to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint(u64);
 
 impl Transaction {
     /// `at`: the moment to read.
@@ -76,8 +72,7 @@ impl Transaction {
             writes: Writes::new(prefix),
             rows_read: BTreeMap::new(),
             ranges_read: Vec::new(),
-            savepoints: Vec::new(),
-            last_savepoint: 0,
+            savepoints: Savepoints::default(),
         };
         transaction.check_table()?;
         Ok(transaction)
@@ -180,21 +175,15 @@ impl Transaction {
 
     /// Remembers the writes so far.
     pub fn savepoint(&mut self) -> Savepoint {
-        self.last_savepoint += 1;
-        self.savepoints.push((self.last_savepoint, self.writes.mark()));
-        Savepoint(self.last_savepoint)
+        self.savepoints.add(self.writes.mark())
     }
 
     /// Forgets the writes since `savepoint`, which may be used again; what was read since stays
     /// read. `Invalid` for one of another transaction, or one made after another that was returned
     /// to since.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        let place = self.savepoints.iter().position(|(id, _)| *id == savepoint.0);
-        let Some(place) = place else {
-            return Err(Error::invalid("a savepoint that is not one of this transaction's"));
-        };
-        self.writes.back_to(self.savepoints[place].1);
-        self.savepoints.truncate(place + 1);
+        let mark = self.savepoints.back_to(savepoint)?;
+        self.writes.back_to(mark);
         Ok(())
     }
 

@@ -5,8 +5,10 @@ use crate::embedded::decide::{self, Decided, If};
 use crate::embedded::ticket::Ticket;
 use crate::error::Result;
 use crate::ids::{CommitTs, TableId};
-use crate::options::Durability;
-use crate::rows::PartitionUpdate;
+use crate::options::{Durability, Reach};
+use crate::rows::{PartitionUpdate, Row, RowStore};
+use crate::savepoint::{Savepoint, Savepoints};
+use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 
 /// Changes of one partition, in order; later ones see earlier ones.
@@ -18,7 +20,15 @@ pub struct Batch {
     pk: Vec<u8>,
     bytes: Vec<u8>, // RowKey and value of each operation, one after the other.
     operations: Vec<Operation>,
+    savepoints: Savepoints<Mark>,
     durability: Option<Durability>,
+}
+
+/// How far a batch is.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    bytes: usize,
+    operations: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +70,8 @@ impl What {
 
 impl Batch {
     pub(super) fn new(db: Db, table: TableId, pk: Vec<u8>) -> Batch {
-        Batch { db, table, pk, bytes: Vec::new(), operations: Vec::new(), durability: None }
+        let (bytes, operations, savepoints) = (Vec::new(), Vec::new(), Savepoints::default());
+        Batch { db, table, pk, bytes, operations, savepoints, durability: None }
     }
 
     /// Adds a row; the batch fails where there is one.
@@ -141,6 +152,76 @@ impl Batch {
         let what = What::DeleteRange(from.map(|_| ()), to.map(|_| ()));
         self.push(&key(from), &key(to), what);
         self
+    }
+
+    /// Remembers the changes so far.
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// # let orders = db.table("orders")?;
+    /// let mut batch = orders.partition("tenant-7").batch().insert("order", "open");
+    /// let without_lines = batch.savepoint();
+    /// batch = batch.insert("line 1", "3 apples").insert("line 2", "no pears");
+    /// if batch.get("line 2")?.is_some_and(|line| line.value.starts_with(b"no")) {
+    ///     batch.rollback_to(without_lines)?;
+    /// }
+    /// batch.commit()?;
+    /// # assert_eq!(orders.count()?, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn savepoint(&mut self) -> Savepoint {
+        let Batch { bytes, operations, .. } = self;
+        self.savepoints.add(Mark { bytes: bytes.len(), operations: operations.len() })
+    }
+
+    /// Forgets the changes since `savepoint`, which may be used again.
+    ///
+    /// Errors: `Invalid` for one of another batch, or one made after another that was returned to since.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let Mark { bytes, operations } = self.savepoints.back_to(savepoint)?;
+        self.bytes.truncate(bytes);
+        self.operations.truncate(operations);
+        Ok(())
+    }
+
+    /// The row under `rk` as the batch would leave it if it were committed now and its conditions held:
+    /// what it has written so far, with the timestamp 0, and under that what everybody sees. A read
+    /// is no condition: [`Partition::transact`](crate::Partition::transact) commits only if what it read
+    /// is still so.
+    ///
+    /// Cost: a look at each change of the batch, before that of [`Partition::get`](crate::Partition::get).
+    pub fn get(&self, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
+        let rk = rk.as_ref();
+        match self.written(rk) {
+            Some(own) => Ok(own),
+            None => RowStore::get(&self.db, self.table, &self.pk, rk, Reach::Disk),
+        }
+    }
+
+    /// What the batch leaves under `rk`, if it changes it.
+    fn written(&self, rk: &[u8]) -> Option<Option<Row>> {
+        let mut rest = self.bytes.as_slice();
+        self.operations.iter().rev().find_map(|operation| {
+            let (before, value) = rest.split_at(rest.len() - operation.value_bytes);
+            let (before, own) = before.split_at(before.len() - operation.rk_bytes);
+            rest = before;
+            let row = || Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) };
+            match operation.what {
+                What::Put(_) if own == rk => Some(Some(row())),
+                What::PutUntil(_, expires) if own == rk => {
+                    Some((self.db.time() < expires).then(row))
+                }
+                What::Delete(_) if own == rk => Some(None),
+                What::DeleteRange(from, to) => {
+                    let range = (from.map(|()| own), to.map(|()| value));
+                    RangeBounds::<[u8]>::contains(&range, rk).then_some(None)
+                }
+                What::Put(_) | What::PutUntil(..) | What::Delete(_) => None,
+            }
+        })
     }
 
     fn push(&mut self, rk: &[u8], value: &[u8], what: What) {
