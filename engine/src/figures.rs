@@ -97,6 +97,7 @@ impl Db {
             stopped_by_memtables: counters.stopped_by_memtables.get(),
             group_full: log.map(|log| log.group_full.get()).unwrap_or_default(),
             log_segment: log.map(|log| log.log_segment.get()).unwrap_or_default(),
+            partition: self.inner.latches.waits(),
         }
     }
 }

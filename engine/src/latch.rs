@@ -5,19 +5,26 @@
 //! costs time and nothing else. A holder never takes a second latch, except whoever takes all, in their
 //! order: so there is no deadlock.
 
+use crate::env::clock::Clock;
 use crate::ids::CommitTs;
 use crate::sync::{Mutex, MutexGuard};
+use crate::waits::{WaitCounter, Waits};
 
 /// Enough that 32 writers on random partitions rarely meet: 6 % of the time.
 const LATCHES: usize = 512;
 
 /// All latches of a database.
 #[derive(Debug)]
-pub(crate) struct Latches(Vec<Mutex<CommitTs>>);
+pub(crate) struct Latches {
+    latches: Vec<Mutex<CommitTs>>,
+    waits: WaitCounter,
+}
 
 impl Latches {
     pub(crate) fn new() -> Latches {
-        Latches(std::iter::repeat_with(|| Mutex::new(CommitTs::ZERO)).take(LATCHES).collect())
+        let latch = || Mutex::new(CommitTs::ZERO);
+        let latches = std::iter::repeat_with(latch).take(LATCHES).collect();
+        Latches { latches, waits: WaitCounter::default() }
     }
 
     /// Waits for all partitions. Whoever read any of them before looks again.
@@ -27,16 +34,30 @@ impl Latches {
             *last_commit = CommitTs::MAX;
             last_commit
         };
-        self.0.iter().map(lock).collect()
+        self.latches.iter().map(lock).collect()
     }
 
     /// The partition whose prefix hashes to `hash`, unless somebody has it.
     pub(crate) fn try_lock(&self, hash: u64) -> Option<MutexGuard<'_, CommitTs>> {
-        self.0[hash as usize % LATCHES].try_lock()
+        self.of(hash).try_lock()
     }
 
-    /// Waits for the partition whose prefix hashes to `hash`.
-    pub(crate) fn lock(&self, hash: u64) -> MutexGuard<'_, CommitTs> {
-        self.0[hash as usize % LATCHES].lock()
+    /// Waits for the partition whose prefix hashes to `hash`. A wait is counted, by `clock`.
+    pub(crate) fn lock(&self, hash: u64, clock: &dyn Clock) -> MutexGuard<'_, CommitTs> {
+        self.try_lock(hash).unwrap_or_else(|| {
+            let start = clock.steady();
+            let last_commit = self.of(hash).lock();
+            self.waits.add(clock.steady().saturating_sub(start));
+            last_commit
+        })
+    }
+
+    /// Waits for single partitions.
+    pub(crate) fn waits(&self) -> Waits {
+        self.waits.get()
+    }
+
+    fn of(&self, hash: u64) -> &Mutex<CommitTs> {
+        &self.latches[hash as usize % LATCHES]
     }
 }

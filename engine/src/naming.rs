@@ -182,7 +182,7 @@ impl Inner {
     ) -> Result<CommitTs> {
         writer.admit()?;
         let hash = hash::of_partition(&catalog::partition());
-        let latch = self.latches.lock(hash);
+        let latch = self.latches.lock(hash, &*self.clock);
         let ts = self.apply_to_catalog(writer, batch, change)?;
         drop(latch);
         writer.pipeline.wait(ts)?;

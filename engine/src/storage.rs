@@ -247,7 +247,7 @@ impl Inner {
         let mut last_commit = match reach {
             Reach::Disk => {
                 writer.admit()?;
-                self.latches.lock(hash)
+                self.latches.lock(hash, &*self.clock)
             }
             Reach::Memory if !writer.takes_at_once() => return Err(would_wait()),
             Reach::Memory => self.latches.try_lock(hash).ok_or_else(would_wait)?,

@@ -99,6 +99,8 @@ pub struct Stalls {
     pub group_full: Waits,
     /// Groups that waited for a new log segment to be written, as none was ready.
     pub log_segment: Waits,
+    /// Waits until another commit of the same partition was applied; not for its sync, which they share.
+    pub partition: Waits,
 }
 
 impl Stalls {
@@ -111,7 +113,7 @@ impl Stalls {
     }
 
     /// Each kind with what happened and what helps.
-    fn causes(&self) -> [(Waits, &'static str, &'static str); 6] {
+    fn causes(&self) -> [(Waits, &'static str, &'static str); 7] {
         const COMPACTION: &str = "this load makes merges faster than the disk or the processors do \
                                   them; ingest sorted rows, or give memory for larger memtables";
         const FLUSH: &str = "flushes do not keep up: a faster disk, more memory, or an error in \
@@ -130,6 +132,12 @@ impl Stalls {
                 self.log_segment,
                 "waits for a new log segment",
                 "`wal_segment_bytes` is small for these bursts",
+            ),
+            (
+                self.partition,
+                "waits for another commit of the same partition",
+                "a partition takes one commit at a time; spread what is hot over several, or commit \
+                 more at a time",
             ),
         ]
     }

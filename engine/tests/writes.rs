@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-use tabulith::env::clock::ManualClock;
+use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::health::Obstacle;
 use tabulith::options::{Advanced, Durability, Reach};
@@ -231,6 +231,59 @@ fn a_wait_is_counted_with_its_cause_and_what_helps() {
     let stalls = waits(log);
     assert!(stalls.log_segment.times > 0, "nobody made a segment ahead: {stalls:?}");
     assert_eq!(stalls.stopped_by_memtables.times, 0, "{stalls:?}");
+}
+
+/// A clock that tells when somebody looks at its steady time, and then is 5 ms on.
+#[derive(Debug)]
+struct Told(ManualClock, mpsc::SyncSender<()>);
+
+impl Clock for Told {
+    fn wall_ticks(&self) -> u64 {
+        self.0.wall_ticks()
+    }
+
+    fn steady(&self) -> Duration {
+        let now = self.0.steady();
+        if std::thread::current().name() == Some("second") {
+            let _ = self.1.try_send(());
+            self.0.sleep(Duration::from_millis(5));
+        }
+        now
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.0.sleep(time);
+    }
+}
+
+#[test]
+fn a_wait_for_the_partition_is_counted() {
+    let (told, looked) = mpsc::sync_channel(1);
+    let clock = Arc::new(Told(ManualClock::at(16_950_000_000_000_000), told));
+    let parts = (Arc::new(SimFs::new()), clock, Arc::new(ByHand));
+    let db = Db::builder().parts(parts.0, parts.1, parts.2).open(DIR).unwrap();
+    let table = Catalog::create_table(&db, "rows", b"").unwrap().id;
+    let second = {
+        let (db, waits) = (db.clone(), db.stats().stalls.partition);
+        assert_eq!(waits.times, 0);
+        let (go, gone) = mpsc::channel::<()>();
+        let run = move || {
+            gone.recv().unwrap();
+            RowStore::update(&db, table, b"p", None, Reach::Disk, &mut |rows| rows.put(b"2", b""))
+                .and_then(|ticket| ticket.wait())
+        };
+        (std::thread::Builder::new().name("second".into()).spawn(run).unwrap(), go)
+    };
+    let ticket = RowStore::update(&db, table, b"p", None, Reach::Disk, &mut |rows| {
+        second.1.send(()).unwrap();
+        looked.recv().unwrap(); // It looks at the clock where it finds the partition taken.
+        rows.put(b"1", b"")
+    });
+    ticket.unwrap().wait().unwrap();
+    second.0.join().unwrap().unwrap();
+    let stalls = db.stats().stalls;
+    assert_eq!((stalls.partition.times, stalls.partition.us), (1, 5000), "{stalls:?}");
+    assert!(stalls.to_string().contains("waits for another commit of the same partition"));
 }
 
 /// Commits a row wherever the log is synced, whose segments keep the name that they were made by, as others do who never stop; gives how many of them were

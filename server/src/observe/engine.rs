@@ -124,13 +124,14 @@ fn write_work(stats: &Stats, text: &mut Text) {
 
 fn write_stalls(stats: &Stats, text: &mut Text) {
     let stalls = &stats.stalls;
-    let reasons: [(&str, Waits); 6] = [
+    let reasons: [(&str, Waits); 7] = [
         ("l0_slow", stalls.slowed_by_l0),
         ("memtables_slow", stalls.slowed_by_memtables),
         ("l0_stop", stalls.stopped_by_l0),
         ("memtables_stop", stalls.stopped_by_memtables),
         ("log_group_full", stalls.group_full),
         ("log_segment", stalls.log_segment),
+        ("partition", stalls.partition),
     ];
     let mut family = text.counter("tabulith_stalls_total", "Waits of commits, by reason.");
     for (reason, waits) in reasons {
