@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use tabulith::env::clock::{Clock, ManualClock};
+use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::env::rng::Rng;
 use tabulith::vfs::mem::SimFs;

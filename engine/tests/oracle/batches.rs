@@ -4,7 +4,7 @@
 use crate::ops::{Demand, Then};
 use crate::rows::{Difference, said};
 use std::future::Future;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::task::{Context, Poll, Waker};
@@ -87,15 +87,15 @@ pub(crate) fn leaves_it_to_others(then: Then) -> bool {
     matches!(then, Then::Poll | Then::Notify | Then::Forget)
 }
 
-/// The batch; and why it must be refused, if so.
+/// The batch with its changes under their conditions; and why it must be refused, if so.
 pub(crate) fn batch(
-    partition: &Partition,
+    mut batch: Batch,
     model: &Oracle,
     (table, pk): (u32, &[u8]),
     changes: &[Change],
     demands: &[Demand],
 ) -> (Batch, Option<Kind>) {
-    let (mut batch, mut refusal) = (partition.batch(), None);
+    let mut refusal = None;
     for (n, (change, demand)) in changes.iter().zip(demands).enumerate() {
         let (rk, value) = match change {
             Change::Put(rk, value) => (rk, Some((value, None))),
@@ -109,7 +109,7 @@ pub(crate) fn batch(
         let stored = model.get(table, pk, rk).map(|row| row.ts);
         // The timestamp of the row here; an own write has none yet.
         let before = changes[..n].iter().rev().find_map(|own| left_by(own, rk));
-        let here = before.map_or(stored, |is_there| is_there.then_some(0));
+        let here = before.map_or(stored, |left| left.map(|_| 0));
         let condition = match demand {
             Demand::Any => If::Any,
             Demand::Absent => If::Absent,
@@ -134,14 +134,50 @@ pub(crate) fn batch(
     (batch, refusal)
 }
 
-/// Whether a change leaves a row under `rk`, if it says.
-fn left_by(change: &Change, rk: &Vec<u8>) -> Option<bool> {
+/// What a change leaves under `rk`, if it says: a value and when it expires, or nothing.
+fn left_by<'a>(change: &'a Change, rk: &[u8]) -> Option<Option<(&'a Vec<u8>, u64)>> {
     match change {
-        Change::Put(own, _) | Change::PutUntil(own, ..) => (own == rk).then_some(true),
-        Change::Delete(own) => (own == rk).then_some(false),
+        Change::Put(own, value) => (own == rk).then_some(Some((value, u64::MAX))),
+        Change::PutUntil(own, value, expires) => (own == rk).then_some(Some((value, *expires))),
+        Change::Delete(own) => (own == rk).then_some(None),
         Change::DeleteRange(from, to) => {
-            let range = (from.as_ref(), to.as_ref());
-            RangeBounds::<Vec<u8>>::contains(&range, rk).then_some(false)
+            let slice = |bound: &'a Bound<Vec<u8>>| bound.as_ref().map(Vec::as_slice);
+            let range = (slice(from), slice(to));
+            RangeBounds::<[u8]>::contains(&range, rk).then_some(None)
         }
     }
+}
+
+/// Puts a batch together that shows what it has written at `now`, and is empty again by a savepoint.
+pub(crate) fn rehearse(
+    partition: &Partition,
+    changes: &[Change],
+    now: CommitTs,
+) -> Result<Batch, Difference> {
+    let mut batch = partition.batch();
+    let empty = batch.savepoint();
+    for change in changes {
+        batch = match change {
+            Change::Put(rk, value) => batch.upsert(rk, value),
+            Change::PutUntil(rk, value, expires) => {
+                batch.upsert_until(rk, value, CommitTs(*expires))
+            }
+            Change::Delete(rk) => batch.delete(rk),
+            Change::DeleteRange(from, to) => batch.delete_range((from.clone(), to.clone())),
+        };
+    }
+    let keys = changes.iter().filter_map(|change| match change {
+        Change::Put(rk, _) | Change::PutUntil(rk, ..) | Change::Delete(rk) => Some(rk),
+        Change::DeleteRange(..) => None,
+    });
+    for rk in keys {
+        let left = changes.iter().rev().find_map(|own| left_by(own, rk)).flatten();
+        let expected = left.filter(|(_, expires)| now.0 < *expires).map(|(value, _)| &value[..]);
+        let shown = batch.get(rk).map_err(said)?;
+        if shown.as_ref().map(|row| &row.value[..]) != expected {
+            return Err(format!("a batch shows {shown:?} under {rk:?}, not {expected:?}"));
+        }
+    }
+    batch.rollback_to(empty).map_err(said)?;
+    Ok(batch)
 }

@@ -361,8 +361,8 @@ impl Run {
         let partition = self.store.db().table(&name(slot)).map_err(said)?.partition(pk);
         let (changes, demands): (Vec<_>, Vec<_>) = writes.iter().cloned().unzip();
         let changes = self.timed(&changes);
-        let (batch, refusal) =
-            batches::batch(&partition, &self.model, (id.0, pk), &changes, &demands);
+        let empty = batches::rehearse(&partition, &changes, self.store.db().time())?;
+        let (batch, refusal) = batches::batch(empty, &self.model, (id.0, pk), &changes, &demands);
         let batch = match level {
             Some(level) => batch.durability(level),
             None => batch,
