@@ -4,7 +4,8 @@
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use anyhow::{Context as _, Result};
-use criterion::{Criterion, criterion_group, criterion_main};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use std::path::Path;
 use std::sync::Arc;
 use tabulith::Table;
 use tabulith::db::Db;
@@ -15,6 +16,8 @@ use tabulith::table::entity::Entity;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::TableStore;
 use tabulith::table::write::Write;
+use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::os::OsVfs;
 use tabulith_benches::fixture;
 use tabulith_benches::rows::{self, PARTITION_ROWS, Values};
 use tempfile::TempDir;
@@ -94,12 +97,13 @@ fn openings(c: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
-/// A hundred rows of half a million by one call, and one after the other: in the cache, and in files that the
-/// system has in memory.
+/// A hundred rows of half a million by one call, and one after the other: in the cache, in files that the
+/// system has in memory, and in files that it has not.
 fn together(c: &mut Criterion) -> Result<()> {
-    for (place, block_cache_bytes) in [("in the cache", None), ("nothing cached", Some(0))] {
+    let places = [("in the cache", None), ("nothing cached", Some(0)), ("on the disk", Some(0))];
+    for (place, block_cache_bytes) in places {
         let advanced = Advanced { block_cache_bytes, ..Advanced::default() };
-        let (_folder, table) = ingested(advanced)?;
+        let (folder, table) = ingested(advanced)?;
         for i in 0..FILE_ROWS {
             anyhow::ensure!(table.get("p", i.to_be_bytes())?.is_some(), "row {i} is missing");
         }
@@ -107,15 +111,31 @@ fn together(c: &mut Criterion) -> Result<()> {
         let asked: Vec<_> =
             (0..200_000).map(|_| ("p", rng.below(FILE_ROWS).to_be_bytes())).collect();
         let mut hundreds = asked.chunks(100).cycle();
+        let mut next = || {
+            if place == "on the disk" {
+                drop(forget(folder.path())); // What fails shows as a time of what is in memory.
+            }
+            hundreds.next().unwrap_or_default()
+        };
         c.bench_function(&format!("100 rows at random, {place}: get_many"), |b| {
-            b.iter(|| hundreds.next().map(|keys| table.get_many(keys)))
+            b.iter_batched(&mut next, |keys| table.get_many(keys), BatchSize::PerIteration);
         });
         c.bench_function(&format!("100 rows at random, {place}: gets"), |b| {
-            b.iter(|| {
-                let keys = hundreds.next().unwrap_or_default();
+            let gets = |keys: &[(&str, [u8; 8])]| {
                 keys.iter().map(|(pk, rk)| table.get(pk, rk)).collect::<Vec<_>>()
-            })
+            };
+            b.iter_batched(&mut next, gets, BatchSize::PerIteration);
         });
+    }
+    Ok(())
+}
+
+/// Has the system let go of what it holds of the table files of a folder.
+fn forget(folder: &Path) -> Result<()> {
+    let disk = OsVfs::new();
+    for name in disk.list(folder)?.iter().filter(|name| name.ends_with(".sst")) {
+        let file = disk.open(&folder.join(name), Access::Read)?;
+        file.begin_sync(0, file.len()?); // Lets go of what is on the disk already: all of it.
     }
     Ok(())
 }

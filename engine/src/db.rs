@@ -606,14 +606,19 @@ impl Inner {
         let now = now.map_or_else(OnceCell::new, OnceCell::from);
         let first = keys.iter().next().map_or(&[][..], |listed| listed.key);
         let outlived_to = self.outlived_to(first, at, now.get().copied());
-        let mut rows = vec![None; keys.len()];
-        view.get_many(&self.tree.shelf.pool.rows, keys, at, reach, |asked, found| {
-            if found.ts <= outlived_to {
-                return Ok(());
+        let mut found = Vec::with_capacity(keys.len());
+        view.get_many(&self.tree.shelf.pool.rows, keys, at, reach, |asked, row| {
+            if row.ts > outlived_to {
+                found.push((asked, row));
             }
-            rows[asked] = row_of(&view, found, || *now.get_or_init(|| self.time()), reach)?;
-            Ok(())
         })?;
+        if reach == Reach::Disk {
+            view.begin_values(found.iter().map(|(_, row)| row));
+        }
+        let mut rows = vec![None; keys.len()];
+        for (asked, row) in found {
+            rows[asked] = row_of(&view, row, || *now.get_or_init(|| self.time()), reach)?;
+        }
         Ok(rows)
     }
 }

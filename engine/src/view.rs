@@ -6,7 +6,8 @@
 
 use crate::cursor::Found;
 use crate::erasure::live::{Cover, ErasureList};
-use crate::error::Result;
+use crate::error::{Kind, Result};
+use crate::expiry;
 use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::key::list::{KeyList, ListedKey};
 use crate::memtable::api::Memtable;
@@ -18,6 +19,10 @@ use std::sync::Arc;
 /// Keys of one call whose misses are waited for together: more than the processor has lines under
 /// way at a time, few enough that the lines are still there when they are read.
 const GROUP_KEYS: usize = 16;
+
+/// Reads of the disk that one call has under way at a time: more than a disk works on at once, and with
+/// blocks of 64 KiB no more of the system's cache than a walk reads ahead.
+const READS_MAX: usize = 64;
 
 /// A memtable that takes no more writes and waits for its flush.
 #[derive(Debug)]
@@ -56,7 +61,7 @@ impl View {
         reach: Reach,
     ) -> Result<Option<Found>> {
         let found = self.find(rows, key, row_hash, at, reach)?;
-        Ok(found.filter(|found| !self.erases(key, found.ts, at)))
+        Ok(self.unless_erased(key, found, at))
     }
 
     /// Whether a delete of `key` must be written: false only where nobody would miss it. Looks at
@@ -89,17 +94,19 @@ impl View {
     }
 
     /// Gives `each` what is found of `keys`, with the place it was asked for at. Memory is fetched
-    /// for [`GROUP_KEYS`] keys at once: their places among the cached rows, then their filters.
+    /// for [`GROUP_KEYS`] keys at once: their places among the cached rows, then their filters. The
+    /// blocks that memory lacks are asked of the disk together, [`READS_MAX`] at a time.
     pub(crate) fn get_many(
         &self,
         rows: &RowCache,
         keys: &KeyList,
         at: CommitTs,
         reach: Reach,
-        mut each: impl FnMut(usize, Found) -> Result<()>,
+        mut each: impl FnMut(usize, Found),
     ) -> Result<()> {
         let mut keys = keys.iter().peekable();
         let mut pending = Vec::with_capacity(GROUP_KEYS);
+        let mut on_disk = Vec::new();
         while keys.peek().is_some() {
             pending.extend(keys.by_ref().take(GROUP_KEYS).map(|listed| (listed, None)));
             for (listed, _) in &pending {
@@ -108,19 +115,53 @@ impl View {
             for (ListedKey { key, row_hash, asked }, files) in &mut pending {
                 match self.find_in_memtables(key, *row_hash, at) {
                     Some(found) if self.erases(key, found.ts, at) => {}
-                    Some(found) => each(*asked, found)?,
+                    Some(found) => each(*asked, found),
                     None => *files = Some(self.version.candidates(key, *row_hash)),
                 }
             }
             for (ListedKey { key, row_hash, asked }, files) in pending.drain(..) {
                 let Some(files) = files else { continue };
-                let found = self.find_in_files(&files, rows, key, row_hash, at, reach)?;
-                if let Some(found) = found.filter(|found| !self.erases(key, found.ts, at)) {
-                    each(asked, found)?;
-                }
+                match self.find_in_files(&files, rows, key, row_hash, at, Reach::Memory) {
+                    Ok(found) => self.unless_erased(key, found, at).map(|found| each(asked, found)),
+                    Err(error) if error.kind() == Kind::WouldBlock && reach == Reach::Disk => {
+                        on_disk.push((ListedKey { key, row_hash, asked }, files));
+                        None
+                    }
+                    Err(error) => return Err(error),
+                };
+            }
+            if on_disk.len() + GROUP_KEYS > READS_MAX || keys.peek().is_none() {
+                self.read_all(&on_disk, rows, at, &mut each)?;
+                on_disk.clear();
             }
         }
         Ok(())
+    }
+
+    /// Gives `each` what the files have of keys whose blocks are not in memory.
+    fn read_all(
+        &self,
+        keys: &[(ListedKey<'_>, Candidates<'_>)],
+        rows: &RowCache,
+        at: CommitTs,
+        each: &mut impl FnMut(usize, Found),
+    ) -> Result<()> {
+        if keys.len() > 1 {
+            for (ListedKey { key, row_hash, .. }, files) in keys {
+                files.begin_get(key, *row_hash, at);
+            }
+        }
+        for (ListedKey { key, row_hash, asked }, files) in keys {
+            let found = self.find_in_files(files, rows, key, *row_hash, at, Reach::Disk)?;
+            if let Some(found) = self.unless_erased(key, found, at) {
+                each(*asked, found);
+            }
+        }
+        Ok(())
+    }
+
+    fn unless_erased(&self, key: &[u8], found: Option<Found>, at: CommitTs) -> Option<Found> {
+        found.filter(|found| !self.erases(key, found.ts, at))
     }
 
     fn find_in_memtables(&self, key: &[u8], row_hash: u64, at: CommitTs) -> Option<Found> {
@@ -175,6 +216,16 @@ impl View {
         Ok(Found { kind: RowKind::Put, value, ..found })
     }
 
+    /// Has the disk begin to read the values that rows refer to, where there are several.
+    pub(crate) fn begin_values<'a>(&self, found: impl Iterator<Item = &'a Found> + Clone) {
+        let links = found.filter(|found| found.kind.is_link());
+        if links.clone().nth(1).is_some() {
+            links.for_each(|Found { kind, value, .. }| {
+                self.version.blobs.begin_value(expiry::value_of(*kind, value));
+            });
+        }
+    }
+
     /// The memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<dyn Memtable>> {
         std::iter::once(&self.active).chain(self.sealed.iter().map(|sealed| &sealed.table))
@@ -216,10 +267,7 @@ mod tests {
         let list = KeyList::new(TableId(1), &[(b"p", b"a"), (b"p", b"b")]);
         for (view, expected) in [(&view, [Some(3), Some(3)]), (&empty, [None, None])] {
             let mut found = [None; 2];
-            let each = |asked: usize, row: Found| {
-                found[asked] = Some(row.ts.0);
-                Ok(())
-            };
+            let each = |asked: usize, row: Found| found[asked] = Some(row.ts.0);
             let read = view.get_many(&rows, &list, CommitTs(9), Reach::Disk, each);
             assert!(read.is_ok() && found == expected, "{found:?}");
         }

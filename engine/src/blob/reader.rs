@@ -97,6 +97,15 @@ impl BlobFile {
         raw.map(Bytes::from).map_err(|what| self.corrupt(link.offset, what))
     }
 
+    /// Has the disk begin to read what [`BlobFile::value`] will ask it for.
+    pub(crate) fn begin_value<B>(&self, link: &Link, cache: &Cache<B>) {
+        let is_lent = self.mapped.is_some() && link.codec == Codec::None;
+        let place = BlockPlace { file: link.file, offset: link.offset };
+        if self.check_bounds(link).is_ok() && (is_lent || cache.get_value(place).is_none()) {
+            self.file.begin_read(link.offset + HEAD_LEN, u64::from(link.stored_len));
+        }
+    }
+
     /// The value where the mapping has it.
     fn lend(&self, mapped: &Mapped, link: &Link, reach: Reach) -> Result<Bytes> {
         self.check_bounds(link)?;

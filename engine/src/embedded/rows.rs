@@ -80,7 +80,8 @@ impl Table {
     }
 
     /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for, all as of one
-    /// moment. Costs less than as many gets: misses of memory are waited for together.
+    /// moment. Costs less than as many gets: misses of memory, and reads of the disk, are waited for
+    /// together.
     pub fn get_many<P: AsRef<[u8]>, R: AsRef<[u8]>>(
         &self,
         keys: &[(P, R)],

@@ -187,6 +187,18 @@ impl TableFile {
         Ok(Some(Found { ts: block.ts(row), kind: block.kind(row), value }))
     }
 
+    /// Has the disk begin to read the block that [`TableFile::get`] will ask for, where it asks for one
+    /// that is not in the cache; whether it does.
+    pub(crate) fn begin_get(&self, key: &[u8], row_hash: u64, at: CommitTs) -> bool {
+        let seek = || self.index.seek(key, at).map(|entry| self.index.handle(entry));
+        let handle = self.may_hold_row(row_hash).then(seek).flatten();
+        let Some(handle) = handle.filter(|handle| self.cached(*handle).is_none()) else {
+            return false;
+        };
+        self.raw.file.begin_read(handle.offset, u64::from(handle.len));
+        true
+    }
+
     /// Starts fetching what [`TableFile::may_hold_row`] will read.
     pub(crate) fn prefetch_row(&self, row_hash: u64) {
         if let Some(filter) = &self.row_filter {

@@ -117,6 +117,15 @@ impl Blobs {
         blob.file()?.value(&link, &*blob.shelf.pool.blocks, reach)
     }
 
+    /// Has the disk begin to read the value that a reference stands for. Who reads it is told what fails.
+    pub(crate) fn begin_value(&self, link: &[u8]) {
+        if let Ok((link, blob)) = self.find(link)
+            && let Ok(file) = blob.file()
+        {
+            file.begin_value(&link, &*blob.shelf.pool.blocks);
+        }
+    }
+
     /// A reference, read, and the blob file that it names.
     pub(crate) fn find(&self, link: &[u8]) -> Result<(Link, &LiveBlob)> {
         let link = Link::read(link).ok_or_else(no_such_blob)?;

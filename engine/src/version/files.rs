@@ -134,6 +134,11 @@ impl LiveFile {
         }
     }
 
+    fn begin_get(&self, key: &[u8], row_hash: u64, at: CommitTs) -> bool {
+        let table = self.overlaps(key, key).then(|| self.table_in_memory()).flatten();
+        table.is_some_and(|table| table.begin_get(key, row_hash, at))
+    }
+
     fn may_hold(&self, key: &[u8], row_hash: u64, reach: Reach) -> Result<bool> {
         if !self.overlaps(key, key) {
             return Ok(false);
@@ -176,7 +181,7 @@ impl Candidates<'_> {
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        for file in self.newest.iter().chain(self.sorted.iter().copied().flatten()) {
+        for file in self.files() {
             if let Some(found) = file.get(key, row_hash, at, reach)? {
                 return Ok(Some(found));
             }
@@ -184,14 +189,23 @@ impl Candidates<'_> {
         Ok(None)
     }
 
+    /// Has the disk begin to read what [`Candidates::get`] will ask it for first.
+    pub(crate) fn begin_get(&self, key: &[u8], row_hash: u64, at: CommitTs) {
+        let _ = self.files().find(|file| file.begin_get(key, row_hash, at));
+    }
+
     /// Whether any file may hold a version of `key`, by bounds and filters alone: no block is read.
     pub(crate) fn may_hold(&self, key: &[u8], row_hash: u64, reach: Reach) -> Result<bool> {
-        for file in self.newest.iter().chain(self.sorted.iter().copied().flatten()) {
+        for file in self.files() {
             if file.may_hold(key, row_hash, reach)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    fn files(&self) -> impl Iterator<Item = &Arc<LiveFile>> {
+        self.newest.iter().chain(self.sorted.iter().copied().flatten())
     }
 }
 

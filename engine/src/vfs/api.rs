@@ -86,6 +86,12 @@ pub trait File: Debug + Send + Sync {
         Ok(bytes)
     }
 
+    /// Has the system begin to read `len` bytes from `offset` on, so that those who read them next wait
+    /// together and not one after the other. Promises nothing, and does nothing where that is not to be had.
+    fn begin_read(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
+
     /// Writes all of `bytes` at `offset`, extending the file where needed. After an error, any
     /// part of the range may have been written.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;

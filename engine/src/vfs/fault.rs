@@ -42,6 +42,8 @@ struct State {
     /// Bytes by which files may still grow.
     room: Option<u64>,
     injected: BTreeMap<(Call, String), u64>,
+    /// Reads that were begun ahead.
+    begun: u64,
 }
 
 impl Debug for State {
@@ -98,6 +100,11 @@ impl FaultFs {
     /// The same by kind and class of name, as in [`FaultFs::counts`].
     pub fn injected_counts(&self) -> BTreeMap<(Call, String), u64> {
         self.state.lock().injected.clone()
+    }
+
+    /// How many reads were begun ahead of need. They are no calls: nobody is told whether they fail.
+    pub fn begun_reads(&self) -> u64 {
+        self.state.lock().begun
     }
 
     fn run<T>(
@@ -233,6 +240,11 @@ impl FaultFile {
 impl File for FaultFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
         self.run(Call::Read, || self.inner.read_exact_at(buf, offset))
+    }
+
+    fn begin_read(&self, offset: u64, len: u64) {
+        self.fs.state.lock().begun += 1;
+        self.inner.begin_read(offset, len);
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

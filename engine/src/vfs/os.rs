@@ -127,6 +127,13 @@ impl File for OsFile {
         place::read_vec_at(&self.0, len, offset)
     }
 
+    #[cfg(target_os = "linux")]
+    fn begin_read(&self, offset: u64, len: u64) {
+        use rustix::fs::{Advice, fadvise};
+        // Asks the disk for those pages that the system's cache lacks; a failed read is told by whoever reads.
+        let _ = fadvise(&self.0, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
+    }
+
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         place::write_all_at(&self.0, bytes, offset)
     }
