@@ -59,6 +59,7 @@ pub fn markdown(outcomes: &[Outcome], engines: &[String], facts: &[(String, Stri
         let _ = write!(text, "\n### The disk\n\n{about}\n\n{}", main_table(&disk, &shown));
     }
     text.push_str(&goals(&rows));
+    text.push_str(&laps(&rows));
     for (title, figure) in FIGURES {
         text.push_str(&figure_table(title, &rows, &shown, *figure));
     }
@@ -257,6 +258,20 @@ fn held(rows: &[Row], name: &str, limit: Limit) -> Option<(String, f64, bool)> {
 
 fn written(cell: &Measured) -> Option<f64> {
     cell.median(|line| line.written_per_byte)
+}
+
+/// What the percentiles below it are of.
+fn laps(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        let mut lines = row.cells.iter().flat_map(|cell| &cell.lines);
+        if let Some(lap) = lines.find_map(|line| line.lap.as_deref()) {
+            let _ = writeln!(text, "- {}: {lap}", row.name);
+        }
+    }
+    let about = "The percentiles below are of single calls; of these, which are long calls, of the laps that \
+                 are named. Who reads ahead delivers most laps at once and some late.";
+    if text.is_empty() { text } else { format!("\n### Latencies\n\n{about}\n\n{text}") }
 }
 
 type Figure = fn(&Measured) -> Option<f64>;

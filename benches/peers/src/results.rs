@@ -114,7 +114,14 @@ fn workload(engine: &str, run: u32, line: &Figure) -> Workload {
         memory_bytes: Some(line.peak_bytes),
         cpu_us: Some(line.cpu_us).filter(|us| *us > 0.0),
         others_cores: Some(line.others_cores),
-        remark: line.note.clone(),
+        remark: remark(line),
         ..Workload::default()
     }
+}
+
+/// What else there is to say, and what the latencies are of where they are not of calls.
+fn remark(line: &Figure) -> Option<String> {
+    let lap = line.lap.as_ref().map(|lap| format!("latencies are of {lap}"));
+    let texts: Vec<String> = line.note.iter().cloned().chain(lap).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }

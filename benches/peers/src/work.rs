@@ -2,7 +2,7 @@
 
 use crate::adapters::open::open;
 use crate::engine::{Change, Direction, Engine, Key, Promise, Rows, Span};
-use crate::probe::{Kind, Line, Probe};
+use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
 use crate::rows::{KEY_BYTES, KeyBuf, PARTITION_ROWS, Sum, Values};
 use crate::settings::{self, Settings};
 use anyhow::{Context as _, Result, ensure};
@@ -137,6 +137,17 @@ pub fn sum(engine: &dyn Engine, direction: Direction) -> Result<Sum> {
     Ok(sum)
 }
 
+/// The same, timed in laps of [`LAP_ROWS`].
+pub fn sum_in_laps(engine: &dyn Engine, direction: Direction) -> Result<(Sum, Laps)> {
+    let (mut sum, mut laps) = (Sum::default(), Laps::of(LAP_ROWS)?);
+    engine.scan(Span::All, direction, &mut |seen| {
+        sum.add(seen.value);
+        laps.row();
+        ControlFlow::Continue(())
+    })?;
+    Ok((sum, laps))
+}
+
 /// Runs what `worker` makes for each of `threads` threads for the cell's span; one call in
 /// `timed_every` is timed.
 pub fn run<C: FnMut() -> Result<u64>>(
@@ -217,12 +228,15 @@ pub struct InOrder {
     pub end: u64,
     /// Makes their values.
     pub values: Values,
+    /// Times [`LAP_ROWS`] of them after the other.
+    pub laps: Laps,
 }
 
 impl Rows for InOrder {
     fn next(&mut self, give: &mut dyn FnMut(Key<'_>, &[u8]) -> Result<()>) -> Result<bool> {
         give(KeyBuf::default().row(self.next), self.values.value(self.next, 0))?;
         self.next += 1;
+        self.laps.row();
         Ok(self.next < self.end)
     }
 }

@@ -1,7 +1,7 @@
 //! W1 and W2: filling a database in the order of the keys and in none.
 
 use crate::engine::{Change, Direction, Engine, Promise};
-use crate::probe::{Kind, Line, Probe};
+use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
 use crate::work::{self, Cap, Context, InOrder, Shuffle, bytes_of};
 use anyhow::Result;
@@ -57,12 +57,13 @@ fn crc_of_rocksdb(context: &Context) -> Option<String> {
 fn ingested(context: &Context, rows: u64, value_bytes: usize) -> Result<Option<Line>> {
     let engine = context.fresh("ingested", &context.settings(Promise::Unsynced))?;
     let values = Values::new(value_bytes, context.seed);
-    let mut in_order = InOrder { next: 0, end: rows, values };
     let probe = Probe::start()?;
+    let mut in_order = InOrder { next: 0, end: rows, values, laps: Laps::of(LAP_ROWS)? };
     let Some(ingested) = engine.ingest(&mut in_order) else { return Ok(None) };
     ingested?;
     let name = format!("W1 sequential load, ingest{}, settled", size_of(value_bytes));
     let line = settled(&probe, &*engine, name, (rows, value_bytes))?;
+    let line = line.in_laps(&in_order.laps, "each 1,000 rows given");
     check(&*engine, rows, value_bytes)?;
     engine.close()?;
     Ok(Some(line))

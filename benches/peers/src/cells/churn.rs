@@ -54,8 +54,10 @@ pub fn delete(context: &Context) -> Result<Vec<Line>> {
     let mut lines = vec![line.timed(&latency_ns)];
     let scan = |name: &str| -> Result<Line> {
         let probe = Probe::start()?;
-        work::sum(&*engine, Direction::Forward)?.check(live)?;
-        probe.rate(Kind::Read, name, "live rows/s", live.rows, Duration::ZERO)
+        let (sum, laps) = work::sum_in_laps(&*engine, Direction::Forward)?;
+        sum.check(live)?;
+        let line = probe.rate(Kind::Read, name, "live rows/s", live.rows, Duration::ZERO)?;
+        Ok(line.in_laps(&laps, "each 1,000 rows delivered"))
     };
     lines.push(scan("W11 scan after the deletes")?);
     let start = Instant::now();

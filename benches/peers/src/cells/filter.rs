@@ -6,7 +6,7 @@
 
 use crate::adapters::ours;
 use crate::engine::{Direction, Promise, Span};
-use crate::probe::{Kind, Line, Probe};
+use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Values, row_of, tag_of};
 use crate::work::{self, Context};
 use anyhow::{Result, anyhow, ensure};
@@ -26,6 +26,9 @@ const GROUP_ROWS: u64 = 100;
 
 /// The tag that is looked for, one of a hundred.
 const WANTED: u64 = 42;
+
+/// Rows of a lap: what is found among [`LAP_ROWS`]. Rows that an engine passes over are not seen from here.
+const LAP_FOUND: u64 = LAP_ROWS / 100;
 
 /// How the rows that match lie: in one place of each partition, as days do where RowKeys rise with
 /// time, or anywhere.
@@ -75,16 +78,20 @@ fn measure(
     tags: Tags,
     rows: u64,
     expected: Found,
-    mut scan: impl FnMut() -> Result<Found>,
+    mut scan: impl FnMut(&mut Laps) -> Result<Found>,
 ) -> Result<Line> {
-    ensure!(scan()? == expected, "the first scan found something else");
-    let (probe, mut scans) = (Probe::start()?, 0);
+    ensure!(scan(&mut Laps::of(LAP_FOUND)?)? == expected, "the first scan found something else");
+    let (probe, mut laps, mut scans) = (Probe::start()?, Laps::of(LAP_FOUND)?, 0);
     while scans == 0 || probe.elapsed() < context.span {
-        let found = scan()?;
+        laps.begin();
+        let found = scan(&mut laps)?;
         ensure!(found == expected, "found {found:?}, should be {expected:?}");
         scans += 1;
     }
-    probe.rate(Kind::Read, tags.name(), "rows looked at/s", scans * rows, Duration::ZERO)
+    let looked_at = scans * rows;
+    let line =
+        probe.rate(Kind::Read, tags.name(), "rows looked at/s", looked_at, Duration::ZERO)?;
+    Ok(line.in_laps(&laps, "each 10 rows found, of 1,000 looked at"))
 }
 
 fn bytes(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result<Line> {
@@ -96,11 +103,12 @@ fn bytes(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result<Li
         work::write_tagged(&*engine, &mut values, batch, |i| tags.of(i))?;
     }
     engine.settle()?;
-    let line = measure(context, tags, rows, expected, || {
+    let line = measure(context, tags, rows, expected, |laps| {
         let mut found = (0, 0);
         engine.scan(Span::All, Direction::Forward, &mut |seen| {
             if tag_of(seen.value) == WANTED {
                 found = (found.0 + 1, found.1 + row_of(seen.value));
+                laps.row();
             }
             ControlFlow::Continue(())
         })?;
@@ -123,12 +131,13 @@ fn entities(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result
         op: Op::Eq,
         literal: Value::Int64(WANTED as i64),
     };
-    let line = measure(context, tags, rows, expected, || {
+    let line = measure(context, tags, rows, expected, |laps| {
         let mut found = (0, 0);
         for entity in table.query(Some(filter.clone())).select(&["Number"]) {
             let number = entity?.properties.into_iter().find(|(name, _)| name == "Number");
             let Some((_, Value::Int64(number))) = number else { return Ok((0, 0)) };
             found = (found.0 + 1, found.1 + number as u64);
+            laps.row();
         }
         Ok(found)
     })?;

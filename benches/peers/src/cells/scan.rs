@@ -79,9 +79,11 @@ pub fn full(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for (way, direction) in [("", Direction::Forward), (" backwards", Direction::Reverse)] {
         let probe = Probe::start()?;
-        work::sum(&*engine, direction)?.check(Sum::of(0, rows, value_bytes))?;
+        let (sum, laps) = work::sum_in_laps(&*engine, direction)?;
+        sum.check(Sum::of(0, rows, value_bytes))?;
         let name = format!("W8 full scan{way}{size}");
-        lines.push(probe.rate(Kind::Read, name, "rows/s", rows, Duration::ZERO)?);
+        let line = probe.rate(Kind::Read, name, "rows/s", rows, Duration::ZERO)?;
+        lines.push(line.in_laps(&laps, "each 1,000 rows delivered"));
     }
     engine.close()?;
     Ok(lines)
