@@ -3,7 +3,7 @@
 use crate::adapters::open::open;
 use crate::engine::{Change, Direction, Engine, Key, Promise, Rows, Span};
 use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
-use crate::rows::{KEY_BYTES, KeyBuf, PARTITION_ROWS, Sum, Values};
+use crate::rows::{KEY_BYTES, KeyBuf, PARTITION_ROWS, SMALL, Sum, Values};
 use crate::settings::{self, Settings};
 use anyhow::{Context as _, Result, ensure};
 use std::ops::{ControlFlow, Range};
@@ -38,6 +38,11 @@ impl Context {
     pub fn rows(&self, count: u64) -> u64 {
         let partitions = (count as f64 * self.scale) as u64 / PARTITION_ROWS;
         partitions.max(10) * PARTITION_ROWS
+    }
+
+    /// Rows with values of `value_bytes` that take the bytes of `count` rows with values of [`SMALL`].
+    pub fn rows_like(&self, count: u64, value_bytes: usize) -> u64 {
+        self.rows(bytes_of(count, SMALL) / bytes_of(1, value_bytes))
     }
 
     /// `count` of anything else at scale 1, at least `least`.

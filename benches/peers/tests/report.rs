@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 use tabulith::env::clock::{Clock as _, SystemClock};
+use tabulith_peers::cells::list;
 use tabulith_peers::parent::Outcome;
 use tabulith_peers::probe::{Kind, Laps, Line};
 use tabulith_peers::report;
@@ -12,6 +13,17 @@ use tabulith_results::latency::Latency;
 use tabulith_results::result::Line as Written;
 
 const W11: &str = "W11 scan after settling";
+
+#[test]
+fn every_workload_has_rows_of_1_kib() {
+    // W13 has sizes of its own, W2-paced is about when commits return.
+    let small = |name: &&str| !name.ends_with("-1k") && !matches!(*name, "W13" | "W2-paced");
+    let names: Vec<&str> = list::cells().iter().map(|cell| cell.name).collect();
+    for name in names.iter().filter(|name| small(name)) {
+        let wide = format!("{name}-1k");
+        assert!(names.contains(&wide.as_str()), "{wide} is missing");
+    }
+}
 
 #[test]
 fn a_lap_ends_with_its_last_row() {

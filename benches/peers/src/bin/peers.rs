@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 
 use anyhow::{Context as _, Result, bail, ensure};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -40,6 +40,9 @@ struct Whole {
     /// Cells to measure: a workload such as W6, or one cell such as W6-1k.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Bytes of the values of rows: 200, and 1 KiB in a few cells; or 1 KiB in all.
+    #[arg(long, value_enum, default_value_t = RowSize::Small)]
+    row_size: RowSize,
     /// Engines to measure, also where the cell is not for them by default.
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
@@ -57,6 +60,17 @@ struct Whole {
     json: Option<PathBuf>,
     #[command(flatten)]
     size: Size,
+}
+
+/// Which rows a run is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum RowSize {
+    /// What goals are about: 200 bytes, and beside them some cells with 1 KiB.
+    #[value(name = "200")]
+    Small,
+    /// The cells whose names end in `-1k`.
+    #[value(name = "1k")]
+    Medium,
 }
 
 /// How large and how long everything is.
@@ -133,8 +147,12 @@ fn print_list() -> Result<()> {
     let mut out = std::io::stdout().lock();
     for cell in list::cells() {
         let engines: Vec<_> = engines().into_iter().filter(|engine| cell.is_for(engine)).collect();
-        let rare = if cell.by_default { "" } else { " (only when asked for)" };
-        writeln!(out, "{:12} {}{rare}: {}", cell.name, cell.about, engines.join(", "))?;
+        let rare = match cell.by_default {
+            true => "",
+            false if cell.is_medium() => " (with --row-size 1k)",
+            false => " (only when asked for)",
+        };
+        writeln!(out, "{:14} {}{rare}: {}", cell.name, cell.about, engines.join(", "))?;
     }
     Ok(())
 }
@@ -143,7 +161,7 @@ fn run(whole: &Whole) -> Result<()> {
     for engine in &whole.engines {
         ensure!(engines().contains(&engine.as_str()), "there is no engine called {engine}");
     }
-    let cells = chosen(&whole.only)?;
+    let cells = chosen(&whole.only, whole.row_size)?;
     let dir = whole.work_dir.clone().unwrap_or_else(|| PathBuf::from("target"));
     std::fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
     let temporary = tempfile::Builder::new().prefix("peers-").tempdir_in(&dir)?;
@@ -189,18 +207,23 @@ fn run(whole: &Whole) -> Result<()> {
     Ok(())
 }
 
-/// The cells that `only` names, or all.
-fn chosen(only: &[String]) -> Result<Vec<Cell>> {
-    let cells = list::cells();
+/// The cells with rows of that size that `only` names, or all.
+fn chosen(only: &[String], row_size: RowSize) -> Result<Vec<Cell>> {
+    let mut cells = list::cells();
+    if row_size == RowSize::Medium {
+        cells.retain(Cell::is_medium);
+    }
     let known =
         |name: &String| cells.iter().any(|cell| cell.name == name || workload(cell) == name);
     if let Some(unknown) = only.iter().find(|name| !known(name)) {
-        bail!("there is no cell called {unknown}; --list shows them");
+        let size = if row_size == RowSize::Medium { " with rows of 1 KiB" } else { "" };
+        bail!("there is no cell called {unknown}{size}; --list shows them");
     }
+    let is_in_run = |cell: &Cell| cell.by_default || row_size == RowSize::Medium;
     let wanted = |cell: &Cell| match only.is_empty() {
-        true => cell.by_default,
+        true => is_in_run(cell),
         false => {
-            only.iter().any(|name| name == cell.name || (name == workload(cell) && cell.by_default))
+            only.iter().any(|name| name == cell.name || (name == workload(cell) && is_in_run(cell)))
         }
     };
     Ok(cells.iter().filter(|cell| wanted(cell)).copied().collect())
@@ -238,8 +261,9 @@ fn head(
         words => format!(" --{name} {}", words.join(",")),
     };
     let command = format!(
-        "peers{}{} --runs {} {}",
+        "peers{}{}{} --runs {} {}",
         list("only", &whole.only),
+        if whole.row_size == RowSize::Medium { " --row-size 1k" } else { "" },
         list("engines", &whole.engines),
         whole.runs,
         plan.arguments.join(" ")

@@ -2,29 +2,29 @@
 
 use crate::engine::{Change, Direction, Promise};
 use crate::probe::{Kind, Line, Probe, disk_bytes};
-use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values};
+use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
 use crate::work::{self, Cap, Context, Shuffle, bytes_of};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 use tabulith::env::rng::Rng;
 use tabulith_benches::sample::histogram;
 
+/// Rows with values of 200 bytes; of larger ones as many as take the same bytes.
 const DELETE_ROWS: u64 = 500_000;
 
+/// As above.
 const OVERWRITE_ROWS: u64 = 250_000;
 
 const OVERWRITES: u64 = 8;
 
 const BATCH_ROWS: u64 = 100;
 
-const VALUE_BYTES: usize = 200;
-
 /// Deletes nine rows of ten, then reads what is left, before and after settling.
-pub fn delete(context: &Context) -> Result<Vec<Line>> {
+pub fn delete(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
-    let rows = context.rows(DELETE_ROWS);
-    work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
-    let (mut live, mut deleted) = (Sum::of(0, rows, VALUE_BYTES), 0);
+    let (rows, size) = (context.rows_like(DELETE_ROWS, value_bytes), size_of(value_bytes));
+    work::load(&*engine, rows, value_bytes, context.seed)?;
+    let (mut live, mut deleted) = (Sum::of(0, rows, value_bytes), 0);
     let (mut latency_ns, cap, probe) = (histogram()?, Cap::new(context), Probe::start()?);
     for batch in Shuffle::new(rows / BATCH_ROWS, context.seed) {
         let mut keys = Vec::new();
@@ -35,7 +35,7 @@ pub fn delete(context: &Context) -> Result<Vec<Line>> {
                 keys.push(key);
                 live.rows -= 1;
                 live.numbers = live.numbers.wrapping_sub(i);
-                live.bytes -= VALUE_BYTES as u64;
+                live.bytes -= value_bytes as u64;
             }
         }
         let changes: Vec<_> = keys.iter().map(|key| Change::Delete(key.key())).collect();
@@ -48,33 +48,34 @@ pub fn delete(context: &Context) -> Result<Vec<Line>> {
         }
     }
     let given = bytes_of(deleted, 0);
-    let name = "W11 delete 90 %, commits of 90";
+    let name = format!("W11 delete 90 %, commits of 90{size}");
     let counts = (deleted, given);
     let line = probe.rate_written(Kind::Unsynced, name, "rows/s", counts, Duration::ZERO)?;
     let mut lines = vec![line.timed(&latency_ns)];
-    let scan = |name: &str| -> Result<Line> {
+    let scan = |when: &str| -> Result<Line> {
+        let name = format!("W11 scan after {when}{size}");
         let probe = Probe::start()?;
         let (sum, laps) = work::sum_in_laps(&*engine, Direction::Forward)?;
         sum.check(live)?;
         let line = probe.rate(Kind::Read, name, "live rows/s", live.rows, Duration::ZERO)?;
         Ok(line.in_laps(&laps, "each 1,000 rows delivered"))
     };
-    lines.push(scan("W11 scan after the deletes")?);
+    lines.push(scan("the deletes")?);
     let start = Instant::now();
     let rest = engine.settle()?;
     let took = start.elapsed().saturating_sub(rest).as_secs_f64();
-    let line = scan("W11 scan after settling")?.note(format!("settled in {took:.2} s"));
-    lines.push(line.disk(&context.dir, bytes_of(live.rows, VALUE_BYTES))?);
+    let line = scan("settling")?.note(format!("settled in {took:.2} s"));
+    lines.push(line.disk(&context.dir, bytes_of(live.rows, value_bytes))?);
     engine.close()?;
     Ok(lines)
 }
 
 /// Writes every row eight times over, in random order.
-pub fn overwrite(context: &Context) -> Result<Vec<Line>> {
+pub fn overwrite(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
-    let rows = context.rows(OVERWRITE_ROWS);
-    work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
-    let (mut rng, mut values) = (Rng::seeded(context.seed), Values::new(VALUE_BYTES, 2));
+    let rows = context.rows_like(OVERWRITE_ROWS, value_bytes);
+    work::load(&*engine, rows, value_bytes, context.seed)?;
+    let (mut rng, mut values) = (Rng::seeded(context.seed), Values::new(value_bytes, 2));
     let (mut latency_ns, cap, probe) = (histogram()?, Cap::new(context), Probe::start()?);
     let (mut written, mut most_bytes) = (0, 0);
     while written < rows * OVERWRITES && !cap.is_over() {
@@ -89,15 +90,16 @@ pub fn overwrite(context: &Context) -> Result<Vec<Line>> {
         }
     }
     let rest = engine.settle()?;
-    let counts = (written, bytes_of(written, VALUE_BYTES));
-    let name = "W12 overwrite 8 times, commits of 100, settled";
+    let counts = (written, bytes_of(written, value_bytes));
+    let size = size_of(value_bytes);
+    let name = format!("W12 overwrite 8 times, commits of 100{size}, settled");
     let line = probe.rate_written(Kind::Unsynced, name, "rows/s", counts, rest)?;
-    let live = bytes_of(rows, VALUE_BYTES);
+    let live = bytes_of(rows, value_bytes);
     let line = line.disk(&context.dir, live)?;
     let peak = most_bytes as f64 / live as f64;
     let share = written as f64 / (rows * OVERWRITES) as f64 * 100.0;
     let line = line.note(format!("disk at most {peak:.2} per byte; {share:.0} % of the writes"));
-    work::sum(&*engine, Direction::Forward)?.check(Sum::of(0, rows, VALUE_BYTES))?;
+    work::sum(&*engine, Direction::Forward)?.check(Sum::of(0, rows, value_bytes))?;
     engine.close()?;
     Ok(vec![line.timed(&latency_ns)])
 }

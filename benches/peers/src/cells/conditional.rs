@@ -2,48 +2,47 @@
 
 use crate::engine::{Direction, Engine, Promise, Span};
 use crate::probe::{Kind, Line};
-use crate::rows::{self, KeyBuf, PARTITION_ROWS, Values};
+use crate::rows::{self, KeyBuf, PARTITION_ROWS, Values, size_of};
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Result, ensure};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith::env::rng::Rng;
 
-const VALUE_BYTES: usize = 200;
-
 /// As fast as the engine goes.
-pub fn unsynced(context: &Context) -> Result<Vec<Line>> {
-    measure(context, Promise::Unsynced, Kind::Unsynced, &[1, 2, 4, 8])
+pub fn unsynced(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    measure(context, value_bytes, (Promise::Unsynced, Kind::Unsynced), &[1, 2, 4, 8])
 }
 
 /// Each on the disk when it returns.
-pub fn durable(context: &Context) -> Result<Vec<Line>> {
-    measure(context, Promise::Durable, Kind::Durable, &[1, 8])
+pub fn durable(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    measure(context, value_bytes, (Promise::Durable, Kind::Durable), &[1, 8])
 }
 
 fn measure(
     context: &Context,
-    promise: Promise,
-    kind: Kind,
+    value_bytes: usize,
+    (promise, kind): (Promise, Kind),
     threads: &[usize],
 ) -> Result<Vec<Line>> {
     let mut settings = context.settings(promise);
     settings.conditional = true;
     let engine = context.fresh("rows", &settings)?;
-    let mut values = Values::new(VALUE_BYTES, context.seed);
+    let mut values = Values::new(value_bytes, context.seed);
     work::write_rows(&*engine, &mut values, 0..PARTITION_ROWS, 0)?;
     let (won, lost) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut lines = Vec::new();
     for &threads in threads {
         let how = if kind == Kind::Durable { "durable " } else { "" };
-        let name = format!("W17 {how}conditional updates, threads: {threads}");
+        let size = size_of(value_bytes);
+        let name = format!("W17 {how}conditional updates{size}, threads: {threads}");
         let named = (kind, name.as_str(), "updates/s");
         let (engine, won, lost): (&dyn Engine, _, _) = (&*engine, &won, &lost);
         let lost_before = lost.load(Ordering::Relaxed);
         let every = if kind == Kind::Durable { 1 } else { 4 };
-        let line = work::run(context, named, threads, every, bytes_of(1, VALUE_BYTES), |thread| {
+        let line = work::run(context, named, threads, every, bytes_of(1, value_bytes), |thread| {
             let mut rng = Rng::seeded(context.seed ^ (thread as u64 + 1) << 32);
-            let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES, 3));
+            let (mut key, mut values) = (KeyBuf::default(), Values::new(value_bytes, 3));
             move || {
                 let i = rng.below(PARTITION_ROWS);
                 let mut revise = |old: &[u8], new: &mut Vec<u8>| {

@@ -2,7 +2,7 @@
 
 use crate::engine::{Change, Direction, Engine, Pending, Promise};
 use crate::probe::{Kind, Line};
-use crate::rows::{KeyBuf, PARTITION_ROWS, Values, size_of};
+use crate::rows::{KeyBuf, MEDIUM, PARTITION_ROWS, Values, size_of};
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Context as _, Result, ensure};
 use std::collections::VecDeque;
@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith::env::rng::Rng;
 use tabulith_results::latency::Latency;
 
-/// Rows that are chosen from at scale 1.
+/// Rows with values of 200 bytes that are chosen from at scale 1; of larger ones as many as take the same
+/// bytes.
 const ROWS: u64 = 500_000;
 
 const BATCH_ROWS: u64 = 100;
-
-const VALUE_BYTES: usize = 200;
 
 /// How many times longer than others these lines are. A log writes its first segments full of zeros,
 /// and a disk has its moods: in 0.4 s both weigh more than commits do.
@@ -27,18 +26,18 @@ fn longer(context: &Context) -> Context {
 }
 
 /// One row a commit, by 1, 8 and 32 writers.
-pub fn single(context: &Context) -> Result<Vec<Line>> {
-    let mut lines = vec![disk_alone(context)?];
+pub fn single(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
+    let mut lines = vec![disk_alone(context, value_bytes)?];
     let context = &longer(context);
     let engine = context.fresh("rows", &context.settings(Promise::Durable))?;
-    let rows = context.rows(ROWS);
+    let (rows, size) = (context.rows_like(ROWS, value_bytes), size_of(value_bytes));
     for (workload, writers) in [("W3", 1), ("W4", 8), ("W4", 32)] {
-        let name = format!("{workload} durable commits of 1, writers: {writers}");
+        let name = format!("{workload} durable commits of 1{size}, writers: {writers}");
         let named = (Kind::Durable, name.as_str(), "commits/s");
         let engine = &*engine;
-        lines.push(work::run(context, named, writers, 1, bytes_of(1, VALUE_BYTES), |thread| {
+        lines.push(work::run(context, named, writers, 1, bytes_of(1, value_bytes), |thread| {
             let seed = context.seed + (writers * 100 + thread) as u64;
-            let (mut rng, mut values) = (Rng::seeded(seed), Values::new(VALUE_BYTES, seed));
+            let (mut rng, mut values) = (Rng::seeded(seed), Values::new(value_bytes, seed));
             let mut key = KeyBuf::default();
             move || {
                 let i = rng.below(rows);
@@ -47,21 +46,23 @@ pub fn single(context: &Context) -> Result<Vec<Line>> {
             }
         })?);
     }
-    lines.extend(in_flight(context, &*engine, rows)?);
+    lines.extend(in_flight(context, &*engine, rows, value_bytes)?);
     ensure!(work::sum(&*engine, Direction::Forward)?.rows > 0, "nothing was written");
     engine.close()?;
     Ok(lines)
 }
 
 /// The floor under every durable commit: 4 KiB over space that was written before, then a sync.
-fn disk_alone(context: &Context) -> Result<Line> {
+fn disk_alone(context: &Context, value_bytes: usize) -> Result<Line> {
     const BLOCK: usize = 4 << 10;
     const FILE_BLOCKS: u64 = 4 << 10;
     let path = context.dir.join("disk");
     std::fs::write(&path, vec![0; BLOCK * FILE_BLOCKS as usize]).context("making a file")?;
     let file = std::fs::File::options().write(true).open(&path).context("opening it")?;
     file.sync_all()?;
-    let named = (Kind::Machine, "W3 the disk alone: 4 KiB overwritten and synced", "syncs/s");
+    let before = if value_bytes == MEDIUM { ", before commits of 1 KiB" } else { "" };
+    let name = format!("W3 the disk alone{before}: 4 KiB overwritten and synced");
+    let named = (Kind::Machine, name.as_str(), "syncs/s");
     let line = work::run(context, named, 1, 1, 0, |_| {
         let (file, mut block) = (&file, 0);
         move || {
@@ -77,17 +78,23 @@ fn disk_alone(context: &Context) -> Result<Line> {
 
 /// One thread that begins a commit as soon as the oldest of 32 is durable, where the engine can
 /// begin one without waiting for it.
-fn in_flight(context: &Context, engine: &dyn Engine, rows: u64) -> Result<Option<Line>> {
+fn in_flight(
+    context: &Context,
+    engine: &dyn Engine,
+    rows: u64,
+    value_bytes: usize,
+) -> Result<Option<Line>> {
     const IN_FLIGHT: usize = 32;
-    let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES, context.seed));
+    let (mut key, mut values) = (KeyBuf::default(), Values::new(value_bytes, context.seed));
     let Some(first) = engine.begin(Change::Put(key.row(0), values.value(0, 0))) else {
         return Ok(None);
     };
     first?()?;
-    let named =
-        (Kind::Durable, "W4 durable commits of 1, in flight from one thread: 32", "commits/s");
-    let line = work::run(context, named, 1, 1, bytes_of(1, VALUE_BYTES), |_| {
-        let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES, context.seed));
+    let size = size_of(value_bytes);
+    let name = format!("W4 durable commits of 1{size}, in flight from one thread: {IN_FLIGHT}");
+    let named = (Kind::Durable, name.as_str(), "commits/s");
+    let line = work::run(context, named, 1, 1, bytes_of(1, value_bytes), |_| {
+        let (mut key, mut values) = (KeyBuf::default(), Values::new(value_bytes, context.seed));
         let (mut rng, mut pending) = (Rng::seeded(context.seed), VecDeque::new());
         move || {
             let i = rng.below(rows);
@@ -108,7 +115,7 @@ fn in_flight(context: &Context, engine: &dyn Engine, rows: u64) -> Result<Option
 pub fn batches(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let context = &longer(context);
     let engine = context.fresh("rows", &context.settings(Promise::Durable))?;
-    let partitions = context.rows(ROWS) / PARTITION_ROWS;
+    let partitions = context.rows_like(ROWS, value_bytes) / PARTITION_ROWS;
     let mut lines = Vec::new();
     let committed = AtomicU64::new(0);
     for writers in [1, 8] {

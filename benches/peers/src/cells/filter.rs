@@ -7,7 +7,7 @@
 use crate::adapters::ours;
 use crate::engine::{Direction, Promise, Span};
 use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
-use crate::rows::{KeyBuf, PARTITION_ROWS, Values, row_of, tag_of};
+use crate::rows::{KeyBuf, PARTITION_ROWS, Values, row_of, size_of, tag_of};
 use crate::work::{self, Context};
 use anyhow::{Result, anyhow, ensure};
 use std::ops::ControlFlow;
@@ -16,10 +16,9 @@ use tabulith::env::rng::Rng;
 use tabulith::table::write::Write;
 use tabulith::{CommitTs, Entities, Entity, Filter, Op, Value};
 
-/// Rows at scale 1: 115 MB, all in the cache.
+/// Rows with values of 200 bytes at scale 1: 115 MB, all in the cache. Of larger ones as many as take the
+/// same bytes.
 const ROWS: u64 = 500_000;
-
-const VALUE_BYTES: usize = 200;
 
 /// Entities of one transaction.
 const GROUP_ROWS: u64 = 100;
@@ -54,19 +53,22 @@ impl Tags {
     }
 }
 
+/// How the rows lie, how many there are, and the bytes of each of their values.
+type Laid = (Tags, u64, usize);
+
 /// What was found: how many rows, and the sum of their numbers.
 type Found = (u64, u64);
 
 /// Both ways in which the rows may lie.
-pub fn all(context: &Context) -> Result<Vec<Line>> {
+pub fn all(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     for tags in [Tags::Together, Tags::Anywhere] {
-        let rows = context.rows(ROWS);
+        let rows = context.rows_like(ROWS, value_bytes);
         let matching = (0..rows).filter(|i| tags.of(*i) == WANTED);
         let expected = matching.fold((0, 0), |(count, sum), i| (count + 1, sum + i));
         lines.push(match context.engine.starts_with("ours") {
-            true => entities(context, tags, rows, expected)?,
-            false => bytes(context, tags, rows, expected)?,
+            true => entities(context, (tags, rows, value_bytes), expected)?,
+            false => bytes(context, (tags, rows, value_bytes), expected)?,
         });
     }
     Ok(lines)
@@ -75,8 +77,7 @@ pub fn all(context: &Context) -> Result<Vec<Line>> {
 /// Scans until the span is over; a scan looks at `rows` rows.
 fn measure(
     context: &Context,
-    tags: Tags,
-    rows: u64,
+    (tags, rows, value_bytes): Laid,
     expected: Found,
     mut scan: impl FnMut(&mut Laps) -> Result<Found>,
 ) -> Result<Line> {
@@ -89,21 +90,22 @@ fn measure(
         scans += 1;
     }
     let looked_at = scans * rows;
-    let line =
-        probe.rate(Kind::Read, tags.name(), "rows looked at/s", looked_at, Duration::ZERO)?;
+    let name = format!("{}{}", tags.name(), size_of(value_bytes));
+    let line = probe.rate(Kind::Read, name, "rows looked at/s", looked_at, Duration::ZERO)?;
     Ok(line.in_laps(&laps, "each 10 rows found, of 1,000 looked at"))
 }
 
-fn bytes(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result<Line> {
+fn bytes(context: &Context, laid: Laid, expected: Found) -> Result<Line> {
+    let (tags, rows, value_bytes) = laid;
     let settings = context.settings(Promise::Unsynced);
     let engine = context.fresh(&format!("{tags:?}"), &settings)?;
-    let mut values = Values::new(VALUE_BYTES, context.seed);
+    let mut values = Values::new(value_bytes, context.seed);
     for first in (0..rows).step_by(PARTITION_ROWS as usize) {
         let batch = first..first + PARTITION_ROWS;
         work::write_tagged(&*engine, &mut values, batch, |i| tags.of(i))?;
     }
     engine.settle()?;
-    let line = measure(context, tags, rows, expected, |laps| {
+    let line = measure(context, laid, expected, |laps| {
         let mut found = (0, 0);
         engine.scan(Span::All, Direction::Forward, &mut |seen| {
             if tag_of(seen.value) == WANTED {
@@ -118,12 +120,12 @@ fn bytes(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result<Li
     Ok(line)
 }
 
-fn entities(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result<Line> {
+fn entities(context: &Context, laid: Laid, expected: Found) -> Result<Line> {
     let settings = context.settings(Promise::Unsynced);
     let mode = ours::mode_of(&context.engine);
-    let db = ours::open_db(&context.dir.join(format!("{tags:?}")), &settings, mode)?;
+    let db = ours::open_db(&context.dir.join(format!("{:?}", laid.0)), &settings, mode)?;
     let table = db.entities("rows")?;
-    fill(&table, tags, rows, context.seed)?;
+    fill(&table, laid, context.seed)?;
     db.flush()?;
     db.settle()?;
     let filter = Filter::Compare {
@@ -131,7 +133,7 @@ fn entities(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result
         op: Op::Eq,
         literal: Value::Int64(WANTED as i64),
     };
-    let line = measure(context, tags, rows, expected, |laps| {
+    let line = measure(context, laid, expected, |laps| {
         let mut found = (0, 0);
         for entity in table.query(Some(filter.clone())).select(&["Number"]) {
             let number = entity?.properties.into_iter().find(|(name, _)| name == "Number");
@@ -146,8 +148,8 @@ fn entities(context: &Context, tags: Tags, rows: u64, expected: Found) -> Result
 }
 
 /// Entities with as many bytes of payload as the values of the peers.
-fn fill(table: &Entities, tags: Tags, rows: u64, seed: u64) -> Result<()> {
-    let (mut key, mut values) = (KeyBuf::default(), Values::new(VALUE_BYTES - 24, seed));
+fn fill(table: &Entities, (tags, rows, value_bytes): Laid, seed: u64) -> Result<()> {
+    let (mut key, mut values) = (KeyBuf::default(), Values::new(value_bytes - 24, seed));
     for first in (0..rows).step_by(GROUP_ROWS as usize) {
         let mut group = Vec::new();
         for i in first..first + GROUP_ROWS {

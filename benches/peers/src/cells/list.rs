@@ -7,6 +7,7 @@ use crate::probe::Line;
 use crate::rows::{MEDIUM, SMALL};
 use crate::settings::{is_ceiling, is_variant};
 use crate::work::Context;
+use For::{All, AllMapped, Kept, Memory, Variants};
 use anyhow::Result;
 
 /// Which engines a cell is for.
@@ -35,13 +36,18 @@ pub struct Cell {
     pub engines: For,
     /// Bytes of the values of the database that it reads and that is made once for each engine.
     pub prepared: Option<usize>,
-    /// Whether a run without `--only` has it.
+    /// Whether a run has it that asks neither for cells nor for a size of rows.
     pub by_default: bool,
     /// Measures it.
     pub run: fn(&Context) -> Result<Vec<Line>>,
 }
 
 impl Cell {
+    /// Whether its rows have values of [`MEDIUM`]: a run of such rows has it.
+    pub fn is_medium(&self) -> bool {
+        self.name.ends_with("-1k")
+    }
+
     /// Whether `engine` takes part when nobody names engines.
     pub fn is_for(&self, engine: &str) -> bool {
         match self.engines {
@@ -64,55 +70,76 @@ impl Cell {
 
 /// All of them.
 pub fn cells() -> Vec<Cell> {
-    let cell = |name, about, engines, run| Cell {
-        name,
-        about,
-        engines,
-        prepared: None,
-        by_default: true,
-        run,
-    };
-    let reads = |name, about, engines, bytes, run| Cell {
-        prepared: Some(bytes),
-        ..cell(name, about, engines, run)
-    };
-    let rare = |name, about, run| Cell { by_default: false, ..cell(name, about, For::Kept, run) };
-    vec![
-        cell("W1", "sequential bulk load, 200 B", For::Variants, |c| bulk::sequential(c, SMALL)),
-        cell("W1-1k", "sequential bulk load, 1 KiB", For::Kept, |c| bulk::sequential(c, MEDIUM)),
-        cell("W2", "random fill, 200 B", For::All, |c| bulk::random(c, SMALL)),
-        cell("W2-1k", "random fill, 1 KiB", For::Kept, |c| bulk::random(c, MEDIUM)),
-        rare("W2-paced", "random fill at 80 % of its peak for 5 minutes", |c| {
+    let mut cells = vec![
+        cell("W1", "sequential bulk load", Variants, |c| bulk::sequential(c, SMALL)),
+        cell("W1-1k", "the same, 1 KiB", Kept, |c| bulk::sequential(c, MEDIUM)),
+        cell("W2", "random fill", All, |c| bulk::random(c, SMALL)),
+        cell("W2-1k", "the same, 1 KiB", Kept, |c| bulk::random(c, MEDIUM)),
+        rare(cell("W2-paced", "random fill at 80 % of its peak for 5 minutes", Kept, |c| {
             paced::fill(c, SMALL)
+        })),
+        cell("W3", "durable single commits", Kept, |c| durable::single(c, SMALL)),
+        rare(cell("W3-1k", "the same, 1 KiB", Kept, |c| durable::single(c, MEDIUM))),
+        cell("W5", "durable batches of 100 rows", Kept, |c| durable::batches(c, SMALL)),
+        rare(cell("W5-1k", "the same, 1 KiB", Kept, |c| durable::batches(c, MEDIUM))),
+        cell("W6-cached", "point gets, all in cache", All, |c| point::cached(c, SMALL)),
+        rare(cell("W6-cached-1k", "the same, 1 KiB", All, |c| point::cached(c, MEDIUM))),
+        cell("W10", "YCSB A to F", AllMapped, |c| ycsb::all(c, SMALL)),
+        rare(cell("W10-1k", "the same, 1 KiB", All, |c| ycsb::all(c, MEDIUM))),
+        cell("W11", "delete 90 %, then scan", All, |c| churn::delete(c, SMALL)),
+        rare(cell("W11-1k", "the same, 1 KiB", All, |c| churn::delete(c, MEDIUM))),
+        cell("W12", "overwrite 8 times", All, |c| churn::overwrite(c, SMALL)),
+        rare(cell("W12-1k", "the same, 1 KiB", All, |c| churn::overwrite(c, MEDIUM))),
+        cell("W13", "large values", Kept, large::all),
+        cell("W14", "open after kill -9", Kept, |c| reopen::after_kill(c, SMALL)),
+        rare(cell("W14-1k", "the same, 1 KiB", Kept, |c| reopen::after_kill(c, MEDIUM))),
+        cell("W15", "scan with a property filter", Kept, |c| filter::all(c, SMALL)),
+        rare(cell("W15-1k", "the same, 1 KiB", Kept, |c| filter::all(c, MEDIUM))),
+        cell("W16", "drop of a partition and of a table", Kept, |c| drops::all(c, SMALL)),
+        rare(cell("W16-1k", "the same, 1 KiB", Kept, |c| drops::all(c, MEDIUM))),
+        cell("W17", "conditional updates, unsynced", All, |c| conditional::unsynced(c, SMALL)),
+        rare(cell("W17-1k", "the same, 1 KiB", All, |c| conditional::unsynced(c, MEDIUM))),
+        cell("W17-durable", "conditional updates, durable", Kept, |c| {
+            conditional::durable(c, SMALL)
         }),
-        cell("W3", "durable single commits", For::Kept, durable::single),
-        cell("W5", "durable batches of 100 rows, 200 B", For::Kept, |c| durable::batches(c, SMALL)),
-        rare("W5-1k", "durable batches of 100 rows, 1 KiB", |c| durable::batches(c, MEDIUM)),
-        cell("W6-cached", "point gets, all in cache", For::All, point::cached),
-        cell("W10", "YCSB A to F", For::AllMapped, ycsb::all),
-        cell("W11", "delete 90 %, then scan", For::All, churn::delete),
-        cell("W12", "overwrite 8 times", For::All, churn::overwrite),
-        cell("W13", "large values", For::Kept, large::all),
-        cell("W14", "open after kill -9", For::Kept, reopen::after_kill),
-        cell("W15", "scan with a property filter", For::Kept, filter::all),
-        cell("W16", "drop of a partition and of a table", For::Kept, drops::all),
-        cell("W17", "conditional updates, unsynced", For::All, conditional::unsynced),
-        cell("W17-durable", "conditional updates, durable", For::Kept, conditional::durable),
-        reads("W6", "point gets, data 4.3 times the cache", For::Memory, SMALL, |c| {
+        rare(cell("W17-durable-1k", "the same, 1 KiB", Kept, |c| conditional::durable(c, MEDIUM))),
+    ];
+    cells.extend(reads());
+    cells
+}
+
+/// Those that read a database which is made once for each engine.
+fn reads() -> [Cell; 8] {
+    let small = |cell| Cell { prepared: Some(SMALL), ..cell };
+    let medium = |cell| Cell { prepared: Some(MEDIUM), ..cell };
+    [
+        small(cell("W6", "point gets, data 4.3 times the cache", Memory, |c| {
             point::larger(c, SMALL)
-        }),
-        reads("W7", "seek and 50 rows", For::Memory, SMALL, |c| scan::short(c, SMALL)),
-        reads("W8", "full scan", For::Memory, SMALL, |c| scan::full(c, SMALL)),
-        reads("W9", "scan of a partition", For::Memory, SMALL, |c| scan::partition(c, SMALL)),
-        reads("W6-1k", "point gets, 1 KiB", For::Kept, MEDIUM, |c| point::larger(c, MEDIUM)),
-        Cell {
-            by_default: false,
-            ..reads("W7-1k", "seek and 50 rows, 1 KiB", For::Kept, MEDIUM, |c| {
-                scan::short(c, MEDIUM)
-            })
-        },
-        reads("W8-1k", "full scan, 1 KiB", For::Kept, MEDIUM, |c| scan::full(c, MEDIUM)),
+        })),
+        small(cell("W7", "seek and 50 rows", Memory, |c| scan::short(c, SMALL))),
+        small(cell("W8", "full scan", Memory, |c| scan::full(c, SMALL))),
+        small(cell("W9", "scan of a partition", Memory, |c| scan::partition(c, SMALL))),
+        medium(cell("W6-1k", "point gets, 1 KiB", Kept, |c| point::larger(c, MEDIUM))),
+        medium(rare(cell("W7-1k", "seek and 50 rows, 1 KiB", Kept, |c| scan::short(c, MEDIUM)))),
+        medium(cell("W8-1k", "full scan, 1 KiB", Kept, |c| scan::full(c, MEDIUM))),
+        medium(rare(cell("W9-1k", "scan of a partition, 1 KiB", Kept, |c| {
+            scan::partition(c, MEDIUM)
+        }))),
     ]
+}
+
+fn cell(
+    name: &'static str,
+    about: &'static str,
+    engines: For,
+    run: fn(&Context) -> Result<Vec<Line>>,
+) -> Cell {
+    Cell { name, about, engines, prepared: None, by_default: true, run }
+}
+
+/// One that a run has only when asked for it, or for rows of its size.
+fn rare(cell: Cell) -> Cell {
+    Cell { by_default: false, ..cell }
 }
 
 /// Fills the database that reads of `value_bytes` share.

@@ -93,11 +93,11 @@ pub fn full(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
 pub fn partition(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = open_prepared(context)?;
     let rows = prepared_rows(context, value_bytes);
-    let partitions = rows / PARTITION_ROWS;
+    let (partitions, size) = (rows / PARTITION_ROWS, size_of(value_bytes));
     warm(context, &*engine, rows)?;
     let mut lines = Vec::new();
     for (way, direction) in [("", Direction::Forward), (" backwards", Direction::Reverse)] {
-        let name = format!("W9 scan of a partition of 1,000{way}");
+        let name = format!("W9 scan of a partition of 1,000{way}{size}");
         let named = (Kind::Read, name.as_str(), "scans/s");
         let engine = &*engine;
         lines.push(work::run(context, named, 1, 1, 0, |_| {

@@ -5,16 +5,15 @@
 use crate::cells::scan::take;
 use crate::engine::{Change, Direction, Engine, Promise, Span};
 use crate::probe::{Kind, Line};
-use crate::rows::{self, KeyBuf, Values};
+use crate::rows::{self, KeyBuf, Values, size_of};
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Result, ensure};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tabulith::env::rng::Rng;
 
+/// Rows with values of 200 bytes; of larger ones as many as take the same bytes.
 const ROWS: u64 = 1_000_000;
-
-const VALUE_BYTES: usize = 200;
 
 const DRAWS: usize = 1 << 19;
 
@@ -48,19 +47,21 @@ const MIXES: [Mix; 6] = [
 
 struct Table<'a> {
     engine: &'a dyn Engine,
+    value_bytes: usize,
     begun: AtomicU64, // Rows below this have been written or are being written.
     zipfian: Vec<u32>,
     latest: Vec<u32>,
 }
 
 /// All mixes with all numbers of threads, on one database.
-pub fn all(context: &Context) -> Result<Vec<Line>> {
+pub fn all(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
-    let rows = context.rows(ROWS);
-    work::load(&*engine, rows, VALUE_BYTES, context.seed)?;
+    let rows = context.rows_like(ROWS, value_bytes);
+    work::load(&*engine, rows, value_bytes, context.seed)?;
     work::warm(context, &*engine, rows)?;
     let table = Table {
         engine: &*engine,
+        value_bytes,
         begun: AtomicU64::new(rows),
         zipfian: rows::zipfian(rows, DRAWS, context.seed),
         latest: rows::zipfian_ranks(rows, DRAWS, context.seed),
@@ -83,9 +84,10 @@ fn measure(context: &Context, table: &Table<'_>, mix: Mix, threads: usize) -> Re
         "C" => Kind::Read,
         _ => Kind::Unsynced,
     };
-    let name = format!("W10 YCSB {}, threads: {threads}", mix.name);
+    let size = size_of(table.value_bytes);
+    let name = format!("W10 YCSB {}{size}, threads: {threads}", mix.name);
     let written = mix.updates + mix.inserts + mix.revisions;
-    let given = bytes_of(1, VALUE_BYTES) * written / 100;
+    let given = bytes_of(1, table.value_bytes) * written / 100;
     let span = context.span.mul_f64(0.6);
     let context = Context { span, ..context.clone() };
     work::run(&context, (kind, &name, "ops/s"), threads, 4, given, |thread| {
@@ -93,7 +95,7 @@ fn measure(context: &Context, table: &Table<'_>, mix: Mix, threads: usize) -> Re
             table,
             mix,
             rng: Rng::seeded(context.seed ^ ((thread + 10 * threads) as u64) << 32),
-            values: Values::new(VALUE_BYTES, thread as u64),
+            values: Values::new(table.value_bytes, thread as u64),
             key: KeyBuf::default(),
             value: Vec::new(),
             drawn: thread * DRAWS / 4,
