@@ -241,7 +241,7 @@ fn held(rows: &[Row], name: &str, limit: Limit) -> Option<(String, f64, bool)> {
             Some((format!("{least} of {other}"), share, share >= least))
         }
         Limit::CpuUs(most) => {
-            let cpu_us = ours.median(|line| Some(line.cpu_us))?;
+            let cpu_us = cpu_us(ours)?;
             Some((format!("at most {most} us of CPU"), cpu_us, cpu_us <= most))
         }
         Limit::DiskPerByte(most) => {
@@ -254,6 +254,11 @@ fn held(rows: &[Row], name: &str, limit: Limit) -> Option<(String, f64, bool)> {
             Some((words, ours, ours <= theirs))
         }
     }
+}
+
+/// Nothing where the work was shorter than the ticks in which the kernel counts.
+fn cpu_us(cell: &Measured) -> Option<f64> {
+    cell.median(|line| (line.cpu_us > 0.0).then_some(line.cpu_us))
 }
 
 fn written(cell: &Measured) -> Option<f64> {
@@ -282,9 +287,7 @@ const FIGURES: &[(&str, Figure)] = &[
     ("p50, us", |cell| cell.median(|line| line.latency_us.p50)),
     ("p99, us", |cell| cell.median(|line| line.latency_us.p99)),
     ("p99.9, us", |cell| cell.median(|line| line.latency_us.p99_9)),
-    ("CPU us per operation, all threads", |cell| {
-        cell.median(|line| (line.cpu_us > 0.0).then_some(line.cpu_us))
-    }),
+    ("CPU us per operation, all threads", cpu_us),
     ("Bytes given to write(2) per byte given to the engine", written),
     (
         "Bytes of pages made dirty per byte given (wrong for small writes: whole folios are charged)",

@@ -5,6 +5,7 @@
 use std::time::Duration;
 use tabulith::env::clock::{Clock as _, SystemClock};
 use tabulith_peers::cells::list;
+use tabulith_peers::goals::{GOALS, GOALS_MAPPED, LIMITS, Limit};
 use tabulith_peers::parent::Outcome;
 use tabulith_peers::probe::{Kind, Laps, Line};
 use tabulith_peers::report;
@@ -12,7 +13,88 @@ use tabulith_peers::results;
 use tabulith_results::latency::Latency;
 use tabulith_results::result::Line as Written;
 
+const W2: &str = "W2 random fill, commits of 1, settled";
+const W3: &str = "W3 durable commits of 1, writers: 1";
+const DISK: &str = "W3 the disk alone: 4 KiB overwritten and synced";
+const W4: &str = "W4 durable commits of 1, writers: 8";
 const W11: &str = "W11 scan after settling";
+const W14: &str = "W14 open after kill -9, and one get";
+
+#[test]
+fn a_limit_of_the_line_itself() {
+    check(W14, &[ours(W14, 99.9)], "at most 100 ms | 99.90 | met");
+    check(W14, &[ours(W14, 100.0)], "at most 100 ms | 100.00 | met");
+    check(W14, &[ours(W14, 100.2)], "at most 100 ms | 100.20 | **not met**");
+    check(W14, &[by("rocksdb", line(W14, 1.0))], "");
+    // The middle of three runs counts.
+    let runs = [ours(W14, 300.0), ours(W14, 20.0), ours(W14, 30.0)];
+    check(W14, &runs, "at most 100 ms | 30.00 | met");
+}
+
+#[test]
+fn a_limit_by_another_line_of_ours() {
+    let goal = format!("0.85 of {DISK}");
+    check(W3, &[ours(W3, 850.0), ours(DISK, 1000.0)], &format!("{goal} | 0.85 | met"));
+    check(W3, &[ours(W3, 840.0), ours(DISK, 1000.0)], &format!("{goal} | 0.84 | **not met**"));
+    check(W3, &[ours(W3, 850.0)], "");
+    // The disk as it was in another engine's turn says nothing of ours.
+    check(W3, &[ours(W3, 850.0), by("lmdb", line(DISK, 1000.0))], "");
+}
+
+#[test]
+fn a_limit_of_processor_time() {
+    let of = |cpu_us| by("ours", Line { cpu_us, ..line(W4, 1.0) });
+    check(W4, &[of(8.0)], "at most 8 us of CPU | 8.00 | met");
+    check(W4, &[of(8.1)], "at most 8 us of CPU | 8.10 | **not met**");
+    // The kernel counts in ticks: none at all is a line too short to say, not one that took nothing.
+    check(W4, &[of(0.0)], "");
+}
+
+#[test]
+fn a_limit_of_space() {
+    let of = |disk_per_byte| by("ours", Line { disk_per_byte, ..line(W11, 1.0) });
+    check(W11, &[of(Some(1.2))], "at most 1.2 bytes on the disk per byte | 1.20 | met");
+    check(W11, &[of(Some(1.21))], "at most 1.2 bytes on the disk per byte | 1.21 | **not met**");
+    check(W11, &[of(None)], "");
+}
+
+#[test]
+fn a_limit_by_what_a_peer_writes() {
+    let of = |engine, written_per_byte| by(engine, Line { written_per_byte, ..line(W2, 1.0) });
+    let goal = "at most the bytes written by rocksdb, 4.00 per byte";
+    let theirs = || of("rocksdb", Some(4.0));
+    check(W2, &[of("ours", Some(4.0)), theirs()], &format!("{goal} | 4.00 | met"));
+    check(W2, &[of("ours", Some(4.1)), theirs()], &format!("{goal} | 4.10 | **not met**"));
+    check(W2, &[of("ours", None), theirs()], "");
+    check(W2, &[of("ours", Some(4.1)), of("rocksdb", None)], "");
+    check(W2, &[of("ours", Some(4.1)), of("fjall", Some(1.0))], "");
+}
+
+#[test]
+fn every_kind_of_limit_is_tried_here() {
+    for (name, limit) in LIMITS {
+        let tried = match limit {
+            Limit::Value(_) => W14,
+            Limit::ShareOf(..) => W3,
+            Limit::CpuUs(_) => W4,
+            Limit::DiskPerByte(_) => W11,
+            Limit::WrittenAsBy(_) => W2,
+        };
+        assert!(LIMITS.iter().any(|(name, _)| *name == tried), "{name} is like no line of a test");
+    }
+}
+
+#[test]
+fn goals_are_about_rows_of_200_bytes() {
+    let goals = GOALS.iter().chain(GOALS_MAPPED).map(|(name, ..)| *name);
+    // What W2 writes is held against RocksDB with both sizes of rows.
+    let limits = LIMITS.iter().filter(|(_, limit)| !matches!(limit, Limit::WrittenAsBy(_)));
+    for name in goals.chain(limits.map(|(name, _)| *name)) {
+        assert!(!name.contains("1 KiB"), "{name}");
+    }
+    let wide = "W14 open after kill -9, and one get, 1 KiB";
+    check(wide, &[ours(wide, 1000.0)], "");
+}
 
 #[test]
 fn every_workload_has_rows_of_1_kib() {
@@ -45,6 +127,24 @@ fn a_lap_ends_with_its_last_row() {
     assert_eq!(written.remark.as_deref(), Some("two laps; latencies are of each 10 rows"));
     let text = report::markdown(&[outcome], &["ours".to_owned()], &[]);
     assert!(text.contains(&format!("\n- {W11}: each 10 rows\n")), "{text}");
+}
+
+/// What the report says of the goal called `name`: what is wanted, what was reached, and the verdict. Goals
+/// by rates are not looked at: limits say `at most` or ` of `.
+#[track_caller]
+fn check(name: &str, outcomes: &[Outcome], expected: &str) {
+    let engines = ["ours", "rocksdb", "fjall", "lmdb"].map(str::to_owned);
+    let text = report::markdown(outcomes, &engines, &[]);
+    let (_, goals) = text.split_once("\n### Goals\n").unwrap_or_default();
+    let goals = goals.split("\n###").next().unwrap();
+    let start = format!("| {name}, ours | ");
+    let said = goals.lines().filter_map(|line| line.strip_prefix(&start)?.strip_suffix(" |"));
+    let limits: Vec<&str> = said.filter(|said| !said.contains(" x ")).collect();
+    assert_eq!(limits.join("\n"), expected, "{text}");
+}
+
+fn ours(name: &str, value: f64) -> Outcome {
+    by("ours", line(name, value))
 }
 
 fn by(engine: &str, line: Line) -> Outcome {
