@@ -4,8 +4,9 @@
 //! Threads take turns as the machine likes, so a failure shows its state but does not replay.
 
 use crate::explore::{Depth, Explorer, Tally};
+use crate::finished::Finished;
 use crate::model::{Change, History, NEVER, Need};
-use crate::run::{DIR, Finished};
+use crate::opening::DIR;
 use crate::workload::small;
 use bytes::Bytes;
 use std::sync::Arc;

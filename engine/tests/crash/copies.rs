@@ -1,10 +1,13 @@
 //! A checkpoint or an export under way when the power fails or the process dies: once it is acknowledged the copy
 //! is whole, before that there is none or a whole one, and the first database is as ever.
 
-use crate::look::{Stop, read_world};
+use crate::look::read_world;
 use crate::model::{History, Need, World};
-use crate::run::{DIR, Run, open_in};
-use crate::workload::{Op, small};
+use crate::opening::{DIR, open_in};
+use crate::ops::Op;
+use crate::run::Run;
+use crate::stop::Stop;
+use crate::workload::small;
 use std::path::Path;
 use std::sync::Arc;
 use tabulith::error::Kind;

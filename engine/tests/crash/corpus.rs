@@ -2,8 +2,10 @@
 //! were earlier.
 
 use crate::model::{History, Need, World};
-use crate::run::{DIR, Run};
-use crate::workload::{Op, small};
+use crate::opening::DIR;
+use crate::ops::Op;
+use crate::run::Run;
+use crate::workload::small;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,7 +8,7 @@
 use crate::allocator;
 use crate::corpus::{CONFIGS, Corpus};
 use crate::damages::{self, Case, Class, Damage, Map};
-use crate::run::open_on;
+use crate::opening::open_on;
 use crate::seals;
 use crate::verdict::{self, Seen, Wrong};
 use std::collections::BTreeMap;
@@ -169,7 +169,7 @@ fn look(corpus: &Corpus, map: &Map, case: &Case, options: &Options) -> Found {
     let opened = open_on(Arc::new(sim), options);
     let (seen, refused) = match opened {
         Ok(db) => (verdict::read(&db, &corpus.world), false),
-        Err(crate::look::Stop::Refused(error)) => {
+        Err(crate::stop::Stop::Refused(error)) => {
             (Seen { refused: Some(error), ..Seen::default() }, true)
         }
         Err(stop) => {

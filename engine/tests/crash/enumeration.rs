@@ -1,7 +1,8 @@
 //! The enumeration over many workloads, on all cores, and the replay of one crash point of it.
 
 use crate::explore::{Depth, Explorer, Tally, Violation};
-use crate::run::{Finished, Run};
+use crate::finished::Finished;
+use crate::run::Run;
 use crate::saved;
 use crate::workload::{Family, Name, TRIPLES};
 use std::collections::BTreeMap;

@@ -1,10 +1,11 @@
 //! Crashes a finished run after every effect, in every way that the disk allows, and opens what is
 //! left.
 
-use crate::look::Stop;
+use crate::finished::{Finished, Unsure};
 use crate::model::{History, Need};
-use crate::run::{Finished, Run, Unsure};
-use crate::workload::Op;
+use crate::ops::Op;
+use crate::run::Run;
+use crate::stop::Stop;
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::AddAssign;

@@ -1,10 +1,11 @@
 //! Every call of the disk fails, one after the other, in every way: what was acknowledged is kept,
 //! what failed is there whole or not at all, no answer is wrong, and nothing hangs or panics.
 
-use crate::look::Stop;
 use crate::model::{History, Need};
+use crate::ops::Op;
 use crate::run::Run;
-use crate::workload::{Family, Name, Op, small};
+use crate::stop::Stop;
+use crate::workload::{Family, Name, small};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

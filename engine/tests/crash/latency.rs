@@ -2,7 +2,7 @@
 //! Nothing is acknowledged before its time, readers go on, and writers do when the call returns.
 
 use crate::faults::{Case, WORKLOADS};
-use crate::run::{DIR, open_on};
+use crate::opening::{DIR, open_on};
 use crate::workload::small;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,12 +1,13 @@
 //! What an open database shows: all of it now, and as it was.
 
 use crate::model::{History, Life, NEVER, Place, Stored, Table, World, Written};
+use crate::stop::Stop;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
-use tabulith::error::{Error, Kind};
+use tabulith::error::Kind;
 use tabulith::ids::{CommitTs, TableId};
 use tabulith::key::order;
 use tabulith::key::range::KeyRange;
@@ -19,36 +20,6 @@ const TABLES: u8 = 3;
 
 /// Longer than any run: with it every moment must be readable.
 pub(crate) const LONG_HISTORY: Duration = Duration::from_secs(3600);
-
-/// Why a run ended early.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The database returned an error.
-    Refused(Error),
-    /// The database did what it must not.
-    Wrong(String),
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Refused(error)
-    }
-}
-
-impl From<String> for Stop {
-    fn from(what: String) -> Stop {
-        Stop::Wrong(what)
-    }
-}
-
-impl std::fmt::Display for Stop {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Stop::Refused(error) => write!(f, "refused: {error:?}"),
-            Stop::Wrong(what) => f.write_str(what),
-        }
-    }
-}
 
 /// Reads every table, and every row by its key too.
 pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {

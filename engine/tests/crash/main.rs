@@ -11,9 +11,14 @@
 mod allocator;
 #[path = "../common/levels.rs"]
 mod levels;
+mod ops;
 mod model;
+mod stop;
 mod look;
+mod opening;
 mod workload;
+mod finished;
+mod doubts;
 mod run;
 mod explore;
 mod saved;

@@ -3,8 +3,9 @@
 
 use crate::explore::{Depth, Explorer};
 use crate::model::{History, Need};
+use crate::ops::Op;
 use crate::run::Run;
-use crate::workload::{Op, small};
+use crate::workload::small;
 use std::sync::Arc;
 use tabulith::options::{Advanced, Durability, Options};
 use tabulith::vfs::mem::{Profile, SimFs};

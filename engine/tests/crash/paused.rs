@@ -2,7 +2,7 @@
 //! others are read; an ingest of which some files are written, while merges run and files are
 //! deleted. Every step is taken at a place that a number decides, so a failure replays.
 
-use crate::run::DIR;
+use crate::opening::DIR;
 use crate::workload::small;
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -2,7 +2,7 @@
 //! what is promised for it.
 
 use crate::corpus::path;
-use crate::run::{DIR, open_on};
+use crate::opening::{DIR, open_on};
 use crate::workload::small;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn options() -> Options {
 }
 
 fn open(vfs: Arc<dyn Vfs>) -> Result<Db, Error> {
-    crate::run::open_in(Path::new(DIR), vfs, &options())
+    crate::opening::open_in(Path::new(DIR), vfs, &options())
 }
 
 fn fill(db: &Db, from: u32) -> Result<(), Error> {

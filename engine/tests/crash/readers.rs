@@ -4,7 +4,7 @@
 //! Every read of every walk fails, once, twice and for ever: a walk reads ahead and reads what it
 //! was asked for alone where that fails, so that most single failures are never seen.
 
-use crate::run::open_on;
+use crate::opening::open_on;
 use crate::workload::small;
 use bytes::Bytes;
 use std::collections::BTreeMap;

@@ -1,8 +1,9 @@
 //! Bugs that a crash state found, each as the shortest list of steps that shows it.
 
 use crate::explore::{Depth, Explorer};
+use crate::ops::Op;
 use crate::run::Run;
-use crate::workload::{Op, small};
+use crate::workload::small;
 use tabulith::options::{Durability, Options};
 use tabulith::vfs::mem::Profile;
 

@@ -1,8 +1,12 @@
 //! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
 
-use crate::look::{FIRST_BYTE, FirstByte, Stop, catalog_of, name_of, read_past, read_world};
+use crate::doubts::Doubts;
+use crate::finished::{Finished, Unsure};
+use crate::look::{FIRST_BYTE, catalog_of, name_of, read_past, read_world};
 use crate::model::{Change, History, NEVER, Need, World};
-use crate::workload::Op;
+use crate::opening::{DIR, START_TICKS, open_with};
+use crate::ops::Op;
+use crate::stop::Stop;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -21,11 +25,6 @@ use tabulith::vfs::mem::{SimFs, Trace};
 use tabulith::{Codec, Snapshot};
 use tabulith_testkit::seed::Rng;
 
-pub(crate) const DIR: &str = "/db";
-
-/// September 2023, in ticks. Every run begins here: after a crash the clock has always gone back.
-const START_TICKS: u64 = 16_950_000_000_000_000;
-
 /// A database at work, and what is known of it.
 pub(crate) struct Run {
     sim: SimFs,
@@ -39,50 +38,13 @@ pub(crate) struct Run {
     /// None where nobody asks what a crash in the middle would leave: a trace keeps every disk.
     trace: Option<Trace>,
     pub(crate) history: History,
-    /// Changes of the catalogue, transactions and ingests that failed and may happen all the same,
-    /// each with the newest commit before it.
-    doubts: Vec<(u64, Change)>,
+    /// What failed and may happen all the same.
+    doubts: Doubts,
     need: Need,
     /// The ticks that rows written from here on last; `None` for ever.
     life: Option<u64>,
     copies: u64,
     unsure: Vec<Unsure>,
-}
-
-/// A run that is over: all that its crashes are judged by.
-pub(crate) struct Finished {
-    pub(crate) trace: Trace,
-    pub(crate) history: History,
-    /// What must be there before the run promised anything itself.
-    pub(crate) floor: Need,
-    pub(crate) options: Options,
-    /// Whether all up to a timestamp is safe once someone was told of it: where every commit is
-    /// durable, and threads cannot count them.
-    pub(crate) told_is_safe: bool,
-    /// In their order.
-    pub(crate) unsure: Vec<Unsure>,
-}
-
-/// An open that found what may be of several counts of commits, as where a table was made and dropped, and
-/// went on from the fewest. Until it told anybody, a crash may leave any of them.
-#[derive(Clone, Debug)]
-pub(crate) struct Unsure {
-    /// As many commits as may be there.
-    pub(crate) history: History,
-    /// So many effects come before it told.
-    pub(crate) effects: usize,
-}
-
-impl Finished {
-    /// What must survive a crash after effect `n`.
-    pub(crate) fn need(&self, n: usize) -> Need {
-        let marks = self.trace.marks(n);
-        let need = marks.into_iter().map(Need::from_mark).fold(self.floor, Need::max);
-        match self.told_is_safe {
-            true => need.max(Need::all(self.history.count_at(need.told_ts))),
-            false => need,
-        }
-    }
 }
 
 impl Run {
@@ -105,7 +67,7 @@ impl Run {
             told: Arc::default(),
             trace: None,
             history,
-            doubts: Vec::new(),
+            doubts: Doubts::default(),
             need: floor,
             life: None,
             copies: 0,
@@ -365,7 +327,7 @@ impl Run {
         let ts = match finished {
             Ok(ts) => ts.0,
             Err(error) => {
-                self.doubts.push((self.history.newest(), change));
+                self.doubts.add(&self.history, change);
                 return Err(error.into());
             }
         };
@@ -517,7 +479,7 @@ impl Run {
             }
             Err(error) => {
                 let change = Change::Rows { table: table.to_owned(), pk, rows, expires };
-                self.doubts.push((self.history.newest(), change));
+                self.doubts.add(&self.history, change);
                 return Err(error.into());
             }
         }
@@ -607,7 +569,7 @@ impl Run {
 
     /// The catalogue was changed.
     fn changed(&mut self, ts: u64, change: Change) -> Result<(), Stop> {
-        self.doubts.retain(|(_, other)| other.table() != change.table());
+        self.doubts.forget_table(change.table());
         self.settle_shown()?;
         let count = self.history.push(ts, self.options.durability, change)?;
         self.promise(self.history.promised(count));
@@ -616,9 +578,7 @@ impl Run {
 
     /// The catalogue could not be changed, or not yet.
     fn failed(&mut self, error: Error, change: Change) -> Result<(), Stop> {
-        if self.doubts.iter().all(|(_, other)| other.table() != change.table()) {
-            self.doubts.push((self.history.newest(), change));
-        }
+        self.doubts.add_first_of_table(&self.history, change);
         self.settle_shown()?;
         Err(error.into())
     }
@@ -635,36 +595,7 @@ impl Run {
     }
 
     fn settle(&mut self, found: &World) -> Result<(), Stop> {
-        for (after, change) in std::mem::take(&mut self.doubts) {
-            match (&change, found.tables.get(change.table())) {
-                (Change::Create { table, .. }, Some(shown)) => {
-                    let change = Change::Create { table: table.clone(), id: shown.id };
-                    self.history.insert(shown.created, change)?;
-                }
-                (Change::Rows { pk, rows, .. }, Some(shown)) => {
-                    // Its timestamp is on the rows that it wrote; nobody was told.
-                    let own = rows.iter().filter_map(|(rk, value)| {
-                        let row = shown.rows.get(&(pk.clone(), rk.clone()))?;
-                        let same = value.as_ref().is_some_and(|value| *value == row.stored.1);
-                        (same && row.stored.0 > after).then_some(row.stored.0)
-                    });
-                    match own.max() {
-                        Some(ts) => self.history.insert(ts, change)?,
-                        None => self.doubts.push((after, change)),
-                    }
-                }
-                // Nobody tells when it happened; before the next commit.
-                (Change::Drop { .. }, None) => self.history.insert(after + 1, change)?,
-                (Change::Declare { columns, .. }, Some(shown)) if shown.columns == *columns => {
-                    self.history.insert(after + 1, change)?;
-                }
-                (Change::SetTtl { ttl, .. }, Some(shown)) if shown.life.ttl == *ttl => {
-                    self.history.insert(after + 1, change)?;
-                }
-                _ => self.doubts.push((after, change)),
-            }
-        }
-        Ok(())
+        Ok(self.doubts.settle(&mut self.history, found)?)
     }
 
     fn idle(&mut self) -> Result<(), Stop> {
@@ -737,25 +668,6 @@ impl Run {
         self.tickets.clear();
         self.open(|need| need.kill).map(drop)
     }
-}
-
-/// Opens the database on a disk, for reading it.
-pub(crate) fn open_on(vfs: Arc<dyn Vfs>, options: &Options) -> Result<Db, Stop> {
-    Ok(open_in(Path::new(DIR), vfs, options)?)
-}
-
-/// Opens a folder of a disk, for reading it.
-pub(crate) fn open_in(dir: &Path, vfs: Arc<dyn Vfs>, options: &Options) -> tabulith::Result<Db> {
-    let clock = Arc::new(ManualClock::at(START_TICKS));
-    Db::builder().options(options.clone()).parts(vfs, clock, Arc::new(ByHand)).open(dir)
-}
-
-fn open_with(vfs: &Arc<dyn Vfs>, options: &Options, clock: &Arc<ManualClock>) -> Result<Db, Stop> {
-    let (vfs, clock) = (Arc::clone(vfs), Arc::clone(clock));
-    let builder = Db::builder().options(options.clone()).parts(vfs, clock, Arc::new(ByHand));
-    let db = builder.open(DIR)?;
-    db.track(Arc::new(FirstByte));
-    Ok(db)
 }
 
 fn ttl_of(ticks: u64) -> Option<Duration> {

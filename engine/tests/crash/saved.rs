@@ -1,8 +1,9 @@
 //! Workloads that failed as files: made shorter, written, and replayed for ever.
 
 use crate::explore::{Depth, Explorer, Tally, Violation};
+use crate::ops::Op;
 use crate::run::Run;
-use crate::workload::{Name, Op};
+use crate::workload::Name;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tabulith::options::Options;

@@ -2,113 +2,12 @@
 //! that a name replays them.
 
 use crate::look::LONG_HISTORY;
-use serde::{Deserialize, Serialize};
+use crate::ops::Op;
 use std::fmt;
 use std::time::Duration;
 use tabulith::Codec;
 use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith_testkit::seed::Rng;
-
-/// One step of a workload. Steps that find nothing to do, such as a write to a table that is not
-/// there, do nothing.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Op {
-    /// Commits rows of one partition: the RowKey's number and the bytes of the value, `None` to
-    /// remove it.
-    Write {
-        table: u8,
-        pk: u8,
-        rows: Vec<(u8, Option<u16>)>,
-        #[serde(with = "crate::levels")]
-        level: Durability,
-        wait: bool,
-    },
-    /// Adds rows of one partition past log and memtable: RowKey's number, bytes of the value.
-    Ingest {
-        table: u8,
-        pk: u8,
-        rows: Vec<(u8, u16)>,
-    },
-    /// Compacts one partition of a table.
-    CompactPartition {
-        table: u8,
-        pk: u8,
-    },
-    /// Commits seventy small rows of one partition: more than a range may have to be deleted row
-    /// by row.
-    Fill {
-        table: u8,
-        pk: u8,
-        #[serde(with = "crate::levels")]
-        level: Durability,
-        wait: bool,
-    },
-    /// Removes the rows of one partition from a RowKey's number on, or to before another.
-    Erase {
-        table: u8,
-        pk: u8,
-        from: u8,
-        to: Option<u8>,
-        #[serde(with = "crate::levels")]
-        level: Durability,
-        wait: bool,
-    },
-    /// Removes all rows of a table.
-    Truncate {
-        table: u8,
-        #[serde(with = "crate::levels")]
-        level: Durability,
-        wait: bool,
-    },
-    /// Reads a row of a partition and writes others in a transaction; waits.
-    Transact {
-        table: u8,
-        pk: u8,
-        read: u8,
-        rows: Vec<(u8, Option<u16>)>,
-    },
-    /// Has the commits that nobody waits for made safe soon.
-    Urge,
-    /// Asks the commits that nobody waits for whether they are safe.
-    Ask,
-    /// Has callbacks told when the commits are safe that nobody waits for.
-    Notify,
-    /// Waits for the commits that did not wait, newest first.
-    WaitAll,
-    /// Reads all that is visible.
-    Read,
-    Create(u8),
-    Drop(u8),
-    /// Rows written from here on are gone after so many ticks; `None` for never.
-    Life(Option<u64>),
-    /// Declares columns of a table, one bit for each that there may be.
-    Declare {
-        table: u8,
-        columns: u8,
-    },
-    /// Sets how many ticks rows of a table live; 0 for ever.
-    SetTtl {
-        table: u8,
-        ticks: u64,
-    },
-    Flush,
-    Compact,
-    Settle,
-    /// One step of background work.
-    Step,
-    /// Background work until there is none.
-    Idle,
-    /// Closes and opens.
-    Reopen,
-    /// Kills the process and opens.
-    Kill,
-    /// Opens for reading only, beside who has it open.
-    Peek,
-    /// Copies the database into a folder beside it, and reads the copy.
-    Checkpoint,
-    /// The wall clock goes back by an hour.
-    ClockBack,
-}
 
 /// A list of steps, and the settings that it runs under.
 #[derive(Clone, Debug)]

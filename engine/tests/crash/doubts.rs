@@ -1,0 +1,69 @@
+//! Changes that failed and may have happened all the same: what failed is there whole or not at all, and
+//! what the database shows later says which.
+
+use crate::model::{Change, History, World};
+
+/// Changes of the catalogue, transactions and ingests, each with the newest commit before it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Doubts(Vec<(u64, Change)>);
+
+impl Doubts {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// A commit of rows failed, after the last one of `history`.
+    pub(crate) fn add(&mut self, history: &History, change: Change) {
+        self.0.push((history.newest(), change));
+    }
+
+    /// A change of the catalogue failed. Of several on one table the first counts.
+    pub(crate) fn add_first_of_table(&mut self, history: &History, change: Change) {
+        if self.0.iter().all(|(_, other)| other.table() != change.table()) {
+            self.add(history, change);
+        }
+    }
+
+    /// A change of a table did not fail: whatever failed before on it is decided.
+    pub(crate) fn forget_table(&mut self, table: &str) {
+        self.0.retain(|(_, other)| other.table() != table);
+    }
+
+    /// Takes up into `history` what the database shows all the same; `found` may have no rows.
+    pub(crate) fn settle(&mut self, history: &mut History, found: &World) -> Result<(), String> {
+        for (after, change) in std::mem::take(&mut self.0) {
+            match (&change, found.tables.get(change.table())) {
+                (Change::Create { table, .. }, Some(shown)) => {
+                    let change = Change::Create { table: table.clone(), id: shown.id };
+                    history.insert(shown.created, change)?;
+                }
+                (Change::Rows { pk, rows, .. }, Some(shown)) => {
+                    // Its timestamp is on the rows that it wrote; nobody was told.
+                    let own = rows.iter().filter_map(|(rk, value)| {
+                        let row = shown.rows.get(&(pk.clone(), rk.clone()))?;
+                        let same = value.as_ref().is_some_and(|value| *value == row.stored.1);
+                        (same && row.stored.0 > after).then_some(row.stored.0)
+                    });
+                    match own.max() {
+                        Some(ts) => history.insert(ts, change)?,
+                        None => self.0.push((after, change)),
+                    }
+                }
+                // Nobody tells when it happened; before the next commit.
+                (Change::Drop { .. }, None) => history.insert(after + 1, change)?,
+                (Change::Declare { columns, .. }, Some(shown)) if shown.columns == *columns => {
+                    history.insert(after + 1, change)?;
+                }
+                (Change::SetTtl { ttl, .. }, Some(shown)) if shown.life.ttl == *ttl => {
+                    history.insert(after + 1, change)?;
+                }
+                _ => self.0.push((after, change)),
+            }
+        }
+        Ok(())
+    }
+}
