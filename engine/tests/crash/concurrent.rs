@@ -97,8 +97,8 @@ fn run(direct: bool) -> Finished {
 
 /// A run of which everybody was told what is durable alone.
 fn finished(trace: Trace, history: History, options: Options) -> Finished {
-    let (floor, unsure) = (Need::default(), Vec::new());
-    Finished { trace, history, floor, options, told_is_safe: true, unsure }
+    let (floor, unsure, copies) = (Need::default(), Vec::new(), Vec::new());
+    Finished { trace, history, floor, options, told_is_safe: true, unsure, copies }
 }
 
 #[test]

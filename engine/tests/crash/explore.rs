@@ -19,6 +19,13 @@ use tabulith_testkit::watch::Watch;
 /// crash after every effect of that: what opens it may believe what the cache alone has.
 const ONE_EDIT_NESTED_IN: u64 = 8;
 
+/// Of so many opened states one is opened for reading only before.
+const ONE_PEEKED_AT_IN: u64 = 16;
+
+/// Of so many states one is asked for copies that are done, beside those of the first effects after that.
+const ONE_COPY_LOOKED_AT_IN: u64 = 16;
+const EFFECTS_AFTER_A_COPY: usize = 2;
+
 /// How thoroughly to look.
 #[derive(Clone, Debug)]
 pub(crate) struct Depth {
@@ -48,7 +55,12 @@ pub(crate) struct Tally {
     pub(crate) kills: u64,
     /// Opened states that went on working, and were cut once more.
     pub(crate) used: u64,
-    pub(crate) deepest: usize,
+    /// States that were opened for reading only before.
+    pub(crate) peeks: u32,
+    /// Copies that were looked for in a state, and those of them that were there.
+    pub(crate) copies: u32,
+    pub(crate) copies_there: u32,
+    pub(crate) deepest: u32,
 }
 
 impl AddAssign for Tally {
@@ -59,6 +71,9 @@ impl AddAssign for Tally {
         self.nested += other.nested;
         self.kills += other.kills;
         self.used += other.used;
+        self.peeks += other.peeks;
+        self.copies += other.copies;
+        self.copies_there += other.copies_there;
         self.deepest = self.deepest.max(other.deepest);
     }
 }
@@ -68,7 +83,8 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} crash points, {} states, {} different ones opened ({} kills, {} after a second or \
-             later crash, {} crashes deep), {} used and cut again",
+             later crash, {} crashes deep), {} used and cut again, {} opened for reading only before, \
+             {} copies looked for, {} there",
             self.crash_points,
             self.states,
             self.opened,
@@ -76,6 +92,9 @@ impl fmt::Display for Tally {
             self.nested,
             self.deepest,
             self.used,
+            self.peeks,
+            self.copies,
+            self.copies_there,
         )
     }
 }
@@ -104,14 +123,16 @@ pub(crate) struct Explorer<'a> {
     tally: Tally,
     /// How many commits each state held that was opened, by its hash and the history that it is of.
     opened: HashMap<(u128, usize), usize>,
+    /// Whether a state has a copy, by the state's hash and the copy's place in the run.
+    has_copy: HashMap<(u128, usize), bool>,
     /// Who looks that it gets on, if anybody does.
     watch: Option<&'a Watch>,
 }
 
 impl<'a> Explorer<'a> {
     pub(crate) fn new(run: &'a Finished, depth: &'a Depth) -> Explorer<'a> {
-        let (tally, opened) = (Tally::default(), HashMap::new());
-        Explorer { depth, run, level: 0, tally, opened, watch: None }
+        let (tally, opened, has_copy) = (Tally::default(), HashMap::new(), HashMap::new());
+        Explorer { depth, run, level: 0, tally, opened, has_copy, watch: None }
     }
 
     /// The same under a watch.
@@ -140,7 +161,7 @@ impl<'a> Explorer<'a> {
         let need = run.need(n);
         let Some(disk) = run.trace.at(n) else { return Ok(()) };
         self.tally.crash_points += 1;
-        self.tally.deepest = self.tally.deepest.max(self.level + 1);
+        self.tally.deepest = self.tally.deepest.max(self.level as u32 + 1);
         let states = if self.level == 0 { self.depth.states } else { self.depth.nested_states };
         for state in disk.crash_states(self.depth.profile, states, n as u64) {
             self.tally.states += 1;
@@ -151,8 +172,9 @@ impl<'a> Explorer<'a> {
                 Some(most) => *most,
                 None => {
                     let fs = || SimFs::after_crash(&state);
-                    let counts =
-                        self.open(&fs, n, |need| need.power).map_err(|e| at(n, place(), e))?;
+                    let counts = self
+                        .open(&fs, (n, hash as u64), |need| need.power)
+                        .map_err(|e| at(n, place(), e))?;
                     self.opened.insert(key, counts.1);
                     let floor = Need { told_ts: need.told_ts, ..Need::all(counts.0) };
                     let nested = (hash as u64).is_multiple_of(self.depth.one_nested_in);
@@ -165,15 +187,19 @@ impl<'a> Explorer<'a> {
                 let what = format!("only {most} commits are there, {} were promised", need.power);
                 return Err(at(n, place(), Stop::Wrong(what)));
             }
+            let fs = || SimFs::after_crash(&state);
+            self.look_for_copies(&fs, n, Some(hash)).map_err(|e| at(n, place(), e))?;
         }
         // The process alone: the cache survives, and a power loss may still take it.
         let place = || place_of(run, n, "process killed");
         self.tally.kills += 1;
         let fs = || disk.fork();
-        let (count, most) = self.open(&fs, n, |need| need.kill).map_err(|e| at(n, place(), e))?;
-        let floor = Need { kill: count, ..need };
         let of_run = (run.trace.len() as u64) << 32 | (n as u64 + 1); // Other points in other runs.
         let chance = of_run.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        let (count, most) =
+            self.open(&fs, (n, chance), |need| need.kill).map_err(|e| at(n, place(), e))?;
+        self.look_for_copies(&fs, n, None).map_err(|e| at(n, place(), e))?;
+        let floor = Need { kill: count, ..need };
         let one_in = match run.trace.effect(n) {
             Some(Effect::Write { file, .. }) if is_manifest(&file) => ONE_EDIT_NESTED_IN,
             _ => self.depth.one_nested_in,
@@ -182,12 +208,12 @@ impl<'a> Explorer<'a> {
         self.go_on(&fs, floor, (n, most), chance, nested).map_err(|v| v.within(n, place()))
     }
 
-    /// Opens what a crash after effect `n` left, which must have `enough` of what was needed. Gives how many
-    /// commits are there at least and at most.
+    /// Opens what a crash after effect `n` left, which must have `enough` of what was needed; by `chance` for
+    /// reading only before. Gives how many commits are there at least and at most.
     fn open(
         &mut self,
         fs: &dyn Fn() -> SimFs,
-        n: usize,
+        (n, chance): (usize, u64),
         enough: impl Fn(Need) -> usize,
     ) -> Result<(usize, usize), Stop> {
         self.watch.inspect(|watch| watch.tick());
@@ -195,9 +221,49 @@ impl<'a> Explorer<'a> {
         self.tally.nested += u64::from(self.level > 0);
         let history = self.history(n);
         let need = Need::all(enough(self.run.need(n)));
+        if chance.is_multiple_of(ONE_PEEKED_AT_IN) {
+            self.tally.peeks += 1;
+            resume(&fs(), &self.run.options, history.clone(), need).peek_alone()?;
+        }
         let mut run = resume(&fs(), &self.run.options, history.clone(), need);
         let most = run.open(|need| need.power)?;
         Ok((run.history.len(), most))
+    }
+
+    /// A copy that was acknowledged before effect `n` is in what the crash left, of which `hash` is known for
+    /// a power loss; one that was begun is not there or whole.
+    fn look_for_copies(
+        &mut self,
+        fs: &dyn Fn() -> SimFs,
+        n: usize,
+        hash: Option<u128>,
+    ) -> Result<(), Stop> {
+        let run = self.run;
+        for (place, copy) in run.copies.iter().enumerate().filter(|(_, copy)| copy.begun < n) {
+            let by_chance =
+                hash.is_some_and(|hash| hash.is_multiple_of(ONE_COPY_LOOKED_AT_IN.into()));
+            if n > copy.done + EFFECTS_AFTER_A_COPY && !by_chance {
+                continue;
+            }
+            // The same state may have been left by a crash before it was acknowledged.
+            let known = hash.and_then(|hash| self.has_copy.get(&(hash, place)).copied());
+            let is_there = match known {
+                Some(is_there) => is_there,
+                None => {
+                    self.watch.inspect(|watch| watch.tick());
+                    let is_there = copy.is_on(&fs(), &run.options)?;
+                    self.tally.copies += 1;
+                    self.tally.copies_there += u32::from(is_there);
+                    hash.map(|hash| self.has_copy.insert((hash, place), is_there));
+                    is_there
+                }
+            };
+            if !is_there && n >= copy.done {
+                let what = format!("{} was acknowledged and is gone", copy.dir.display());
+                return Err(Stop::Wrong(what));
+            }
+        }
+        Ok(())
     }
 
     /// The first open after effect `n` that was unsure, if it had told nobody by then.

@@ -1,8 +1,16 @@
 //! A run that is over: all that its crashes are judged by.
 
-use crate::model::{History, Need};
+use crate::look::read_world;
+use crate::model::{History, Need, World};
+use crate::stop::Stop;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tabulith::db::Db;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::error::Kind;
 use tabulith::options::Options;
-use tabulith::vfs::mem::Trace;
+use tabulith::vfs::mem::{SimFs, Trace};
 
 /// A run that is over: all that its crashes are judged by.
 pub(crate) struct Finished {
@@ -16,6 +24,8 @@ pub(crate) struct Finished {
     pub(crate) told_is_safe: bool,
     /// In their order.
     pub(crate) unsure: Vec<Unsure>,
+    /// Databases that were made beside the one at work, in their order.
+    pub(crate) copies: Vec<Made>,
 }
 
 /// An open that found what may be of several counts of commits, as where a table was made and dropped, and
@@ -36,6 +46,49 @@ impl Finished {
         match self.told_is_safe {
             true => need.max(Need::all(self.history.count_at(need.told_ts))),
             false => need,
+        }
+    }
+}
+
+/// A checkpoint or an export that was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) dir: PathBuf,
+    /// So many effects come before it was begun, and before it was acknowledged.
+    pub(crate) begun: usize,
+    pub(crate) done: usize,
+    /// What it holds, and the time by which it was made.
+    pub(crate) world: World,
+    pub(crate) now: u64,
+}
+
+impl Made {
+    /// Whether it is there, and then it is there whole. An error where it is there in part.
+    pub(crate) fn is_on(&self, fs: &SimFs, options: &Options) -> Result<bool, Stop> {
+        let options = Options { create_if_missing: false, ..options.clone() };
+        let (vfs, clock) = (Arc::new(fs.clone()), Arc::new(ManualClock::at(self.now)));
+        let builder = Db::builder().options(options).parts(vfs, clock, Arc::new(ByHand));
+        let db = match builder.open(&self.dir) {
+            Ok(db) => db,
+            // Nothing of it counts yet: no database, or files without one.
+            Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => {
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.check(&read_world(&db)?, db.time().0)?;
+        Ok(true)
+    }
+
+    /// Holds what it shows by the time `now` against what it must hold.
+    pub(crate) fn check(&self, found: &World, now: u64) -> Result<(), Stop> {
+        match self.world.shows(found, now) {
+            true => Ok(()),
+            false => Err(Stop::Wrong(format!(
+                "{}: {}",
+                self.dir.display(),
+                self.world.differences(found, now).join("; ")
+            ))),
         }
     }
 }

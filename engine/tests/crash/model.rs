@@ -398,14 +398,15 @@ impl World {
     }
 
     /// Whether it looks like `found` by `now`.
-    fn shows(&self, found: &World, now: u64) -> bool {
+    pub(crate) fn shows(&self, found: &World, now: u64) -> bool {
         let same = |((name, own), (other, found)): ((&String, &Table), (&String, &Table))| {
             name == other && own.shows(found, now)
         };
         self.tables.len() == found.tables.len() && self.tables.iter().zip(&found.tables).all(same)
     }
 
-    fn differences(&self, found: &World, now: u64) -> Vec<String> {
+    /// In which tables and rows it does not.
+    pub(crate) fn differences(&self, found: &World, now: u64) -> Vec<String> {
         let mut out = Vec::new();
         let names: std::collections::BTreeSet<_> =
             self.tables.keys().chain(found.tables.keys()).collect();

@@ -100,6 +100,11 @@ pub(crate) enum Op {
     Peek,
     /// Copies the database into a folder beside it, and reads the copy.
     Checkpoint,
+    /// Takes a snapshot, in place of the one that is held.
+    Hold,
+    /// Makes a database of the snapshot that is held, or of the present, in a folder beside this one, and
+    /// reads that.
+    Export,
     /// The wall clock goes back by an hour.
     ClockBack,
 }

@@ -1,7 +1,7 @@
 //! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
 
 use crate::doubts::Doubts;
-use crate::finished::{Finished, Unsure};
+use crate::finished::{Finished, Made, Unsure};
 use crate::look::{FIRST_BYTE, catalog_of, name_of, read_past, read_world};
 use crate::model::{Change, History, NEVER, Need, World};
 use crate::opening::{DIR, START_TICKS, open_with};
@@ -10,7 +10,7 @@ use crate::stop::Stop;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tabulith::db::Db;
@@ -24,6 +24,9 @@ use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
 use tabulith::{Codec, Snapshot};
 use tabulith_testkit::seed::Rng;
+
+/// Ticks: more than a start goes on from the newest commit that it finds.
+const LONGER_THAN_A_START: u64 = 100_000_000;
 
 /// A database at work, and what is known of it.
 pub(crate) struct Run {
@@ -43,7 +46,11 @@ pub(crate) struct Run {
     need: Need,
     /// The ticks that rows written from here on last; `None` for ever.
     life: Option<u64>,
-    copies: u64,
+    /// A snapshot, and what it shows.
+    held: Option<(Snapshot, World)>,
+    /// Folders that copies were made in, whatever came of it.
+    folders: u64,
+    copies: Vec<Made>,
     unsure: Vec<Unsure>,
 }
 
@@ -70,7 +77,9 @@ impl Run {
             doubts: Doubts::default(),
             need: floor,
             life: None,
-            copies: 0,
+            held: None,
+            folders: 0,
+            copies: Vec::new(),
             unsure: Vec::new(),
         }
     }
@@ -110,10 +119,10 @@ impl Run {
         // The trace ends here: what dropping the database does is not part of the run.
         let trace = self.trace.take().expect("a run that is recorded");
         let (history, options) = (self.history.clone(), self.options.clone());
-        let unsure = std::mem::take(&mut self.unsure);
+        let (unsure, copies) = (std::mem::take(&mut self.unsure), std::mem::take(&mut self.copies));
         self.sim.kill();
-        self.db = None;
-        Finished { trace, history, floor, options, told_is_safe: false, unsure }
+        self.let_go();
+        Finished { trace, history, floor, options, told_is_safe: false, unsure, copies }
     }
 
     pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Result<(), Stop> {
@@ -193,10 +202,14 @@ impl Run {
             Op::Kill => self.kill(),
             Op::Peek => self.peek(),
             Op::Checkpoint => {
-                self.copies += 1;
-                let dir = format!("/copy-{}", self.copies);
-                self.checkpoint(Path::new(&dir)).map(drop)
+                let dir = self.folder();
+                self.checkpoint(&dir).map(drop)
             }
+            Op::Hold => {
+                self.held = Some(self.hold()?);
+                Ok(())
+            }
+            Op::Export => self.export(),
             Op::ClockBack => {
                 self.clock.set_wall(START_TICKS - 3600 * 10_000_000);
                 Ok(())
@@ -220,7 +233,7 @@ impl Run {
         };
         if counts.start() < counts.end() {
             let history = self.history.truncated(*counts.end(), self.need.told_ts);
-            let effects = self.trace.as_ref().map_or(0, Trace::len);
+            let effects = self.effects();
             self.unsure.push(Unsure { history, effects });
         }
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
@@ -604,43 +617,98 @@ impl Run {
         self.read()
     }
 
+    /// A folder for a copy, another one each time.
+    fn folder(&mut self) -> PathBuf {
+        self.folders += 1;
+        format!("/copy-{}", self.folders).into()
+    }
+
+    fn effects(&self) -> usize {
+        self.trace.as_ref().map_or(0, Trace::len)
+    }
+
     /// Copies the database into `dir`; gives what the copy holds.
     pub(crate) fn checkpoint(&mut self, dir: &Path) -> Result<World, Stop> {
+        let begun = self.effects();
         self.db()?.checkpoint(dir)?;
         self.promise_all()?;
-        let count = self.history.len();
-        self.look_read_only(dir, count)?;
-        Ok(self.history.last().clone())
+        let world = self.history.last().clone();
+        self.made(dir, begun, world.clone())?;
+        Ok(world)
+    }
+
+    /// Makes a database of a snapshot.
+    fn export(&mut self) -> Result<(), Stop> {
+        let (snapshot, world) = match self.held.clone() {
+            Some(held) => held,
+            None => self.hold()?,
+        };
+        let (dir, begun) = (self.folder(), self.effects());
+        snapshot.export(&dir)?;
+        self.promise_all()?;
+        self.made(&dir, begun, world)
+    }
+
+    /// A copy was made: it is there and whole.
+    fn made(&mut self, dir: &Path, begun: usize, world: World) -> Result<(), Stop> {
+        let (done, now) = (self.effects(), self.db()?.time().0);
+        let made = Made { dir: dir.to_owned(), begun, done, world, now };
+        let db = self.open_read_only(dir)?;
+        made.check(&read_world(&db)?, db.time().0)?;
+        self.copies.push(made);
+        Ok(())
     }
 
     /// Holds what is visible now, and what that is.
     pub(crate) fn hold(&mut self) -> Result<(Snapshot, World), Stop> {
         self.wait_all()?;
-        Ok((self.db()?.snapshot()?, self.history.last().clone()))
+        self.settle_shown()?;
+        let snapshot = self.db()?.snapshot()?;
+        // What callbacks wait for need not be visible.
+        let count = self.history.count_at(snapshot.at().0);
+        Ok((snapshot, self.history.after(count).1.clone()))
     }
 
     /// Who opens for reading only sees what a killed process would leave.
-    fn peek(&mut self) -> Result<(), Stop> {
+    fn peek(&self) -> Result<(), Stop> {
         let enough = self.need.kill;
-        self.look_read_only(Path::new(DIR), enough)
+        let db = self.open_read_only(Path::new(DIR))?;
+        let (found, now) = (read_world(&db)?, db.time().0);
+        // What failed may be there for who looks now, and be cut off by who writes next.
+        let (mut history, mut doubts) = (self.history.clone(), self.doubts.clone());
+        doubts.settle(&mut history, &found)?;
+        match history.find(&found, enough, u64::MAX, now) {
+            Some(_) => Ok(()),
+            None => {
+                let what = history.explain(&found, enough, now);
+                Err(Stop::Wrong(format!("for reading: {what}")))
+            }
+        }
     }
 
-    /// The database in `dir`, opened for reading only, is in a state with `enough` commits at least.
-    fn look_read_only(&mut self, dir: &Path, enough: usize) -> Result<(), Stop> {
+    /// Who opens for reading only what a crash left sees no less than who opens it for work, and changes
+    /// nothing.
+    pub(crate) fn peek_alone(&mut self) -> Result<(), Stop> {
+        // Time only goes on: what had expired before the crash may be given up by now.
+        self.history.restart_time();
+        self.clock.set_wall(self.history.newest().max(START_TICKS) + LONGER_THAN_A_START);
+        let before = self.sim.effects();
+        match self.peek() {
+            // There is no database yet, or not all of one.
+            Err(Stop::Refused(_)) if self.need.kill == 0 => {}
+            outcome => outcome?,
+        }
+        match self.sim.effects() - before {
+            0 => Ok(()),
+            effects => Err(Stop::Wrong(format!("for reading: {effects} effects on the disk"))),
+        }
+    }
+
+    fn open_read_only(&self, dir: &Path) -> Result<Db, Stop> {
         let options = Options { read_only: true, ..self.options.clone() };
         let (vfs, clock) = (Arc::clone(&self.vfs), Arc::clone(&self.clock));
         let builder = Db::builder().options(options).parts(vfs, clock, Arc::new(ByHand));
-        let db = builder.open(dir)?;
-        let (found, visible, now) = (read_world(&db)?, db.visible().0, db.time().0);
-        self.settle(&found)?;
-        match self.history.find(&found, enough, visible.max(self.history.newest()), now) {
-            Some(_) => Ok(()),
-            None => Err(Stop::Wrong(format!(
-                "{} for reading: {}",
-                dir.display(),
-                self.history.explain(&found, enough, now)
-            ))),
-        }
+        Ok(builder.open(dir)?)
     }
 
     /// Closes and lets go.
@@ -650,22 +718,27 @@ impl Run {
         Ok(())
     }
 
+    /// Nothing is left of the process.
+    fn let_go(&mut self) {
+        self.held = None;
+        self.tickets.clear();
+        self.db = None;
+    }
+
     fn reopen(&mut self) -> Result<(), Stop> {
         let closed = self.db.as_ref().map_or(Ok(()), Db::close);
         if closed.is_ok() && self.db.is_some() {
             self.promise_all()?;
             self.wait_all()?;
         }
-        self.tickets.clear();
-        self.db = None;
+        self.let_go();
         self.open(|need| need.kill)?;
         Ok(closed?)
     }
 
     fn kill(&mut self) -> Result<(), Stop> {
         self.sim.kill();
-        self.db = None;
-        self.tickets.clear();
+        self.let_go();
         self.open(|need| need.kill).map(drop)
     }
 }

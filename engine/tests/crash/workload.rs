@@ -310,7 +310,7 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     let mut ops = vec![Op::Create(0)];
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
-        ops.push(match rng.below(110) {
+        ops.push(match rng.below(122) {
             0..32 => random_write(rng, table, levels),
             32..36 => random_transact(rng, table),
             36 => Op::Urge,
@@ -333,6 +333,10 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
             104..108 if rng.chance(60) => Op::SetTtl { table, ticks: random_ticks(rng) },
             104..108 => Op::SetTtl { table, ticks: 0 },
             108 | 109 => Op::Declare { table, columns: rng.below(4) as u8 },
+            110..113 => Op::Peek,
+            113 | 114 => Op::Checkpoint,
+            115..119 => Op::Hold,
+            119..122 => Op::Export,
             _ if rng.chance(40) => Op::CompactPartition { table, pk: rng.below(3) as u8 },
             _ => random_ingest(rng, table),
         });
