@@ -2,6 +2,7 @@
 //! what the database shows later says which.
 
 use crate::model::{Change, History, World};
+use bytes::Bytes;
 
 /// Changes of the catalogue, transactions and ingests, each with the newest commit before it.
 #[derive(Clone, Debug, Default)]
@@ -33,23 +34,52 @@ impl Doubts {
         self.0.retain(|(_, other)| other.table() != table);
     }
 
-    /// Takes up into `history` what the database shows all the same; `found` may have no rows.
+    /// Takes up into `history` what the database shows all the same.
     pub(crate) fn settle(&mut self, history: &mut History, found: &World) -> Result<(), String> {
+        self.settle_where(history, found, true)
+    }
+
+    /// The same of what the catalogue shows; `found` has no rows.
+    pub(crate) fn settle_catalogue(
+        &mut self,
+        history: &mut History,
+        found: &World,
+    ) -> Result<(), String> {
+        self.settle_where(history, found, false)
+    }
+
+    fn settle_where(
+        &mut self,
+        history: &mut History,
+        found: &World,
+        has_rows: bool,
+    ) -> Result<(), String> {
         for (after, change) in std::mem::take(&mut self.0) {
             match (&change, found.tables.get(change.table())) {
                 (Change::Create { table, .. }, Some(shown)) => {
                     let change = Change::Create { table: table.clone(), id: shown.id };
                     history.insert(shown.created, change)?;
                 }
-                (Change::Rows { pk, rows, .. }, Some(shown)) => {
+                (Change::Rows { table, pk, rows, .. }, Some(shown)) if has_rows => {
+                    let at = |rk: &Bytes| (pk.clone(), rk.clone());
                     // Its timestamp is on the rows that it wrote; nobody was told.
                     let own = rows.iter().filter_map(|(rk, value)| {
-                        let row = shown.rows.get(&(pk.clone(), rk.clone()))?;
+                        let row = shown.rows.get(&at(rk))?;
                         let same = value.as_ref().is_some_and(|value| *value == row.stored.1);
                         (same && row.stored.0 > after).then_some(row.stored.0)
                     });
+                    // One that only removes leaves none.
+                    let there = history.last().tables.get(table);
+                    let removed = rows.iter().filter(|(rk, _)| {
+                        there.is_some_and(|table| table.rows.contains_key(&at(rk)))
+                    });
+                    let mut removed = removed.peekable();
+                    let removes = removed.peek().is_some()
+                        && rows.iter().all(|(_, value)| value.is_none())
+                        && removed.all(|(rk, _)| !shown.rows.contains_key(&at(rk)));
                     match own.max() {
                         Some(ts) => history.insert(ts, change)?,
+                        None if removes => history.insert(after + 1, change)?,
                         None => self.0.push((after, change)),
                     }
                 }

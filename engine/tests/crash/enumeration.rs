@@ -17,7 +17,7 @@ use tabulith_testkit::watch::{Watch, watched};
 /// States that are opened and compared; the variable asks for another number.
 const STATES: u64 = 850_000;
 /// Jobs of a round: two of each family, one on each kind of disk, and four sequences.
-const ROUND: u64 = 16;
+const ROUND: u64 = 18;
 /// Workloads in which rows expire, cut at few places each.
 const LIVES: u64 = 2000;
 const STATES_VARIABLE: &str = "TABULITH_CRASH_STATES";
@@ -50,8 +50,9 @@ impl Job {
             6 | 7 => Name(Family::Aging, round),
             8 | 9 => Name(Family::Rolling, round),
             10 | 11 => Name(Family::Filling, round),
+            12 | 13 => Name(Family::Entities, round),
             // A stride that shares no factor with their number: far apart at first, all in the end.
-            _ => Name(Family::Triple, (round * 4 + place - 12) * 619 % TRIPLES),
+            _ => Name(Family::Triple, (round * 4 + place - 14) * 619 % TRIPLES),
         };
         Job { name, profile }
     }
@@ -265,6 +266,23 @@ fn what_is_gone_stays_gone_and_the_rest_stays_in_many_short_lives() {
     }
     eprintln!("{LIVES} short lives: {all}");
     assert!(all.opened > LIVES * 3 && all.used > LIVES / 4, "{all}");
+}
+
+/// Kinds of steps that there are.
+const KINDS: usize = 30;
+
+/// No feature is left out of the long lists.
+#[test]
+fn random_lists_have_every_kind_of_step() {
+    let mut kinds = BTreeMap::<String, u64>::new();
+    for op in (0..100).flat_map(|number| Name(Family::Random, number).workload().ops) {
+        let text = format!("{op:?}");
+        let kind = text.split([' ', '(']).next().unwrap_or_default();
+        *kinds.entry(kind.to_owned()).or_default() += 1;
+    }
+    eprintln!("{kinds:?}");
+    assert_eq!(kinds.len(), KINDS, "{kinds:?}");
+    assert!(kinds.values().all(|times| *times >= 10), "{kinds:?}");
 }
 
 /// Runs one crash point, every state of it; by default one that tells whether runs repeat.

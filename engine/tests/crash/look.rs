@@ -1,5 +1,6 @@
 //! What an open database shows: all of it now, and as it was.
 
+use crate::entities;
 use crate::model::{History, Life, NEVER, Place, Stored, Table, World, Written};
 use crate::stop::Stop;
 use bytes::Bytes;
@@ -15,17 +16,21 @@ use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowCursor, RowStore, TableInfo};
 use tabulith::zone::{Cell, Extract, Zone, ZoneFilter, ZoneScan};
 
-/// Names of tables that workloads use.
-const TABLES: u8 = 3;
+/// The table of entities, among the tables that workloads use by their numbers. It is the last one.
+pub(crate) const ENTITIES: u8 = 3;
 
 /// Longer than any run: with it every moment must be readable.
 pub(crate) const LONG_HISTORY: Duration = Duration::from_secs(3600);
 
-/// Reads every table, and every row by its key too.
+/// Reads every table, and every row by its key too; entities as such.
 pub(crate) fn read_world(db: &Db) -> Result<World, Stop> {
     let mut world = catalog_of(db)?;
     for (name, table) in &mut world.tables {
-        let rows = read_table(db, name, TableId(table.id))?.into_iter();
+        let rows = match name.as_str() {
+            entities::CATALOG_NAME => entities::read(db)?,
+            _ => read_table(db, name, TableId(table.id))?,
+        };
+        let rows = rows.into_iter();
         let written = |(place, stored)| (place, Written { stored, expires: NEVER });
         table.rows = Arc::new(rows.map(written).collect());
     }
@@ -172,16 +177,20 @@ pub(crate) fn read_past(db: &Db, history: &History, window: Duration) -> Result<
         Err(error) if error.kind() == Kind::Invalid && window < LONG_HISTORY => return Ok(()),
         snapshot => snapshot?,
     };
-    for name in (0..TABLES).map(name_of) {
+    for number in 0..=ENTITIES {
+        let name = name_of(number);
         let (found, expected) = (snapshot.table(&name), world.tables.get(&name));
         let rows = match &found {
-            Some(table) => snapshot.scan::<&[u8], &[u8]>(table, ..)?.collect::<Result<_, _>>()?,
-            None => Vec::new(),
+            Some(_) if number == ENTITIES => entities::read_past(db, CommitTs(at))?,
+            Some(table) => {
+                let row = |row: tabulith::ScanRow| {
+                    ((row.partition_key, row.row_key), (row.ts.0, row.value))
+                };
+                let rows = snapshot.scan::<&[u8], &[u8]>(table, ..)?;
+                rows.map(|found| found.map(row)).collect::<Result<_, _>>()?
+            }
+            None => BTreeMap::new(),
         };
-        let rows = rows.into_iter().map(|row: tabulith::ScanRow| {
-            ((row.partition_key, row.row_key), (row.ts.0, row.value))
-        });
-        let rows: BTreeMap<_, _> = rows.collect();
         let same = match expected {
             Some(table) => found.is_some() && rows.iter().eq(table.shown(at)),
             None => found.is_none(),
@@ -198,5 +207,8 @@ pub(crate) fn read_past(db: &Db, history: &History, window: Duration) -> Result<
 
 /// The name of a table by its number.
 pub(crate) fn name_of(table: u8) -> String {
-    format!("t{table}")
+    match table {
+        ENTITIES => entities::CATALOG_NAME.to_owned(),
+        _ => format!("t{table}"),
+    }
 }

@@ -14,6 +14,7 @@ mod levels;
 mod ops;
 mod model;
 mod stop;
+mod entities;
 mod look;
 mod opening;
 mod workload;

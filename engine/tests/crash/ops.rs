@@ -61,6 +61,12 @@ pub(crate) enum Op {
         read: u8,
         rows: Vec<(u8, Option<u16>)>,
     },
+    /// Changes entities of one partition as a group, and waits: the RowKey's number, what is done, and the
+    /// bytes of a text. The table is made where there is none.
+    Entities {
+        pk: u8,
+        changes: Vec<(u8, Verb, u16)>,
+    },
     /// Has the commits that nobody waits for made safe soon.
     Urge,
     /// Asks the commits that nobody waits for whether they are safe.
@@ -107,4 +113,16 @@ pub(crate) enum Op {
     Export,
     /// The wall clock goes back by an hour.
     ClockBack,
+}
+
+/// What is done to an entity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Verb {
+    /// There must be none.
+    Insert,
+    Replace,
+    /// Lays properties over those of the one that is there, if there is one.
+    Merge,
+    /// There must be one.
+    Delete,
 }

@@ -1,11 +1,12 @@
 //! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
 
 use crate::doubts::Doubts;
+use crate::entities::{self, Group};
 use crate::finished::{Finished, Made, Unsure};
 use crate::look::{FIRST_BYTE, catalog_of, name_of, read_past, read_world};
 use crate::model::{Change, History, NEVER, Need, World};
 use crate::opening::{DIR, START_TICKS, open_with};
-use crate::ops::Op;
+use crate::ops::{Op, Verb};
 use crate::stop::Stop;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -140,6 +141,7 @@ impl Run {
             Op::Transact { table, pk, read, rows } => {
                 self.transact(&name_of(*table), *pk, *read, rows)
             }
+            Op::Entities { pk, changes } => self.change_entities(*pk, changes),
             Op::Urge => {
                 self.tickets.iter().for_each(|ticket| ticket.urge());
                 Ok(())
@@ -502,6 +504,49 @@ impl Run {
         Ok(())
     }
 
+    /// Changes entities, all of those that are named or none.
+    fn change_entities(&mut self, pk: u8, changes: &[(u8, Verb, u16)]) -> Result<(), Stop> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        // What is not waited for would move the time, by which entities are there or not.
+        self.wait_all()?;
+        self.create(entities::CATALOG_NAME)?;
+        let (db, table) = (self.db()?, entities::CATALOG_NAME.to_owned());
+        let pk = key_of('p', pk);
+        let change = |(rk, verb, bytes): &(u8, Verb, u16)| (format!("r{rk}"), *verb, *bytes);
+        let expires = self.expires()?;
+        let group = Group {
+            pk: &String::from_utf8_lossy(&pk),
+            changes: changes.iter().map(change).collect(),
+            number: self.history.len() as u64,
+            expires: (expires != NEVER).then_some(CommitTs(expires)),
+        };
+        let there = self.history.last().tables[&table].shown(db.time().0);
+        let there = there.filter(|((other, _), _)| *other == pk);
+        let there = there.map(|((_, rk), (_, value))| (rk.clone(), value.clone())).collect();
+        let expected = group.expected(&there);
+        match (group.commit(db), expected) {
+            (Ok(None), None) => {}
+            (Ok(Some((ts, done))), Some(rows)) if done == rows => {
+                let change = Change::Rows { table, pk, rows, expires };
+                self.history.push(ts.0, self.options.durability, change)?;
+            }
+            (Ok(done), expected) => {
+                return Err(Stop::Wrong(format!("{changes:?} gave {done:?}, not {expected:?}")));
+            }
+            (Err(stop), Some(rows)) => {
+                self.doubts.add(&self.history, Change::Rows { table, pk, rows, expires });
+                return Err(stop);
+            }
+            (Err(stop), None) => return Err(stop),
+        }
+        self.settle_shown()?;
+        let count = self.history.count_at(self.db()?.visible().0);
+        self.promise(self.history.promised(count));
+        Ok(())
+    }
+
     fn read(&mut self) -> Result<(), Stop> {
         self.settle_shown()?;
         let db = self.db()?;
@@ -521,11 +566,15 @@ impl Run {
         if db.find_table(table)?.is_some() {
             return Ok(());
         }
-        let created = db.create_table(table, b"");
+        let created = match table {
+            entities::CATALOG_NAME => entities::create(db),
+            _ => db.create_table(table, b"").map_err(Stop::from),
+        };
         let change = |id| Change::Create { table: table.to_owned(), id };
         match created {
             Ok(info) => self.changed(info.created.0, change(info.id.0)),
-            Err(error) => self.failed(error, change(0)),
+            Err(Stop::Refused(error)) => self.failed(error, change(0)),
+            Err(stop) => Err(stop),
         }
     }
 
@@ -601,7 +650,7 @@ impl Run {
         match (&self.db, self.doubts.is_empty()) {
             (Some(db), false) => {
                 let found = catalog_of(db)?;
-                self.settle(&found)
+                Ok(self.doubts.settle_catalogue(&mut self.history, &found)?)
             }
             _ => Ok(()),
         }

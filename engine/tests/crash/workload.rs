@@ -1,8 +1,8 @@
 //! What is done to the database before the crash: lists of operations, each made from a name, so
 //! that a name replays them.
 
-use crate::look::LONG_HISTORY;
-use crate::ops::Op;
+use crate::look::{ENTITIES, LONG_HISTORY};
+use crate::ops::{Op, Verb};
 use std::fmt;
 use std::time::Duration;
 use tabulith::Codec;
@@ -38,10 +38,12 @@ pub(crate) enum Family {
     /// Rows that are gone after some steps, overwritten, merged, and their tables' time to live set
     /// and set again.
     Aging,
+    /// Few entities, inserted, replaced, merged and removed in groups.
+    Entities,
 }
 
 impl Family {
-    const ALL: [(Family, &str); 7] = [
+    const ALL: [(Family, &str); 8] = [
         (Family::Triple, "triple"),
         (Family::Random, "random"),
         (Family::Mixed, "mixed"),
@@ -49,6 +51,7 @@ impl Family {
         (Family::Rolling, "rolling"),
         (Family::Filling, "filling"),
         (Family::Aging, "aging"),
+        (Family::Entities, "entities"),
     ];
 }
 
@@ -112,6 +115,7 @@ impl Name {
                 (Options { advanced, ..small }, filling(&mut rng))
             }
             Family::Aging => (varied(number, &mut rng), aging(&mut rng)),
+            Family::Entities => (varied(number, &mut rng), groups(&mut rng)),
         };
         Workload { options, ops }
     }
@@ -306,11 +310,27 @@ fn aging(rng: &mut Rng) -> Vec<Op> {
     ops
 }
 
+fn groups(rng: &mut Rng) -> Vec<Op> {
+    let mut ops = Vec::new();
+    while ops.len() < 20 {
+        ops.push(match rng.below(20) {
+            0..13 => random_entities(rng, &[Durability::Synced, Durability::Flushed]),
+            13..15 => Op::Flush,
+            15 => rng.pick(&[Op::Compact, Op::Settle, Op::Idle]).clone(),
+            16 => rng.pick(&[Op::Kill, Op::Reopen]).clone(),
+            17 => rng.pick(&[Op::Checkpoint, Op::Export, Op::Hold]).clone(),
+            18 => rng.pick(&[Op::Read, Op::Peek]).clone(),
+            _ => Op::Life(rng.chance(50).then(|| random_ticks(rng))),
+        });
+    }
+    ops
+}
+
 fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
     let mut ops = vec![Op::Create(0)];
     while ops.len() < count {
         let table = u8::from(rng.chance(25));
-        ops.push(match rng.below(122) {
+        ops.push(match rng.below(134) {
             0..32 => random_write(rng, table, levels),
             32..36 => random_transact(rng, table),
             36 => Op::Urge,
@@ -337,6 +357,7 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
             113 | 114 => Op::Checkpoint,
             115..119 => Op::Hold,
             119..122 => Op::Export,
+            122..134 => random_entities(rng, levels),
             _ if rng.chance(40) => Op::CompactPartition { table, pk: rng.below(3) as u8 },
             _ => random_ingest(rng, table),
         });
@@ -357,6 +378,34 @@ fn random_ingest(rng: &mut Rng, table: u8) -> Op {
     let numbers = (0..8).filter(|_| rng.chance(40)).collect::<Vec<_>>();
     let rows = numbers.into_iter().map(|rk| (rk, rng.between(0, 3000) as u16)).collect();
     Op::Ingest { table, pk: rng.below(3) as u8, rows }
+}
+
+/// Groups of entities mostly, and what else is done to their table.
+fn random_entities(rng: &mut Rng, levels: &[Durability]) -> Op {
+    let (table, pk) = (ENTITIES, rng.below(2) as u8);
+    match rng.below(16) {
+        0 => return Op::Drop(table),
+        1 => return Op::CompactPartition { table, pk },
+        2 => return Op::Truncate { table, level: *rng.pick(levels), wait: rng.chance(75) },
+        3 => {
+            return Op::SetTtl { table, ticks: if rng.chance(60) { random_ticks(rng) } else { 0 } };
+        }
+        _ => {}
+    }
+    let one = rng.chance(40).then(|| rng.below(4) as u8);
+    let numbers = (0..4).filter(|rk| one.map_or(rng.chance(50), |one| one == *rk));
+    let numbers: Vec<_> = numbers.collect();
+    let change = |rk| {
+        // One that is refused has all others of its group refused.
+        let verb = match rng.below(if one.is_some() { 8 } else { 20 }) {
+            0 => Verb::Insert,
+            1 => Verb::Delete,
+            n if n % 2 == 0 => Verb::Replace,
+            _ => Verb::Merge,
+        };
+        (rk, verb, if rng.chance(85) { rng.between(0, 200) } else { rng.between(200, 3000) } as u16)
+    };
+    Op::Entities { pk, changes: numbers.into_iter().map(change).collect() }
 }
 
 fn random_erase(rng: &mut Rng, table: u8, levels: &[Durability]) -> Op {
