@@ -103,7 +103,11 @@ impl Name {
                 let durability = *rng.pick(&[Durability::Synced, Durability::Flushed]);
                 let small = varied(number, &mut rng);
                 // Little is flushed for want of room, so that the log holds most of it.
-                let memtable_bytes = Some(*rng.pick(&[10 << 10, 128 << 10]));
+                let memtable_bytes = match *rng.pick(&[10 << 10, 128 << 10]) {
+                    // Writers take all of it: index and filters are read again at each use.
+                    _ if has_one_budget(number) => Some(8 << 20),
+                    bytes => Some(bytes),
+                };
                 let advanced = Advanced { memtable_bytes, ..small.advanced };
                 (Options { durability, advanced, ..small }, rolling(&mut rng))
             }
@@ -147,6 +151,14 @@ const CODECS: &[Codec] = &[Codec::None, Codec::Lz4, Codec::Zstd];
 #[cfg(not(feature = "zstd"))]
 const CODECS: &[Codec] = &[Codec::None, Codec::Lz4];
 
+/// The least that a database may have in all.
+const MEMORY_BYTES: usize = 32 << 20;
+
+/// Whether a long workload has that, in place of as much as its settings ask for.
+fn has_one_budget(number: u64) -> bool {
+    number % 4 == 3
+}
+
 fn varied(number: u64, rng: &mut Rng) -> Options {
     let advanced = Advanced {
         l0_compact_files: rng.between(1, 3),
@@ -164,7 +176,8 @@ fn varied(number: u64, rng: &mut Rng) -> Options {
     let history = *rng.pick(&[Duration::ZERO, Duration::from_micros(3), LONG_HISTORY]);
     // Merges are divided in two of three runs, as far as they are large enough.
     let threads = Some(1 + (number % 3) as usize);
-    Options { advanced, history: Some(history), threads, ..small() }
+    let memory = has_one_budget(number).then_some(MEMORY_BYTES);
+    Options { advanced, history: Some(history), memory, threads, ..small() }
 }
 
 fn put(table: u8, pk: u8, rows: &[(u8, Option<u16>)], wait: bool) -> Op {

@@ -13,6 +13,8 @@ use tabulith_testkit::seed::Rng;
 /// 2026-01-01, in ticks of 100 ns since 1970.
 const START_TICKS: u64 = 17_672_256_000_000_000;
 const HOUR_TICKS: u64 = 36_000_000_000;
+/// The least that a database may have in all.
+const MEMORY_BYTES: usize = 32 << 20;
 
 /// A database, and the disk and the clock below it.
 pub(crate) struct House {
@@ -69,7 +71,9 @@ impl House {
     /// An empty one whose settings `rng` decides.
     pub(crate) fn open(rng: &mut Rng) -> House {
         let advanced = Advanced {
-            memtable_bytes: Some([4 << 10, 16 << 10, 1 << 20][rng.below(3)]),
+            // With one budget the last two leave nothing of it for index, filters and caches, or decide it all.
+            memtable_bytes: [Some(4 << 10), Some(16 << 10), Some(1 << 20), Some(8 << 20), None]
+                [rng.below(5)],
             wal_segment_bytes: [64 << 10, 256 << 10][rng.below(2)],
             block_bytes: 512,
             file_bytes: 8 << 10,
@@ -84,7 +88,9 @@ impl House {
             ..Advanced::default()
         };
         let durability = if rng.chance(20) { Durability::Flushed } else { Durability::Synced };
-        let options = Options { durability, threads: Some(2), advanced, ..Options::default() };
+        let memory = rng.chance(50).then_some(MEMORY_BYTES);
+        let threads = Some(2);
+        let options = Options { durability, memory, threads, advanced, ..Options::default() };
         let options = options.validated().expect("settings that can be");
         let (disk, clock) = (SimFs::new(), Arc::new(Clocks::new()));
         let db = open(&disk, &clock, &options);
