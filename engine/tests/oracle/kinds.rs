@@ -60,6 +60,7 @@ impl Op {
             Op::Ingest { .. } => "ingest",
             Op::CompactRange { .. } => "compact a range",
             Op::ListTables => "list tables",
+            Op::Weigh { .. } => "sizes asked",
             Op::Flush => "flush",
             Op::Compact => "compact",
             Op::Settle => "settle",

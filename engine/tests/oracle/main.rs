@@ -24,6 +24,7 @@ mod cursors;
 mod batches;
 mod clocks;
 mod store;
+mod sizes;
 mod run;
 
 use ops::{Mix, OPTION_SETS, Op, Preset};

@@ -19,7 +19,7 @@ pub(crate) const CURSORS: usize = 4;
 /// Moments of the past that are known at a time.
 pub(crate) const PASTS: usize = 4;
 /// Sets of options, of which each opening takes one.
-pub(crate) const OPTION_SETS: usize = 7;
+pub(crate) const OPTION_SETS: usize = 8;
 
 /// A PartitionKey and a RowKey.
 pub(crate) type Keys = (Vec<u8>, Vec<u8>);
@@ -132,6 +132,9 @@ pub(crate) enum Op {
     CompactRange { table: usize, from: Bound<Keys>, to: Bound<Keys> },
     /// Asks the catalogue for everything it has.
     ListTables,
+    /// Asks how much of the disk tables and partitions take, one that is made for it included, whose values
+    /// the number decides; and what memory holds.
+    Weigh { values: u64 },
     /// Writes the memtable to a table file.
     Flush,
     /// Rewrites everything into the lowest level.
@@ -257,6 +260,7 @@ enum Kind {
     Ingest,
     CompactRange,
     ListTables,
+    Weigh,
     Flush,
     Compact,
     Settle,
@@ -301,6 +305,7 @@ impl Mix {
             (Kind::Ingest, 12),
             (Kind::CompactRange, 8),
             (Kind::ListTables, 20),
+            (Kind::Weigh, 6),
             (Kind::Flush, 40),
             (Kind::Compact, 6),
             (Kind::Settle, 8),
@@ -470,6 +475,7 @@ impl Mix {
                 Op::CompactRange { table, from: end(), to: end() }
             }
             Kind::ListTables => Op::ListTables,
+            Kind::Weigh => Op::Weigh { values: rng.next_u64() >> 16 },
             Kind::Flush => Op::Flush,
             Kind::Compact => Op::Compact,
             Kind::Settle => Op::Settle,

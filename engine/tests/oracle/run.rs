@@ -7,6 +7,7 @@ use crate::entities::{self, Deed};
 use crate::ops::{Also, CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
 use crate::questions;
 use crate::rows::{Difference, said};
+use crate::sizes;
 use crate::store::{Reached, Store};
 use crate::transactions::Open;
 use crate::updates::{changes_something, rehearse};
@@ -219,6 +220,7 @@ impl Run {
                 Ok(())
             }
             Op::ListTables => self.list_tables(),
+            Op::Weigh { values } => self.weigh(*values),
             Op::Flush => {
                 self.store.db().flush().map_err(said)?;
                 self.all_is_safe();
@@ -617,6 +619,15 @@ impl Run {
 
     fn list_tables(&self) -> Result<(), Difference> {
         compare_tables(self.store.db(), &self.tables)
+    }
+
+    fn weigh(&mut self, values: u64) -> Result<(), Difference> {
+        sizes::compare(&self.store)?;
+        let (ts, id) = sizes::weigh(&self.store, values)?;
+        self.last_table = self.last_table.max(id);
+        self.all_is_safe();
+        self.told_ts = self.told_ts.max(ts);
+        Ok(())
     }
 
     fn reopen(&mut self, options: usize, ending: Ending) -> Result<(), Difference> {

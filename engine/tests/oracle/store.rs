@@ -1,4 +1,4 @@
-//! The store under test: a database on a disk in memory, under one of seven sets of options.
+//! The store under test: a database on a disk in memory, under one of eight sets of options.
 
 use crate::clocks::Clocks;
 use crate::ops::OPTION_SETS;
@@ -40,6 +40,8 @@ pub(crate) struct Store {
     history: u64,
     /// Whether files get zones of plain rows; otherwise of entities. A folder knows one kind.
     tracks_rows: bool,
+    /// The options of the present opening.
+    set: usize,
     reached: Reached,
 }
 
@@ -95,6 +97,7 @@ impl Store {
             may_step_back: true,
             history: 0,
             tracks_rows: options.is_multiple_of(2),
+            set: options,
             reached,
         };
         store.reopen(options)?;
@@ -228,6 +231,16 @@ impl Store {
         self.reopen(options)
     }
 
+    /// Whether nothing happens in the background but by steps.
+    pub(crate) fn works_by_hand(&self) -> bool {
+        self.set.is_multiple_of(2)
+    }
+
+    /// What readers and caches may hold together, where little of the budget is left for them.
+    pub(crate) fn left_bytes(&self) -> Option<usize> {
+        (self.set == STARVED).then_some(LEFT_BYTES)
+    }
+
     /// Whether files get zones of plain rows.
     pub(crate) fn tracks_rows(&self) -> bool {
         self.tracks_rows
@@ -251,8 +264,9 @@ impl Store {
             let back = if self.openings.is_multiple_of(2) { 3600 * SECOND_TICKS } else { 0 };
             self.clock.set_wall(START_TICKS + self.openings * SECOND_TICKS - back);
         }
+        self.set = set;
         let jobs: Arc<dyn Jobs> =
-            if set.is_multiple_of(2) { Arc::new(ByHand) } else { Arc::new(Threads) };
+            if self.works_by_hand() { Arc::new(ByHand) } else { Arc::new(Threads) };
         let clock = Arc::clone(&self.clock);
         let options = options(set)?;
         if let Some(window) = options.history {
@@ -272,6 +286,16 @@ impl Store {
     }
 }
 
+/// The least that a database may have in all.
+const MEMORY_BYTES: usize = 32 << 20;
+/// The set in which writers leave little of that for index, filters and caches: for the log, for work and
+/// for what nobody counts go 9.5 MiB, for memtables the rest but this.
+const STARVED: usize = 4;
+const LEFT_BYTES: usize = 72 << 10;
+const SEALED_MEMTABLES_MAX: usize = 16;
+const STARVED_MEMTABLE_BYTES: usize =
+    (MEMORY_BYTES - (19 << 19) - LEFT_BYTES) / (SEALED_MEMTABLES_MAX + 2);
+
 /// Small everything, so that a few thousand operations reach the deep levels; each set differs in
 /// what could make an answer differ.
 fn options(set: usize) -> Result<Options> {
@@ -286,8 +310,8 @@ fn options(set: usize) -> Result<Options> {
         block_cache_bytes: Some(64 << 10),
         ..Advanced::default()
     };
-    let durability = if set == 4 { Durability::Flushed } else { Durability::Synced };
-    // Every set but the fifth and the last keeps some values in blob files, which are small as well.
+    let durability = if set == STARVED { Durability::Flushed } else { Durability::Synced };
+    // Every set but the fifth and the seventh keeps some values in blob files, which are small as well.
     let small = Advanced { blob_bytes_min: 100, blob_file_bytes: 8 << 10, ..small };
     let advanced = match set {
         0 => small,
@@ -321,15 +345,24 @@ fn options(set: usize) -> Result<Options> {
             };
             Advanced { block_bytes: 256, level_fanout: 2, l0_compact_files: 1, ..small }
         }
-        4 => Advanced { memtable_bytes: Some(1 << 20), blob_bytes_min: 0, ..small },
+        STARVED => Advanced {
+            memtable_bytes: Some(STARVED_MEMTABLE_BYTES),
+            sealed_memtables_max: SEALED_MEMTABLES_MAX,
+            block_cache_bytes: None,
+            blob_bytes_min: 0,
+            ..small
+        },
         5 => Advanced { mapped: true, index_and_filter_bytes: Some(0), ..small },
-        _ => Advanced::default(),
+        6 => Advanced::default(),
+        // All shares are those of the budget.
+        _ => Advanced { memtable_bytes: None, block_cache_bytes: None, ..small },
     };
-    // The last leaves it as it was.
-    let history =
-        [Some(60), Some(0), Some(60), Some(5), Some(600), Some(60), None][set % OPTION_SETS];
+    let memory = [STARVED, 7].contains(&set).then_some(MEMORY_BYTES);
+    // The seventh leaves it as it was.
+    let history = [Some(60), Some(0), Some(60), Some(5), Some(600), Some(60), None, Some(5)]
+        [set % OPTION_SETS];
     let history = history.map(Duration::from_secs);
     // With threads and without: the even sets do the parts of a merge one after the other.
-    let threads = Some([2, 3, 4, 1, 8, 2, 1][set % OPTION_SETS]);
-    Options { durability, history, threads, advanced, ..Options::default() }.validated()
+    let threads = Some([2, 3, 4, 1, 8, 2, 1, 4][set % OPTION_SETS]);
+    Options { durability, history, memory, threads, advanced, ..Options::default() }.validated()
 }
