@@ -7,6 +7,7 @@ use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::env::rng::Rng;
 use tabulith::error::Kind;
 use tabulith::options::{Advanced, Options};
 use tabulith::vfs::mem::SimFs;
@@ -210,6 +211,29 @@ fn entities_are_counted_by_table_and_partition() {
         people.insert(Entity::new(keys.0, keys.1).with("Age", row)).unwrap();
     }
     assert_eq!((people.count().unwrap(), people.count_partition("ä1").unwrap()), (30, 10));
+}
+
+#[test]
+fn bytes_of_entities_are_those_of_their_table_and_of_a_partition_by_its_text() {
+    let db = open(false);
+    let (people, others) = (db.entities("People").unwrap(), db.entities("Others").unwrap());
+    let mut rng = Rng::seeded(1);
+    for row in 0..60 {
+        for partition in ["a", "ä", "\u{10000}"] {
+            // Keys of the last two do not sort as their bytes do; the middle one is most of the table.
+            let bytes = if partition == "ä" { 3000 } else { 500 };
+            let photo: Vec<u8> = (0..bytes).map(|_| rng.next_u64() as u8).collect();
+            people.insert(Entity::new(partition, format!("{row}")).with("Photo", photo)).unwrap();
+        }
+    }
+    db.compact().unwrap();
+    let whole = people.bytes_on_disk().unwrap();
+    assert!((240_000..300_000).contains(&whole), "{whole}");
+    let parts = ["a", "ä", "\u{10000}", "b"];
+    let [a, most, last, none] = parts.map(|pk| people.bytes_on_disk_of_partition(pk).unwrap());
+    assert!((180_000..225_000).contains(&most), "{most}");
+    assert!((25_000..50_000).contains(&a) && (25_000..50_000).contains(&last), "{a}, {last}");
+    assert!(none < 8192 && others.bytes_on_disk().unwrap() < 8192);
 }
 
 #[test]

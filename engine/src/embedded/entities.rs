@@ -4,17 +4,21 @@
 use crate::db::Db;
 use crate::error::Error;
 use crate::ids::CommitTs;
+use crate::key::range::KeyRange;
 use crate::options::Reach;
 use crate::rows::{Catalog, TableInfo};
+use crate::storage::DbSnapshot;
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
 use crate::table::etag::{ETag, If};
 use crate::table::filter::ast::Filter;
+use crate::table::keys;
 use crate::table::name::{AccountName, NameError, TableName, catalog_name};
 use crate::table::page::{Continuation, Query};
 use crate::table::past::Past;
 use crate::table::store::TableStore;
 use crate::table::write::{Write, WriteOutcome};
+use std::ops::Bound::Unbounded;
 use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
@@ -167,6 +171,22 @@ impl Entities {
     /// How many of them a partition has.
     pub fn count_partition(&self, partition_key: &str) -> TableResult<u64> {
         self.store.count_partition(&self.account, &self.name, partition_key)
+    }
+
+    /// Bytes that they take on the disk, about; see
+    /// [`Table::bytes_on_disk`](crate::Table::bytes_on_disk).
+    pub fn bytes_on_disk(&self) -> TableResult<u64> {
+        self.bytes_of(&KeyRange::table(self.info()?.id))
+    }
+
+    /// The same of one partition: [`Partition::bytes_on_disk`](crate::Partition::bytes_on_disk).
+    pub fn bytes_on_disk_of_partition(&self, partition_key: &str) -> TableResult<u64> {
+        let pk = keys::encode(partition_key);
+        self.bytes_of(&KeyRange::rows(self.info()?.id, &pk, Unbounded, Unbounded))
+    }
+
+    fn bytes_of(&self, range: &KeyRange) -> TableResult<u64> {
+        Ok(DbSnapshot::now(self.store.rows()).bytes_on_disk(range)?)
     }
 
     /// How long entities live from their last change on; `None` for ever. As
