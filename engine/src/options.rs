@@ -54,8 +54,8 @@ pub struct Options {
     /// background work, index and filters of open files, caches. The caches give way to the rest;
     /// [`Stats::memory`](crate::stats::Stats::memory) shows who has what. Index and filters are about 1 %
     /// of the rows: with less than a fiftieth of the rows' bytes, reads of some files read those again, see
-    /// [`Advanced::index_and_filter_bytes`]. Values that the caller holds, and memtables that an old cursor
-    /// still reads, come on top.
+    /// [`Advanced::index_and_filter_bytes`]. Values that the caller holds, and memtables and files
+    /// that an open cursor reads, come on top.
     ///
     /// Default `None`: a quarter of the memory that this process may use, at least 128 MiB; more
     /// where settings of [`Advanced`] ask for more. 32 MiB to 1 TiB.
