@@ -44,6 +44,7 @@ pub mod handle;
 pub mod app;
 pub mod testing;
 pub mod net;
+mod compiled;
 
 pub use app::App;
 pub use config::{Accounts, Config};

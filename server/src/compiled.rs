@@ -1,0 +1,20 @@
+//! The server over the engine's store, compiled with this crate.
+//!
+//! All of it is generic over its store. Without these, each program that starts a server, some sixty
+//! with those of the tests, compiles what answers, HTTP and TLS anew; builds for users, which inline
+//! across crates, do so still.
+
+use crate::app::App;
+use crate::config::Config;
+use crate::http::message::{Request, Response};
+use crate::net::listen::{House, Running, Server};
+use std::io;
+use std::sync::Arc;
+use tabulith::db::Db;
+use tabulith::table::store::TableStore;
+
+#[used]
+static START: fn(Config, Arc<TableStore<Db>>, House) -> io::Result<Running> = Server::start_in;
+
+#[used]
+static ANSWER: fn(&App<Db>, Request) -> Response = App::answer;
