@@ -3,8 +3,8 @@
 
 use crate::ops::{Demand, Then};
 use crate::rows::{Difference, said};
+use crate::updates::left_by;
 use std::future::Future;
-use std::ops::{Bound, RangeBounds};
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
 use std::task::{Context, Poll, Waker};
@@ -134,20 +134,6 @@ pub(crate) fn batch(
     (batch, refusal)
 }
 
-/// What a change leaves under `rk`, if it says: a value and when it expires, or nothing.
-fn left_by<'a>(change: &'a Change, rk: &[u8]) -> Option<Option<(&'a Vec<u8>, u64)>> {
-    match change {
-        Change::Put(own, value) => (own == rk).then_some(Some((value, u64::MAX))),
-        Change::PutUntil(own, value, expires) => (own == rk).then_some(Some((value, *expires))),
-        Change::Delete(own) => (own == rk).then_some(None),
-        Change::DeleteRange(from, to) => {
-            let slice = |bound: &'a Bound<Vec<u8>>| bound.as_ref().map(Vec::as_slice);
-            let range = (slice(from), slice(to));
-            RangeBounds::<[u8]>::contains(&range, rk).then_some(None)
-        }
-    }
-}
-
 /// Puts a batch together that shows what it has written at `now`, and is empty again by a savepoint.
 pub(crate) fn rehearse(
     partition: &Partition,
@@ -172,7 +158,7 @@ pub(crate) fn rehearse(
     });
     for rk in keys {
         let left = changes.iter().rev().find_map(|own| left_by(own, rk)).flatten();
-        let expected = left.filter(|(_, expires)| now.0 < *expires).map(|(value, _)| &value[..]);
+        let expected = left.filter(|(_, expires)| now.0 < *expires).map(|(value, _)| value);
         let shown = batch.get(rk).map_err(said)?;
         if shown.as_ref().map(|row| &row.value[..]) != expected {
             return Err(format!("a batch shows {shown:?} under {rk:?}, not {expected:?}"));

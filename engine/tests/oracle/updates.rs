@@ -56,7 +56,8 @@ pub(crate) fn rehearse(
             None => same(before.as_ref(), model.get(table.0, pk, rk)).err(),
             Some(own) => {
                 let found = before.as_ref().map(|row| &row.value[..]);
-                (found != own).then(|| format!("own write reads as {found:?}"))
+                (found != own.map(|(value, _)| value))
+                    .then(|| format!("own write reads as {found:?}"))
             }
         };
         if difference.is_some() {
@@ -74,12 +75,11 @@ pub(crate) fn rehearse(
     Ok(None)
 }
 
-/// The row that a change leaves under `rk`, if it says.
-fn left_by<'a>(change: &'a Change, rk: &[u8]) -> Option<Option<&'a [u8]>> {
+/// What a change leaves under `rk`, if it says: a value and when it expires, or nothing.
+pub(crate) fn left_by<'a>(change: &'a Change, rk: &[u8]) -> Option<Option<(&'a [u8], u64)>> {
     match change {
-        Change::Put(own, value) | Change::PutUntil(own, value, _) => {
-            (own == rk).then_some(Some(value))
-        }
+        Change::Put(own, value) => (own == rk).then_some(Some((value, u64::MAX))),
+        Change::PutUntil(own, value, expires) => (own == rk).then_some(Some((value, *expires))),
         Change::Delete(own) => (own == rk).then_some(None),
         Change::DeleteRange(from, to) => {
             let range = (slice(from), slice(to));
