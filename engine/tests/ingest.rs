@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::{ManualClock, SystemClock};
 use tabulith::env::jobs::{ByHand, Threads};
@@ -337,12 +338,18 @@ fn an_ingest_that_ends_while_the_database_closes_is_shown() {
     let own = db.clone();
     disk.interrupt(Rule::fail(Call::Write).named("*.manifest-a").skip(1), move || {
         let closing = own.clone();
-        thread.send(std::thread::spawn(move || closing.close())).unwrap();
+        let (close, closed) = mpsc::channel();
+        let closer = std::thread::spawn(move || {
+            let outcome = closing.close();
+            let _ = close.send(());
+            outcome
+        });
+        thread.send(closer).unwrap();
         while own.obstacle().is_none() {
             std::thread::yield_now();
         }
         // It may end, or wait.
-        (0..50_000).for_each(|_| std::thread::yield_now());
+        let _ = closed.recv_timeout(Duration::from_millis(100));
     });
     ingest.finish().unwrap();
     threads.recv().unwrap().join().unwrap().unwrap();

@@ -19,6 +19,8 @@ use tabulith_testkit::watch::{Watch, watched};
 
 /// What one call takes.
 const SLOW: Duration = Duration::from_secs(10);
+/// How long what should wait may take to show that it does not.
+const TIME_TO_GO_WRONG: Duration = Duration::from_millis(100);
 const TABLE: &str = "t0";
 const COMMITS: u32 = 120;
 
@@ -195,18 +197,15 @@ fn settling_ends_after_a_removal_that_was_slow() {
         assert!(n < 1_000_000, "no merge removed a file");
     }
     let is_well = AtomicU32::new(0);
+    let (settle, settled) = mpsc::channel();
     std::thread::scope(|scope| {
         let settler = scope.spawn(|| {
             db.settle().expect("the disk is well");
+            let _ = settle.send(());
             is_well.load(Ordering::SeqCst)
         });
         // A settler that does not wait has time to end.
-        for _ in 0..100_000 {
-            if settler.is_finished() {
-                break;
-            }
-            std::thread::yield_now();
-        }
+        let _ = settled.recv_timeout(TIME_TO_GO_WRONG);
         is_well.store(1, Ordering::SeqCst);
         heal.send(()).expect("the removal waits for it");
         let settled_well = settler.join().expect("it settles");
