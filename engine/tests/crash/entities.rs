@@ -31,6 +31,9 @@ pub(crate) const CATALOG_NAME: &str = "devstoreaccount1/people";
 /// Which commit wrote an entity, or what merged it.
 const NUMBER: &str = "Number";
 
+/// The properties that may be declared: one of all entities, and one of those that were merged.
+pub(crate) const PROPERTIES: [&str; 2] = [NUMBER, "Merged"];
+
 impl From<TableError> for Stop {
     fn from(error: TableError) -> Stop {
         match error {

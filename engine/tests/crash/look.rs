@@ -126,14 +126,19 @@ fn read_sifted(db: &Db, id: TableId, rows: &BTreeMap<Place, Stored>) -> Result<(
 
 pub(crate) const FIRST_BYTE: &str = "first byte";
 
+/// With this every entity begins.
+const ENTITY: u8 = 1;
+
 /// Takes the first byte of a value for a column.
 #[derive(Debug)]
 pub(crate) struct FirstByte;
 
 impl Extract for FirstByte {
     fn columns(&self, value: &[u8], each: &mut dyn FnMut(&[u8], Cell)) -> bool {
-        if let Some(byte) = value.first() {
-            each(FIRST_BYTE.as_bytes(), Cell { kind: 1, prefix: u64::from(*byte) });
+        match value.first() {
+            Some(&ENTITY) => return false,
+            Some(byte) => each(FIRST_BYTE.as_bytes(), Cell { kind: 1, prefix: u64::from(*byte) }),
+            None => {}
         }
         true
     }

@@ -1,5 +1,6 @@
 //! Opens databases on a simulated disk, where nothing works but by hand.
 
+use crate::entities::CATALOG_NAME;
 use crate::look::FirstByte;
 use crate::stop::Stop;
 use std::path::Path;
@@ -8,7 +9,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::options::Options;
-use tabulith::rows::RowStore;
+use tabulith::rows::{Catalog, RowStore};
 use tabulith::vfs::api::Vfs;
 
 pub(crate) const DIR: &str = "/db";
@@ -36,6 +37,13 @@ pub(crate) fn open_with(
     let (vfs, clock) = (Arc::clone(vfs), Arc::clone(clock));
     let builder = Db::builder().options(options.clone()).parts(vfs, clock, Arc::new(ByHand));
     let db = builder.open(DIR)?;
-    db.track(Arc::new(FirstByte));
+    if db.tables("", None, usize::MAX)?.iter().any(|table| table.name != CATALOG_NAME) {
+        track_rows(&db);
+    }
     Ok(db)
+}
+
+/// Has zones kept of plain rows. Where there are entities alone, whoever asks for them first has theirs kept.
+pub(crate) fn track_rows(db: &Db) {
+    db.track(Arc::new(FirstByte));
 }

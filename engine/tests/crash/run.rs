@@ -5,7 +5,7 @@ use crate::entities::{self, Group};
 use crate::finished::{Finished, Made, Unsure};
 use crate::look::{FIRST_BYTE, catalog_of, name_of, read_past, read_world};
 use crate::model::{Change, History, NEVER, Need, World};
-use crate::opening::{DIR, START_TICKS, open_with};
+use crate::opening::{DIR, START_TICKS, open_with, track_rows};
 use crate::ops::{Op, Verb};
 use crate::stop::Stop;
 use bytes::Bytes;
@@ -568,7 +568,10 @@ impl Run {
         }
         let created = match table {
             entities::CATALOG_NAME => entities::create(db),
-            _ => db.create_table(table, b"").map_err(Stop::from),
+            _ => {
+                track_rows(db);
+                db.create_table(table, b"").map_err(Stop::from)
+            }
         };
         let change = |id| Change::Create { table: table.to_owned(), id };
         match created {
@@ -608,16 +611,19 @@ impl Run {
         }
     }
 
-    /// Declares columns.
+    /// Declares columns, or properties where the table is that of entities.
     fn declare(&mut self, name: &str, columns: u8) -> Result<(), Stop> {
         let db = self.db()?;
         if db.find_table(name)?.is_none() {
             return Ok(());
         }
         let table = db.table(name)?;
-        let bits = [FIRST_BYTE, "none"].into_iter().enumerate();
-        let columns: Vec<_> = bits.filter(|(bit, _)| columns >> bit & 1 == 1).collect();
-        let columns: Vec<&str> = columns.into_iter().map(|(_, name)| name).collect();
+        let all = match name {
+            entities::CATALOG_NAME => entities::PROPERTIES,
+            _ => [FIRST_BYTE, "none"],
+        };
+        let declared = all.into_iter().enumerate().filter(|(bit, _)| columns >> bit & 1 == 1);
+        let columns: Vec<&str> = declared.map(|(_, name)| name).collect();
         if table.zone_columns() == columns {
             return Ok(table.set_zone_columns(&columns)?);
         }

@@ -326,13 +326,14 @@ fn aging(rng: &mut Rng) -> Vec<Op> {
 fn groups(rng: &mut Rng) -> Vec<Op> {
     let mut ops = Vec::new();
     while ops.len() < 20 {
-        ops.push(match rng.below(20) {
+        ops.push(match rng.below(21) {
             0..13 => random_entities(rng, &[Durability::Synced, Durability::Flushed]),
             13..15 => Op::Flush,
             15 => rng.pick(&[Op::Compact, Op::Settle, Op::Idle]).clone(),
             16 => rng.pick(&[Op::Kill, Op::Reopen]).clone(),
             17 => rng.pick(&[Op::Checkpoint, Op::Export, Op::Hold]).clone(),
             18 => rng.pick(&[Op::Read, Op::Peek]).clone(),
+            19 => Op::Declare { table: ENTITIES, columns: rng.below(4) as u8 },
             _ => Op::Life(rng.chance(50).then(|| random_ticks(rng))),
         });
     }
@@ -365,7 +366,8 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
             100..104 => Op::Life(rng.chance(70).then(|| random_ticks(rng))),
             104..108 if rng.chance(60) => Op::SetTtl { table, ticks: random_ticks(rng) },
             104..108 => Op::SetTtl { table, ticks: 0 },
-            108 | 109 => Op::Declare { table, columns: rng.below(4) as u8 },
+            108 => Op::Declare { table, columns: rng.below(4) as u8 },
+            109 => Op::Declare { table: ENTITIES, columns: rng.below(4) as u8 },
             110..113 => Op::Peek,
             113 | 114 => Op::Checkpoint,
             115..119 => Op::Hold,
