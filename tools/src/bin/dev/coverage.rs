@@ -76,8 +76,7 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     };
     let root = repo::root()?;
     let Some(tools) = Tools::find()? else { return Ok(()) };
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let target = target.join("coverage");
+    let target = repo::target(&root).join("coverage");
     let profiles = target.join("profiles");
     if profiles.exists() {
         fs::remove_dir_all(&profiles).context("old profiles")?;

@@ -37,7 +37,7 @@ pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The crates that are: loom is its own, shuttle lives on those of others.
+/// Which crates: of loom its own, with shuttle all, since it draws and keeps its sets by those of others.
 fn optimized(checker: &str) -> &'static [&'static str] {
     match checker {
         "loom" => &["loom", "generator"],
@@ -47,8 +47,7 @@ fn optimized(checker: &str) -> &'static [&'static str] {
 
 /// The target folder of its builds.
 pub(crate) fn target(root: &Path, checker: &str) -> PathBuf {
-    let all = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    all.join(checker)
+    repo::target(root).join(checker)
 }
 
 /// What the compiler is told for them.

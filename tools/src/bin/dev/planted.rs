@@ -111,8 +111,7 @@ fn turn(root: &Path) -> Result<u64> {
 
 /// Builds the tests of `bugs` with all bugs in them.
 fn build(root: &Path, bugs: &[&Bug]) -> Result<Programs> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    let dir = target.join("planted");
+    let dir = repo::target(root).join("planted");
     fs::create_dir_all(&dir)?;
     // Around the compiler of the workspace's own crates: flags for all would build the others anew.
     let wrapper = dir.canonicalize()?.join("rustc-any");

@@ -51,6 +51,11 @@ pub(crate) fn root() -> Result<PathBuf> {
     Ok(tools.parent().context("tools has no parent folder")?.to_owned())
 }
 
+/// Where cargo builds.
+pub(crate) fn target(root: &Path) -> PathBuf {
+    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
+}
+
 /// Names that .gitignore lists as plain lines, slashes and patterns stripped.
 fn ignored(root: &Path) -> Result<Vec<String>> {
     let text = fs::read_to_string(root.join(".gitignore")).context(".gitignore")?;

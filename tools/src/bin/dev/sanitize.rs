@@ -6,7 +6,6 @@
 
 use crate::repo;
 use anyhow::{Context, Result, ensure};
-use std::path::PathBuf;
 use std::process::Command;
 
 /// Tests that are run together.
@@ -39,7 +38,7 @@ const RUNS: [Tests; 2] = [
 /// Builds and runs them, in a target folder of its own.
 pub(crate) fn run() -> Result<()> {
     let root = repo::root()?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let target = repo::target(&root).join("sanitize");
     let rustc = Command::new("rustc").arg("-vV").output().context("rustc does not start")?;
     let version = String::from_utf8(rustc.stdout).context("rustc's version")?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
@@ -48,7 +47,7 @@ pub(crate) fn run() -> Result<()> {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         // With a target named, build scripts and macros are compiled as always.
         command.args(["test", "--locked", "--target", host, "--package", package]).args(which);
-        command.arg("--target-dir").arg(target.join("sanitize")).current_dir(&root);
+        command.arg("--target-dir").arg(&target).current_dir(&root);
         // The option is one that stable compilers have, and do not offer.
         command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address");
         command.env("CARGO_INCREMENTAL", "0").env(size.0, size.1);

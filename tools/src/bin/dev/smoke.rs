@@ -203,8 +203,7 @@ impl Stage {
         let build = "cargo build --quiet --workspace --locked --features tabulith-tools/parquet \
                      --examples";
         self.succeed(Command::new("bash").arg("-ec").arg(build).current_dir(&self.root))?;
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
-        let programs = self.root.join(target).join("debug/examples");
+        let programs = repo::target(&self.root).join("debug/examples");
         let mut names = Vec::new();
         for entry in fs::read_dir(self.root.join("engine/examples"))? {
             let name = entry?.file_name().to_string_lossy().into_owned();
