@@ -7,6 +7,7 @@
 )]
 
 mod repo;
+mod cfg;
 mod source;
 mod modules;
 mod listing;

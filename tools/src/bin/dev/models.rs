@@ -1,9 +1,8 @@
-//! `cargo dev loom` and `cargo dev shuttle`: the engine with a model checker's locks and atomics, in a
-//! target folder of its own.
+//! `cargo dev loom` and `cargo dev shuttle`: the engine with a model checker's locks and atomics.
 
-use crate::repo;
+use crate::{cfg, repo};
 use anyhow::{Context, Result, bail};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Builds the engine for `checker` and runs its models; `names` are parts of the names of those that
@@ -12,12 +11,12 @@ pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
     let root = repo::root()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // Compiled for minutes, to run for one: what is below the engine is optimized where it pays.
-    for package in optimized(checker) {
-        command.arg("--config").arg(format!("profile.dev.package.{package}.opt-level=1"));
+    // Those are compiled longer than they run here, the latter two for loom; all others are as in every test.
+    for package in ["tabulith", "regex-automata", "tracing-subscriber"] {
+        command.arg("--config").arg(format!("profile.dev.package.{package}.opt-level=0"));
     }
-    command.args(["test", "--quiet", "--locked", "--package", "tabulith", "--lib"]);
-    command.arg("--target-dir").arg(target(&root, checker)).arg("--");
+    command.args(["test", "--quiet", "--locked", "--package", "tabulith", "--lib", "--"]);
+    set(&mut command, &root, checker)?;
     match names {
         [] => command.arg("models::"),
         names => command.args(names),
@@ -25,8 +24,6 @@ pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
     let status = command
         .arg("--nocapture")
         .current_dir(&root)
-        .env("RUSTFLAGS", flags(checker))
-        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env("CARGO_INCREMENTAL", "0")
         .status()
@@ -37,20 +34,7 @@ pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Which crates: of loom its own, with shuttle all, since it draws and keeps its sets by those of others.
-fn optimized(checker: &str) -> &'static [&'static str] {
-    match checker {
-        "loom" => &["loom", "generator"],
-        _ => &["\"*\""],
-    }
-}
-
-/// The target folder of its builds.
-pub(crate) fn target(root: &Path, checker: &str) -> PathBuf {
-    repo::target(root).join(checker)
-}
-
-/// What the compiler is told for them.
-pub(crate) fn flags(checker: &str) -> String {
-    format!("--cfg model=\"{checker}\"")
+/// Has `cargo` compile the engine for `checker`.
+pub(crate) fn set(cargo: &mut Command, root: &Path, checker: &str) -> Result<()> {
+    cfg::set(cargo, root, &format!("model=\"{checker}\""))
 }

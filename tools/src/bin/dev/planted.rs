@@ -5,7 +5,7 @@
 //! it would do then, such as looking for a shorter list of operations, tells nothing here.
 
 use crate::bugs::{BUGS, Bug, Test};
-use crate::repo;
+use crate::{cfg, repo};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,15 +111,6 @@ fn turn(root: &Path) -> Result<u64> {
 
 /// Builds the tests of `bugs` with all bugs in them.
 fn build(root: &Path, bugs: &[&Bug]) -> Result<Programs> {
-    let dir = repo::target(root).join("planted");
-    fs::create_dir_all(&dir)?;
-    // Around the compiler of the workspace's own crates: flags for all would build the others anew.
-    let wrapper = dir.canonicalize()?.join("rustc-any");
-    fs::write(&wrapper, "#!/bin/sh\nexec \"$@\" --cfg 'bug=\"any\"'\n")?;
-    let status = Command::new("chmod").arg("+x").arg(&wrapper).status()?;
-    if !status.success() {
-        bail!("chmod of {} failed", wrapper.display());
-    }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut programs = Programs::new();
     let packages: BTreeSet<&str> = bugs.iter().map(|bug| bug.test.package).collect();
@@ -135,7 +126,7 @@ fn build(root: &Path, bugs: &[&Bug]) -> Result<Programs> {
                 name => command.args(["--test", name]),
             };
         }
-        command.env("RUSTC_WORKSPACE_WRAPPER", &wrapper);
+        cfg::set(&mut command, root, "bug=\"any\"")?;
         let built = command.stderr(Stdio::inherit()).output().context("cargo does not start")?;
         if !built.status.success() {
             bail!("the build with planted bugs failed");

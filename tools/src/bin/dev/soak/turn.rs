@@ -54,8 +54,8 @@ pub(crate) fn build(root: &Path, layer: &Layer, profile: &str) -> Result<Built> 
             file
         }
         Program::Models(checker) => {
-            command.arg("--lib").arg("--target-dir").arg(models::target(root, checker));
-            command.env("RUSTFLAGS", models::flags(checker));
+            command.arg("--lib");
+            models::set(&mut command, root, checker)?;
             layer.package
         }
     };
