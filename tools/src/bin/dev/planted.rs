@@ -1,12 +1,15 @@
 //! `cargo dev planted`: one build that holds every planted bug, and for each a run of the test that
 //! must find it. A bug that is not found fails, and so does one that something else fell over.
 //!
+//! The engine is built with the features that are nobody's default, and its tests are first run with no
+//! bug chosen. That is what sees these features work, and that an alarm is the bug's.
+//!
 //! A run may take half a minute of both cores, and is ended as soon as the test gives alarm: what
 //! it would do then, such as looking for a shorter list of operations, tells nothing here.
 
 use crate::bugs::{BUGS, Bug, Test};
 use crate::{cfg, repo};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,6 +26,31 @@ const WALL_MAX: Duration = Duration::from_secs(600);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Ticks of /proc in a second, on every Linux there is.
 const TICKS_PER_SECOND: u64 = 100;
+
+/// The engine's package, and its features: spans, and table files with zstd.
+const ENGINE: &str = "tabulith";
+const FEATURES: &str = "tracing,zstd";
+
+/// Tests of the engine in which all is well as long as no bug is chosen.
+struct Control {
+    /// As in `Test`.
+    program: &'static str,
+    /// Parts of names; none are all.
+    names: &'static [&'static str],
+    /// The variable that says how much of them, and how much.
+    size: Option<(&'static str, &'static str)>,
+}
+
+const CONTROLS: [Control; 4] = [
+    Control { program: "tracing", names: &[], size: None },
+    Control { program: "lib", names: &["sstable::", "compress::"], size: None },
+    Control { program: "oracle", names: &[], size: Some(("TABULITH_ORACLE_OPS", "300000")) },
+    Control {
+        program: "crash",
+        names: &["enumeration::every_crash_leaves"],
+        size: Some(("TABULITH_CRASH_STATES", "60000")),
+    },
+];
 
 /// Where the test programs are, by package and name.
 type Programs = BTreeMap<(String, String), Program>;
@@ -43,16 +71,20 @@ struct Outcome {
     ended: &'static str,
 }
 
-/// Plants the bugs that `words` ask for: names, or `--rotate N`, or all.
+/// Plants the bugs that `words` ask for: names, or `--rotate N`, or all. Before any that nobody named the
+/// engine's tests are run without one.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let root = repo::root()?;
     let bugs = choose(words, &root)?;
-    let programs = build(&root, &bugs)?;
+    let named = words.first().is_some_and(|word| word != "--rotate");
+    let controls = if named { &[] } else { CONTROLS.as_slice() };
+    let programs = build(&root, &bugs, controls)?;
+    for control in controls {
+        run_without(control, find(&programs, ENGINE, control.program)?)?;
+    }
     let mut missed = Vec::new();
     for bug in &bugs {
-        let key = (bug.test.package.to_owned(), bug.test.program.to_owned());
-        let program = programs.get(&key).with_context(|| format!("cargo did not build {key:?}"))?;
-        let outcome = run_one(bug, program)?;
+        let outcome = run_one(bug, find(&programs, bug.test.package, bug.test.program)?)?;
         let seconds = outcome.took.as_secs_f64();
         let Test { program, name, .. } = bug.test;
         match &outcome.alarm {
@@ -109,17 +141,23 @@ fn turn(root: &Path) -> Result<u64> {
     text.trim().parse().context("git does not say how many commits there are")
 }
 
-/// Builds the tests of `bugs` with all bugs in them.
-fn build(root: &Path, bugs: &[&Bug]) -> Result<Programs> {
+/// Builds the tests of `bugs` and `controls` with all bugs in them.
+fn build(root: &Path, bugs: &[&Bug], controls: &[Control]) -> Result<Programs> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut programs = Programs::new();
-    let packages: BTreeSet<&str> = bugs.iter().map(|bug| bug.test.package).collect();
-    for package in packages {
-        let of_package = bugs.iter().filter(|bug| bug.test.package == package);
-        let names: BTreeSet<&str> = of_package.map(|bug| bug.test.program).collect();
+    let mut packages = BTreeMap::<&str, BTreeSet<&str>>::new();
+    let of_bugs = bugs.iter().map(|bug| (bug.test.package, bug.test.program));
+    let of_controls = controls.iter().map(|control| (ENGINE, control.program));
+    for (package, program) in of_bugs.chain(of_controls) {
+        packages.entry(package).or_default().insert(program);
+    }
+    for (package, names) in packages {
         let mut command = Command::new(&cargo);
         command.args(["test", "--no-run", "--quiet", "--locked", "--message-format=json"]);
         command.args(["--package", package]).current_dir(root);
+        if package == ENGINE {
+            command.args(["--features", FEATURES]);
+        }
         for name in names {
             match name {
                 "lib" => command.arg("--lib"),
@@ -148,17 +186,38 @@ fn program(package: &str, line: &str) -> Option<((String, String), Program)> {
     Some(((package.to_owned(), name.to_owned()), Program { file, dir }))
 }
 
+fn find<'a>(programs: &'a Programs, package: &str, name: &str) -> Result<&'a Program> {
+    let key = (package.to_owned(), name.to_owned());
+    programs.get(&key).with_context(|| format!("cargo did not build {key:?}"))
+}
+
+/// Runs tests with no bug chosen, to their end.
+fn run_without(control: &Control, program: &Program) -> Result<()> {
+    let ended = command(program).args(control.names).envs(control.size).output();
+    let ended = ended.context("a test program does not start")?;
+    let said = String::from_utf8_lossy(&ended.stdout);
+    print!("{}: {said}", control.program);
+    let error = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success(), "{} fails with no bug chosen: {error}", control.program);
+    ensure!(!said.contains("running 0 tests"), "{} has no such test", control.program);
+    Ok(())
+}
+
+/// A test program as cargo would start it.
+fn command(program: &Program) -> Command {
+    let mut command = Command::new(&program.file);
+    command.current_dir(&program.dir).env("CARGO_MANIFEST_DIR", &program.dir);
+    command.env_remove("TABULITH_SEED").env_remove("TABULITH_BUG").stdin(Stdio::null());
+    command
+}
+
 /// Runs the test of a bug until it gives alarm, ends, or has taken too long.
 fn run_one(bug: &Bug, program: &Program) -> Result<Outcome> {
     let start = Instant::now();
-    let mut child = Command::new(&program.file)
+    let mut child = command(program)
         .args(["--exact", bug.test.name, "--nocapture", "--test-threads=1"])
-        .current_dir(&program.dir)
-        .env("CARGO_MANIFEST_DIR", &program.dir)
         .env("TABULITH_BUG", bug.id)
-        .env_remove("TABULITH_SEED")
         .envs(bug.test.asked)
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
