@@ -430,6 +430,15 @@ mod tests {
     }
 
     #[test]
+    fn no_more_rows_are_deletes_than_there_are() {
+        let with = |rows, deletes| {
+            Arc::new(FileMeta { rows, deletes, ..FileMeta::clone(&file(4, "a", "c")) })
+        };
+        refused(add(0, with(0, 0)), "counts cannot be");
+        refused(add(0, with(3, 4)), "counts cannot be");
+    }
+
+    #[test]
     fn no_more_rows_expire_than_there_are() {
         let expiring = Expiring { rows: 3, from: CommitTs(1), to: CommitTs(2) };
         let file = FileMeta { expiring, ..FileMeta::clone(&file(4, "a", "c")) };

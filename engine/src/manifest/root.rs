@@ -154,4 +154,14 @@ mod tests {
             assert!(Root::decode(&bytes[..cut]).is_err(), "cut at {cut}");
         }
     }
+
+    #[test]
+    fn a_root_of_another_format_is_told_as_one() {
+        let mut bytes = Root { generation: 12, db_id: 7 }.encode();
+        bytes[8..16].copy_from_slice(&(FORMAT + 1).to_le_bytes());
+        let crc = placed(0, 0, &[&bytes[8..]]);
+        bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+        let what = Root::decode(&bytes).expect_err("a format of later");
+        assert!(what.contains("a format that this build does not know"), "{what}");
+    }
 }

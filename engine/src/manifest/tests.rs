@@ -330,6 +330,11 @@ fn a_folder_is_new_where_nothing_is_ours() {
     assert!(error.message().contains("it has photos"), "{error}");
     // What is not ours has nothing that could be saved.
     assert_eq!(survey(&fs, Path::new(DIR)).expect_err("no database").kind(), Kind::NotFound);
+    // Unless there is a table too, behind the name that makes the folder somebody else's.
+    fs.create(&names::path(Path::new(DIR), FileKind::Table, FileNo(5))).expect("a file");
+    fs.create(&Path::new(DIR).join("!photos")).expect("a file");
+    assert_eq!(load(&fs).expect_err("somebody else's folder").kind(), Kind::Invalid);
+    assert!(survey(&fs, Path::new(DIR)).is_ok_and(|survey| survey.damage.is_empty()));
 }
 
 #[test]

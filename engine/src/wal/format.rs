@@ -371,18 +371,23 @@ mod tests {
 
     #[test]
     fn a_frame_that_names_the_next_segment_names_a_later_one() {
-        let named = |next: u64| {
-            let mut out = vec![0; frame_bytes(8, 512)];
-            out[FRAME_HEADER_BYTES..][..8].copy_from_slice(&next.to_le_bytes());
-            let name = next.to_le_bytes();
-            let (head, _) = frame_header(&HEADER, FrameKind::Next, &PLACE, 8, &[&name]);
+        let with = |header: &FrameHeader, name: &[u8]| {
+            let len = name.len();
+            let mut out = vec![0; frame_bytes(len, 512)];
+            out[FRAME_HEADER_BYTES..][..len].copy_from_slice(name);
+            let (head, _) = frame_header(header, FrameKind::Next, &PLACE, len, &[name]);
             out[..FRAME_HEADER_BYTES].copy_from_slice(&head);
             let frame = decode_frame(&PLACE, &out)?;
             assert!(frame.payload.is_empty() && dump_frame(512, &frame).contains("segment 7"));
             frame.next
         };
+        let named = |next: u64| with(&HEADER, &next.to_le_bytes());
         assert_eq!(named(7), Some(SegmentId(7)));
         assert_eq!([named(0), named(1), named(NUMBER_MAX + 1)], [None; 3]);
+        // As sound as any frame, and nothing behind the name.
+        let durable = FrameHeader { durable: HEADER.number, ..HEADER };
+        assert_eq!(with(&durable, &7_u64.to_le_bytes()), None);
+        assert_eq!(with(&HEADER, &[7, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 
     #[test]
