@@ -7,7 +7,7 @@
 
 use crate::env::clock::Clock;
 use crate::ids::CommitTs;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, lock_soon};
 use crate::waits::{WaitCounter, Waits};
 
 /// Enough that 32 writers on random partitions rarely meet: 6 % of the time.
@@ -46,7 +46,7 @@ impl Latches {
     pub(crate) fn lock(&self, hash: u64, clock: &dyn Clock) -> MutexGuard<'_, CommitTs> {
         self.try_lock(hash).unwrap_or_else(|| {
             let start = clock.steady();
-            let last_commit = self.of(hash).lock();
+            let last_commit = lock_soon(self.of(hash));
             self.waits.add(clock.steady().saturating_sub(start));
             last_commit
         })

@@ -11,7 +11,8 @@
 //!
 //! Those who were just woken tend to come back with their next commit. So a group is led by the
 //! last of them to arrive rather than by the first, which would sync alone while the others wait
-//! for it; the first sleeps for a moment and leads if they do not come ([`Hope`]).
+//! for it; the first sleeps for a moment and leads if they do not come ([`Hope`]). Who waits for a write
+//! alone looks for some microseconds before it sleeps.
 //!
 //! Groups are written one after the other, and a sync covers all that was written before it began:
 //! the order in which syncs end does not matter.
@@ -35,7 +36,7 @@ use crate::limits::NUMBER_MAX;
 use crate::options::{Durability, Reach};
 use crate::stats::PipelineWaits;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, weakened};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, weakened};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::room::Room;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
@@ -182,7 +183,7 @@ impl Pipeline {
         apply: impl FnOnce(&Commit),
     ) -> Result<CommitTs> {
         self.at_door.fetch_add(1, Ordering::Relaxed);
-        let order = self.order.lock();
+        let order = lock_soon(&self.order);
         self.at_door.fetch_sub(1, Ordering::Relaxed);
         let bytes = batch.bytes();
         let mut order = self.make_room(order, bytes, reach)?;
@@ -398,7 +399,7 @@ impl Pipeline {
     pub(crate) fn wait(&self, ts: CommitTs) -> Result<()> {
         let mut counted = false;
         while self.visible() < ts {
-            let mut order = self.order.lock();
+            let mut order = lock_soon(&self.order);
             if self.visible() >= ts {
                 break;
             }
@@ -422,8 +423,11 @@ impl Pipeline {
             let pause = (may_lead && order.hope.may_keep(group_no)).then_some(HOPE_PAUSE);
             let seat = self.seat(group_of_ts);
             let seen = seat.calls();
+            let is_short = order.sync_wanted <= order.synced; // A write, and no sync.
             drop(order);
-            seat.sleep(seen, pause);
+            if !(is_short && seat.watch(seen)) {
+                seat.sleep(seen, pause);
+            }
             if pause.is_some() {
                 let mut order = self.order.lock();
                 let came = order.group_commits.saturating_sub(commits);

@@ -7,7 +7,7 @@
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::plain::{self, Condvar, Mutex};
-use crate::sync::weakened;
+use crate::sync::{watch, weakened};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -24,6 +24,11 @@ impl Seat {
     /// for.
     pub(crate) fn calls(&self) -> u32 {
         self.calls.load(Ordering::Acquire)
+    }
+
+    /// Whether there is a call after `seen` within microseconds, without a sleep.
+    pub(crate) fn watch(&self, seen: u32) -> bool {
+        watch(|| self.calls() != seen)
     }
 
     /// Sleeps until a call after `seen`, for at most `time`, or for no reason. A call of one may
@@ -93,6 +98,15 @@ mod tests {
             }
         });
         assert_eq!(turn.into_inner(), 4000);
+    }
+
+    #[test]
+    fn a_call_is_seen_without_a_sleep() {
+        let seat = Seat::default();
+        let seen = seat.calls();
+        assert!(!seat.watch(seen));
+        seat.call_one();
+        assert!(seat.watch(seen) && !seat.watch(seat.calls()));
     }
 
     #[test]
