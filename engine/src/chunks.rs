@@ -32,10 +32,11 @@ pub(crate) struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    /// Zeros. `bytes` is not zero and far below the address space.
+    /// Zeros.
     fn new(bytes: usize) -> Chunk {
+        assert!(bytes > 0, "a chunk has bytes");
         let layout = layout(bytes);
-        // SAFETY: the layout's size is not zero.
+        // SAFETY: the layout's size is not zero, as just asserted.
         let at = unsafe { alloc::alloc_zeroed(layout) };
         let Some(at) = NonNull::new(at) else { alloc::handle_alloc_error(layout) };
         let chunk = Chunk { at, bytes, is_zeros: true };
@@ -90,7 +91,8 @@ impl Drop for Chunk {
 }
 
 fn layout(bytes: usize) -> Layout {
-    Layout::array::<u64>(bytes.div_ceil(size_of::<u64>())).unwrap_or(Layout::new::<u64>())
+    let layout = Layout::array::<u64>(bytes.div_ceil(size_of::<u64>()));
+    layout.expect("a chunk is far smaller than the address space")
 }
 
 /// Chunks that nobody uses, up to a bound.

@@ -259,8 +259,7 @@ impl Drop for Ingest {
 impl OpenFile {
     fn create(tree: &Arc<Tree>) -> Result<OpenFile> {
         let (shelf, options) = (&tree.shelf, &tree.options);
-        let read_only = || Error::new(Kind::ReadOnly, "the database was opened read-only");
-        let no = tree.next_file().ok_or_else(read_only)?;
+        let no = tree.next_file();
         let builder = create_table(shelf, no, &options.into())
             .inspect_err(|_| shelf.put_trash(FileKind::Table, no))?;
         let sink = Sink::new(Folder(Arc::clone(tree)), options.into());
@@ -316,7 +315,7 @@ impl Yard for Folder {
     }
 
     fn next_file(&self) -> FileNo {
-        self.0.next_file().unwrap_or_default()
+        self.0.next_file()
     }
 }
 

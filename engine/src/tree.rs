@@ -18,7 +18,7 @@ use crate::error::{Error, Kind, Result};
 use crate::event::{Compaction, Doing, Event, Events};
 use crate::flush::{self, FlushEnv, Flushed};
 use crate::flush_turns::{FlushTurns, Patience};
-use crate::ids::{CommitTs, SegmentId, TableId};
+use crate::ids::{CommitTs, FileNo, SegmentId, TableId};
 use crate::live_tables::LiveTables;
 use crate::manifest::edit::Edit;
 use crate::memtable::api::Memtable;
@@ -176,7 +176,7 @@ impl Tree {
         self.views_made.fetch_add(1, Relaxed);
     }
 
-    /// The same, to be kept for long.
+    /// As [`Tree::view`], to be kept for long.
     pub(crate) fn view_full(&self) -> Arc<View> {
         self.view.load_full()
     }
@@ -284,7 +284,7 @@ impl Tree {
     }
 
     fn write_sealed(&self, sealed: &Sealed, boundaries: &Boundaries) -> Result<Option<Flushed>> {
-        let next_file = || self.next_file().unwrap_or_default();
+        let next_file = || self.next_file();
         let env = FlushEnv {
             shelf: &self.shelf,
             options: &self.options,
@@ -412,7 +412,7 @@ impl Tree {
                 let mut failed = |error: &Error| self.merge_failed(merge, version, error, turns);
                 let ranges =
                     executor::divide(merge, &self.options, parts).inspect_err(&mut failed)?;
-                let next_file = || self.next_file().unwrap_or_default();
+                let next_file = || self.next_file();
                 let env = MergeEnv {
                     shelf: &self.shelf,
                     options: &self.options,
@@ -495,7 +495,7 @@ impl Tree {
         also: impl Fn(&mut View),
     ) -> Result<()> {
         let mut set = self.set.lock();
-        let Some(set) = set.as_mut() else { return Ok(()) };
+        let set = set.as_mut().expect("only a database that may be written changes its files");
         let mut edit = made(set.current());
         // Flushes, merges and ingests end in any order.
         edit.history_floor = edit.history_floor.filter(|f| *f > set.state().history_floor);
@@ -544,8 +544,10 @@ impl Tree {
         self.with_set_mut(VersionSet::reopen).unwrap_or(Ok(()))
     }
 
-    pub(crate) fn next_file(&self) -> Option<crate::ids::FileNo> {
-        self.set.lock().as_mut().map(VersionSet::next_file)
+    /// The number of a file to be made.
+    pub(crate) fn next_file(&self) -> FileNo {
+        let no = self.with_set_mut(VersionSet::next_file);
+        no.expect("only a database that may be written makes files")
     }
 
     /// Runs `work` on the recorded state and its Version while no edit can happen.

@@ -464,7 +464,7 @@ struct Kept {
 impl Key {
     /// The published key of the development account.
     pub fn development() -> Key {
-        Key::of(STANDARD.decode(DEVELOPMENT_KEY).unwrap_or_default())
+        Key::of(STANDARD.decode(DEVELOPMENT_KEY).expect("the published key is base64"))
     }
 
     /// Reads base64. `account` is for the text of the error.
@@ -476,9 +476,7 @@ impl Key {
 
     fn of(bytes: Vec<u8>) -> Key {
         let bytes = Zeroizing::new(bytes);
-        // A key of any length is allowed, so this does not fail; if it did, the key would be one
-        // that nobody has.
-        let mac = Hmac::new_from_slice(&bytes).unwrap_or_else(|_| Hmac::new(&Default::default()));
+        let mac = Hmac::new_from_slice(&bytes).expect("HMAC takes keys of any length");
         Key(Arc::new(Kept { bytes, mac }))
     }
 

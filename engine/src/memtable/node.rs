@@ -212,7 +212,7 @@ impl Slots {
             }
             let slot = order.slot(if i < rank { i } else { i - 1 });
             let head = self.heads[slot].load(Ordering::Relaxed);
-            Entry { head, row: self.rows[slot].load().unwrap_or(new.row) }
+            Entry { head, row: self.rows[slot].load().expect("a slot in the order has a row") }
         })
     }
 
@@ -346,7 +346,10 @@ impl Inner {
         std::array::from_fn(|i| match i {
             i if i == rank => lower,
             i if i == rank + 1 => upper,
-            i => self.child(order, if i < rank { i } else { i - 1 }).unwrap_or(lower),
+            i => {
+                let child = self.child(order, if i < rank { i } else { i - 1 });
+                child.expect("a place in the order has a child")
+            }
         })
     }
 }

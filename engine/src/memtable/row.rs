@@ -143,7 +143,7 @@ impl Version {
 
     pub(super) fn kind(&self) -> RowKind {
         let kind = self.meta.load(Ordering::Relaxed) & (SHARED_BIT - 1);
-        RowKind::from_byte(kind as u8).unwrap_or(RowKind::Delete)
+        RowKind::from_byte(kind as u8).expect("the kind that it was made with")
     }
 }
 

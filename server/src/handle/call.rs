@@ -96,9 +96,7 @@ impl Call {
         let metadata = match negotiate(params.get("$format"), head.headers.get("Accept")) {
             _ if operation.speaks_xml() || operation == Operation::Metadata => Metadata::default(),
             // Who sends a batch accepts multipart, and says for each part what else.
-            Err(_) if operation == Operation::Batch || operation.speaks_xml() => {
-                Metadata::default()
-            }
+            Err(_) if operation == Operation::Batch => Metadata::default(),
             negotiated => negotiated?,
         };
         check_headers(head, &operation)?;

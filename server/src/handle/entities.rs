@@ -103,7 +103,8 @@ pub fn write_of<S: Store>(
                 Change::InsertOrReplace => Write::InsertOrReplace(entity),
                 Change::InsertOrMerge => Write::InsertOrMerge(entity),
                 Change::Update => Write::Update(entity, condition),
-                Change::Merge | Change::Delete => Write::Merge(entity, condition),
+                Change::Merge => Write::Merge(entity, condition),
+                Change::Delete => unreachable!("handled above, without a body"),
             })
         }
         _ => {
