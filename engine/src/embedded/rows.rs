@@ -43,11 +43,6 @@ impl Db {
     pub fn drop_table(&self, name: &str) -> Result<bool> {
         Catalog::drop_table(self, name)
     }
-
-    /// The same as [`Table::ingest`].
-    pub fn ingest(&self, table: &Table) -> Result<Ingest> {
-        Ingest::new(self, table.info.id)
-    }
 }
 
 /// A handle on a table of byte rows.
