@@ -419,7 +419,7 @@ impl Db {
 
 fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dyn LockGuard>> {
     if options.create_if_missing {
-        vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
+        vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
     }
     let mut path = dir.join(names::file_name(FileKind::Lock, Default::default()));
     if crate::planted!("B35") {
@@ -434,7 +434,7 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
         std::io::ErrorKind::NotFound => {
             Error::new(Kind::NotFound, format!("there is no folder {}", dir.display()))
         }
-        _ => Error::io("lock folder", &path, error),
+        _ => Error::io("locking a folder", &path, error),
     })
 }
 

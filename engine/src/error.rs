@@ -82,7 +82,15 @@ impl Error {
         error
     }
 
-    /// The operating system refused `doing` on `file`. A full disk becomes [`Kind::NoSpace`].
+    /// The operating system refused `doing`, which concerns no file.
+    pub(crate) fn system(doing: &str, source: io::Error) -> Error {
+        let mut error = Error::new(Kind::Io, doing);
+        error.0.source = Some(source);
+        error
+    }
+
+    /// The operating system refused `doing` on `file`: a gerund, as in "reading a table file". A full disk
+    /// becomes [`Kind::NoSpace`].
     pub fn io(doing: &str, file: &Path, source: io::Error) -> Error {
         let full =
             matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
@@ -117,11 +125,6 @@ impl Error {
     /// The present commit timestamp of the row whose precondition failed.
     pub fn current(&self) -> Option<CommitTs> {
         self.0.current
-    }
-
-    /// Whether the same call may succeed later without any change.
-    pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, Kind::Busy | Kind::NoSpace)
     }
 
     /// The same failure for another waiter: a shared sync fails all who waited for it.

@@ -140,7 +140,7 @@ pub(crate) fn create_table(
     options: &TableOptions,
 ) -> Result<TableBuilder> {
     let path = shelf.table_path(no);
-    let file = shelf.vfs.create(&path).map_err(|e| Error::io("create table file", &path, e))?;
+    let file = shelf.vfs.create(&path).map_err(|e| Error::io("making a table file", &path, e))?;
     let builder = TableBuilder::new(file, &path, no, options.clone());
     Ok(builder.with_zones(shelf.extract.get().cloned(), shelf.declared.load_full()))
 }
@@ -150,5 +150,5 @@ pub(crate) fn sync_names(shelf: &Shelf) -> Result<()> {
     if crate::planted!("B08") {
         return Ok(()); // Planted: the manifest names files whose names a power loss may take.
     }
-    shelf.vfs.sync_dir(&shelf.dir).map_err(|e| Error::io("sync folder", &shelf.dir, e))
+    shelf.vfs.sync_dir(&shelf.dir).map_err(|e| Error::io("syncing a folder", &shelf.dir, e))
 }

@@ -75,7 +75,7 @@ pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
     let state = load::load(&vfs, dir)?.map(|loaded| loaded.state).unwrap_or_default();
     let levels: HashMap<FileNo, usize> =
         state.files().map(|(level, meta)| (meta.no, usize::from(level))).collect();
-    let names = vfs.list(dir).map_err(|e| Error::io("list", dir, e))?;
+    let names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
     let mut files = Vec::new();
     for name in names {
         let Some((kind, no)) = names::parse(&name) else { continue };
@@ -85,7 +85,7 @@ pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
             Ok(bytes) => bytes,
             // Somebody who writes has removed it since.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(error) => return Err(Error::io("open", &path, error)),
+            Err(error) => return Err(Error::io("opening a file", &path, error)),
         };
         let (kind, is_live) = match kind {
             FileKind::Root(_) => (Kind::Root, true),
@@ -145,7 +145,8 @@ fn dump_blob(
     let (meta, used) = named.ok_or_else(|| {
         Error::invalid(format!("the manifest names no blob file {}", path.display()))
     })?;
-    let file = vfs.open(&path, Access::Read).map_err(|e| Error::io("open blob file", &path, e))?;
+    let file =
+        vfs.open(&path, Access::Read).map_err(|e| Error::io("opening a blob file", &path, e))?;
     let blob = BlobFile::open(file, path, &meta)?;
     line(&format!("blob file {no} ({})", blob.path().display()));
     line(&format!("values {:>10}  {:>12} bytes", meta.values, meta.value_bytes()));
@@ -177,7 +178,8 @@ fn dump_table(
     let meta = meta.ok_or_else(|| {
         Error::invalid(format!("the manifest names no table file {}", path.display()))
     })?;
-    let file = vfs.open(&path, Access::Read).map_err(|e| Error::io("open table file", &path, e))?;
+    let file =
+        vfs.open(&path, Access::Read).map_err(|e| Error::io("opening a table file", &path, e))?;
     let table = TableFile::open(file, path, &meta, Arc::new(BlockCache::new(0)))?;
     let detail = match depth {
         Depth::Sections => Detail::Sections,

@@ -328,7 +328,7 @@ pub fn read_table(table: &[u8]) -> Result<u64> {
     disk.write(&name, table);
     let path = Path::new(DIR).join(name);
     let file = disk.vfs().open(&path, Access::Read);
-    let file = file.map_err(|error| Error::io("opening", &path, error))?;
+    let file = file.map_err(|error| Error::io("opening a file", &path, error))?;
     let file = TableFile::open(file, path, &meta, Arc::new(BlockCache::new(1 << 20)))?;
     let file = Arc::new(file);
     let verified = file.verify(&meta);
@@ -433,7 +433,7 @@ pub fn read_blob_file(blob: &[u8]) -> Result<u64> {
     disk.write(&name, blob);
     let path = Path::new(DIR).join(name);
     let file = disk.vfs().open(&path, Access::Read);
-    let file = file.map_err(|error| Error::io("opening", &path, error))?;
+    let file = file.map_err(|error| Error::io("opening a file", &path, error))?;
     let file = BlobFile::open(file, path, &meta)?;
     let (cache, mut links) = (BlockCache::new(1 << 20), Vec::new());
     file.walk(&mut |link| {

@@ -294,7 +294,7 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
         return Ok(()); // Planted: what a full disk or a crash left is in the way of the next start.
     }
     let dir = &shelf.dir;
-    let mut names = shelf.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?;
+    let mut names = shelf.vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
     let tables: HashSet<_> = state.files().map(|(_, file)| file.no).collect();
     names.retain(|name| match names::parse(name) {
         Some((FileKind::Table, no)) => !tables.contains(&no),
@@ -304,7 +304,10 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
     });
     for name in names {
         let path = dir.join(&name);
-        shelf.vfs.remove(&path).map_err(|e| Error::io("remove orphan", &path, e))?;
+        shelf
+            .vfs
+            .remove(&path)
+            .map_err(|e| Error::io("removing a file that nothing names", &path, e))?;
     }
     Ok(())
 }
@@ -312,8 +315,8 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
 /// Gives the files of `version` a second name in `dir`, which must be empty or absent.
 pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result<()> {
     let vfs = &shelf.vfs;
-    vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
-    if !vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?.is_empty() {
+    vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
+    if !vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?.is_empty() {
         return Err(Error::invalid(format!("{} is not empty", dir.display())));
     }
     let tables = version.files().map(|(_, file)| (FileKind::Table, file.meta.no));
@@ -321,7 +324,7 @@ pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result
     for (kind, no) in tables.chain(blobs) {
         let name = names::file_name(kind, no);
         let (from, to) = (shelf.dir.join(&name), dir.join(&name));
-        vfs.hard_link(&from, &to).map_err(|e| Error::io("link file", &to, e))?;
+        vfs.hard_link(&from, &to).map_err(|e| Error::io("linking a file", &to, e))?;
     }
     Ok(())
 }

@@ -285,7 +285,7 @@ fn metadata(tree: &Tree) -> u64 {
 fn open_table(tree: &Tree, live: &Arc<LiveFile>) -> Result<Reading> {
     let path = tree.shelf.table_path(live.meta.no);
     let file = tree.shelf.vfs.open(&path, Access::Read);
-    let file = file.map_err(|e| Error::io("open table file", &path, e))?;
+    let file = file.map_err(|e| Error::io("opening a table file", &path, e))?;
     let len = file.len().map_err(|e| Error::io("asking a table file's length", &path, e))?;
     if len != live.meta.bytes {
         let what = format!("table file has {len} bytes; the manifest says {}", live.meta.bytes);
@@ -298,7 +298,7 @@ fn open_table(tree: &Tree, live: &Arc<LiveFile>) -> Result<Reading> {
 fn open_blob(tree: &Tree, live: &Arc<LiveBlob>) -> Result<Reading> {
     let path = tree.shelf.blob_path(live.meta.no);
     let file = tree.shelf.vfs.open(&path, Access::Read);
-    let file = file.map_err(|e| Error::io("open blob file", &path, e))?;
+    let file = file.map_err(|e| Error::io("opening a blob file", &path, e))?;
     let file = Box::new(BlobFile::open(file, path, &live.meta)?);
     Ok(Reading::Blob { live: Arc::clone(live), file, walked: Walked::default() })
 }

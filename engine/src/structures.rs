@@ -304,11 +304,12 @@ impl Runs {
     /// cache that holds them all.
     pub fn of(runs: &[Vec<KeyValue>]) -> Result<Runs> {
         let (disk, dir) = (SimFs::new(), Path::new("/structures"));
-        disk.create_dir_all(dir).map_err(|error| Error::io("making", dir, error))?;
+        disk.create_dir_all(dir).map_err(|error| Error::io("making a folder", dir, error))?;
         let cache = Arc::new(BlockCache::new(1 << 30));
         let file = |(no, rows): (u64, &Vec<KeyValue>)| {
             let (no, path) = (FileNo(no), names::path(dir, FileKind::Table, FileNo(no)));
-            let file = disk.create(&path).map_err(|error| Error::io("creating", &path, error))?;
+            let file =
+                disk.create(&path).map_err(|error| Error::io("making a file", &path, error))?;
             let options = TableOptions::from(&Options::default());
             let mut builder = TableBuilder::new(Arc::clone(&file), &path, no, options);
             for (key, value) in rows {

@@ -69,7 +69,7 @@ pub fn check(dir: impl AsRef<Path>) -> Result<Report> {
 
 /// The same on another disk.
 pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
-    let names = vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))?;
+    let names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
     let manifest = load::check(&*vfs, dir);
     let mut report = Report { damage: manifest.damage, ..Report::default() };
     report.notes.extend(manifest.cut.map(|cut| format!("{cut}; the next open puts that right")));
@@ -111,7 +111,7 @@ fn check_file(
     let path = names::path(dir, FileKind::Table, meta.no);
     let checked = vfs
         .open(&path, Access::Read)
-        .map_err(|e| Error::io("open table file", &path, e))
+        .map_err(|e| Error::io("opening a table file", &path, e))
         .and_then(|file| TableFile::open(file, path, meta, Arc::new(BlockCache::new(0))))
         .and_then(|table| {
             let link = &mut |l: Link| _ = links.insert((l.file, l.offset, l.checksum));
@@ -134,7 +134,7 @@ fn check_blob(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &BlobMeta, links: &Links, re
     let mut wanted = links.range((meta.no, 0, 0)..=(meta.no, u64::MAX, u32::MAX)).peekable();
     let checked = vfs
         .open(&path, Access::Read)
-        .map_err(|e| Error::io("open blob file", &path, e))
+        .map_err(|e| Error::io("opening a blob file", &path, e))
         .and_then(|file| BlobFile::open(file, path, meta))
         .and_then(|blob| {
             blob.walk(&mut |link| {

@@ -1,5 +1,6 @@
-//! Background work: what is to be done, in which order, by whom. In production five threads run
-//! here (log, two flushes, compaction, reads ahead of walks); without threads the owner takes the same steps by hand.
+//! Background work: what is to be done, in which order, by whom. In production six threads run here: the log's,
+//! two for flushes, one for compaction, one for errands, one for the scrub where that is on; without threads the
+//! owner takes the same steps by hand.
 
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
@@ -12,7 +13,6 @@ use crate::scrub::{Ask, Scrub};
 use crate::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 use crate::tree::Tree;
 use crate::vfs::api::LockGuard;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,7 +141,7 @@ impl Work {
         }
         match started {
             Ok(_) => Ok(()),
-            Err(error) => Err(Error::io("start background thread", Path::new(name), error)),
+            Err(error) => Err(Error::system(&format!("starting the thread {name}"), error)),
         }
     }
 

@@ -95,7 +95,7 @@ impl Depot {
     /// that was cut has left.
     pub(crate) fn begin(&self) -> Result<Box<dyn LockGuard>> {
         for dir in [self.dir.clone(), self.files_dir(), self.staging_dir()] {
-            self.vfs.create_dir_all(&dir).map_err(|e| Error::io("create folder", &dir, e))?;
+            self.vfs.create_dir_all(&dir).map_err(|e| Error::io("making a folder", &dir, e))?;
         }
         let roots = Copy::BOTH.map(|copy| names::file_name(FileKind::Root(copy), FileNo(0)));
         if self.list(&self.dir)?.iter().any(|name| roots.contains(name)) {
@@ -109,7 +109,7 @@ impl Depot {
                     format!("another process works on the backups in {}", self.dir.display());
                 Error::new(Kind::Locked, what)
             }
-            _ => Error::io("lock folder", &lock, error),
+            _ => Error::io("locking a folder", &lock, error),
         })?;
         for dir in [&self.dir, &self.files_dir()] {
             for name in self.list(dir)?.iter().filter(|name| name.ends_with(".tmp")) {
@@ -133,7 +133,7 @@ impl Depot {
                 let what = format!("there is no folder {}", self.dir.display());
                 return Err(Error::new(Kind::NotFound, what));
             }
-            names => names.map_err(|e| Error::io("list folder", &self.dir, e))?,
+            names => names.map_err(|e| Error::io("listing a folder", &self.dir, e))?,
         };
         let numbers = names.iter().filter_map(|name| number_of(name));
         Ok(numbers.collect::<BTreeSet<_>>().into_iter().collect())
@@ -215,7 +215,7 @@ impl Depot {
             match self.vfs.hard_link(from, &to) {
                 Ok(()) => return Ok((digest, Some(true))),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(Error::io("link file", from, error));
+                    return Err(Error::io("linking a file", from, error));
                 }
                 Err(_) => {} // Another file system, or one without links.
             }
@@ -226,14 +226,14 @@ impl Depot {
         check(&digest, wanted, from)?;
         let (to, was_there) = (self.file(&digest.hash), self.has_bytes(&digest.hash, digest.bytes));
         // Over one that is there: that may be damaged, or share its bytes.
-        self.vfs.rename(&temp, &to).map_err(|e| Error::io("name file", &to, e))?;
+        self.vfs.rename(&temp, &to).map_err(|e| Error::io("naming a file", &to, e))?;
         Ok((digest, (!was_there).then_some(false)))
     }
 
     /// Makes a backup count: from here on it is there whatever happens.
     pub(crate) fn finish(&self, manifest: &Manifest) -> Result<()> {
         let sync_dir =
-            |dir: &Path| self.vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e));
+            |dir: &Path| self.vfs.sync_dir(dir).map_err(|e| Error::io("syncing a folder", dir, e));
         sync_dir(&self.files_dir())?;
         let temp = self.dir.join(format!("{:06}.tmp", manifest.number));
         let path = self.manifest_path(manifest.number);
@@ -246,7 +246,7 @@ impl Depot {
             file.sync()
         });
         written.map_err(|e| Error::io("writing a backup's manifest", &temp, e))?;
-        self.vfs.rename(&temp, &path).map_err(|e| Error::io("name file", &path, e))?;
+        self.vfs.rename(&temp, &path).map_err(|e| Error::io("naming a file", &path, e))?;
         sync_dir(&self.dir)
     }
 
@@ -267,11 +267,11 @@ impl Depot {
     }
 
     pub(crate) fn remove(&self, path: &Path) -> Result<()> {
-        self.vfs.remove(path).map_err(|e| Error::io("remove file", path, e))
+        self.vfs.remove(path).map_err(|e| Error::io("removing a file", path, e))
     }
 
     pub(crate) fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.vfs.list(dir).map_err(|e| Error::io("list folder", dir, e))
+        self.vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))
     }
 
     /// Whether there is such a file, and none that shares its bytes where a copy is asked for.

@@ -291,7 +291,7 @@ impl Backups {
     fn prove(&self, kept: &Kept, users: &str, damage: &mut Vec<Error>) {
         let path = self.depot.file(&kept.hash);
         let opened = self.depot.vfs.open(&path, Access::Read);
-        let read = opened.map_err(|e| Error::io("open a file of a backup", &path, e));
+        let read = opened.map_err(|e| Error::io("opening a file of a backup", &path, e));
         let digest = match read.and_then(|file| digest::read(&*file, &path, &mut |_, _| Ok(()))) {
             Ok(digest) => digest,
             Err(error) => return damage.push(error),
@@ -333,7 +333,7 @@ impl Backups {
         }
         // A file may go only once nothing can name it, whatever happens to the machine.
         let dir = &self.depot.dir;
-        self.depot.vfs.sync_dir(dir).map_err(|e| Error::io("sync folder", dir, e))?;
+        self.depot.vfs.sync_dir(dir).map_err(|e| Error::io("syncing a folder", dir, e))?;
         let (files, bytes) = self.depot.sweep(&needed)?;
         Ok(Pruned { backups: old.to_vec(), files, bytes })
     }

@@ -32,7 +32,7 @@ impl Backups {
     ) -> Result<Restored> {
         let (dir, vfs) = (dir.as_ref(), &self.depot.vfs);
         let (manifest, at) = self.choose(which)?;
-        vfs.create_dir_all(dir).map_err(|e| Error::io("create folder", dir, e))?;
+        vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
         if !self.depot.list(dir)?.is_empty() {
             return Err(Error::invalid(format!("{} is not empty", dir.display())));
         }
@@ -109,7 +109,7 @@ impl Backups {
         let (vfs, from) = (&self.depot.vfs, self.depot.file(&kept.hash));
         let to = names::path(dir, kept.kind, kept.no);
         let file = vfs.open(&from, Access::Read);
-        let file = file.map_err(|e| Error::io("open a file of a backup", &from, e))?;
+        let file = file.map_err(|e| Error::io("opening a file of a backup", &from, e))?;
         let linked = sharing == Sharing::Link && self.linked(&from, &to)?;
         let digest = match linked {
             true => digest::read(&*file, &from, &mut |_, _| Ok(()))?,
@@ -129,7 +129,7 @@ impl Backups {
         match self.depot.vfs.hard_link(from, to) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(Error::io("link file", from, error))
+                Err(Error::io("linking a file", from, error))
             }
             Err(_) => Ok(false),
         }

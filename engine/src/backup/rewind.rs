@@ -67,7 +67,7 @@ pub(crate) fn rewind(
     }
     for (kind, no) in before.difference(&names_in(state)) {
         let path = names::path(dir, *kind, *no);
-        vfs.remove(&path).map_err(|e| Error::io("remove file", &path, e))?;
+        vfs.remove(&path).map_err(|e| Error::io("removing a file", &path, e))?;
     }
     Ok(())
 }
@@ -87,7 +87,7 @@ fn without_later(
 ) -> Result<Option<FileMeta>> {
     let path = shelf.table_path(file.no);
     let opened = shelf.vfs.open(&path, Access::Read);
-    let opened = opened.map_err(|e| Error::io("open table file", &path, e))?;
+    let opened = opened.map_err(|e| Error::io("opening a table file", &path, e))?;
     let table = TableFile::open(opened, path, file, Arc::new(BlockCache::new(0)))?;
     let mut pass = Arc::new(table).pass(AHEAD_BYTES);
     let options = TableOptions::from(&Options::default());

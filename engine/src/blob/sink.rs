@@ -181,7 +181,7 @@ fn writer<'w>(
     let no = yard.next_file();
     numbers.push(no);
     let path = names::path(yard.dir(), FileKind::Blob, no);
-    let file = yard.vfs().create(&path).map_err(|e| Error::io("create blob file", &path, e))?;
+    let file = yard.vfs().create(&path).map_err(|e| Error::io("making a blob file", &path, e))?;
     Ok(open.insert(BlobWriter::new(file, &path, no)))
 }
 

@@ -79,7 +79,7 @@ impl Manifest {
                 }
             }
         }
-        vfs.sync_dir(dir).map_err(|error| Error::io("sync of the folder", dir, error))
+        vfs.sync_dir(dir).map_err(|error| Error::io("syncing a folder", dir, error))
     }
 
     /// Writes `state` as a new generation, switches to it and removes the older ones. From here on
@@ -187,7 +187,7 @@ fn next_generation(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
 
 /// The manifest files in the folder.
 fn generations(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<(FileKind, FileNo)>> {
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
     let ours = listed.iter().filter_map(|name| names::parse(name));
     Ok(ours.filter(|(kind, _)| matches!(kind, FileKind::Manifest(_))).collect())
 }
@@ -200,7 +200,7 @@ fn copy_path(dir: &Path, copy: Copy, root: &Root) -> PathBuf {
 fn write_copies(vfs: &dyn Vfs, dir: &Path, root: &Root, bytes: &[u8]) -> Result<[OpenCopy; 2]> {
     let a = write_copy(vfs, dir, Copy::A, root, bytes)?;
     let b = write_copy(vfs, dir, Copy::B, root, bytes)?;
-    vfs.sync_dir(dir).map_err(|error| Error::io("sync of the folder", dir, error))?;
+    vfs.sync_dir(dir).map_err(|error| Error::io("syncing a folder", dir, error))?;
     Ok([a, b])
 }
 

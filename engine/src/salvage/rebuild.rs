@@ -73,7 +73,7 @@ pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> 
 /// Keeps others from changing the folder meanwhile. A folder without a lock has nobody in it.
 fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
     let path = names::path(dir, FileKind::Lock, FileNo(0));
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
     if !listed.iter().any(|name| names::parse(name) == Some((FileKind::Lock, FileNo(0)))) {
         return Ok(None);
     }
@@ -92,8 +92,8 @@ fn prepare(vfs: &dyn Vfs, dir: &Path, target: &Path) -> Result<()> {
         let what = format!("{} lies in the damaged folder", target.display());
         return Err(Error::invalid(what));
     }
-    vfs.create_dir_all(target).map_err(|error| Error::io("create folder", target, error))?;
-    let listed = vfs.list(target).map_err(|error| Error::io("list folder", target, error))?;
+    vfs.create_dir_all(target).map_err(|error| Error::io("making a folder", target, error))?;
+    let listed = vfs.list(target).map_err(|error| Error::io("listing a folder", target, error))?;
     if !listed.is_empty() {
         return Err(Error::invalid(format!("{} is not empty", target.display())));
     }
@@ -117,7 +117,7 @@ impl Salvage {
     fn new(vfs: Arc<dyn Vfs>, dir: &Path, mut survey: Survey) -> Result<Salvage> {
         let mut report =
             Report { repaired: std::mem::take(&mut survey.damage), ..Report::default() };
-        let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+        let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
         let files = Files::of(&*vfs, dir, &listed);
         let state = survey.state.as_ref();
         let known: BTreeMap<FileNo, _> = match state {
@@ -374,7 +374,7 @@ impl Values {
 
     fn open_file(&self, no: FileNo) -> Result<BlobFile> {
         let path = self.paths.get(&no).ok_or_else(|| missing(no))?;
-        let failed = |error| Error::io("open blob file", path, error);
+        let failed = |error| Error::io("opening a blob file", path, error);
         let file = self.vfs.open(path, Access::Read).map_err(failed)?;
         let bytes = file.len().map_err(failed)?;
         BlobFile::open(file, path.clone(), &BlobMeta { no, bytes, values: 0 })

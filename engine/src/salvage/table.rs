@@ -48,7 +48,7 @@ impl Rows {
     ) -> Result<Rows, Box<Loss>> {
         let lost = |why: Error| Box::new(whole(path.clone(), meta.as_deref(), &why));
         let file = vfs.open(&path, Access::Read);
-        let file = file.map_err(|error| lost(Error::io("open table file", &path, error)))?;
+        let file = file.map_err(|error| lost(Error::io("opening a table file", &path, error)))?;
         let rescue = Rescue::open(file, path.clone(), no, meta.as_deref(), guess).map_err(lost)?;
         if let (Some(props), Some(meta)) = (rescue.props(), &meta)
             && !props.agree_with(meta)

@@ -51,7 +51,7 @@ impl LiveBlob {
         }
         let path = self.shelf.blob_path(self.meta.no);
         let file = self.shelf.vfs.open(&path, Access::Read);
-        let file = file.map_err(|e| Error::io("open blob file", &path, e))?;
+        let file = file.map_err(|e| Error::io("opening a blob file", &path, e))?;
         let file = BlobFile::open(file, path, &self.meta)?;
         let file = if self.shelf.mapped { file.in_place() } else { file };
         Ok(self.file.get_or_init(|| file))

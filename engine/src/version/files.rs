@@ -75,7 +75,7 @@ impl LiveFile {
     fn open(&self) -> Result<Cow<'_, Arc<TableFile>>> {
         let path = self.shelf.table_path(self.meta.no);
         let file = self.shelf.vfs.open(&path, Access::Read);
-        let file = file.map_err(|e| Error::io("open table file", &path, e))?;
+        let file = file.map_err(|e| Error::io("opening a table file", &path, e))?;
         let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.pool.blocks))?;
         let table = if self.shelf.mapped { table.in_place() } else { table };
         self.shelf.pool.opened.add(1);

@@ -174,7 +174,7 @@ fn walk(
 
 /// The segments in the folder, by id.
 pub(crate) fn segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
     let mut found: Vec<_> = listed
         .iter()
         .filter_map(|name| match names::parse(name) {

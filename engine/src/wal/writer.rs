@@ -109,7 +109,7 @@ impl SyncJob {
             if crate::planted!("B18") && synced.is_err() {
                 synced = lane.sync(); // Planted: the kernel may have dropped the pages by now.
             }
-            synced.map_err(|error| Error::io("sync of the log", path, error))?;
+            synced.map_err(|error| Error::io("syncing the log", path, error))?;
         }
         Ok(())
     }
@@ -529,7 +529,7 @@ impl LogWriter {
         if let Err(error) = written {
             let path = self.segment.path.clone();
             if crate::planted!("B16") {
-                return Err(Error::io("write of the log", &path, error)); // Planted: not closed.
+                return Err(Error::io("writing the log", &path, error)); // Planted: not closed.
             }
             return Err(self.close("write of the log", &path, error));
         }
@@ -614,7 +614,7 @@ fn salt(vfs: &dyn Vfs) -> u32 {
 
 /// Names that a crash left: segments that were not whole yet, second names of others.
 fn remove_leftovers(vfs: &dyn Vfs, dir: &Path, found: &Replay) -> Result<()> {
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing the folder", dir, error))?;
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
     let unfinished = listed.iter().filter_map(|name| match names::parse(name) {
         Some((FileKind::Spare, no)) => Some(names::path(dir, FileKind::Spare, no)),
         _ => None,
