@@ -15,7 +15,7 @@ use tabulith::table::value::DateTime;
 pub struct Policy {
     /// Its name.
     pub id: String,
-    /// What it says; none where it was given without an `AccessPolicy` at all.
+    /// What it says; none where that is nothing.
     pub terms: Option<Terms>,
 }
 
@@ -85,7 +85,7 @@ fn policy(element: &Element) -> Result<Policy, WireError> {
         return Err(INVALID_XML_NODE_VALUE);
     }
     let terms = element.child("AccessPolicy").map(terms).transpose()?;
-    Ok(Policy { id, terms })
+    Ok(Policy { id, terms: terms.filter(|terms| *terms != Terms::default()) })
 }
 
 fn terms(element: &Element) -> Result<Terms, WireError> {
@@ -162,13 +162,13 @@ mod tests {
                 <Expiry>2020-10-12T00:00:00.0000000Z</Expiry><Permission>raud</Permission>\
                 </AccessPolicy></SignedIdentifier></SignedIdentifiers>")
         );
-        // What was left out stays out, what was empty stays empty.
+        // What says nothing is as if it were left out.
         for (given, kept) in [
             ("<Id>a</Id>", "<Id>a</Id>"),
-            ("<Id>a</Id><AccessPolicy/>", "<Id>a</Id><AccessPolicy />"),
+            ("<Id>a</Id><AccessPolicy/>", "<Id>a</Id>"),
             (
                 "<Id>ü&amp;&lt;</Id><AccessPolicy><Start/><Expiry></Expiry><Permission/></AccessPolicy>",
-                "<Id>ü&amp;&lt;</Id><AccessPolicy />",
+                "<Id>ü&amp;&lt;</Id>",
             ),
         ] {
             let kept = format!("<SignedIdentifiers>{}</SignedIdentifiers>", one(kept));
