@@ -126,7 +126,7 @@ impl fmt::Display for TimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TimeError::Syntax => {
-                f.write_str("not a moment of the form YYYY-MM-DDThh:mm[:ss[.f]][Z|±hh:mm]")
+                f.write_str("not a moment of the form YYYY-MM-DD[Thh:mm[:ss[.f]]][Z|±hh:mm]")
             }
             TimeError::OutOfRange { shown } => write!(f, "{shown} is out of range"),
         }
@@ -135,8 +135,8 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// The moment that `text` names: `YYYY-MM-DDThh:mm[:ss[.f{1,…}]][Z|±hh:mm]`. Without a zone it is
-/// in UTC; digits below a tick are cut off.
+/// The moment that `text` names: `YYYY-MM-DD[Thh:mm[:ss[.f{1,…}]]][Z|±hh:mm]`. Without a time it is the
+/// day's begin, without a zone it is in UTC; digits below a tick are cut off.
 pub fn parse(text: &str) -> Result<DateTime, TimeError> {
     let (local, ticks, offset_minutes) = parse_parts(text).ok_or(TimeError::Syntax)?;
     let offset = SignedDuration::from_mins(offset_minutes);
@@ -162,15 +162,16 @@ fn parse_parts(text: &str) -> Option<(civil::DateTime, u64, i64)> {
     let month = digits(&mut rest, 2)?;
     expect(&mut rest, b'-')?;
     let day = digits(&mut rest, 2)?;
-    expect(&mut rest, b'T')?;
-    let hour = digits(&mut rest, 2)?;
-    expect(&mut rest, b':')?;
-    let minute = digits(&mut rest, 2)?;
-    let (mut second, mut ticks) = (0, 0);
-    if expect(&mut rest, b':').is_some() {
-        second = digits(&mut rest, 2)?;
-        if expect(&mut rest, b'.').is_some() {
-            ticks = fraction(&mut rest)?;
+    let (mut hour, mut minute, mut second, mut ticks) = (0, 0, 0, 0);
+    if expect(&mut rest, b'T').is_some() {
+        hour = digits(&mut rest, 2)?;
+        expect(&mut rest, b':')?;
+        minute = digits(&mut rest, 2)?;
+        if expect(&mut rest, b':').is_some() {
+            second = digits(&mut rest, 2)?;
+            if expect(&mut rest, b'.').is_some() {
+                ticks = fraction(&mut rest)?;
+            }
         }
     }
     let offset_minutes = offset(&mut rest)?;
@@ -251,6 +252,9 @@ mod tests {
         check("2020-01-01T01:02:03.120Z", "2020-01-01T01:02:03.12Z");
         check("2020-01-01T01:02:03", "2020-01-01T01:02:03Z");
         check("2020-01-01T01:02Z", "2020-01-01T01:02:00Z");
+        check("2020-01-01", "2020-01-01T00:00:00Z");
+        check("2020-01-01Z", "2020-01-01T00:00:00Z");
+        check("2020-01-01+02:00", "2019-12-31T22:00:00Z");
         check("2020-02-29T23:30:00-01:00", "2020-03-01T00:30:00Z");
         check("2020-01-01T01:02:03.5+02:00", "2019-12-31T23:02:03.5Z");
         check("2020-01-01T01:02:03.123456789Z", "2020-01-01T01:02:03.1234567Z");
@@ -280,7 +284,8 @@ mod tests {
         for text in [
             "",
             "2020",
-            "2020-01-01",
+            "2020-01-01T",
+            "2020-1-1",
             "2020-13-01T00:00:00Z",
             "2020-02-30T00:00:00Z",
             "2020-01-01T24:00:00Z",

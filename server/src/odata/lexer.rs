@@ -141,14 +141,15 @@ impl<'a> Lexer<'a> {
             });
         }
         let text = self.string()?;
-        let value = match word {
+        let word = word.to_ascii_lowercase();
+        let value = match word.as_str() {
             "datetime" => time::parse(&text).ok().map(Value::DateTime),
             "guid" => literal::guid(&text).map(Value::Guid),
-            "X" | "x" | "binary" => literal::hex(&text).map(Value::Binary),
+            "x" | "binary" => literal::hex(&text).map(Value::Binary),
             _ => return Err(self.syntax_error(start + length)),
         };
         value.map(TokenKind::Literal).ok_or_else(|| {
-            let edm_type = match word {
+            let edm_type = match word.as_str() {
                 "datetime" => "Edm.DateTime",
                 "guid" => "Edm.Guid",
                 _ => "Edm.Binary",
