@@ -1,8 +1,6 @@
 //! One entity: look up, insert, replace, merge, delete.
 
-use crate::error::{
-    MISSING_REQUIRED_HEADER, PROPERTIES_NEED_VALUE, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
-};
+use crate::error::{MISSING_REQUIRED_HEADER, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError};
 use crate::handle::answer::Answer;
 use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, add_preference_applied};
@@ -109,19 +107,20 @@ pub fn write_of<S: Store>(
         }
         _ => {
             let mut draft = Draft::parse(body)?;
-            if let Some(fault) = draft.fault.take() {
-                let keys = draft.partition_key.as_deref().zip(draft.row_key.as_deref());
-                return Err(first_of(services, call, keys, fault));
-            }
+            let fault = draft.fault.take();
             let entity = draft.under_own_keys();
             let entity = entity.map_err(|error| first_of(services, call, None, error))?;
+            if let Some(fault) = fault {
+                let keys = (entity.partition_key.as_str(), entity.row_key.as_str());
+                return Err(first_of(services, call, Some(keys), fault));
+            }
             Ok(Write::Insert(entity))
         }
     }
 }
 
-/// The refusal of a body with a `fault` in its properties: the service looks for the table first,
-/// then at the keys, and only then at properties.
+/// The refusal of a body with a `fault` in its properties, or, where it has no `keys`, in those: the service
+/// looks for the table first, then at the keys, and only then at properties.
 fn first_of<S: Store>(
     services: &Services<S>,
     call: &Call,
@@ -132,8 +131,8 @@ fn first_of<S: Store>(
         if !services.has_table(call.grant()?)? {
             return Err(TABLE_NOT_FOUND);
         }
-        let (partition_key, row_key) = keys.ok_or(PROPERTIES_NEED_VALUE)?;
-        check_keys(partition_key, row_key).map_err(refusal)
+        let checked = keys.map(|(partition_key, row_key)| check_keys(partition_key, row_key));
+        checked.unwrap_or(Ok(())).map_err(refusal)
     };
     check().err().unwrap_or(fault)
 }

@@ -7,13 +7,14 @@
 //! | `true`, `false`                   | Edm.Boolean        |
 //! | number with `.`, `e` or `E`       | Edm.Double         |
 //! | other number, within 32 bits      | Edm.Int32          |
+//! | other number, beyond them         | Edm.Double         |
 //! | `null`                            | no property at all |
 //!
 //! An annotation, `"name@odata.type"`, may stand before or behind its value.
 
 use crate::error::{
-    BAD_BODY, DUPLICATE_PROPERTIES, PROPERTIES_NEED_VALUE, TOO_MANY_PROPERTIES, WireError,
-    value_out_of_range,
+    BAD_BODY, DUPLICATE_PROPERTIES, INVALID_INPUT, PROPERTIES_NEED_VALUE, TOO_MANY_PROPERTIES,
+    WireError, value_out_of_range,
 };
 use crate::limits::JSON_MEMBERS_MAX;
 use crate::odata::json_text::{Json, Member, members};
@@ -41,6 +42,8 @@ pub struct Draft {
     /// What is wrong with one of them although it is well written. The service says so only once
     /// it has found the table and the keys good.
     pub fault: Option<WireError>,
+    /// Whether a key is given as something else than a text: wrong where the body's keys count.
+    pub has_odd_key: bool,
 }
 
 impl Draft {
@@ -56,8 +59,8 @@ impl Draft {
             }
             let edm_type = types.get(name.as_ref()).copied();
             match name.as_ref() {
-                "PartitionKey" => draft.partition_key = key(value, edm_type)?,
-                "RowKey" => draft.row_key = key(value, edm_type)?,
+                "PartitionKey" => draft.partition_key = draft.key(value, edm_type),
+                "RowKey" => draft.row_key = draft.key(value, edm_type),
                 _ => match typed(name, value, edm_type)? {
                     // No more are kept than an entity may have: a batch has a hundred drafts.
                     Typed::Value(_) if draft.properties.len() == PROPERTIES_MAX => {
@@ -74,9 +77,22 @@ impl Draft {
         Ok(draft)
     }
 
+    /// A key, where the member is one.
+    fn key(&mut self, value: &Json, edm_type: Option<&str>) -> Option<String> {
+        match (edm_type, value) {
+            (None | Some("Edm.String"), Json::String(text)) => Some(text.to_string()),
+            (_, Json::Null) => None,
+            _ => {
+                self.has_odd_key = true;
+                None
+            }
+        }
+    }
+
     /// The entity under the keys that the body gives.
     pub fn under_own_keys(self) -> Result<Entity, WireError> {
         match (self.partition_key, self.row_key) {
+            _ if self.has_odd_key => Err(INVALID_INPUT),
             (Some(partition_key), Some(row_key)) => Ok(Entity {
                 partition_key,
                 row_key,
@@ -136,14 +152,6 @@ fn annotations<'a>(members: &'a [Member<'a>]) -> Result<(Types<'a>, Option<WireE
     Ok((types, fault))
 }
 
-fn key(value: &Json, edm_type: Option<&str>) -> Result<Option<String>, WireError> {
-    match (edm_type, value) {
-        (None | Some("Edm.String"), Json::String(text)) => Ok(Some(text.to_string())),
-        (_, Json::Null) => Ok(None),
-        _ => Err(BAD_BODY),
-    }
-}
-
 /// What a property's member says.
 enum Typed {
     Value(Value),
@@ -196,7 +204,7 @@ fn untyped(value: &Json) -> Option<Value> {
         Json::String(text) => Some(Value::String(text.to_string())),
         Json::Boolean(flag) => Some(Value::Boolean(*flag)),
         Json::Number(text) if text.contains(['.', 'e', 'E']) => number(text, "Edm.Double"),
-        Json::Number(text) => number(text, "Edm.Int32"),
+        Json::Number(text) => number(text, "Edm.Int32").or_else(|| number(text, "Edm.Double")),
         Json::Null | Json::Nested => None,
     }
 }
@@ -222,12 +230,9 @@ fn double(text: &str) -> Option<f64> {
 fn from_text(text: &str, edm_type: &str) -> Option<Value> {
     match edm_type {
         "Edm.String" => Some(Value::String(text.to_owned())),
-        "Edm.Boolean" => match text {
-            "true" | "True" => Some(Value::Boolean(true)),
-            "false" | "False" => Some(Value::Boolean(false)),
-            _ => None,
-        },
-        "Edm.Guid" => literal::guid(text).map(Value::Guid),
+        "Edm.Boolean" if text.eq_ignore_ascii_case("true") => Some(Value::Boolean(true)),
+        "Edm.Boolean" if text.eq_ignore_ascii_case("false") => Some(Value::Boolean(false)),
+        "Edm.Guid" => literal::guid_of_any_form(text).map(Value::Guid),
         "Edm.Binary" => {
             let text: String = text.split_ascii_whitespace().collect();
             STANDARD.decode(text).ok().map(Value::Binary)
@@ -264,7 +269,10 @@ mod tests {
         check(r#""a":1.0"#, Value::Double(1.0));
         check(r#""a":1e+06"#, Value::Double(1e6));
         assert_eq!(value(r#""a":null"#), Ok(None));
-        assert_eq!(value(r#""a":2147483648"#), Err(BAD_BODY));
+        check(r#""a":2147483648"#, Value::Double(2_147_483_648.0));
+        check(r#""a":-2147483649"#, Value::Double(-2_147_483_649.0));
+        check(r#""a":9223372036854775808000"#, Value::Double(9.223_372_036_854_775_8e21));
+        assert_eq!(value(&format!(r#""a":1{}"#, "0".repeat(309))), Err(BAD_BODY));
         assert_eq!(value(r#""a":1e400"#), Err(BAD_BODY));
         assert_eq!(value(r#""a":{}"#), Err(BAD_BODY));
         assert_eq!(value(r#""a":[1]"#), Err(BAD_BODY));
@@ -283,6 +291,7 @@ mod tests {
         check(&of("Edm.String", r#""x""#), Value::String("x".to_owned()));
         check(&of("Edm.Boolean", "true"), Value::Boolean(true));
         check(&of("Edm.Boolean", r#""false""#), Value::Boolean(false));
+        check(&of("Edm.Boolean", r#""TRUE""#), Value::Boolean(true));
         check(&of("Edm.Int32", "7"), Value::Int32(7));
         check(&of("Edm.Int32", r#""7""#), Value::Int32(7));
         check(&of("Edm.Int64", r#""-9223372036854775808""#), Value::Int64(i64::MIN));
@@ -291,10 +300,16 @@ mod tests {
         check(&of("Edm.Double", r#""1.5""#), Value::Double(1.5));
         check(&of("Edm.Double", r#""-Infinity""#), Value::Double(f64::NEG_INFINITY));
         check(&of("Edm.Binary", r#""AQID BAU=\n""#), Value::Binary(vec![1, 2, 3, 4, 5]));
-        check(&of("Edm.Guid", r#""0D391D16-97f1-4b9a-be68-4cc871f90001""#), {
+        for guid in [
+            "0D391D16-97f1-4b9a-be68-4cc871f90001",
+            "0d391d1697f14b9abe684cc871f90001",
+            "{0d391d16-97f1-4b9a-be68-4cc871f90001}",
+            "(0d391d16-97f1-4b9a-be68-4cc871f90001)",
+        ] {
             let bytes = literal::hex("0d391d1697f14b9abe684cc871f90001").expect("hex");
-            Value::Guid(bytes.try_into().expect("16 bytes"))
-        });
+            let bytes = bytes.try_into().expect("16 bytes");
+            check(&of("Edm.Guid", &format!("\"{guid}\"")), Value::Guid(bytes));
+        }
         check(&of("Edm.DateTime", r#""2020-01-01T01:02:00.0000000Z""#), {
             Value::DateTime(time::parse("2020-01-01T01:02:00Z").expect("a moment"))
         });
@@ -317,6 +332,9 @@ mod tests {
             ("Edm.Double", r#""1e999""#),
             ("Edm.Double", "true"),
             ("Edm.Guid", r#""1""#),
+            ("Edm.Guid", r#""{0d391d16-97f1-4b9a-be68-4cc871f90001)""#),
+            ("Edm.Guid", r#""{0d391d1697f14b9abe684cc871f90001}""#),
+            ("Edm.Guid", r#""0d391d1697f14b9abe684cc871f9000g""#),
             ("Edm.Guid", "1"),
             ("Edm.Binary", r#""AQI""#),
             ("Edm.Binary", r#""_-==""#),
@@ -350,12 +368,13 @@ mod tests {
         let entity = draft.and_then(Draft::under_own_keys).expect("an entity");
         assert_eq!((entity.partition_key.as_str(), entity.row_key.as_str()), ("p", ""));
         assert_eq!(entity.properties, properties);
-        for key in ["1", "true", "3.14"] {
+        for key in ["1", "true", "3.14", r#""1","RowKey@odata.type":"Edm.Guid""#] {
             let body = format!(r#"{{"PartitionKey":"p","RowKey":{key}}}"#);
-            assert_eq!(Draft::parse(body.as_bytes()), Err(BAD_BODY), "{key}");
+            let draft = Draft::parse(body.as_bytes()).expect("JSON");
+            assert_eq!(draft.clone().under_own_keys(), Err(INVALID_INPUT), "{key}");
+            // Where the address has the keys, the body's do not count.
+            assert_eq!(draft.under("p".to_owned(), "r".to_owned()).row_key, "r", "{key}");
         }
-        let typed = br#"{"PartitionKey":"p","RowKey":"1","RowKey@odata.type":"Edm.Guid"}"#;
-        assert_eq!(Draft::parse(typed), Err(BAD_BODY));
         for body in [r#"{"PartitionKey":"p"}"#, r#"{"PartitionKey":null,"RowKey":"r"}"#, "{}"] {
             let entity = Draft::parse(body.as_bytes()).and_then(Draft::under_own_keys);
             assert_eq!(entity, Err(PROPERTIES_NEED_VALUE), "{body}");

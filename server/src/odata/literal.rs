@@ -17,6 +17,16 @@ pub fn guid(text: &str) -> Option<[u8; 16]> {
     hex(&digits)?.try_into().ok()
 }
 
+/// Reads a GUID also without its dashes, or with them in braces or parentheses.
+pub fn guid_of_any_form(text: &str) -> Option<[u8; 16]> {
+    let braced = text.strip_prefix('{').and_then(|text| text.strip_suffix('}'));
+    let enclosed = || text.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    match braced.or_else(enclosed) {
+        None if text.len() == 32 => hex(text)?.try_into().ok(),
+        dashed => guid(dashed.unwrap_or(text)),
+    }
+}
+
 fn hex_digit(value: u8) -> char {
     char::from(b"0123456789ABCDEF"[usize::from(value & 15)])
 }
