@@ -604,7 +604,10 @@ impl Pipeline {
         if !group.is_empty() {
             let group = Group { first_ts, last_ts, frame: group, sync };
             written = log.append(group).map(|_| ());
-            self.segment.store(log.current().0, Ordering::Release);
+            // One that could not be begun has no first frame: no manifest may name it.
+            if written.is_ok() {
+                self.segment.store(log.current().0, Ordering::Release);
+            }
             self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
         }
         let job = written.and_then(|()| match sync {

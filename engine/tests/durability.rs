@@ -1,0 +1,87 @@
+//! What was acknowledged stays, also where a fault meets another one or a weaker commit: what is acknowledged
+//! beside it, what the next open makes of it, and what a close says of it.
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tabulith::env::clock::ManualClock;
+use tabulith::env::jobs::ByHand;
+use tabulith::options::{Advanced, Durability, Options};
+use tabulith::vfs::api::Vfs;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Db, Result, Table};
+
+const DIR: &str = "db";
+const ROWS: u64 = 60;
+const VALUE: [u8; 700] = [7; 700];
+
+/// A segment takes some twenty rows.
+fn open(disk: &(impl Vfs + Clone + 'static)) -> Result<(Db, Table)> {
+    let advanced = Advanced {
+        memtable_bytes: Some(256 << 10),
+        wal_segment_bytes: 16 << 10,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..Options::default() };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let db = Db::builder().options(options).parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
+    let db = db.open(DIR)?;
+    let table = db.table("rows")?;
+    Ok((db, table))
+}
+
+/// Puts rows until one is refused; those that were not.
+fn fill(table: &Table, mut put: impl FnMut(&Table, u64) -> bool) -> BTreeSet<u64> {
+    (0..ROWS).take_while(|row| put(table, *row)).collect()
+}
+
+fn put(table: &Table, row: u64) -> bool {
+    table.upsert("p", row.to_be_bytes(), VALUE).is_ok()
+}
+
+fn lost(table: &Table, rows: &BTreeSet<u64>) -> Vec<u64> {
+    let is_lost = |row: &u64| table.get("p", row.to_be_bytes()).unwrap().is_none();
+    rows.iter().copied().filter(is_lost).collect()
+}
+
+/// Every write of the log fails once; then whatever seals a memtable must not name a segment that was
+/// never begun. A segment is written under the name that it was made with.
+#[test]
+fn no_manifest_names_a_segment_that_could_not_be_begun() {
+    for skip in 0..160 {
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let (db, table) = open(&disk).unwrap();
+        let mut ingest = db.table("other").unwrap().ingest().unwrap();
+        ingest.add("p", "r", "v").unwrap();
+        disk.add(Rule::fail(Call::Write).named("*.spare").skip(skip));
+        let rows = fill(&table, put);
+        disk.clear();
+        let _ = ingest.finish(); // It may be refused, and seals the memtable.
+        drop(table);
+        let _ = db.close();
+        drop(db);
+        let (_db, table) = open(&disk).unwrap_or_else(|error| panic!("write {skip}: {error}"));
+        assert_eq!(lost(&table, &rows), [0; 0], "write {skip}");
+    }
+}
+
+/// The same where commits are visible before they are written, so that a flush has nothing to wait for.
+#[test]
+fn a_flush_after_the_log_failed_leaves_a_database_that_opens() {
+    for skip in 0..60 {
+        let disk = FaultFs::new(Arc::new(SimFs::new()));
+        let (db, table) = open(&disk).unwrap();
+        disk.add(Rule::fail(Call::Write).named("*.spare").skip(skip));
+        fill(&table, |table, row| {
+            let batch = table.partition("p").batch().upsert(row.to_be_bytes(), VALUE);
+            batch.durability(Durability::Buffered).commit().is_ok() && db.step().is_ok()
+        });
+        disk.clear();
+        let _ = db.flush();
+        drop(table);
+        let _ = db.close();
+        drop(db);
+        open(&disk).unwrap_or_else(|error| panic!("write {skip}: {error}"));
+    }
+}
