@@ -79,6 +79,12 @@ pub(crate) fn open(
     let (state, report) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
             let report = report_of(&loaded);
+            if !loaded.repairs.is_empty() {
+                // What one copy has alone may be in the cache alone: where a sync of it failed in the process
+                // before, one more may succeed and write nothing. It is written anew before anything is
+                // deleted or overwritten on its word.
+                Manifest::start(Arc::clone(&vfs), dir, &loaded.state)?;
+            }
             (loaded.state, report)
         }
         None if options.create_if_missing => (create(&vfs, dir, seed)?, Recovery::default()),

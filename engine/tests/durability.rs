@@ -9,7 +9,7 @@ use tabulith::env::jobs::ByHand;
 use tabulith::options::{Advanced, Durability, Options};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
-use tabulith::vfs::mem::SimFs;
+use tabulith::vfs::mem::{Profile, SimFs, SyncFailure};
 use tabulith::{Db, Result, Table};
 
 const DIR: &str = "db";
@@ -83,5 +83,34 @@ fn a_flush_after_the_log_failed_leaves_a_database_that_opens() {
         let _ = db.close();
         drop(db);
         open(&disk).unwrap_or_else(|error| panic!("write {skip}: {error}"));
+    }
+}
+
+/// A sync of the manifest fails as some file systems fail it: what was not written counts as written. The
+/// process dies, and the power goes at any moment of the next open.
+#[test]
+fn an_open_trusts_no_edit_whose_sync_failed_in_the_process_before() {
+    for skip in 0.. {
+        let sim = SimFs::new();
+        let (db, table) = open(&sim).unwrap();
+        let rows = fill(&table, put);
+        sim.fail_sync(skip, SyncFailure::MarksClean);
+        if db.flush().is_ok() {
+            assert!(skip > 1, "a flush syncs the file and the manifest");
+            break;
+        }
+        sim.kill();
+        drop((db, table));
+        let trace = sim.record();
+        let (_db, table) = open(&sim).unwrap();
+        assert_eq!(lost(&table, &rows), [0; 0], "sync {skip}");
+        for effect in 0..trace.len() {
+            for state in trace.at(effect).unwrap().crash_states(Profile::Ordered, 4, 1) {
+                let place = || format!("sync {skip}, then power at effect {effect}");
+                let opened = open(&SimFs::after_crash(&state));
+                let (_db, table) = opened.unwrap_or_else(|error| panic!("{}: {error}", place()));
+                assert_eq!(lost(&table, &rows), [0; 0], "{}", place());
+            }
+        }
     }
 }
