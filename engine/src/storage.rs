@@ -19,7 +19,7 @@ use crate::rows::{
     CommitTicket, KeyPair, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore, TableInfo,
 };
 use crate::scan::{DbCursor, Pin};
-use crate::update::{Update, check_key_part};
+use crate::update::{HIDDEN_PER_ROW_MAX, Update, check_key_part};
 use crate::zone::{Extract, ZoneScan};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -89,15 +89,12 @@ impl RowStore for Db {
         writer.admit()?;
         let latches = inner.latches.lock_all();
         inner.check_writable(writer, table, Reach::Disk)?;
-        let ts = match inner.has_rows(table)? {
-            false => writer.pipeline.applied(),
-            true => {
-                // A commit names a partition, if only that of the empty PartitionKey.
-                let mut batch = Batch::new(order::partition_prefix(table, b""));
-                batch.erase_table(table);
-                inner.commit(writer, batch, inner.durability(durability), Reach::Disk)?
-            }
-        };
+        // A commit names a partition, if only that of the empty PartitionKey.
+        let mut batch = Batch::new(order::partition_prefix(table, b""));
+        if inner.may_have_rows(table)? {
+            batch.erase_table(table);
+        }
+        let ts = inner.commit_or_follow(writer, batch, durability, Reach::Disk)?;
         drop(latches);
         inner.after_erasing(writer);
         Ok(Box::new(Ticket::new(&writer.pipeline, ts)))
@@ -254,14 +251,11 @@ impl Inner {
         };
         self.check_writable(writer, table, reach)?;
         let batch = work(*last_commit)?;
-        let (bytes, erases) = (batch.bytes(), batch.erases());
-        let ts = match batch.is_empty() {
-            true => writer.pipeline.applied(),
-            false => {
-                *last_commit = self.commit(writer, batch, self.durability(durability), reach)?;
-                *last_commit
-            }
-        };
+        let (bytes, erases, is_empty) = (batch.bytes(), batch.erases(), batch.is_empty());
+        let ts = self.commit_or_follow(writer, batch, durability, reach)?;
+        if !is_empty {
+            *last_commit = ts;
+        }
         drop(last_commit);
         if erases {
             self.after_erasing(writer);
@@ -272,12 +266,30 @@ impl Inner {
         Ok(ts)
     }
 
-    /// Whether a table has rows that are applied.
-    fn has_rows(&self, table: TableId) -> Result<bool> {
+    /// Commits `batch`; where that is empty, gives the newest applied commit. Whoever waits for it trusts what
+    /// he has read as `durability` says, so behind a weaker commit an empty one takes a place.
+    fn commit_or_follow(
+        &self,
+        writer: &Writer,
+        batch: Batch,
+        durability: Option<Durability>,
+        reach: Reach,
+    ) -> Result<CommitTs> {
+        let durability = self.durability(durability);
+        match batch.is_empty() && writer.pipeline.is_as_safe_as(durability) {
+            true => Ok(writer.pipeline.applied()),
+            false => self.commit(writer, batch, durability, reach),
+        }
+    }
+
+    /// Whether a table may have rows that are applied, expired ones too: a clock can be set back, and the
+    /// past be read. Cost: bounded, however many were deleted.
+    fn may_have_rows(&self, table: TableId) -> Result<bool> {
         let view = self.tree.view_full();
-        let (range, moment) = (KeyRange::table(table), self.applied_moment());
-        let outlived_to = self.outlived_to(&range.start, moment.at, Some(moment.now));
-        tree::scan(&view, range, moment, outlived_to)?.next()
+        let moment = Moment { now: CommitTs::ZERO, ..self.applied_moment() };
+        let mut scan = tree::scan(&view, KeyRange::table(table), moment, CommitTs::ZERO)?;
+        scan.stop_after(HIDDEN_PER_ROW_MAX);
+        scan.next()
     }
 
     /// Sees to it that the space of what was erased comes back soon where it is much: files go once

@@ -28,7 +28,7 @@ const ERASED_SINGLY_MAX: usize = 64;
 
 /// So many keys in a row that hold nothing any more are passed in search of those. Behind that many an
 /// erasure is the cheaper record, whatever follows, as it lets reads and compactions pass them too.
-const HIDDEN_PER_ROW_MAX: usize = 1_024;
+pub(crate) const HIDDEN_PER_ROW_MAX: usize = 1_024;
 
 /// Refuses a key part that is too long.
 pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {

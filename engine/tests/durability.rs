@@ -114,3 +114,39 @@ fn an_open_trusts_no_edit_whose_sync_failed_in_the_process_before() {
         }
     }
 }
+
+/// Nothing is to be done, because a commit that is not safe yet has done it: whoever is told so has asked
+/// for more than that.
+#[test]
+fn what_finds_nothing_to_do_is_as_safe_as_it_asks_for() {
+    type Act = fn(&Table) -> bool;
+    let delete: Act = |table| table.partition("p").batch().delete("r").commit().is_ok();
+    let drop_partition: Act = |table| table.partition("p").drop_rows().is_ok();
+    let truncate: Act = |table| table.truncate().is_ok();
+    for (name, act) in [("delete", delete), ("drop", drop_partition), ("truncate", truncate)] {
+        for weak in [Durability::Buffered, Durability::Flushed] {
+            let sim = SimFs::new();
+            let (_db, table) = open(&sim).unwrap();
+            table.upsert("p", "r", "v").unwrap();
+            table.partition("p").batch().delete("r").durability(weak).commit().unwrap();
+            assert!(act(&table), "{name}");
+            for state in sim.crash_states(Profile::Ordered, 50, 1) {
+                let (_db, table) = open(&SimFs::after_crash(&state)).unwrap();
+                assert_eq!(table.get("p", "r").unwrap(), None, "{name} after {weak:?}");
+            }
+        }
+    }
+}
+
+/// Where all commits ask for the same, what finds nothing to do writes nothing.
+#[test]
+fn what_finds_nothing_to_do_behind_equals_writes_nothing() {
+    for durability in [Durability::Buffered, Durability::Flushed, Durability::Synced] {
+        let (db, table) = open(&SimFs::new()).unwrap();
+        let batch = || table.partition("p").batch().durability(durability);
+        batch().upsert("r", "v").commit().unwrap();
+        let deleted = batch().delete("r").commit().unwrap();
+        while durability == Durability::Buffered && db.step().unwrap() {}
+        assert_eq!(batch().delete("r").commit().unwrap(), deleted, "{durability:?}");
+    }
+}

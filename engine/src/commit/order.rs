@@ -41,6 +41,8 @@ pub(crate) struct Order {
     pub(crate) synced: CommitTs,
     pub(crate) syncing: CommitTs, // The newest commit that a sync, ended or not, covers.
     pub(crate) sync_wanted: CommitTs, // The newest commit that asked for a sync.
+    pub(crate) unsynced: CommitTs, // The newest commit that asked for none.
+    pub(crate) buffered: CommitTs, // The newest commit that asked for no write either.
     pub(crate) syncs: usize,      // Under way.
     pub(crate) urged: CommitTs,   // The newest commit that the background leader is to see through.
     pub(crate) resting: bool,     // The background leader sleeps until a sync ends.
@@ -161,6 +163,8 @@ impl Order {
             synced: last_ts,
             syncing: last_ts,
             sync_wanted: last_ts,
+            unsynced: last_ts,
+            buffered: last_ts,
             syncs: 0,
             urged: last_ts,
             resting: false,

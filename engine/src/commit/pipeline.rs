@@ -132,6 +132,16 @@ impl Pipeline {
         self.order.lock().last_ts
     }
 
+    /// Whether all that is applied will be as safe as `durability` says once it is visible.
+    pub(crate) fn is_as_safe_as(&self, durability: Durability) -> bool {
+        let order = self.order.lock();
+        match durability {
+            Durability::Buffered => true,
+            Durability::Flushed => order.buffered <= order.written,
+            Durability::Synced => order.unsynced <= order.synced,
+        }
+    }
+
     /// The newest applied commit that is whole, with all before it: what has a reserved place is yet to
     /// come there.
     pub(crate) fn readable(&self) -> CommitTs {
@@ -212,8 +222,10 @@ impl Pipeline {
         }
         order.group_commits += 1;
         order.waiting.push_back((ts, durability));
-        if durability == Durability::Synced {
-            order.sync_wanted = ts;
+        match durability {
+            Durability::Synced => order.sync_wanted = ts,
+            Durability::Flushed => order.unsynced = ts,
+            Durability::Buffered => (order.unsynced, order.buffered) = (ts, ts),
         }
         // Planted: seen before it is whole.
         if crate::planted!("B26") && durability == Durability::Buffered {
