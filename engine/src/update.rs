@@ -16,6 +16,7 @@ use crate::key::hash;
 use crate::key::order;
 use crate::key::range::KeyRange;
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::moment::Moment;
 use crate::options::Reach;
 use crate::rows::{PartitionUpdate, Row};
 use bytes::Bytes;
@@ -252,16 +253,16 @@ impl<'a> Update<'a> {
         self.writes.into_batch()
     }
 
-    /// The RowKeys of applied rows of a range, in order; `None` where they are better erased than deleted
+    /// The RowKeys of applied rows of a range, expired ones too, in order; `None` where they are better erased than deleted
     /// one by one. Cost: bounded, however many rows there are or were.
     fn few_stored_keys(&self, range: &RowKeys) -> Result<Option<Vec<Vec<u8>>>> {
         let prefix = &self.key[..self.prefix_len];
         let (start, end) = ([prefix, &range.0].concat(), range.1.as_ref());
         let end = end.map_or_else(|| order::partition_end(prefix), |to| [prefix, to].concat());
         let view = self.inner.tree.view_full();
-        let moment = self.inner.applied_moment();
-        let outlived_to = self.inner.outlived_to(&start, moment.at, Some(moment.now));
-        let mut scan = tree::scan(&view, KeyRange { start, end }, moment, outlived_to)?;
+        // What has expired comes back where the clock is set back, and for readers of the past.
+        let moment = Moment { now: CommitTs::ZERO, ..self.inner.applied_moment() };
+        let mut scan = tree::scan(&view, KeyRange { start, end }, moment, CommitTs::ZERO)?;
         scan.stop_after(HIDDEN_PER_ROW_MAX);
         let mut found = Vec::new();
         while scan.next()? {

@@ -108,6 +108,36 @@ fn an_expired_row_is_gone_for_every_read_and_condition_wherever_it_lies() {
     }
 }
 
+/// A clock that is set back shows expired rows again, and so does the past: what was told to remove all rows
+/// of a range removes those too.
+#[test]
+fn what_removes_all_rows_removes_expired_ones_for_good() {
+    type Remove = fn(&Table) -> CommitTs;
+    let truncate: Remove = |table| table.truncate().unwrap();
+    let drop_partition: Remove = |table| table.drop_partition("p").unwrap();
+    let range: Remove =
+        |table| table.partition("p").batch().delete_range("a".."b").commit().unwrap();
+    for remove in [truncate, drop_partition, range] {
+        for own in [true, false] {
+            let place = Place::new();
+            let db = place.open(3600);
+            let table = db.table("t").unwrap();
+            if own {
+                put_until(&table, "a", "x", in_seconds(&db, 10));
+            } else {
+                table.set_ttl(Some(Duration::from_secs(10))).unwrap();
+                table.upsert("p", "a", "x").unwrap();
+            }
+            place.pass(11);
+            assert!(table.get("p", "a").unwrap().is_none());
+            let removed = remove(&table);
+            assert!(table.get_at(removed, "p", "a").unwrap().is_none());
+            place.clock.set_wall(START_TICKS);
+            assert!(table.get("p", "a").unwrap().is_none());
+        }
+    }
+}
+
 #[test]
 fn cold_rows_are_gone_from_the_disk_after_one_settle_past_their_expiry() {
     let place = Place::new();
