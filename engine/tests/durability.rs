@@ -150,3 +150,18 @@ fn what_finds_nothing_to_do_behind_equals_writes_nothing() {
         assert_eq!(batch().delete("r").commit().unwrap(), deleted, "{durability:?}");
     }
 }
+
+#[test]
+fn a_close_that_lost_commits_says_so_however_often_it_is_asked() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let (db, table) = open(&disk).unwrap();
+    let batch = table.partition("p").batch().upsert("r", "v");
+    batch.durability(Durability::Buffered).commit().unwrap();
+    disk.add(Rule::fail(Call::Write).named("*.spare"));
+    let first = db.close().unwrap_err();
+    let again = db.clone().close().unwrap_err();
+    assert_eq!(again.to_string(), first.to_string());
+    let (db, _table) = open(&SimFs::new()).unwrap();
+    db.close().unwrap();
+    db.close().unwrap();
+}

@@ -168,7 +168,8 @@ impl Pipeline {
         surplus.remove()
     }
 
-    /// Writes, syncs and seals all that is applied, and refuses every later commit.
+    /// Writes, syncs and seals all that is applied, and refuses every later commit. Called again it says
+    /// how that went.
     pub(crate) fn close(&self) -> Result<()> {
         let mut order = self.order.lock();
         let already = std::mem::replace(&mut order.closing, true);
@@ -176,7 +177,7 @@ impl Pipeline {
         while already && order.failed.is_none() {
             self.moved.wait(&mut order); // Another thread is closing.
         }
-        if already {
+        if already && order.closed_well {
             return Ok(());
         }
         order.check()?;
@@ -188,6 +189,7 @@ impl Pipeline {
         while order.reserved.is_some() {
             self.moved.wait(&mut order);
         }
+        order.closed_well = outcome.is_ok();
         order.fail(Error::closed());
         self.tell(order);
         outcome

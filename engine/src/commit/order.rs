@@ -52,6 +52,7 @@ pub(crate) struct Order {
     pub(crate) has_turn: bool,    // Somebody has: no commit gets a place before it is over.
     pub(crate) leading: bool,
     pub(crate) closing: bool,
+    pub(crate) closed_well: bool, // All that was acknowledged is durable.
     pub(crate) failed: Option<Error>,
     callbacks: VecDeque<(CommitTs, Callback)>, // By timestamp.
 }
@@ -174,6 +175,7 @@ impl Order {
             has_turn: false,
             leading: false,
             closing: false,
+            closed_well: false,
             failed: None,
             callbacks: VecDeque::new(),
         }
