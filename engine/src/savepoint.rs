@@ -1,6 +1,10 @@
 //! Savepoints: places in a sequence of changes to come back to.
 
 use crate::error::{Error, Result};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Savepoints that this process has made: no two sequences of changes have one of the same number.
+static MADE: AtomicU64 = AtomicU64::new(0);
 
 /// A place in a transaction or a batch to come back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,21 +14,20 @@ pub struct Savepoint(u64);
 #[derive(Clone, Debug)]
 pub(crate) struct Savepoints<Mark> {
     marks: Vec<(Savepoint, Mark)>,
-    last: u64,
 }
 
 impl<Mark> Default for Savepoints<Mark> {
     fn default() -> Savepoints<Mark> {
-        Savepoints { marks: Vec::new(), last: 0 }
+        Savepoints { marks: Vec::new() }
     }
 }
 
 impl<Mark: Copy> Savepoints<Mark> {
     /// Adds one.
     pub(crate) fn add(&mut self, mark: Mark) -> Savepoint {
-        self.last += 1;
-        self.marks.push((Savepoint(self.last), mark));
-        Savepoint(self.last)
+        let savepoint = Savepoint(MADE.fetch_add(1, Ordering::Relaxed));
+        self.marks.push((savepoint, mark));
+        savepoint
     }
 
     /// How far it was at `savepoint`, which stays; those after it are forgotten.

@@ -67,6 +67,11 @@ fn a_savepoint_brings_the_writes_back_and_belongs_to_one_transaction() {
     let mut tx = partition.begin().unwrap();
     assert_eq!(rows(&mut tx), pairs(&[("a", "1"), ("d", "4")]));
     assert_eq!(tx.rollback_to(first).unwrap_err().kind(), Kind::Invalid);
+    let _own = tx.savepoint();
+    tx.put("e", "5").unwrap();
+    let foreign = partition.begin().unwrap().savepoint();
+    assert_eq!(tx.rollback_to(foreign).unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(rows(&mut tx), pairs(&[("a", "1"), ("d", "4"), ("e", "5")]));
 }
 
 /// Begins, reads with `read`, lets `other` commit, then writes something else and commits.
