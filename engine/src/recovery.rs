@@ -274,11 +274,12 @@ fn start(
     // Planted: the old log goes before the manifest that does without it is durable.
     held.iter().for_each(|id| drop(vfs.remove(&names::segment_path(&dir, *id))));
     let history_floor = state.history_floor;
-    // Above every timestamp that was ever seen, and some more: one that a crash took along is never
-    // given out again. Recorded, or the next start would begin at the same place
+    // Above every timestamp that was ever seen, and, but behind a close, some more: one that a crash took
+    // along is never given out again. Recorded, or the next start would begin at the same place
     // where this one's commits are lost.
     let seen = replay.seen_ts.max(found_ts).max(state.last_ts);
-    let mut last_ts = CommitTs(seen.0.saturating_add(CommitTs::START_LEAD)).max(now);
+    let lead = if replay.ended { 0 } else { CommitTs::START_LEAD };
+    let mut last_ts = CommitTs(seen.0.saturating_add(lead)).max(now);
     if crate::planted!("B13") {
         last_ts = state.last_ts; // Planted: commits of the log do not count.
     }

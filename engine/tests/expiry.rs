@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use tabulith::env::clock::ManualClock;
+use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::table::error::TableError;
 use tabulith::table::write::Write;
@@ -136,6 +136,28 @@ fn what_removes_all_rows_removes_expired_ones_for_good() {
             assert!(table.get("p", "a").unwrap().is_none());
         }
     }
+}
+
+/// One who opens a database for each command does so more than once a second.
+#[test]
+fn openings_behind_a_close_do_not_move_the_time() {
+    let place = Place::new();
+    let db = place.open(0);
+    let table = db.table("t").unwrap();
+    put_until(&table, "a", "x", in_seconds(&db, 60));
+    drop(table);
+    db.close().unwrap();
+    for n in 0..70 {
+        place.clock.advance(Duration::from_millis(10));
+        let db = place.open(0);
+        if n % 2 == 0 {
+            db.table("t").unwrap().upsert("p", "b", "y").unwrap();
+        }
+        db.close().unwrap();
+    }
+    let db = place.open(0);
+    assert!(db.time().0 - place.clock.wall_ticks() < CommitTs::TICKS_PER_SECOND);
+    assert_eq!(row_keys(&db.table("t").unwrap()), ["a", "b"]);
 }
 
 #[test]

@@ -47,6 +47,18 @@ impl Pipeline {
         outcome
     }
 
+    /// Says in the log that it ends here: it is all synced, and nothing is under way beside it.
+    fn end(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
+        order.leave_room(Room::after_seal);
+        let outcome = self.with_log(&mut order, LogWriter::end);
+        order.sealed = true;
+        if let Err(error) = &outcome {
+            order.fail(error.duplicate());
+        }
+        self.tell(order);
+        outcome
+    }
+
     /// The background leader: runs until [`Pipeline::close`].
     pub(crate) fn run(&self) {
         let mut order = self.order.lock();
@@ -168,8 +180,8 @@ impl Pipeline {
         surplus.remove()
     }
 
-    /// Writes, syncs and seals all that is applied, and refuses every later commit. Called again it says
-    /// how that went.
+    /// Writes and syncs all that is applied, ends the log, and refuses every later commit. Called again it
+    /// says how that went.
     pub(crate) fn close(&self) -> Result<()> {
         let mut order = self.order.lock();
         let already = std::mem::replace(&mut order.closing, true);
@@ -183,12 +195,14 @@ impl Pipeline {
         order.check()?;
         order.sync_wanted = order.last_ts;
         drop(order);
-        let outcome = self.drain().and_then(|()| self.seal(self.order.lock()).map(|_| ()));
+        let drained = self.drain();
         let mut order = self.order.lock();
         // What is under way past the log is acknowledged like any commit, and shown.
         while order.reserved.is_some() {
             self.moved.wait(&mut order);
         }
+        let outcome = drained.and_then(|()| self.end(order));
+        let mut order = self.order.lock();
         order.closed_well = outcome.is_ok();
         order.fail(Error::closed());
         self.tell(order);

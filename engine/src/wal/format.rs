@@ -19,7 +19,7 @@
 //!     32    8  bytes     length of the file; a shorter file is damaged
 //!
 //! frame, on a block boundary or a multiple of 8 behind another frame
-//!      0    4  magic     "TLF1"; "TLN1": the log goes on in another segment
+//!      0    4  magic     "TLF1"; "TLN1": the log goes on in another segment; "TLE1": it has ended
 //!      4    4  crc       of bytes 8..56+len, placed at (segment, offset of the frame), xor the salt
 //!      8    4  len       payload bytes; 0 is a seal, which only carries the watermark
 //!     12    4  prev_crc  crc of the frame before, in whichever segment; 0 before the first
@@ -55,6 +55,7 @@ pub(crate) const PAYLOAD_BYTES_MAX: usize = 2 * COMMIT_BYTES_MAX;
 const SEGMENT_MAGIC: [u8; 4] = *b"TLS1";
 const FRAME_MAGIC: [u8; 4] = *b"TLF1";
 const NEXT_MAGIC: [u8; 4] = *b"TLN1";
+const END_MAGIC: [u8; 4] = *b"TLE1";
 
 /// Where the bytes under a checksum begin, in both headers.
 const SUMMED_FROM: usize = 8;
@@ -176,6 +177,8 @@ pub(crate) enum FrameKind {
     Group,
     /// The id of the segment that the log goes on in. The last frame of its segment.
     Next,
+    /// Nothing: a seal behind which no commit was given a place. The last frame of the log.
+    End,
 }
 
 /// The header of a frame whose payload is `parts`, `payload_bytes` together, and its checksum.
@@ -191,6 +194,7 @@ pub(crate) fn frame_header(
     out[0..4].copy_from_slice(match kind {
         FrameKind::Group => &FRAME_MAGIC,
         FrameKind::Next => &NEXT_MAGIC,
+        FrameKind::End => &END_MAGIC,
     });
     out[8..12].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
     out[12..16].copy_from_slice(&header.prev_crc.to_le_bytes());
@@ -212,7 +216,7 @@ pub(crate) fn claimed_payload_bytes(segment: SegmentId, bytes: &[u8]) -> Option<
     let mut reader = Reader::new(bytes);
     let magic = reader.array::<4>()?;
     let (_crc, len, _prev) = (reader.u32()?, reader.u32()?, reader.u32()?);
-    let ours = magic == FRAME_MAGIC || magic == NEXT_MAGIC;
+    let ours = [FRAME_MAGIC, NEXT_MAGIC, END_MAGIC].contains(&magic);
     let claims = ours && reader.u64()? == segment.0;
     (claims && len as usize <= PAYLOAD_BYTES_MAX).then_some(len as usize)
 }
@@ -228,6 +232,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload_bytes: usize,
     /// The segment that the log goes on in, where this frame says so.
     pub(crate) next: Option<SegmentId>,
+    /// Whether the log ends here.
+    pub(crate) ends: bool,
 }
 
 /// The frame that begins at `place`; `bytes` begin there. `None` where it is not whole, not of this
@@ -255,9 +261,10 @@ pub(crate) fn decode_frame<'a>(place: &FramePlace, bytes: &'a [u8]) -> Option<Fr
         && header.last_ts.0 <= NUMBER_MAX
         && header.first_ts <= header.last_ts;
     let payload = reader.rest();
-    let frame = Frame { header, crc, payload, payload_bytes: len, next: None };
-    if bytes.starts_with(&FRAME_MAGIC) {
-        return sound.then_some(frame);
+    let ends = bytes.starts_with(&END_MAGIC);
+    let frame = Frame { header, crc, payload, payload_bytes: len, next: None, ends };
+    if ends || bytes.starts_with(&FRAME_MAGIC) {
+        return (sound && !(ends && len > 0)).then_some(frame);
     }
     let next = SegmentId(reader.u64()?);
     let sound = sound && reader.is_empty() && (segment.0..=NUMBER_MAX).contains(&next.0);
@@ -282,6 +289,7 @@ pub(crate) fn dump_frame(offset: u64, frame: &Frame<'_>) -> String {
             let next = frame.next.unwrap_or_default();
             format!("next   after commit {last_ts} the log goes on in segment {}", next.0)
         }
+        0 if frame.ends => format!("end    after commit {last_ts} the database was closed"),
         0 => format!("seal   after commit {last_ts}"),
         len => format!("group  {len} bytes, commits {first_ts} to {last_ts}"),
     };

@@ -60,6 +60,8 @@ pub(crate) struct Replay {
     pub(crate) tail_discarded_bytes: u64,
     /// Whether the last frame is a seal: then no commit stood behind it.
     pub(crate) sealed: bool,
+    /// Whether it says that the database was closed: no commit was given a place that is not in the log.
+    pub(crate) ended: bool,
     /// Segments below the floor: their files may be overwritten.
     pub(crate) free: Vec<SegmentId>,
     /// Names below the floor whose file says that it is something else: where a crash undid half
@@ -165,6 +167,7 @@ fn walk(
         groups: chain.groups,
         frames: chain.frames,
         sealed: chain.last.is_some_and(|last| last.is_seal),
+        ended: chain.last.is_some_and(|last| last.is_end),
         tail_discarded_bytes: chain.cut.map_or(0, |cut| cut.end - cut.at),
         free,
         stray,
@@ -256,6 +259,7 @@ struct Last {
     crc: u32,
     ts: CommitTs,
     is_seal: bool,
+    is_end: bool,
 }
 
 struct Next {
@@ -331,7 +335,8 @@ impl Chain {
         let path = || place.path.to_owned();
         self.next = frame.next.map(|segment| Next { segment, path: path(), at: place.at });
         let is_seal = frame.payload.is_empty();
-        self.last = Some(Last { number, crc: frame.crc, ts: last_ts, is_seal });
+        let is_end = frame.ends;
+        self.last = Some(Last { number, crc: frame.crc, ts: last_ts, is_seal, is_end });
         self.frames += 1;
         if frame.payload.is_empty() {
             return Ok(());

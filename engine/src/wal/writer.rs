@@ -346,14 +346,21 @@ impl LogWriter {
     }
 
     /// Makes everything durable and says so in the log, so that damage to the last group cannot be
-    /// taken for a torn tail. At close and when the log falls idle; does nothing when repeated.
+    /// taken for a torn tail. When the log falls idle; does nothing when repeated.
     pub(crate) fn seal(&mut self) -> Result<()> {
         self.check_open()?;
-        if self.sealed {
-            return Ok(());
-        }
+        if self.sealed { Ok(()) } else { self.seal_by(FrameKind::Group) }
+    }
+
+    /// The same at close: no commit was given a place that is not in the log.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        self.check_open()?;
+        self.seal_by(FrameKind::End)
+    }
+
+    fn seal_by(&mut self, kind: FrameKind) -> Result<()> {
         self.sync()?;
-        self.write_own(FrameKind::Group, &[])?;
+        self.write_own(kind, &[])?;
         self.sync()?;
         self.sealed = true;
         Ok(())
