@@ -2,6 +2,7 @@
 //! file and offset. Reads only; does not stop at the first damage.
 
 use crate::batch::Commit;
+use crate::beside;
 use crate::blob::format::{BlobMeta, Link};
 use crate::blob::reader::BlobFile;
 use crate::budget::Budget;
@@ -24,6 +25,9 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+
+/// How often a folder that somebody writes to is looked at before what looks damaged is believed.
+const LOOKS_MAX: usize = 4;
 
 /// What a check found.
 #[non_exhaustive]
@@ -56,10 +60,10 @@ impl Report {
     }
 }
 
-/// Checks the database in `dir`. Safe beside a process that writes, but what changes meanwhile may
-/// then be reported as damage.
+/// Checks the database in `dir`. Safe beside a process that writes: what looks damaged while the folder changes
+/// is looked at again.
 ///
-/// Cost: reads every byte of every file.
+/// Cost: reads every byte of every file; where they look damaged beside a writer up to four times.
 ///
 /// Errors: `NotFound` where there is no database; `Io` where the folder cannot be read. Damage is no
 /// error of the check: it is in the report.
@@ -67,10 +71,30 @@ pub fn check(dir: impl AsRef<Path>) -> Result<Report> {
     check_with(Arc::new(OsVfs::new()), dir.as_ref())
 }
 
-/// The same on another disk.
+/// [`check`] on another disk.
 pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
-    let names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
-    let manifest = load::check(&*vfs, dir);
+    let list = || {
+        let mut names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
+        names.sort_unstable();
+        Ok::<_, Error>(names)
+    };
+    let mut names = list()?;
+    let mut report = look(&vfs, dir, &names)?;
+    for _ in 1..LOOKS_MAX {
+        let before = std::mem::replace(&mut names, list()?);
+        if report.is_clean() || before == names && beside::lock(&*vfs, dir).is_ok() {
+            break;
+        }
+        // What a writer was about to change is not found damaged in the same way twice.
+        let seen: BTreeSet<_> = report.damage.iter().map(Error::to_string).collect();
+        report = look(&vfs, dir, &names)?;
+        report.damage.retain(|error| seen.contains(&error.to_string()));
+    }
+    Ok(report)
+}
+
+fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
+    let manifest = load::check(&**vfs, dir);
     let mut report = Report { damage: manifest.damage, ..Report::default() };
     report.notes.extend(manifest.cut.map(|cut| format!("{cut}; the next open puts that right")));
     let Some(state) = manifest.state else {
@@ -83,16 +107,16 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
     let mut links = BTreeSet::new();
     for (_, meta) in state.files() {
         report.last_ts = report.last_ts.max(meta.max_ts);
-        check_file(&vfs, dir, (meta, &state.erasures), &mut links, &mut report);
+        check_file(vfs, dir, (meta, &state.erasures), &mut links, &mut report);
     }
     for meta in state.blobs.values() {
-        check_blob(&vfs, dir, meta, &links, &mut report);
+        check_blob(vfs, dir, meta, &links, &mut report);
     }
-    check_log(&*vfs, dir, &state, &mut report)?;
+    check_log(&**vfs, dir, &state, &mut report)?;
     if report.is_clean() {
-        check_catalog(&vfs, dir, &mut report);
+        check_catalog(vfs, dir, &mut report);
     }
-    for name in &names {
+    for name in names {
         note_stranger(name, &state, &mut report);
     }
     Ok(report)

@@ -9,12 +9,13 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::verify::{self, Report};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, Db, Options};
+use tabulith::{Advanced, Db, Durability, Options};
 use tabulith_testkit::counts::{self, count};
 
 const DIR: &str = "db";
@@ -143,4 +144,39 @@ fn a_flip_of_any_byte_of_any_file_is_named_by_check() {
     eprintln!("{flips} flips, {padding} bytes of padding in the log, {unused} segments unused");
     assert!(check(&sim).is_clean(), "all is as it was");
     counts::tell("check", &[count("flips", flips, 20_000), count("padding", padding, 0)]);
+}
+
+/// One who opens, writes, merges and closes again and again beside the check damages nothing.
+#[test]
+fn a_folder_that_somebody_writes_to_is_not_called_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let advanced = Advanced { memtable_bytes: Some(256 << 10), ..Advanced::default() };
+    let options = Options { advanced, durability: Durability::Flushed, ..Options::default() };
+    let open = || Db::builder().options(options.clone()).open(&data).unwrap();
+    drop(open());
+    let (rounds, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            while !stop.load(Ordering::Acquire) {
+                let db = open();
+                let table = db.table("t").unwrap();
+                (0..20_u64).for_each(|n| _ = table.upsert("p", n.to_be_bytes(), [7; 500]).unwrap());
+                db.compact().unwrap();
+                drop(table);
+                db.close().unwrap();
+                rounds.fetch_add(1, Ordering::Release);
+            }
+        });
+        for _ in 0..60 {
+            let before = rounds.load(Ordering::Acquire);
+            let report = verify::check(&data).unwrap();
+            assert!(report.is_clean(), "{:?}", report.damage);
+            while rounds.load(Ordering::Acquire) == before && !writer.is_finished() {
+                std::thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Release);
+        writer.join().unwrap();
+    });
 }
