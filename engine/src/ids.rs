@@ -16,8 +16,8 @@ impl CommitTs {
     /// Ticks in one second.
     pub const TICKS_PER_SECOND: u64 = 10_000_000;
 
-    /// Ticks above the newest timestamp that a start finds at which it goes on, at least: the timestamps
-    /// between may have been given to commits that a crash took.
+    /// A start behind a crash goes on at least so many ticks above the newest timestamp that it finds: those
+    /// between may have been given to commits that the crash took.
     pub(crate) const START_LEAD: u64 = CommitTs::TICKS_PER_SECOND;
 
     /// So much later; the end of time where that is beyond it.

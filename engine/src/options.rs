@@ -136,8 +136,8 @@ pub struct Advanced {
     pub block_cache_bytes: Option<usize>,
 
     /// Bytes of the index and the filters of open table files, which are about 1 % of the data. Two thirds
-    /// are for files that stay open; the other third is a cache of whoever else
-    /// is in use, and what does not fit there is read again from the file at each use of it, some half a MiB.
+    /// are for files that stay open; the other third is a cache for the rest, of which a file that does not fit is
+    /// read again, some half a MiB, at each use.
     /// Zones stay as long as there is room for them. 0 reads all of it at each use.
     ///
     /// Default `None`: three quarters of what [`Options::memory`] leaves beside the shares of writers; the

@@ -1,5 +1,5 @@
 //! What commits do while background work is behind: they pause a little each, the longer the more it is
-//! behind, and wait where there is no room for more. How much that is [`stall`] reckons.
+//! behind, and wait where there is no room for more. [`stall`] computes how long.
 
 use crate::commit::pipeline::Pipeline;
 use crate::env::clock::Clock;

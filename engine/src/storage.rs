@@ -56,7 +56,7 @@ impl RowStore for Db {
     }
 
     fn track(&self, extract: Arc<dyn Extract>) {
-        // Who comes second wants the same.
+        // The first one counts.
         let _ = self.inner.tree.shelf.extract.set(extract);
     }
 

@@ -115,8 +115,8 @@ pub struct Config {
     /// How long a client may take to send a body. Default 60 s.
     pub body_time_max: Duration,
 
-    /// How long a client may take nothing of an answer. Also how long it may take for all of one beside a
-    /// second for each 64 KiB, from when that could not leave at once. Default 60 s.
+    /// How long a client may take nothing of an answer. An answer that could not leave at once must be taken
+    /// within this time and a second for each 64 KiB. Default 60 s.
     pub answer_time_max: Duration,
 
     /// How long a stop waits for requests in flight. Default 5 s.

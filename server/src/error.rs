@@ -2,7 +2,7 @@
 //! sends them. SDKs and applications match on these texts, spelling mistakes included.
 //!
 //! Absent: how an error is written to the wire (`handle/reply`), and which error of the table layer
-//! becomes which of these (`services`).
+//! becomes which of these (`refusal`).
 
 use std::borrow::Cow;
 use std::fmt;

@@ -2,7 +2,7 @@
 //!
 //! Every call takes the [`Grant`] that allows it and uses the account and the table that the grant
 //! names, so that no handler can reach another. Refusals of the table layer become the service's
-//! here and nowhere else.
+//! by [`refusal`] and nowhere else.
 
 use crate::auth::access::Access;
 use crate::auth::key_range::KeyRange;
@@ -574,7 +574,7 @@ impl<S: Store> Services<S> {
     }
 
     /// Fails where the grant depends on a stored policy that is not what it was when the request
-    /// came. While the answer lives, it stays what it is; nothing where the caller would have to wait.
+    /// came. The policy cannot change while the answer lives; nothing where the caller would have to wait.
     fn steady(&self, grant: &Grant, reach: Reach) -> Result<Option<Held<'_>>, WireError> {
         let Some(stored) = grant.stored() else { return Ok(Some(Held(None))) };
         let Some(steady) = self.policies.steady(reach) else { return Ok(None) };

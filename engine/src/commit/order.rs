@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 /// wakes fewer: on two cores 8 writers made 30 thousand commits a second with one, 24 with two, 20
 /// with four (decision 0009).
 const SYNCS_MAX: usize = 1;
-/// Clients that do not come back at once are waited for at one group in this many at least.
+/// Most groups in a row that are not waited for after pauses in vain.
 const HOPE_PENALTY_MAX: u32 = 255;
 
 const _: () = assert!(SYNCS_MAX < SYNC_LANES, "a sync that begins finds a free lane");
@@ -33,8 +33,8 @@ pub(crate) struct Order {
     pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
     pub(crate) reserved: Option<Reserved>, // Holds back what is visible, until it is released.
     pub(crate) group_no: u64,
-    pub(crate) group_commits: usize, // Of the gathered group,
-    pub(crate) group_waiters: usize, // and how many threads wait for one of them.
+    pub(crate) group_commits: usize, // Of the gathered group.
+    pub(crate) group_waiters: usize, // Threads that wait for a commit of the gathered group.
     pub(crate) hope: Hope,
     pub(crate) taken: VecDeque<Taken>, // Groups that have left and are not wholly visible, in order.
     pub(crate) written: CommitTs,
@@ -71,8 +71,8 @@ pub(crate) struct Taken {
 pub(crate) struct Hope {
     expected: usize,   // Commits that the next group may have; 0 once it was given up.
     kept: Option<u64>, // The group for whose sake somebody sleeps and will look again.
-    skip: u32,         // Groups that are not waited for,
-    penalty: u32,      // as many as this after the next disappointment.
+    skip: u32,         // Groups to come that are not waited for.
+    penalty: u32,      // How many those are after the next disappointment.
 }
 
 impl Hope {

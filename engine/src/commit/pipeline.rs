@@ -18,9 +18,8 @@
 //! the order in which syncs end does not matter.
 //!
 //! A commit gets its place only where the log has room for its group, taken from the disk before. So a
-//! full disk refuses a commit before anybody has seen it, and one that has its place is written. Who
-//! has to wait for that has the turn: nobody gets a place meanwhile, or those who always find room
-//! would keep it from ever being enough.
+//! full disk refuses a commit before anybody has seen it, and one that has its place is written. A commit
+//! that waits for room holds the turn: no other gets a place until then, or small ones would starve it.
 //!
 //! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
 //! take away. A failed write or sync of the log is final: every later commit fails.
@@ -534,8 +533,8 @@ impl Pipeline {
     /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free
     /// meanwhile, and the lead is free during the sync. Whom that concerns is told.
     ///
-    /// A log that failed is told in `failed`: it has room for every group that is gathered, so that
-    /// it takes one or fails for good.
+    /// A failure of the log is left in `failed`. A group that gathers has its room already, so a refusal
+    /// is final.
     pub(crate) fn lead(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
         order.leading = true;
         let recycled = std::mem::take(&mut order.recycled);

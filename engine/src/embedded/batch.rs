@@ -116,7 +116,7 @@ impl Batch {
         self.put_until_if(rk, value, expires, If::Any)
     }
 
-    /// The same if the row there is as `condition` says; one that has expired is absent.
+    /// Puts a row until then if the row there is as `condition` says; one that has expired is absent.
     pub fn put_until_if(
         mut self,
         rk: impl AsRef<[u8]>,

@@ -179,7 +179,7 @@ impl Entities {
         self.bytes_of(&KeyRange::table(self.info()?.id))
     }
 
-    /// The same of one partition: [`Partition::bytes_on_disk`](crate::Partition::bytes_on_disk).
+    /// Bytes that one partition takes on the disk, about; see [`Partition::bytes_on_disk`](crate::Partition::bytes_on_disk).
     pub fn bytes_on_disk_of_partition(&self, partition_key: &str) -> TableResult<u64> {
         let pk = keys::encode(partition_key);
         self.bytes_of(&KeyRange::rows(self.info()?.id, &pk, Unbounded, Unbounded))

@@ -229,7 +229,7 @@ impl Table {
         scan::open(self.now(), self.range(&range))
     }
 
-    /// The same as a cursor that lends its rows: the cheapest way to read many.
+    /// A cursor over the rows between two pairs of keys: it lends its rows, the cheapest way to read many.
     pub fn cursor<P: AsRef<[u8]>, R: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<(P, R)>,
@@ -320,7 +320,7 @@ impl Partition {
         scan::open(self.table.now(), self.range(&range))
     }
 
-    /// The same as a cursor that lends its rows: the cheapest way to read many.
+    /// A cursor over its rows between two RowKeys: it lends its rows, the cheapest way to read many.
     pub fn cursor<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Cursor> {
         self.table.now().cursor(self.range(&range)).map(Cursor::new)
     }

@@ -38,7 +38,7 @@ pub(crate) struct VisibleCursor<C> {
     /// The row that the merge has passed.
     passed: Found,
     scratch: Vec<u8>,
-    /// So many keys without a row a move up passes at most.
+    /// Most keys without a row that one move up passes.
     hidden_max: usize,
     /// Whether the last move stopped on one of those.
     is_hidden: bool,
@@ -310,8 +310,8 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Moves past versions that the erasure hides which hides the one here, as far as sources know of
-    /// them without reading; whether any did.
+    /// Passes what the erasure over the version here hides, as far as sources know of it without reading;
+    /// returns whether any was passed.
     fn skip_hidden(&mut self) -> Result<bool> {
         let hidden = self.cover.hidden();
         let fence = match self.direction {

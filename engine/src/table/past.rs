@@ -140,7 +140,7 @@ impl Past {
         Ok(self.rows.count(KeyRange::table(table.id))?)
     }
 
-    /// The same of one partition.
+    /// How many entities one partition had.
     pub fn count_partition(
         &self,
         account: &AccountName,

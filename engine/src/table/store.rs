@@ -287,7 +287,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
         Ok(self.rows.snapshot()?.count(KeyRange::table(table))?)
     }
 
-    /// The same of one partition.
+    /// How many entities one partition has.
     pub fn count_partition(
         &self,
         account: &AccountName,

@@ -38,8 +38,8 @@ pub struct Server;
 pub struct House {
     /// Whose numbers are told to operators, and who says whether commits are taken.
     pub engine: Option<Arc<dyn Engine>>,
-    /// Who makes copies of all data for tests of applications. With him whoever may ask whether the
-    /// server is ready may destroy all data.
+    /// Who makes copies of all data for tests of applications. With it, whoever may ask whether the
+    /// server is ready may destroy all data as well.
     pub forks: Option<Arc<dyn Forks>>,
     /// Who sends spans of requests to those who collect traces.
     pub export: Option<Arc<dyn Export>>,
