@@ -24,6 +24,10 @@ pub struct Query {
     pub from: Option<Continuation>,
     /// When to stop early.
     pub budget: Budget,
+    /// Whether blocks may be passed over by what is known of all rows in them, those outside of the
+    /// plan too. A page has the same entities either way; where it ends, and what it examined, does
+    /// not hang on rows outside of the plan where this is false. Default: true.
+    pub zones: bool,
 }
 
 impl Default for Query {
@@ -34,6 +38,7 @@ impl Default for Query {
             top: PAGE_ENTITIES_MAX,
             from: None,
             budget: Budget::default(),
+            zones: true,
         }
     }
 }

@@ -56,7 +56,8 @@ pub(crate) fn visit_page(
     each: &mut Each<'_>,
 ) -> Result<PageEnd> {
     let mut meter = Meter::start(clock, query.budget);
-    let zones = plan.rest().and_then(FilterZones::of).map(|filter| Arc::new(ZoneScan::new(filter)));
+    let zones = plan.rest().filter(|_| query.zones).and_then(FilterZones::of);
+    let zones = zones.map(|filter| Arc::new(ZoneScan::new(filter)));
     let next = if query.top == 0 {
         None
     } else {

@@ -57,6 +57,11 @@ impl KeyRange {
         Some(KeyRange { first: end(spk, srk)?, last: end(epk, erk)? })
     }
 
+    /// Whether it has no end, so that it holds all.
+    pub fn is_everything(&self) -> bool {
+        self.first.is_none() && self.last.is_none()
+    }
+
     /// Whether an entity's keys lie in it.
     pub fn contains(&self, partition_key: &str, row_key: &str) -> bool {
         let place = |end: &End| end.place_of(partition_key, row_key);
