@@ -92,6 +92,56 @@ fn between_the_gate_and_the_commit() {
     assert_eq!(between(&bench, own, || {}).status, 404);
 }
 
+/// The head comes while the signature is good, the body when it is not any more.
+#[test]
+fn a_signature_that_expires_before_the_commit() {
+    let bench = bench();
+    let body = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\"}";
+    let until = |seconds: u64| {
+        let end =
+            jiff::Timestamp::from_second(1_609_459_200 + i64::try_from(seconds).expect("few"));
+        end.expect("a moment").to_string()
+    };
+    let policy = |end: &str| {
+        let policies = policies("raud").replace(FAR, end);
+        assert_eq!(bench.send("PUT", "/Mine?comp=acl", &[], &policies).status, 204);
+    };
+    let wait = |seconds| bench.clock.advance(std::time::Duration::from_secs(seconds));
+    let now = || (bench.clock.wall_ticks() - common::START) / 10_000_000;
+    let table = Sas::table("Mine").with("sp", "raud");
+    let account = Sas::account().with("sp", "raud").with("srt", "sco");
+    let by_policy = Sas::table("Mine").without("se").with("si", "p");
+    for sas in [table, account, by_policy] {
+        let with_end = |end: &str| match sas.get("si") {
+            "" => sas.with("se", end),
+            _ => {
+                policy(end);
+                sas.clone()
+            }
+        };
+        for (method, path, body) in [
+            ("POST", "/Mine", body),
+            ("GET", "/Mine()", ""),
+            ("DELETE", "/Mine(PartitionKey='p',RowKey='r')", ""),
+        ] {
+            let sas = with_end(&until(now() + 10));
+            let ask = || {
+                let path = format!("{path}?{}", sas.token());
+                let headers = [("If-Match", "*")];
+                request(method, &path, if method == "DELETE" { &headers } else { &[] }, body)
+            };
+            assert_eq!(between(&bench, ask(), || wait(10)).status, 403, "{sas:?} {method}");
+            let sas = with_end(&until(now() + 10));
+            let ask = || {
+                let path = format!("{path}?{}", sas.token());
+                let headers = [("If-Match", "*")];
+                request(method, &path, if method == "DELETE" { &headers } else { &[] }, body)
+            };
+            assert!(between(&bench, ask(), || wait(9)).status < 300, "{sas:?} {method}");
+        }
+    }
+}
+
 #[test]
 fn revocation_under_load() {
     let bench = bench();

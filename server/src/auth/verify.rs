@@ -60,6 +60,8 @@ pub struct Principal {
 enum Shown {
     /// A signature by that key of the account's.
     Key(Key),
+    /// A shared access signature by that key, until then by its own word or its stored policy's.
+    Sas(Key, Option<DateTime>),
     /// A bearer token, until then.
     Token(End),
 }
@@ -220,35 +222,34 @@ fn by_sas(
     let keys = authority.accounts.keys(&address.account);
     let key = sas.signer(&address.account, keys).ok_or(AUTHENTICATION_FAILED)?.clone();
     let account = AccountName::parse(&address.account).map_err(|_| AUTHENTICATION_FAILED)?;
-    let rights = rights(sas.given()?, &account, authority)?;
+    let (rights, expiry) = rights(sas.given()?, &account, authority)?;
     let origin = Origin::of(head, authority.trusted_proxies);
     sas.check_origin(origin.peer, origin.secure)?;
-    let shown = Shown::Key(key);
+    let shown = Shown::Sas(key, expiry);
     Ok(Principal { account, secondary: address.secondary, shown, rights })
 }
 
-/// The rights that a signature gives now, together with its stored policy.
+/// The rights that a signature gives now, together with its stored policy, and their end.
 fn rights(
     given: Given,
     account: &AccountName,
     authority: &Authority<'_>,
-) -> Result<Rights, WireError> {
+) -> Result<(Rights, Option<DateTime>), WireError> {
     let now = DateTime::from(authority.now);
     match given {
         Given::Account { resources, permissions, terms } => {
             let holds = terms.hold_at(now);
             let rights = Rights::Account { resources, permissions };
-            if holds { Ok(rights) } else { Err(AUTHENTICATION_FAILED) }
+            if holds { Ok((rights, terms.expiry)) } else { Err(AUTHENTICATION_FAILED) }
         }
         Given::Table { table, range, policy, terms } => {
             let stored = stored(account, &table, policy.as_deref(), authority)?;
             let of_policy = stored.as_ref().and_then(|stored| stored.policy.terms);
             let terms =
                 terms.with(of_policy.unwrap_or_default()).filter(|terms| terms.hold_at(now));
-            match terms.and_then(|terms| terms.permissions) {
-                Some(permissions) => Ok(Rights::Table { table, permissions, range, stored }),
-                None => Err(AUTHENTICATION_FAILED),
-            }
+            let terms = terms.ok_or(AUTHENTICATION_FAILED)?;
+            let permissions = terms.permissions.ok_or(AUTHENTICATION_FAILED)?;
+            Ok((Rights::Table { table, permissions, range, stored }, terms.expiry))
         }
     }
 }
@@ -330,12 +331,16 @@ impl Principal {
         }
     }
 
-    /// Whether what made him who he is still counts: the key is one of the account's, or the account is
-    /// served and the token has not expired.
+    /// Whether what made him who he is still counts: the key is one of the account's, and the signature by
+    /// it has not expired; or the account is served and the token has not expired.
     pub fn is_current(&self, accounts: &Accounts, now: CommitTs) -> bool {
         let keys = accounts.keys(self.account.as_str());
         match &self.shown {
             Shown::Key(key) => keys.own().contains(key),
+            Shown::Sas(key, expiry) => {
+                let holds = expiry.is_some_and(|expiry| DateTime::from(now) < expiry);
+                holds && keys.own().contains(key)
+            }
             Shown::Token(end) => keys.is_served() && end.is_after(now),
         }
     }
