@@ -157,6 +157,17 @@ impl<S: Store> Services<S> {
         }
     }
 
+    /// The same for entities of the grant's table. A stored policy is that of one table, and says nothing
+    /// of another one that had its name then.
+    fn past_for(&self, grant: &Grant, at: CommitTs) -> Result<Past, WireError> {
+        let past = self.past(at)?;
+        if let Some(stored) = grant.stored() {
+            let then = past.get_table(grant.account(), &table_name(grant)?).map_err(refusal)?;
+            then.filter(|then| then.id == stored.table).ok_or(TABLE_NOT_FOUND)?;
+        }
+        Ok(past)
+    }
+
     /// Bytes of a page after which it ends.
     pub fn page_bytes_max(&self) -> usize {
         self.bounds.page_bytes_max
@@ -385,7 +396,7 @@ impl<S: Store> Services<S> {
     ) -> Result<Found<T>, WireError> {
         grant.check(Access::Read)?;
         drop(self.steady(grant, Reach::Disk)?);
-        let (past, table) = (self.past(at)?, self.entity_table(grant)?);
+        let (past, table) = (self.past_for(grant, at)?, self.entity_table(grant)?);
         if grant.check_keys(keys.0, keys.1).is_err() {
             let is_there = past.get_table(grant.account(), &table).map_err(refusal)?.is_some();
             return if is_there { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
@@ -471,7 +482,7 @@ impl<S: Store> Services<S> {
         let (account, table) = (grant.account(), self.entity_table(grant)?);
         let page = match read.as_of {
             None => self.tables.query_each(account, &table, &query, offer),
-            Some(at) => self.past(at)?.query_each(account, &table, &query, offer),
+            Some(at) => self.past_for(grant, at)?.query_each(account, &table, &query, offer),
         };
         self.count_hot(grant, &run.0, run.1);
         let mut page = page.map_err(refusal)?;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{START, date_of, request, sign, wire_text};
+use common::{FAR, START, Sas, date_of, request, sign, wire_text};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use tabulith::table::value::DateTime;
 use tabulith::table::write::Write;
 use tabulith::vfs::mem::SimFs;
 use tabulith_server::config::{Config, DEVELOPMENT_ACCOUNT};
+use tabulith_server::http::message::Request;
 use tabulith_server::{Running, Server};
 
 const HISTORY: Duration = Duration::from_secs(3600);
@@ -55,8 +56,13 @@ impl House {
     ) -> (u16, String) {
         let mut request = request(method, path, headers, body);
         sign(&mut request.head, &date_of(SystemClock::new().wall_ticks()));
+        self.ask(&request)
+    }
+
+    /// The same for a request as it is.
+    fn ask(&self, request: &Request) -> (u16, String) {
         let mut stream = TcpStream::connect(self.running.addr()).expect("a connection");
-        stream.write_all(wire_text(&request).as_bytes()).expect("the server reads");
+        stream.write_all(wire_text(request).as_bytes()).expect("the server reads");
         let (mut reader, mut line, mut rest) =
             (BufReader::new(stream), String::new(), String::new());
         reader.read_line(&mut line).expect("the server answers");
@@ -146,6 +152,47 @@ fn reads_show_what_was_there_then() {
     assert_eq!(house.send("GET", ENTITY, &[], "").0, 404);
     let elsewhere = first.replace('Z', "+00:00");
     assert!(house.as_of(ENTITY, &elsewhere).1.contains("\"n\":1"), "{elsewhere}");
+}
+
+/// A table's policy says who may read that table, and not another one that had its name before.
+#[test]
+fn a_policy_opens_the_past_of_its_own_table_alone() {
+    let house = House::start(true);
+    house.create();
+    house.put("r", 1);
+    let of_the_first = house.pass();
+    house.tables.delete_table(&account(), &people()).expect("a table that goes");
+    let of_none = house.pass();
+    house.create();
+    house.put("r", 2);
+    let of_the_second = house.pass();
+    house.put("r", 3);
+    let policies = format!(
+        "<SignedIdentifiers><SignedIdentifier><Id>p</Id><AccessPolicy><Expiry>{FAR}</Expiry>\
+         <Permission>r</Permission></AccessPolicy></SignedIdentifier></SignedIdentifiers>"
+    );
+    assert_eq!(house.send("PUT", "/people?comp=acl", &[], &policies).0, 204);
+    let by_policy = Sas::table("people").without("se").with("si", "p");
+    let in_range = by_policy.with("spk", "q");
+    let by_itself = Sas::table("people").with("sp", "r");
+    let ask = |sas: &Sas, path: &str, moment: &str| {
+        let path = format!("{path}?{}&$format=application/json;odata=nometadata", sas.token());
+        house.ask(&request("GET", &path, &[("x-tabulith-as-of", moment)], ""))
+    };
+    for path in [ENTITY, "/people()"] {
+        for sas in [&by_policy, &in_range] {
+            for moment in [&of_the_first, &of_none] {
+                let (status, body) = ask(sas, path, moment);
+                assert!(status == 404 && body.contains("TableNotFound"), "{path}: {status} {body}");
+            }
+        }
+        let (status, body) = ask(&by_policy, path, &of_the_second);
+        assert!(status == 200 && body.contains("\"n\":2"), "{path}: {status} {body}");
+        // Who needs no policy has leave for the name.
+        let (status, body) = ask(&by_itself, path, &of_the_first);
+        assert!(status == 200 && body.contains("\"n\":1"), "{path}: {status} {body}");
+    }
+    assert!(ask(&in_range, ENTITY, &of_the_second).1.contains("ResourceNotFound"));
 }
 
 #[test]
