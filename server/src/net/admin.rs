@@ -219,13 +219,23 @@ fn is_of_another(name: &str) -> bool {
         || PASSED_ON.iter().any(|passed_on| name.eq_ignore_ascii_case(passed_on))
 }
 
-/// Whether an authority is `localhost` or an address of the loopback, with or without a port.
+/// Whether an authority is `localhost` or an address of the loopback, with or without a port, and nothing
+/// else beside them.
 fn is_own_name(authority: &str) -> bool {
     let host = host(authority);
-    let address = host.strip_prefix('[').map_or(host, |rest| rest.trim_end_matches(']'));
-    let address = address.parse::<IpAddr>();
+    let port = &authority[host.len()..];
+    let is_number = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = |port: &str| is_number(port) && port.parse::<u16>().is_ok();
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
+        return false;
+    }
+    let in_brackets = host.strip_prefix('[').map(|rest| rest.strip_suffix(']').unwrap_or_default());
+    let address = match in_brackets {
+        Some(address) => address.parse().map(IpAddr::V6).ok(),
+        None => host.parse().map(IpAddr::V4).ok(),
+    };
     host.eq_ignore_ascii_case("localhost")
-        || address.is_ok_and(|address| address.to_canonical().is_loopback())
+        || address.is_some_and(|address| address.to_canonical().is_loopback())
 }
 
 /// An authority without its port.
@@ -271,9 +281,27 @@ mod tests {
         {
             assert!(is_own_name(own), "{own}");
         }
-        for other in
-            ["", "evil.example", "localhost.evil.example:1", "10.0.0.1", "[::2]", "127.0.0.1.evil"]
-        {
+        for other in [
+            "",
+            "evil.example",
+            "localhost.evil.example:1",
+            "10.0.0.1",
+            "[::2]",
+            "127.0.0.1.evil",
+            "localhost:x@evil.example",
+            "localhost:80@evil.example",
+            "localhost@evil.example",
+            "localhost:",
+            "localhost:+80",
+            "localhost:65536",
+            "127.0.0.1:1:2",
+            "[::1]evil.example",
+            "[::1]:x",
+            "[::1",
+            "[::1]]",
+            "[127.0.0.1]",
+            "::1",
+        ] {
             assert!(!is_own_name(other), "{other}");
         }
     }
