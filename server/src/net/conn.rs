@@ -21,6 +21,7 @@ use crate::net::sent::Sent;
 use crate::observe::requests::Kind;
 use crate::observe::spans::{Span, Spans};
 use crate::services::Store;
+use crate::sparing::Sparing;
 use crate::testing;
 use crate::trace::Trace;
 use hyper::body::{Body as _, Incoming};
@@ -66,6 +67,8 @@ pub(crate) struct Shared<S> {
     admin: Option<Arc<Admin>>,
     /// Where spans of requests are left.
     spans: Option<Arc<Spans>>,
+    /// Says which requests were slow, not of each.
+    slow: Sparing,
 }
 
 impl<S: Store> Shared<S> {
@@ -78,8 +81,8 @@ impl<S: Store> Shared<S> {
         let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
         let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
-        let (has_threads, admin, spans) = (true, None, None);
-        Shared { app, room, heads, answers, turns, merges, has_threads, admin, spans }
+        let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
+        Shared { app, room, heads, answers, turns, merges, has_threads, admin, spans, slow }
     }
 
     /// Tells what `admin` makes of itself and of the room for bodies and for answers.
@@ -149,11 +152,11 @@ async fn respond<S: Store>(
     let (parts, body) = request.into_parts();
     let head = Head { peer: origin.peer, secure: origin.secure, ..head(&parts) };
     let is_asked_for = parts.headers.contains_key(header::EXPECT);
-    let mut sent = Sent { body, is_asked_for, time_max: shared.app.config().body_time_max };
+    let (clock, time_max) = (shared.app.services().clock(), shared.app.config().body_time_max);
+    let mut sent = Sent { body, is_asked_for, time_max, clock, waited: Duration::ZERO };
     if let Some(response) = told(shared, &head, origin).await {
         return sent.discard().await.map(|()| into_hyper(response));
     }
-    let clock = shared.app.services().clock();
     let (requests, began) = (shared.app.requests(), clock.steady());
     let _in_flight = requests.begin();
     let began_ticks = shared.spans.as_ref().map(|_| clock.wall_ticks());
@@ -186,15 +189,19 @@ async fn respond<S: Store>(
         },
     };
     let took = clock.steady().saturating_sub(began);
-    requests.answered(kind, response.status, took);
+    // Whoever sends a body slowly, and need not be let in to do so, makes nothing of the server's slow.
+    let own_time = took.saturating_sub(sent.waited);
+    requests.answered(kind, response.status, own_time);
     if let Some(code) = response.named_error() {
         requests.refused(code);
     }
-    let is_slow = shared.app.config().slow_time.is_some_and(|slow| took >= slow);
-    if is_slow {
+    let slow_time = shared.app.config().slow_time.filter(|_| kind != Kind::NONE);
+    let mut warning = None;
+    if slow_time.is_some_and(|slow| own_time >= slow) {
         requests.slow();
+        warning = shared.slow.one_more(clock.steady());
     }
-    log(&head, &response, kind, took, is_slow);
+    log(&head, &response, kind, (own_time, sent.waited), warning);
     if let (Some(spans), Some(began_ticks)) = (&shared.spans, began_ticks)
         && let Some(span) = Span::of(&head, &response, names)
     {
@@ -237,11 +244,18 @@ async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, origin: Origin) ->
     origin.admin.then(|| admin::plain(404, "there is nothing but /_/\n"))
 }
 
-/// Tells the log of a request, and where it was slow, those who listen for no more than that. Neither
-/// has what may be a secret: no header but ids, no query. The path is for the detailed log alone, as it
-/// names entities.
-fn log(head: &Head, response: &Response, kind: Kind, took: Duration, is_slow: bool) {
-    if !is_slow && !tracing::enabled!(target: "tabulith::request", tracing::Level::DEBUG) {
+/// Tells the log of a request that took so long, and its body, of the client's, so long. With a `warning`,
+/// which says how many slow ones before it had none, those who listen for no more than that are told too.
+/// Neither has what may be a secret: no header but ids, no query. The path is for the detailed log
+/// alone, as it names entities.
+fn log(
+    head: &Head,
+    response: &Response,
+    kind: Kind,
+    (own_time, body_time): (Duration, Duration),
+    warning: Option<u64>,
+) {
+    if warning.is_none() && !tracing::enabled!(target: "tabulith::request", tracing::Level::DEBUG) {
         return;
     }
     let request_id = response.get("x-ms-request-id").unwrap_or_default();
@@ -250,17 +264,19 @@ fn log(head: &Head, response: &Response, kind: Kind, took: Duration, is_slow: bo
     let trace = trace.as_ref();
     let (trace_id, parent_id) = (trace.map(|own| &*own.id), trace.map(|own| &*own.parent));
     let span_id = trace.map(|own| &*own.span);
-    let (op, status, ms) = (kind.name(), response.status, took.as_secs_f64() * 1e3);
+    let (op, status) = (kind.name(), response.status);
+    let [ms, body_ms] = [own_time, body_time].map(|time| time.as_secs_f64() * 1e3);
     let error = response.get("x-ms-error-code");
-    if is_slow {
+    if let Some(unsaid) = warning {
         tracing::warn!(
-            target: "tabulith::request", op, status, ms, error, request_id, client_request_id,
-            trace_id, span_id, parent_id, "slow request"
+            target: "tabulith::request", op, status, ms, body_ms, error, request_id,
+            client_request_id, trace_id, span_id, parent_id, unsaid, "slow request"
         );
     }
     tracing::debug!(
-        target: "tabulith::request", op, status, ms, error, request_id, client_request_id,
-        trace_id, span_id, parent_id, method = head.method, path = head.path(), "request"
+        target: "tabulith::request", op, status, ms, body_ms, error, request_id,
+        client_request_id, trace_id, span_id, parent_id, method = head.method,
+        path = head.path(), "request"
     );
 }
 
@@ -290,7 +306,7 @@ type Answered = (Response, Vec<Place>);
 async fn answer<S: Store>(
     shared: &Arc<Shared<S>>,
     call: &Arc<Call>,
-    sent: &mut Sent,
+    sent: &mut Sent<'_>,
 ) -> Result<Answered, Broken> {
     let size = sent.body.size_hint().exact();
     if size == Some(0) {
@@ -428,8 +444,9 @@ mod tests {
     use crate::auth::shared_key::signature_text;
     use crate::config::{Config, DEVELOPMENT_ACCOUNT, Key};
     use crate::handle::answer::{Answer, Later, Write};
-    use crate::http::message::{Head, Response};
+    use crate::http::message::{Head, Headers, Response};
     use crate::net::admin::Origin;
+    use crate::observe::text::Text;
     use hyper_util::server::graceful::GracefulShutdown;
     use std::sync::Arc;
     use std::time::Duration;
@@ -454,12 +471,12 @@ mod tests {
     }
 
     fn delete() -> Head {
-        let mut head = Head {
-            method: "DELETE".to_owned(),
-            target: format!("/{DEVELOPMENT_ACCOUNT}/T(PartitionKey='',RowKey='')?timeout=7"),
-            authority: "127.0.0.1".to_owned(),
-            ..Head::default()
-        };
+        let target = format!("/{DEVELOPMENT_ACCOUNT}/T(PartitionKey='',RowKey='')?timeout=7");
+        let authority = "127.0.0.1".to_owned();
+        signed(Head { method: "DELETE".to_owned(), target, authority, ..Head::default() })
+    }
+
+    fn signed(mut head: Head) -> Head {
         let resource = canonical::resource(DEVELOPMENT_ACCOUNT, head.path(), None);
         let string = canonical::shared_key_lite("soon", &resource);
         let signature = signature_text(&Key::development(), &string);
@@ -470,9 +487,13 @@ mod tests {
     }
 
     fn shared(clock: &Arc<ManualClock>) -> Shared<Db> {
+        shared_with(clock, None)
+    }
+
+    fn shared_with(clock: &Arc<ManualClock>, slow_time: Option<Duration>) -> Shared<Db> {
         let db = Db::builder().parts(Arc::new(SimFs::new()), clock.clone(), Arc::new(ByHand));
         let tables = Arc::new(TableStore::new(Arc::new(db.open("data").expect("a database"))));
-        let config = Config { date_checked: false, ..Config::default() };
+        let config = Config { date_checked: false, slow_time, ..Config::default() };
         Shared::new(App::new(config, tables, clock.clone(), 1))
     }
 
@@ -509,6 +530,64 @@ mod tests {
         assert!(plain > 64);
         assert_eq!(answer("Upgrade: h2c\r\n"), plain);
         assert_eq!(answer("uPGRADE:h2c\r\nUpgrade: websocket\r\n"), plain);
+    }
+
+    /// What the metrics say once a client has sent a head, waited for two seconds, and sent its body.
+    fn metrics_of_slow_bodies(head: &str, slow_time: Duration, times: usize) -> String {
+        let clock = Arc::new(ManualClock::at(1));
+        let shared = Arc::new(shared_with(&clock, Some(slow_time)));
+        for _ in 0..times {
+            let (client, server) = tokio::io::duplex(4096);
+            let origin = Origin { peer: None, secure: false, admin: false };
+            let stop = GracefulShutdown::new();
+            let (mut from, mut to) = tokio::io::split(client);
+            let ask = async {
+                to.write_all(head.as_bytes()).await.expect("room");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                clock.advance(Duration::from_secs(2));
+                to.write_all(b"{}").await.expect("room");
+            };
+            let mut answer = String::new();
+            let serve = serve(shared.clone(), server, origin, stop.watcher());
+            let (_, answered, ()) =
+                run(async { tokio::join!(ask, from.read_to_string(&mut answer), serve) });
+            answered.expect("an answer");
+        }
+        let mut text = Text::default();
+        shared.app.requests().write(&mut text);
+        text.finish()
+    }
+
+    /// A head as it goes over the wire, and that of a body of two bytes.
+    fn wire(head: &Head) -> String {
+        let mut text = format!("{} {} HTTP/1.1\r\nHost: 127.0.0.1\r\n", head.method, head.target);
+        for (name, value) in head.headers.iter() {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text + "Content-Length: 2\r\nConnection: close\r\n\r\n"
+    }
+
+    #[test]
+    fn what_a_client_takes_to_send_a_body_is_not_the_servers_time() {
+        let target = format!("/{DEVELOPMENT_ACCOUNT}/T(PartitionKey='',RowKey='')");
+        let put = Head { method: "PUT".to_owned(), target, ..Head::default() };
+        let refused = wire(&Head { headers: Headers::default(), ..put.clone() });
+        let admitted = wire(&signed(put));
+        let without_body = wire(&delete());
+        for (head, op) in
+            [(&refused, "none"), (&admitted, "insert_or_replace"), (&without_body, "delete")]
+        {
+            let text = metrics_of_slow_bodies(head, Duration::from_secs(1), 1);
+            assert!(
+                text.contains(&format!("tabulith_request_seconds_sum{{op=\"{op}\"}} 0\n")),
+                "{text}"
+            );
+            assert!(text.contains("tabulith_requests_slow_total 0\n"), "{text}");
+        }
+        // Who is not let in is never slow; of those who are each is.
+        let slow = |head: &str| metrics_of_slow_bodies(head, Duration::ZERO, 3);
+        assert!(slow(&refused).contains("tabulith_requests_slow_total 0\n"));
+        assert!(slow(&admitted).contains("tabulith_requests_slow_total 3\n"));
     }
 
     #[test]

@@ -8,18 +8,23 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use std::time::Duration;
+use tabulith::env::clock::Clock;
 
 /// A body that is still coming.
-pub(crate) struct Sent {
+pub(crate) struct Sent<'a> {
     /// The rest of it.
     pub(crate) body: Incoming,
     /// Whether the client waits to be asked for it, which whoever begins to read it does.
     pub(crate) is_asked_for: bool,
     /// How long it may take in all.
     pub(crate) time_max: Duration,
+    /// Measures how long it takes.
+    pub(crate) clock: &'a dyn Clock,
+    /// How long it has taken: the client's time, not the server's.
+    pub(crate) waited: Duration,
 }
 
-impl Sent {
+impl Sent<'_> {
     /// Reads the body whole, or as much of it as shows that it is too large; none where there is no
     /// room for it. One that says nothing of its length is small until it turns out not to be.
     pub(crate) async fn collect(
@@ -31,6 +36,7 @@ impl Sent {
         let mut room_bytes = size.unwrap_or(SMALL_BYTES_MAX);
         let Some(place) = room.take(room_bytes) else { return Ok(None) };
         places.push(place);
+        let began = self.clock.steady();
         let read = async {
             let mut bytes = Vec::with_capacity(room_bytes);
             while let Some(data) = next(&mut self.body).await? {
@@ -48,7 +54,9 @@ impl Sent {
             }
             Ok(Some(Body::Whole(bytes.into())))
         };
-        within(self.time_max, read).await
+        let read = within(self.time_max, read).await;
+        self.waited += self.clock.steady().saturating_sub(began);
+        read
     }
 
     /// Throws the body away, so that the client, who is still sending, will look at the answer. Who
@@ -57,7 +65,10 @@ impl Sent {
         if self.is_asked_for {
             return Ok(());
         }
-        within(self.time_max, drain(&mut self.body)).await
+        let began = self.clock.steady();
+        let drained = within(self.time_max, drain(&mut self.body)).await;
+        self.waited += self.clock.steady().saturating_sub(began);
+        drained
     }
 }
 

@@ -175,8 +175,7 @@ impl Requests {
                 }
             }
         }
-        let help =
-            "From a request's head to its answer, without what the client takes to read that.";
+        let help = "From a request's head to its answer, without what the client takes to send its body and to read that.";
         let mut family = text.histogram("tabulith_request_seconds", help);
         for (operation, times) in OPERATIONS.iter().zip(&self.times) {
             let times = times.get();
