@@ -15,6 +15,7 @@ use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEAD
 use crate::net::admin::{self, Admin, Origin};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
+use crate::net::heads;
 use crate::net::payload::{Broken, Payload, held, into_hyper};
 use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
 use crate::net::sent::Sent;
@@ -150,7 +151,7 @@ async fn respond<S: Store>(
     wire: Wire,
 ) -> Result<hyper::Response<Payload>, Broken> {
     let (parts, body) = request.into_parts();
-    let head = Head { peer: origin.peer, secure: origin.secure, ..head(&parts) };
+    let head = Head { peer: origin.peer, secure: origin.secure, ..heads::head(&parts) };
     let is_asked_for = parts.headers.contains_key(header::EXPECT);
     let (clock, time_max) = (shared.app.services().clock(), shared.app.config().body_time_max);
     let mut sent = Sent { body, is_asked_for, time_max, clock, waited: Duration::ZERO };
@@ -412,28 +413,6 @@ async fn settled(call: &Call, answer: Answer) -> Response {
         Ok(write) => write(),
         Err(_) => reply::answered(call, Err(INTERNAL_ERROR)),
     }
-}
-
-fn head(parts: &hyper::http::request::Parts) -> Head {
-    let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
-    let mut head = Head {
-        method: parts.method.as_str().to_owned(),
-        target: target.to_owned(),
-        authority: authority(parts),
-        ..Head::default()
-    };
-    for (name, value) in &parts.headers {
-        head.headers.push(name.as_str(), String::from_utf8_lossy(value.as_bytes()));
-    }
-    head
-}
-
-/// That of an absolute target, else of the one `Host`. With two hosts nobody knows which is meant.
-fn authority(parts: &hyper::http::request::Parts) -> String {
-    let mut hosts = parts.headers.get_all(header::HOST).iter();
-    let host = hosts.next().filter(|_| hosts.next().is_none());
-    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
-    parts.uri.authority().map_or(host, |authority| authority.as_str()).to_owned()
 }
 
 #[cfg(test)]

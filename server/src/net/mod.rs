@@ -10,6 +10,7 @@ pub mod places;
 pub mod counts;
 pub mod payload;
 pub mod sent;
+pub mod heads;
 pub mod admin;
 pub mod conn;
 pub mod indoors;
