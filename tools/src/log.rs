@@ -40,7 +40,33 @@ pub(crate) fn start(args: &ServeArgs) -> Result<()> {
     Ok(())
 }
 
+/// A new one is for its owner alone: it has paths of requests, and these the keys of entities.
 fn open(path: &Path) -> Result<File> {
-    let file = File::options().create(true).append(true).open(path);
-    file.with_context(|| format!("--debug {}", path.display()))
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    options.open(path).with_context(|| format!("--debug {}", path.display()))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::open;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_detailed_log_is_its_owners_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let mode = || path.metadata().expect("a file").permissions().mode() & 0o777;
+        open(&path).expect("a new file");
+        assert_eq!(format!("{:o}", mode()), "600");
+        // Whoever made the file before says who reads it.
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("set");
+        open(&path).expect("a file");
+        assert_eq!(format!("{:o}", mode()), "640");
+    }
 }
