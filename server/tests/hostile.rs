@@ -393,6 +393,50 @@ fn bodies_beyond_every_memory_are_told_to_come_later() {
     assert_eq!(small.ask(&house.get()), 200);
 }
 
+/// Who sends heads as long as they may be without a place for them, and no bodies.
+const HEADS: usize = 500;
+
+/// What a connection may take then: the library's buffer, of twice the head, and the rest.
+const HEAD_CONNECTION_BYTES_MAX: u64 = 48 << 10;
+
+/// A head was held as the library has it and as the server does, where a byte that is no text took three, for
+/// as long as the body of somebody who is not let in was on its way.
+#[test]
+fn long_heads_are_not_kept_while_their_bodies_are_awaited() {
+    let _turn = TURN.lock();
+    if !allow_files(2 * HEADS as u64 + 500) {
+        return;
+    }
+    let house = House::start(Config::default());
+    let mut head = b"PUT /devstoreaccount1/T HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n".to_vec();
+    for number in 0..90 {
+        head.extend(format!("X{number:02}: ").as_bytes());
+        head.extend([0xff; 170]);
+        head.extend(b"\r\n");
+    }
+    head.extend(b"\r\n");
+    let send = |count: usize| -> Vec<Peer> {
+        let connect = |_| {
+            let mut peer = Peer::connect(house.addr());
+            peer.0.write_all(&head).expect("the server reads");
+            peer
+        };
+        let peers = (0..count).map(connect).collect();
+        std::thread::sleep(Duration::from_secs(1));
+        peers
+    };
+    drop(send(20));
+    let before = resident();
+    let mut peers = send(HEADS);
+    let grown = resident().saturating_sub(before) / HEADS as u64;
+    println!("heads: {HEADS} of {} bytes, no bodies; {grown} bytes for each", head.len());
+    for peer in &mut peers {
+        peer.0.write_all(b"x").expect("the server reads");
+        assert_eq!(peer.answer().expect("an answer"), 403);
+    }
+    assert!(grown <= HEAD_CONNECTION_BYTES_MAX, "{grown}");
+}
+
 /// Of 32 KiB each: more than the system buffers for two ends of a connection.
 const ANSWERS: usize = 3_000;
 

@@ -74,13 +74,29 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// None yet, with room for so many, whose names and values take so many bytes.
+    pub(crate) fn with_room(count: usize, bytes: usize) -> Headers {
+        Headers { text: String::with_capacity(bytes), places: Vec::with_capacity(count) }
+    }
+
     /// Adds a header behind the others.
     pub fn push(&mut self, name: impl AsRef<str>, value: impl AsRef<str>) {
+        self.push_parts(name.as_ref(), [value.as_ref()]);
+    }
+
+    /// The same for a value in parts.
+    pub(crate) fn push_parts<'a>(&mut self, name: &str, value: impl IntoIterator<Item = &'a str>) {
         let start = self.text.len();
-        self.text.push_str(name.as_ref());
+        self.text.push_str(name);
         let middle = self.text.len();
-        self.text.push_str(value.as_ref());
+        self.text.extend(value);
         self.places.push((start, middle, self.text.len()));
+    }
+
+    /// Bytes that they take.
+    #[cfg(test)]
+    pub(crate) fn room_bytes(&self) -> usize {
+        self.text.capacity() + self.places.capacity() * size_of::<(usize, usize, usize)>()
     }
 
     /// The first value under `name`.

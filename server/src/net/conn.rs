@@ -151,18 +151,25 @@ async fn respond<S: Store>(
     wire: Wire,
 ) -> Result<hyper::Response<Payload>, Broken> {
     let (parts, body) = request.into_parts();
-    let head = Head { peer: origin.peer, secure: origin.secure, ..heads::head(&parts) };
     let is_asked_for = parts.headers.contains_key(header::EXPECT);
+    let head = Head { peer: origin.peer, secure: origin.secure, ..heads::head(parts) };
     let (clock, time_max) = (shared.app.services().clock(), shared.app.config().body_time_max);
     let mut sent = Sent { body, is_asked_for, time_max, clock, waited: Duration::ZERO };
     if let Some(response) = told(shared, &head, origin).await {
+        drop(head);
         return sent.discard().await.map(|()| into_hyper(response));
     }
     let (requests, began) = (shared.app.requests(), clock.steady());
     let _in_flight = requests.begin();
     let began_ticks = shared.spans.as_ref().map(|_| clock.wall_ticks());
     let (mut fault, mut kind, mut names) = (None, Kind::NONE, (None, None));
-    let response = match shared.app.receive(&head) {
+    let received = shared.app.receive(&head);
+    // While a body is awaited there is no more of the head than what will be told of it.
+    let head = {
+        let whole = head;
+        heads::remembered(&whole, is_told_in_detail())
+    };
+    let response = match received {
         Ok(call) => {
             if shared.spans.is_some() {
                 let table = call.operation.table().map(str::to_owned);
@@ -208,6 +215,15 @@ async fn respond<S: Store>(
     {
         spans.tell(Span { kind, began_ticks, took, ..span });
     }
+    leaving(response, fault, wire)
+}
+
+/// An answer as it leaves, or as it is lost on purpose.
+fn leaving(
+    response: Response,
+    fault: Option<Fault>,
+    wire: Wire,
+) -> Result<hyper::Response<Payload>, Broken> {
     match fault {
         Some(Fault::Lost) => Err(Broken::OnPurpose),
         Some(Fault::Cut { .. }) if response.body.is_empty() => Err(Broken::OnPurpose),
@@ -245,6 +261,11 @@ async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, origin: Origin) ->
     origin.admin.then(|| admin::plain(404, "there is nothing but /_/\n"))
 }
 
+/// Whether the log is told of each request.
+fn is_told_in_detail() -> bool {
+    tracing::enabled!(target: "tabulith::request", tracing::Level::DEBUG)
+}
+
 /// Tells the log of a request that took so long, and its body, of the client's, so long. With a `warning`,
 /// which says how many slow ones before it had none, those who listen for no more than that are told too.
 /// Neither has what may be a secret: no header but ids, no query. The path is for the detailed log
@@ -256,7 +277,7 @@ fn log(
     (own_time, body_time): (Duration, Duration),
     warning: Option<u64>,
 ) {
-    if warning.is_none() && !tracing::enabled!(target: "tabulith::request", tracing::Level::DEBUG) {
+    if warning.is_none() && !is_told_in_detail() {
         return;
     }
     let request_id = response.get("x-ms-request-id").unwrap_or_default();

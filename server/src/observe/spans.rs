@@ -94,7 +94,7 @@ impl Span {
 const TEXT_BYTES_MAX: usize = 256;
 
 /// As much of a client's text as is passed on.
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     let ends = (0..=TEXT_BYTES_MAX.min(text.len())).rev();
     let end = ends.into_iter().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
     text[..end].to_owned()
