@@ -103,6 +103,31 @@ pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
     Ok(files)
 }
 
+/// Whether the manifest names the table file or blob file `file`, and the file is not there: damage. No writer
+/// causes that, since it drops a file from the manifest before it deletes it.
+pub fn is_missing(file: &Path) -> bool {
+    let (vfs, dir) = (OsVfs::new(), folder_of(file));
+    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_gone = |error: std::io::Error| error.kind() == ErrorKind::NotFound;
+    let Some((kind, no)) = names::parse(name) else { return false };
+    if !vfs.open(file, Access::Read).is_err_and(is_gone) {
+        return false;
+    }
+    let Ok(Some(load::Loaded { state, .. })) = load::load(&vfs, dir) else { return false };
+    match kind {
+        FileKind::Table => state.files().any(|(_, meta)| meta.no == no),
+        FileKind::Blob => state.blobs.contains_key(&no),
+        _ => false,
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir,
+        _ => Path::new("."),
+    }
+}
+
 /// Gives `line` the text of a file of a database: a log segment, a table file, a blob file, or for any copy of
 /// root or manifest the whole manifest. Reads only; safe beside a process that writes.
 ///
@@ -110,11 +135,7 @@ pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
 /// enough to tell anything; `Io`.
 pub fn dump(file: &Path, depth: Depth, line: &mut dyn FnMut(&str)) -> Result<()> {
     let vfs: Arc<dyn Vfs> = Arc::new(OsVfs::new());
-    let dir = match file.parent() {
-        Some(dir) if dir.as_os_str().is_empty() => Path::new("."),
-        Some(dir) => dir,
-        None => Path::new("."),
-    };
+    let dir = folder_of(file);
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match names::parse(name) {
         Some((FileKind::Wal, no)) => {

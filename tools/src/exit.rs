@@ -5,6 +5,7 @@
 use std::fmt;
 use std::process::ExitCode;
 use tabulith::error::Kind;
+use tabulith::inspect;
 use tabulith::table::error::TableError;
 
 /// The codes, as `--help` shows them.
@@ -61,7 +62,6 @@ impl Exit {
     /// The exit that fits an error of the table layer.
     fn of_table(error: &TableError) -> Exit {
         match error {
-            TableError::Engine(error) => Exit::of_kind(error.kind()),
             TableError::TableNotFound | TableError::EntityNotFound => Exit::NotFound,
             TableError::TableExists | TableError::EntityExists => Exit::Conflict,
             TableError::ConditionFailed { .. } => Exit::Changed,
@@ -152,11 +152,12 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         return Some(failure.exit);
     }
     if let Some(engine) = cause.downcast_ref::<tabulith::error::Error>() {
-        // What the operating system refused says more than that it refused.
-        return Some(engine.kind()).filter(|kind| *kind != Kind::Io).map(Exit::of_kind);
+        return of_engine(engine);
     }
-    if let Some(table) = cause.downcast_ref::<TableError>() {
-        return Some(Exit::of_table(table));
+    match cause.downcast_ref::<TableError>() {
+        Some(TableError::Engine(engine)) => return of_engine(engine),
+        Some(table) => return Some(Exit::of_table(table)),
+        None => {}
     }
     match cause.downcast_ref::<std::io::Error>()?.kind() {
         std::io::ErrorKind::NotFound => Some(Exit::NotFound),
@@ -164,6 +165,16 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         std::io::ErrorKind::BrokenPipe => Some(Exit::Ok),
         _ => None,
     }
+}
+
+/// What the operating system refused says more than that it refused: `None`, and the next cause is it.
+fn of_engine(error: &tabulith::error::Error) -> Option<Exit> {
+    if error.kind() != Kind::Io {
+        return Some(Exit::of_kind(error.kind()));
+    }
+    // Of a file that a writer has deleted the manifest says no more: only the folder tells the two apart.
+    let is_damage = error.place().is_some_and(|(file, _)| inspect::is_missing(file));
+    is_damage.then_some(Exit::Corrupt)
 }
 
 #[cfg(test)]

@@ -399,6 +399,29 @@ fn a_bad_filter_is_explained() {
     refused(&ran, 1, &["--filter:", "Syntax error at position 7 in 'aaa bbb ccc'"]);
 }
 
+/// It was "not found" to whoever read, and damage to `check` alone.
+#[test]
+fn a_file_that_is_missing_is_damage_to_whoever_needs_it() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &[]));
+    place.ok(&["compact", "data"]);
+    let names = std::fs::read_dir(place.path("data")).unwrap();
+    let tables = names.map(|entry| entry.unwrap().path());
+    for table in tables.filter(|path| path.extension().is_some_and(|ending| ending == "sst")) {
+        std::fs::remove_file(table).unwrap();
+    }
+    assert_eq!(place.run(&["check", "data"]).code, 8);
+    for command in
+        [&["query", "flights"][..], &["query", "flights", "--count"], &["export", "flights"]]
+    {
+        refused(&place.run(&[command, &["--data-dir", "data"]].concat()), 8, &[".sst"]);
+    }
+    // Others that are not there are none of ours.
+    let ran = place.run(&["import", "none.sst", "-t", "rows", "--data-dir", "other"]);
+    refused(&ran, 3, &["none.sst"]);
+}
+
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn a_build_without_parquet_says_so() {
