@@ -17,8 +17,8 @@ pub(crate) const HELP: &str = "Exit codes:
   4    precondition failed: the row changed since it was read
   5    conflict: it exists already, or another process holds it
   6    not authorized
-  7    throttled or unavailable, also after retries
-  8    corruption: bytes on disk disagree with their format
+  7    throttled or unavailable, also after retries; or the disk is full
+  8    corruption: bytes on disk disagree with their format, or a file is missing
   130  interrupted";
 
 /// Why the process ends.
@@ -161,6 +161,9 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
     match cause.downcast_ref::<std::io::Error>()?.kind() {
         std::io::ErrorKind::NotFound => Some(Exit::NotFound),
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+            Some(Exit::Unavailable)
+        }
         // The reader of our output went away (`| head`): it has what it wanted.
         std::io::ErrorKind::BrokenPipe => Some(Exit::Ok),
         _ => None,
@@ -198,6 +201,16 @@ mod tests {
         let error = anyhow::Error::new(engine).context("opening d");
         assert_eq!(told(&error), "opening d: listing (d): entity not found");
         assert_eq!(of(&error), Exit::NotFound);
+    }
+
+    #[test]
+    fn a_full_disk_is_one_exit_wherever_it_is_met() {
+        for kind in [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded] {
+            let full = || std::io::Error::from(kind);
+            let engine = tabulith::error::Error::io("writing", std::path::Path::new("d"), full());
+            assert_eq!(of(&anyhow::Error::new(engine).context("a copy")), Exit::Unavailable);
+            assert_eq!(of(&anyhow::Error::new(full()).context("a copy")), Exit::Unavailable);
+        }
     }
 
     #[test]

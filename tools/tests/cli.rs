@@ -1,7 +1,12 @@
 //! The program as a person or a script meets it: what it prints where, how it ends, and what it
 //! says about bad input. Everything here works on a data folder; tests/served.rs has the server.
 
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "tests")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
 
 mod common;
 
@@ -420,6 +425,22 @@ fn a_file_that_is_missing_is_damage_to_whoever_needs_it() {
     // Others that are not there are none of ours.
     let ran = place.run(&["import", "none.sst", "-t", "rows", "--data-dir", "other"]);
     refused(&ran, 3, &["none.sst"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_exit_7() {
+    let place = Place::new();
+    let file = place.file("f.csv", FLIGHTS);
+    place.ok(&import(&file, &[]));
+    for form in ["jsonl", "csv", "json"] {
+        let mut command = place.command(&["export", "flights", "-o", form, "--data-dir", "data"]);
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(7), "{form}: {said}");
+        assert!(said.contains("No space left"), "{said}");
+    }
 }
 
 #[cfg(not(feature = "parquet"))]
