@@ -65,6 +65,7 @@ impl Exit {
             TableError::TableNotFound | TableError::EntityNotFound => Exit::NotFound,
             TableError::TableExists | TableError::EntityExists => Exit::Conflict,
             TableError::ConditionFailed { .. } => Exit::Changed,
+            TableError::FilterTooComplex => Exit::Usage,
             _ => Exit::Failure,
         }
     }

@@ -199,7 +199,7 @@ impl Folder {
         let (store, account) = (self.store.clone(), self.account.clone());
         let query = Query {
             filter: parser::parse(&ask.filter)
-                .map_err(|error| anyhow::anyhow!("--filter: {error}"))?,
+                .map_err(|error| Failure::usage(format!("--filter: {error}")))?,
             select: ask.select.clone(),
             top: ask.top,
             from: from.cloned(),

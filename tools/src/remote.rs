@@ -18,6 +18,7 @@ use tabulith_client::{
     Account, Backoff, Connection, Continuation, ETag, Error, Explained, Filter, Operation, Options,
     Query, Retry, Transaction, Trust,
 };
+use tabulith_server::odata::parser;
 
 /// How long a first call is tried: a wrong address should be told soon.
 const SHORT: Duration = Duration::from_secs(2);
@@ -253,6 +254,13 @@ impl Remote {
             query = query.from(from.clone());
         }
         let page = self.caller().table(table).query(query).next_page().await;
+        // Of other refusals with that status nobody knows that a flag is to blame.
+        if let Err(error) = &page
+            && error.status() == Some(400)
+            && parser::parse(&ask.filter).is_err()
+        {
+            return Err(Failure::usage(format!("--filter: {error}")).into());
+        }
         let page = self.answered(page, &doing)?.unwrap_or_default();
         let mut etags = Vec::with_capacity(page.entities.len());
         let entities = page.entities.into_iter().map(|mut row| {

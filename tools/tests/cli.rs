@@ -401,7 +401,7 @@ fn a_bad_filter_is_explained() {
     let file = place.file("f.csv", FLIGHTS);
     place.ok(&import(&file, &[]));
     let ran = place.run(&["query", "flights", "--data-dir", "data", "--filter", "aaa bbb ccc"]);
-    refused(&ran, 1, &["--filter:", "Syntax error at position 7 in 'aaa bbb ccc'"]);
+    refused(&ran, 2, &["--filter:", "Syntax error at position 7 in 'aaa bbb ccc'"]);
 }
 
 /// It was "not found" to whoever read, and damage to `check` alone.

@@ -231,7 +231,7 @@ fn a_missing_table_is_exit_3_and_a_bad_filter_is_told() {
     let file = place.file("f.csv", lines(1));
     place.ok(&import(&file, &server));
     let ran = place.run(&[&query[..], &["--filter", "aaa bbb ccc"]].concat());
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(ran.err.contains("Syntax error at position 7"), "{}", ran.err);
 }
 
