@@ -324,7 +324,7 @@ pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result
     let vfs = &shelf.vfs;
     vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
     if !vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?.is_empty() {
-        return Err(Error::invalid(format!("{} is not empty", dir.display())));
+        return Err(Error::new(Kind::Exists, format!("{} is not empty", dir.display())));
     }
     let tables = version.files().map(|(_, file)| (FileKind::Table, file.meta.no));
     let blobs = version.blobs.iter().map(|(blob, _)| (FileKind::Blob, blob.meta.no));

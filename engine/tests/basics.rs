@@ -150,7 +150,7 @@ fn a_checkpoint_is_a_database_of_its_own() {
     table.upsert("p", "own", "v").unwrap();
     assert_eq!(db.table("t").unwrap().get("p", "own").unwrap(), None);
     let error = db.checkpoint(dir.path().join("b")).unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), Kind::Exists);
 }
 
 #[test]

@@ -401,7 +401,7 @@ fn the_damaged_folder_stays_as_it_is_and_the_new_one_must_be_empty() {
     let into = |target: &str| salvage_with(vfs(), Path::new(DIR), Path::new(target), 7);
     assert!(into(NEW).is_ok());
     assert_eq!(all_bytes(&sim), before, "nothing in the old folder has changed");
-    assert_eq!(into(NEW).expect_err("a folder with files").kind(), Kind::Invalid);
+    assert_eq!(into(NEW).expect_err("a folder with files").kind(), Kind::Exists);
     assert_eq!(into("db/new").expect_err("inside the damaged folder").kind(), Kind::Invalid);
     let db = open(&sim, DIR, &options).expect("a database");
     assert_eq!(into("other").expect_err("an open folder").kind(), Kind::Locked);

@@ -114,7 +114,7 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
         (&["backup", "verify", "none"], 3, "no folder"),
         (&["backup", "prune", "kept", "--keep", "0"], 2, "--keep"),
         (&["backup", "prune", "none", "--keep", "1"], 3, "no folder"),
-        (&["restore", "kept", "data"], 1, "not empty"),
+        (&["restore", "kept", "data"], 5, "not empty"),
         (&["restore", "kept", "new", "--backup", "7"], 3, "no backup 7; the newest is 1"),
         (&["restore", "kept", "new", "--at", "yesterday"], 2, "--at yesterday"),
         (

@@ -23,7 +23,7 @@ impl Backups {
     /// files are told from each other.
     ///
     /// Errors: `NotFound` where there is no such backup; `Invalid` for a moment that no backup can show,
-    /// with those that can be; `Corrupt` where the backup is damaged.
+    /// with those that can be; `Exists` where `dir` is not empty; `Corrupt` where the backup is damaged.
     pub fn restore(
         &self,
         which: Which,
@@ -34,7 +34,7 @@ impl Backups {
         let (manifest, at) = self.choose(which)?;
         vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
         if !self.depot.list(dir)?.is_empty() {
-            return Err(Error::invalid(format!("{} is not empty", dir.display())));
+            return Err(Error::new(Kind::Exists, format!("{} is not empty", dir.display())));
         }
         let mut state = self.state_of(&manifest)?;
         for kept in &manifest.files {

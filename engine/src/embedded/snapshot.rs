@@ -124,7 +124,7 @@ impl Snapshot {
     ///
     /// Cost: one flush and one link per file; files that hold later commits too are written anew without
     /// those.
-    /// Errors: `Invalid` where `dir` is not empty; `ReadOnly` where the database is.
+    /// Errors: `Exists` where `dir` is not empty; `ReadOnly` where the database is.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {

@@ -48,7 +48,7 @@ use std::sync::Arc;
 ///
 /// Cost: reads every file once and writes what it held; the log's commits are held in memory.
 ///
-/// Errors: `NotFound` where there is no file of a database; `Invalid` for a target that is not empty;
+/// Errors: `NotFound` where there is no file of a database; `Exists` for a target that is not empty;
 /// `Locked` where a process has the database open; `Io` and `NoSpace` of the target. What cannot be read of
 /// `dir` is no error: it is in the report.
 pub fn salvage(dir: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Report> {
@@ -78,7 +78,7 @@ fn prepare(vfs: &dyn Vfs, dir: &Path, target: &Path) -> Result<()> {
     vfs.create_dir_all(target).map_err(|error| Error::io("making a folder", target, error))?;
     let listed = vfs.list(target).map_err(|error| Error::io("listing a folder", target, error))?;
     if !listed.is_empty() {
-        return Err(Error::invalid(format!("{} is not empty", target.display())));
+        return Err(Error::new(Kind::Exists, format!("{} is not empty", target.display())));
     }
     Ok(())
 }

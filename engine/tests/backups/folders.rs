@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
-use tabulith::backup::folder::{Created, Which};
+use tabulith::backup::folder::{Backups, Created, Which};
 use tabulith::env::clock::ManualClock;
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
@@ -70,11 +70,8 @@ fn files_are_linked_where_that_is_to_be_had() {
     let created = house.backups().create(DIR, Sharing::Link).unwrap();
     assert!(created.brought.files > 1);
     assert_eq!(created.brought.linked, created.brought.files);
-    let copied = tabulith::backup::folder::Backups::with(
-        std::sync::Arc::new(house.disk.clone()),
-        house.clock.clone(),
-        Path::new("copies"),
-    );
+    let copied =
+        Backups::with(Arc::new(house.disk.clone()), house.clock.clone(), Path::new("copies"));
     assert_eq!(copied.create(DIR, Sharing::Copy).unwrap().brought.linked, 0);
 }
 
@@ -136,15 +133,11 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     assert!(house.disk.list(Path::new(DEST)).is_err(), "no folder is made for nothing");
     assert_eq!(house.backups().list().unwrap_err().kind(), Kind::NotFound);
     assert_eq!(house.backups().prune(1).unwrap_err().kind(), Kind::NotFound);
-    let inside = tabulith::backup::folder::Backups::with(
-        std::sync::Arc::new(house.disk.clone()),
-        house.clock.clone(),
-        Path::new(DIR),
-    );
+    let inside = Backups::with(Arc::new(house.disk.clone()), house.clock.clone(), Path::new(DIR));
     assert_eq!(inside.create(DIR, Sharing::Link).unwrap_err().kind(), Kind::Invalid);
     house.backups().create(DIR, Sharing::Link).unwrap();
     let full = house.backups().restore(Which::Newest, DIR, Sharing::Link).unwrap_err();
-    assert_eq!(full.kind(), Kind::Invalid, "{full}");
+    assert_eq!(full.kind(), Kind::Exists, "{full}");
     let lock = house.disk.lock(&Path::new(DEST).join("LOCK")).unwrap();
     assert_eq!(house.backups().create(DIR, Sharing::Link).unwrap_err().kind(), Kind::Locked);
     assert_eq!(house.backups().prune(1).unwrap_err().kind(), Kind::Locked);
