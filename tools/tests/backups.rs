@@ -146,3 +146,17 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
     assert_eq!(place.run(&["restore", "kept", "bad"]).code, 8);
     assert_ne!(place.run(&["table", "list", "--data-dir", "bad"]).out, "rows\n");
 }
+
+#[test]
+fn a_file_that_a_backup_misses_is_damage() {
+    let place = Place::new();
+    place.ok(&["table", "create", "rows", "--data-dir", "data"]);
+    place.ok(&["backup", "create", "data", "kept"]);
+    for file in std::fs::read_dir(place.path("kept/files")).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    assert_eq!(place.run(&["backup", "verify", "kept"]).code, 8);
+    let ran = place.run(&["restore", "kept", "new"]);
+    assert_eq!(ran.code, 8, "{}", ran.err);
+    assert!(ran.err.contains("kept/files/") && ran.err.contains("missing"), "{}", ran.err);
+}

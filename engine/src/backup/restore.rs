@@ -109,7 +109,12 @@ impl Backups {
         let (vfs, from) = (&self.depot.vfs, self.depot.file(&kept.hash));
         let to = names::path(dir, kept.kind, kept.no);
         let file = vfs.open(&from, Access::Read);
-        let file = file.map_err(|e| Error::io("opening a file of a backup", &from, e))?;
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                Error::corrupt(&from, 0, "this file is missing, and the backup names it")
+            }
+            _ => Error::io("opening a file of a backup", &from, error),
+        })?;
         let linked = sharing == Sharing::Link && self.linked(&from, &to)?;
         let digest = match linked {
             true => digest::read(&*file, &from, &mut |_, _| Ok(()))?,

@@ -146,6 +146,18 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     assert!(house.disk.open(&Path::new(DEST).join("000002.backup"), Access::Read).is_ok());
 }
 
+#[test]
+fn a_backup_that_misses_a_file_is_damaged() {
+    let house = filled(10);
+    house.backups().create(DIR, Sharing::Link).unwrap();
+    let files = Path::new(DEST).join("files");
+    for name in house.disk.list(&files).unwrap() {
+        house.disk.remove(&files.join(name)).unwrap();
+    }
+    let error = house.backups().restore(Which::Newest, "new", Sharing::Link).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+}
+
 /// Two databases that were one go on with the same numbers for their files; what they write into files
 /// of one number and length may differ anywhere.
 #[test]
