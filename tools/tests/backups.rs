@@ -160,3 +160,30 @@ fn a_file_that_a_backup_misses_is_damage() {
     assert_eq!(ran.code, 8, "{}", ran.err);
     assert!(ran.err.contains("kept/files/") && ran.err.contains("missing"), "{}", ran.err);
 }
+
+/// It was told that the folder is not empty, and nothing of how to go on.
+#[test]
+fn an_unfinished_restore_is_told_from_other_files() {
+    let place = Place::new();
+    place.ok(&["table", "create", "rows", "--data-dir", "data"]);
+    place.ok(&["backup", "create", "data", "kept"]);
+    place.ok(&["restore", "kept", "new"]);
+    let remove = |is_it: fn(&str) -> bool| {
+        for file in std::fs::read_dir(place.path("new")).unwrap().map(Result::unwrap) {
+            if is_it(file.file_name().to_str().unwrap()) {
+                std::fs::remove_file(file.path()).unwrap();
+            }
+        }
+        let ran = place.run(&["restore", "kept", "new"]);
+        assert_eq!(ran.code, 5, "{}", ran.err);
+        ran.err
+    };
+    // A database that has lost its root can be salvaged.
+    let said = remove(|name| name.starts_with("ROOT-"));
+    assert!(said.contains("new is not empty"), "{said}");
+    let said = remove(|name| !name.ends_with(".sst"));
+    let told = "new holds a restore that was not finished: delete the folder and restore again";
+    assert!(said.contains(told), "{said}");
+    std::fs::remove_dir_all(place.path("new")).unwrap();
+    place.ok(&["restore", "kept", "new"]);
+}

@@ -11,7 +11,7 @@ use crate::backup::rewind::rewind;
 use crate::backup::source;
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
-use crate::names;
+use crate::names::{self, FileKind};
 use crate::recovery;
 use crate::vfs::api::Access;
 use std::io;
@@ -33,8 +33,9 @@ impl Backups {
         let (dir, vfs) = (dir.as_ref(), &self.depot.vfs);
         let (manifest, at) = self.choose(which)?;
         vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
-        if !self.depot.list(dir)?.is_empty() {
-            return Err(Error::new(Kind::Exists, format!("{} is not empty", dir.display())));
+        let there = self.depot.list(dir)?;
+        if !there.is_empty() {
+            return Err(taken(dir, &there));
         }
         let mut state = self.state_of(&manifest)?;
         for kept in &manifest.files {
@@ -139,6 +140,18 @@ impl Backups {
             Err(_) => Ok(false),
         }
     }
+}
+
+/// Why nothing is restored to a folder that has `names` in it.
+fn taken(dir: &Path, names: &[String]) -> Error {
+    // A database that has lost its root has a manifest and a log, and may be salvaged.
+    let is_brought =
+        |name: &String| matches!(names::parse(name), Some((FileKind::Table | FileKind::Blob, _)));
+    let what = match names.iter().all(is_brought) {
+        true => "holds a restore that was not finished: delete the folder and restore again",
+        false => "is not empty",
+    };
+    Error::new(Kind::Exists, format!("{} {what}", dir.display()))
 }
 
 /// As of which moment a backup has all that was visible at `moment`; `None` where it has not.
