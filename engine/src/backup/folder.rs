@@ -14,6 +14,7 @@ use crate::names;
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::os::OsVfs;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -126,13 +127,14 @@ impl Backups {
     /// some moment of the run, with everything that was acknowledged before the run began and, of
     /// `Buffered` commits, had reached the log.
     ///
-    /// Errors: `NotFound` where there is no database; `Corrupt` where a file is not what the
-    /// database's manifest says; `Locked` where another run is under way; `Busy` where files are
+    /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Corrupt` where a file
+    /// is not what the database's manifest says; `Locked` where another run is under way; `Busy` where files are
     /// deleted faster than they are copied, [`Db::backup`](crate::Db::backup) being the way then.
     pub fn create(&self, source: impl AsRef<Path>, sharing: Sharing) -> Result<Created> {
         let folder = source.as_ref();
+        // Others may be a writer's doing, and pass.
         if let Err(error) = source::load(&*self.depot.vfs, folder)
-            && error.kind() == Kind::NotFound
+            && (error.kind() == Kind::NotFound || is_denied(&error))
         {
             return Err(error);
         }
@@ -358,6 +360,13 @@ impl Backups {
             false => Err(damaged("it lists other files than it is of".to_owned())),
         }
     }
+}
+
+/// Whether the system lets nobody like us read there.
+fn is_denied(error: &Error) -> bool {
+    let cause =
+        std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
 }
 
 fn about(manifest: &Manifest, earlier: &BTreeSet<Hash>) -> Backup {

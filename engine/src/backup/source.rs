@@ -23,14 +23,16 @@ use crate::restore::Restore;
 use crate::stats::Recovery;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Vfs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The set of files of the database in `dir`, without what its log holds.
 pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Loaded> {
+    let is_absent = || vfs.list(dir).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let loaded = Manifest::load(vfs, dir).map_err(|error| match error.kind() {
-        Kind::Io if vfs.list(dir).is_err() => no_database(dir),
+        Kind::Io if is_absent() => no_database(dir),
         _ => error,
     })?;
     loaded.ok_or_else(|| no_database(dir))

@@ -65,6 +65,8 @@ pub enum Errno {
     NotFound,
     /// EEXIST.
     Exists,
+    /// EACCES.
+    Denied,
     /// EOPNOTSUPP.
     NotSupported,
     /// EINVAL.
@@ -180,6 +182,7 @@ impl From<Errno> for io::Error {
             Errno::Again => Os::AGAIN,
             Errno::NotFound => Os::NOENT,
             Errno::Exists => Os::EXIST,
+            Errno::Denied => Os::ACCESS,
             Errno::NotSupported => Os::OPNOTSUPP,
             Errno::InvalidArgument => Os::INVAL,
             Errno::EndOfFile => return io::ErrorKind::UnexpectedEof.into(),
@@ -197,6 +200,7 @@ impl From<Errno> for io::Error {
             Errno::Again => io::ErrorKind::WouldBlock,
             Errno::NotFound => io::ErrorKind::NotFound,
             Errno::Exists => io::ErrorKind::AlreadyExists,
+            Errno::Denied => io::ErrorKind::PermissionDenied,
             Errno::NotSupported => io::ErrorKind::Unsupported,
             Errno::InvalidArgument => io::ErrorKind::InvalidInput,
             Errno::EndOfFile => io::ErrorKind::UnexpectedEof,

@@ -8,6 +8,7 @@ use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backups, Created, Which};
 use tabulith::env::clock::ManualClock;
 use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, Kind, Options};
 use tabulith_testkit::seed::Rng;
@@ -144,6 +145,22 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     drop(lock);
     backups(&house.disk, &house.clock).create(DIR, Sharing::Link).unwrap();
     assert!(house.disk.open(&Path::new(DEST).join("000002.backup"), Access::Read).is_ok());
+}
+
+/// It was told that there is no database.
+#[test]
+fn a_folder_that_may_not_be_read_is_not_called_empty() {
+    let house = filled(10);
+    for call in [Call::Open, Call::List] {
+        let faults = FaultFs::new(Arc::new(house.disk.clone()));
+        faults.add(Rule::fail(Call::Open).with(Errno::Denied).forever());
+        faults.add(Rule::fail(call).with(Errno::Denied).forever());
+        let backups = Backups::with(Arc::new(faults), house.clock.clone(), Path::new(DEST));
+        let error = backups.create(DIR, Sharing::Link).unwrap_err();
+        assert_eq!(error.kind(), Kind::Io, "{error}");
+        assert!(error.to_string().contains("denied"), "{error}");
+        assert!(house.disk.list(Path::new(DEST)).is_err(), "no folder is made for nothing");
+    }
 }
 
 #[test]
