@@ -1,5 +1,6 @@
 //! `tabulith backup` and `tabulith restore`: backups made, listed, proved, pruned, restored.
 
+use crate::apart;
 use crate::args::backup::{
     BackupArgs, BackupCommand, CreateBackupArgs, ListBackupsArgs, PruneBackupsArgs, RestoreArgs,
     VerifyBackupsArgs,
@@ -33,6 +34,7 @@ fn sharing(copy: bool) -> Sharing {
 
 fn create(args: &CreateBackupArgs) -> Result<Exit> {
     let (dir, dest) = (args.data_dir.display(), args.dest.display());
+    apart::check(&args.data_dir, &args.dest)?;
     let created = Backups::at(&args.dest).create(&args.data_dir, sharing(args.copy));
     let Created { backup, brought } =
         created.with_context(|| format!("a backup of {dir} in {dest}"))?;

@@ -20,6 +20,7 @@ mod target;
 mod import;
 mod query;
 mod export;
+mod apart;
 mod copy;
 mod sweep;
 mod confirm;

@@ -1,5 +1,6 @@
 //! `tabulith salvage`: what is readable of a damaged data folder, in a new one, and a list of what is not.
 
+use crate::apart;
 use crate::args::folder::SalvageArgs;
 use crate::exit::{self, Exit};
 use crate::import::report::grouped;
@@ -14,6 +15,7 @@ use tabulith::table::value::DateTime;
 /// Salvages the folder. The list of what is lost is the data of this command, on stdout.
 pub(crate) fn run(args: &SalvageArgs) -> Result<Exit> {
     let (dir, target) = (args.data_dir.display(), args.new_dir.display());
+    apart::check(&args.data_dir, &args.new_dir)?;
     open_files::raised(); // It reads all table files at a time.
     let report = rebuild::salvage(&args.data_dir, &args.new_dir)
         .with_context(|| format!("salvaging {dir}"))?;

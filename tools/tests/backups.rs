@@ -147,6 +147,32 @@ fn what_cannot_be_done_is_said_with_an_exit_code() {
     assert_ne!(place.run(&["table", "list", "--data-dir", "bad"]).out, "rows\n");
 }
 
+/// A loss of the folder was a loss of its backups then.
+#[test]
+fn backups_do_not_lie_in_the_folder_that_they_protect() {
+    let place = Place::new();
+    place.ok(&["table", "create", "rows", "--data-dir", "data"]);
+    std::os::unix::fs::symlink(place.path("data"), place.path("link")).unwrap();
+    std::fs::create_dir(place.path("data/real")).unwrap();
+    std::os::unix::fs::symlink(place.path("data/real"), place.path("way")).unwrap();
+    for (dir, dest) in [
+        ("data", "data/kept"),
+        ("data", "data/a/../kept"),
+        ("data", "./data/a/b"),
+        ("link", "data/kept"),
+        ("data", "link/kept"),
+        ("data", "way"),
+        ("data", "way/kept"),
+        ("data", "data"),
+    ] {
+        let ran = place.run(&["backup", "create", dir, dest]);
+        assert_eq!(ran.code, 2, "{dest}: {}", ran.err);
+        assert!(ran.err.contains(&format!("{dest} lies in {dir}")), "{}", ran.err);
+        assert!(!place.path("data/kept").exists() && !place.path("data/a").exists(), "{dest}");
+    }
+    place.ok(&["backup", "create", "link", "data-kept"]);
+}
+
 #[test]
 fn a_file_that_a_backup_misses_is_damage() {
     let place = Place::new();

@@ -374,6 +374,7 @@ fn salvage_keeps_what_can_be_read_and_lists_the_rest() {
     let rows = |data: &str| place.ok(&["export", "flights", "--data-dir", data]).out;
     assert_eq!(rows("copy"), rows("data"));
     refused(&place.run(&["salvage", "data", "copy"]), 5, &["copy is not empty"]);
+    refused(&place.run(&["salvage", "data", "data/new"]), 2, &["data/new lies in data"]);
     refused(&place.run(&["salvage", "none", "new"]), 3, &["none"]);
     for root in ["ROOT-A", "ROOT-B"] {
         std::fs::remove_file(place.path("data").join(root)).unwrap();

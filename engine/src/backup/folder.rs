@@ -127,11 +127,13 @@ impl Backups {
     /// some moment of the run, with everything that was acknowledged before the run began and, of
     /// `Buffered` commits, had reached the log.
     ///
-    /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Corrupt` where a file
-    /// is not what the database's manifest says; `Locked` where another run is under way; `Busy` where files are
-    /// deleted faster than they are copied, [`Db::backup`](crate::Db::backup) being the way then.
+    /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Invalid` where the
+    /// backups would lie in `source`; `Corrupt` where a file is not what the database's manifest says;
+    /// `Locked` where another run is under way; `Busy` where files are deleted faster than they are copied,
+    /// [`Db::backup`](crate::Db::backup) being the way then.
     pub fn create(&self, source: impl AsRef<Path>, sharing: Sharing) -> Result<Created> {
         let folder = source.as_ref();
+        self.keep_out_of(folder)?;
         // Others may be a writer's doing, and pass.
         if let Err(error) = source::load(&*self.depot.vfs, folder)
             && (error.kind() == Kind::NotFound || is_denied(&error))
@@ -142,6 +144,16 @@ impl Backups {
         let mut brought = Brought::default();
         let backup = beside::settled(|| self.round(folder, sharing, &mut brought))?;
         Ok(Created { backup, brought })
+    }
+
+    /// Backups are not to go with the folder that they are of. By names alone: links are for who knows them.
+    fn keep_out_of(&self, source: &Path) -> Result<()> {
+        let dest = &self.depot.dir;
+        if dest.starts_with(source) {
+            let what = format!("{} lies in the data folder {}", dest.display(), source.display());
+            return Err(Error::invalid(what));
+        }
+        Ok(())
     }
 
     /// Tries to copy what the folder holds; `None` where it has changed too much meanwhile.
@@ -196,6 +208,7 @@ impl Backups {
         sharing: Sharing,
     ) -> Result<Created> {
         let depot = &self.depot;
+        self.keep_out_of(dir)?;
         let _lock = depot.begin()?;
         let known = self.known(state.db_id)?;
         let (mut brought, mut files) = (Brought::default(), Vec::new());

@@ -139,6 +139,12 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     house.backups().create(DIR, Sharing::Link).unwrap();
     let full = house.backups().restore(Which::Newest, DIR, Sharing::Link).unwrap_err();
     assert_eq!(full.kind(), Kind::Exists, "{full}");
+    let below = Path::new(DIR).join("kept");
+    let (disk, clock) = (Arc::new(house.disk.clone()), house.clock.clone());
+    let below = Backups::with(disk, clock, &below);
+    assert_eq!(below.create(DIR, Sharing::Link).unwrap_err().kind(), Kind::Invalid);
+    let below = house.db.backup(Path::new(DIR).join("kept")).unwrap_err();
+    assert_eq!(below.kind(), Kind::Invalid, "{below}");
     let lock = house.disk.lock(&Path::new(DEST).join("LOCK")).unwrap();
     assert_eq!(house.backups().create(DIR, Sharing::Link).unwrap_err().kind(), Kind::Locked);
     assert_eq!(house.backups().prune(1).unwrap_err().kind(), Kind::Locked);

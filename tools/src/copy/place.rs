@@ -1,5 +1,6 @@
 //! The places that are copied from and to, and their words on the command line.
 
+use crate::apart::whole;
 use crate::args::target::TargetArgs;
 use crate::ask::{Ask, Key};
 use crate::connect;
@@ -124,17 +125,6 @@ impl Place {
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self, Place::Tables(_))
     }
-}
-
-/// The whole path, without links as far as it exists: before a folder is made it is what it is afterwards.
-fn whole(path: &Path) -> PathBuf {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let resolved: Option<PathBuf> = path.ancestors().find_map(|above| {
-        let rest = path.strip_prefix(above).ok()?;
-        // Joined by components: an empty rest adds no slash.
-        Some(above.canonicalize().ok()?.components().chain(rest.components()).collect())
-    });
-    resolved.unwrap_or(path)
 }
 
 /// A table being read.
