@@ -444,6 +444,19 @@ fn a_full_disk_is_exit_7() {
     }
 }
 
+/// Columns were read from bytes that were gone then, and a FIFO was waited for without end.
+#[test]
+fn what_can_be_read_once_only_is_not_imported() {
+    let place = Place::new();
+    let fifo = place.path("fifo.csv");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for file in ["-", "/dev/stdin", "fifo.csv", "."] {
+        let why = format!("{file} is not a regular file");
+        refused(&place.run(&import(file, &[])), 2, &["more than once", &why]);
+    }
+    assert!(!place.path("data").exists());
+}
+
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn a_build_without_parquet_says_so() {

@@ -64,6 +64,8 @@ const IMPORT_HELP: &str = "Key templates:
   {col|/=~}     every `/` replaced by `~`; a key may not hold / \\ # ? or control characters
   {{ and }}     a brace
 
+A file is read more than once: a pipe, a FIFO or /dev/stdin is refused, and has to be saved first.
+
 Types come from the whole file, which is read once before the first row is written, or from what
 Parquet says of itself: Int32,
 Int64, Double, Boolean, DateTime, Guid or String, the narrowest that holds every value. A cell

@@ -8,6 +8,7 @@
 
 use crate::columnar::column::Column;
 use crate::columnar::door::{MAGIC, Reader};
+use crate::exit::Failure;
 use crate::import::bounded::{Bounded, LINE_BYTES_MAX};
 use crate::json;
 use anyhow::{Context, Result, ensure};
@@ -279,6 +280,19 @@ fn first(of: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
     let mut first = Vec::with_capacity(bytes);
     of.take(bytes as u64).read_to_end(&mut first)?;
     Ok(first)
+}
+
+/// Refuses what cannot be read from its beginning more than once. One that is not there is told where it is opened.
+pub(crate) fn check_file(path: &Path) -> Result<()> {
+    let is_other = std::fs::metadata(path).is_ok_and(|about| !about.is_file());
+    if is_other || path.as_os_str() == "-" {
+        return Err(Failure::usage(format!(
+            "import reads a file more than once, and {} is not a regular file; save it first",
+            path.display()
+        ))
+        .into());
+    }
+    Ok(())
 }
 
 /// The digest of a file's bytes as they lie on disk.

@@ -49,6 +49,7 @@ pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit>
     let wishes = wishes(&args)?;
     TableName::parse(&args.table)
         .map_err(|error| Failure::usage(format!("--table {}: {error}", args.table)))?;
+    args.files.iter().try_for_each(|file| rows::check_file(file))?;
     let clock = SystemClock::new();
     let patience = Duration::from_secs(args.patience);
     let target = Arc::new(Target::open(&args.target, Access::Write, patience)?);
