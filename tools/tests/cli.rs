@@ -457,6 +457,35 @@ fn what_can_be_read_once_only_is_not_imported() {
     assert!(!place.path("data").exists());
 }
 
+/// It left an empty table.
+#[test]
+fn an_import_that_is_refused_makes_no_table() {
+    let place = Place::new();
+    let good = place.file("f.csv", FLIGHTS);
+    let keys = ["--partition-key", "p", "--row-key", "{k}"];
+    let typed = [&keys[..], &["--types", "n=int32"]].concat();
+    let semicolons = place.file("s.csv", "origin;carrier;day\nEWR;UA;1\n");
+    let name = place.file("name.csv", "k,a b\nx,1\n");
+    let first = place.file("first.csv", "k,n\nx,one\ny,2\n");
+    let short = place.file("short.csv", "k,n\nx\ny,2\n");
+    for (args, code, because) in [
+        (import(&good, &["--drop", "nothing"]), 2, "`nothing`"),
+        (import(&semicolons, &[]), 2, "no column is called `origin`"),
+        (import(&name, &keys), 2, "a b"),
+        (import(&first, &typed), 1, "first.csv:2: n: `one` is no Int32"),
+        (import(&short, &keys), 1, "short.csv:2: 1 fields"),
+    ] {
+        refused(&place.run(&args), code, &[because]);
+        let there = place.ok(&["table", "list", "--data-dir", "data"]).out;
+        assert!(!there.contains("flights"), "{args:?} has made a table");
+    }
+    let ran = place.run(&import(&first, &typed));
+    refused(&ran, 1, &["stopped at a bad row after 0 rows"]);
+    // One that goes round its first row makes it.
+    place.ok(&import(&first, &[&typed[..], &["--skip-bad"]].concat()));
+    assert_eq!(place.ok(&["query", "flights", "--count", "--data-dir", "data"]).out, "1\n");
+}
+
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn a_build_without_parquet_says_so() {

@@ -9,7 +9,7 @@ use crate::import::feed::{End, Feed, Item, KeysSeen};
 use crate::import::infer::{self, Column, Survey};
 use crate::import::report::{self, BadRows, Bar};
 use crate::import::resume::{Progress, Record, Witness};
-use crate::import::rows::{self, Rows};
+use crate::import::rows::{self, Next, Rows};
 use crate::import::template::{self, Template};
 use crate::import::writers::{Job, Ledger, Writers};
 use crate::print::note;
@@ -69,11 +69,17 @@ pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit>
     for path in import.args.files.clone() {
         surveys.push((import.survey(&path).await?, path));
     }
-    import.target.create_table(&import.args.table).await?;
+    import.check_flags(&surveys)?;
     if import.args.restart {
         import.forget(&surveys);
     }
-    let end = import.files(surveys).await;
+    let end = match import.begins_with_a_bad_row(&surveys)? {
+        true => Ok(End::BadRow),
+        false => {
+            import.target.create_table(&import.args.table).await?;
+            import.files(surveys).await
+        }
+    };
     if end.is_err() && import.rows_written > 0 {
         let written = report::rate(import.rows_written, import.clock.steady());
         note(&format!("failed after {written}; the same command goes on from here"));
@@ -133,9 +139,40 @@ impl Import {
         .await?
     }
 
+    /// Holds what the flags ask for against the columns of all files.
+    fn check_flags(&self, surveys: &[((Survey, u128), PathBuf)]) -> Result<()> {
+        surveys
+            .iter()
+            .try_for_each(|((survey, _), path)| self.recipe(&Rows::open(path)?, survey).map(drop))
+    }
+
+    /// Whether nothing will be written, since the very first row is bad and ends the import. It is told here, as no
+    /// table is made for it.
+    fn begins_with_a_bad_row(&self, surveys: &[((Survey, u128), PathBuf)]) -> Result<bool> {
+        let Some(((survey, digest), path)) = surveys.first() else { return Ok(false) };
+        let record = || Record::of(self.job_number(*digest, &survey.columns));
+        if self.args.skip_bad || record().is_some_and(|record| record.load().is_some()) {
+            return Ok(false);
+        }
+        let mut rows = Rows::open(path)?;
+        let recipe = self.recipe(&rows, survey)?;
+        let bad = match rows.next()? {
+            Next::Record(row) => recipe.entity(&row).err().map(|why| (row.line, why)),
+            Next::Bad { line, why } => Some((line, why)),
+            Next::End => None,
+        };
+        if let Some((line, why)) = &bad {
+            self.bad.add(path, *line, why);
+        }
+        Ok(bad.is_some())
+    }
+
+    fn recipe(&self, rows: &Rows, survey: &Survey) -> Result<Recipe> {
+        Recipe::new(self.wishes.clone(), &survey.columns, rows.columns())
+    }
+
     async fn file(&mut self, path: PathBuf, survey: Survey, digest: u128) -> Result<End> {
-        let header = Rows::open(&path)?.columns().to_vec();
-        let recipe = Recipe::new(self.wishes.clone(), &survey.columns, &header)?;
+        let recipe = self.recipe(&Rows::open(&path)?, &survey)?;
         let record = Record::of(self.job_number(digest, &survey.columns));
         if record.is_none() {
             note("neither XDG_STATE_HOME nor HOME is set: the import cannot be resumed");
