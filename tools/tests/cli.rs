@@ -468,12 +468,14 @@ fn an_import_that_is_refused_makes_no_table() {
     let name = place.file("name.csv", "k,a b\nx,1\n");
     let first = place.file("first.csv", "k,n\nx,one\ny,2\n");
     let short = place.file("short.csv", "k,n\nx\ny,2\n");
+    let array = place.file("array.json", " [\n{\"k\":\"x\"},\n{\"k\":\"y\"}]\n");
     for (args, code, because) in [
         (import(&good, &["--drop", "nothing"]), 2, "`nothing`"),
         (import(&semicolons, &[]), 2, "no column is called `origin`"),
         (import(&name, &keys), 2, "a b"),
         (import(&first, &typed), 1, "first.csv:2: n: `one` is no Int32"),
         (import(&short, &keys), 1, "short.csv:2: 1 fields"),
+        (import(&array, &keys), 2, "array.json is a JSON array"),
     ] {
         refused(&place.run(&args), code, &[because]);
         let there = place.ok(&["table", "list", "--data-dir", "data"]).out;
@@ -484,6 +486,9 @@ fn an_import_that_is_refused_makes_no_table() {
     // One that goes round its first row makes it.
     place.ok(&import(&first, &[&typed[..], &["--skip-bad"]].concat()));
     assert_eq!(place.ok(&["query", "flights", "--count", "--data-dir", "data"]).out, "1\n");
+    // A header may begin so.
+    let odd = place.file("odd.csv", "[k],k\n1,z\n");
+    refused(&place.run(&import(&odd, &keys)), 2, &["[k]"]);
 }
 
 #[cfg(not(feature = "parquet"))]

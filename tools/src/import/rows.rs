@@ -94,9 +94,18 @@ impl Rows {
             return Rows::open_typed(path);
         }
         let sniffed = text(path).and_then(sniff);
-        let format = sniffed.with_context(|| format!("reading {}", path.display()))?;
-        let format =
-            format.unwrap_or(if has_name_of_lines(path) { Format::JsonLines } else { Format::Csv });
+        let format = match sniffed.with_context(|| format!("reading {}", path.display()))? {
+            Some(b'{') => Format::JsonLines,
+            // A header may begin so; of a file of that name it is none.
+            Some(b'[') if has_name_of(path, &["json", "jsonl", "ndjson"]) => {
+                let what =
+                    "is a JSON array; one object a line is wanted, as `jq -c '.[]'` makes them";
+                return Err(Failure::usage(format!("{} {what}", path.display())).into());
+            }
+            // A file without rows.
+            None if has_name_of(path, &["jsonl", "ndjson"]) => Format::JsonLines,
+            _ => Format::Csv,
+        };
         let input = text(path).with_context(|| format!("reading {}", path.display()))?;
         match format {
             Format::JsonLines => Ok(Rows {
@@ -252,13 +261,12 @@ fn text(path: &Path) -> io::Result<Input> {
     Ok(BufReader::with_capacity(READ_BYTES, text))
 }
 
-/// The first byte that is no blank decides: an object opens a brace, a header line does not. Where there is
-/// none the bytes do not say.
-fn sniff(mut input: Input) -> io::Result<Option<Format>> {
+/// The first byte that is no blank, where there is one: an object opens a brace, a header line does not.
+fn sniff(mut input: Input) -> io::Result<Option<u8>> {
     loop {
         let buffered = input.fill_buf()?;
         if let Some(first) = buffered.iter().find(|b| !b.is_ascii_whitespace()) {
-            return Ok(Some(if *first == b'{' { Format::JsonLines } else { Format::Csv }));
+            return Ok(Some(*first));
         }
         let length = buffered.len();
         if length == 0 {
@@ -268,11 +276,11 @@ fn sniff(mut input: Input) -> io::Result<Option<Format>> {
     }
 }
 
-/// Whether a file is called as files of JSON lines are; one that is empty is a table without rows.
-fn has_name_of_lines(path: &Path) -> bool {
+/// Whether a file, gzip or not, is called with one of those endings.
+fn has_name_of(path: &Path, endings: &[&str]) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     let name = name.trim_end_matches(".gz");
-    [".jsonl", ".ndjson"].iter().any(|end| name.ends_with(end))
+    name.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending))
 }
 
 /// The first bytes, up to so many.
