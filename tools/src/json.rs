@@ -85,6 +85,16 @@ pub(crate) fn members(text: &[u8]) -> serde_json::Result<Map<String, Json>> {
     serde_json::from_slice::<Members>(text).map(|members| members.0)
 }
 
+/// What is wrong with a text of one line, and at which of its columns: its line is not the file's.
+pub(crate) fn told(error: &serde_json::Error) -> String {
+    let (text, column) = (error.to_string(), error.column());
+    let place = format!(" at line {} column {column}", error.line());
+    match text.strip_suffix(&place) {
+        Some(what) => format!("{what} at column {column}"),
+        None => text,
+    }
+}
+
 struct Members(Map<String, Json>);
 
 impl<'de> Deserialize<'de> for Members {

@@ -491,6 +491,22 @@ fn an_import_that_is_refused_makes_no_table() {
     refused(&place.run(&import(&odd, &keys)), 2, &["[k]"]);
 }
 
+/// Its message named another line.
+#[test]
+fn a_line_that_is_no_json_is_told_by_its_own_line() {
+    let place = Place::new();
+    let lines = "{\"k\":\"a\"}\n{\"k\":}\n{\"k\":\"b\"\n";
+    let file = place.file("f.jsonl", lines);
+    let ran = place.ok(&import(&file, &["--partition-key", "p", "--row-key", "{k}", "--skip-bad"]));
+    let said = "f.jsonl:2: no JSON object: expected value at column 6\n";
+    assert!(ran.err.contains(said) && !ran.err.contains("at line"), "{}", ran.err);
+    assert!(
+        ran.err.contains("f.jsonl:3: no JSON object: EOF while parsing an object"),
+        "{}",
+        ran.err
+    );
+}
+
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn a_build_without_parquet_says_so() {

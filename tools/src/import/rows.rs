@@ -217,7 +217,9 @@ fn next_json(input: &mut Input, line: &mut u64) -> Result<Next> {
         }
         return Ok(match json::members(&text) {
             Ok(members) => Next::Record(Record { line: at, cells: Cells::Json(members) }),
-            Err(error) => Next::Bad { line: at, why: format!("no JSON object: {error}") },
+            Err(error) => {
+                Next::Bad { line: at, why: format!("no JSON object: {}", json::told(&error)) }
+            }
         });
     }
 }
