@@ -6,7 +6,7 @@ use crate::ask::Ask;
 use crate::columnar::door::Survey;
 use crate::exit::{Exit, Failure};
 use crate::folder::Access;
-use crate::import::report::rate;
+use crate::import::report::{grouped, rate};
 use crate::print::{self, Printer, note};
 use crate::query::Reading;
 use crate::target::Target;
@@ -40,7 +40,15 @@ async fn rows(reading: &Reading<'_>, form: Output) -> Result<u64> {
     reading
         .each_page(|page| page.entities.iter().try_for_each(|entity| printer.print(entity)))
         .await?;
-    printer.finish()
+    let blanks = printer.blanks();
+    let rows = printer.finish()?;
+    if blanks > 0 {
+        let blanks = grouped(blanks);
+        note(&format!(
+            "{blanks} empty strings and binaries: CSV cannot tell them from absent ones; JSON lines can (-o jsonl)"
+        ));
+    }
+    Ok(rows)
 }
 
 /// Looks at all rows for their columns, then writes them. Returns how many there were.

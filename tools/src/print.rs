@@ -147,6 +147,8 @@ pub(crate) struct Printer<W: Write> {
     held: Vec<Vec<Cell>>,
     widths: Option<Vec<usize>>,
     rows: u64,
+    /// Values printed as CSV that read like absent ones.
+    blanks: u64,
 }
 
 #[derive(Debug, Default)]
@@ -164,7 +166,8 @@ impl<W: Write> Printer<W> {
             Columns::OfFirstRows => vec!["PartitionKey".to_owned(), "RowKey".to_owned()],
             Columns::OfAllRows(names) | Columns::Chosen(names) => names,
         };
-        Printer { form, out, columns, growing, complete, held: Vec::new(), widths: None, rows: 0 }
+        let (held, widths, rows, blanks) = (Vec::new(), None, 0, 0);
+        Printer { form, out, columns, growing, complete, held, widths, rows, blanks }
     }
 
     /// Prints one entity.
@@ -180,6 +183,11 @@ impl<W: Write> Printer<W> {
             Output::None => {}
         }
         Ok(())
+    }
+
+    /// How many empty strings and empty binaries were printed as CSV, which reads them as no value.
+    pub(crate) fn blanks(&self) -> u64 {
+        self.blanks
     }
 
     /// Prints what is held back and ends the output. Returns the number of entities.
@@ -234,6 +242,8 @@ impl<W: Write> Printer<W> {
         } else {
             let line = csv_line(record)?;
             self.out.write_all(&line)?;
+            let blanks = entity.properties.iter().filter(|(_, value)| is_blank(value));
+            self.blanks += blanks.filter(|(name, _)| self.columns.contains(name)).count() as u64;
         }
         Ok(())
     }
@@ -298,6 +308,14 @@ impl<W: Write> Printer<W> {
             }
         }
         writeln!(self.out, "{}", line.trim_end())
+    }
+}
+
+fn is_blank(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Binary(bytes) => bytes.is_empty(),
+        _ => false,
     }
 }
 

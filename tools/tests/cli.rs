@@ -507,6 +507,25 @@ fn a_line_that_is_no_json_is_told_by_its_own_line() {
     );
 }
 
+/// They come back as absent.
+#[test]
+fn what_csv_cannot_tell_is_counted() {
+    let place = Place::new();
+    let lines = "{\"PartitionKey\":\"p\",\"RowKey\":\"a\",\"s\":\"\",\"n\":1}\n\
+        {\"PartitionKey\":\"p\",\"RowKey\":\"b\",\"b@odata.type\":\"Edm.Binary\",\"b\":\"\",\"s\":\"\"}\n\
+        {\"PartitionKey\":\"p\",\"RowKey\":\"c\"}\n";
+    let file = place.file("f.jsonl", lines);
+    place.ok(&["import", &file, "-t", "rows", "--data-dir", "data"]);
+    let export =
+        |more: &[&str]| place.ok(&[&["export", "rows", "--data-dir", "data"], more].concat()).err;
+    let told = "3 empty strings and binaries: CSV cannot tell them from absent ones";
+    assert!(export(&["-o", "csv"]).contains(told), "{}", export(&["-o", "csv"]));
+    assert!(export(&["-o", "csv", "--select", "b"]).contains("1 empty strings and binaries"));
+    for more in [&["-o", "csv", "--select", "n"][..], &["-o", "jsonl"], &[]] {
+        assert!(!export(more).contains("empty"), "{more:?}");
+    }
+}
+
 #[cfg(not(feature = "parquet"))]
 #[test]
 fn a_build_without_parquet_says_so() {
