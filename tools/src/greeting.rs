@@ -60,7 +60,11 @@ pub(crate) fn greet(
     }
     let kept = if args.in_memory { ", until the end of this process" } else { "" };
     writeln!(out, "data        {}{kept}", data.display())?;
-    writeln!(out, "durability  {}", explained(Durability::from(args.durability)))?;
+    let durability = match args.in_memory {
+        true => "none: the data is gone when this process ends, however it ends",
+        false => explained(Durability::from(args.durability)),
+    };
+    writeln!(out, "durability  {durability}")?;
     Ok(())
 }
 
@@ -132,6 +136,14 @@ mod tests {
         assert!(text.contains("durability  flushed: "), "{text}");
         assert!(text.contains("AccountName=other;AccountKey=<its key>;"), "{text}");
         assert!(!text.contains("UseDevelopmentStorage"), "another port: {text}");
+    }
+
+    /// It promised what a power cut would take, and the end of the process too.
+    #[test]
+    fn what_is_kept_in_memory_is_not_called_durable() {
+        let text = greeting("127.0.0.1:10002", &["--inMemoryPersistence"]);
+        assert!(text.contains("\ndurability  none: "), "{text}");
+        assert!(!text.contains("survives"), "{text}");
     }
 
     #[test]
