@@ -28,6 +28,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Exit> {
     }
     let files = inspect::files(&args.path)
         .with_context(|| format!("inspecting {}", args.path.display()))?;
+    if files.iter().all(|file| file.kind == Kind::Lock) {
+        let why = format!("there is no database in {}", args.path.display());
+        return Err(Failure::new(Exit::NotFound, why).into());
+    }
     let files: Vec<FileInfo> =
         files.into_iter().filter(|file| is_of(args.what, file.kind)).collect();
     match args.what {
@@ -69,7 +73,10 @@ fn check_kind(path: &Path, part: Part) -> Result<()> {
     let fits = match part {
         Part::All => true,
         Part::Wal => ending == "wal",
-        Part::Manifest => true,
+        Part::Manifest => {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with("ROOT-") || ending.starts_with("manifest-")
+        }
         Part::Sst | Part::Block | Part::Filter => ending == "sst",
         Part::Blob => ending == "blob",
     };

@@ -56,6 +56,9 @@ fn files_are_listed_and_printed_beside_a_server() {
     assert!(!place.ok(&["inspect", "wal", &wal]).out.is_empty());
     for (args, code) in [
         (&["inspect", "wal", &sst][..], 2),
+        (&["inspect", "manifest", &sst], 2),
+        (&["inspect", "manifest", &wal], 2),
+        (&["inspect", "manifest", "data/ROOT-B"], 0),
         (&["inspect", "block", &sst], 2),
         (&["inspect", "block", &sst, "--offset", "1"], 1),
         (&["inspect", "sst", "none"], 3),
@@ -64,6 +67,19 @@ fn files_are_listed_and_printed_beside_a_server() {
         assert_eq!(place.run(args).code, code, "{args:?}: {}", place.run(args).err);
     }
     assert_eq!(server.terminate().0, 0);
+}
+
+/// It was an empty list, as of a folder that is well.
+#[test]
+fn a_folder_without_a_database_has_no_files_to_list() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("data")).unwrap();
+    for _ in 0..2 {
+        let ran = place.run(&["inspect", "all", "data"]);
+        assert_eq!(ran.code, 3, "{}{}", ran.out, ran.err);
+        assert!(ran.err.contains("no database in data"), "{}", ran.err);
+        place.file("data/LOCK", "");
+    }
 }
 
 #[test]
