@@ -141,6 +141,9 @@ pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit> {
         grouped(restored.files),
         grouped(restored.bytes)
     ));
+    if restored.files == 0 && args.at.is_some() {
+        note("nothing existed then: the folder is a database without tables");
+    }
     Ok(Exit::Ok)
 }
 

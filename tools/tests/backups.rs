@@ -213,3 +213,20 @@ fn an_unfinished_restore_is_told_from_other_files() {
     std::fs::remove_dir_all(place.path("new")).unwrap();
     place.ok(&["restore", "kept", "new"]);
 }
+
+#[test]
+fn a_moment_before_the_first_commit_is_told() {
+    let place = Place::new();
+    let server = place.serve_with(0, "data", &["--history", "1h"]);
+    let at = server.connection.clone();
+    place.ok(&["table", "create", "rows", "--connection-string", &at]);
+    insert(&place, &at, "a", 1);
+    assert_eq!(server.terminate().0, 0);
+    place.ok(&["backup", "create", "data", "kept"]);
+    let early = place.ok(&["backup", "list", "kept", "-o", "jsonl"]).out;
+    let from = early.split("\"from\":\"").nth(1).unwrap().split('"').next().unwrap();
+    let ran = place.ok(&["restore", "kept", "before", "--at", from]);
+    assert!(ran.err.contains("nothing existed then"), "{from}: {}", ran.err);
+    let ran = place.ok(&["restore", "kept", "now"]);
+    assert!(!ran.err.contains("nothing existed"), "{}", ran.err);
+}
