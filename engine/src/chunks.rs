@@ -1,16 +1,19 @@
 //! Memory in chunks, kept for the next who needs some: what one memtable gave back another fills.
 //!
 //! A page that is fresh from the system is mapped and cleared at its first touch, which costs as
-//! much as what a commit then does with it: a third of the time of a writer of rows of 1 KiB.
+//! much as what a commit then does with it: a third of the time of a writer of rows of 1 KiB. Where none is
+//! kept, an errand touches the pages of the next chunk while commits fill the one before.
 //!
 //! Promise: what is kept beside what is in use stays within a bound, and what is taken is either
 //! zeros throughout or says that it is not.
 
+use crate::errands::{Errand, Errands};
 use crate::sync::Mutex;
 #[cfg(target_os = "linux")]
 use rustix::mm::{Advice, madvise};
 use std::alloc::{self, Layout};
 use std::fmt;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -20,6 +23,16 @@ use std::sync::Arc;
 const HUGE_FROM_BYTES: usize = 8 << 20;
 #[cfg(target_os = "linux")]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+
+/// The largest page that systems are built with.
+#[cfg(target_os = "linux")]
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
+/// A chunk from this size on is made ahead: what smaller ones cost at first touch nobody notices.
+const AHEAD_FROM_BYTES: usize = 4 << 20;
+
+/// Touched at once: whoever maps memory meanwhile waits no longer than that takes.
+const TOUCHED_BYTES: usize = 2 << 20;
 
 /// A piece of memory, freed when dropped. Nothing of it is read or written here.
 pub(crate) struct Chunk {
@@ -44,8 +57,8 @@ impl Chunk {
         chunk
     }
 
-    /// Where the system gives them to those who ask. What a memtable's rows share of the
-    /// processor's table of pages is what finding one of them costs.
+    /// Where the system gives them to those who ask. With small pages, finding a row costs mostly misses of
+    /// the TLB.
     fn ask_for_huge_pages(&self) {
         #[cfg(target_os = "linux")]
         if self.bytes >= HUGE_FROM_BYTES {
@@ -58,6 +71,26 @@ impl Chunk {
             // A system without them says so, and pages stay small.
             let _ = asked;
         }
+    }
+
+    /// Has the system map and clear those of the chunk's pages that lie in `range`. Does nothing where it
+    /// does not know how.
+    fn touch(&self, range: Range<usize>) {
+        #[cfg(target_os = "linux")]
+        {
+            let base = self.at.as_ptr() as usize;
+            let first = (base + range.start).next_multiple_of(PAGE_BYTES_MAX);
+            let end = (base + range.end.min(self.bytes)) / PAGE_BYTES_MAX * PAGE_BYTES_MAX;
+            if first < end {
+                let at = self.at.as_ptr().wrapping_add(first - base);
+                // SAFETY: all of it is the chunk's, and this advice changes no bytes.
+                let done = unsafe { madvise(at.cast(), end - first, Advice::LinuxPopulateWrite) };
+                // Linux before 5.14 refuses: then whoever fills the pages touches them first.
+                let _ = done;
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = range;
     }
 
     /// Whether all its bytes are zero, and have never been anything else.
@@ -98,13 +131,38 @@ fn layout(bytes: usize) -> Layout {
 /// Chunks that nobody uses, up to a bound.
 pub(crate) struct SpareChunks {
     bytes_max: usize,
-    kept: Mutex<Vec<Chunk>>,
+    ahead: Option<Ahead>,
+    kept: Mutex<Kept>,
+}
+
+/// By whom chunks are made ahead, and for what.
+struct Ahead {
+    errands: Arc<Errands>,
+    /// What a memtable takes; each of its chunks is as large as all before it.
+    memtable_bytes: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    chunks: Vec<Chunk>,
+    /// The size of the chunk that is to be made ahead; 0 where none is.
+    coming: usize,
 }
 
 impl SpareChunks {
     /// Keeps up to `bytes_max` bytes.
     pub(crate) fn new(bytes_max: usize) -> Arc<SpareChunks> {
-        Arc::new(SpareChunks { bytes_max, kept: Mutex::default() })
+        Arc::new(SpareChunks { bytes_max, ahead: None, kept: Mutex::default() })
+    }
+
+    /// The same for memtables of `memtable_bytes`, whose next chunk `errands` make.
+    pub(crate) fn made_ahead(
+        bytes_max: usize,
+        memtable_bytes: usize,
+        errands: Arc<Errands>,
+    ) -> Arc<SpareChunks> {
+        let ahead = Some(Ahead { errands, memtable_bytes });
+        Arc::new(SpareChunks { bytes_max, ahead, kept: Mutex::default() })
     }
 
     /// Keeps nothing: what is given back goes to the system.
@@ -112,20 +170,36 @@ impl SpareChunks {
         SpareChunks::new(0)
     }
 
-    /// A chunk of so many bytes, one that was kept if there is any.
-    pub(crate) fn take(&self, bytes: usize) -> Chunk {
+    /// A chunk of so many bytes, one that was kept if there is any. Where the next one, twice as large, is not
+    /// kept, it is made ahead.
+    pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Chunk {
         let mut kept = self.kept.lock();
-        let found = kept.iter().position(|chunk| chunk.bytes == bytes);
-        let taken = found.map(|at| kept.swap_remove(at));
+        let taken = kept.take(bytes);
+        if kept.coming == bytes {
+            kept.coming = 0; // Too late to be begun.
+        }
+        let next_bytes = 2 * bytes;
+        let ahead = self.ahead.as_ref().filter(|ahead| {
+            let is_one = (AHEAD_FROM_BYTES..ahead.memtable_bytes).contains(&next_bytes);
+            is_one && !kept.chunks.iter().any(|chunk| chunk.bytes == next_bytes)
+        });
+        if ahead.is_some() {
+            kept.coming = next_bytes;
+        }
         drop(kept);
+        if let Some(Ahead { errands, memtable_bytes }) = ahead {
+            let needed_bytes = (memtable_bytes - next_bytes).min(next_bytes);
+            let spare = Arc::clone(self);
+            errands.give(Arc::new(Make { spare, bytes: next_bytes, needed_bytes }));
+        }
         taken.unwrap_or_else(|| Chunk::new(bytes))
     }
 
     /// Keeps the chunk, where there is room for it.
     pub(crate) fn give_back(&self, chunk: Chunk) {
         let mut kept = self.kept.lock();
-        if bytes_of(&kept) + chunk.bytes <= self.bytes_max {
-            kept.push(chunk);
+        if kept.bytes() + chunk.bytes <= self.bytes_max {
+            kept.chunks.push(chunk);
         }
     }
 
@@ -137,7 +211,49 @@ impl SpareChunks {
 
     /// Bytes that are kept.
     pub(crate) fn bytes(&self) -> usize {
-        bytes_of(&self.kept.lock())
+        self.kept.lock().bytes()
+    }
+
+    /// Whether a chunk of so many bytes is still to be made ahead.
+    fn awaits(&self, bytes: usize) -> bool {
+        self.kept.lock().coming == bytes
+    }
+}
+
+impl Kept {
+    fn take(&mut self, bytes: usize) -> Option<Chunk> {
+        let found = self.chunks.iter().position(|chunk| chunk.bytes == bytes);
+        found.map(|at| self.chunks.swap_remove(at))
+    }
+
+    fn bytes(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.bytes).sum()
+    }
+}
+
+/// The errand that makes a chunk ahead.
+struct Make {
+    spare: Arc<SpareChunks>,
+    bytes: usize,
+    /// What a memtable will need of it.
+    needed_bytes: usize,
+}
+
+impl Errand for Make {
+    fn run(&self, _scratch: &mut Vec<u8>) {
+        let Make { spare, bytes, needed_bytes } = self;
+        if !spare.awaits(*bytes) {
+            return;
+        }
+        let chunk = Chunk::new(*bytes);
+        for from in (0..*needed_bytes).step_by(TOUCHED_BYTES) {
+            if !spare.awaits(*bytes) {
+                return; // Whoever needed it made one.
+            }
+            chunk.touch(from..(from + TOUCHED_BYTES).min(*needed_bytes));
+        }
+        spare.kept.lock().coming = 0;
+        spare.give_back(chunk);
     }
 }
 
@@ -145,10 +261,6 @@ impl fmt::Debug for SpareChunks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SpareChunks").field("bytes", &self.bytes()).finish_non_exhaustive()
     }
-}
-
-fn bytes_of(kept: &[Chunk]) -> usize {
-    kept.iter().map(|chunk| chunk.bytes).sum()
 }
 
 #[cfg(test)]
@@ -173,6 +285,39 @@ mod tests {
         spare.give_back(spare.take(64 << 10));
         spare.release();
         assert!(spare.bytes() == 0 && spare.take(64 << 10).is_zeros());
+    }
+
+    #[test]
+    fn the_next_chunk_is_made_while_one_is_filled() {
+        const MIB: usize = 1 << 20;
+        let errands = Arc::new(Errands::default());
+        let spare = SpareChunks::made_ahead(24 * MIB, 16 * MIB, Arc::clone(&errands));
+        std::thread::scope(|scope| {
+            scope.spawn(|| errands.serve());
+            while !errands.is_served() {
+                std::thread::yield_now();
+            }
+            drop(spare.take(MIB));
+            assert_eq!(spare.bytes(), 0, "a small one is made when it is needed");
+            drop(spare.take(4 * MIB));
+            while spare.bytes() != 8 * MIB {
+                std::thread::yield_now();
+            }
+            assert!(spare.take(8 * MIB).is_zeros() && spare.bytes() == 0);
+            errands.close();
+        });
+        assert!(!spare.awaits(16 * MIB), "a memtable needs no more");
+    }
+
+    #[test]
+    fn what_is_made_too_late_is_not_kept() {
+        let spare = SpareChunks::new(64 << 10);
+        let make = Make { spare: Arc::clone(&spare), bytes: 32 << 10, needed_bytes: 20 << 10 };
+        make.run(&mut Vec::new());
+        assert_eq!(spare.bytes(), 0);
+        spare.kept.lock().coming = 32 << 10;
+        make.run(&mut Vec::new());
+        assert!(spare.bytes() == 32 << 10 && !spare.awaits(32 << 10));
     }
 
     #[test]

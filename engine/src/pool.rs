@@ -8,6 +8,7 @@
 use crate::budget::Budget;
 use crate::cache::Lender;
 use crate::chunks::SpareChunks;
+use crate::errands::Errands;
 use crate::row_cache::RowCache;
 use crate::sstable::reader::{BlockCache, Books};
 use crate::stats::Counter;
@@ -22,6 +23,7 @@ pub(crate) struct Pool {
     pub(crate) rows: RowCache,
     /// Of memtables that are in files.
     pub(crate) spare: Arc<SpareChunks>,
+    pub(crate) errands: Arc<Errands>,
     /// Table files whose index and filters were read.
     pub(crate) opened: Counter,
     taken: Mutex<Taken>,
@@ -51,12 +53,16 @@ impl Pool {
         let shares = budget.caches(0, 0);
         let blocks = Arc::new(BlockCache::new(shares.both));
         let lender: Arc<dyn Lender> = Arc::<BlockCache>::clone(&blocks);
+        let errands: Arc<Errands> = Arc::default();
+        // As much as the next memtable takes; it was that of one before, so together they stay
+        // within their share.
+        let spare_bytes = budget.memtable + (budget.memtable >> 1);
+        let memtable_bytes = budget.memtable;
         Arc::new(Pool {
             budget,
             blocks,
-            // As much as the next memtable takes; it was that of one before, so together they stay
-            // within their share.
-            spare: SpareChunks::new(budget.memtable + (budget.memtable >> 1)),
+            spare: SpareChunks::made_ahead(spare_bytes, memtable_bytes, Arc::clone(&errands)),
+            errands,
             rows: RowCache::new(shares.rows).borrowing_from(lender),
             opened: Counter::default(),
             taken: Mutex::default(),

@@ -40,7 +40,7 @@ impl Shelf {
         mapped: bool,
     ) -> Arc<Shelf> {
         let (extract, trash) = (OnceLock::new(), Mutex::default());
-        let (errands, declared) = (Arc::default(), ArcSwap::default());
+        let (errands, declared) = (Arc::clone(&pool.errands), ArcSwap::default());
         let passing = Cache::undivided(pool.budget.passing());
         Arc::new(Shelf { vfs, dir, pool, errands, passing, extract, declared, mapped, trash })
     }
