@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(value(r#""a":null"#), Ok(None));
         check(r#""a":2147483648"#, Value::Double(2_147_483_648.0));
         check(r#""a":-2147483649"#, Value::Double(-2_147_483_649.0));
-        check(r#""a":9223372036854775808000"#, Value::Double(9.223_372_036_854_775_8e21));
+        check(r#""a":9223372036854775808000"#, Value::Double(9_223_372_036_854_775_808_000.0));
         assert_eq!(value(&format!(r#""a":1{}"#, "0".repeat(309))), Err(BAD_BODY));
         assert_eq!(value(r#""a":1e400"#), Err(BAD_BODY));
         assert_eq!(value(r#""a":{}"#), Err(BAD_BODY));
