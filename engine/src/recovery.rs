@@ -274,7 +274,7 @@ fn start(
     // Planted: the old log goes before the manifest that does without it is durable.
     held.iter().for_each(|id| drop(vfs.remove(&names::segment_path(&dir, *id))));
     let history_floor = state.history_floor;
-    // Above every timestamp that was ever seen, and, but behind a close, some more: one that a crash took
+    // Above every timestamp that was ever seen, and some more unless the log was closed: one that a crash took
     // along is never given out again. Recorded, or the next start would begin at the same place
     // where this one's commits are lost.
     let seen = replay.seen_ts.max(found_ts).max(state.last_ts);

@@ -269,6 +269,24 @@ fn a_moment_that_was_read_stays_as_it_was_when_the_clock_goes_back() {
 }
 
 #[test]
+fn a_moment_that_was_read_stays_as_it_was_when_the_clock_goes_back_while_the_folder_is_closed() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let last = table.upsert("p", "r", "old").unwrap();
+    place.pass(600);
+    let quiet = last.after(Duration::from_secs(300));
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
+    drop(table);
+    db.close().unwrap();
+    place.clock.set_wall(START_TICKS + 1);
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    assert!(table.upsert("p", "r", "new").unwrap() > quiet);
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
+}
+
+#[test]
 fn a_moment_waits_for_the_commits_before_it() {
     let place = Place::new();
     let db = place.open(3600);

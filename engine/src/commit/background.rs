@@ -50,7 +50,8 @@ impl Pipeline {
     /// Says in the log that it ends here: it is all synced, and nothing is under way beside it.
     fn end(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
         order.leave_room(Room::after_seal);
-        let outcome = self.with_log(&mut order, LogWriter::end);
+        let upto = order.last_ts.max(order.closed_to);
+        let outcome = self.with_log(&mut order, |log| log.end(upto));
         order.sealed = true;
         if let Err(error) = &outcome {
             order.fail(error.duplicate());
@@ -142,6 +143,7 @@ impl Pipeline {
     pub(crate) fn renew_log(&self) -> Result<()> {
         // What is gathered was promised the room that goes.
         let mut order = self.in_turn(self.order.lock(), |order| self.lead_all(order))?;
+        order.check_open()?; // Behind its end the log has no room for the name of another segment.
         order.leave_room(Room::none);
         let (renewed, closed) = self.with_log(&mut order, |log| {
             let renewed = log.renew().map(|()| {

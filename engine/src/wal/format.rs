@@ -26,7 +26,7 @@
 //!     16    8  segment   rejects what an earlier use of the file left behind
 //!     24    8  number    1 for the log's first frame, then rising by 1
 //!     32    8  durable   every frame up to this number was synced before this one was written
-//!     40    8  first_ts  of the group's commits; in a seal the log's last
+//!     40    8  first_ts  of the group's commits; in a seal the log's last, in an end that or later
 //!     48    8  last_ts
 //!     56  len  payload   the group's commits, opaque here; of "TLN1" the next segment's id, u64
 //!          ..  zeros     to the next multiple of 8, to the end of the block where the frame began
@@ -289,7 +289,7 @@ pub(crate) fn dump_frame(offset: u64, frame: &Frame<'_>) -> String {
             let next = frame.next.unwrap_or_default();
             format!("next   after commit {last_ts} the log goes on in segment {}", next.0)
         }
-        0 if frame.ends => format!("end    after commit {last_ts} the database was closed"),
+        0 if frame.ends => format!("end    closed; what comes later comes after {last_ts}"),
         0 => format!("seal   after commit {last_ts}"),
         len => format!("group  {len} bytes, commits {first_ts} to {last_ts}"),
     };

@@ -352,9 +352,11 @@ impl LogWriter {
         if self.sealed { Ok(()) } else { self.seal_by(FrameKind::Group) }
     }
 
-    /// The same at close: no commit was given a place that is not in the log.
-    pub(crate) fn end(&mut self) -> Result<()> {
+    /// The same at close: no commit was given a place that is not in the log, and whoever opens it next goes
+    /// on above `upto`.
+    pub(crate) fn end(&mut self, upto: CommitTs) -> Result<()> {
         self.check_open()?;
+        self.last_ts = self.last_ts.max(upto);
         self.seal_by(FrameKind::End)
     }
 
