@@ -7,32 +7,8 @@
 //! Absent: files that are deleted meanwhile. Who needs them meets an error.
 
 use crate::error::{Error, Kind, Result};
-use crate::ids::{CommitTs, FileNo};
+use crate::ids::CommitTs;
 use crate::manifest::load::Loaded;
-use crate::names::{self, FileKind};
-use crate::vfs::api::{LockGuard, Vfs};
-use std::io;
-use std::path::Path;
-
-/// The folder's lock, which keeps others from changing it; nothing where nobody can: a folder without the
-/// file has nobody in it, a disk that can only be read nobody who writes.
-///
-/// Errors: `Locked` where somebody has it.
-pub(crate) fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
-    let path = names::path(dir, FileKind::Lock, FileNo(0));
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
-    if !listed.iter().any(|name| names::parse(name) == Some((FileKind::Lock, FileNo(0)))) {
-        return Ok(None);
-    }
-    match vfs.lock(&path) {
-        Ok(guard) => Ok(Some(guard)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let what = format!("{} is open in another process", dir.display());
-            Err(Error::new(Kind::Locked, what))
-        }
-        Err(_) => Ok(None),
-    }
-}
 
 /// How often a folder that somebody writes to is read anew before that is given up.
 const ROUNDS: usize = 50;

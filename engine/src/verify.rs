@@ -2,7 +2,6 @@
 //! file and offset. Reads only; does not stop at the first damage.
 
 use crate::batch::Commit;
-use crate::beside;
 use crate::blob::format::{BlobMeta, Link};
 use crate::blob::reader::BlobFile;
 use crate::budget::Budget;
@@ -26,7 +25,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How often a folder that somebody writes to is looked at before what looks damaged is believed.
+/// How often a folder is looked at before what looks damaged is believed, though each time something else does.
 const LOOKS_MAX: usize = 4;
 
 /// What a check found.
@@ -60,10 +59,10 @@ impl Report {
     }
 }
 
-/// Checks the database in `dir`. Safe beside a process that writes: what looks damaged while the folder changes
-/// is looked at again.
+/// Checks the database in `dir`. Safe beside a process that writes: what looks damaged is looked at again,
+/// until some of it is found damaged in the same way twice.
 ///
-/// Cost: reads every byte of every file; where they look damaged beside a writer up to four times.
+/// Cost: reads every byte of every file; where they look damaged twice, and beside a writer up to four times.
 ///
 /// Errors: `NotFound` where there is no database; `Io` where the folder cannot be read. Damage is no
 /// error of the check: it is in the report.
@@ -73,27 +72,23 @@ pub fn check(dir: impl AsRef<Path>) -> Result<Report> {
 
 /// [`check`] on another disk.
 pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
-    let list = || {
-        let mut names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
-        names.sort_unstable();
-        Ok::<_, Error>(names)
-    };
-    let mut names = list()?;
-    let mut report = look(&vfs, dir, &names)?;
+    let mut report = look(&vfs, dir)?;
     for _ in 1..LOOKS_MAX {
-        let before = std::mem::replace(&mut names, list()?);
-        if report.is_clean() || before == names && beside::lock(&*vfs, dir).is_ok() {
+        if report.is_clean() {
             break;
         }
-        // What a writer was about to change is not found damaged in the same way twice.
         let seen: BTreeSet<_> = report.damage.iter().map(Error::to_string).collect();
-        report = look(&vfs, dir, &names)?;
-        report.damage.retain(|error| seen.contains(&error.to_string()));
+        report = look(&vfs, dir)?;
+        // What a writer was about to change is not found damaged in the same way twice.
+        if report.damage.iter().any(|error| seen.contains(&error.to_string())) {
+            break;
+        }
     }
     Ok(report)
 }
 
-fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
+fn look(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
+    let names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
     let manifest = load::check(&**vfs, dir);
     let mut report = Report { damage: manifest.damage, ..Report::default() };
     report.notes.extend(manifest.cut.map(|cut| format!("{cut}; the next open puts that right")));
@@ -116,7 +111,7 @@ fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
     if report.is_clean() {
         check_catalog(vfs, dir, &mut report);
     }
-    for name in names {
+    for name in &names {
         note_stranger(name, &state, &mut report);
     }
     Ok(report)

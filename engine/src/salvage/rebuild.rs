@@ -12,7 +12,6 @@ use super::merge::Merge;
 use super::output::Output;
 use super::report::{Loss, Report, What};
 use super::table::{Rows, Version};
-use crate::beside;
 use crate::blob::format::{self, BlobMeta, Link};
 use crate::blob::reader::BlobFile;
 use crate::budget::Budget;
@@ -35,11 +34,12 @@ use crate::pool::Pool;
 use crate::rows::Row;
 use crate::sstable::rescue;
 use crate::version::shelf::Shelf;
-use crate::vfs::api::{Access, Vfs};
+use crate::vfs::api::{Access, LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
 use bytes::Bytes;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ pub fn salvage(dir: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Report
 /// [`salvage`] on another disk. `seed`: for the id of the new database, which numbers its files anew.
 pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> Result<Report> {
     // First: whoever has the folder open may change it until then.
-    let _lock = beside::lock(&*vfs, dir)?;
+    let _lock = lock(&*vfs, dir)?;
     let survey = survey::survey(&*vfs, dir)?;
     prepare(&*vfs, dir, target)?;
     let mut salvage = Salvage::new(Arc::clone(&vfs), dir, survey)?;
@@ -68,6 +68,23 @@ pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> 
     sync_names(&shelf)?;
     Manifest::start(Arc::clone(&shelf.vfs), target, &state)?;
     Ok(salvage.report)
+}
+
+/// Keeps others from changing the folder meanwhile. A folder without a lock has nobody in it.
+fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
+    let path = names::path(dir, FileKind::Lock, FileNo(0));
+    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+    if !listed.iter().any(|name| names::parse(name) == Some((FileKind::Lock, FileNo(0)))) {
+        return Ok(None);
+    }
+    match vfs.lock(&path) {
+        Ok(guard) => Ok(Some(guard)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let what = format!("{} is open in another process", dir.display());
+            Err(Error::new(Kind::Locked, what))
+        }
+        Err(_) => Ok(None), // A disk that can only be read has nobody who writes.
+    }
 }
 
 fn prepare(vfs: &dyn Vfs, dir: &Path, target: &Path) -> Result<()> {
