@@ -4,8 +4,8 @@
 //! much as what a commit then does with it: a third of the time of a writer of rows of 1 KiB. Where none is
 //! kept, an errand touches the pages of the next chunk while commits fill the one before.
 //!
-//! Promise: what is kept beside what is in use stays within a bound, and what is taken is either
-//! zeros throughout or says that it is not.
+//! Promise: what is kept beside what is in use stays within a bound, but for the one chunk that is being made,
+//! and what is taken is either zeros throughout or says that it is not.
 
 use crate::errands::{Errand, Errands};
 use crate::sync::Mutex;
@@ -13,7 +13,6 @@ use crate::sync::Mutex;
 use rustix::mm::{Advice, madvise};
 use std::alloc::{self, Layout};
 use std::fmt;
-use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -32,6 +31,7 @@ const PAGE_BYTES_MAX: usize = 64 << 10;
 const AHEAD_FROM_BYTES: usize = 4 << 20;
 
 /// Touched at once: whoever maps memory meanwhile waits no longer than that takes.
+#[cfg(target_os = "linux")]
 const TOUCHED_BYTES: usize = 2 << 20;
 
 /// A piece of memory, freed when dropped. Nothing of it is read or written here.
@@ -73,24 +73,28 @@ impl Chunk {
         }
     }
 
-    /// Has the system map and clear those of the chunk's pages that lie in `range`. Does nothing where it
-    /// does not know how.
-    fn touch(&self, range: Range<usize>) {
+    /// Has the system map and clear the first `bytes` of the chunk, a piece at a time for as long as
+    /// `goes_on`. Does nothing where it does not know how.
+    fn touch(&self, bytes: usize, goes_on: impl Fn() -> bool) {
         #[cfg(target_os = "linux")]
         {
             let base = self.at.as_ptr() as usize;
-            let first = (base + range.start).next_multiple_of(PAGE_BYTES_MAX);
-            let end = (base + range.end.min(self.bytes)) / PAGE_BYTES_MAX * PAGE_BYTES_MAX;
-            if first < end {
-                let at = self.at.as_ptr().wrapping_add(first - base);
+            let end = (base + bytes.min(self.bytes)) / PAGE_BYTES_MAX * PAGE_BYTES_MAX;
+            let first = base.next_multiple_of(PAGE_BYTES_MAX);
+            for from in (first..end).step_by(TOUCHED_BYTES) {
+                if !goes_on() {
+                    return;
+                }
+                let at = self.at.as_ptr().wrapping_add(from - base);
+                let len = TOUCHED_BYTES.min(end - from);
                 // SAFETY: all of it is the chunk's, and this advice changes no bytes.
-                let done = unsafe { madvise(at.cast(), end - first, Advice::LinuxPopulateWrite) };
+                let done = unsafe { madvise(at.cast(), len, Advice::LinuxPopulateWrite) };
                 // Linux before 5.14 refuses: then whoever fills the pages touches them first.
                 let _ = done;
             }
         }
         #[cfg(not(target_os = "linux"))]
-        let _ = range;
+        let _ = (bytes, goes_on);
     }
 
     /// Whether all its bytes are zero, and have never been anything else.
@@ -176,7 +180,7 @@ impl SpareChunks {
         let mut kept = self.kept.lock();
         let taken = kept.take(bytes);
         if kept.coming == bytes {
-            kept.coming = 0; // Too late to be begun.
+            kept.coming = 0; // Needed now: nobody is to make it any more.
         }
         let next_bytes = 2 * bytes;
         let ahead = self.ahead.as_ref().filter(|ahead| {
@@ -197,10 +201,7 @@ impl SpareChunks {
 
     /// Keeps the chunk, where there is room for it.
     pub(crate) fn give_back(&self, chunk: Chunk) {
-        let mut kept = self.kept.lock();
-        if kept.bytes() + chunk.bytes <= self.bytes_max {
-            kept.chunks.push(chunk);
-        }
+        self.kept.lock().add(chunk, self.bytes_max);
     }
 
     /// Gives what is kept to the system.
@@ -213,17 +214,18 @@ impl SpareChunks {
     pub(crate) fn bytes(&self) -> usize {
         self.kept.lock().bytes()
     }
-
-    /// Whether a chunk of so many bytes is still to be made ahead.
-    fn awaits(&self, bytes: usize) -> bool {
-        self.kept.lock().coming == bytes
-    }
 }
 
 impl Kept {
     fn take(&mut self, bytes: usize) -> Option<Chunk> {
         let found = self.chunks.iter().position(|chunk| chunk.bytes == bytes);
         found.map(|at| self.chunks.swap_remove(at))
+    }
+
+    fn add(&mut self, chunk: Chunk, bytes_max: usize) {
+        if self.bytes() + chunk.bytes <= bytes_max {
+            self.chunks.push(chunk);
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -242,18 +244,20 @@ struct Make {
 impl Errand for Make {
     fn run(&self, _scratch: &mut Vec<u8>) {
         let Make { spare, bytes, needed_bytes } = self;
-        if !spare.awaits(*bytes) {
+        let is_awaited = || {
+            let kept = spare.kept.lock();
+            kept.coming == *bytes && kept.bytes() + bytes <= spare.bytes_max
+        };
+        if !is_awaited() {
             return;
         }
         let chunk = Chunk::new(*bytes);
-        for from in (0..*needed_bytes).step_by(TOUCHED_BYTES) {
-            if !spare.awaits(*bytes) {
-                return; // Whoever needed it made one.
-            }
-            chunk.touch(from..(from + TOUCHED_BYTES).min(*needed_bytes));
-        }
-        spare.kept.lock().coming = 0;
-        spare.give_back(chunk);
+        chunk.touch(*needed_bytes, is_awaited);
+        let mut kept = spare.kept.lock();
+        if kept.coming == *bytes {
+            kept.coming = 0;
+            kept.add(chunk, spare.bytes_max);
+        } // Otherwise whoever needed it has made one.
     }
 }
 
@@ -306,7 +310,7 @@ mod tests {
             assert!(spare.take(8 * MIB).is_zeros() && spare.bytes() == 0);
             errands.close();
         });
-        assert!(!spare.awaits(16 * MIB), "a memtable needs no more");
+        assert_ne!(spare.kept.lock().coming, 16 * MIB, "a memtable needs no more");
     }
 
     #[test]
@@ -317,7 +321,7 @@ mod tests {
         assert_eq!(spare.bytes(), 0);
         spare.kept.lock().coming = 32 << 10;
         make.run(&mut Vec::new());
-        assert!(spare.bytes() == 32 << 10 && !spare.awaits(32 << 10));
+        assert_eq!((spare.bytes(), spare.kept.lock().coming), (32 << 10, 0));
     }
 
     #[test]
