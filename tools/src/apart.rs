@@ -19,7 +19,7 @@ pub(crate) fn whole(path: &Path) -> PathBuf {
 pub(crate) fn check(dir: &Path, target: &Path) -> Result<()> {
     match whole(target).starts_with(whole(dir)) {
         true => {
-            let what = format!("{} lies in {}", target.display(), dir.display());
+            let what = format!("{} is or lies in {}", target.display(), dir.display());
             Err(Failure::usage(what).into())
         }
         false => Ok(()),

@@ -171,12 +171,12 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     }
 }
 
-/// What the operating system refused says more than that it refused: `None`, and the next cause is it.
+/// What the operating system refused is the next cause, which says more: `None` leaves it to that.
 fn of_engine(error: &tabulith::error::Error) -> Option<Exit> {
     if error.kind() != Kind::Io {
         return Some(Exit::of_kind(error.kind()));
     }
-    // Of a file that a writer has deleted the manifest says no more: only the folder tells the two apart.
+    // The manifest no longer names a file that a writer has deleted: only the folder tells the two apart.
     let is_damage = error.place().is_some_and(|(file, _)| inspect::is_missing(file));
     is_damage.then_some(Exit::Corrupt)
 }

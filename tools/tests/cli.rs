@@ -374,7 +374,7 @@ fn salvage_keeps_what_can_be_read_and_lists_the_rest() {
     let rows = |data: &str| place.ok(&["export", "flights", "--data-dir", data]).out;
     assert_eq!(rows("copy"), rows("data"));
     refused(&place.run(&["salvage", "data", "copy"]), 5, &["copy is not empty"]);
-    refused(&place.run(&["salvage", "data", "data/new"]), 2, &["data/new lies in data"]);
+    refused(&place.run(&["salvage", "data", "data/new"]), 2, &["data/new is or lies in data"]);
     refused(&place.run(&["salvage", "none", "new"]), 3, &["none"]);
     for root in ["ROOT-A", "ROOT-B"] {
         std::fs::remove_file(place.path("data").join(root)).unwrap();
@@ -450,10 +450,11 @@ fn what_can_be_read_once_only_is_not_imported() {
     let place = Place::new();
     let fifo = place.path("fifo.csv");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    for file in ["-", "/dev/stdin", "fifo.csv", "."] {
+    for file in ["-", "/dev/stdin", "fifo.csv"] {
         let why = format!("{file} is not a regular file");
         refused(&place.run(&import(file, &[])), 2, &["more than once", &why]);
     }
+    refused(&place.run(&import(".", &[])), 2, &[". is a folder"]);
     assert!(!place.path("data").exists());
 }
 

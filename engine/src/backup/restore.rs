@@ -148,7 +148,10 @@ fn taken(dir: &Path, names: &[String]) -> Error {
     let is_brought =
         |name: &String| matches!(names::parse(name), Some((FileKind::Table | FileKind::Blob, _)));
     let what = match names.iter().all(is_brought) {
-        true => "holds a restore that was not finished: delete the folder and restore again",
+        true => {
+            "holds table files without a manifest, as a restore that was cut leaves: if it is one, delete the \
+             folder and restore again"
+        }
         false => "is not empty",
     };
     Error::new(Kind::Exists, format!("{} {what}", dir.display()))

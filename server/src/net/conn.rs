@@ -266,7 +266,7 @@ fn is_told_in_detail() -> bool {
     tracing::enabled!(target: "tabulith::request", tracing::Level::DEBUG)
 }
 
-/// Tells the log of a request that took so long, and its body, of the client's, so long. With a `warning`,
+/// Tells the log of a request, with the server's time and the client's time for the body. With a `warning`,
 /// which says how many slow ones before it had none, those who listen for no more than that are told too.
 /// Neither has what may be a secret: no header but ids, no query. The path is for the detailed log
 /// alone, as it names entities.

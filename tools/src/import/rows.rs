@@ -294,7 +294,11 @@ fn first(of: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
 
 /// Refuses what cannot be read from its beginning more than once. One that is not there is told where it is opened.
 pub(crate) fn check_file(path: &Path) -> Result<()> {
-    let is_other = std::fs::metadata(path).is_ok_and(|about| !about.is_file());
+    let about = std::fs::metadata(path).ok();
+    if about.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+        return Err(Failure::usage(format!("{} is a folder", path.display())).into());
+    }
+    let is_other = about.is_some_and(|about| !about.is_file());
     if is_other || path.as_os_str() == "-" {
         return Err(Failure::usage(format!(
             "import reads a file more than once, and {} is not a regular file; save it first",
