@@ -2,10 +2,7 @@
 //!
 //! `cargo run -p tabulith --example entities [FOLDER]`
 
-use tabulith::table::error::TableResult;
-use tabulith::table::etag::If;
-use tabulith::table::write::Write;
-use tabulith::{Db, Entity, Filter, Op};
+use tabulith::{Db, Entity, Filter, IfMatch, Op, TableResult, Write};
 
 fn main() -> TableResult<()> {
     let folder = std::env::args().nth(1).unwrap_or_else(|| "example-entities".into());
@@ -15,7 +12,7 @@ fn main() -> TableResult<()> {
     let etag = flights.upsert(
         Entity::new("JFK-B6", "0101-0600").with("dest", "BQN").with("delay", 18).with("late", true),
     )?;
-    flights.merge(Entity::new("JFK-B6", "0101-0600").with("delay", 21), If::Match(etag))?;
+    flights.merge(Entity::new("JFK-B6", "0101-0600").with("delay", 21), IfMatch::Match(etag))?;
 
     // Up to 100 changes of one partition, all or none.
     let more = ["0102-0600", "0103-0600", "0104-0600"];

@@ -392,7 +392,7 @@ fn an_entity_is_gone_when_its_own_time_or_its_tables_is_over() {
     assert_eq!(left(&table), ["c", "d"]);
     assert_eq!(table.count_partition("p").unwrap(), 2);
     assert!(table.get("p", "a").unwrap().is_none(), "not even the older one");
-    let gone = table.merge(entity("a", 4), tabulith::table::etag::If::Any).unwrap_err();
+    let gone = table.merge(entity("a", 4), tabulith::table::etag::IfMatch::Any).unwrap_err();
     assert!(matches!(gone, TableError::EntityNotFound));
     table.insert(entity("a", 5)).unwrap();
     // The table's own time: of what is there already, too.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::table::error::TableError;
-use tabulith::table::etag::If;
+use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::vfs::mem::SimFs;
@@ -308,7 +308,7 @@ fn tables_of_entities_are_read_as_of_a_moment() {
     let before = flights.upsert(entity("b", 2)).unwrap().0;
     place.pass(60);
     flights.upsert(entity("a", 10)).unwrap();
-    flights.delete("p", "b", If::Any).unwrap();
+    flights.delete("p", "b", IfMatch::Any).unwrap();
     let after = flights.upsert(entity("c", 3)).unwrap().0;
     let all = |past: &tabulith::embedded::entities::PastEntities| -> Vec<(String, Value)> {
         let found = past.query(None).unwrap().into_iter();

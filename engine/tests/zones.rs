@@ -13,7 +13,7 @@ use tabulith::env::jobs::ByHand;
 use tabulith::env::rng::Rng;
 use tabulith::key::range::KeyRange;
 use tabulith::rows::RowStore;
-use tabulith::table::etag::If;
+use tabulith::table::etag::IfMatch;
 use tabulith::table::filter::eval;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::{Budget, Page, Query};
@@ -159,7 +159,7 @@ fn churn(bed: &Bed, rng: &mut Rng, model: &mut BTreeMap<(String, String), Entity
         let keys = (entity.partition_key.clone(), entity.row_key.clone());
         if rng.one_in(5) {
             if model.remove(&keys).is_some() {
-                things.delete(&keys.0, &keys.1, If::Any).unwrap();
+                things.delete(&keys.0, &keys.1, IfMatch::Any).unwrap();
             }
             continue;
         }
@@ -378,7 +378,7 @@ fn a_page_ends_among_deleted_rows_too() {
     }
     let before = bed.db.snapshot(); // It keeps merges from dropping what is deleted.
     for row in 0..1999 {
-        things.delete("p", &key(row), If::Any).unwrap();
+        things.delete("p", &key(row), IfMatch::Any).unwrap();
         work(row);
     }
     for filter in [None, Some(Filter::compare("A", Op::Ge, Value::Int32(0)))] {

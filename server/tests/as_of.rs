@@ -13,7 +13,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::{Clock as _, ManualClock, SystemClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::ids::CommitTs;
-use tabulith::table::etag::If;
+use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::TableStore;
 use tabulith::table::value::DateTime;
@@ -87,7 +87,7 @@ impl House {
 
     fn delete(&self, row: &str) {
         let (partition_key, row_key) = ("p".to_owned(), row.to_owned());
-        self.change(Write::Delete { partition_key, row_key, condition: If::Any });
+        self.change(Write::Delete { partition_key, row_key, condition: IfMatch::Any });
     }
 
     fn change(&self, write: Write) {

@@ -12,7 +12,7 @@ use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
 use tabulith::table::entity::Entity;
 use tabulith::table::error::{GroupError, TableError};
-use tabulith::table::etag::If;
+use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::{Continuation, PAGE_ENTITIES_MAX, Page, Query};
 use tabulith::table::store::TableStore;
@@ -235,9 +235,9 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 /// A change in the engine's words.
 fn write_of(change: Change) -> Result<Write> {
     let condition = |condition| match condition {
-        Condition::Any => Ok(If::Any),
+        Condition::Any => Ok(IfMatch::Any),
         Condition::Is(etag) => {
-            If::parse(&etag).map_err(|_| Failure::usage(format!("{etag} is no ETag")))
+            IfMatch::parse(&etag).map_err(|_| Failure::usage(format!("{etag} is no ETag")))
         }
     };
     Ok(match change {

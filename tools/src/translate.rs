@@ -2,7 +2,7 @@
 
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
-use tabulith::table::etag::If;
+use tabulith::table::etag::IfMatch;
 use tabulith::table::value::{DateTime, Value};
 use tabulith_client as client;
 
@@ -33,8 +33,8 @@ pub(crate) fn of_client(entity: client::Entity) -> Result<Entity, String> {
 
 /// The commit that an ETag of the engine's kind stands for.
 pub(crate) fn commit_of(etag: &client::ETag) -> Option<CommitTs> {
-    match If::parse(etag.as_str()) {
-        Ok(If::Match(tag)) => Some(tag.0),
+    match IfMatch::parse(etag.as_str()) {
+        Ok(IfMatch::Match(tag)) => Some(tag.0),
         _ => None,
     }
 }

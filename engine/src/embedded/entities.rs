@@ -10,7 +10,7 @@ use crate::rows::{Catalog, TableInfo};
 use crate::storage::DbSnapshot;
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
-use crate::table::etag::{ETag, If};
+use crate::table::etag::{ETag, IfMatch};
 use crate::table::filter::ast::Filter;
 use crate::table::keys;
 use crate::table::name::{AccountName, NameError, TableName, catalog_name};
@@ -133,17 +133,22 @@ impl Entities {
     }
 
     /// Replaces an entity that is as `condition` says.
-    pub fn replace(&self, entity: Entity, condition: If) -> TableResult<ETag> {
+    pub fn replace(&self, entity: Entity, condition: IfMatch) -> TableResult<ETag> {
         self.write(Write::Update(entity, condition)).map(|outcome| ETag(outcome.ts))
     }
 
     /// Lays properties over those of an entity that is as `condition` says.
-    pub fn merge(&self, entity: Entity, condition: If) -> TableResult<ETag> {
+    pub fn merge(&self, entity: Entity, condition: IfMatch) -> TableResult<ETag> {
         self.write(Write::Merge(entity, condition)).map(|outcome| ETag(outcome.ts))
     }
 
     /// Removes an entity that is as `condition` says.
-    pub fn delete(&self, partition_key: &str, row_key: &str, condition: If) -> TableResult<()> {
+    pub fn delete(
+        &self,
+        partition_key: &str,
+        row_key: &str,
+        condition: IfMatch,
+    ) -> TableResult<()> {
         let (partition_key, row_key) = (partition_key.to_owned(), row_key.to_owned());
         self.write(Write::Delete { partition_key, row_key, condition }).map(|_| ())
     }

@@ -29,9 +29,9 @@ impl fmt::Display for ETag {
     }
 }
 
-/// The state that an entity must be in for a change to happen.
+/// The state that an entity must be in for a change to happen, as a header `If-Match` says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum If {
+pub enum IfMatch {
     /// Any, as long as it exists.
     Any,
     /// As the commit of this ETag left it.
@@ -40,13 +40,13 @@ pub enum If {
     Never,
 }
 
-impl If {
+impl IfMatch {
     /// What an If-Match header asks for: `*` or one weak tag. A well-formed tag that is not one of
-    /// ours is [`If::Never`], which every existing entity fails.
-    pub fn parse(header: &str) -> Result<If, ETagInvalid> {
+    /// ours is [`IfMatch::Never`], which every existing entity fails.
+    pub fn parse(header: &str) -> Result<IfMatch, ETagInvalid> {
         let header = header.trim();
         if header == "*" {
-            return Ok(If::Any);
+            return Ok(IfMatch::Any);
         }
         let opaque = header
             .strip_prefix("W/\"")
@@ -54,15 +54,15 @@ impl If {
             .and_then(|rest| rest.strip_suffix('"'))
             .filter(|opaque| !opaque.contains('"'))
             .ok_or(ETagInvalid)?;
-        Ok(our_tag(opaque).map_or(If::Never, If::Match))
+        Ok(our_tag(opaque).map_or(IfMatch::Never, IfMatch::Match))
     }
 
     /// Whether an entity written by `ts` is in that state.
     pub fn allows(self, ts: CommitTs) -> bool {
         match self {
-            If::Any => true,
-            If::Match(tag) => tag.0 == ts,
-            If::Never => false,
+            IfMatch::Any => true,
+            IfMatch::Match(tag) => tag.0 == ts,
+            IfMatch::Never => false,
         }
     }
 }
@@ -106,21 +106,21 @@ mod tests {
             ("2020-01-01T01:02:00Z", "W/\"datetime'2020-01-01T01%3A02%3A00Z'\""),
         ] {
             assert_eq!(tag(timestamp).to_string(), etag);
-            assert_eq!(If::parse(etag), Ok(If::Match(tag(timestamp))));
+            assert_eq!(IfMatch::parse(etag), Ok(IfMatch::Match(tag(timestamp))));
         }
     }
 
     #[test]
     fn colons_and_the_prefix_may_be_written_otherwise() {
-        let ours = If::Match(tag("2020-01-01T01:02:00.5Z"));
+        let ours = IfMatch::Match(tag("2020-01-01T01:02:00.5Z"));
         for text in [
             "W/\"datetime'2020-01-01T01:02:00.5Z'\"",
             "w/\"datetime'2020-01-01T01%3a02%3A00.5Z'\"",
             " W/\"datetime'2020-01-01T01%3A02%3A00.5Z'\" ",
         ] {
-            assert_eq!(If::parse(text), Ok(ours), "{text}");
+            assert_eq!(IfMatch::parse(text), Ok(ours), "{text}");
         }
-        assert_eq!(If::parse("*"), Ok(If::Any));
+        assert_eq!(IfMatch::parse("*"), Ok(IfMatch::Any));
     }
 
     #[test]
@@ -131,15 +131,15 @@ mod tests {
             "W/\"datetime'2020-01-01T01:02:00.50Z'\"",
             "W/\"datetime'1969-12-31T23:59:59Z'\"",
         ] {
-            assert_eq!(If::parse(text), Ok(If::Never), "{text}");
+            assert_eq!(IfMatch::parse(text), Ok(IfMatch::Never), "{text}");
         }
-        assert!(!If::Never.allows(CommitTs(1)));
+        assert!(!IfMatch::Never.allows(CommitTs(1)));
     }
 
     #[test]
     fn what_is_no_weak_tag_is_refused() {
         for text in ["", "\"strong\"", "W/bogus", "W/\"a\", W/\"b\"", "W/\"", "bogus"] {
-            assert_eq!(If::parse(text), Err(ETagInvalid), "{text}");
+            assert_eq!(IfMatch::parse(text), Err(ETagInvalid), "{text}");
         }
     }
 }

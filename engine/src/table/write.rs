@@ -12,7 +12,7 @@ use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
 use crate::table::codec::{self, EntityBytes};
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
-use crate::table::etag::{ETag, If};
+use crate::table::etag::{ETag, IfMatch};
 use crate::table::keys;
 use crate::table::rules;
 use crate::table::value::Value;
@@ -28,9 +28,9 @@ pub enum Write {
     /// Adds an entity or lays properties over those it has.
     InsertOrMerge(Entity),
     /// Replaces all properties of an entity that exists and is as the condition says.
-    Update(Entity, If),
+    Update(Entity, IfMatch),
     /// Lays properties over those of an entity that exists and is as the condition says.
-    Merge(Entity, If),
+    Merge(Entity, IfMatch),
     /// Removes an entity that exists and is as the condition says.
     Delete {
         /// Its PartitionKey.
@@ -38,7 +38,7 @@ pub enum Write {
         /// Its RowKey.
         row_key: String,
         /// What it must be like.
-        condition: If,
+        condition: IfMatch,
     },
     /// Another change, after which the entity is gone from a time on: [`Write::until`].
     Until(Box<Write>, CommitTs),

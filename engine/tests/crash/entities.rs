@@ -14,7 +14,7 @@ use tabulith::db::Db;
 use tabulith::ids::CommitTs;
 use tabulith::rows::{Catalog, TableInfo};
 use tabulith::table::error::{TableError, TableResult};
-use tabulith::table::etag::If;
+use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::Query;
 use tabulith::table::store::TableStore;
@@ -108,7 +108,7 @@ impl Group<'_> {
             Verb::Delete => Write::Delete {
                 partition_key: self.pk.to_owned(),
                 row_key: rk.clone(),
-                condition: If::Any,
+                condition: IfMatch::Any,
             },
         };
         self.expires.map_or(write.clone(), |expires| write.until(expires))

@@ -7,7 +7,7 @@ use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
 use tabulith::table::entity::Entity;
 use tabulith::table::error::{GroupError, TableError};
-use tabulith::table::etag::{ETag, If};
+use tabulith::table::etag::{ETag, IfMatch};
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::Query;
 use tabulith::table::store::TableStore;
@@ -305,8 +305,8 @@ impl<'a> Worker<'a> {
                 .with("P", Value::Binary(self.rng.bytes(room)))
         };
         let is = |condition| match condition {
-            Condition::Any => If::Any,
-            Condition::Is(etag) => If::Match(ETag(CommitTs(etag))),
+            Condition::Any => IfMatch::Any,
+            Condition::Is(etag) => IfMatch::Match(ETag(CommitTs(etag))),
         };
         match ask {
             Ask::Insert(value) => Write::Insert(entity(value)),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use tabulith::rows::Catalog;
 use tabulith::table::error::{TableError, TableResult};
-use tabulith::table::etag::{ETag, If};
+use tabulith::table::etag::{ETag, IfMatch};
 use tabulith::table::write::Write;
 use tabulith::{CommitTs, Db, Entities};
 use tabulith_testkit::oracle::{Change, Oracle};
@@ -248,7 +248,7 @@ fn write(
             let done = table.transact(vec![write]);
             done.map(|outcomes| outcomes[0].etag()).map_err(|refused| refused.error)
         }
-        (Verb::Delete, _) => table.delete(&pk, &rk, If::Any).map(|()| None),
+        (Verb::Delete, _) => table.delete(&pk, &rk, IfMatch::Any).map(|()| None),
     };
     match (outcome, verb) {
         (Err(TableError::EntityExists), Verb::Insert) if is_there => Ok(()),
@@ -285,9 +285,9 @@ fn change(
     let there = there.map(|stored| (stored.ts, numbers_of(&stored.value).0));
     let current = there.map_or(1, |(ts, _)| ts);
     let condition = match asks {
-        Asks::There => If::Any,
-        Asks::Current => If::Match(ETag(CommitTs(current))),
-        Asks::Stale => If::Match(ETag(CommitTs(current - 1))),
+        Asks::There => IfMatch::Any,
+        Asks::Current => IfMatch::Match(ETag(CommitTs(current))),
+        Asks::Stale => IfMatch::Match(ETag(CommitTs(current - 1))),
     };
     let outcome = match how {
         How::Replace => table.replace(entity(keys, (Some(number), None)), condition).map(Some),

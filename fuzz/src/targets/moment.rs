@@ -2,7 +2,7 @@
 
 use crate::input::{Input, text};
 use tabulith::ids::CommitTs;
-use tabulith::table::etag::{ETag, If};
+use tabulith::table::etag::{ETag, IfMatch};
 use tabulith::table::time;
 use tabulith::table::value::DateTime;
 
@@ -13,15 +13,15 @@ pub fn moment(data: &[u8]) {
         assert!(moment <= DateTime::MAX, "{given} is {moment}");
         comes_back(moment);
     }
-    if let Ok(If::Match(tag)) = If::parse(&given) {
-        assert_eq!(If::parse(&tag.to_string()), Ok(If::Match(tag)), "{given}");
+    if let Ok(IfMatch::Match(tag)) = IfMatch::parse(&given) {
+        assert_eq!(IfMatch::parse(&tag.to_string()), Ok(IfMatch::Match(tag)), "{given}");
     }
     let mut input = Input::new(data);
     let ticks = u64::from(input.u32()) << 32 | u64::from(input.u32());
     comes_back(DateTime(ticks % (DateTime::MAX.0 + 1)));
     let tag = ETag(CommitTs(ticks >> 4));
     if tag.timestamp() < DateTime::MAX {
-        assert_eq!(If::parse(&tag.to_string()), Ok(If::Match(tag)), "{tag}");
+        assert_eq!(IfMatch::parse(&tag.to_string()), Ok(IfMatch::Match(tag)), "{tag}");
     }
 }
 

@@ -18,7 +18,7 @@ use crate::route::{Operation, route, verb};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::ids::CommitTs;
-use tabulith::table::etag::If;
+use tabulith::table::etag::IfMatch;
 
 /// An admitted request.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ pub struct Call {
     pub time_max: Duration,
     /// What is to go wrong with it, on purpose.
     pub fault: Option<Fault>,
-    if_match: Result<Option<If>, WireError>,
+    if_match: Result<Option<IfMatch>, WireError>,
     principal: Arc<Principal>,
     grant: Option<Grant>,
 }
@@ -147,7 +147,7 @@ impl Call {
             _ => {
                 let mut if_match = call.if_match;
                 if tabulith::planted!("B29") {
-                    if_match = Ok(Some(If::Any)); // Planted: a condition in a batch is not looked at.
+                    if_match = Ok(Some(IfMatch::Any)); // Planted: a condition in a batch is not looked at.
                 }
                 Ok(Call { time_max: self.time_max - self.time_max / 8, if_match, ..call })
             }
@@ -197,7 +197,7 @@ impl Call {
     }
 
     /// The condition in `If-Match`.
-    pub fn condition(&self) -> Result<Option<If>, WireError> {
+    pub fn condition(&self) -> Result<Option<IfMatch>, WireError> {
         self.if_match.clone()
     }
 }
@@ -209,11 +209,11 @@ fn has_verb(body: &[u8], verb: &[u8; 5]) -> bool {
     starts.any(|at| body[at..].get(..5).is_some_and(|text| text.eq_ignore_ascii_case(verb)))
 }
 
-fn if_match(head: &Head) -> Result<Option<If>, WireError> {
+fn if_match(head: &Head) -> Result<Option<IfMatch>, WireError> {
     let tags: Vec<&str> = head.headers.all("If-Match").collect();
     match tags.as_slice() {
         [] => Ok(None),
-        [tag] => If::parse(tag).map(Some).map_err(|_| bad_etag(tag)),
+        [tag] => IfMatch::parse(tag).map(Some).map_err(|_| bad_etag(tag)),
         several => Err(bad_etag(&several.join(","))),
     }
 }

@@ -13,7 +13,7 @@ use crate::route::{Change, Operation, Place};
 use crate::services::{Found, Services, Store};
 use std::sync::Arc;
 use tabulith::options::Reach;
-use tabulith::table::etag::{ETag, If};
+use tabulith::table::etag::{ETag, IfMatch};
 use tabulith::table::lent::EntityRef;
 use tabulith::table::rules::check_keys;
 use tabulith::table::write::{Write, WriteOutcome};
@@ -96,7 +96,7 @@ pub fn write_of<S: Store>(
                 return Err(first_of(services, call, Some(keys), fault));
             }
             let entity = draft.under(place.partition_key.clone(), place.row_key.clone());
-            let condition = condition.unwrap_or(If::Any);
+            let condition = condition.unwrap_or(IfMatch::Any);
             Ok(match change {
                 Change::InsertOrReplace => Write::InsertOrReplace(entity),
                 Change::InsertOrMerge => Write::InsertOrMerge(entity),

@@ -5,7 +5,7 @@
 
 use crate::common::date_of;
 use tabulith::ids::CommitTs;
-use tabulith::table::etag::{ETag, If};
+use tabulith::table::etag::{ETag, IfMatch};
 use tabulith_server::auth::canonical;
 use tabulith_server::auth::shared_key::signature_text;
 use tabulith_server::config::Key;
@@ -292,8 +292,8 @@ fn found(entity: &serde_json::Value) -> Answer {
 }
 
 fn etag_of(text: &str) -> Option<u64> {
-    match If::parse(text) {
-        Ok(If::Match(ETag(CommitTs(ticks)))) => Some(ticks),
+    match IfMatch::parse(text) {
+        Ok(IfMatch::Match(ETag(CommitTs(ticks)))) => Some(ticks),
         _ => None,
     }
 }

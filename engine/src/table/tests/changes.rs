@@ -4,7 +4,7 @@ use super::words::{account, entity, get, store, table, text, write};
 use crate::error::Kind;
 use crate::ids::CommitTs;
 use crate::table::error::{Key, TableError};
-use crate::table::etag::{ETag, If};
+use crate::table::etag::{ETag, IfMatch};
 use crate::table::page::Query;
 use crate::table::rules;
 use crate::table::value::Value;
@@ -12,7 +12,7 @@ use crate::table::write::Write;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
-fn delete(pk: &str, rk: &str, condition: If) -> Write {
+fn delete(pk: &str, rk: &str, condition: IfMatch) -> Write {
     Write::Delete { partition_key: pk.to_owned(), row_key: rk.to_owned(), condition }
 }
 
@@ -87,11 +87,11 @@ fn a_change_that_changes_nothing_still_gets_a_new_etag() {
 fn update_merge_and_delete_need_the_entity() {
     let store = store();
     for change in [
-        Write::Update(entity("p", "r", &[]), If::Any),
-        Write::Merge(entity("p", "r", &[]), If::Any),
-        Write::Merge(entity("p", "r", &[]), If::Match(ETag(CommitTs(1)))),
-        delete("p", "r", If::Any),
-        delete("p", "r", If::Never),
+        Write::Update(entity("p", "r", &[]), IfMatch::Any),
+        Write::Merge(entity("p", "r", &[]), IfMatch::Any),
+        Write::Merge(entity("p", "r", &[]), IfMatch::Match(ETag(CommitTs(1)))),
+        delete("p", "r", IfMatch::Any),
+        delete("p", "r", IfMatch::Never),
     ] {
         let refused = write(&store, change.clone());
         assert!(matches!(refused, Err(TableError::EntityNotFound)), "{change:?}");
@@ -103,10 +103,10 @@ fn update_merge_and_delete_need_the_entity() {
 fn a_condition_is_held_to_the_current_etag() {
     let store = store();
     let old = write(&store, Write::Insert(entity("p", "r", &[]))).expect("added");
-    let old = If::Match(old.etag().expect("an entity"));
+    let old = IfMatch::Match(old.etag().expect("an entity"));
     let changed = write(&store, Write::Update(entity("p", "r", &[("A", Value::Int32(1))]), old));
     let current = changed.expect("was current").etag().expect("an entity");
-    for stale in [old, If::Never] {
+    for stale in [old, IfMatch::Never] {
         for change in [
             Write::Update(entity("p", "r", &[]), stale),
             Write::Merge(entity("p", "r", &[]), stale),
@@ -118,10 +118,10 @@ fn a_condition_is_held_to_the_current_etag() {
             }
         }
     }
-    let merge = Write::Merge(entity("p", "r", &[("B", Value::Int32(2))]), If::Match(current));
+    let merge = Write::Merge(entity("p", "r", &[("B", Value::Int32(2))]), IfMatch::Match(current));
     let current = write(&store, merge).expect("current").etag().expect("an entity");
     assert_eq!(get(&store, "p", "r").expect("there").properties.len(), 2);
-    let gone = write(&store, delete("p", "r", If::Match(current))).expect("current");
+    let gone = write(&store, delete("p", "r", IfMatch::Match(current))).expect("current");
     assert!(gone.existed && gone.entity.is_none() && gone.etag().is_none());
     assert_eq!(get(&store, "p", "r"), None);
 }
@@ -160,7 +160,7 @@ fn bad_entities_are_refused_before_the_store_is_asked() {
         refused,
         Err(TableError::KeyInvalid { key: Key::Partition, value }) if value == "a/b"
     ));
-    let refused = write(&store, delete("p", &"k".repeat(1025), If::Any));
+    let refused = write(&store, delete("p", &"k".repeat(1025), IfMatch::Any));
     assert!(matches!(refused, Err(TableError::KeyTooLong { key: Key::Row })));
     let refused = write(&store, Write::InsertOrMerge(entity("p", "r", &[("a-b", text(""))])));
     assert!(matches!(refused, Err(TableError::PropertyNameInvalid { .. })));
@@ -187,7 +187,7 @@ fn neither_success_nor_refusal_is_told_before_it_is_safe() {
     for change in [
         Write::Insert(entity("p", "r", &[])),
         Write::Insert(entity("p", "new", &[])),
-        delete("p", "missing", If::Any),
+        delete("p", "missing", IfMatch::Any),
     ] {
         match write(&store, change) {
             Err(TableError::Engine(error)) => assert_eq!(error.kind(), Kind::Closed),

@@ -4,7 +4,7 @@ use super::memory::MemoryStore;
 use super::words::{account, entity, get, store, table, text, write};
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError};
-use crate::table::etag::If;
+use crate::table::etag::IfMatch;
 use crate::table::store::TableStore;
 use crate::table::value::Value;
 use crate::table::write::{Write, WriteOutcome};
@@ -37,12 +37,12 @@ fn a_group_of_every_kind_is_one_commit() {
         &store,
         vec![
             Write::Insert(new("inserted")),
-            Write::Update(new("updated"), If::Any),
-            Write::Merge(new("merged"), If::Any),
+            Write::Update(new("updated"), IfMatch::Any),
+            Write::Merge(new("merged"), IfMatch::Any),
             Write::Delete {
                 partition_key: "p".to_owned(),
                 row_key: "deleted".to_owned(),
-                condition: If::Any,
+                condition: IfMatch::Any,
             },
             Write::InsertOrReplace(new("replaced")),
             Write::InsertOrMerge(new("added")),
@@ -132,7 +132,7 @@ fn a_group_leaves_no_more_behind_than_it_may() {
     }
     let merges = || {
         let merge =
-            |key: &String| Write::Merge(entity("p", key, &[("A", Value::Int32(1))]), If::Any);
+            |key: &String| Write::Merge(entity("p", key, &[("A", Value::Int32(1))]), IfMatch::Any);
         keys.iter().map(merge).collect()
     };
     let within = |bytes| store.transact_within(&account(), &table(), merges(), bytes)?.wait();
