@@ -5,6 +5,7 @@ use crate::batch::Commit;
 use crate::blob::format::{BlobMeta, Link};
 use crate::blob::reader::BlobFile;
 use crate::budget::Budget;
+use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::ByHand;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
@@ -24,9 +25,13 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How often a folder is looked at before what looks damaged is believed, though each time something else does.
-const LOOKS_MAX: usize = 4;
+const LOOKS_MAX: usize = 8;
+
+/// A writer is done with a step of its own by then.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// What a check found.
 #[non_exhaustive]
@@ -60,35 +65,45 @@ impl Report {
 }
 
 /// Checks the database in `dir`. Safe beside a process that writes: what looks damaged is looked at again,
-/// until some of it is found damaged in the same way twice.
+/// until some of it is found damaged in the same way twice in files of the same names.
 ///
-/// Cost: reads every byte of every file; where they look damaged twice, and beside a writer up to four times.
+/// Cost: reads every byte of every file; where they look damaged twice, and beside a writer up to eight times.
 ///
 /// Errors: `NotFound` where there is no database; `Io` where the folder cannot be read. Damage is no
 /// error of the check: it is in the report.
 pub fn check(dir: impl AsRef<Path>) -> Result<Report> {
-    check_with(Arc::new(OsVfs::new()), dir.as_ref())
-}
-
-/// [`check`] on another disk.
-pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
-    let mut report = look(&vfs, dir)?;
+    let (vfs, dir) = (Arc::new(OsVfs::new()) as Arc<dyn Vfs>, dir.as_ref());
+    let mut names = list(&*vfs, dir)?;
+    let mut report = look(&vfs, dir, &names)?;
     for _ in 1..LOOKS_MAX {
         if report.is_clean() {
             break;
         }
+        SystemClock::new().sleep(BETWEEN_LOOKS);
+        let before = std::mem::replace(&mut names, list(&*vfs, dir)?);
         let seen: BTreeSet<_> = report.damage.iter().map(Error::to_string).collect();
-        report = look(&vfs, dir)?;
+        report = look(&vfs, dir, &names)?;
         // What a writer was about to change is not found damaged in the same way twice.
-        if report.damage.iter().any(|error| seen.contains(&error.to_string())) {
+        let is_seen_again = report.damage.iter().any(|error| seen.contains(&error.to_string()));
+        if before == names && is_seen_again {
             break;
         }
     }
     Ok(report)
 }
 
-fn look(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
-    let names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
+/// One look of [`check`], on another disk.
+pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
+    look(&vfs, dir, &list(&*vfs, dir)?)
+}
+
+fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
+    let mut names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
     let manifest = load::check(&**vfs, dir);
     let mut report = Report { damage: manifest.damage, ..Report::default() };
     report.notes.extend(manifest.cut.map(|cut| format!("{cut}; the next open puts that right")));
@@ -111,7 +126,7 @@ fn look(vfs: &Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
     if report.is_clean() {
         check_catalog(vfs, dir, &mut report);
     }
-    for name in &names {
+    for name in names {
         note_stranger(name, &state, &mut report);
     }
     Ok(report)
