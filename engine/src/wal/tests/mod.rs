@@ -118,6 +118,30 @@ fn assert_placed(error: &Error) {
     assert!(file.starts_with(DIR) && offset.is_some(), "{error}");
 }
 
+/// Whatever room the segment has left, an end fits behind a seal, and is the last that is read.
+#[test]
+fn a_log_that_was_ended_says_so_until_it_begins_anew() {
+    for (groups, is_sealed) in (1..=14).flat_map(|groups| [(groups, false), (groups, true)]) {
+        let fs = disk();
+        let mut log = new_log(&fs);
+        for n in 1..=groups {
+            append(&mut log, n, 100).expect("room");
+            log.sync().expect("a sync");
+        }
+        if is_sealed {
+            log.seal().expect("a sync");
+        }
+        assert!(!read(&fs, FIRST).expect("a whole log").1.ended);
+        let upto = CommitTs(10 * groups + 7);
+        log.end(upto).expect("a sync");
+        let (seen, found) = read(&fs, FIRST).expect("a whole log");
+        assert_eq!(seen, (1..=groups).collect::<Vec<_>>());
+        assert!(found.ended && found.sealed && found.seen_ts == upto, "{groups}: {found:?}");
+        let log = start(&fs, &found);
+        assert!(!read(&fs, log.current()).expect("a whole log").1.ended);
+    }
+}
+
 #[test]
 fn groups_of_all_sizes_come_back_over_real_files() {
     let dir = tempfile::tempdir().expect("a folder");
