@@ -32,26 +32,26 @@ impl Pipeline {
     }
 
     /// Says in the log that all of it is synced, where it is.
-    fn seal(&self, mut order: MutexGuard<'_, Order>) -> Result<bool> {
+    fn seal(&self, order: MutexGuard<'_, Order>) -> Result<bool> {
         if order.sealed || order.synced < order.written || !order.group.is_empty() {
             return Ok(false);
         }
-        order.leave_room(Room::after_seal);
-        let result = self.with_log(&mut order, LogWriter::seal);
-        order.sealed = true;
-        let outcome = result.map(|()| true);
-        if let Err(error) = &outcome {
-            order.fail(error.duplicate());
-        }
-        self.tell(order);
-        outcome
+        self.seal_by(order, LogWriter::seal).map(|()| true)
     }
 
     /// Says in the log that it ends here: it is all synced, and nothing is under way beside it.
-    fn end(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
-        order.leave_room(Room::after_seal);
+    fn end(&self, order: MutexGuard<'_, Order>) -> Result<()> {
         let upto = order.last_ts.max(order.closed_to);
-        let outcome = self.with_log(&mut order, |log| log.end(upto));
+        self.seal_by(order, |log| log.end(upto))
+    }
+
+    fn seal_by(
+        &self,
+        mut order: MutexGuard<'_, Order>,
+        seal: impl FnOnce(&mut LogWriter) -> Result<()>,
+    ) -> Result<()> {
+        order.leave_room(Room::after_seal);
+        let outcome = self.with_log(&mut order, seal);
         order.sealed = true;
         if let Err(error) = &outcome {
             order.fail(error.duplicate());
