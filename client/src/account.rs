@@ -4,7 +4,7 @@ use crate::address::table_path;
 use crate::connection::{Connection, NoConnection};
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::http::{Call, Failed, Http, Options};
+use crate::http::{Call, Http, Options};
 use crate::pages::read_list;
 use crate::retry::Retry;
 use crate::settings::{
@@ -55,8 +55,8 @@ impl Account {
             .body("application/json", json!({ "TableName": name }).to_string());
         match self.http.call(&call).await {
             Ok(_) => Ok(true),
-            Err(failed) if failed.error.code() == Some("TableAlreadyExists") => Ok(false),
-            Err(failed) => Err(failed.error),
+            Err(error) if error.code() == Some("TableAlreadyExists") => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -65,10 +65,8 @@ impl Account {
     pub async fn delete_table(&self, name: &str) -> Result<bool, Error> {
         match self.http.call(&Call::new(Method::DELETE, table_path(name))).await {
             Ok(_) => Ok(true),
-            Err(Failed { error, earlier_maybe_done }) if error.is_not_found() => {
-                Ok(earlier_maybe_done)
-            }
-            Err(failed) => Err(failed.error),
+            Err(error) if error.is_not_found() => Ok(error.maybe_done()),
+            Err(error) => Err(error),
         }
     }
 
@@ -76,8 +74,8 @@ impl Account {
     pub async fn table_exists(&self, name: &str) -> Result<bool, Error> {
         match self.http.call(&Call::new(Method::GET, table_path(name))).await {
             Ok(_) => Ok(true),
-            Err(failed) if failed.error.is_not_found() => Ok(false),
-            Err(failed) => Err(failed.error),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -97,7 +95,7 @@ impl Account {
     pub async fn set_properties(&self, properties: &ServiceProperties) -> Result<(), Error> {
         let call = service(Method::PUT, "properties");
         let call = call.body("application/xml", write_properties(properties));
-        self.http.call(&call).await.map(drop).map_err(Error::from)
+        self.http.call(&call).await.map(drop)
     }
 
     /// How far the second region is. It is asked itself.

@@ -20,6 +20,9 @@ pub struct Refusal {
     pub index: Option<usize>,
     /// How long the service wants to be left alone.
     pub retry_after: Option<Duration>,
+    /// Whether what was asked may have been done nevertheless: by this attempt, where the status
+    /// leaves it open (408, 500, 502, 504), or by an earlier one whose outcome nobody knows.
+    pub maybe_done: bool,
 }
 
 /// Why a call failed.
@@ -37,18 +40,21 @@ pub enum Error {
         /// connection came about at all.
         maybe_done: bool,
     },
-    /// Who answers is not proven to be whom we asked; nothing was sent.
+    /// Who answers is not proven to be whom we asked; nothing was sent there.
     #[error("no trust in {endpoint}: {cause}")]
     Untrusted {
         /// The address that was asked.
         endpoint: String,
         /// What is wrong with the certificate.
         cause: String,
+        /// Whether an earlier attempt, to somebody who was trusted, may have been done.
+        maybe_done: bool,
     },
     /// The service said no.
     #[error("{}: {}", .0.code, .0.message)]
     Refused(Box<Refusal>),
-    /// The answer is not of this protocol.
+    /// The answer is not of this protocol, or larger than
+    /// [`Options::answer_bytes_max`](crate::http::Options::answer_bytes_max).
     #[error("unexpected answer: {0}")]
     Garbled(String),
     /// The call cannot be made.
@@ -89,6 +95,38 @@ impl Error {
     pub fn is_changed_meanwhile(&self) -> bool {
         self.status() == Some(412)
     }
+
+    /// Whether a write may have been done nevertheless, by this attempt or by an earlier one of the
+    /// same call: its answer was lost or cannot be read, or leaves it open. Where it is true, a
+    /// refusal may be of what the call has done itself: read before you write again. Of a call that
+    /// only reads it tells nothing.
+    pub fn maybe_done(&self) -> bool {
+        match self {
+            Error::Unreachable { maybe_done, .. } | Error::Untrusted { maybe_done, .. } => {
+                *maybe_done
+            }
+            Error::Refused(refusal) => refusal.maybe_done,
+            Error::Garbled(_) => true,
+            Error::Invalid(_) => false,
+        }
+    }
+
+    /// The same, where an earlier attempt at `endpoint` may have been done.
+    pub(crate) fn after_loss(mut self, endpoint: &str) -> Error {
+        match &mut self {
+            Error::Unreachable { maybe_done, .. } | Error::Untrusted { maybe_done, .. } => {
+                *maybe_done = true;
+            }
+            Error::Refused(refusal) => refusal.maybe_done = true,
+            Error::Garbled(_) => {}
+            // The call could be made once: what lacks now is a bearer token.
+            Error::Invalid(cause) => {
+                let (endpoint, cause) = (endpoint.to_owned(), std::mem::take(cause));
+                return Error::Unreachable { endpoint, cause, maybe_done: true };
+            }
+        }
+        self
+    }
 }
 
 impl Refusal {
@@ -108,18 +146,14 @@ impl Refusal {
             request_id: request_id.map(str::to_owned),
             index,
             retry_after: None,
+            // A service that is busy (429, 503) says so before it begins.
+            maybe_done: matches!(status, 408 | 500 | 502 | 504),
         }
     }
 
     /// Whether the same call may succeed later.
     pub fn is_passing(&self) -> bool {
         matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504)
-    }
-
-    /// Whether the service may have done what was asked although it says that it failed. A service
-    /// that is busy says so before it begins.
-    pub(crate) fn is_uncertain(&self) -> bool {
-        matches!(self.status, 408 | 500 | 502 | 504)
     }
 }
 
@@ -170,8 +204,31 @@ mod tests {
     fn a_body_of_another_kind_still_gives_a_refusal() {
         let refusal = Refusal::read(502, b"<html>");
         assert_eq!((refusal.code.as_str(), refusal.index), ("HTTP 502", None));
-        assert!(refusal.is_passing() && refusal.is_uncertain());
-        assert!(!Refusal::read(503, b"").is_uncertain());
+        assert!(refusal.is_passing() && refusal.maybe_done);
+        assert!(!Refusal::read(503, b"").maybe_done);
         assert!(!Refusal::read(501, b"").is_passing());
+    }
+
+    #[test]
+    fn an_earlier_loss_is_kept_by_every_error() {
+        let (there, why) = (|| "https://h/a".to_owned(), || "why".to_owned());
+        let refused = |status| Error::Refused(Box::new(Refusal::read(status, b"")));
+        for (error, alone) in [
+            (Error::Unreachable { endpoint: there(), cause: why(), maybe_done: false }, false),
+            (Error::Untrusted { endpoint: there(), cause: why(), maybe_done: false }, false),
+            (refused(412), false),
+            (refused(503), false),
+            (refused(500), true),
+            (Error::Garbled(why()), true),
+        ] {
+            assert_eq!(error.maybe_done(), alone, "{error:?}");
+            let after = error.clone().after_loss(&there());
+            assert!(after.maybe_done(), "{after:?}");
+            assert_eq!(after.to_string(), error.to_string());
+        }
+        let invalid = Error::Invalid(why());
+        assert!(!invalid.maybe_done() && invalid.clone().after_loss(&there()).maybe_done());
+        let words = invalid.after_loss(&there()).to_string();
+        assert_eq!(words, "no answer from https://h/a: why");
     }
 }

@@ -8,7 +8,7 @@ use crate::sign::{Signed, authorization};
 use crate::trust::{NoTrust, Trust, disbelief};
 use crate::world::{Machine, Waiting, World};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request};
 use hyper_rustls::HttpsConnector;
@@ -39,7 +39,7 @@ pub struct Options {
     /// Longest wait for one answer. Default: 60 s; the service gives up after 30 s itself.
     pub answer_time_max: Duration,
     /// Most bytes of an answer. Default: 2 GiB, a page of 1,000 entities of 1 MiB, which JSON may
-    /// write longer.
+    /// write longer. A larger answer is an error, and is not asked for again.
     pub answer_bytes_max: usize,
 }
 
@@ -146,21 +146,6 @@ fn header(headers: &HeaderMap<HeaderValue>, name: &str) -> Option<String> {
     Some(headers.get(name)?.to_str().ok()?.to_owned())
 }
 
-/// A call that failed for good.
-#[derive(Debug)]
-pub(crate) struct Failed {
-    /// Why the last attempt failed.
-    pub(crate) error: Error,
-    /// Whether an attempt before the last one may have done what was asked, without our knowing.
-    pub(crate) earlier_maybe_done: bool,
-}
-
-impl From<Failed> for Error {
-    fn from(failed: Failed) -> Error {
-        failed.error
-    }
-}
-
 type Pool = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 struct Shared {
@@ -198,8 +183,9 @@ impl Http {
         &self.shared.connection
     }
 
-    /// Makes a call, again and again while it fails in a passing way and the rule allows it.
-    pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Failed> {
+    /// Makes a call, again and again while it fails in a passing way and the rule allows it. An
+    /// error is that of the last attempt, and knows whether any of them may have been done.
+    pub(crate) async fn call(&self, call: &Call) -> Result<Answer, Error> {
         self.call_and(call, Ok).await
     }
 
@@ -208,35 +194,30 @@ impl Http {
         &self,
         call: &Call,
         read: impl Fn(Answer) -> Result<T, Error>,
-    ) -> Result<T, Failed> {
+    ) -> Result<T, Error> {
         let world = &self.shared.options.world;
         let start = world.steady();
         let mut earlier_maybe_done = false;
         let mut retry = 0;
         loop {
-            let mut error = match self.attempt(call).await.and_then(&read) {
+            let error = match self.attempt(call).await.and_then(&read) {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
-            let (passing, lost, asked) = match &error {
-                Error::Unreachable { maybe_done, .. } => (true, *maybe_done, None),
-                Error::Refused(refusal) => {
-                    (refusal.is_passing(), refusal.is_uncertain(), refusal.retry_after)
-                }
-                _ => (false, false, None),
+            let (passing, asked) = match &error {
+                Error::Unreachable { .. } => (true, None),
+                Error::Refused(refusal) => (refusal.is_passing(), refusal.retry_after),
+                _ => (false, None),
             };
             retry += 1;
             let spent = world.steady().saturating_sub(start);
             let wait =
                 if passing { self.retry.wait(retry, spent, asked, world.chance()) } else { None };
-            let Some(wait) = wait else {
-                if let Error::Unreachable { maybe_done, .. } = &mut error {
-                    *maybe_done |= earlier_maybe_done;
-                }
-                return Err(Failed { error, earlier_maybe_done });
-            };
-            earlier_maybe_done |= lost;
             let endpoint = self.endpoint(call);
+            let Some(wait) = wait else {
+                return Err(if earlier_maybe_done { error.after_loss(endpoint) } else { error });
+            };
+            earlier_maybe_done |= error.maybe_done();
             world.waiting(&Waiting { endpoint, error: &error, retry, wait, spent });
             world.sleep(wait).await;
         }
@@ -260,12 +241,21 @@ impl Http {
         let Options { answer_time_max, answer_bytes_max, .. } = self.shared.options;
         let exchange = async {
             let answer = pool.request(request).await.map_err(|error| match disbelief(&error) {
-                Some(cause) => Error::Untrusted { endpoint: self.endpoint(call).to_owned(), cause },
+                Some(cause) => {
+                    let endpoint = self.endpoint(call).to_owned();
+                    Error::Untrusted { endpoint, cause, maybe_done: false }
+                }
                 None => unreachable(innermost(&error), !error.is_connect()),
             });
             let (head, body) = answer?.into_parts();
             let body = Limited::new(body, answer_bytes_max).collect().await;
-            let body = body.map_err(|error| unreachable(innermost(error.as_ref()), true))?;
+            let body = body.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    Error::Garbled(format!("more than {answer_bytes_max} bytes"))
+                } else {
+                    unreachable(innermost(error.as_ref()), true)
+                }
+            })?;
             Ok::<_, Error>((head, body.to_bytes()))
         };
         let (head, body) = match tokio::time::timeout(answer_time_max, exchange).await {

@@ -43,7 +43,9 @@
 //! insert that finds the entity there, a delete that finds nothing, a replacement whose version is
 //! gone. Such a refusal is looked up, and where the table holds what the write wanted, the write
 //! counts as done. One limit is left: if somebody else has written exactly the same meanwhile, nobody
-//! can tell.
+//! can tell. Where the table holds something else, or the look-up fails, the write may be done all
+//! the same: [`Error::maybe_done`] says so, as it does after any other failure. Where it is false,
+//! nothing was done.
 //!
 //! # HTTPS
 //!

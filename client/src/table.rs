@@ -2,13 +2,14 @@
 //!
 //! A write whose answer was lost is made again, and may then meet what it did itself. Such a
 //! refusal is checked against what is there: if that is what the write would have left, the write
-//! is done.
+//! is done. If not, or if the look-up is refused, the refusal of the write is the outcome, and says
+//! that the write may be done.
 
 use crate::address::{percent, row_path};
 use crate::batch::{self, Operation, Transaction};
 use crate::entity::{Condition, ETag, Entity};
 use crate::error::Error;
-use crate::http::{Answer, Call, Failed, Http};
+use crate::http::{Answer, Call, Http};
 use crate::json;
 use crate::pages::{Pages, Query};
 use crate::retry::Retry;
@@ -44,8 +45,8 @@ impl Table {
         let call = Call::new(Method::GET, row_path(&self.name, partition_key, row_key));
         match self.http.call(&call).await {
             Ok(answer) => read_one(&answer).map(Some),
-            Err(Failed { error, .. }) if error.code() == Some("ResourceNotFound") => Ok(None),
-            Err(failed) => Err(failed.error),
+            Err(error) if error.code() == Some("ResourceNotFound") => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -113,14 +114,10 @@ impl Table {
         let endpoint = &self.http.connection().endpoint;
         let (content_type, body) = batch::body(endpoint, &self.name, operations, &token)?;
         let call = Call::new(Method::POST, "/$batch").body(&content_type, body);
-        let mut retried = self.http.batch(&call, operations.len()).await;
-        if let Err(Failed { error, earlier_maybe_done: true }) = &retried
-            && met_itself(error)
-            && let Some(etags) = self.done(operations).await?
-        {
-            retried = Ok(etags);
+        match self.http.batch(&call, operations.len()).await {
+            Err(error) if met_itself(&error) => self.looked_up(operations, error).await,
+            outcome => outcome,
         }
-        Ok(retried?)
     }
 
     /// The table's stored policies.
@@ -135,7 +132,7 @@ impl Table {
         let call = Call::new(Method::PUT, format!("/{}", percent(&self.name)))
             .query("comp", "acl")
             .body("application/xml", write_policies(policies));
-        self.http.call(&call).await.map(drop).map_err(Error::from)
+        self.http.call(&call).await.map(drop)
     }
 
     async fn write(&self, operation: &Operation) -> Result<ETag, Error> {
@@ -159,11 +156,27 @@ impl Table {
         }
         match self.http.call(&call).await {
             Ok(answer) => Ok(answer.header("etag").map(ETag::new)),
-            Err(Failed { error, earlier_maybe_done: true }) if met_itself(&error) => {
-                let done = self.done(std::slice::from_ref(operation)).await?;
-                done.and_then(|mut etags| etags.pop()).ok_or(error)
+            Err(error) if met_itself(&error) => {
+                let etags = self.looked_up(std::slice::from_ref(operation), error).await?;
+                Ok(etags.into_iter().next().flatten())
             }
-            Err(failed) => Err(failed.error),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The ETags of what the operations wrote, if all of them are done; otherwise `refusal`, also
+    /// where the look-up is refused: who may write need not be one who may read.
+    async fn looked_up(
+        &self,
+        operations: &[Operation],
+        refusal: Error,
+    ) -> Result<Vec<Option<ETag>>, Error> {
+        match self.done(operations).await {
+            Ok(Some(etags)) => Ok(etags),
+            Err(Error::Unreachable { endpoint, cause, .. }) => {
+                Err(Error::Unreachable { endpoint, cause, maybe_done: true })
+            }
+            Ok(None) | Err(_) => Err(refusal),
         }
     }
 
@@ -184,7 +197,7 @@ impl Table {
 
 impl Http {
     /// Submits a batch. Also a refusal inside the answer is made again while it may pass.
-    async fn batch(&self, call: &Call, count: usize) -> Result<Vec<Option<ETag>>, Failed> {
+    async fn batch(&self, call: &Call, count: usize) -> Result<Vec<Option<ETag>>, Error> {
         self.call_and(call, |answer| {
             let content_type = answer.header("content-type").unwrap_or_default();
             batch::read_answer(&content_type, &answer.body, count)
@@ -193,12 +206,11 @@ impl Http {
     }
 }
 
-/// Whether a refusal is what a write meets that was done already.
+/// Whether a refusal is what a write meets that was done already, after an attempt that may have
+/// done it.
 fn met_itself(error: &Error) -> bool {
-    matches!(
-        error.code(),
-        Some("EntityAlreadyExists" | "ResourceNotFound" | "UpdateConditionNotSatisfied")
-    )
+    let codes = ["EntityAlreadyExists", "ResourceNotFound", "UpdateConditionNotSatisfied"];
+    error.maybe_done() && error.code().is_some_and(|code| codes.contains(&code))
 }
 
 /// The entity that an answer's body is, with the ETag of its headers where the body has none.

@@ -50,6 +50,8 @@ enum Act {
     Hang,
     /// Answers with a body that is shorter than it says.
     Cut,
+    /// Listens no longer, from before the answer that stands before it.
+    Leave,
 }
 
 /// A server that answers requests by a list; each connection takes one.
@@ -98,10 +100,17 @@ async fn serve(
     seen: Arc<Mutex<Vec<String>>>,
     left: Arc<Mutex<VecDeque<Act>>>,
 ) {
-    while let Ok((mut socket, _)) = listener.accept().await {
+    let mut open = Some(listener);
+    while let Some(listener) = &open
+        && let Ok((mut socket, _)) = listener.accept().await
+    {
         let Some(request) = read_request(&mut socket).await else { continue };
         seen.lock().unwrap().push(request.split(' ').next().unwrap().to_owned());
         let act = left.lock().unwrap().pop_front();
+        if matches!(left.lock().unwrap().front(), Some(Act::Leave)) {
+            left.lock().unwrap().pop_front();
+            open = None;
+        }
         let text = match act {
             Some(Act::Answer(status, headers, body)) => format!(
                 "HTTP/1.1 {status} X\r\n{headers}Connection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -109,7 +118,9 @@ async fn serve(
             ),
             Some(Act::Cut) => "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_owned(),
             Some(Act::Hang) => continue,
-            None => "HTTP/1.1 418 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned(),
+            Some(Act::Leave) | None => {
+                "HTTP/1.1 418 X\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".to_owned()
+            }
         };
         drop(socket.write_all(text.as_bytes()).await);
     }
@@ -324,6 +335,94 @@ async fn an_update_that_was_done_and_lost_is_recognised() {
     let script = Script::new(vec![changed()]).await;
     assert!(script.table.replace(&row(), old()).await.unwrap_err().is_changed_meanwhile());
     script.check(&["PUT"], &[]);
+}
+
+/// The look-up's refusal took the place of the write's: who may not read was told he may not write.
+#[tokio::test]
+async fn a_look_up_that_is_refused_leaves_the_refusal_of_the_write() {
+    let mut transaction = Transaction::new();
+    transaction.insert(row());
+    for (status, code) in [(403, "AuthorizationPermissionMismatch"), (404, "TableNotFound")] {
+        let looked_up = || refusal(status, "", code);
+        let script = Script::new(vec![Act::Hang, exists(), looked_up()]).await;
+        let error = script.table.insert(&row()).await.unwrap_err();
+        assert!(error.is_conflict() && error.maybe_done(), "{error}");
+        script.check(&["POST", "POST", "GET"], &[1000]);
+        let refused = refused_part(409, "EntityAlreadyExists");
+        let script = Script::new(vec![Act::Hang, refused, looked_up()]).await;
+        let error = script.table.submit(&transaction).await.unwrap_err();
+        assert!(error.is_conflict() && error.maybe_done(), "{error}");
+        script.check(&["POST", "POST", "GET"], &[1000]);
+    }
+}
+
+/// Nobody answered the look-up, and the write before it was told as never sent.
+#[tokio::test]
+async fn a_look_up_that_reaches_nobody_leaves_open_what_was_done() {
+    let script = Script::new(vec![Act::Hang, changed(), Act::Leave]).await;
+    let error = script.table.replace(&row(), old()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { maybe_done: true, .. }), "{error:?}");
+    script.check(&["PUT", "PUT"], &[1000, 1000, 3000, 7000]);
+    let mut transaction = Transaction::new();
+    transaction.insert(row());
+    let refused = refused_part(409, "EntityAlreadyExists");
+    let script = Script::new(vec![Act::Hang, refused, Act::Leave]).await;
+    let error = script.table.submit(&transaction).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { maybe_done: true, .. }), "{error:?}");
+    script.check(&["POST", "POST"], &[1000, 1000, 3000, 7000]);
+}
+
+/// A counter that is read and replaced counted twice: its own update was taken for another's.
+#[tokio::test]
+async fn a_refusal_after_a_lost_answer_says_that_the_write_may_be_done() {
+    let script = Script::new(vec![Act::Hang, busy(), busy(), busy()]).await;
+    let error = script.table.insert(&row()).await.unwrap_err();
+    assert_eq!((error.status(), error.maybe_done()), (Some(503), true));
+    script.check(&["POST"; 4], &[1000, 3000, 7000]);
+    let script = Script::new(vec![Act::Hang, changed(), there("other", ",\"a\":2")]).await;
+    let error = script.table.replace(&row(), old()).await.unwrap_err();
+    assert!(error.is_changed_meanwhile() && error.maybe_done(), "{error}");
+    script.check(&["PUT", "PUT", "GET"], &[1000]);
+    // This status leaves it open by itself.
+    let script = Script::new(vec![refusal(500, "", "OperationTimedOut")]).await;
+    let error = script.table.with_retry(Retry::NONE).insert(&row()).await.unwrap_err();
+    assert_eq!((error.status(), error.maybe_done()), (Some(500), true));
+}
+
+#[tokio::test]
+async fn a_refusal_without_a_lost_answer_says_that_nothing_was_done() {
+    let script = Script::new(vec![busy(), busy(), busy(), busy()]).await;
+    let error = script.table.insert(&row()).await.unwrap_err();
+    assert_eq!((error.status(), error.maybe_done()), (Some(503), false));
+    for first in [vec![], vec![busy()]] {
+        let script = Script::new([first, vec![changed()]].concat()).await;
+        let error = script.table.replace(&row(), old()).await.unwrap_err();
+        assert!(error.is_changed_meanwhile() && !error.maybe_done(), "{error}");
+    }
+}
+
+/// Such a page was taken for a cut one and read six times.
+#[tokio::test]
+async fn an_answer_that_is_too_large_is_not_asked_for_again() {
+    let bounded = |script: &Script| {
+        let connection = script.account.connection().clone();
+        let world = script.world.clone();
+        let options = Options { answer_bytes_max: 10, world, ..Options::default() };
+        Account::new(connection, options).table("T")
+    };
+    let script = Script::new(vec![Act::Answer(200, "", "{\"value\":[]}".to_owned())]).await;
+    let error = bounded(&script).query(Query::new()).next_page().await.unwrap_err();
+    assert_eq!(error, Error::Garbled("more than 10 bytes".to_owned()));
+    script.check(&["GET"], &[]);
+    let script = Script::new(vec![there("new", ",\"a\":1")]).await;
+    let error = bounded(&script).insert(&row()).await.unwrap_err();
+    assert_eq!(error, Error::Garbled("more than 10 bytes".to_owned()));
+    assert!(error.maybe_done());
+    script.check(&["POST"], &[]);
+    // Of just so many bytes it is an answer, here one without JSON.
+    let script = Script::new(vec![Act::Answer(200, "", "{\"value\":[".to_owned())]).await;
+    let error = bounded(&script).query(Query::new()).next_page().await.unwrap_err();
+    assert!(error.to_string().contains("no JSON"), "{error}");
 }
 
 fn part(status: u16, headers: &str, body: &str) -> String {

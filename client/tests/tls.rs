@@ -5,6 +5,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rcgen::generate_simple_self_signed;
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,7 @@ use tabulith_client::{
     Permissions, Protocols, Query, Retry, TableSas, Transaction, Trust,
 };
 use tabulith_server::config::{Identity, Pem, PemSource, Tls};
+use tabulith_server::faults::rule::Rules;
 use tabulith_server::tokens::BearerConfig;
 use tabulith_server::{Config, Running, Server};
 
@@ -34,13 +36,17 @@ struct House {
 
 impl House {
     fn start(identity: Identity) -> House {
+        House::with_faults(identity, None)
+    }
+
+    fn with_faults(identity: Identity, faults: Option<Rules>) -> House {
         let folder = tempfile::tempdir().unwrap();
         let options = DbOptions { durability: Durability::Buffered, ..DbOptions::default() };
         let db = Db::builder().options(options).open(folder.path().join("data")).unwrap();
         let listen = ([127, 0, 0, 1], 0).into();
         let tls = Some(Tls { listen, identity, handshake_time_max: FOR_EVER });
         let bearer = Some(BearerConfig::basic());
-        let config = Config { listen, tls, bearer, ..Config::default() };
+        let config = Config { listen, tls, bearer, faults, ..Config::default() };
         let running = Server::start(config, Arc::new(TableStore::new(Arc::new(db)))).unwrap();
         House { running, _folder: folder }
     }
@@ -69,7 +75,7 @@ fn account(connection: Connection, trust: Trust) -> Account {
 }
 
 /// Runs a test beside a server, which has threads of its own.
-fn beside(house: House, test: impl AsyncFnOnce(&House)) {
+fn beside<H>(house: H, test: impl AsyncFnOnce(&H)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(test(&house));
 }
@@ -199,7 +205,9 @@ async fn distrusted(addr: SocketAddr, trust: Trust) -> (String, u32) {
     let world = Arc::new(Told::default());
     let options = Options { trust, world: world.clone(), ..Options::default() };
     let made = Account::new(connection(&addr.to_string()), options).create_table("rows").await;
-    let Error::Untrusted { endpoint, cause } = made.unwrap_err() else { panic!("it was believed") };
+    let error = made.unwrap_err();
+    assert!(!error.maybe_done());
+    let Error::Untrusted { endpoint, cause, .. } = error else { panic!("it was believed") };
     assert_eq!(endpoint, format!("https://{addr}/{DEVELOPMENT_ACCOUNT}"));
     let waits = *world.1.lock().unwrap();
     (cause, waits)
@@ -242,6 +250,61 @@ fn a_certificate_for_another_name_is_not_believed() {
         let (cause, waits) = distrusted(house.running.tls_addr().unwrap(), trust).await;
         assert!(cause.contains("tables.example"), "{cause}");
         assert_eq!(waits, 0);
+    });
+}
+
+/// Certificates that follow one another, each read once.
+#[derive(Debug)]
+struct Renewed(Mutex<VecDeque<Fixed>>);
+
+impl PemSource for Renewed {
+    fn read(&self) -> io::Result<Pem> {
+        self.0.lock().unwrap().pop_front().unwrap().read()
+    }
+}
+
+/// A world in which the server has another certificate after a wait.
+struct Renewing(Machine, Arc<House>);
+
+impl World for Renewing {
+    fn wall(&self) -> Duration {
+        self.0.wall()
+    }
+
+    fn steady(&self) -> Duration {
+        self.0.steady()
+    }
+
+    fn chance(&self) -> f64 {
+        0.5
+    }
+
+    fn sleep(&self, _: Duration) -> Pending<'_, ()> {
+        self.1.running.reload().unwrap();
+        Box::pin(async {})
+    }
+}
+
+/// It was told that nothing had been sent.
+#[test]
+fn what_was_done_before_trust_was_lost_may_be_done() {
+    let pairs = [(); 2].map(|()| generate_simple_self_signed(["localhost".to_owned()]).unwrap());
+    let trust = Trust::nobody().with_pem(pairs[0].cert.pem().as_bytes()).unwrap();
+    let fixed = pairs.map(|pair| {
+        let (certificate, key) = (pair.cert.pem(), pair.signing_key.serialize_pem());
+        Fixed { certificate, key }
+    });
+    let identity = Identity::Given(Arc::new(Renewed(Mutex::new(VecDeque::from(fixed)))));
+    let lost = Rules::parse("lost operation=create-table limit=1").unwrap();
+    beside(Arc::new(House::with_faults(identity, Some(lost))), async |house| {
+        let world = Arc::new(Renewing(Machine::default(), house.clone()));
+        let options = Options { trust, world, ..Options::default() };
+        let secure = connection(&format!("localhost:{}", house.port()));
+        let error = Account::new(secure.clone(), options).create_table("rows").await.unwrap_err();
+        assert!(matches!(error, Error::Untrusted { maybe_done: true, .. }), "{error:?}");
+        let endpoint = format!("http://{}/{DEVELOPMENT_ACCOUNT}", house.running.addr());
+        let plain = account(Connection { endpoint, ..secure }, Trust::nobody());
+        assert!(plain.table_exists("rows").await.unwrap());
     });
 }
 

@@ -459,7 +459,7 @@ mod tests {
         let away = failed(away, "reading T");
         assert_eq!(crate::exit::of(&away), Exit::Unavailable);
         assert_eq!(away.to_string(), "reading T: no answer from https://h/a: refused");
-        let other = failed(Error::Untrusted { endpoint, cause }, "reading T");
+        let other = failed(Error::Untrusted { endpoint, cause, maybe_done: false }, "reading T");
         assert_eq!(crate::exit::of(&other), Exit::Failure);
         assert!(other.to_string().ends_with("; --ca FILE names certificates to trust"), "{other}");
         let garbled = garbled("x", "reading T");
