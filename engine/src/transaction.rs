@@ -114,17 +114,8 @@ impl Transaction {
     ) -> Result<Vec<(Bytes, Row)>> {
         let bound = |bound: Bound<&R>| bound.map(|rk| self.prefixed(rk.as_ref()));
         let prefix = &self.key[..self.prefix_len];
-        let start = match bound(range.start_bound()) {
-            Bound::Unbounded => prefix.to_vec(),
-            Bound::Included(key) => key,
-            Bound::Excluded(key) => [&key[..], &[0]].concat(),
-        };
-        let end = match bound(range.end_bound()) {
-            Bound::Unbounded => order::partition_end(prefix),
-            Bound::Included(key) => [&key[..], &[0]].concat(),
-            Bound::Excluded(key) => key,
-        };
-        let range = KeyRange { start, end };
+        let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
+        let range = KeyRange::in_partition(prefix, from, to);
         if range.is_empty() {
             return Ok(Vec::new());
         }

@@ -14,7 +14,7 @@ use crate::ids::{CommitTs, RowKind};
 use crate::iter::tree;
 use crate::key::hash;
 use crate::key::order;
-use crate::key::range::KeyRange;
+use crate::key::range::{KeyRange, half_open};
 use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::moment::Moment;
 use crate::options::Reach;
@@ -74,18 +74,8 @@ struct RowKeys(Vec<u8>, Option<Vec<u8>>);
 
 impl RowKeys {
     fn between(from: Bound<&[u8]>, to: Bound<&[u8]>) -> RowKeys {
-        let after = |rk: &[u8]| [rk, &[0]].concat();
-        let from = match from {
-            Bound::Unbounded => Vec::new(),
-            Bound::Included(rk) => rk.to_vec(),
-            Bound::Excluded(rk) => after(rk),
-        };
-        let to = match to {
-            Bound::Unbounded => None,
-            Bound::Included(rk) => Some(after(rk)),
-            Bound::Excluded(rk) => Some(rk.to_vec()),
-        };
-        RowKeys(from, to)
+        let (from, to) = half_open(from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
+        RowKeys(from.unwrap_or_default(), to)
     }
 
     fn is_empty(&self) -> bool {

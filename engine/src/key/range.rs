@@ -21,17 +21,8 @@ impl KeyRange {
 
     /// The rows of one partition whose RowKey lies between the bounds.
     pub fn rows(table: TableId, pk: &[u8], from: Bound<&[u8]>, to: Bound<&[u8]>) -> KeyRange {
-        let start = match from {
-            Bound::Unbounded => order::partition_prefix(table, pk),
-            Bound::Included(rk) => order::row_key(table, pk, rk),
-            Bound::Excluded(rk) => after(order::row_key(table, pk, rk)),
-        };
-        let end = match to {
-            Bound::Unbounded => order::partition_end(&order::partition_prefix(table, pk)),
-            Bound::Included(rk) => after(order::row_key(table, pk, rk)),
-            Bound::Excluded(rk) => order::row_key(table, pk, rk),
-        };
-        KeyRange { start, end }
+        let key = |rk: &[u8]| order::row_key(table, pk, rk);
+        KeyRange::in_partition(&order::partition_prefix(table, pk), from.map(key), to.map(key))
     }
 
     /// The rows of a table whose (PartitionKey, RowKey) lies between the bounds.
@@ -40,17 +31,21 @@ impl KeyRange {
         from: Bound<(&[u8], &[u8])>,
         to: Bound<(&[u8], &[u8])>,
     ) -> KeyRange {
-        let start = match from {
-            Bound::Unbounded => order::table_start(table),
-            Bound::Included((pk, rk)) => order::row_key(table, pk, rk),
-            Bound::Excluded((pk, rk)) => after(order::row_key(table, pk, rk)),
-        };
-        let end = match to {
-            Bound::Unbounded => order::table_end(table),
-            Bound::Included((pk, rk)) => after(order::row_key(table, pk, rk)),
-            Bound::Excluded((pk, rk)) => order::row_key(table, pk, rk),
-        };
-        KeyRange { start, end }
+        let key = |(pk, rk): (&[u8], &[u8])| order::row_key(table, pk, rk);
+        let (start, end) = half_open(from.map(key), to.map(key));
+        let start = start.unwrap_or_else(|| order::table_start(table));
+        KeyRange { start, end: end.unwrap_or_else(|| order::table_end(table)) }
+    }
+
+    /// The keys between the bounds, in the partition whose keys all start with `prefix`.
+    pub(crate) fn in_partition(
+        prefix: &[u8],
+        from: Bound<Vec<u8>>,
+        to: Bound<Vec<u8>>,
+    ) -> KeyRange {
+        let (start, end) = half_open(from, to);
+        let start = start.unwrap_or_else(|| prefix.to_vec());
+        KeyRange { start, end: end.unwrap_or_else(|| order::partition_end(prefix)) }
     }
 
     /// From `first` to `last`, both included.
@@ -67,6 +62,24 @@ impl KeyRange {
     pub fn contains(&self, key: &[u8]) -> bool {
         self.start.as_slice() <= key && key < self.end.as_slice()
     }
+}
+
+/// The first key between the bounds and the first one behind; `None` where there is no bound.
+pub(crate) fn half_open(
+    from: Bound<Vec<u8>>,
+    to: Bound<Vec<u8>>,
+) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let from = match from {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(key),
+        Bound::Excluded(key) => Some(after(key)),
+    };
+    let to = match to {
+        Bound::Unbounded => None,
+        Bound::Included(key) => Some(after(key)),
+        Bound::Excluded(key) => Some(key),
+    };
+    (from, to)
 }
 
 /// The first string of bytes above `key`.
