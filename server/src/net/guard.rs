@@ -262,9 +262,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for Guard<T> {
             Poll::Ready(read) => read?,
         }
         if buf.filled().len() > before {
-            self.is_new = false;
+            let was_new = std::mem::take(&mut self.is_new);
             self.look(buf, before);
-            if !self.framing.is_amid_head() {
+            // Behind another one, a head that began amid these bytes has a time of its own.
+            let is_next = !was_new && self.framing.head_bytes() <= buf.filled().len() - before;
+            if is_next || !self.framing.is_amid_head() {
                 self.head = None;
             }
             self.place_head()?;
@@ -434,6 +436,29 @@ mod tests {
                 bytes += read;
             }
             assert!(!guarded.verdict().is_placed());
+        });
+    }
+
+    #[test]
+    fn heads_without_a_pause_have_a_time_each() {
+        run(async {
+            let (mut client, mut guard) = pair();
+            let began = Instant::now();
+            let asking = async {
+                client.write_all(b"GET /a HT").await.expect("room");
+                for _ in 0..30 {
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    client.write_all(b"TP/1.1\r\n\r\nGET /a HT").await.expect("room");
+                }
+                // The last one is never ended.
+                std::future::pending::<()>().await;
+            };
+            let mut read = Vec::new();
+            tokio::select! {
+                () = asking => panic!("never ends"),
+                read = guard.read_to_end(&mut read) => assert!(read.is_err()),
+            }
+            assert_eq!(began.elapsed().as_secs(), 30 * 3 + 10);
         });
     }
 
