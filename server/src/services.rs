@@ -352,8 +352,9 @@ impl<S: Store> Services<S> {
     /// Removes the grant's table; returns once that is durable.
     pub fn delete_table(&self, grant: &Grant) -> Result<(), WireError> {
         grant.check(Access::DeleteTable)?;
-        let _changing = self.policies.changing();
-        match self.tables.delete_table(grant.account(), &table_name(grant)?) {
+        let table = table_name(grant)?;
+        let _changing = self.policies.changing(grant.account(), &table);
+        match self.tables.delete_table(grant.account(), &table) {
             Ok(()) => Ok(()),
             Err(TableError::TableNotFound) => Err(RESOURCE_NOT_FOUND),
             Err(error) => Err(refusal(error)),
@@ -370,8 +371,8 @@ impl<S: Store> Services<S> {
             if page.tables.is_empty() {
                 break;
             }
-            let _changing = self.policies.changing();
             for table in &page.tables {
+                let _changing = self.policies.changing(account, &table.name);
                 match self.tables.delete_table(account, &table.name) {
                     Ok(()) => removed += 1,
                     Err(TableError::TableNotFound) => {}
@@ -591,8 +592,10 @@ impl<S: Store> Services<S> {
     /// came. The policy cannot change while the answer lives; nothing where the caller would have to wait.
     fn steady(&self, grant: &Grant, reach: Reach) -> Result<Option<Held<'_>>, WireError> {
         let Some(stored) = grant.stored() else { return Ok(Some(Held(None))) };
-        let Some(steady) = self.policies.steady(reach) else { return Ok(None) };
         let table = table_name(grant)?;
+        let Some(steady) = self.policies.steady(grant.account(), &table, reach) else {
+            return Ok(None);
+        };
         let same = self.policies.check(&self.tables, grant.account(), &table, stored);
         same.map_err(refusal)??;
         Ok(Some(Held(Some(steady))))

@@ -8,6 +8,7 @@ use crate::auth::policy::{self, Policy, Stored};
 use crate::error::{AUTHENTICATION_FAILED, WireError};
 use crate::remembered::Remembered;
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use tabulith::ids::TableId;
 use tabulith::options::Reach;
@@ -22,36 +23,53 @@ const SETTING: &str = "acl";
 /// Most tables whose policies are remembered; then all are forgotten at once.
 const TABLES_MAX: usize = 10_000;
 
+/// Tables share so many gates: whose policies change keeps few others waiting.
+const GATES: usize = 256;
+
 /// The policies of one store's tables.
 #[derive(Debug)]
 pub struct StoredPolicies {
-    gate: RwLock<()>,
+    gates: Box<[RwLock<()>]>,
+    hashes: RandomState,
     known: Remembered<TableId, Arc<[Policy]>>,
 }
 
 impl Default for StoredPolicies {
     fn default() -> StoredPolicies {
-        StoredPolicies { gate: RwLock::default(), known: Remembered::new(TABLES_MAX) }
+        let (gates, hashes) = ((0..GATES).map(|_| RwLock::default()).collect(), RandomState::new());
+        StoredPolicies { gates, hashes, known: Remembered::new(TABLES_MAX) }
     }
 }
 
-/// While one lives, policies and tables that have them stay as they are.
+/// While one lives, a table stays, and so do its policies.
 pub type Steady<'a> = RwLockReadGuard<'a, ()>;
 
 impl StoredPolicies {
-    /// Keeps everything as it is: to be held from the look at a policy to the end of what it
-    /// allows. Waits for whoever sets policies or removes a table, and so for the disk; nothing for one
+    /// Keeps a table as it is: to be held from the look at a policy to the end of what it
+    /// allows. Waits for whoever sets its policies or removes it, and so for the disk; nothing for one
     /// who must not.
-    pub fn steady(&self, reach: Reach) -> Option<Steady<'_>> {
+    pub fn steady(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        reach: Reach,
+    ) -> Option<Steady<'_>> {
+        let gate = self.gate(account, table);
         match reach {
-            Reach::Memory => self.gate.try_read(),
-            Reach::Disk => Some(self.gate.read()),
+            Reach::Memory => gate.try_read(),
+            Reach::Disk => Some(gate.read()),
         }
     }
 
     /// To be held while a table is removed.
-    pub fn changing(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write()
+    pub fn changing(&self, account: &AccountName, table: &TableName) -> RwLockWriteGuard<'_, ()> {
+        self.gate(account, table).write()
+    }
+
+    /// Of a table by its name, in whatever case: one that is made anew has the gate of the one before.
+    fn gate(&self, account: &AccountName, table: &TableName) -> &RwLock<()> {
+        let hash = self.hashes.hash_one((account, table.folded()));
+        &self.gates[hash as usize % GATES]
     }
 
     /// The policy of that name as of now, if its table is there and has one. Waits for nobody.
@@ -119,7 +137,7 @@ impl StoredPolicies {
         table: &TableName,
         policies: Vec<Policy>,
     ) -> TableResult<()> {
-        let _gate = self.gate.write();
+        let _changing = self.changing(account, table);
         let found = tables.get_table(account, table)?.ok_or(TableError::TableNotFound)?;
         let text = (!policies.is_empty()).then(|| policy::written(&policies));
         // Until then requests are admitted by the old ones, without a wait, and do nothing by them before
@@ -182,10 +200,17 @@ mod tests {
     #[test]
     fn who_must_not_wait_is_not_kept_waiting() {
         let policies = StoredPolicies::default();
-        let changing = policies.changing();
-        assert!(policies.steady(Reach::Memory).is_none(), "somebody sets policies");
+        let account = AccountName::parse("devstoreaccount1").expect("a name");
+        let table = |name: &str| TableName::parse(name).expect("a name");
+        let own = table("Table");
+        let steady = |name: &str, reach| policies.steady(&account, &table(name), reach);
+        let changing = policies.changing(&account, &own);
+        assert!(steady("tAble", Reach::Memory).is_none(), "somebody sets policies");
+        // Of a hundred others hardly one shares the gate.
+        let others = (0..100).filter(|n| steady(&format!("table{n}"), Reach::Memory).is_some());
+        assert!(others.count() > 50, "policies of other tables do not change");
         drop(changing);
-        let (one, other) = (policies.steady(Reach::Memory), policies.steady(Reach::Disk));
+        let (one, other) = (steady("Table", Reach::Memory), steady("Table", Reach::Disk));
         assert!(one.is_some() && other.is_some());
     }
 }
