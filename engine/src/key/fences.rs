@@ -3,6 +3,9 @@
 
 use std::ops::Range;
 
+/// So many keys that are alike are counted one by one, which few are.
+const COUNTED_MAX: usize = 4;
+
 /// What is searched of some sorted keys; the keys themselves stay with the caller.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fences {
@@ -29,7 +32,11 @@ impl Fences {
         };
         let wanted = head(rest);
         let low = self.heads.partition_point(|head| *head < wanted);
-        let alike = self.heads[low..].iter().take_while(|head| **head == wanted).count();
+        let behind = &self.heads[low..];
+        let mut alike = behind.iter().take(COUNTED_MAX).take_while(|head| **head == wanted).count();
+        if alike == COUNTED_MAX {
+            alike = behind.partition_point(|head| *head == wanted);
+        }
         low..low + alike
     }
 }

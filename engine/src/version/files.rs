@@ -331,10 +331,8 @@ impl Version {
         }
         let mut at = fences.narrow(key);
         // Mostly empty: the fences alone know.
-        while !at.is_empty() && files[at.start].meta.largest.as_slice() < key {
-            at.start += 1;
-        }
-        files.get(at.start)
+        let below = files[at.clone()].partition_point(|file| file.meta.largest.as_slice() < key);
+        files.get(at.start + below)
     }
 
     /// The files of a sorted level that overlap `smallest..=largest`, without a count of each of them.
