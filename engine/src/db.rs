@@ -289,9 +289,9 @@ impl Db {
         let _running = work.enter()?;
         let aim = Aim::OneRun(pipeline.applied());
         self.flush()?;
-        let visible = || pipeline.visible();
-        while self.inner.tree.compact_once(aim, pipeline.now(), &visible)? {}
-        self.inner.tree.delete_trash();
+        let tree = &self.inner.tree;
+        while tree.compact_once(aim, pipeline)? {}
+        tree.delete_trash();
         Ok(())
     }
 
@@ -309,7 +309,7 @@ impl Db {
         self.flush()?;
         for level in 0..LEVELS - 1 {
             let aim = Aim::Range(range, level);
-            self.inner.tree.compact_once(aim, pipeline.now(), &|| pipeline.visible())?;
+            self.inner.tree.compact_once(aim, pipeline)?;
         }
         self.inner.tree.delete_trash();
         Ok(())
@@ -331,8 +331,7 @@ impl Db {
         } else {
             work.flush_sealed()?;
         }
-        let visible = || pipeline.visible();
-        while tree.compact_once(Aim::Settled, pipeline.now(), &visible)? {}
+        while tree.compact_once(Aim::Settled, pipeline)? {}
         tree.delete_trash();
         tree.shelf.pool.spare.release();
         Ok(())
@@ -605,7 +604,9 @@ impl Inner {
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
         let now = now.map_or_else(OnceCell::new, OnceCell::from);
         let first = keys.iter().next().map_or(&[][..], |listed| listed.key);
-        let outlived_to = self.outlived_to(first, at, now.get().copied());
+        // Rows outlive their table and expire by one time.
+        let outlived_by = self.tree.ages().then(|| *now.get_or_init(|| self.time()));
+        let outlived_to = self.outlived_to(first, at, outlived_by);
         let mut found = Vec::with_capacity(keys.len());
         view.get_many(&self.tree.shelf.pool.rows, keys, at, reach, |asked, row| {
             if row.ts > outlived_to {

@@ -12,6 +12,9 @@ use crate::options::Reach;
 use crate::rows::{Catalog, TableInfo};
 use std::time::Duration;
 
+/// How often time is stopped for a table, each time twice as far ahead, before that is given up.
+const STOPS_MAX: u32 = 40;
+
 impl Catalog for Db {
     fn create_table(&self, name: &str, note: &[u8]) -> Result<TableInfo> {
         let writer = self.inner.writer()?;
@@ -85,7 +88,7 @@ impl Db {
         // What a transaction has read must not be gone by the time it commits.
         writer.admit()?;
         let nobody_writes = inner.latches.lock_all();
-        let now = inner.stop_aging(table.id);
+        let now = inner.stop_aging(writer, table.id)?;
         let applied = Moment { at: CommitTs::MAX, now };
         let cutoff = tables.outlived_to(table.id, applied);
         let lifetime = |since| Lifetime { since, ttl: ticks, cutoff };
@@ -146,17 +149,22 @@ impl Db {
 
 impl Inner {
     /// Stops time for the rows of a table that present readers see: see `lifetime`. Gives the time
-    /// beyond which no reader has gone. The caller holds the catalogue's lock.
-    fn stop_aging(&self, table: TableId) -> CommitTs {
-        for slack in 0..40 {
+    /// beyond which no reader has gone, and no later commit stays behind. The caller holds the catalogue's
+    /// lock.
+    ///
+    /// Errors: `Busy` where the clock runs faster than time can be stopped.
+    fn stop_aging(&self, writer: &Writer, table: TableId) -> Result<CommitTs> {
+        for slack in 0..STOPS_MAX {
             // Twice as far ahead at each attempt: the clock must not reach it before all see it.
             let now = CommitTs(self.time().0 + (1 << slack) - 1);
             self.change_tables(|tables| tables.stop_aging(table, now));
             if self.time() <= now {
-                return now;
+                writer.pipeline.close_moment(now);
+                return Ok(now);
             }
         }
-        CommitTs::MAX
+        self.change_tables(|tables| tables.stop_aging(table, CommitTs::MAX));
+        Err(Error::new(Kind::Busy, "changing a time to live: the clock runs ahead too fast"))
     }
 
     fn change_tables(&self, change: impl FnOnce(&mut Tables)) {
@@ -199,7 +207,7 @@ impl Inner {
     ) -> Result<CommitTs> {
         // Before the commit takes its place, which others wait for.
         let mut tables = Tables::clone(&self.tree.tables.load());
-        tables.forget(self.tree.last_drop_for_good(&|| self.visible()));
+        tables.forget(self.tree.last_drop_for_good(&writer.pipeline));
         self.commit_and(writer, batch, self.durability(None), Reach::Disk, |ts| {
             change(&mut tables, ts);
             self.tree.show_tables(tables);

@@ -275,11 +275,12 @@ fn start(
     held.iter().for_each(|id| drop(vfs.remove(&names::segment_path(&dir, *id))));
     let history_floor = state.history_floor;
     // Above every timestamp that was ever seen, and some more unless the log was closed: one that a crash took
-    // along is never given out again. Recorded, or the next start would begin at the same place
+    // along is never given out again. Not behind the time by which rows were reclaimed, which might be
+    // ahead of the clock by now. Recorded, or the next start would begin at the same place
     // where this one's commits are lost.
     let seen = replay.seen_ts.max(found_ts).max(state.last_ts);
     let lead = if replay.ended { 0 } else { CommitTs::START_LEAD };
-    let mut last_ts = CommitTs(seen.0.saturating_add(lead)).max(now);
+    let mut last_ts = CommitTs(seen.0.saturating_add(lead)).max(now).max(history_floor);
     if crate::planted!("B13") {
         last_ts = state.last_ts; // Planted: commits of the log do not count.
     }

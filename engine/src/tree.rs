@@ -4,7 +4,7 @@
 
 use crate::batch::Commit;
 use crate::catalog::{Readable, Tables};
-use crate::commit::pipeline;
+use crate::commit::pipeline::{self, Pipeline};
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::{Job, Merge};
 use crate::compaction::picker::{self, Aim, Turns};
@@ -148,17 +148,18 @@ impl Tree {
     }
 
     /// What must stay readable, the history window included.
-    fn boundaries(&self, visible: &dyn Fn() -> CommitTs) -> Boundaries {
+    fn boundaries(&self, pipeline: &Pipeline) -> Boundaries {
         let history = moment::ticks(self.options.history.unwrap_or_default());
-        let floor = CommitTs(self.time(visible()).0.saturating_sub(history));
-        self.snapshots.boundaries(visible, floor)
+        let now = pipeline.reclaiming_time(self.snapshots.floor());
+        let floor = CommitTs(now.0.saturating_sub(history));
+        self.snapshots.boundaries(|| pipeline.visible(), floor)
     }
 
     /// Tables that were dropped up to here have no reader any more, nor will have, and stay dropped
     /// whatever happens.
-    pub(crate) fn last_drop_for_good(&self, visible: &dyn Fn() -> CommitTs) -> CommitTs {
+    pub(crate) fn last_drop_for_good(&self, pipeline: &Pipeline) -> CommitTs {
         let recorded = self.with_set(|set| set.state().last_ts);
-        self.boundaries(visible).oldest().min(recorded.unwrap_or_default())
+        self.boundaries(pipeline).oldest().min(recorded.unwrap_or_default())
     }
 
     /// What exists now. Take it before the timestamp to read at.
@@ -257,7 +258,7 @@ impl Tree {
     /// patient, none at all.
     pub(crate) fn flush_oldest(
         &self,
-        visible: &dyn Fn() -> CommitTs,
+        pipeline: &Pipeline,
         patience: Patience,
     ) -> Result<Option<SegmentId>> {
         let all_sealed = || self.view.load().sealed.clone();
@@ -267,7 +268,7 @@ impl Tree {
             self.reopen_manifest()?;
             let span = self.events.span(Doing::Flush);
             self.events.tell(Event::FlushBegin { memtable_bytes: sealed.table.bytes() });
-            let boundaries = self.boundaries(visible);
+            let boundaries = self.boundaries(pipeline);
             let flushed = self.write_sealed(sealed, &boundaries)?;
             if turn.comes(all_sealed) {
                 let bytes = flushed.as_ref().map_or(0, Flushed::bytes);
@@ -331,20 +332,15 @@ impl Tree {
         self.flushes.is_any_taken() || self.compacting.try_lock().is_none()
     }
 
-    /// Does one piece of compaction; false where `aim` is reached. `now`: the wall clock.
-    pub(crate) fn compact_once(
-        &self,
-        aim: Aim<'_>,
-        now: CommitTs,
-        visible: &dyn Fn() -> CommitTs,
-    ) -> Result<bool> {
+    /// Does one piece of compaction; false where `aim` is reached.
+    pub(crate) fn compact_once(&self, aim: Aim<'_>, pipeline: &Pipeline) -> Result<bool> {
         let mut turns = self.compacting.lock();
         turns.pass(self.clock.steady());
         self.reopen_manifest()?;
-        let boundaries = self.boundaries(visible);
+        let boundaries = self.boundaries(pipeline);
         let tables = self.tables.load();
         let age = self.options.advanced.delete_age_max_s.saturating_mul(CommitTs::TICKS_PER_SECOND);
-        let due = CommitTs(now.0.saturating_sub(age));
+        let due = CommitTs(pipeline.now().0.saturating_sub(age));
         let picked = self.with_set(|set| {
             let version = set.current();
             // What a crash takes back must not have cost a row: a drop counts once it is in files.

@@ -247,13 +247,13 @@ impl Work {
     }
 
     fn flush_one(&self, patience: Patience) -> Result<bool> {
-        let flushed = self.tree.flush_oldest(&|| self.pipeline.visible(), patience)?;
+        let flushed = self.tree.flush_oldest(&self.pipeline, patience)?;
         flushed.map(|floor| self.pipeline.release_log(floor)).transpose().map(|done| done.is_some())
     }
 
     fn compact_step(&self, at_rest: bool) -> Result<bool> {
         let aim = if at_rest { Aim::Rest } else { Aim::Balance };
-        let worked = self.tree.compact_once(aim, self.pipeline.now(), &|| self.pipeline.visible());
+        let worked = self.tree.compact_once(aim, &self.pipeline);
         self.tree.delete_trash();
         worked
     }

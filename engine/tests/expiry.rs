@@ -24,6 +24,11 @@ impl Place {
         Place { disk: SimFs::new(), clock: Arc::new(ManualClock::at(START_TICKS)) }
     }
 
+    /// The same for the process that runs now, which a kill ends.
+    fn process(&self) -> Place {
+        Place { disk: self.disk.process(), clock: Arc::clone(&self.clock) }
+    }
+
     fn open(&self, history_s: u64) -> Db {
         let clock = Arc::clone(&self.clock);
         let advanced = Advanced {
@@ -41,6 +46,25 @@ impl Place {
 
     fn pass(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
+    }
+}
+
+/// A wall clock that is a second further whenever it is asked.
+#[derive(Debug)]
+struct Hasty(ManualClock);
+
+impl Clock for Hasty {
+    fn wall_ticks(&self) -> u64 {
+        self.0.advance(Duration::from_secs(1));
+        self.0.wall_ticks()
+    }
+
+    fn steady(&self) -> Duration {
+        self.0.steady()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.0.sleep(time);
     }
 }
 
@@ -106,6 +130,61 @@ fn an_expired_row_is_gone_for_every_read_and_condition_wherever_it_lies() {
         place.pass(100);
         assert_eq!(row_keys(&table), ["a", "stays"], "what was put anew does not expire");
     }
+}
+
+/// Rows are reclaimed by a time, and no commit may be older than that, whatever the clock says since.
+#[test]
+fn what_is_written_after_the_clock_went_back_has_not_outlived_its_table() {
+    for stage in ["open", "closed", "killed"] {
+        let place = Place::new();
+        let mut db = place.process().open(0);
+        let mut table = db.table("t").unwrap();
+        table.set_ttl(Some(Duration::from_secs(60))).unwrap();
+        table.upsert("p", "old", "x").unwrap();
+        place.pass(600);
+        db.settle().unwrap();
+        db.compact().unwrap();
+        match stage {
+            "open" => {}
+            "closed" => db.close().unwrap(),
+            _ => place.disk.kill(),
+        }
+        place.clock.set_wall(START_TICKS);
+        if stage != "open" {
+            db = place.process().open(0);
+            table = db.table("t").unwrap();
+        }
+        table.upsert("p", "a", "x").unwrap();
+        assert!(table.get("p", "a").unwrap().is_some(), "{stage}");
+        assert_eq!(row_keys(&table), ["a"], "{stage}");
+        db.compact().unwrap();
+        assert_eq!(row_keys(&table), ["a"], "{stage}: by a merge");
+        table.set_ttl(None).unwrap();
+        table.upsert("p", "b", "x").unwrap();
+        db.compact().unwrap();
+        assert_eq!(row_keys(&table), ["a", "b"], "{stage}: without a time to live");
+    }
+}
+
+#[test]
+fn rows_read_together_are_there_by_one_time() {
+    let clock = Arc::new(Hasty(ManualClock::at(START_TICKS)));
+    let parts = (Arc::new(SimFs::new()), Arc::clone(&clock), Arc::new(ByHand));
+    let db = Db::builder().parts(parts.0, parts.1, parts.2).open("db").unwrap();
+    let table = db.table("t").unwrap();
+    let mut both_states = [false; 2];
+    for delay_s in 0..=10 {
+        table.set_ttl(Some(Duration::from_secs(1000))).unwrap();
+        let outlives = table.upsert("p", "a", "x").unwrap().after(Duration::from_secs(1000));
+        // Gone by the same time as the other.
+        put_until(&table, "b", "y", outlives.after(Duration::from_nanos(100)));
+        clock.0.set_wall(outlives.0 - (10 - delay_s) * 10_000_000 - 5_000_000);
+        let rows = table.get_many(&[("p", "a"), ("p", "b")]).unwrap();
+        assert_eq!(rows[0].is_some(), rows[1].is_some(), "after {delay_s} s");
+        both_states[usize::from(rows[0].is_some())] = true;
+        clock.0.set_wall(outlives.0 + 10_000_000_000);
+    }
+    assert_eq!(both_states, [true; 2]);
 }
 
 /// A clock that is set back shows expired rows again, and so does the past: what was told to remove all rows

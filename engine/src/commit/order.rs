@@ -25,7 +25,7 @@ pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 /// How far the commits of one database are, behind one lock.
 pub(crate) struct Order {
     pub(crate) last_ts: CommitTs,
-    pub(crate) closed_to: CommitTs, // Somebody reads as of this moment: later commits come after it.
+    pub(crate) closed_to: CommitTs, // Somebody has read, or reclaimed, by it: later commits come after it.
     pub(crate) group: FrameBuffer,  // Applied, not yet in the log.
     pub(crate) group_first: CommitTs,
     pub(crate) recycled: FrameBuffer, // An empty buffer for the next group.

@@ -385,6 +385,15 @@ impl Pipeline {
         order.last_ts.min(at)
     }
 
+    /// The time by which what nobody can read any more is reclaimed: not below `at_least` nor any commit.
+    /// No later commit comes before it, however the clock is turned.
+    pub(crate) fn reclaiming_time(&self, at_least: CommitTs) -> CommitTs {
+        let mut order = self.order.lock();
+        let now = now(&*self.clock).max(order.last_ts).max(at_least);
+        order.closed_to = order.closed_to.max(CommitTs(now.0.saturating_sub(1)));
+        now
+    }
+
     /// Takes a place in the order for what goes past log and memtable: runs `between` with the newest
     /// applied timestamp, then gives the next one. Nothing from there on becomes visible before the
     /// place is dropped; one place at a time, which the caller sees to.
