@@ -81,6 +81,14 @@ pub(crate) struct Tree {
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
 }
 
+/// What a job of compaction was picked for.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    version: &'a Version,
+    boundaries: &'a Boundaries,
+    readable: &'a Readable,
+}
+
 impl Tree {
     /// A tree that shows `view`; `set` is what records its changes. Moments before `history_floor`
     /// are not whole.
@@ -366,24 +374,19 @@ impl Tree {
             true => self.options.threads.unwrap_or(1),
             false => 1,
         };
-        let scene = (&*version, &boundaries, &readable);
-        let done = self.run_job(&job, threads, scene, &mut turns);
+        let at = At { version: &version, boundaries: &boundaries, readable: &readable };
+        let done = self.run_job(&job, threads, at, &mut turns);
         *self.merging.lock() = None;
         done.map(|()| true)
     }
 
-    fn run_job(
-        &self,
-        job: &Job,
-        threads: usize,
-        (version, boundaries, readable): (&Version, &Boundaries, &Readable),
-        turns: &mut Turns,
-    ) -> Result<()> {
+    /// Does a job, and tells of it.
+    fn run_job(&self, job: &Job, threads: usize, at: At<'_>, turns: &mut Turns) -> Result<()> {
         let span = self.events.span(Doing::Merge);
+        let history_floor = Some(at.boundaries.floor());
         let (what, read_bytes, written_bytes) = match job {
             Job::Drop { files } => {
                 let removed = files.iter().map(|(level, no)| (*level as u8, *no)).collect();
-                let history_floor = Some(boundaries.floor());
                 self.install(Edit { removed, history_floor, ..Edit::default() }, |_| {})?;
                 self.counters.dropped_files.add(files.len() as u64);
                 (Compaction::Dropped, 0, 0)
@@ -391,7 +394,6 @@ impl Tree {
             Job::Retire { erasures } => {
                 let retired = erasures.clone();
                 // A newer erasure took its place for readers from the floor on.
-                let history_floor = Some(boundaries.floor());
                 return self.install(Edit { retired, history_floor, ..Edit::default() }, |_| {});
             }
             Job::Move { file, from } => {
@@ -403,42 +405,53 @@ impl Tree {
                 (Compaction::Moved, 0, 0)
             }
             Job::Merge(merge) => {
-                let (budget, runs) = (&self.shelf.pool.budget, merge.runs());
-                let parts = budget.merge_parts(runs, threads);
-                let mut failed = |error: &Error| self.merge_failed(merge, version, error, turns);
-                let ranges =
-                    executor::divide(merge, &self.options, parts).inspect_err(&mut failed)?;
-                let next_file = || self.next_file();
-                let env = MergeEnv {
-                    shelf: &self.shelf,
-                    options: &self.options,
-                    version,
-                    boundaries,
-                    readable,
-                    next_file: &next_file,
-                    jobs: &*self.jobs,
-                    closing: &self.closing,
-                };
-                let _claim = self.shelf.pool.claim(budget.merge(runs, ranges.len()));
-                let mut edit = executor::merge(merge, &ranges, &env).inspect_err(failed)?;
-                edit.history_floor = Some(boundaries.floor());
-                let read = merge.inputs().map(|file| file.meta.bytes).sum();
-                let tables = edit.added.iter().map(|(_, meta)| meta.bytes);
-                let written = tables.chain(edit.blobs.iter().map(|blob| blob.bytes)).sum();
-                self.install(edit, |_| {})?;
-                self.counters.compactions.add(1);
-                self.counters.compaction_parts.add(ranges.len() as u64);
-                self.counters.compaction_bytes_read.add(read);
-                self.counters.compaction_bytes_written.add(written);
-                if !merge.upper.is_empty() {
-                    turns.done(merge.level, &picker::span(&merge.upper).1);
-                }
+                let (read, written) = self.run_merge(merge, threads, at, turns)?;
                 (Compaction::Merged, read, written)
             }
         };
         let took = span.took();
         self.events.tell(Event::CompactionEnd { what, read_bytes, written_bytes, took });
         Ok(())
+    }
+
+    /// Merges files into the level below, by up to `threads` threads; returns the bytes read and written.
+    fn run_merge(
+        &self,
+        merge: &Merge,
+        threads: usize,
+        at: At<'_>,
+        turns: &mut Turns,
+    ) -> Result<(u64, u64)> {
+        let (budget, runs) = (&self.shelf.pool.budget, merge.runs());
+        let parts = budget.merge_parts(runs, threads);
+        let mut failed = |error: &Error| self.merge_failed(merge, at.version, error, turns);
+        let ranges = executor::divide(merge, &self.options, parts).inspect_err(&mut failed)?;
+        let next_file = || self.next_file();
+        let env = MergeEnv {
+            shelf: &self.shelf,
+            options: &self.options,
+            version: at.version,
+            boundaries: at.boundaries,
+            readable: at.readable,
+            next_file: &next_file,
+            jobs: &*self.jobs,
+            closing: &self.closing,
+        };
+        let _claim = self.shelf.pool.claim(budget.merge(runs, ranges.len()));
+        let mut edit = executor::merge(merge, &ranges, &env).inspect_err(failed)?;
+        edit.history_floor = Some(at.boundaries.floor());
+        let read = merge.inputs().map(|file| file.meta.bytes).sum();
+        let tables = edit.added.iter().map(|(_, meta)| meta.bytes);
+        let written = tables.chain(edit.blobs.iter().map(|blob| blob.bytes)).sum();
+        self.install(edit, |_| {})?;
+        self.counters.compactions.add(1);
+        self.counters.compaction_parts.add(ranges.len() as u64);
+        self.counters.compaction_bytes_read.add(read);
+        self.counters.compaction_bytes_written.add(written);
+        if !merge.upper.is_empty() {
+            turns.done(merge.level, &picker::span(&merge.upper).1);
+        }
+        Ok((read, written))
     }
 
     /// Sees to it that a merge which could not read a file is not picked again at once: where it is
