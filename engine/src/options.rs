@@ -43,7 +43,8 @@ pub struct Options {
     pub durability: Durability,
 
     /// How far back the database can be read as of: [`Db::snapshot_at`](crate::Db::snapshot_at).
-    /// What was replaced, deleted or dropped takes space for as long, and a little longer.
+    /// What was deleted or dropped takes space for as long, and a little longer; what was replaced until the
+    /// next merge of its place after that, or [`Db::compact`](crate::Db::compact).
     ///
     /// Default: as it was when the database was last opened for writing, so that a program that knows
     /// nothing of it takes nothing away; in a new one 0, where outdated versions go with the next

@@ -348,21 +348,23 @@ impl Tree {
         let boundaries = self.boundaries(pipeline);
         let tables = self.tables.load();
         let age = self.options.advanced.delete_age_max_s.saturating_mul(CommitTs::TICKS_PER_SECOND);
-        let due = CommitTs(pipeline.now().0.saturating_sub(age));
+        // From when nobody needs them: a delete within the history window frees nothing.
+        let due = CommitTs(boundaries.floor().0.saturating_sub(age));
+        let until = aim.until(moment::ticks(self.options.history.unwrap_or_default()));
         let picked = self.with_set(|set| {
             let version = set.current();
             // What a crash takes back must not have cost a row: a drop counts once it is in files.
             let recorded = set.state().last_ts;
             let readable = tables.readable(&boundaries, recorded);
             let effort = aim.effort();
-            let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due };
+            let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due, until };
             let may = |job: &Job| aim.takes(job);
             let job = picker::pick(aim, version, &self.options, &scene, &turns);
             let job = job.or_else(|| match aim {
                 Aim::Balance | Aim::Rest | Aim::Settled => {
                     upkeep::pick(version, &self.options, &may)
                 }
-                Aim::OneRun(_) => upkeep::worn_blobs(version, &self.options, &may),
+                Aim::OneRun(..) => upkeep::worn_blobs(version, &self.options, &may),
                 Aim::Range(..) => None,
             })?;
             // Noted before anything can be added to the Version that the job was made for.

@@ -14,7 +14,7 @@ use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::{TableStore, TablesPage};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Builder, CommitTs, Db, Entity, Kind, Table, Value};
+use tabulith::{Builder, CommitTs, Db, Entity, If, Kind, Table, Value};
 use tabulith_testkit::counts;
 use tabulith_testkit::seed::{self, Replay, Rng};
 
@@ -284,6 +284,66 @@ fn a_moment_that_was_read_stays_as_it_was_when_the_clock_goes_back_while_the_fol
     let table = db.table("t").unwrap();
     assert!(table.upsert("p", "r", "new").unwrap() > quiet);
     assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
+}
+
+/// The rows of one partition, each deleted a minute after the one before, leave the window one by one: their
+/// file is written anew for many of them at a time.
+#[test]
+fn what_leaves_the_window_one_by_one_costs_no_merge_each() {
+    const WEEK_S: u64 = 7 * 86_400;
+    let place = Place::new();
+    let db = place.open(WEEK_S);
+    let table = db.table("t").unwrap();
+    for row in 0..1000_u64 {
+        table.upsert("p", row.to_be_bytes(), "v").unwrap();
+        table.upsert("q", row.to_be_bytes(), "stays").unwrap();
+    }
+    for row in 0..1000_u64 {
+        place.pass(60);
+        table.delete("p", row.to_be_bytes(), If::Any).unwrap();
+    }
+    let idle = || while db.step().unwrap() {};
+    db.compact().unwrap();
+    idle();
+    place.pass(WEEK_S - 1000 * 60);
+    let (before, bytes) = (db.stats().compactions, bytes_on_disk(&db));
+    for _ in 0..1100 {
+        place.pass(60);
+        idle();
+    }
+    let merges = db.stats().compactions - before;
+    assert!((1..=10).contains(&merges), "{merges} merges");
+    // A day after they have left it the last of them are gone as well.
+    place.pass(86_400);
+    idle();
+    assert!(bytes_on_disk(&db) < bytes * 2 / 3, "{} of {bytes} bytes", bytes_on_disk(&db));
+    assert_eq!(table.partition("q").count().unwrap(), 1000);
+    assert_eq!(table.partition("p").count().unwrap(), 0);
+}
+
+/// What was replaced within the window, and has left it, takes space where no merge comes by: a compaction
+/// gives that back, nothing new to merge or not.
+#[test]
+fn a_compaction_gives_back_what_has_left_the_window() {
+    let place = Place::new();
+    let db = place.open(100);
+    let table = db.table("t").unwrap();
+    for round in 0..20_u64 {
+        for row in 0..200_u64 {
+            let value = (round << 32 | row).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            table.upsert("p", row.to_be_bytes(), value).unwrap();
+        }
+    }
+    db.compact().unwrap();
+    let all = bytes_on_disk(&db);
+    place.pass(200);
+    db.compact().unwrap();
+    assert!(bytes_on_disk(&db) < all / 5, "{} of {all} bytes", bytes_on_disk(&db));
+    assert_eq!(table.partition("p").count().unwrap(), 200);
+}
+
+fn bytes_on_disk(db: &Db) -> u64 {
+    db.stats().levels.iter().map(|(_, bytes)| bytes).sum()
 }
 
 #[test]

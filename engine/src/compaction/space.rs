@@ -5,7 +5,7 @@
 //! with nothing left to hide is retired; files with many or old deletes sink towards the rows that
 //! those hide, and lose them where there are none; so do files with many expired rows; files with
 //! many that have outlived their table's time to live are rewritten where they lie, as are those with
-//! rows under an erasure are rewritten where they lie.
+//! rows under an erasure.
 //!
 //! Promise: what is picked makes progress, so that whoever picks until there is nothing more comes
 //! to an end. A snapshot that still reads what was deleted holds its job back.
@@ -18,6 +18,7 @@ use crate::key::order;
 use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::snapshot::Boundaries;
+use crate::sstable::format::FileMeta;
 use crate::version::files::{LiveFile, Version};
 use std::sync::Arc;
 
@@ -55,6 +56,9 @@ pub(crate) struct Scene<'a> {
     pub(crate) effort: Effort,
     /// Deletes and erasures up to here are due, however few.
     pub(crate) due: CommitTs,
+    /// What nobody needs any more only because time goes on is left: what was deleted, erased or replaced
+    /// later.
+    pub(crate) until: CommitTs,
 }
 
 /// What costs nothing: files to forget, erasures to retire.
@@ -197,20 +201,33 @@ fn deletes(
     scene: &Scene<'_>,
     job: &dyn Fn(Reclaim) -> Option<Job>,
 ) -> Option<Job> {
+    let oldest = scene.boundaries.oldest().min(scene.until);
     let worth_it = |(_, file): &(usize, &Arc<LiveFile>)| {
-        let meta = &file.meta;
-        meta.deletes > 0
-            && meta.oldest_delete <= scene.boundaries.oldest()
-            && (is_dense(file, scene.effort) || meta.oldest_delete <= scene.due)
+        let count = deletes_by(&file.meta, oldest);
+        let is_dense = count * 1000 > file.meta.rows * scene.effort.deletes_per_mille();
+        count > 0 && (is_dense || file.meta.oldest_delete <= scene.due)
     };
     // A flush is followed by more of them, so L0 waits for its turn unless there is no later.
     let in_turn = |(level, file): &(usize, &Arc<LiveFile>)| {
         *level > 0 || scene.effort != Effort::Background || file.meta.oldest_delete <= scene.due
     };
-    let share = |file: &LiveFile| file.meta.deletes * 1000 / file.meta.rows;
+    let share = |file: &LiveFile| deletes_by(&file.meta, oldest) * 1000 / file.meta.rows;
     let files = version.files().filter(in_turn).filter(worth_it);
     let files = files.map(|(level, file)| (share(file), level, file));
     largest(files, |level, file| job(down_or_anew(version, level, file)))
+}
+
+/// About how many of a file's deletes no reader needs who sees `oldest`, if they lie evenly between the first of
+/// them and the newest commit. Not those that are younger: with a history window it would be rewritten for
+/// each of them, one after the other.
+fn deletes_by(meta: &FileMeta, oldest: CommitTs) -> u64 {
+    if meta.deletes == 0 || oldest < meta.oldest_delete {
+        return 0;
+    }
+    let passed = oldest.min(meta.max_ts).0 - meta.oldest_delete.0 + 1;
+    let span = meta.max_ts.0 - meta.oldest_delete.0 + 1;
+    let count = u128::from(meta.deletes) * u128::from(passed) / u128::from(span);
+    (count as u64).max(1)
 }
 
 /// Down where a level below may hold what the file's deletes or expired rows hide, and out of L0.
@@ -305,6 +322,7 @@ fn erased(
     job: &dyn Fn(Reclaim) -> Option<Job>,
 ) -> Option<Job> {
     let mut erasures: Vec<_> = version.erasures.iter().collect();
+    erasures.retain(|erasure| erasure.ts <= scene.until);
     erasures.sort_by_key(|erasure| erasure.ts);
     let too_many = erasures.len() > ERASURES_MAX;
     erasures.into_iter().find_map(|erasure| {
@@ -316,6 +334,15 @@ fn erased(
         });
         files.find_map(|(level, file)| job(out_of_l0_or_anew(version, level, file)))
     })
+}
+
+/// A file of before `no` that may have versions which nobody needs any more since they left the history window:
+/// no count tells of them. Not in L0.
+pub(crate) fn past_its_window(version: &Version, scene: &Scene<'_>, no: FileNo) -> Option<Reclaim> {
+    let mut files = version
+        .files()
+        .filter(|(level, file)| *level > 0 && file.meta.no < no && file.meta.min_ts <= scene.until);
+    files.next().map(|(level, file)| Reclaim::Rewrite(alone(version, level, file)))
 }
 
 /// Whether a tenth of the file's rows lie in the erasure's range. A file that cannot be opened
