@@ -14,6 +14,10 @@ use std::cmp::Ordering;
 /// Bytes of a key that one comparison of numbers settles.
 const CODE_BYTES: usize = 8;
 
+/// Where values are less than this part of what the log was read in, they are copied out of it: small commits
+/// that were synced one by one have a block of the log each.
+const VALUES_PER_WINDOW: usize = 4;
+
 /// Commits of the log, not yet in order.
 #[derive(Debug, Default)]
 pub(crate) struct Replayed {
@@ -22,6 +26,8 @@ pub(crate) struct Replayed {
     /// What all keys begin with.
     common_len: usize,
     windows: Vec<Bytes>,
+    /// Rows, and bytes of values, that were there before the last window.
+    before_window: (usize, usize),
     value_bytes: usize,
     pub(crate) erased: Erasures,
     pub(crate) last_ts: CommitTs,
@@ -51,6 +57,7 @@ impl Replayed {
             self.erased.insert(erasure);
         }
         if self.windows.last().is_none_or(|last| last.as_ptr() != window.as_ptr()) {
+            self.end_window();
             self.windows.push(window.clone());
         }
         let place = self.windows.len() as u32 - 1;
@@ -78,6 +85,24 @@ impl Replayed {
         })
     }
 
+    /// Nothing more comes out of the last window: keeps its values alone where they are little of it.
+    fn end_window(&mut self) {
+        let (first_row, first_value) = self.before_window;
+        self.before_window = (self.rows.len(), self.value_bytes);
+        let Some(window) = self.windows.last_mut() else { return };
+        let bytes = self.value_bytes - first_value;
+        if bytes * VALUES_PER_WINDOW > window.len() {
+            return;
+        }
+        let mut values = Vec::with_capacity(bytes);
+        for row in &mut self.rows[first_row..] {
+            let (start, len) = (row.value_at as usize, row.value_len as usize);
+            row.value_at = values.len() as u32;
+            values.extend_from_slice(&window[start..start + len]);
+        }
+        *window = values.into();
+    }
+
     /// Bytes of memory that the rows take, about.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.len() * size_of::<Row>() + self.keys.len() + self.value_bytes
@@ -90,6 +115,7 @@ impl Replayed {
 
     /// Puts the rows in order.
     pub(crate) fn sort(&mut self) {
+        self.end_window();
         let (keys, common_len) = (&self.keys, self.common_len);
         for row in &mut self.rows {
             row.code = code(key_of(keys, row).get(common_len..).unwrap_or_default());
@@ -278,6 +304,39 @@ mod tests {
             version(b"p", b"row-00000002", 3, "3.0"),
         ];
         assert_eq!(walk(&rows), want);
+    }
+
+    #[test]
+    fn of_what_holds_little_the_values_alone_are_kept() {
+        let commit = |ts: u64, padding: usize, rows: &mut Replayed| {
+            let mut batch = Batch::new(order::partition_prefix(TableId(1), b"p"));
+            (0..3).for_each(|n| batch.put(&[n, ts as u8], format!("{ts}.{n}").as_bytes()));
+            batch.delete(b"gone");
+            let commit = batch.into_commit(CommitTs(ts));
+            let mut window = vec![0; padding];
+            commit.put_head(&mut window);
+            window.extend_from_slice(commit.operations());
+            window.resize(window.len() + padding, 0);
+            let window = Bytes::from(window);
+            let lent = LentCommit::read(&mut Reader::new(&window[padding..])).unwrap();
+            assert!(rows.add(&lent, &window));
+        };
+        for padding in [0, 1 << 20] {
+            let mut rows = Replayed::default();
+            (1..=40).for_each(|ts| commit(ts, padding, &mut rows));
+            let held = |rows: &Replayed| rows.windows.iter().map(Bytes::len).sum::<usize>();
+            assert!(held(&rows) < (3 << 20), "all windows but the last one: {}", held(&rows));
+            rows.sort();
+            assert!(held(&rows) < 10_000, "{} bytes", held(&rows));
+            let found = walk(&rows);
+            assert_eq!(found.len(), 160);
+            for (key, ts, value) in found {
+                let deleted = key.ends_with(b"gone");
+                let n = key[key.len() - 2];
+                let want = if deleted { String::new() } else { format!("{ts}.{n}") };
+                assert_eq!(value, want.into_bytes());
+            }
+        }
     }
 
     #[test]
