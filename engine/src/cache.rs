@@ -60,8 +60,9 @@ struct Sizes {
 
 /// A cache that lets another one have of its room.
 pub(crate) trait Lender: Send + Sync {
-    /// From now on `bytes` in all are lent: what is held beyond the rest goes at once.
-    fn lend(&self, bytes: usize);
+    /// From now on as much is lent in all as `bytes` says when nobody else lends: what is held beyond the
+    /// rest goes at once.
+    fn lend(&self, bytes: &dyn Fn() -> usize);
 }
 
 /// What a cache did so far and holds now.
@@ -109,9 +110,9 @@ impl<B> std::fmt::Debug for Cache<B> {
 }
 
 impl<B: Send + Sync> Lender for Cache<B> {
-    fn lend(&self, bytes: usize) {
+    fn lend(&self, bytes: &dyn Fn() -> usize) {
         let mut sizes = self.sizes.lock();
-        sizes.lent = bytes;
+        sizes.lent = bytes();
         self.resize(&sizes);
     }
 }
@@ -519,11 +520,11 @@ mod tests {
     fn what_it_lends_it_does_not_hold() {
         let cache = Cache::new(1000);
         fill(&cache, 0..10);
-        cache.lend(600);
+        cache.lend(&|| 600);
         assert_eq!((cache.counts().bytes, cache.sizes()), (400, (400, 600)));
         cache.set_capacity(800);
         assert_eq!((cache.counts().bytes, cache.sizes()), (200, (200, 600)));
-        cache.lend(0);
+        cache.lend(&|| 0);
         fill(&cache, 0..10);
         assert_eq!(cache.counts().bytes, 800);
     }

@@ -271,8 +271,8 @@ impl RowCache {
         let capacity = self.rows_bytes_max.load(Ordering::Relaxed) + self.tables_bytes;
         let more = needed.next_multiple_of(LOAN_BYTES).min(capacity).max(needed);
         if self.borrowed.fetch_max(more, Ordering::Relaxed) < more {
-            // Of two at a time the larger has the last word, or the next row puts it right.
-            lender.lend(self.borrowed.load(Ordering::Relaxed));
+            // Of several at a time whoever comes last tells what all of them have made of it.
+            lender.lend(&|| self.borrowed.load(Ordering::Relaxed));
         }
     }
 
@@ -281,7 +281,7 @@ impl RowCache {
         if let Some(lender) = &self.lender
             && self.borrowed.fetch_min(bytes, Ordering::Relaxed) > bytes
         {
-            lender.lend(bytes);
+            lender.lend(&|| self.borrowed.load(Ordering::Relaxed));
         }
     }
 
@@ -517,8 +517,8 @@ mod tests {
     fn what_it_holds_is_borrowed_and_given_back() {
         struct Lent(AtomicUsize);
         impl Lender for Lent {
-            fn lend(&self, bytes: usize) {
-                self.0.store(bytes, Ordering::Relaxed);
+            fn lend(&self, bytes: &dyn Fn() -> usize) {
+                self.0.store(bytes(), Ordering::Relaxed);
             }
         }
         let lent = Arc::new(Lent(AtomicUsize::new(0)));
