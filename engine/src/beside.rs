@@ -4,7 +4,8 @@
 //! segments of the log, whose files it writes anew, or added rows past the log: only the manifest, read
 //! once more, tells whether the log still goes on where the first reading ends.
 //!
-//! Absent: files that are deleted meanwhile. Who needs them meets an error.
+//! Files of rows are opened before that second reading (`version/shelf.rs` holds them), so that they are
+//! read after the writer has deleted them.
 
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;

@@ -60,6 +60,8 @@ const ROWS_PERCENT_MAPPED: usize = 75;
 const OPEN_PERCENT: usize = 75;
 /// Of that, files that are opened for a while.
 const PASSING_PERCENT: usize = 33;
+/// And so many of them at a time, or as many as stay open.
+const PASSING_FILES_MAX: usize = 64;
 
 /// The shares of one budget, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +78,8 @@ pub(crate) struct Budget {
     pub(crate) uncounted: usize,
     /// Index and filters of open files.
     pub(crate) open: usize,
+    /// No bytes: table files that stay open.
+    pub(crate) open_files: usize,
     /// What the caches may have at most.
     caches: usize,
     file: usize,
@@ -113,6 +117,7 @@ impl Budget {
             work: (wanted / WORK_SHARE).clamp(WORK_BYTES_MIN, WORK_BYTES_MAX),
             uncounted: (wanted / UNCOUNTED_SHARE).min(UNCOUNTED_BYTES_MAX),
             open: 0,
+            open_files: options.advanced.open_files_max.unwrap_or(usize::MAX),
             caches: block_cache_bytes.unwrap_or(usize::MAX),
             file: options.advanced.file_bytes,
             mapped: options.advanced.mapped,
@@ -129,12 +134,17 @@ impl Budget {
 
     /// No memory for caches and any for index and filters, for whoever reads everything once.
     pub(crate) fn without_caches() -> Budget {
-        Budget { open: usize::MAX, ..Budget::default() }
+        Budget { open: usize::MAX, open_files: usize::MAX, ..Budget::default() }
     }
 
     /// Of the index and filters of open files, those of files that are opened for a while.
     pub(crate) fn passing(&self) -> usize {
         self.open / 100 * PASSING_PERCENT
+    }
+
+    /// What a file of `bytes` of index and filters counts among those that are opened for a while.
+    pub(crate) fn passing_weight(&self, bytes: usize) -> usize {
+        bytes.max(self.passing() / self.open_files.clamp(1, PASSING_FILES_MAX))
     }
 
     fn set_aside(&self) -> usize {

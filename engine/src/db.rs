@@ -94,9 +94,12 @@ impl Builder {
     }
 
     /// Opens for reading only: takes no lock, changes nothing, shows what the log and the files hold now.
-    /// Works beside a process that writes, as long as that one does not delete the files meanwhile; `Busy`
-    /// where the log is given up faster than it is read. Of a process that writes, or was killed, the last
-    /// commits may not have reached the disk yet: a power cut may take what was shown of them.
+    /// Works beside a process that writes: [`Advanced::open_files_max`] files are held open, so that they are
+    /// read after that one has deleted them. `Busy` where they are given up faster than they are opened. Of a process
+    /// that writes, or was killed, the last commits may not have reached the disk yet: a power cut may
+    /// take what was shown of them.
+    ///
+    /// [`Advanced::open_files_max`]: crate::options::Advanced::open_files_max
     pub fn read_only(mut self) -> Builder {
         self.options.read_only = true;
         self
@@ -186,6 +189,7 @@ impl Db {
             true => None,
             false => Some(take_lock(&vfs, dir, &options)?),
         };
+        options.advanced.open_files_max.get_or_insert_with(|| memory::files_openable() / 2);
         let budget = Budget::of(&options, memory::bytes_usable());
         options.advanced.memtable_bytes = Some(budget.memtable);
         options.threads = Some(options.threads.unwrap_or_else(jobs::threads_default));

@@ -40,6 +40,9 @@ pub(crate) enum FileKind {
     Temp,
 }
 
+/// Which file of a folder: what it is, and its number.
+pub(crate) type FileName = (FileKind, FileNo);
+
 const NUMBERED: [(FileKind, &str); 7] = [
     (FileKind::Wal, "wal"),
     (FileKind::Spare, "spare"),
@@ -66,7 +69,7 @@ pub(crate) fn file_name(kind: FileKind, no: FileNo) -> String {
 }
 
 /// What the file called `name` is; `None` where the name is not one of ours.
-pub(crate) fn parse(name: &str) -> Option<(FileKind, FileNo)> {
+pub(crate) fn parse(name: &str) -> Option<FileName> {
     if let Some((kind, _)) = PLAIN.iter().find(|(_, plain)| *plain == name) {
         return Some((*kind, FileNo(0)));
     }

@@ -145,6 +145,12 @@ pub struct Advanced {
     /// caches give way to them.
     pub index_and_filter_bytes: Option<usize>,
 
+    /// Table files that stay open, as long as there is room for their index and filters. As many again, 64
+    /// at most, are opened for a while. Files of large values, those that are written, and the log's come on top.
+    ///
+    /// Default `None`: half of what the process may have open when it opens the database.
+    pub open_files_max: Option<usize>,
+
     /// Bits per row of the filters that spare a read of files without the key, in the deepest files;
     /// those with deeper ones below them hold few of the rows and are asked first, so they have four
     /// more. 0 leaves the filters out.
@@ -250,6 +256,7 @@ impl Default for Advanced {
             sealed_memtables_max: 3,
             block_cache_bytes: None,
             index_and_filter_bytes: None,
+            open_files_max: None,
             filter_bits: 10,
             compression: Compression::LZ4,
             mapped: false,

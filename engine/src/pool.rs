@@ -29,9 +29,11 @@ pub(crate) struct Pool {
     taken: Mutex<Taken>,
 }
 
-/// Bytes in use beside memtables and log.
+/// Files, and bytes beside memtables and log, that are in use.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
+    /// Open table files.
+    pub(crate) files: usize,
     /// Index and filters of open files.
     pub(crate) pinned: usize,
     /// Buffers of flush, merge and ingest.
@@ -76,7 +78,8 @@ impl Pool {
 
     /// Whether a file that was opened, and is counted, may stay so: room for others remains.
     pub(crate) fn may_stay(&self) -> bool {
-        self.taken().pinned <= self.budget.open - self.budget.passing()
+        let Taken { files, pinned, .. } = self.taken();
+        files <= self.budget.open_files && pinned <= self.budget.open - self.budget.passing()
     }
 
     /// Background work begins that holds `bytes`.
@@ -119,12 +122,22 @@ impl Pool {
 }
 
 impl Books for Pool {
+    fn opened(&self, bytes: usize) {
+        self.change(|taken| {
+            taken.files += 1;
+            taken.pinned += bytes;
+        });
+    }
+
     fn take(&self, bytes: usize) {
         self.change(|taken| taken.pinned += bytes);
     }
 
-    fn give_back(&self, bytes: usize) {
-        self.change(|taken| taken.pinned = taken.pinned.saturating_sub(bytes));
+    fn closed(&self, bytes: usize) {
+        self.change(|taken| {
+            taken.files = taken.files.saturating_sub(1);
+            taken.pinned = taken.pinned.saturating_sub(bytes);
+        });
     }
 
     fn has_room(&self, bytes: usize) -> bool {

@@ -23,7 +23,7 @@ use crate::manifest::state::{State, new_id};
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
 use crate::moment;
-use crate::names::{self, FileKind};
+use crate::names::{self, FileKind, FileName};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::restore::Restore;
@@ -194,10 +194,16 @@ fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
     let load = || Manifest::load(&*shelf.vfs, &shelf.dir)?.ok_or_else(|| no_database(&shelf.dir));
     let first = load()?;
     let (state, mut report) = (&first.state, report_of(&first));
+    let gone = shelf.hold(state.names());
     let mut end = CommitTs::MAX;
     let (memtables, last_ts) = loop {
         let (memtables, last_ts) = replay_to_memory(shelf, options, state, end, &mut report)?;
-        match Log::between(&first, &load()?, last_ts) {
+        let again = load()?;
+        // A file that is gone and still named was lost: whoever reads it is told.
+        if gone.iter().any(|file| again.state.names().all(|named| named != *file)) {
+            return Ok(None);
+        }
+        match Log::between(&first, &again, last_ts) {
             Log::Whole => break (memtables, last_ts),
             Log::Before(ts) => end = ts,
             Log::Lost => return Ok(None),
@@ -303,10 +309,9 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
     }
     let dir = &shelf.dir;
     let mut names = shelf.vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
-    let tables: HashSet<_> = state.files().map(|(_, file)| file.no).collect();
+    let named: HashSet<FileName> = state.names().collect();
     names.retain(|name| match names::parse(name) {
-        Some((FileKind::Table, no)) => !tables.contains(&no),
-        Some((FileKind::Blob, no)) => !state.blobs.contains_key(&no),
+        Some(file @ (FileKind::Table | FileKind::Blob, _)) => !named.contains(&file),
         Some((FileKind::Temp, _)) => true,
         _ => false,
     });

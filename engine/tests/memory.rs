@@ -238,6 +238,51 @@ fn files_that_do_not_fit_are_opened_again() {
     assert_eq!(held, catalogue.index_and_filters.bytes, "files that are gone hold nothing");
 }
 
+/// How many table files of a folder this process has open.
+#[cfg(target_os = "linux")]
+#[expect(clippy::disallowed_methods, reason = "a list of the kernel's, no file of ours")]
+fn open_table_files(folder: &std::path::Path) -> usize {
+    let handles = std::fs::read_dir("/proc/self/fd").unwrap();
+    let files = handles.filter_map(|handle| std::fs::read_link(handle.unwrap().path()).ok());
+    files
+        .filter(|file| file.starts_with(folder) && file.extension() == Some("sst".as_ref()))
+        .count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_more_files_stay_open_than_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    let open = |open_files_max| {
+        let advanced =
+            tabulith::Advanced { file_bytes: 8 << 10, open_files_max, ..Default::default() };
+        let durability = tabulith::Durability::Buffered;
+        let options = Options { durability, advanced, ..Options::default() };
+        Db::builder().options(options).open(&path).unwrap()
+    };
+    let count = 20_000u64;
+    for (open_files_max, least, most) in [(Some(10), 10, 10 + 10 + 2), (None, 100, usize::MAX)] {
+        let db = open(open_files_max);
+        let rows = db.table("rows").unwrap();
+        if rows.count().unwrap() == 0 {
+            let mut ingest = rows.ingest().unwrap();
+            for n in 0..count {
+                ingest.add("p", n.to_be_bytes(), value(n, 100)).unwrap();
+            }
+            ingest.finish().unwrap();
+        }
+        for n in (0..count).step_by(10).chain((0..count).step_by(11)) {
+            assert!(rows.get("p", n.to_be_bytes()).unwrap().is_some(), "row {n}");
+        }
+        assert_eq!(rows.scan::<&str, &str>(..).unwrap().count() as u64, count);
+        let files = db.stats().levels.iter().map(|(files, _)| *files).sum::<usize>();
+        let found = open_table_files(&path);
+        assert!(files > 100 && (least..=most).contains(&found), "{found} of {files} files");
+        db.close().unwrap();
+    }
+}
+
 #[test]
 fn a_budget_too_small_to_work_with_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -2,17 +2,16 @@
 //!
 //! A file without later commits stays as it is; of one that has some, a file is made without them, on
 //! the same level. That is right for every moment from the history's floor on: until then whatever a
-//! reader of it could ask for has been kept, deletes and what s hide included.
+//! reader of it could ask for has been kept, deletes and what erasures hide included.
 //! Absent: expiry. What has expired by the wall clock is gone for those who open the result.
 
-use crate::backup::source;
 use crate::budget::Budget;
 use crate::error::{Error, Result};
 use crate::flush::{self, create_table};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
-use crate::names::{self, FileKind};
+use crate::names::{self, FileName};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::sstable::format::{FileMeta, TableOptions};
@@ -37,7 +36,7 @@ pub(crate) fn rewind(
 ) -> Result<()> {
     let pool = Pool::new(Budget::without_caches());
     let shelf = Shelf::new(Arc::clone(vfs), dir.to_owned(), pool, false);
-    let before = names_in(state);
+    let before: BTreeSet<FileName> = state.names().collect();
     let mut edit = Edit::default();
     let mut next = state.next_file;
     for (level, files) in (0u8..).zip(&state.levels) {
@@ -65,17 +64,11 @@ pub(crate) fn rewind(
     if !edit.added.is_empty() {
         flush::sync_names(&shelf)?;
     }
-    for (kind, no) in before.difference(&names_in(state)) {
+    for (kind, no) in before.difference(&state.names().collect()) {
         let path = names::path(dir, *kind, *no);
         vfs.remove(&path).map_err(|e| Error::io("removing a file", &path, e))?;
     }
     Ok(())
-}
-
-/// The files that `state` names.
-fn names_in(state: &State) -> BTreeSet<(FileKind, FileNo)> {
-    let files = source::files(state, state.next_file);
-    files.iter().map(|file| (file.kind, file.no)).collect()
 }
 
 /// Writes the versions of `file` up to `at` to file `no`; `None` where there are none.

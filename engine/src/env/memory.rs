@@ -1,4 +1,5 @@
-//! How much memory this process may use: the machine's, or less where a control group says so.
+//! What this process may use: how many open files, and how much memory, which is the machine's or less
+//! where a control group says so.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
@@ -8,6 +9,19 @@ use std::sync::OnceLock;
 pub fn bytes_usable() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
     *BYTES.get_or_init(|| machine_bytes().min(group_bytes().unwrap_or(usize::MAX)))
+}
+
+/// Files that this process may have open now; many where nobody says.
+#[cfg(not(unix))]
+pub fn files_openable() -> usize {
+    usize::MAX
+}
+
+/// Files that this process may have open now; many where nobody says.
+#[cfg(unix)]
+pub fn files_openable() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX)
 }
 
 #[cfg(target_os = "linux")]

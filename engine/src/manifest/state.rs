@@ -6,6 +6,7 @@ use crate::erasure::set::Erasures;
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::limits::LEVELS;
 use crate::manifest::edit::Edit;
+use crate::names::{FileKind, FileName};
 use crate::sstable::format::FileMeta;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,6 +53,12 @@ impl State {
             .iter()
             .zip(0u8..)
             .flat_map(|(files, level)| files.iter().map(move |f| (level, f)))
+    }
+
+    /// The names of all table files and blob files.
+    pub(crate) fn names(&self) -> impl Iterator<Item = FileName> {
+        let tables = self.files().map(|(_, file)| (FileKind::Table, file.no));
+        tables.chain(self.blobs.keys().map(|no| (FileKind::Blob, *no)))
     }
 
     /// The edit that makes this state out of an empty one.

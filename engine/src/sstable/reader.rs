@@ -30,12 +30,14 @@ use std::sync::Arc;
 /// The cache that all table files of a database share.
 pub(crate) type BlockCache = Cache<Block>;
 
-/// Who keeps count of the memory that open files hold.
+/// Who keeps count of open files and of the memory that they hold.
 pub(crate) trait Books: Send + Sync {
-    /// So many bytes more are held.
+    /// One more is open, and holds so many bytes.
+    fn opened(&self, bytes: usize);
+    /// One of them holds so many bytes more.
     fn take(&self, bytes: usize);
-    /// They are free again.
-    fn give_back(&self, bytes: usize);
+    /// One is closed that held so many.
+    fn closed(&self, bytes: usize);
     /// Whether so many more would be within what open files may hold.
     fn has_room(&self, bytes: usize) -> bool;
 }
@@ -48,7 +50,7 @@ struct Counted {
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.books.give_back(self.bytes.load(Ordering::Relaxed));
+        self.books.closed(self.bytes.load(Ordering::Relaxed));
     }
 }
 
@@ -145,7 +147,7 @@ impl TableFile {
     /// The file with its memory in the books, until it is closed.
     pub(crate) fn counted_in(self, books: Arc<dyn Books>) -> TableFile {
         let bytes = AtomicUsize::new(self.resident_bytes());
-        books.take(bytes.load(Ordering::Relaxed));
+        books.opened(bytes.load(Ordering::Relaxed));
         TableFile { counted: Some(Counted { books, bytes }), ..self }
     }
 

@@ -10,7 +10,6 @@ use crate::options::Reach;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, OnceLock};
 use crate::version::shelf::Shelf;
-use crate::vfs::api::Access;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,7 +49,7 @@ impl LiveBlob {
             return Ok(file);
         }
         let path = self.shelf.blob_path(self.meta.no);
-        let file = self.shelf.vfs.open(&path, Access::Read);
+        let file = self.shelf.open((FileKind::Blob, self.meta.no), &path);
         let file = file.map_err(|e| Error::io("opening a blob file", &path, e))?;
         let file = BlobFile::open(file, path, &self.meta)?;
         let file = if self.shelf.mapped { file.in_place() } else { file };

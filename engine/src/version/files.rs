@@ -24,7 +24,6 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, OnceLock};
 use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
-use crate::vfs::api::Access;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
@@ -74,7 +73,7 @@ impl LiveFile {
 
     fn open(&self) -> Result<Cow<'_, Arc<TableFile>>> {
         let path = self.shelf.table_path(self.meta.no);
-        let file = self.shelf.vfs.open(&path, Access::Read);
+        let file = self.shelf.open((FileKind::Table, self.meta.no), &path);
         let file = file.map_err(|e| Error::io("opening a table file", &path, e))?;
         let table = TableFile::open(file, path, &self.meta, Arc::clone(&self.shelf.pool.blocks))?;
         let table = if self.shelf.mapped { table.in_place() } else { table };
@@ -84,7 +83,7 @@ impl LiveFile {
         if self.shelf.pool.may_stay() {
             return Ok(Cow::Borrowed(self.table.get_or_init(|| table)));
         }
-        let bytes = table.resident_bytes();
+        let bytes = self.shelf.pool.budget.passing_weight(table.resident_bytes());
         Ok(Cow::Owned(self.shelf.passing.insert(self.place(), table, bytes)))
     }
 
@@ -329,7 +328,7 @@ impl Version {
         if level == 0 || files.is_empty() {
             return None;
         }
-        let mut at = fences.narrow(key);
+        let at = fences.narrow(key);
         // Mostly empty: the fences alone know.
         let below = files[at.clone()].partition_point(|file| file.meta.largest.as_slice() < key);
         files.get(at.start + below)

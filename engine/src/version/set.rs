@@ -6,7 +6,7 @@ use crate::manifest::change::{Change, Changing};
 use crate::manifest::edit::Edit;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
-use crate::names::FileKind;
+use crate::names::{FileKind, FileName};
 use crate::version::files::Version;
 use crate::version::shelf::Shelf;
 use std::mem;
@@ -21,7 +21,7 @@ pub(crate) struct VersionSet {
     shelf: Arc<Shelf>,
     /// Files of edits that failed on their way to the disk, where a crash may find them named: they stay
     /// until the manifest was written anew.
-    doubtful: Vec<(FileKind, FileNo)>,
+    doubtful: Vec<FileName>,
 }
 
 impl VersionSet {
@@ -62,18 +62,18 @@ impl VersionSet {
     }
 
     /// The files of `edit` that no Version has had.
-    fn files_made_for(&self, edit: &Edit) -> Vec<(FileKind, FileNo)> {
+    fn files_made_for(&self, edit: &Edit) -> Vec<FileName> {
         let known = self.state.state();
         let tables = edit.added.iter().map(|(_, file)| (FileKind::Table, file.no));
         let blobs = edit.blobs.iter().map(|blob| (FileKind::Blob, blob.no));
-        let is_new = |(kind, no): &(FileKind, FileNo)| match kind {
+        let is_new = |(kind, no): &FileName| match kind {
             FileKind::Blob => !known.blobs.contains_key(no),
             _ => !self.state.has_table(*no),
         };
         tables.chain(blobs).filter(is_new).collect()
     }
 
-    fn discard(&self, files: &[(FileKind, FileNo)]) {
+    fn discard(&self, files: &[FileName]) {
         files.iter().for_each(|(kind, no)| self.shelf.put_trash(*kind, *no));
     }
 

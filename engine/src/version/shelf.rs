@@ -3,15 +3,17 @@
 use crate::cache::Cache;
 use crate::errands::Errands;
 use crate::ids::FileNo;
-use crate::names::{self, FileKind};
+use crate::names::{self, FileKind, FileName};
 use crate::pool::Pool;
 use crate::sstable::reader::TableFile;
 use crate::sync::ArcSwap;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
-use crate::vfs::api::Vfs;
+use crate::vfs::api::{Access, File, Vfs};
 use crate::zone::{Declared, Extract};
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// What opening a table file or a blob file takes, and where the names of files to delete go.
@@ -29,7 +31,9 @@ pub(crate) struct Shelf {
     pub(crate) declared: ArcSwap<Declared>,
     /// Whether table files are read in place: see [`Advanced::mapped`](crate::options::Advanced).
     pub(crate) mapped: bool,
-    trash: Mutex<Vec<(FileKind, FileNo)>>,
+    /// Files that somebody else may delete before they are read.
+    held: Mutex<HashMap<FileName, Arc<dyn File>>>,
+    trash: Mutex<Vec<FileName>>,
 }
 
 impl Shelf {
@@ -39,10 +43,10 @@ impl Shelf {
         pool: Arc<Pool>,
         mapped: bool,
     ) -> Arc<Shelf> {
-        let (extract, trash) = (OnceLock::new(), Mutex::default());
+        let (extract, held, trash) = (OnceLock::new(), Mutex::default(), Mutex::default());
         let (errands, declared) = (Arc::clone(&pool.errands), ArcSwap::default());
         let passing = Cache::undivided(pool.budget.passing());
-        Arc::new(Shelf { vfs, dir, pool, errands, passing, extract, declared, mapped, trash })
+        Arc::new(Shelf { vfs, dir, pool, errands, passing, extract, declared, mapped, held, trash })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {
@@ -53,8 +57,29 @@ impl Shelf {
         names::path(&self.dir, FileKind::Blob, no)
     }
 
+    /// Opens a table file or a blob file, which is at `path`, for reading; one that is held needs no name.
+    pub(crate) fn open(&self, name: FileName, path: &Path) -> io::Result<Arc<dyn File>> {
+        let held = self.held.lock().get(&name).cloned();
+        held.map_or_else(|| self.vfs.open(path, Access::Read), Ok)
+    }
+
+    /// Holds files open from now on, as many as may be open, in place of those that were held; returns
+    /// those that have no name any more. What else fails is told to whoever reads the file.
+    pub(crate) fn hold(&self, files: impl Iterator<Item = FileName>) -> Vec<FileName> {
+        let (mut held, mut gone) = (HashMap::new(), Vec::new());
+        for name in files.take(self.pool.budget.open_files) {
+            match self.vfs.open(&names::path(&self.dir, name.0, name.1), Access::Read) {
+                Ok(file) => drop(held.insert(name, file)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => gone.push(name),
+                Err(_) => {}
+            }
+        }
+        *self.held.lock() = held;
+        gone
+    }
+
     /// The files that no Version holds any more, each given out once.
-    pub(crate) fn take_trash(&self) -> Vec<(FileKind, FileNo)> {
+    pub(crate) fn take_trash(&self) -> Vec<FileName> {
         std::mem::take(&mut self.trash.lock())
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backups, Which};
 use tabulith::env::jobs::ByHand;
+use tabulith::vfs::api::Vfs as _;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::{CommitTs, Db, Durability, Table};
 use tabulith_testkit::counts::{self, count};
@@ -202,5 +203,38 @@ fn a_log_that_is_given_up_beside_a_reader_is_not_missed() {
         let builder = builder.parts(Arc::new(faults), house.clock.clone(), Arc::new(ByHand));
         let seen = builder.open(DIR).unwrap();
         assert_eq!(seen.table("one").unwrap().partition("p").count().unwrap(), 300);
+    }
+}
+
+/// Rows that lie in files, some with values in blob files, are read after their owner deleted them all.
+#[test]
+fn a_reader_keeps_the_files_that_it_shows() {
+    let mut house = House::new(Duration::ZERO);
+    for n in 0..300 {
+        house.put("one", "p", &format!("r{n:03}"), &[b'v'; 400]);
+        house.put("one", "large", &format!("r{n:03}"), &[b'w'; 3000]);
+    }
+    house.db.flush().unwrap();
+    house.db.compact().unwrap();
+    let builder = Db::builder().options(small(Duration::ZERO)).read_only();
+    let disk = Arc::new(house.disk.clone());
+    let seen = builder.parts(disk, house.clock.clone(), Arc::new(ByHand)).open(DIR).unwrap();
+    let names = || house.disk.list(Path::new(DIR)).unwrap();
+    let before = names();
+    for partition in ["p", "large"] {
+        house.db.table("one").unwrap().drop_partition(partition).unwrap();
+    }
+    house.db.compact().unwrap();
+    let after = names();
+    for kind in [".sst", ".blob"] {
+        let mut shown = before.iter().filter(|name| name.ends_with(kind)).peekable();
+        assert!(shown.peek().is_some(), "no {kind} among {before:?}");
+        assert!(shown.all(|name| !after.contains(name)), "{kind} of {before:?} is in {after:?}");
+    }
+    let table = seen.table("one").unwrap();
+    assert_eq!(table.partition("p").count().unwrap(), 300);
+    for n in 0..300 {
+        let row = table.get("large", format!("r{n:03}")).unwrap().unwrap();
+        assert_eq!(row.value[..], [b'w'; 3000], "row {n}");
     }
 }
