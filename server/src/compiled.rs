@@ -7,14 +7,14 @@
 use crate::app::App;
 use crate::config::Config;
 use crate::http::message::{Request, Response};
-use crate::net::listen::{House, Running, Server};
+use crate::net::server::{Parts, Running, Server};
 use std::io;
 use std::sync::Arc;
 use tabulith::db::Db;
 use tabulith::table::store::TableStore;
 
 #[used]
-static START: fn(Config, Arc<TableStore<Db>>, House) -> io::Result<Running> = Server::start_in;
+static START: fn(Config, Arc<TableStore<Db>>, Parts) -> io::Result<Running> = Server::start_with;
 
 #[used]
 static ANSWER: fn(&App<Db>, Request) -> Response = App::answer;

@@ -19,7 +19,7 @@ use tabulith::{Advanced, Db, Options};
 use tabulith_server::config::{Accounts, Config, HotPartitions};
 use tabulith_server::http::message::{Body, Request};
 use tabulith_server::testing::Forks;
-use tabulith_server::{House, Running, Server};
+use tabulith_server::{Parts, Running, Server};
 
 struct Told {
     status: u16,
@@ -79,10 +79,10 @@ fn start(config: Config) -> Place {
 }
 
 fn start_as(config: Config, is_made_ready_later: bool, jobs: Arc<dyn Jobs>) -> Place {
-    start_in(config, House { is_made_ready_later, ..House::default() }, jobs)
+    start_with(config, Parts { is_made_ready_later, ..Parts::default() }, jobs)
 }
 
-fn start_in(config: Config, house: House, jobs: Arc<dyn Jobs>) -> Place {
+fn start_with(config: Config, parts: Parts, jobs: Arc<dyn Jobs>) -> Place {
     let disk = FaultFs::new(Arc::new(SimFs::new()));
     let advanced = Advanced {
         memtable_bytes: Some(256 << 10),
@@ -95,9 +95,9 @@ fn start_in(config: Config, house: House, jobs: Arc<dyn Jobs>) -> Place {
     let db = builder.parts(Arc::new(disk.clone()), clock, jobs).open("data");
     let db = db.expect("a database");
     let config = Config { listen: LOOPBACK.into(), ..config };
-    let house = House { engine: Some(Arc::new(db.clone())), ..house };
+    let parts = Parts { engine: Some(Arc::new(db.clone())), ..parts };
     let store = Arc::new(TableStore::new(Arc::new(db.clone())));
-    let running = Server::start_in(config, store, house).expect("a server");
+    let running = Server::start_with(config, store, parts).expect("a server");
     Place { running, db, disk }
 }
 
@@ -420,8 +420,8 @@ fn a_new_account_is_where_the_tables_are() {
         told.body
     };
     for admin in [None, Some(LOOPBACK.into())] {
-        let house = House { forks: Some(Arc::new(NoForks)), ..House::default() };
-        let place = start_in(Config { admin, ..Config::default() }, house, Arc::new(Threads));
+        let parts = Parts { forks: Some(Arc::new(NoForks)), ..Parts::default() };
+        let place = start_with(Config { admin, ..Config::default() }, parts, Arc::new(Threads));
         let tables = place.running.addr();
         // Under the name by which it was asked, where that is the same listener.
         let (body, host) = match place.running.admin_addr() {

@@ -34,7 +34,7 @@ use tabulith_server::limits::TEXT_BYTES_MAX;
 use tabulith_server::observe::spans::Export;
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
-use tabulith_server::{Accounts, Config, House, Running, Server, testing};
+use tabulith_server::{Accounts, Config, Parts, Running, Server, testing};
 
 /// How long a stop waits for requests in flight: a second of the five that a stop takes at most is for
 /// the last sync.
@@ -65,13 +65,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let forks = args
         .testing
         .then(|| Arc::new(Forks::new(db.clone(), &data.dir, options, fork_config(&config))));
-    let house = House {
+    let parts = Parts {
         engine: Some(db.clone()),
         forks: forks.clone().map(|forks| forks as Arc<dyn testing::Forks>),
         export: export(args)?,
         is_made_ready_later: true,
     };
-    let mut running = Server::start_in(config, Arc::new(TableStore::new(db.clone())), house)
+    let mut running = Server::start_with(config, Arc::new(TableStore::new(db.clone())), parts)
         .map_err(|error| not_started(listen, error))?;
     running.listen_for_signals().context("listening for signals")?;
     if let (Some(path), Some(certificate)) = (&args.tls_self_signed, running.own_certificate()) {

@@ -86,10 +86,9 @@ impl<S: Store> Shared<S> {
         Shared { app, room, heads, answers, turns, merges, has_threads, admin, spans, slow }
     }
 
-    /// Tells what `admin` makes of itself and of the room for bodies and for answers.
-    pub(crate) fn with_admin(mut self, admin: impl FnOnce(&Shared<S>) -> Arc<Admin>) -> Shared<S> {
-        self.admin = Some(admin(&self));
-        self
+    /// Has `admin` answer operators.
+    pub(crate) fn with_admin(self, admin: Arc<Admin>) -> Shared<S> {
+        Shared { admin: Some(admin), ..self }
     }
 
     /// Leaves spans of requests there.
@@ -97,6 +96,7 @@ impl<S: Store> Shared<S> {
         Shared { spans, ..self }
     }
 
+    /// The room for bodies, and that for answers.
     pub(crate) fn rooms(&self) -> (Room, Room) {
         (self.room.clone(), self.answers.clone())
     }

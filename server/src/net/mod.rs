@@ -14,4 +14,6 @@ pub mod heads;
 pub mod admin;
 pub mod conn;
 pub mod indoors;
-pub mod listen;
+pub mod doors;
+pub mod signals;
+pub mod server;

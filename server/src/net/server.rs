@@ -1,19 +1,19 @@
-//! The listener: accepts, bounds, and stops in order.
+//! A server from its start to its end: what it is made of, and that it stops in order.
 
 use crate::app::App;
 use crate::config::{Accounts, Config, ConfigError};
-use crate::net::admin::{Admin, Origin, Tables};
-use crate::net::conn::{Shared, serve};
-use crate::net::counts::{Connections, Reason};
-use crate::net::first::{First, Speech, Told};
+use crate::net::admin::{Admin, Tables};
+use crate::net::conn::Shared;
+use crate::net::counts::Connections;
+use crate::net::doors::{Addresses, Doors, Inside};
 use crate::net::places::Places;
 use crate::net::reload::Reloader;
+use crate::net::signals::{Signal, Signals};
 use crate::net::tls::Presented;
 use crate::observe::engine::Engine;
 use crate::observe::spans::{Ender, Export, Spans};
 use crate::services::Store;
 use crate::testing::Forks;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,20 +22,18 @@ use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::ids::CommitTs;
 use tabulith::table::store::TableStore;
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_rustls::TlsAcceptor;
 use uuid::Uuid;
 
 /// Starts servers.
 #[derive(Debug)]
 pub struct Server;
 
-/// What stands behind a server beside its tables.
+/// What a server may have beside its tables.
 #[derive(Debug, Default)]
-pub struct House {
+pub struct Parts {
     /// Whose numbers are told to operators, and who says whether commits are taken.
     pub engine: Option<Arc<dyn Engine>>,
     /// Who makes copies of all data for tests of applications. With it, whoever may ask whether the
@@ -53,14 +51,14 @@ impl Server {
     /// Errors: settings that cannot be, certificates among them (`InvalidInput`); an address that
     /// cannot be listened on, such as a port in use.
     pub fn start<S: Store>(config: Config, store: Arc<TableStore<S>>) -> io::Result<Running> {
-        Server::start_in(config, store, House::default())
+        Server::start_with(config, store, Parts::default())
     }
 
-    /// The same, with what stands behind it.
-    pub fn start_in<S: Store>(
+    /// The same, with other parts beside the tables.
+    pub fn start_with<S: Store>(
         config: Config,
         store: Arc<TableStore<S>>,
-        house: House,
+        parts: Parts,
     ) -> io::Result<Running> {
         config.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
@@ -68,96 +66,51 @@ impl Server {
         let presented = config.tls.as_ref().map(|tls| Presented::new(tls, now)).transpose()?;
         let presented = presented.map(Arc::new);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let listener = runtime.block_on(async { listen(config.listen) })?;
-        let addr = listener.local_addr()?;
-        let only = presented.clone().filter(|_| config.tls_only);
-        let mut tls_addr = only.as_ref().map(|_| addr);
-        let mut doors = vec![Door { listener, tls: only, admin: false }];
-        if let (Some(tls), Some(presented), false) = (&config.tls, &presented, config.tls_only) {
-            let listener = runtime.block_on(async { listen(tls.listen) })?;
-            tls_addr = Some(listener.local_addr()?);
-            doors.push(Door { listener, tls: Some(presented.clone()), admin: false });
-        }
-        let admin_listener =
-            config.admin.map(|addr| runtime.block_on(async { listen(addr) })).transpose()?;
-        let admin_addr = admin_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        let handle = runtime.handle().clone();
+        let _inside = handle.enter();
+        let doors = Doors::open(&config, presented.as_ref())?;
+        let addresses = doors.addresses;
+        let ids_seed = Uuid::new_v4().as_u64_pair().0;
+        let app = App::new(config.clone(), store, clock.clone(), ids_seed);
         let stop_time_max = config.stop_time_max;
         let per_address_max = config.connections_per_address_max;
         let places = Places::new(config.connections_max, per_address_max, &config.trusted_proxies);
-        let ids_seed = Uuid::new_v4().as_u64_pair().0;
-        let app = App::new(config.clone(), store, clock.clone(), ids_seed);
         let reloader = Reloader::new(config, app.keyring().clone(), app.bearer().cloned());
         let reloader = Arc::new(reloader);
         reloader.reload()?;
-        runtime.spawn(reloader.clone().run());
+        tokio::spawn(reloader.clone().run());
+        let (spans, sending) = parts.export.map(start_spans).unzip();
         let (stop, stopping) = watch::channel(false);
         let connections = Arc::new(Connections::default());
-        let mut admin = None;
-        let (spans, sending) = match house.export.map(Spans::new) {
-            Some((spans, outgoing)) => {
-                let _inside = runtime.enter();
-                (Some(spans.clone()), Some(Ender::start(spans, outgoing)))
-            }
-            None => (None, None),
-        };
-        let shared = Shared::new(app).with_spans(spans.clone()).with_admin(|shared| {
-            let (bodies, answers) = shared.rooms();
-            let own = Arc::new(Admin {
-                tables: Tables { addr, secure: tls_addr == Some(addr) },
-                has_own_address: admin_addr.is_some(),
-                engine: house.engine,
-                forks: house.forks,
-                started: AtomicBool::new(!house.is_made_ready_later),
-                stopping: stopping.clone(),
-                clock,
-                requests: shared.app.requests().clone(),
-                hot: shared.app.hot().clone(),
-                connections: connections.clone(),
-                spans,
-                bodies,
-                answers,
-            });
-            admin = Some(own.clone());
-            own
+        let (requests, hot) = (app.requests().clone(), app.hot().clone());
+        let shared = Shared::new(app).with_spans(spans.clone());
+        let (bodies, answers) = shared.rooms();
+        let admin = Arc::new(Admin {
+            tables: Tables {
+                addr: addresses.tables,
+                secure: addresses.tls == Some(addresses.tables),
+            },
+            has_own_address: addresses.admin.is_some(),
+            engine: parts.engine,
+            forks: parts.forks,
+            started: AtomicBool::new(!parts.is_made_ready_later),
+            stopping: stopping.clone(),
+            clock,
+            requests,
+            hot,
+            connections: connections.clone(),
+            spans,
+            bodies,
+            answers,
         });
-        let shared = Arc::new(shared);
-        let told = Arc::new(Told::default());
-        let mut accepting = JoinSet::new();
-        for door in doors {
-            let inside = Inside {
-                shared: shared.clone(),
-                places: places.clone(),
-                told: told.clone(),
-                stopping: stopping.clone(),
-                connections: connections.clone(),
-            };
-            accepting.spawn_on(accept(door, inside), runtime.handle());
-        }
-        if let Some(listener) = admin_listener {
-            // With places of its own, and open until the process ends: whoever asks while all others
-            // are taken, or while the server stops, is told.
-            let (still_open, stopping) = watch::channel(false);
-            let inside = Inside {
-                shared: shared.clone(),
-                places: Places::new(ADMIN_PLACES, None, &[]),
-                told: told.clone(),
-                stopping,
-                connections: Arc::default(),
-            };
-            let door = Door { listener, tls: None, admin: true };
-            runtime.spawn(async move {
-                accept(door, inside).await;
-                drop(still_open);
-            });
-        }
+        let shared = Arc::new(shared.with_admin(admin.clone()));
+        let accepting = doors.let_in(&Inside { shared, places, stopping, connections });
         let runtime = Some(runtime);
         Ok(Running {
             runtime,
             accepting,
             stop,
-            addr,
-            tls_addr,
-            admin_addr,
+            addresses,
             admin,
             presented,
             sending,
@@ -168,16 +121,21 @@ impl Server {
     }
 }
 
+/// Begins to send spans to whoever collects them.
+fn start_spans(export: Arc<dyn Export>) -> (Arc<Spans>, Ender) {
+    let (spans, outgoing) = Spans::new(export);
+    let sending = Ender::start(spans.clone(), outgoing);
+    (spans, sending)
+}
+
 /// A server that listens. Dropping it stops it.
 #[derive(Debug)]
 pub struct Running {
     runtime: Option<Runtime>,
     accepting: JoinSet<()>,
     stop: watch::Sender<bool>,
-    addr: SocketAddr,
-    tls_addr: Option<SocketAddr>,
-    admin_addr: Option<SocketAddr>,
-    admin: Option<Arc<Admin>>,
+    addresses: Addresses,
+    admin: Arc<Admin>,
     presented: Option<Arc<Presented>>,
     sending: Option<Ender>,
     stop_time_max: Duration,
@@ -200,17 +158,17 @@ impl Running {
 
     /// Where it listens for plain HTTP.
     pub fn addr(&self) -> SocketAddr {
-        self.addr
+        self.addresses.tables
     }
 
     /// Where it listens for TLS, if it does.
     pub fn tls_addr(&self) -> Option<SocketAddr> {
-        self.tls_addr
+        self.addresses.tls
     }
 
     /// Where it listens for operators, if that is a place of its own.
     pub fn admin_addr(&self) -> Option<SocketAddr> {
-        self.admin_addr
+        self.addresses.admin
     }
 
     /// By which others can tell that it lives.
@@ -220,9 +178,7 @@ impl Running {
 
     /// From now on it says that it is ready, as long as it is.
     pub fn set_ready(&self) {
-        if let Some(admin) = &self.admin {
-            admin.started.store(true, Ordering::Release);
-        }
+        self.admin.started.store(true, Ordering::Release);
     }
 
     /// The certificate that it made for itself, in PEM, for clients to trust.
@@ -319,20 +275,6 @@ impl Drop for Running {
     }
 }
 
-/// Connections that may wait to be accepted. Where fewer may, those of a burst are reset. Systems
-/// have a bound of their own, often this one.
-const WAITING_MAX: u32 = 4_096;
-
-fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A port is free again as soon as nobody listens, whatever is left of its connections.
-    // Elsewhere the same setting would let two listen at once.
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    socket.bind(addr)?;
-    socket.listen(WAITING_MAX)
-}
-
 /// How long the last spans may take beyond the time to stop, and at most: their collector may be gone.
 const SPANS_TIME_MIN: Duration = Duration::from_millis(500);
 const SPANS_TIME_MAX: Duration = Duration::from_secs(2);
@@ -346,162 +288,5 @@ async fn finish(accepting: &mut JoinSet<()>, sending: &mut Option<Ender>, time_m
     if let Some(sending) = sending.take() {
         let left = time_max.saturating_sub(began.elapsed());
         sending.end(left.clamp(SPANS_TIME_MIN, SPANS_TIME_MAX)).await;
-    }
-}
-
-/// Connections of operators at once.
-const ADMIN_PLACES: usize = 64;
-
-/// A listener, and what it presents where it is one for TLS.
-struct Door {
-    listener: TcpListener,
-    tls: Option<Arc<Presented>>,
-    /// Whether it is for operators alone.
-    admin: bool,
-}
-
-/// What all doors lead to.
-struct Inside<S> {
-    shared: Arc<Shared<S>>,
-    places: Places,
-    told: Arc<Told>,
-    stopping: watch::Receiver<bool>,
-    connections: Arc<Connections>,
-}
-
-/// How long accepting rests after the system refused a connection: files may be short.
-const REST_AFTER_REFUSAL: Duration = Duration::from_millis(50);
-
-/// Accepts until told to stop, then waits for the connections to finish.
-async fn accept<S: Store>(door: Door, inside: Inside<S>) {
-    let Inside { shared, places, told, mut stopping, connections } = inside;
-    let graceful = GracefulShutdown::new();
-    loop {
-        let next = async {
-            let accepted = door.listener.accept().await;
-            // Only who is there takes a place: doors that wait would keep them from one another.
-            (accepted, places.take().await)
-        };
-        let (accepted, place) = tokio::select! {
-            _ = stopping.changed() => break,
-            next = next => next,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                let Some(place) = places.for_address(place, peer.ip()) else {
-                    connections.refuse(Reason::Address);
-                    tracing::debug!(peer = %peer.ip(), "too many connections of one address");
-                    continue;
-                };
-                let (shared, watcher) = (shared.clone(), graceful.watcher());
-                let (told, stopping) = (told.clone(), stopping.clone());
-                // A small answer must not wait for the acknowledgement of the one before.
-                let _ = stream.set_nodelay(true);
-                let (tls, admin, open) = (door.tls.clone(), door.admin, connections.open());
-                let connections = connections.clone();
-                tokio::spawn(async move {
-                    match tls {
-                        None => {
-                            let stream = First::new(stream, Speech::Plain, told);
-                            let origin = Origin { peer: stream.peer(), secure: false, admin };
-                            serve(shared, stream, origin, watcher).await;
-                        }
-                        Some(tls) => {
-                            let stream = First::new(stream, Speech::Tls, told);
-                            let shaken = serve_tls(shared, stream, &tls, watcher, stopping);
-                            // On its own, so that who comes without TLS has no memory for it.
-                            if !Box::pin(shaken).await {
-                                connections.refuse(Reason::Handshake);
-                            }
-                        }
-                    }
-                    drop((place, open));
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                connections.refuse(Reason::System);
-                tokio::time::sleep(REST_AFTER_REFUSAL).await;
-            }
-        }
-    }
-    drop(door);
-    graceful.shutdown().await;
-}
-
-/// Shakes hands within the time for it, then serves; whether it came to that.
-async fn serve_tls<S: Store>(
-    shared: Arc<Shared<S>>,
-    stream: First,
-    tls: &Presented,
-    watcher: Watcher,
-    mut stopping: watch::Receiver<bool>,
-) -> bool {
-    let origin = Origin { peer: stream.peer(), secure: true, admin: false };
-    let accepting = TlsAcceptor::from(tls.current()).accept(stream);
-    let shaken = tokio::select! {
-        _ = stopping.changed() => return true,
-        shaken = tokio::time::timeout(tls.handshake_time_max(), accepting) => shaken,
-    };
-    match shaken {
-        Ok(Ok(stream)) => {
-            serve(shared, stream, origin, watcher).await;
-            return true;
-        }
-        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
-    }
-    false
-}
-
-/// What a signal asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Signal {
-    End,
-    #[cfg_attr(not(unix), expect(dead_code, reason = "only Unix has it"))]
-    Hangup,
-}
-
-/// The signals that ask a process to end, or to look at its files anew.
-#[derive(Debug)]
-struct Signals {
-    #[cfg(unix)]
-    terminate: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    interrupt: tokio::signal::unix::Signal,
-    #[cfg(unix)]
-    hangup: tokio::signal::unix::Signal,
-}
-
-impl Signals {
-    #[cfg(unix)]
-    fn new() -> io::Result<Signals> {
-        use tokio::signal::unix::{SignalKind, signal};
-        let terminate = signal(SignalKind::terminate())?;
-        let interrupt = signal(SignalKind::interrupt())?;
-        Ok(Signals { terminate, interrupt, hangup: signal(SignalKind::hangup())? })
-    }
-
-    #[cfg(unix)]
-    async fn next(&mut self) -> Signal {
-        tokio::select! {
-            _ = self.terminate.recv() => Signal::End,
-            _ = self.interrupt.recv() => Signal::End,
-            _ = self.hangup.recv() => Signal::Hangup,
-        }
-    }
-
-    #[cfg(not(unix))]
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {})
-    }
-
-    #[cfg(not(unix))]
-    async fn next(&mut self) -> Signal {
-        // Without a way to listen for Ctrl-C there is no way to be asked.
-        if tokio::signal::ctrl_c().await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        Signal::End
     }
 }
