@@ -134,6 +134,28 @@ impl Operation {
         )
     }
 
+    /// Whether it makes a commit, if it does anything.
+    pub fn writes(&self) -> bool {
+        match self {
+            Operation::CreateTable
+            | Operation::DeleteTable(_)
+            | Operation::Insert(_)
+            | Operation::Change(..)
+            | Operation::SetProperties
+            | Operation::SetAcl(_)
+            | Operation::Batch => true,
+            Operation::ListTables
+            | Operation::GetTable(_)
+            | Operation::Query(_)
+            | Operation::Get(_)
+            | Operation::Document
+            | Operation::Metadata
+            | Operation::GetProperties
+            | Operation::GetStats
+            | Operation::GetAcl(_) => false,
+        }
+    }
+
     /// Whether it comes with a body.
     pub fn has_body(&self) -> bool {
         match self {

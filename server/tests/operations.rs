@@ -7,6 +7,7 @@ mod exposition;
 
 use common::{date_of, request, sign};
 use exposition::Exposition;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, mpsc};
@@ -321,6 +322,54 @@ fn a_body_has_its_room_for_as_long_as_it_is_worked_on() {
     drop(go_on);
     while asking() == 503 {
         std::thread::yield_now();
+    }
+}
+
+/// A commit that waits for flushes has a thread, and there are 512 of those: some are left to queries,
+/// which have turns of their own that no change set takes, whatever its values look like.
+#[test]
+fn queries_go_on_while_more_commits_wait_than_there_are_threads() {
+    const COMMITS: usize = 600;
+    const CHANGE_SETS: usize = 20;
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let place = start(Config { connections_per_address_max: None, ..Config::default() });
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201);
+    let entity = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\",\"A\":\"GET /x HTTP/1.1\"}";
+    assert_eq!(place.send("POST", "/Rows", entity), 201);
+    let (go_on, held_up) = mpsc::channel::<()>();
+    place.disk.interrupt(Rule::fail(Call::Create).named("*.sst"), move || {
+        let _ = held_up.recv();
+    });
+    place.stall();
+    let in_flight = || place.metrics().get("tabulith_requests_in_flight").unwrap_or_default();
+    let part = format!(
+        "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\
+         Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+         PUT /devstoreaccount1/Rows(PartitionKey='p',RowKey='r') HTTP/1.1\r\n\
+         Content-Type: application/json\r\n\r\n{entity}\r\n--c--\r\n--b--\r\n"
+    );
+    let headers = [("Content-Type", "multipart/mixed; boundary=b")];
+    let change_set = wire("POST", "/$batch", &headers, &part);
+    let headers = [("Content-Type", "application/json")];
+    let change = wire("PUT", "/Rows(PartitionKey='p',RowKey='r')", &headers, entity);
+    let mut waiting = Vec::new();
+    for (text, count) in [(change_set, CHANGE_SETS), (change, COMMITS)] {
+        for _ in 0..count {
+            let mut stream = TcpStream::connect(place.running.addr()).expect("a connection");
+            stream.write_all(text.as_bytes()).expect("the server reads");
+            waiting.push(stream);
+        }
+        while in_flight() < waiting.len() as f64 {
+            std::thread::yield_now();
+        }
+        assert_eq!(place.send("GET", "/Rows()", ""), 200);
+        assert_eq!(in_flight(), waiting.len() as f64, "it was answered while all of these wait");
+    }
+    drop(go_on);
+    for stream in waiting {
+        let status = read(&mut BufReader::new(stream)).status;
+        assert!([202, 204].contains(&status), "{status}");
     }
 }
 

@@ -185,8 +185,17 @@ impl Call {
     pub fn may_read_a_page(&self, body: &[u8]) -> bool {
         match self.operation {
             Operation::Query(_) => true,
-            Operation::Batch => memchr::memmem::find(body, b"GET ").is_some(),
+            Operation::Batch => has_line(body, b"GET "),
             _ => false,
+        }
+    }
+
+    /// Whether, with this body, it may make a commit, which may have to wait for others. A batch with a
+    /// query makes none.
+    pub fn may_commit(&self, body: &[u8]) -> bool {
+        match self.operation {
+            Operation::Batch => !has_line(body, b"GET "),
+            _ => self.operation.writes(),
         }
     }
 
@@ -200,6 +209,15 @@ impl Call {
     pub fn condition(&self) -> Result<Option<IfMatch>, WireError> {
         self.if_match.clone()
     }
+}
+
+/// Whether a line of the body begins with `start`, blanks before it aside.
+fn has_line(body: &[u8], start: &[u8]) -> bool {
+    memchr::memmem::find_iter(body, start).any(|at| {
+        let before = body[..at].iter().rev();
+        let last = before.copied().find(|byte| *byte == b'\n' || !byte.is_ascii_whitespace());
+        last.is_none_or(|byte| byte == b'\n')
+    })
 }
 
 /// Whether the body has a verb somewhere, in any case: in `X-HTTP-Method` it may have any.

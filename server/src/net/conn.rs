@@ -42,6 +42,10 @@ use tokio::task::spawn_blocking;
 /// As many pages are made at once, however little memory there is for answers.
 const TURNS_MIN: usize = 2;
 
+/// Commits that may wait have so many threads at most: half of those that tokio makes, so that reads have
+/// theirs however long commits wait.
+const COMMITS_AT_ONCE: usize = 256;
+
 /// Change sets with merges are worked on so many at once: each may write a hundred entities that are in
 /// nobody's body.
 const MERGES_AT_ONCE: usize = 2;
@@ -62,6 +66,8 @@ pub(crate) struct Shared<S> {
     turns: Arc<Semaphore>,
     /// Turns to merge several entities at once.
     merges: Arc<Semaphore>,
+    /// Turns to make a commit that may wait.
+    commits: Arc<Semaphore>,
     /// Whether there are threads for what may wait for the disk.
     has_threads: bool,
     /// What is told below `/_/`.
@@ -82,8 +88,21 @@ impl<S: Store> Shared<S> {
         let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
         let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
+        let commits = Arc::new(Semaphore::new(COMMITS_AT_ONCE));
         let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
-        Shared { app, room, heads, answers, turns, merges, has_threads, admin, spans, slow }
+        Shared {
+            app,
+            room,
+            heads,
+            answers,
+            turns,
+            merges,
+            commits,
+            has_threads,
+            admin,
+            spans,
+            slow,
+        }
     }
 
     /// Has `admin` answer operators.
@@ -378,6 +397,7 @@ async fn perform<S: Store>(
     }
     // In this order: who has a page's turn waits for no other.
     let turns = [
+        call.may_commit(bytes).then_some(&shared.commits),
         call.may_merge(bytes).then_some(&shared.merges),
         call.may_read_a_page(bytes).then_some(&shared.turns),
     ];
