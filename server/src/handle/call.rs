@@ -258,7 +258,8 @@ fn check_headers(head: &Head, operation: &Operation) -> Result<(), WireError> {
     let header = |name| head.headers.get(name);
     for name in ["DataServiceVersion", "MaxDataServiceVersion"] {
         let version = header(name).map(|value| value.split(';').next().unwrap_or_default().trim());
-        if version.is_some_and(|version| !matches!(version, "1.0" | "2.0" | "3.0")) {
+        // Empty is none: Go's client says so in each part of a batch.
+        if version.is_some_and(|version| !matches!(version, "" | "1.0" | "2.0" | "3.0")) {
             return Err(INVALID_HEADER_VALUE);
         }
     }
