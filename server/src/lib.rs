@@ -48,4 +48,4 @@ mod compiled;
 
 pub use app::App;
 pub use config::{Accounts, Config};
-pub use net::server::{Parts, Running, Server};
+pub use net::server::{Parts, Pulse, Running, Server};

@@ -34,7 +34,7 @@ use tabulith_server::limits::TEXT_BYTES_MAX;
 use tabulith_server::observe::spans::Export;
 use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
-use tabulith_server::{Accounts, Config, Parts, Running, Server, testing};
+use tabulith_server::{Accounts, Config, Parts, Pulse, Running, Server, testing};
 
 /// How long a stop waits for requests in flight: a second of the five that a stop takes at most is for
 /// the last sync.
@@ -45,9 +45,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     log::start(args)?;
     let notify = Arc::new(Notify::of_process());
     let mut config = config(args)?;
-    config.connections_max = config.connections_max.min(connections_allowed());
+    let (connections_max, table_files_max) = files_allowed();
+    config.connections_max = config.connections_max.min(connections_max);
     let (durability, history) = (args.durability.into(), args.history);
     let mut options = Options { durability, history, ..Options::default() };
+    options.advanced.open_files_max = Some(table_files_max);
     options.advanced.scrub_period_s = u64::from(args.scrub_hours) * 3600;
     let data = Data::of(args)?;
     if let Some(seed) = &args.seed {
@@ -131,14 +133,20 @@ fn export(args: &ServeArgs) -> Result<Option<Arc<dyn Export>>> {
     }
 }
 
-/// Tells systemd that the server lives, for as long as it does, where systemd asks for that.
+/// Tells systemd that the server lives, whenever it does, where systemd asks for that.
 fn watch(notify: Arc<Notify>, running: &Running) -> Result<()> {
     let Some(period) = notify.watchdog_period() else { return Ok(()) };
     let heart = running.heart();
     let beat = move || {
-        while heart.beats(period) {
-            notify.tell("WATCHDOG=1");
-            std::thread::sleep(period / 2);
+        loop {
+            match heart.pulse(period) {
+                Pulse::Beats => {
+                    notify.tell("WATCHDOG=1");
+                    std::thread::sleep(period / 2);
+                }
+                Pulse::Late => {}
+                Pulse::Gone => break,
+            }
         }
     };
     std::thread::Builder::new().name("watchdog".to_owned()).spawn(beat).context("a thread")?;
@@ -248,15 +256,16 @@ fn memory_share(asked_mib: Option<u32>) -> Result<usize> {
 
 /// Files that are left to the database, at least and at most: connections must never keep it from opening
 /// one. The program itself has some twenty open.
-const FILES_KEPT_MIN: u64 = 48;
-const FILES_KEPT_MAX: u64 = 4_096;
+const FILES_KEPT_MIN: usize = 48;
+const FILES_KEPT_MAX: usize = 4_096;
+const FILES_OF_PROGRAM: usize = 20;
 
-/// How many connections may be open without taking files from the database.
-fn connections_allowed() -> usize {
-    let files = open_files::raised();
+/// How many connections may be open without taking files from the database, and how many table files may
+/// stay open: as many again may be open for a while.
+fn files_allowed() -> (usize, usize) {
+    let files = usize::try_from(open_files::raised()).unwrap_or(usize::MAX);
     let kept = (files / 4).clamp(FILES_KEPT_MIN, FILES_KEPT_MAX);
-    let connections = files.saturating_sub(kept).max(1);
-    usize::try_from(connections).unwrap_or(usize::MAX)
+    (files.saturating_sub(kept).max(1), (kept - FILES_OF_PROGRAM) / 2)
 }
 
 /// A file that the server asks for again and again.

@@ -18,6 +18,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::ids::CommitTs;
@@ -255,17 +256,32 @@ impl Running {
     }
 }
 
-/// Whether a server's event loop goes on.
+/// How a server's event loop is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulse {
+    /// It goes on.
+    Beats,
+    /// It did nothing within the time, and may yet.
+    Late,
+    /// It has ended.
+    Gone,
+}
+
+/// By which others look whether a server's event loop goes on.
 #[derive(Clone, Debug)]
 pub struct Heart(Option<Handle>);
 
 impl Heart {
     /// Whether something is done on it within that time.
-    pub fn beats(&self, time_max: Duration) -> bool {
-        let Some(handle) = &self.0 else { return false };
+    pub fn pulse(&self, time_max: Duration) -> Pulse {
+        let Some(handle) = &self.0 else { return Pulse::Gone };
         let (done, heard) = std::sync::mpsc::channel();
         handle.spawn(async move { done.send(()) });
-        heard.recv_timeout(time_max).is_ok()
+        match heard.recv_timeout(time_max) {
+            Ok(()) => Pulse::Beats,
+            Err(RecvTimeoutError::Timeout) => Pulse::Late,
+            Err(RecvTimeoutError::Disconnected) => Pulse::Gone,
+        }
     }
 }
 
