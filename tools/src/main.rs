@@ -5,6 +5,7 @@
 mod exit;
 mod args;
 mod open_files;
+mod draft;
 mod edm;
 mod json;
 mod yaml;

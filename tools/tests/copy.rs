@@ -201,6 +201,22 @@ fn a_copy_of_one_table_leaves_what_is_known_of_the_others() {
     assert!(!ran.err.contains("was copied before"), "{}", ran.err);
 }
 
+/// The names of tables are alike in any case, so that two files would be two tables of one name.
+#[test]
+fn a_table_has_one_file_whatever_the_case_of_its_name() {
+    let place = filled();
+    let copy = ["copy", "dir:data", "jsonl:lines", "--restart"];
+    copied(&place.run(&copy));
+    std::fs::rename(place.path("lines/Rows.jsonl"), place.path("lines/ROWS.jsonl")).unwrap();
+    copied(&place.run(&copy));
+    let files = std::fs::read_dir(place.path("lines")).unwrap();
+    let mut files: Vec<_> = files.map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["ROWS.jsonl", "empty.jsonl", "types.jsonl"], "and no draft");
+    copied(&place.run(&["copy", "jsonl:lines", "dir:again"]));
+    assert_eq!(rows(&place, "again", "Rows"), rows(&place, "data", "Rows"));
+}
+
 #[test]
 fn a_copy_that_is_killed_again_and_again_comes_to_its_end() {
     let place = filled();

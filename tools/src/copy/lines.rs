@@ -6,6 +6,7 @@
     reason = "the files are the user's, not the engine's"
 )]
 
+use crate::draft::Draft;
 use crate::exit::{Exit, Failure};
 use crate::import::rows::{Cells, Next, Rows};
 use crate::json;
@@ -44,9 +45,16 @@ pub(crate) fn tables(dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// The file of a table, or the one to be: both of them would be two tables of one name.
+/// The file of a table, or the one to be: both of them would be two tables of one name. It may have the
+/// name in another case, which is the same table.
 fn file_of(dir: &Path, table: &str) -> Result<PathBuf> {
-    let [plain, packed] = ENDINGS.map(|end| dir.join(format!("{table}{end}")));
+    let there = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let there: Vec<String> = there.filter_map(|name| name.into_string().ok()).collect();
+    let [plain, packed] = ENDINGS.map(|end| {
+        let name = format!("{table}{end}");
+        let same = there.iter().find(|other| other.eq_ignore_ascii_case(&name));
+        dir.join(same.unwrap_or(&name))
+    });
     match (plain.exists(), packed.exists()) {
         (true, true) => {
             let (plain, packed) = (plain.display(), packed.display());
@@ -103,7 +111,7 @@ impl Reader {
 /// Writes the rows of a table into a file that takes its name when it is whole.
 pub(crate) struct Writer {
     path: PathBuf,
-    draft: PathBuf,
+    draft: Draft,
     out: BufWriter<File>,
 }
 
@@ -116,8 +124,8 @@ impl Writer {
             let what = format!("{} is there already", path.display());
             return Err(Failure::new(Exit::Conflict, what).into());
         }
-        let draft = dir.join(format!("{table}.jsonl.part"));
-        let file = File::create(&draft).with_context(|| format!("{}", draft.display()))?;
+        let draft = Draft::create(&path)?;
+        let file = draft.file.try_clone().with_context(|| format!("{}", path.display()))?;
         Ok(Writer { path, draft, out: BufWriter::with_capacity(256 << 10, file) })
     }
 
@@ -128,14 +136,13 @@ impl Writer {
             json::write_entity(&mut text, row);
             text.push(b'\n');
         }
-        self.out.write_all(&text).with_context(|| format!("{}", self.draft.display()))
+        self.out.write_all(&text).with_context(|| format!("{}", self.path.display()))
     }
 
     /// Ends the file.
     pub(crate) fn finish(self) -> Result<()> {
         let named = || format!("{}", self.path.display());
-        let file = self.out.into_inner().map_err(|error| error.into_error()).with_context(named)?;
-        file.sync_data().with_context(named)?;
-        fs::rename(&self.draft, &self.path).with_context(named)
+        self.out.into_inner().map_err(|error| error.into_error()).with_context(named)?;
+        self.draft.finish(&self.path)
     }
 }
