@@ -175,6 +175,10 @@ impl Settings {
             let (value, source) =
                 own.map_or_else(Default::default, |own| self.shown(arg, key, own));
             match value {
+                // Refused in a file, whatever its value.
+                Some(value) if FLAGS_ONLY.contains(&key) => {
+                    writeln!(out, "# {key} = {value}: a flag only, {source}")?;
+                }
                 Some(value) => writeln!(out, "{key} = {value} # {source}")?,
                 None => writeln!(out, "# {key} is not set")?,
             }

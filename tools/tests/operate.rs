@@ -50,10 +50,15 @@ fn settings_come_from_flags_then_variables_then_a_file_then_defaults() {
     assert!(out.contains("# admin-address is not set\n"), "{out}");
 
     // What it prints is a file of settings that says the same, but for what is a flag only.
-    let again = place.file("again.toml", out.replace("testing = false", "# no testing"));
-    let shown_again = settings(&place.ok(&["config", "print", "--config", &again]).out);
-    for (key, (value, _)) in shown.iter().filter(|(key, _)| *key != "testing") {
-        assert_eq!(&shown_again[key].0, value, "{key}");
+    let flags = ["config", "print", "--config", &file, "--throttle-partition", "7"];
+    let with_flags = place.ok(&flags).out;
+    assert!(with_flags.contains("\n# throttle-partition = 7: a flag only"), "{with_flags}");
+    for printed in [out, with_flags] {
+        let again = place.file("again.toml", &printed);
+        let shown_again = settings(&place.ok(&["config", "print", "--config", &again]).out);
+        for (key, (value, _)) in settings(&printed) {
+            assert_eq!(shown_again[&key].0, value, "{key}");
+        }
     }
     let ran = place.run(&["serve", "--config", &place.file("bad.toml", "port = 1\nprot = 2\n")]);
     assert_eq!(ran.code, 2, "{}", ran.err);
