@@ -60,12 +60,13 @@ impl Drop for Fork {
 
 impl Forks {
     /// No copies yet, of `db` in the folder `data`. Those that a process left that was killed are
-    /// removed.
+    /// removed, and nothing else is.
     pub(crate) fn new(db: Arc<Db>, data: &Path, options: Options, config: Config) -> Forks {
+        let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
         let mut name = data.file_name().unwrap_or_default().to_owned();
         name.push(".forks");
         let dir = data.with_file_name(name);
-        remove(&dir);
+        remove_copies(&dir);
         let options = Options { memory: Some(FORK_MEMORY), ..options };
         Forks { db, dir, options, config, open: Mutex::default() }
     }
@@ -75,7 +76,7 @@ impl Forks {
         let forks =
             std::mem::take(&mut self.open.lock().unwrap_or_else(PoisonError::into_inner).forks);
         drop(forks);
-        remove(&self.dir);
+        remove_copies(&self.dir);
     }
 
     fn make(&self, number: u64, accounts: &Accounts) -> Result<Fork, String> {
@@ -114,6 +115,16 @@ impl testing::Forks for Forks {
         let fork = self.open.lock().unwrap_or_else(PoisonError::into_inner).forks.remove(&number);
         fork.is_some()
     }
+}
+
+/// Removes what is named as copies are, and the folder where nothing else is in it.
+fn remove_copies(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.parse::<u64>().is_ok()) {
+            remove(&entry.path());
+        }
+    }
+    let _ = std::fs::remove_dir(dir);
 }
 
 fn remove(dir: &Path) {

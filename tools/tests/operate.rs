@@ -222,6 +222,10 @@ fn nothing_for_tests_is_there_without_its_flag() {
 #[test]
 fn tests_have_accounts_copies_and_a_clean_slate() {
     let place = Place::new();
+    // Of a server that was killed, and of somebody else.
+    std::fs::create_dir_all(place.path("data.forks").join("7")).unwrap();
+    let own = place.path("data.forks").join("own.txt");
+    std::fs::write(&own, "kept").unwrap();
     let server = place.serve_with(0, "data", &["--testing"]);
     let port = server.port();
     let mut client = Client::connect(port).unwrap();
@@ -272,7 +276,9 @@ fn tests_have_accounts_copies_and_a_clean_slate() {
     assert!(TcpStream::connect(("127.0.0.1", fork_port)).is_err(), "it is gone");
     assert_eq!(ask(port, "POST", "/_/fork").0, 201);
     assert_eq!(server.terminate().0, 0);
-    assert!(!place.path("data.forks").exists(), "nothing is left");
+    let left = std::fs::read_dir(place.path("data.forks")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(left, [own], "nothing is left of the copies, and nothing else is touched");
     assert!(place.ok(&["check", "data"]).err.contains("is clean"));
 }
 
