@@ -1,7 +1,7 @@
 //! JSON objects as YAML: each an item of a list, its members one a line.
 //!
-//! A JSON scalar is a YAML scalar, so that values stand as they do in JSON and are read back as what
-//! they were.
+//! A JSON scalar is a YAML scalar but for a few characters and forms of numbers, so that values stand much as
+//! they do in JSON and are read back as what they were, by readers of YAML 1.1 too.
 
 use serde_json::{Map, Value as Json};
 
@@ -17,10 +17,41 @@ pub(crate) fn write_item(out: &mut Vec<u8>, members: &Map<String, Json>) {
         out.extend_from_slice(if at == 0 { b"- " } else { b"  " });
         match is_plain(name) {
             true => out.extend_from_slice(name.as_bytes()),
-            false => out.extend(Json::from(name.as_str()).to_string().bytes()),
+            false => out.extend(scalar(&Json::from(name.as_str())).bytes()),
         }
-        out.extend(format!(": {value}\n").bytes());
+        out.extend(format!(": {}\n", scalar(value)).bytes());
     }
+}
+
+/// A value as YAML has it.
+fn scalar(value: &Json) -> String {
+    let text = value.to_string();
+    if value.is_number() {
+        return with_point(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_safe(letter) {
+            true => out.push(letter),
+            false => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
+        }
+    }
+    out
+}
+
+/// Whether a reader takes it as it is: not controls of 8 bits, breaks of lines, marks of order, and what
+/// is no character.
+fn is_safe(letter: char) -> bool {
+    let odd = ['\u{7f}'..='\u{9f}', '\u{2028}'..='\u{2029}', '\u{fffe}'..='\u{ffff}'];
+    letter != '\u{feff}' && !odd.iter().any(|range| range.contains(&letter))
+}
+
+/// A number with an exponent is a text to YAML 1.1 where it lacks the point, or the exponent its sign.
+fn with_point(text: String) -> String {
+    let Some((digits, exponent)) = text.split_once(['e', 'E']) else { return text };
+    let point = if digits.contains('.') { "" } else { ".0" };
+    let sign = if exponent.starts_with(['+', '-']) { "" } else { "+" };
+    format!("{digits}{point}e{sign}{exponent}")
 }
 
 fn is_plain(name: &str) -> bool {
@@ -45,5 +76,22 @@ mod tests {
             String::from_utf8(out).unwrap(),
             "- Name: \"a: \\\"b\\\"\\n\"\n  \"n@odata.type\": \"Edm.Int64\"\n  \"No\": true\n  d: 1.5\n  \"é\": null\n- {}\n"
         );
+    }
+
+    #[test]
+    fn what_yaml_reads_otherwise_is_written_otherwise() {
+        for (json, yaml) in [
+            ("1e16", "1.0e+16"),
+            ("-1e-7", "-1.0e-7"),
+            ("1.5E+300", "1.5e+300"),
+            ("16.0", "16.0"),
+            ("17", "17"),
+            (r#""a\u007f\u0085\u2028\ufeff\uffffé""#, r#""a\u007f\u0085\u2028\ufeff\uffffé""#),
+        ] {
+            let members = serde_json::from_str(&format!("{{\"V\":{json}}}")).unwrap();
+            let mut out = Vec::new();
+            write_item(&mut out, &members);
+            assert_eq!(String::from_utf8(out).unwrap(), format!("- V: {yaml}\n"));
+        }
     }
 }
