@@ -9,8 +9,9 @@ const DOCUMENT: &str = "ARCHITECTURE.md";
 const BEGIN: &str = "<!-- files: begin; `cargo dev bless` writes what follows -->\n";
 const END: &str = "<!-- files: end -->";
 
-/// A job line longer than this is cut at a clause; the file itself says the rest.
-const JOB_CHARS_MAX: usize = 92;
+/// Where the second column begins, and the longest line of it.
+const NAME_CHARS: usize = 29;
+const JOB_CHARS_MAX: usize = 91;
 
 /// Writes the list anew.
 pub(crate) fn bless(repo: &Repo) -> Result<()> {
@@ -124,7 +125,27 @@ fn floors(root: &str) -> Vec<(String, String)> {
 
 fn push_file(file: &TextFile, dir: &str, out: &mut String) {
     let name = file.path.strip_prefix(dir).unwrap_or(&file.path).trim_start_matches('/');
-    let _ = writeln!(out, "{:<28} {}", name, job(&file.text));
+    let mut first = name;
+    for line in wrapped(&job(&file.text), JOB_CHARS_MAX) {
+        let _ = writeln!(out, "{first:<width$} {line}", width = NAME_CHARS - 1);
+        first = "";
+    }
+}
+
+/// `text` in lines of at most `chars_max`, but for words that are longer.
+fn wrapped(text: &str, chars_max: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().filter(|line| {
+            line.is_empty() || line.chars().count() + 1 + word.chars().count() <= chars_max
+        });
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 /// The first sentence of a file's header, without its full stop.
@@ -133,13 +154,7 @@ fn job(text: &str) -> String {
     let paragraph: Vec<_> = header.take_while(|line| !line.is_empty()).collect();
     let paragraph = paragraph.join(" ");
     let sentence = paragraph.split_once(". ").map_or(paragraph.as_str(), |(first, _)| first);
-    let sentence = sentence.trim_end_matches(['.', ':']);
-    if sentence.chars().count() <= JOB_CHARS_MAX {
-        return sentence.to_owned();
-    }
-    let cuts = [": ", "; ", ", "].iter().flat_map(|cut| sentence.match_indices(cut));
-    let best = cuts.map(|(at, _)| at).filter(|at| *at <= JOB_CHARS_MAX).max();
-    best.map_or(sentence, |at| &sentence[..at]).to_owned()
+    sentence.trim_end_matches(['.', ':']).to_owned()
 }
 
 #[cfg(test)]
@@ -150,8 +165,14 @@ mod tests {
     fn a_job_is_the_first_sentence() {
         assert_eq!(job("//! One thing. Another.\n//!\n//! More.\n"), "One thing");
         assert_eq!(job("//! One thing\n//! on two lines.\nuse x;\n"), "One thing on two lines");
-        let long = format!("//! A start: {}.\n", "word ".repeat(40));
-        assert_eq!(job(&long), "A start");
+    }
+
+    #[test]
+    fn a_long_job_goes_on_below() {
+        assert_eq!(wrapped("a start: and more", 9), ["a start:", "and more"]);
+        assert_eq!(wrapped("a start: and more", 8), ["a start:", "and more"]);
+        assert_eq!(wrapped("a start: and more", 7), ["a", "start:", "and", "more"]);
+        assert_eq!(wrapped("extraordinary", 5), ["extraordinary"]);
     }
 
     #[test]
