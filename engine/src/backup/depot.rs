@@ -29,6 +29,11 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Bytes at the end of a file of large values that its mark is taken of.
 const TAIL_BYTES: u64 = 64 << 10;
 
+const FILES: &str = "files";
+const STAGING: &str = "staging";
+/// A file that is being copied to [`FILES`].
+const COPYING: &str = "copying.tmp";
+
 /// How files get to where they are needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharing {
@@ -76,11 +81,11 @@ pub(crate) type Known = BTreeMap<(FileNo, u64, u64), Kept>;
 
 impl Depot {
     pub(crate) fn files_dir(&self) -> PathBuf {
-        self.dir.join("files")
+        self.dir.join(FILES)
     }
 
     pub(crate) fn staging_dir(&self) -> PathBuf {
-        self.dir.join("staging")
+        self.dir.join(STAGING)
     }
 
     pub(crate) fn file(&self, hash: &Hash) -> PathBuf {
@@ -92,15 +97,11 @@ impl Depot {
     }
 
     /// Makes the folder where there is none, keeps other runs out of it, and clears away what one
-    /// that was cut has left.
+    /// that was cut has left. A folder of other things is refused, and left as it is.
     pub(crate) fn begin(&self) -> Result<Box<dyn LockGuard>> {
+        self.check_ours()?;
         for dir in [self.dir.clone(), self.files_dir(), self.staging_dir()] {
             self.vfs.create_dir_all(&dir).map_err(|e| Error::io("making a folder", &dir, e))?;
-        }
-        let roots = Copy::BOTH.map(|copy| names::file_name(FileKind::Root(copy), FileNo(0)));
-        if self.list(&self.dir)?.iter().any(|name| roots.contains(name)) {
-            let what = format!("{} is a database, not a folder of backups", self.dir.display());
-            return Err(Error::invalid(what));
         }
         let lock = self.dir.join(names::file_name(FileKind::Lock, FileNo(0)));
         let held = self.vfs.lock(&lock).map_err(|error| match error.kind() {
@@ -111,19 +112,52 @@ impl Depot {
             }
             _ => Error::io("locking a folder", &lock, error),
         })?;
-        for dir in [&self.dir, &self.files_dir()] {
-            for name in self.list(dir)?.iter().filter(|name| name.ends_with(".tmp")) {
-                self.remove(&dir.join(name))?;
-            }
-        }
+        self.remove_those(&self.dir, is_draft)?;
+        self.remove_those(&self.files_dir(), |name| name == COPYING)?;
         self.clear_staging()?;
         Ok(held)
     }
 
+    /// Refuses a folder that has no backup, and other things than a run leaves that was cut before
+    /// the first one was whole.
+    fn check_ours(&self) -> Result<()> {
+        let names = self.list_if_any(&self.dir)?;
+        let dir = self.dir.display();
+        let roots = Copy::BOTH.map(|copy| names::file_name(FileKind::Root(copy), FileNo(0)));
+        if names.iter().any(|name| roots.contains(name)) {
+            return Err(Error::invalid(format!("{dir} is a database, not a folder of backups")));
+        }
+        if names.iter().any(|name| number_of(name).is_some()) {
+            return Ok(());
+        }
+        let within = |folder: &str| -> Result<Vec<String>> {
+            let names = self.list_if_any(&self.dir.join(folder))?;
+            Ok(names.iter().map(|name| format!("{folder}/{name}")).collect())
+        };
+        let mut all = names;
+        if all.iter().all(|name| is_of_a_run(name)) {
+            all.extend(within(FILES)?);
+            all.extend(within(STAGING)?);
+        }
+        match all.iter().find(|name| !is_of_a_run(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let what = format!("{dir} is not a folder of backups: it has {name}");
+                Err(Error::invalid(what))
+            }
+        }
+    }
+
     /// Removes what a run has made on its way.
     pub(crate) fn clear_staging(&self) -> Result<()> {
-        let dir = self.staging_dir();
-        self.list(&dir)?.iter().try_for_each(|name| self.remove(&dir.join(name)))
+        self.remove_those(&self.staging_dir(), is_staged)
+    }
+
+    /// Removes the files of `dir` with such names.
+    fn remove_those(&self, dir: &Path, is_one: impl Fn(&str) -> bool) -> Result<()> {
+        let names = self.list(dir)?;
+        let mut those = names.iter().filter(|name| is_one(name));
+        those.try_for_each(|name| self.remove(&dir.join(name)))
     }
 
     /// The numbers of the backups, oldest first. Empty where there is no folder.
@@ -220,7 +254,7 @@ impl Depot {
                 Err(_) => {} // Another file system, or one without links.
             }
         }
-        let temp = self.files_dir().join("copying.tmp");
+        let temp = self.files_dir().join(COPYING);
         let _ = self.vfs.remove(&temp);
         let digest = copy_file(&*self.vfs, file, from, &temp)?;
         check(&digest, wanted, from)?;
@@ -235,7 +269,7 @@ impl Depot {
         let sync_dir =
             |dir: &Path| self.vfs.sync_dir(dir).map_err(|e| Error::io("syncing a folder", dir, e));
         sync_dir(&self.files_dir())?;
-        let temp = self.dir.join(format!("{:06}.tmp", manifest.number));
+        let temp = names::path(&self.dir, FileKind::Temp, FileNo(manifest.number));
         let path = self.manifest_path(manifest.number);
         let text = manifest.encode();
         if text.len() as u64 > MANIFEST_BYTES_MAX {
@@ -272,6 +306,14 @@ impl Depot {
 
     pub(crate) fn list(&self, dir: &Path) -> Result<Vec<String>> {
         self.vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))
+    }
+
+    /// The same of a folder that may be absent, and has nothing then.
+    fn list_if_any(&self, dir: &Path) -> Result<Vec<String>> {
+        match self.vfs.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            names => names.map_err(|e| Error::io("listing a folder", dir, e)),
+        }
     }
 
     /// Whether there is such a file, and none that shares its bytes where a copy is asked for.
@@ -325,4 +367,27 @@ fn tail_mark(file: &dyn File) -> io::Result<u64> {
 fn number_of(name: &str) -> Option<u64> {
     let number = name.strip_suffix(".backup")?.parse().ok().filter(|no| *no <= NUMBER_MAX)?;
     (format!("{number:06}.backup") == name).then_some(number)
+}
+
+/// Whether a run that was cut may have left this, whose name is told from the folder of backups on.
+/// Every fresh ext4 disk has lost+found at its top.
+fn is_of_a_run(name: &str) -> bool {
+    match name.split_once('/') {
+        Some((FILES, name)) => name == COPYING || Hash::parse(name).is_some(),
+        Some((_, name)) => is_staged(name),
+        None => {
+            let is_lock = names::parse(name) == Some((FileKind::Lock, FileNo(0)));
+            is_lock || is_draft(name) || [FILES, STAGING, "lost+found"].contains(&name)
+        }
+    }
+}
+
+/// Whether this is the name of a manifest that is being written.
+fn is_draft(name: &str) -> bool {
+    matches!(names::parse(name), Some((FileKind::Temp, _)))
+}
+
+/// Whether a file of this name comes from a database's log.
+fn is_staged(name: &str) -> bool {
+    matches!(names::parse(name), Some((FileKind::Table | FileKind::Blob, _)))
 }

@@ -127,9 +127,10 @@ impl Backups {
     /// some moment of the run, with everything that was acknowledged before the run began and, of
     /// `Buffered` commits, had reached the log.
     ///
-    /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Invalid` where the
-    /// backups would lie in `source`; `Corrupt` where a file is not what the database's manifest says;
-    /// `Locked` where another run is under way; `Busy` where files are deleted faster than they are copied,
+    /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Invalid` where
+    /// the backups would lie in `source`, or in a folder of other things, which is left as it is;
+    /// `Corrupt` where a file is not what the database's manifest says; `Locked` where another run is
+    /// under way; `Busy` where files are deleted faster than they are copied,
     /// [`Db::backup`](crate::Db::backup) being the way then.
     pub fn create(&self, source: impl AsRef<Path>, sharing: Sharing) -> Result<Created> {
         let folder = source.as_ref();

@@ -9,6 +9,7 @@ use tabulith::Options;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::Which;
 use tabulith::env::clock::ManualClock;
+use tabulith::vfs::api::Vfs as _;
 use tabulith::vfs::mem::{Profile, SimFs};
 use tabulith_testkit::counts::{self, count};
 
@@ -99,6 +100,39 @@ fn a_backup_that_is_cut_leaves_older_ones_whole_and_is_finished_by_the_next() {
     }
     let counts = [count("cuts", cuts, 200), count("absent", absent, 100), count("there", there, 5)];
     counts::tell("backup cuts", &counts);
+}
+
+/// The folder has no backup then, and is no folder of other things all the same.
+#[test]
+fn a_first_backup_that_is_cut_is_finished_by_the_next() {
+    let mut house = House::new(Duration::ZERO);
+    for row in 0..20 {
+        let value = vec![row; if row % 10 == 0 { 900 } else { 60 }];
+        house.put("one", "p", &format!("r{row:04}"), &value);
+    }
+    house.db.flush().expect("a flush");
+    house.put("two", "p", "in the log", &[9; 1000]);
+    for sharing in [Sharing::Copy, Sharing::Link] {
+        let disk = house.disk.fork();
+        let all = fates(&disk, || {
+            backups(&disk, &house.clock).create(DIR, sharing).expect("the first backup");
+        });
+        let mut staged = 0;
+        for (place, disk) in &all {
+            staged += u64::from(!files_in(disk, "staging").is_empty());
+            let next = backups(disk, &house.clock).create(DIR, sharing);
+            next.unwrap_or_else(|error| panic!("{place}: {error}"));
+            assert!(files_in(disk, "staging").is_empty(), "{place}");
+            let world = restore(disk, &house.clock, Which::Newest, place);
+            assert!(world == house.model.now, "{place}");
+        }
+        assert!(staged > 5, "{staged} runs were cut while they had the log's rows in a file");
+    }
+}
+
+fn files_in(disk: &SimFs, folder: &str) -> Vec<std::path::PathBuf> {
+    let dir = Path::new(DEST).join(folder);
+    if disk.list(&dir).is_ok() { crate::common::files(disk, &dir) } else { Vec::new() }
 }
 
 #[test]

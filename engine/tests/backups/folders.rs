@@ -1,7 +1,7 @@
 //! What a folder of backups is made of: how much each one copies, what pruning leaves, what is refused.
 
 use crate::common::{DEST, DIR, House, START_TICKS, backups, look, open, restored};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
@@ -151,6 +151,91 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     drop(lock);
     backups(&house.disk, &house.clock).create(DIR, Sharing::Link).unwrap();
     assert!(house.disk.open(&Path::new(DEST).join("000002.backup"), Access::Read).is_ok());
+}
+
+/// Everything below a folder of the disk.
+fn all_below(disk: &SimFs, dir: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for name in disk.list(dir).unwrap() {
+        let path = dir.join(name);
+        if disk.list(&path).is_ok() {
+            all.extend(all_below(disk, &path));
+        }
+        all.push(path);
+    }
+    all.sort();
+    all
+}
+
+/// Files called `*.tmp`, and all in a folder called `staging`, were deleted whosever they were.
+#[test]
+fn a_folder_of_other_things_is_refused_and_left_as_it_is() {
+    let house = filled(10);
+    let put = |name: &str| {
+        let path = Path::new(name);
+        house.disk.create_dir_all(path.parent().unwrap()).unwrap();
+        house.disk.create(path).unwrap();
+    };
+    let of_files = format!("files/{:064x}", 7);
+    for (number, (others, told)) in [
+        (&["staging/x", "a.tmp", "photos/1"][..], ""),
+        (&["a.tmp"], "a.tmp"),
+        (&["staging/report.csv"], "staging/report.csv"),
+        // A database called staging.
+        (&["staging/000001.sst", "staging/ROOT-A"], "staging/ROOT-A"),
+        (&["files/b.tmp"], "files/b.tmp"),
+        (&["LOCK", of_files.as_str(), "000001.sst"], "000001.sst"),
+        (&["1.backup"], "1.backup"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let dest = format!("others-{number}");
+        others.iter().for_each(|name| put(&format!("{dest}/{name}")));
+        let dest = Path::new(&dest);
+        let before = all_below(&house.disk, dest);
+        let backups = Backups::with(Arc::new(house.disk.clone()), house.clock.clone(), dest);
+        for error in [
+            backups.create(DIR, Sharing::Link).unwrap_err(),
+            house.db.backup(dest).unwrap_err(),
+            backups.prune(1).unwrap_err(),
+        ] {
+            assert_eq!(error.kind(), Kind::Invalid, "{others:?}: {error}");
+            assert!(error.to_string().contains(told), "{error}");
+        }
+        assert_eq!(all_below(&house.disk, dest), before);
+    }
+    let other = open(&house.disk, &house.clock, "database", Options::default()).unwrap();
+    other.table("one").unwrap();
+    other.close().unwrap();
+    let dest = Path::new("database");
+    let before = all_below(&house.disk, dest);
+    let refused = house.db.backup(dest).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Invalid);
+    assert!(refused.to_string().contains("is a database"), "{refused}");
+    assert_eq!(all_below(&house.disk, dest), before);
+    assert!(open(&house.disk, &house.clock, "database", Options::default()).is_ok());
+}
+
+/// What others keep beside backups stays; a disk that is fresh is as good as empty.
+#[test]
+fn of_a_folder_of_backups_only_what_runs_leave_is_cleared_away() {
+    let house = filled(10);
+    let dest = Path::new(DEST);
+    house.disk.create_dir_all(&dest.join("lost+found")).unwrap();
+    house.backups().create(DIR, Sharing::Link).unwrap();
+    let whole = all_below(&house.disk, dest);
+    let theirs = ["notes.tmp", "files/notes.tmp", "staging/notes", "photos"];
+    let left = ["000002.tmp", "files/copying.tmp", "staging/000009.sst", "staging/000010.blob"];
+    theirs.iter().chain(&left).for_each(|name| drop(house.disk.create(&dest.join(name)).unwrap()));
+    house.backups().prune(1).unwrap();
+    let mut expected = whole;
+    expected.extend(theirs.iter().map(|name| dest.join(name)));
+    expected.sort();
+    assert_eq!(all_below(&house.disk, dest), expected);
+    house.backups().create(DIR, Sharing::Link).unwrap();
+    house.db.backup(dest).unwrap();
+    assert_eq!(house.backups().list().unwrap().len(), 3);
 }
 
 /// It was told that there is no database.
