@@ -141,17 +141,18 @@ fn a_damaged_copy_is_put_right_by_the_next_open() {
     let copies: Vec<_> = names.iter().filter(is_copy).collect();
     assert_eq!(copies.len(), 4, "{names:?}");
     for copy in copies {
-        for removed in [false, true] {
+        for damage in ["flipped", "removed", "longer than memory"] {
             let disk = disk.fork();
             let path = Path::new(DIR).join(copy);
-            if removed {
-                disk.remove(&path).unwrap();
-            } else {
-                let file = disk.open(&path, Access::ReadWrite).unwrap();
-                let at = file.len().unwrap() / 2;
-                let byte = file.read_vec_at(1, at).unwrap()[0];
-                file.write_all_at(&[byte ^ 4], at).unwrap();
+            let file = disk.open(&path, Access::ReadWrite).unwrap();
+            let at = file.len().unwrap() / 2;
+            let byte = file.read_vec_at(1, at).unwrap()[0];
+            match damage {
+                "flipped" => file.write_all_at(&[byte ^ 4], at),
+                "removed" => disk.remove(&path),
+                _ => file.set_len(16 << 30),
             }
+            .unwrap();
             assert!(!check(&disk).is_clean(), "{copy}: the check sees it");
             let db = reopen(&disk);
             assert_eq!(db.recovery().repairs.len(), 1, "{copy}: {:?}", db.recovery().repairs);

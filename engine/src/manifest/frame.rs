@@ -26,7 +26,29 @@ pub(crate) const FRAME_HEADER_BYTES: usize = 16;
 /// Most bytes of one edit: a state of a million files.
 pub(crate) const EDIT_BYTES_MAX: usize = 256 << 20;
 
+/// Edits may take this many times the room of the first, whole state before all is written anew:
+/// at 4 the manifest is at most 5 times as long as it must be, and rewriting costs a fourth.
+const GROWTH_MAX: u64 = 4;
+/// Below this a manifest is not worth rewriting.
+const REWRITE_BYTES_MIN: u64 = 1 << 20;
+
 const MAGIC: [u8; 4] = *b"TLM1";
+
+/// Bytes of edits behind the first one, which ends at `state_end`: with more than these no other is
+/// added before all is written anew.
+pub(crate) fn edits_bytes_max(state_end: u64) -> u64 {
+    (GROWTH_MAX * state_end).max(REWRITE_BYTES_MIN)
+}
+
+/// The longest that a file may be which begins with `head`: its header and that of its first frame.
+pub(crate) fn file_bytes_max(head: &[u8]) -> u64 {
+    let first = head.get(HEADER_BYTES + 4..).unwrap_or_default();
+    let first = Reader::new(first).u32().unwrap_or_default();
+    let state_end = (HEADER_BYTES + FRAME_HEADER_BYTES) as u64 + u64::from(first);
+    // The last edit may begin just where there is still room for one.
+    let last = (FRAME_HEADER_BYTES + EDIT_BYTES_MAX) as u64;
+    state_end + edits_bytes_max(state_end) + last
+}
 
 pub(crate) fn encode_header(generation: u64, db_id: u128) -> Vec<u8> {
     let body = [&generation.to_le_bytes()[..], &db_id.to_le_bytes()].concat();

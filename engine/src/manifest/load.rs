@@ -158,7 +158,7 @@ struct CopyBytes {
 }
 
 impl CopyBytes {
-    /// Reads the copy; one that cannot be read counts as empty.
+    /// Reads the copy; one that cannot be read, or is longer than a manifest gets, counts as empty.
     fn read(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -167,22 +167,16 @@ impl CopyBytes {
         repairs: &mut Vec<Error>,
     ) -> CopyBytes {
         let path = names::path(dir, FileKind::Manifest(copy), FileNo(root.generation));
-        let read = vfs.open(&path, Access::Read).and_then(|file| {
-            let mut bytes = vec![0; file.len()? as usize];
-            file.read_exact_at(&mut bytes, 0)?;
-            Ok(bytes)
-        });
-        let header = frame::encode_header(root.generation, root.db_id);
-        let bytes = match read {
+        let bytes = match read_copy(vfs, &path) {
             Ok(bytes) => {
-                if !bytes.starts_with(&header) {
+                if !bytes.starts_with(&frame::encode_header(root.generation, root.db_id)) {
                     let what = "the header of this copy of the manifest";
                     repairs.push(Error::corrupt(&path, 0, what));
                 }
                 bytes
             }
             Err(error) => {
-                repairs.push(Error::io("reading a copy of the manifest", &path, error));
+                repairs.push(error);
                 Vec::new()
             }
         };
@@ -192,6 +186,23 @@ impl CopyBytes {
     fn edit(&self, generation: u64, at: usize, number: u64) -> Option<&[u8]> {
         frame::decode_frame(generation, at as u64, number, self.bytes.get(at..)?)
     }
+}
+
+/// The bytes of the manifest file at `path`, whose length may be damaged and more than memory holds.
+fn read_copy(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>> {
+    let failed = |error| Error::io("reading a copy of the manifest", path, error);
+    let file = vfs.open(path, Access::Read).map_err(failed)?;
+    let len = file.len().map_err(failed)?;
+    // Those that are longer have a state that makes up for it.
+    if len > frame::file_bytes_max(&[]) {
+        let head = file.read_vec_at(HEADER_BYTES + FRAME_HEADER_BYTES, 0).map_err(failed)?;
+        let max = frame::file_bytes_max(&head);
+        if len > max {
+            let what = format!("this copy of the manifest has {len} bytes");
+            return Err(Error::corrupt(path, max, what));
+        }
+    }
+    file.read_vec_at(len as usize, 0).map_err(failed)
 }
 
 /// Adds up the edits of `root`'s manifest, each from whichever copy has it whole. Gives their number,

@@ -20,12 +20,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Edits may take this many times the room of the first, whole state before all is written anew:
-/// at 4 the manifest is at most 5 times as long as it must be, and rewriting costs a fourth.
-const GROWTH_MAX: u64 = 4;
-/// Below this a manifest is not worth rewriting.
-const REWRITE_BYTES_MIN: u64 = 1 << 20;
-
 /// A copy with its path, for errors.
 type OpenCopy = (PathBuf, Arc<dyn File>);
 
@@ -143,7 +137,7 @@ impl Manifest {
 
     /// Whether edits take so much room that [`Manifest::rewrite`] pays.
     pub(crate) fn wants_rewrite(&self) -> bool {
-        self.at - self.state_end > (GROWTH_MAX * self.state_end).max(REWRITE_BYTES_MIN)
+        self.at - self.state_end > frame::edits_bytes_max(self.state_end)
     }
 
     /// Whether a failed write or sync has closed this manifest to edits.

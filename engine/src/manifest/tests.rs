@@ -4,7 +4,7 @@ use crate::erasure::set::Erasure;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::manifest::edit::Edit;
-use crate::manifest::frame::encode_frame;
+use crate::manifest::frame::{EDIT_BYTES_MAX, encode_frame, file_bytes_max};
 use crate::manifest::load::{Loaded, check, dump};
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
@@ -413,9 +413,34 @@ fn a_long_history_asks_to_be_rewritten() {
         state.apply(&wide(no)).expect("a sound edit");
         no += 1;
     }
+    let (_, bytes) = open(&fs, "000001.manifest-a");
+    // Its last edit, of 10 KB, may be as long as edits get.
+    let bound = file_bytes_max(&bytes) - EDIT_BYTES_MAX as u64;
+    assert!((bound - 16..bound + 11_000).contains(&(bytes.len() as u64)), "{bound}");
     manifest.rewrite(&state).expect("room");
     assert!(!manifest.wants_rewrite());
     assert_eq!(loaded(&fs).state, state);
+}
+
+/// The process took as much memory as the damaged length says, and was aborted.
+#[test]
+fn a_copy_longer_than_a_manifest_gets_is_not_read() {
+    for name in ["000001.manifest-a", "000001.manifest-b"] {
+        let fs = disk();
+        let state = edited(&fs, 3);
+        let (file, bytes) = open(&fs, name);
+        let max = file_bytes_max(&bytes);
+        for len in [max + 1, 16 << 30] {
+            file.set_len(len).expect("a hole");
+            let found = loaded(&fs);
+            assert_eq!((&found.state, found.repairs.len()), (&state, 1), "{name} of {len}");
+            assert_placed(&found.repairs[0]);
+            assert!(found.repairs[0].to_string().contains(name), "{}", found.repairs[0]);
+            assert_eq!(check(&fs, Path::new(DIR)).damage.len(), 1, "{name} of {len}");
+        }
+        Manifest::start(Arc::new(fs.clone()), Path::new(DIR), &state).expect("room");
+        assert_eq!(loaded(&fs).repairs.len(), 0, "{name} is whole again");
+    }
 }
 
 #[test]
