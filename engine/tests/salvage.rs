@@ -20,6 +20,8 @@ use tabulith::verify;
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
+#[cfg(target_os = "linux")]
+use tabulith::vfs::os::OsVfs;
 use tabulith::{Advanced, CommitTs, Compression, Db, If, Options, Table};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay, Rng};
@@ -503,6 +505,79 @@ fn what_was_ingested_is_newer_than_what_files_of_before_hold() {
     for (row, expected) in expected {
         assert_eq!(value(row).as_deref(), Some(expected.as_bytes()), "row {row}");
     }
+}
+
+/// The process took as much memory as the damaged length says, and was aborted.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_table_file_may_be_longer_than_memory() {
+    let (place, vfs) = (tempfile::tempdir().expect("a folder"), OsVfs::new());
+    let (dir, new) = (place.path().join(DIR), place.path().join(NEW));
+    let db = Db::open(&dir).expect("a database");
+    let rows = db.table("t").expect("a table");
+    for row in 0..100u8 {
+        rows.upsert("p", [row], [row; 100]).expect("a row");
+    }
+    db.flush().expect("a file");
+    db.close().expect("an end in order");
+    for name in vfs.list(&dir).expect("a folder") {
+        let path = dir.join(&name);
+        if name.ends_with(".sst") {
+            let file = vfs.open(&path, Access::ReadWrite).expect("a file");
+            file.set_len(1 << 40).expect("a hole");
+        } else {
+            vfs.remove(&path).expect("a file");
+        }
+    }
+    let report = salvage_with(Arc::new(vfs), &dir, &new, 7).expect("a salvage");
+    assert_eq!(report.losses.len(), 1, "what behind its rows is none: {:?}", report.losses);
+    let db = Db::open(&new).expect("a database");
+    let names = db.tables("", None, 10).expect("a list");
+    assert_eq!(db.table(&names[0].name).expect("a table").count().expect("rows"), 100);
+}
+
+/// Rows came out that nobody had ever committed, and nothing was said of it.
+#[test]
+fn what_may_never_have_been_committed_is_told() {
+    let disk = SimFs::new();
+    let options = Options {
+        advanced: Advanced { file_bytes: 4 << 10, ..Advanced::default() },
+        ..Options::default()
+    };
+    let db = open(&disk, DIR, &options).expect("a sound disk");
+    let rows = db.table("t").expect("a sound disk");
+    rows.upsert("p", "committed", "old").expect("a sound disk");
+    db.flush().expect("a sound disk");
+    let tables = |disk: &SimFs| {
+        let mut names = disk.list(Path::new(DIR)).expect("a folder");
+        names.retain(|name| name.ends_with(".sst"));
+        names.sort();
+        names
+    };
+    let before = tables(&disk);
+    let mut ingest = rows.ingest().expect("a sound disk");
+    let mut row = 0u32;
+    // The first file is whole once the second one is there.
+    while tables(&disk).len() < before.len() + 2 {
+        ingest.add("q", row.to_be_bytes(), [7; 100]).expect("rows in order");
+        row += 1;
+    }
+    let killed = disk.fork();
+    let unfinished = tables(&killed).into_iter().find(|name| !before.contains(name));
+    let unfinished = unfinished.expect("the first file of the ingest");
+    let report = without_manifest(&killed);
+    let about = |what: &&String| what.contains(&unfinished) && what.contains("never committed");
+    assert!(report.unknown.iter().any(|what| about(&what)), "{:?}", report.unknown);
+    let of_before = |what: &String| before.iter().any(|name| what.contains(name));
+    assert!(!report.unknown.iter().any(of_before), "{:?}", report.unknown);
+    // With its manifest the same folder has none of them.
+    let killed = disk.fork();
+    let vfs = Arc::new(killed.clone());
+    let report = salvage_with(vfs, Path::new(DIR), Path::new(NEW), 7).expect("a salvage");
+    assert!(!report.unknown.iter().any(|what| about(&what)), "{:?}", report.unknown);
+    let new = open(&killed, NEW, &options).expect("a database");
+    let rows = new.table("t").expect("a sound disk");
+    assert_eq!(rows.count().expect("a sound disk"), 1);
 }
 
 #[test]

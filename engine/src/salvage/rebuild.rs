@@ -5,7 +5,8 @@
 //! and erasures are kept too. Nothing is written to the damaged folder, and nothing runs by itself.
 //!
 //! Promise: every version in the new folder was written by a commit of the old one. What is missing,
-//! or may be, is in the report.
+//! or may be, is in the report. Without a manifest the rows of an ingest that never ended are like
+//! those of one that did: they are kept, and the report names their files.
 
 use super::log::{self, Log};
 use super::merge::Merge;
@@ -190,7 +191,8 @@ impl Salvage {
         self.report.unknown.extend(merge.undated.iter().map(|(file, guess)| {
             format!(
                 "when the rows of {} were ingested is not known, but not before commit {guess}: what \
-                 other files, the log and deletes of ranges have of later commits is taken for newer",
+                 other files, the log and deletes of ranges have of later commits is taken for newer; \
+                 if the ingest never ended they were never committed",
                 file.display()
             )
         }));

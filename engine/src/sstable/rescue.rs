@@ -3,6 +3,7 @@
 //! Where footer and index are sound, blocks are where the index says, and of one that is lost it is
 //! known which keys it had. Where they are not, the file is searched: a block's header says how long
 //! it is, and its checksum holds its place and the file's number, so nothing else is taken for one.
+//! A search reads piece by piece, as a damaged length may be more than memory holds.
 
 use super::block::{Block, Unpack};
 use super::format::{FOOTER_LEN, FileMeta, Footer, Props, SUM_LEN, Stretch, unseal};
@@ -11,9 +12,13 @@ use super::layout::{HEADER_LEN, Layout};
 use super::raw::RawFile;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo};
+use crate::limits::VALUE_BYTES_MAX;
 use crate::vfs::api::File;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Longest block: its columns have at most 33 bytes for each of 65,535 rows.
+const BLOCK_LEN_MAX: usize = VALUE_BYTES_MAX + 40 * u16::MAX as usize;
 
 /// A table file that is read as far as it goes, from its first block to its last.
 pub(crate) struct Rescue {
@@ -33,6 +38,7 @@ enum Plan {
 }
 
 /// What a search came upon.
+#[derive(Debug, PartialEq)]
 enum Piece {
     Block(Handle),
     Gap(Stretch),
@@ -76,9 +82,10 @@ impl Rescue {
         let plan = match index {
             Some(index) => Plan::Indexed { next: Some(index.first()), index: Box::new(index) },
             None => {
-                let end = footer.map_or(len, |footer| footer.data_len);
-                let bytes = raw.read(Stretch { offset: 0, len: end })?;
-                Plan::Searched(search(no, &bytes).into_iter())
+                // What was never written has no block, and may be longer than anyone can wait for.
+                let written = || raw.file.zeros_from().map_or(len, |zeros| zeros.min(len));
+                let end = footer.map_or_else(written, |footer| footer.data_len);
+                Plan::Searched(search(&raw, end, BLOCK_LEN_MAX)?.into_iter())
             }
         };
         let undated = meta.map(|meta| meta.min_ts);
@@ -149,34 +156,82 @@ fn footer(raw: &RawFile, len: u64) -> Option<Footer> {
     Footer::decode(raw.no, at, &bytes).ok()
 }
 
-/// Every block of file `no` in its first `bytes`, and what lies between and behind them.
-fn search(no: FileNo, bytes: &[u8]) -> Vec<Piece> {
+/// Every block in the first `end` bytes of the file, and what lies between and behind them. Blocks
+/// have at most `longest` bytes; twice as many are read at a time.
+fn search(raw: &RawFile, end: u64, longest: usize) -> Result<Vec<Piece>> {
     let (mut pieces, mut at, mut gap_from) = (Vec::new(), 0, 0);
-    let close = |gap_from: usize, at: usize, pieces: &mut Vec<Piece>| {
+    let close = |gap_from: u64, at: u64, pieces: &mut Vec<Piece>| {
         if gap_from < at {
-            let (offset, len) = (gap_from as u64, (at - gap_from) as u64);
-            pieces.push(Piece::Gap(Stretch { offset, len }));
+            pieces.push(Piece::Gap(Stretch { offset: gap_from, len: at - gap_from }));
         }
     };
-    while at + HEADER_LEN + SUM_LEN <= bytes.len() {
-        match block_at(no, at, bytes) {
+    let (mut window, mut from) = (Vec::new(), 0);
+    while at + (HEADER_LEN + SUM_LEN) as u64 <= end {
+        if from + (window.len() as u64) < end.min(at + longest as u64) {
+            let len = (end - at).min(2 * longest as u64);
+            raw.read_into(Stretch { offset: at, len }, &mut window)?;
+            from = at;
+        }
+        match block_at(raw.no, at, window.get((at - from) as usize..).unwrap_or_default()) {
             Some(len) => {
                 close(gap_from, at, &mut pieces);
-                pieces.push(Piece::Block(Handle { offset: at as u64, len: len as u32 }));
-                at += len;
+                pieces.push(Piece::Block(Handle { offset: at, len: len as u32 }));
+                at += len as u64;
                 gap_from = at;
             }
             None => at += 1,
         }
     }
-    close(gap_from, bytes.len(), &mut pieces);
-    pieces
+    close(gap_from, end, &mut pieces);
+    Ok(pieces)
 }
 
-/// The length, checksum included, of the block at `at`.
-fn block_at(no: FileNo, at: usize, bytes: &[u8]) -> Option<usize> {
-    let rest = bytes.get(at..)?;
-    let len = Layout::claimed_len(rest.get(..HEADER_LEN)?)?.checked_add(SUM_LEN)?;
-    let body = unseal(no, at as u64, rest.get(..len)?).ok()?;
+/// The length, checksum included, of the block at `at`, where `bytes` begin.
+fn block_at(no: FileNo, at: u64, bytes: &[u8]) -> Option<usize> {
+    let len = Layout::claimed_len(bytes.get(..HEADER_LEN)?)?.checked_add(SUM_LEN)?;
+    let body = unseal(no, at, bytes.get(..len)?).ok()?;
     Block::copy_data(body, Unpack::Later).ok().map(|_| len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compress::Codec;
+    use crate::ids::{RowKind, TableId};
+    use crate::key::order;
+    use crate::sstable::builder::TableBuilder;
+    use crate::sstable::format::TableOptions;
+    use crate::vfs::api::Vfs as _;
+    use crate::vfs::mem::SimFs;
+    use std::path::Path;
+
+    #[test]
+    fn a_search_piece_by_piece_finds_what_one_of_the_whole_file_does() -> Result<()> {
+        let (no, path) = (FileNo(7), Path::new("000007.sst"));
+        let file = SimFs::new().create(path).map_err(|e| Error::io("making a file", path, e))?;
+        let options = TableOptions { block_bytes: 256, filter_bits: 10, codec: Codec::None };
+        let mut builder = TableBuilder::new(Arc::clone(&file), path, no, options);
+        for row in 0..2000u32 {
+            let key = order::row_key(TableId(1), b"p", &row.to_be_bytes());
+            let (prefix_len, value) =
+                (order::prefix_len(&key).unwrap_or_default(), [row as u8; 20]);
+            builder.add(&key, prefix_len, CommitTs(9), RowKind::Put, &value)?;
+        }
+        let bytes = builder.finish()?.bytes;
+        for at in (0..bytes).step_by(5000) {
+            file.write_all_at(&[0xff; 3], at).map_err(|e| Error::io("damaging it", path, e))?;
+        }
+        let raw = RawFile { file, path: path.to_owned(), no, ts_base: 0 };
+        let whole = search(&raw, bytes, BLOCK_LEN_MAX)?;
+        let longest = whole.iter().map(|piece| match piece {
+            Piece::Block(handle) => handle.len as usize,
+            Piece::Gap(_) => 0,
+        });
+        let longest = longest.max().unwrap_or_default();
+        assert!(whole.len() > 100 && longest * 20 < bytes as usize, "{} pieces", whole.len());
+        for longest in longest..longest + 100 {
+            assert_eq!(search(&raw, bytes, longest)?, whole, "pieces of {longest}");
+        }
+        Ok(())
+    }
 }
