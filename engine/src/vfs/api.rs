@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 /// A file system.
 pub trait Vfs: Debug + Send + Sync {
-    /// Makes the folder and its parents; does nothing where it exists. Unlike the names of files,
-    /// a folder made here survives power loss once this returns.
+    /// Makes the folder, and those above it that are missing. Unlike the names of files its own
+    /// survives power loss once this returns, also where it was there: who made it may have been
+    /// killed before that. Where it was there and the one above cannot be synced, it stays as it is.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes a new empty file for reading and writing; `AlreadyExists` where there is one. The name

@@ -28,16 +28,7 @@ impl OsVfs {
 
 impl Vfs for OsVfs {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        if dir.as_os_str().is_empty() || dir.is_dir() {
-            return Ok(());
-        }
-        let parent = dir.parent().unwrap_or(Path::new(""));
-        self.create_dir_all(parent)?;
-        match private_dir().create(dir) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && dir.is_dir() => {}
-            made => made?,
-        }
-        self.sync_dir(parent)
+        make_dir(dir, &|parent| self.sync_dir(parent))
     }
 
     fn create(&self, file: &Path) -> io::Result<Arc<dyn File>> {
@@ -237,6 +228,28 @@ struct OsLock {
 
 impl LockGuard for OsLock {}
 
+/// Makes `dir` and those above it, and has `sync` see to the names.
+fn make_dir(dir: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
+    use io::ErrorKind::{
+        AlreadyExists, InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported,
+    };
+    let Some(parent) = dir.parent() else { return Ok(()) };
+    if dir.is_dir() {
+        // Whoever made it may have been killed before its name was durable. Where that cannot be
+        // synced it was none of ours.
+        return sync(parent).or_else(|error| match error.kind() {
+            PermissionDenied | ReadOnlyFilesystem | InvalidInput | Unsupported => Ok(()),
+            _ => Err(error),
+        });
+    }
+    make_dir(parent, sync)?;
+    match private_dir().create(dir) {
+        Err(e) if e.kind() == AlreadyExists && dir.is_dir() => {}
+        made => made?,
+    }
+    sync(parent)
+}
+
 #[cfg(unix)]
 fn private_dir() -> DirBuilder {
     use std::os::unix::fs::DirBuilderExt;
@@ -386,9 +399,11 @@ mod place {
 
 #[cfg(test)]
 mod tests {
-    use super::OsVfs;
+    use super::{OsVfs, make_dir};
     use crate::vfs::api::{Access, Vfs};
+    use std::cell::RefCell;
     use std::io;
+    use std::path::Path;
 
     #[test]
     fn bytes_come_back_and_the_end_is_an_error() -> io::Result<()> {
@@ -440,6 +455,34 @@ mod tests {
         OsVfs.open(&dir.join("b"), Access::Read)?.read_exact_at(&mut byte, 0)?;
         assert_eq!(byte, *b"2", "a link shares the bytes");
         assert!(OsVfs.bytes_available(&dir)? > 0);
+        Ok(())
+    }
+
+    /// A folder that a process had made just before it was killed stayed in the cache, and a power
+    /// cut took it with the database that the next process had made in it.
+    #[test]
+    fn the_name_of_a_folder_is_synced_whoever_made_it() -> io::Result<()> {
+        let root = tempfile::tempdir()?;
+        let (top, dir) = (root.path().join("x"), root.path().join("x/y"));
+        let synced = |refusal: Option<io::ErrorKind>| {
+            let all = RefCell::new(Vec::new());
+            let made = make_dir(&dir, &|parent| {
+                all.borrow_mut().push(parent.to_owned());
+                refusal.map_or(Ok(()), |kind| Err(kind.into()))
+            });
+            (made.map_err(|e| e.kind()), all.into_inner())
+        };
+        let above = root.path().parent().map(Path::to_owned);
+        let all = above.into_iter().chain([root.path().to_owned(), top.clone()]).collect();
+        assert_eq!(synced(None), (Ok(()), all));
+        assert_eq!(synced(None), (Ok(()), vec![top.clone()]));
+        // Of a folder that is there nobody need be able to sync the parent; a failed disk is told.
+        let denied = io::ErrorKind::PermissionDenied;
+        assert_eq!(synced(Some(denied)), (Ok(()), vec![top.clone()]));
+        let failed = io::ErrorKind::Other;
+        assert_eq!(synced(Some(failed)), (Err(failed), vec![top.clone()]));
+        std::fs::remove_dir(&dir)?;
+        assert_eq!(synced(Some(denied)).0, Err(denied));
         Ok(())
     }
 
