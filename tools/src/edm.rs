@@ -109,8 +109,8 @@ pub(crate) fn text_of(value: &Value) -> String {
     }
 }
 
-/// A double as the protocol writes it: shortest text that reads back, always with a point or an
-/// exponent.
+/// A double in the shortest text that reads back, always with a point or an exponent; the words
+/// are the protocol's.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         "NaN".to_owned()
