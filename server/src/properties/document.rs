@@ -209,11 +209,11 @@ fn write_retention(out: &mut Writer, days: RetentionDays) {
 
 fn write_rule(out: &mut Writer, rule: &CorsRule) {
     out.element("CorsRule", |out| {
-        out.leaf("AllowedOrigins", &rule.allowed_origins.join(","));
         out.leaf("AllowedMethods", &rule.allowed_methods.join(","));
-        out.leaf("MaxAgeInSeconds", &rule.max_age_seconds.to_string());
-        out.leaf("ExposedHeaders", &rule.exposed_headers.join(","));
+        out.leaf("AllowedOrigins", &rule.allowed_origins.join(","));
         out.leaf("AllowedHeaders", &rule.allowed_headers.join(","));
+        out.leaf("ExposedHeaders", &rule.exposed_headers.join(","));
+        out.leaf("MaxAgeInSeconds", &rule.max_age_seconds.to_string());
     });
 }
 
@@ -246,14 +246,18 @@ mod tests {
         )
     }
 
+    /// Word for word as recorded.
     #[test]
     fn a_fresh_account() {
         let off = "<RetentionPolicy><Enabled>false</Enabled></RetentionPolicy>";
-        let metrics = format!("<Version>1.0</Version><Enabled>false</Enabled>{off}");
+        let hour = format!(
+            "<Version>1.0</Version><Enabled>true</Enabled><IncludeAPIs>true</IncludeAPIs>{KEEP}"
+        );
+        let minute = format!("<Version>1.0</Version><Enabled>false</Enabled>{off}");
         let expected = format!(
             "<?xml version=\"1.0\" encoding=\"utf-8\"?><StorageServiceProperties><Logging>\
              <Version>1.0</Version><Read>false</Read><Write>false</Write><Delete>false</Delete>{off}\
-             </Logging><HourMetrics>{metrics}</HourMetrics><MinuteMetrics>{metrics}</MinuteMetrics>\
+             </Logging><HourMetrics>{hour}</HourMetrics><MinuteMetrics>{minute}</MinuteMetrics>\
              <Cors /></StorageServiceProperties>"
         );
         assert_eq!(String::from_utf8_lossy(&write(&Properties::default())), expected);
@@ -282,12 +286,28 @@ mod tests {
         assert_eq!(again, properties);
     }
 
+    /// Before, rules were kept in the order of `rule_of`.
+    #[test]
+    fn rules_in_the_order_of_the_service() {
+        let kept = rule_of("http://a,http://b", "GET,PUT", "x-ms-*,accept");
+        let written = "<CorsRule><AllowedMethods>GET,PUT</AllowedMethods>\
+             <AllowedOrigins>http://a,http://b</AllowedOrigins>\
+             <AllowedHeaders>x-ms-*,accept</AllowedHeaders><ExposedHeaders />\
+             <MaxAgeInSeconds>500</MaxAgeInSeconds></CorsRule>";
+        let read = given(&format!("<Cors>{kept}</Cors>")).expect("a good rule");
+        let text = write(&Properties::default().with(read.clone()));
+        let text = String::from_utf8_lossy(&text).into_owned();
+        assert!(text.contains(&format!("<Cors>{written}</Cors>")), "{text}");
+        assert_eq!(given(&format!("<Cors>{written}</Cors>")), Ok(read));
+    }
+
     #[test]
     fn what_is_not_named_stays() {
         let before = Properties::default().with(
             given(&format!("{}<Cors>{}</Cors>", logging_of(KEEP), rule_of("*", "GET", "*")))
                 .expect("good"),
         );
+        assert_eq!(before.hour_metrics, Properties::default().hour_metrics);
         let after = before.clone().with(given("").expect("good"));
         assert_eq!(after, before);
         let after = before.clone().with(given("<Cors/>").expect("good"));

@@ -3,7 +3,7 @@
 //! Logging and metrics are kept and given back; nothing here acts by them.
 
 /// Properties of a service.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// What is logged.
     pub logging: Logging,
@@ -26,6 +26,18 @@ pub struct Given {
     pub minute_metrics: Option<Metrics>,
     /// Rules in place of all that are there.
     pub cors: Option<Vec<CorsRule>>,
+}
+
+impl Default for Properties {
+    /// Those of a fresh account: as recorded, it counts by the hour and keeps that for a week.
+    fn default() -> Properties {
+        Properties {
+            logging: Logging::default(),
+            hour_metrics: Metrics { include_apis: Some(true), retention: Some(7) },
+            minute_metrics: Metrics::default(),
+            cors: Vec::new(),
+        }
+    }
 }
 
 impl Properties {
