@@ -239,6 +239,10 @@ fn without_keys_the_claims_are_still_checked() {
         |version| bench.app.answer(request("GET", "/Mine()", &[("x-ms-version", version)], ""));
     assert_eq!(none(NEW).status, 401);
     assert_eq!(none(NEW).get("x-ms-error-code"), Some("NoAuthenticationInformation"));
+    // As recorded, it is the service itself that says so.
+    assert_eq!(none(NEW).get("x-ms-version"), Some(NEW));
+    assert_eq!(none(NEW).get("Content-Type"), Some("application/json"));
+    assert_eq!(none(NEW).get("Cache-Control"), None);
     assert_eq!(none("2019-07-07").status, 403);
 }
 

@@ -139,3 +139,28 @@ fn what_every_answer_carries() {
         }
     }
 }
+
+/// Recorded of a wrong key and of a token that counts for nothing.
+#[test]
+fn what_a_refused_authentication_lacks() {
+    let bench = Bench::new();
+    let bent = "SharedKeyLite devstoreaccount1:0t5frBDAHUb3TEbAMT7v9wwgj+L4V00scNDQC6plt2w=";
+    for (authorization, status) in [(bent, 403), ("Bearer x", 401)] {
+        for accept in ["application/json;odata=nometadata", "application/xml"] {
+            let headers = [
+                ("Authorization", authorization),
+                ("Accept", accept),
+                ("x-ms-version", "2020-12-06"),
+            ];
+            let refused = bench.app.answer(request("GET", "/Tables", &headers, ""));
+            assert_eq!(refused.status, status);
+            assert_eq!(refused.get("Content-Type"), accept.split(';').next());
+            for name in ["Cache-Control", "X-Content-Type-Options", "x-ms-version"] {
+                assert_eq!(refused.get(name), None, "{status}, {name}");
+            }
+            for name in ["Server", "x-ms-request-id", "x-ms-error-code"] {
+                assert!(refused.get(name).is_some(), "{status}, {name}");
+            }
+        }
+    }
+}

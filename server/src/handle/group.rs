@@ -265,9 +265,10 @@ impl Boundaries {
         let unknown = Manner { metadata: call.metadata, prefer: None, content_id: None };
         let Manner { metadata, prefer, content_id } = manner.unwrap_or(unknown);
         let form = ErrorForm::Json(metadata);
+        let order = failure_headers(&error);
         let mut refused = reply::error_response(&call.context, form, &error.at_index(index).told());
         reply::add_preference_applied(&mut refused, prefer);
-        let answer = PartAnswer { response: in_order(refused, &FAILURE_HEADERS), content_id };
+        let answer = PartAnswer { response: in_order(refused, order), content_id };
         self.accepted(changeset::changes_answered(&[answer], &self.batch, &self.changeset))
     }
 
@@ -284,6 +285,11 @@ impl Boundaries {
         response.body = body.into();
         response
     }
+}
+
+/// Recorded: what is told of a table that is not there has no `Cache-Control`.
+fn failure_headers(error: &WireError) -> &'static HeaderOrder {
+    if error.code == TABLE_NOT_FOUND.code { &NO_TABLE_HEADERS } else { &FAILURE_HEADERS }
 }
 
 fn change_part(call: &Call, response: Response) -> Response {
@@ -319,6 +325,13 @@ const CHANGE_HEADERS: [(&str, Option<&str>); 4] = [
 const FAILURE_HEADERS: [(&str, Option<&str>); 5] = [
     ("X-Content-Type-Options", Some("nosniff")),
     ("Cache-Control", Some("no-cache")),
+    ("Preference-Applied", None),
+    ("DataServiceVersion", Some("3.0;")),
+    ("Content-Type", None),
+];
+
+const NO_TABLE_HEADERS: [(&str, Option<&str>); 4] = [
+    ("X-Content-Type-Options", Some("nosniff")),
     ("Preference-Applied", None),
     ("DataServiceVersion", Some("3.0;")),
     ("Content-Type", None),

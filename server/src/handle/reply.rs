@@ -1,7 +1,7 @@
 //! What every answer carries, and how a refusal is written.
 
 use crate::context::Context;
-use crate::error::{AUTHENTICATION_FAILED, WireError};
+use crate::error::{AUTHENTICATION_FAILED, BEARER_REFUSED, WireError};
 use crate::handle::call::{Call, Prefer};
 use crate::http::message::{Head, Response};
 use crate::odata::json_out::{self, Form};
@@ -40,13 +40,21 @@ impl ErrorForm {
 
 /// Whether a refusal comes from before the service proper, which knows no versions.
 pub fn is_by_front_end(error: &WireError) -> bool {
-    error.code == AUTHENTICATION_FAILED.code
+    let is = |own: WireError| (own.status, own.code) == (error.status, error.code);
+    is(AUTHENTICATION_FAILED) || is(BEARER_REFUSED)
+}
+
+/// Whether a refusal is about who asks. Recorded: such answers are JSON without parameters, and
+/// lack the two headers for browsers.
+fn is_about_who_asks(status: u16, code: Option<&str>) -> bool {
+    status == 401 || code == Some(AUTHENTICATION_FAILED.code)
 }
 
 /// An answer with everything that all answers carry. Recorded: those about settings lack the two
-/// headers for browsers.
+/// headers for browsers, too.
 pub fn finished(context: &Context, mut response: Response) -> Response {
-    if !context.speaks_xml {
+    let code = response.get("x-ms-error-code");
+    if !context.speaks_xml && !is_about_who_asks(response.status, code) {
         response.header("Cache-Control", "no-cache");
         response.header("X-Content-Type-Options", "nosniff");
     }
@@ -64,6 +72,9 @@ pub fn finished(context: &Context, mut response: Response) -> Response {
     context.cors.add_to(&mut response);
     response
 }
+
+/// JSON of which nothing more is said.
+const PLAIN_JSON: &str = "application/json";
 
 /// Probes look for the first token.
 const SERVER: &str = concat!("Windows-Azure-Table/1.0 Tabulith/", env!("CARGO_PKG_VERSION"));
@@ -104,7 +115,9 @@ pub fn error_response(context: &Context, form: ErrorForm, error: &WireError) -> 
     let message = format!("{}\nRequestId:{id}\nTime:{time}", error.message);
     match form {
         ErrorForm::Json(metadata) => {
-            response.header("Content-Type", metadata.content_type());
+            let is_plain = is_about_who_asks(error.status, Some(error.code));
+            let content_type = if is_plain { PLAIN_JSON } else { metadata.content_type() };
+            response.header("Content-Type", content_type);
             response.body = json_out::error(error.code, &message).into();
         }
         ErrorForm::Xml => {
