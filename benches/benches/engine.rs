@@ -1,5 +1,5 @@
-//! Hot paths through the whole engine, by the public API: gets, scans, counts, unsynced commits, and
-//! what the entity layer adds.
+//! Hot paths through the whole engine, by the public API: gets, scans, counts, unsynced commits,
+//! and what the entity layer adds.
 
 #![allow(missing_docs, reason = "criterion's macros make undocumented items")]
 
@@ -97,8 +97,8 @@ fn openings(c: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
-/// A hundred rows of half a million by one call, and one after the other: in the cache, in files that the
-/// system has in memory, and in files that it has not.
+/// A hundred rows of half a million by one call, and one after the other: in the cache, in files
+/// that the system has in memory, and in files that it has not.
 fn together(c: &mut Criterion) -> Result<()> {
     let places = [("in the cache", None), ("nothing cached", Some(0)), ("on the disk", Some(0))];
     for (place, block_cache_bytes) in places {

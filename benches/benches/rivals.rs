@@ -56,7 +56,8 @@ fn memtable(c: &mut Criterion) {
     });
 }
 
-/// One lookup in each of many blocks, which the processor's caches do not hold, by `rows` of a block.
+/// One lookup in each of many blocks, which the processor's caches do not hold, by `rows` of a
+/// block.
 fn block(c: &mut Criterion, rows: u64, blocks: u64) {
     let all: Vec<_> = (0..blocks).map(|n| n * rows..(n + 1) * rows).collect();
     let decode = |rows: &std::ops::Range<u64>| {

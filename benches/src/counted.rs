@@ -132,7 +132,8 @@ fn get_of_block_cache(dir: &Path) -> Result<Step> {
     for (pk, rk) in (0..ROWS).step_by(2).map(rows::keys) {
         store.table.get(pk, rk)?;
     }
-    // Odd ones, in an order that leaps over blocks: the step and half of ROWS have no common factor.
+    // Odd ones, in an order that leaps over blocks: the step and half of ROWS have no common
+    // factor.
     let odd = (0..ROWS / 2).map(|i| i * 7919 % (ROWS / 2) * 2 + 1);
     let mut keys: Vec<_> = odd.map(rows::keys).collect();
     let before = store.db.stats();

@@ -2,9 +2,9 @@
 //!
 //! # Layout
 //!
-//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before it. The
-//! first floor (rows, samples, cases, the report) knows nothing of what is measured, so that other
-//! programs can measure other engines with it.
+//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before
+//! it. The first floor (rows, samples, cases, the report) knows nothing of what is measured, so
+//! that other programs can measure other engines with it.
 
 #![allow(
     clippy::disallowed_methods,

@@ -169,8 +169,8 @@ impl Operation {
     }
 }
 
-/// The parts' boundary and the whole body of a `$batch`. `token`: text that no body contains. Fails for an
-/// ETag that could be other lines too.
+/// The parts' boundary and the whole body of a `$batch`. `token`: text that no body contains. Fails
+/// for an ETag that could be other lines too.
 pub(crate) fn body(
     endpoint: &str,
     table: &str,

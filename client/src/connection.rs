@@ -69,8 +69,8 @@ fn no<T>(why: impl Into<String>) -> Result<T, NoConnection> {
 
 impl Connection {
     /// Parses a connection string: `UseDevelopmentStorage=true`, or `AccountName` with `AccountKey`
-    /// or `SharedAccessSignature`, and `TableEndpoint` where it is not Azure's own; or an address with
-    /// a shared access signature behind its question mark.
+    /// or `SharedAccessSignature`, and `TableEndpoint` where it is not Azure's own; or an address
+    /// with a shared access signature behind its question mark.
     pub fn parse(text: &str) -> Result<Connection, NoConnection> {
         if text.starts_with("http://") || text.starts_with("https://") {
             return Connection::of_address(text);

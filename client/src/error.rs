@@ -1,5 +1,5 @@
-//! Why a call failed: nobody answered, or not whom we trust; the service refused, the answer made no
-//! sense, or there was nothing to send.
+//! Why a call failed: nobody answered, or not whom we trust; the service refused, the answer made
+//! no sense, or there was nothing to send.
 
 use crate::xml;
 use serde_json::Value as Json;

@@ -134,8 +134,8 @@ impl Answer {
         header(&self.headers, name)
     }
 
-    /// The text of a header that says where the answer goes on. One that is no text is an error: passed
-    /// over, it would make the answer end here.
+    /// The text of a header that says where the answer goes on. One that is no text is an error:
+    /// passed over, it would make the answer end here.
     pub(crate) fn continuation(&self, name: &str) -> Result<Option<String>, Error> {
         let text = self.headers.get(name).map(|value| value.to_str().map(str::to_owned));
         text.transpose().map_err(|_| Error::Garbled(format!("the header {name} is no text")))

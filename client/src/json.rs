@@ -22,7 +22,8 @@ pub(crate) fn write_entity(out: &mut Vec<u8>, entity: &Entity) {
 
 fn write_property(out: &mut Vec<u8>, name: &str, value: &Value) {
     let finite = matches!(value, Value::Double(number) if number.is_finite());
-    // Readers that keep numbers as JavaScript does take 1.0 for an Int32 where nothing says its type.
+    // Readers that keep numbers as JavaScript does take 1.0 for an Int32 where nothing says its
+    // type.
     let broken = matches!(value, Value::Double(number) if finite && number.fract() != 0.0);
     let plain = matches!(value, Value::String(_) | Value::Boolean(_) | Value::Int32(_)) || broken;
     write_text(out, name);

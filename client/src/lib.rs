@@ -42,16 +42,16 @@
 //! is honoured. A retried write may meet what it did itself, when its first answer was lost: an
 //! insert that finds the entity there, a delete that finds nothing, a replacement whose version is
 //! gone. Such a refusal is looked up, and where the table holds what the write wanted, the write
-//! counts as done. One limit is left: if somebody else has written exactly the same meanwhile, nobody
-//! can tell. Where the table holds something else, or the look-up fails, the write may be done all
-//! the same: [`Error::maybe_done`] says so, as it does after any other failure. Where it is false,
-//! nothing was done.
+//! counts as done. One limit is left: if somebody else has written exactly the same meanwhile,
+//! nobody can tell. Where the table holds something else, or the look-up fails, the write may be
+//! done all the same: [`Error::maybe_done`] says so, as it does after any other failure. Where it
+//! is false, nothing was done.
 //!
 //! # HTTPS
 //!
-//! An endpoint that begins with `https://` is spoken to over TLS, and believed where its certificate
-//! leads to an authority that the machine trusts or that [`Trust`] names, and bears the endpoint's
-//! name. Otherwise the call fails before anything is sent, and is not made again.
+//! An endpoint that begins with `https://` is spoken to over TLS, and believed where its
+//! certificate leads to an authority that the machine trusts or that [`Trust`] names, and bears the
+//! endpoint's name. Otherwise the call fails before anything is sent, and is not made again.
 //!
 //! # Secrets
 //!
@@ -61,7 +61,8 @@
 //!
 //! # Layout
 //!
-//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before it.
+//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before
+//! it.
 
 // Floor 0: words.
 pub mod value;

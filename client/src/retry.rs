@@ -9,8 +9,8 @@ use std::time::Duration;
 pub enum Backoff {
     /// Always the same wait.
     Fixed(Duration),
-    /// Before retry `x`, from 1: `Rand(0.8 z, 1.2 z) · (2^x − 1)`, at least `min` and at most `max`.
-    /// Chance keeps clients that failed together from coming back together.
+    /// Before retry `x`, from 1: `Rand(0.8 z, 1.2 z) · (2^x − 1)`, at least `min` and at most
+    /// `max`. Chance keeps clients that failed together from coming back together.
     Exponential {
         /// The unit of growth, `z`.
         unit: Duration,

@@ -106,9 +106,9 @@ impl TableSas {
         TableSas { table: table.into(), ..TableSas::default() }
     }
 
-    /// The token: query parameters without a question mark. Errors: [`Error::Invalid`] for a field that
-    /// is given but empty, which the service would take for none, and for one with a line end, which
-    /// it could take for two.
+    /// The token: query parameters without a question mark. Errors: [`Error::Invalid`] for a field
+    /// that is given but empty, which the service would take for none, and for one with a line end,
+    /// which it could take for two.
     pub fn sign(&self, account: &str, key: &Key) -> Result<String, Error> {
         let permissions = self.permissions.map(Permissions::text);
         let (start, expiry) = (moment(self.start), moment(self.expiry));
@@ -240,9 +240,9 @@ impl AccountSas {
         }
     }
 
-    /// The token: query parameters without a question mark. Errors: [`Error::Invalid`] for a field that
-    /// is given but empty, which the service would take for none, and for one with a line end, which
-    /// it could take for two.
+    /// The token: query parameters without a question mark. Errors: [`Error::Invalid`] for a field
+    /// that is given but empty, which the service would take for none, and for one with a line end,
+    /// which it could take for two.
     pub fn sign(&self, account: &str, key: &Key) -> Result<String, Error> {
         let permissions = self.permissions.text();
         let Resources { service, tables, entities } = self.resources;

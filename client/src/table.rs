@@ -104,7 +104,8 @@ impl Table {
     }
 
     /// Does all operations of a transaction, or none. Returns the ETags of their entities in order;
-    /// a delete has none. [`Refusal::index`](crate::error::Refusal::index) says which one was refused.
+    /// a delete has none. [`Refusal::index`](crate::error::Refusal::index) says which one was
+    /// refused.
     pub async fn submit(&self, transaction: &Transaction) -> Result<Vec<Option<ETag>>, Error> {
         let operations = transaction.operations();
         if operations.is_empty() {

@@ -24,7 +24,8 @@ impl Element {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// The text of the first child of that name, without blanks around it; `None` where it is empty.
+    /// The text of the first child of that name, without blanks around it; `None` where it is
+    /// empty.
     pub(crate) fn child_text(&self, name: &str) -> Option<&str> {
         self.child(name).map(|child| child.text.trim()).filter(|text| !text.is_empty())
     }

@@ -6,7 +6,8 @@
 //!
 //! # Layout
 //!
-//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before it.
+//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before
+//! it.
 
 // Floor 0: the list.
 pub mod row;

@@ -1,4 +1,5 @@
-//! HTTP/1.1 over a socket, with or without TLS under it: bytes out as they are, answers in by the letter.
+//! HTTP/1.1 over a socket, with or without TLS under it: bytes out as they are, answers in by the
+//! letter.
 //!
 //! An answer that breaks the rules of HTTP (a bad status line, two lengths, a body where there may
 //! be none) is an error, however well its meaning could be guessed.
@@ -133,7 +134,8 @@ impl<'a> Connection<'a> {
 
     fn attempt(&mut self, sent: &Sent) -> Result<Answer, Broken> {
         let stream = self.stream(sent.secondary)?;
-        // A refusal may come, and the connection end, before all is written: it is read all the same.
+        // A refusal may come, and the connection end, before all is written: it is read all the
+        // same.
         let mut written = stream.get_mut().write_all(&sent.head);
         if sent.waits {
             written?;

@@ -1,4 +1,5 @@
-//! Every row of the list against our server, in this process, over real sockets: plain and with TLS.
+//! Every row of the list against our server, in this process, over real sockets: plain and with
+//! TLS.
 //!
 //! Rows that are known to fail stand in known.txt, each with its reason; one that passes must be
 //! taken out of it. `TABULITH_ROWS=create` asks only rows whose id begins so, and shows each

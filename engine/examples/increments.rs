@@ -17,7 +17,8 @@ fn value(seed: u64) -> Vec<u8> {
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// Writes rows of one partition after the other; `partitions` says which, and how many rows of each.
+/// Writes rows of one partition after the other; `partitions` says which, and how many rows of
+/// each.
 fn write(
     table: &Table,
     partitions: impl Iterator<Item = u64>,

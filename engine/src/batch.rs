@@ -25,8 +25,8 @@ use crate::limits::{COMMIT_ROWS_MAX, KEY_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BY
 use bytes::Bytes;
 use std::ops::Range;
 
-/// A value of this many bytes or more stays in the buffer of its commit for as long as a memtable has
-/// it.
+/// A value of this many bytes or more stays in the buffer of its commit for as long as a memtable
+/// has it.
 pub(crate) const KEPT_BYTES_MIN: usize = 16 << 10;
 
 /// The kind byte of an erase; those below are of [`RowKind`].
@@ -136,8 +136,8 @@ impl Batch {
         (self.count, self.erases) = (mark.count, mark.erases);
     }
 
-    /// Calls `row` with each operation on a row since `from`, in order: RowKey, kind, and where the value
-    /// stands ([`Batch::slice`]). Returns the end.
+    /// Calls `row` with each operation on a row since `from`, in order: RowKey, kind, and where the
+    /// value stands ([`Batch::slice`]). Returns the end.
     pub(crate) fn each_since(
         &self,
         from: Mark,

@@ -1,11 +1,11 @@
 //! Reading a folder beside the process that writes to it.
 //!
-//! Who has no lock reads the manifest first and the log last. Between the two the writer may have given up
-//! segments of the log, whose files it writes anew, or added rows past the log: only the manifest, read
-//! once more, tells whether the log still goes on where the first reading ends.
+//! Who has no lock reads the manifest first and the log last. Between the two the writer may have
+//! given up segments of the log, whose files it writes anew, or added rows past the log: only the
+//! manifest, read once more, tells whether the log still goes on where the first reading ends.
 //!
-//! Files of rows are opened before that second reading (`version/shelf.rs` holds them), so that they are
-//! read after the writer has deleted them.
+//! Files of rows are opened before that second reading (`version/shelf.rs` holds them), so that
+//! they are read after the writer has deleted them.
 
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
@@ -17,7 +17,8 @@ const ROUNDS: usize = 50;
 /// The same failure so often in a row is not because of a writer.
 const FAILURES: usize = 5;
 
-/// What the log, read up to some commit between two readings of the manifest, is worth on top of the first.
+/// What the log, read up to some commit between two readings of the manifest, is worth on top of
+/// the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Log {
     /// All of it counts.
@@ -45,8 +46,8 @@ impl Log {
     }
 }
 
-/// Calls `round` until it gives something: it answers `None` where a writer was quicker, and a failure that
-/// only a writer can have caused passes.
+/// Calls `round` until it gives something: it answers `None` where a writer was quicker, and a
+/// failure that only a writer can have caused passes.
 ///
 /// Errors: `Busy` where the writer always is; whatever `round` repeats.
 pub(crate) fn settled<T>(mut round: impl FnMut() -> Result<Option<T>>) -> Result<T> {

@@ -2,8 +2,8 @@
 //!
 //! Memtables, the log's buffers and the buffers of background work are set aside whole, so that a
 //! writer never waits for a cache; so is a little for what nobody counts. Index and filters of open
-//! files take what they need of the rest, up to three quarters; the caches have what is left, so they
-//! are what gives way.
+//! files take what they need of the rest, up to three quarters; the caches have what is left, so
+//! they are what gives way.
 //!
 //! Absent: what is beyond the budget by nature. One commit may be larger than a memtable, and a
 //! reader that keeps a cursor keeps the memtables that it began with.
@@ -13,8 +13,8 @@ use crate::options::{Advanced, Options};
 /// Of the budget, where nothing says how much: a quarter of what the process may use.
 const USABLE_SHARE: usize = 4;
 const BUDGET_BYTES_MIN: usize = 128 << 20;
-/// And then left by writers, whatever theirs are set to: without room for index and filters, a get takes a
-/// hundred times as long.
+/// And then left by writers, whatever theirs are set to: without room for index and filters, a get
+/// takes a hundred times as long.
 const LEFT_BYTES_MIN: usize = 32 << 20;
 
 /// Of the budget for memtables: a quarter. Larger ones merge less; the reads of a cache gain more.
@@ -43,20 +43,21 @@ const BUILDER_BYTES: usize = 1 << 20;
 /// It also keeps 8 bytes per row of some 128 until the file ends.
 const BUILDER_SHARE: usize = 16;
 
-/// Set aside for what no share counts: what the allocator keeps of buffers that are gone and between the
-/// rows of a cache, stacks, the program's own pages. With the C library's allocator it is a tenth of
-/// 64 MiB and little more of 512.
+/// Set aside for what no share counts: what the allocator keeps of buffers that are gone and
+/// between the rows of a cache, stacks, the program's own pages. With the C library's allocator it
+/// is a tenth of 64 MiB and little more of 512.
 const UNCOUNTED_SHARE: usize = 16;
 const UNCOUNTED_BYTES_MAX: usize = 8 << 20;
 
-/// Of the caches' bytes single rows may take this part, in percent, as far as they are asked for; blocks
-/// have the rest. A row held as such is found three times as fast as in its block, but serves no scan.
+/// Of the caches' bytes single rows may take this part, in percent, as far as they are asked for;
+/// blocks have the rest. A row held as such is found three times as fast as in its block, but
+/// serves no scan.
 const ROWS_PERCENT: usize = 50;
 /// The same where blocks are read in place and mostly need no cache.
 const ROWS_PERCENT_MAPPED: usize = 75;
 
-/// Of what writers leave, index and filters of open files may take this part, in percent: a block that is
-/// not in memory costs a read of 4 KiB, an index one of a hundred times that.
+/// Of what writers leave, index and filters of open files may take this part, in percent: a block
+/// that is not in memory costs a read of 4 KiB, an index one of a hundred times that.
 const OPEN_PERCENT: usize = 75;
 /// Of that, files that are opened for a while.
 const PASSING_PERCENT: usize = 33;
@@ -170,8 +171,8 @@ impl Budget {
         BUILDER_BYTES + raw / BUILDER_SHARE
     }
 
-    /// How much each of `parts` of a merge of so many `runs` reads of each at once; they share their
-    /// part of the memory with a flush.
+    /// How much each of `parts` of a merge of so many `runs` reads of each at once; they share
+    /// their part of the memory with a flush.
     pub(crate) fn ahead(&self, runs: usize, parts: usize) -> usize {
         let builders = parts * self.builder(self.file) + self.builder(self.memtable);
         let each = self.work.saturating_sub(builders) / (runs * parts).max(1);

@@ -1,16 +1,17 @@
 //! A cache of what was read from files, bounded in bytes. Floor 3; table files keep their blocks
 //! in it, blob files their values, side by side: whichever is used more holds more of it.
 //!
-//! While there is room everything is taken, and then only what is missed a second time soon after the
-//! first. Reads all over more than fits would otherwise fill and empty the cache for nothing: most of
-//! what they bring leaves before anybody asks for it again, and bringing it costs as much as reading
-//! it, in memory that no processor's cache holds.
+//! While there is room everything is taken, and then only what is missed a second time soon after
+//! the first. Reads all over more than fits would otherwise fill and empty the cache for nothing:
+//! most of what they bring leaves before anybody asks for it again, and bringing it costs as much
+//! as reading it, in memory that no processor's cache holds.
 //!
-//! What leaves is chosen by CLOCK in its queue form: what is used again before it reaches the front of
-//! the queue goes round once more, what is not leaves. What was read from a file leaves with the file.
+//! What leaves is chosen by CLOCK in its queue form: what is used again before it reaches the front
+//! of the queue goes round once more, what is not leaves. What was read from a file leaves with the
+//! file.
 //!
-//! What rows are held singly take of its room as they come (see [`Lender`]): where nobody reads single
-//! rows, blocks have all of it.
+//! What rows are held singly take of its room as they come (see [`Lender`]): where nobody reads
+//! single rows, blocks have all of it.
 //!
 //! Promise: never more than `capacity` bytes by the weights given; hits take a shared lock only.
 //! Absent: reading. A miss is the caller's to fill, and two callers may fill the same one.
@@ -29,9 +30,9 @@ const SHARDS_MAX: usize = 16;
 /// A shard below this would refuse blocks that a small cache should hold.
 const SHARD_BYTES_MIN: usize = 4 << 20;
 
-/// A shard remembers one place that it refused per so many bytes of its capacity: half as many as it
-/// holds blocks of usual size. With more, what comes by chance is taken, with fewer it learns late
-/// what has become warm.
+/// A shard remembers one place that it refused per so many bytes of its capacity: half as many as
+/// it holds blocks of usual size. With more, what comes by chance is taken, with fewer it learns
+/// late what has become warm.
 const BYTES_PER_REFUSED: usize = 16 << 10;
 
 /// As few as this, with values of 64 KiB and 16 shards, are the last GiB of reads that missed.
@@ -60,8 +61,8 @@ struct Sizes {
 
 /// A cache that lets another one have of its room.
 pub(crate) trait Lender: Send + Sync {
-    /// From now on as much is lent in all as `bytes` says when nobody else lends: what is held beyond the
-    /// rest goes at once.
+    /// From now on as much is lent in all as `bytes` says when nobody else lends: what is held
+    /// beyond the rest goes at once.
     fn lend(&self, bytes: &dyn Fn() -> usize);
 }
 
@@ -186,9 +187,9 @@ impl<B> Cache<B> {
         share(&entry.held)
     }
 
-    /// Counts a miss of the block that was read from `place`, which takes `weight` bytes, and keeps it
-    /// where there is room, or where it was missed lately. Returns what the cache now has there, or
-    /// else the block. One heavier than a shard is not kept.
+    /// Counts a miss of the block that was read from `place`, which takes `weight` bytes, and keeps
+    /// it where there is room, or where it was missed lately. Returns what the cache now has there,
+    /// or else the block. One heavier than a shard is not kept.
     pub(crate) fn insert(&self, place: BlockPlace, block: Arc<B>, weight: usize) -> Arc<B> {
         let held = Held::Block(Arc::clone(&block));
         self.insert_at(place, held, weight, Entrance::Again).block().unwrap_or(block)
@@ -241,8 +242,8 @@ impl<B> Cache<B> {
         held
     }
 
-    /// Lets go of all that was read from `files`, which nobody reads any more. Cost: a look at every
-    /// place that it holds, shard by shard.
+    /// Lets go of all that was read from `files`, which nobody reads any more. Cost: a look at
+    /// every place that it holds, shard by shard.
     pub(crate) fn forget(&self, mut files: Vec<FileNo>) {
         files.sort_unstable();
         self.shards.iter().for_each(|shard| shard.write().forget(&files));
@@ -312,14 +313,15 @@ impl<B> Shard<B> {
         }
     }
 
-    /// Whether what was read from `place` was refused lately, among some `len` others; if not, it is
-    /// now. Two places that share slot and mark, one pair in four billion, are taken for one: what is
-    /// read comes in early.
+    /// Whether what was read from `place` was refused lately, among some `len` others; if not, it
+    /// is now. Two places that share slot and mark, one pair in four billion, are taken for one:
+    /// what is read comes in early.
     fn was_refused(&mut self, place: BlockPlace, len: usize) -> bool {
         if self.refused.is_empty() {
             self.refused = vec![0; len].into();
         }
-        // The shard was picked by the bits from 32 on, the slot takes those below, the mark the top.
+        // The shard was picked by the bits from 32 on, the slot takes those below, the mark the
+        // top.
         let hash = mix(mix(0, place.offset), place.file.0);
         let mark = (hash >> 32) as u32 | 1; // 0 is an empty slot.
         let slot = &mut self.refused[hash as usize % len];

@@ -9,8 +9,8 @@
 //!                              | declared columns u8 | each: length varint, name | note
 //! ```
 //!
-//! Version 2 is a table of which something was set: its time to live, in ticks (0: none), or columns
-//! that it wants zones of.
+//! Version 2 is a table of which something was set: its time to live, in ticks (0: none), or
+//! columns that it wants zones of.
 
 use crate::codec::{Reader, put_slice};
 use crate::error::{Error, Kind, Result};
@@ -261,8 +261,8 @@ impl Tables {
         }
     }
 
-    /// Forgets the tables that were dropped up to `oldest`: no reader is at an earlier moment, nor will
-    /// be, and no crash takes the drop back.
+    /// Forgets the tables that were dropped up to `oldest`: no reader is at an earlier moment, nor
+    /// will be, and no crash takes the drop back.
     pub(crate) fn forget(&mut self, oldest: CommitTs) {
         let (dropped, lifetimes) = (&mut self.dropped, &mut self.lifetimes);
         dropped.retain(|id, (_, at)| {

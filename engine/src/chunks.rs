@@ -1,11 +1,11 @@
 //! Memory in chunks, kept for the next who needs some: what one memtable gave back another fills.
 //!
 //! A page that is fresh from the system is mapped and cleared at its first touch, which costs as
-//! much as what a commit then does with it: a third of the time of a writer of rows of 1 KiB. Where none is
-//! kept, an errand touches the pages of the next chunk while commits fill the one before.
+//! much as what a commit then does with it: a third of the time of a writer of rows of 1 KiB. Where
+//! none is kept, an errand touches the pages of the next chunk while commits fill the one before.
 //!
-//! Promise: what is kept beside what is in use stays within a bound, but for the one chunk that is being made,
-//! and what is taken is either zeros throughout or says that it is not.
+//! Promise: what is kept beside what is in use stays within a bound, but for the one chunk that is
+//! being made, and what is taken is either zeros throughout or says that it is not.
 
 use crate::errands::{Errand, Errands};
 use crate::sync::Mutex;
@@ -57,8 +57,8 @@ impl Chunk {
         chunk
     }
 
-    /// Where the system gives them to those who ask. With small pages, finding a row costs mostly misses of
-    /// the TLB.
+    /// Where the system gives them to those who ask. With small pages, finding a row costs mostly
+    /// misses of the TLB.
     fn ask_for_huge_pages(&self) {
         #[cfg(target_os = "linux")]
         if self.bytes >= HUGE_FROM_BYTES {
@@ -73,8 +73,8 @@ impl Chunk {
         }
     }
 
-    /// Has the system map and clear the first `bytes` of the chunk, a piece at a time for as long as
-    /// `goes_on`. Does nothing where it does not know how.
+    /// Has the system map and clear the first `bytes` of the chunk, a piece at a time for as long
+    /// as `goes_on`. Does nothing where it does not know how.
     fn touch(&self, bytes: usize, goes_on: impl Fn() -> bool) {
         #[cfg(target_os = "linux")]
         {
@@ -174,8 +174,8 @@ impl SpareChunks {
         SpareChunks::new(0)
     }
 
-    /// A chunk of so many bytes, one that was kept if there is any. Where the next one, twice as large, is not
-    /// kept, it is made ahead.
+    /// A chunk of so many bytes, one that was kept if there is any. Where the next one, twice as
+    /// large, is not kept, it is made ahead.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Chunk {
         let mut kept = self.kept.lock();
         let taken = kept.take(bytes);

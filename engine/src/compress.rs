@@ -120,8 +120,8 @@ enum Engine {
     Zstd(zstandard::Encoder),
 }
 
-/// LZ4 wants a larger table for long inputs and would keep it for short ones, which then cost more and
-/// come out otherwise than from a new compressor.
+/// LZ4 wants a larger table for long inputs and would keep it for short ones, which then cost more
+/// and come out otherwise than from a new compressor.
 struct Lz4Tables {
     short: CompressTable,
     long: Option<CompressTable>,

@@ -102,7 +102,8 @@ pub(crate) trait Cursor {
         0
     }
 
-    /// No plain move from here leads to a version of an earlier commit; zero where that is not known.
+    /// No plain move from here leads to a version of an earlier commit; zero where that is not
+    /// known.
     fn plain_from(&self) -> CommitTs {
         CommitTs::ZERO
     }
@@ -117,8 +118,9 @@ pub(crate) trait Cursor {
     /// Makes one of the moves that [`Cursor::plain_moves`] counted, with no look left or right.
     fn move_plainly(&mut self, _direction: Direction) {}
 
-    /// Makes such moves upwards as long as they lead to versions that are `unwanted`, `moves_max` at
-    /// most; returns how many. One that is ruled out counts as unwanted, unasked. May stop earlier.
+    /// Makes such moves upwards as long as they lead to versions that are `unwanted`, `moves_max`
+    /// at most; returns how many. One that is ruled out counts as unwanted, unasked. May stop
+    /// earlier.
     fn pass_plainly(&mut self, _moves_max: usize, _unwanted: &mut Unwanted<'_>) -> usize {
         0
     }

@@ -93,11 +93,11 @@ impl Builder {
         self
     }
 
-    /// Opens for reading only: takes no lock, changes nothing, shows what the log and the files hold now.
-    /// Works beside a process that writes: [`Advanced::open_files_max`] files are held open, so that they are
-    /// read after that one has deleted them. `Busy` where they are given up faster than they are opened. Of a process
-    /// that writes, or was killed, the last commits may not have reached the disk yet: a power cut may
-    /// take what was shown of them.
+    /// Opens for reading only: takes no lock, changes nothing, shows what the log and the files
+    /// hold now. Works beside a process that writes: [`Advanced::open_files_max`] files are held
+    /// open, so that they are read after that one has deleted them. `Busy` where they are given up
+    /// faster than they are opened. Of a process that writes, or was killed, the last commits may
+    /// not have reached the disk yet: a power cut may take what was shown of them.
     ///
     /// [`Advanced::open_files_max`]: crate::options::Advanced::open_files_max
     pub fn read_only(mut self) -> Builder {
@@ -131,9 +131,9 @@ impl Builder {
         self
     }
 
-    /// Calls `listener` with every [`Event`] of the database, from the thread in which it happens; that
-    /// thread's work waits for it. It must not call the database, or it may wait for itself; where it
-    /// panics, that ends there.
+    /// Calls `listener` with every [`Event`] of the database, from the thread in which it happens;
+    /// that thread's work waits for it. It must not call the database, or it may wait for itself;
+    /// where it panics, that ends there.
     pub fn on_event(mut self, listener: impl Fn(&Event) + Send + Sync + 'static) -> Builder {
         self.events.listen(listener);
         self
@@ -257,8 +257,8 @@ impl Db {
         &self.inner.recovery
     }
 
-    /// How far back it can be read: [`Options::history`] as asked for, else as the database was last
-    /// opened for writing.
+    /// How far back it can be read: [`Options::history`] as asked for, else as the database was
+    /// last opened for writing.
     pub fn history(&self) -> Duration {
         self.inner.tree.options.history.unwrap_or_default()
     }
@@ -289,8 +289,8 @@ impl Db {
     /// Flushes, then merges all files into one sorted run without deleted or outdated rows. What is
     /// written meanwhile may be left above it.
     ///
-    /// Cost: rewrites what lies above the deepest level, and what that overlaps there; with a history window
-    /// all files that hold anything which may have left it.
+    /// Cost: rewrites what lies above the deepest level, and what that overlaps there; with a
+    /// history window all files that hold anything which may have left it.
     pub fn compact(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
@@ -306,8 +306,8 @@ impl Db {
     }
 
     /// Compacts a range of keys: flushes, then takes the range down level by level to the deepest
-    /// one that holds any of it. Other rows that share table files with it move along. An empty range
-    /// is left alone: nothing is flushed then.
+    /// one that holds any of it. Other rows that share table files with it move along. An empty
+    /// range is left alone: nothing is flushed then.
     ///
     /// Cost: rewrites the files that hold the range. `Closed` where the database closes meanwhile.
     pub fn compact_range(&self, range: &KeyRange) -> Result<()> {
@@ -353,8 +353,8 @@ impl Db {
         self.inner.writer()?.work.step()
     }
 
-    /// Reads a piece of the files if the scrub is to read one now; gives how long until the next one is
-    /// due. For databases without threads; in others it happens by itself.
+    /// Reads a piece of the files if the scrub is to read one now; gives how long until the next
+    /// one is due. For databases without threads; in others it happens by itself.
     ///
     /// Errors: `Invalid` where [`Advanced::scrub_period_s`](crate::Advanced::scrub_period_s) is 0.
     pub fn scrub_step(&self) -> Result<Duration> {
@@ -379,10 +379,11 @@ impl Db {
         Ok(())
     }
 
-    /// Makes a backup of all that is visible now in the folder `dir`, which may hold earlier ones: files
-    /// that they have are not copied again. Other files are shared by hard links where `dir` is on the same
-    /// file system; [`backup::folder::Backups::create`](crate::backup::folder::Backups::create) says how
-    /// to have copies, and to make one of a database that another process has open.
+    /// Makes a backup of all that is visible now in the folder `dir`, which may hold earlier ones:
+    /// files that they have are not copied again. Other files are shared by hard links where `dir`
+    /// is on the same file system;
+    /// [`backup::folder::Backups::create`](crate::backup::folder::Backups::create) says how to have
+    /// copies, and to make one of a database that another process has open.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {
@@ -418,9 +419,9 @@ impl Db {
     }
 
     /// Makes every acknowledged commit durable, ends the background work and releases the folder.
-    /// Waits for calls under way that write files: merges give up soon, a checkpoint or a backup goes on to
-    /// its end. Every later write fails; reads go on. Dropping the last handle does the same, but cannot
-    /// report an error.
+    /// Waits for calls under way that write files: merges give up soon, a checkpoint or a backup
+    /// goes on to its end. Every later write fails; reads go on. Dropping the last handle does the
+    /// same, but cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
     }
@@ -479,8 +480,8 @@ impl Writer {
         self.pacing.admit(&self.pipeline, &self.work)
     }
 
-    /// Whether a commit need neither wait nor pause: there is room in the log and in its buffer, and
-    /// no debt.
+    /// Whether a commit need neither wait nor pause: there is room in the log and in its buffer,
+    /// and no debt.
     pub(crate) fn takes_at_once(&self) -> bool {
         self.pacing.is_free() && self.pipeline.has_room()
     }

@@ -1,9 +1,9 @@
-//! A thread that does pieces of others' work, so that a second core helps with what one thread has begun:
-//! it loads what long walks will come to, and makes blocks of files that are being written.
+//! A thread that does pieces of others' work, so that a second core helps with what one thread has
+//! begun: it loads what long walks will come to, and makes blocks of files that are being written.
 //!
-//! Errands are taken in the order in which they came. What nobody has begun when its owner needs it the
-//! owner does by itself: so a thread that is busy with others, or absent, costs nobody anything. An owner
-//! waits for its own errand alone, and only while that is being done.
+//! Errands are taken in the order in which they came. What nobody has begun when its owner needs it
+//! the owner does by itself: so a thread that is busy with others, or absent, costs nobody
+//! anything. An owner waits for its own errand alone, and only while that is being done.
 //!
 //! Absent: what an errand is; see `sstable::upcoming` and `sstable::press`.
 
@@ -16,8 +16,8 @@ const WAITING_MAX: usize = 64;
 
 /// Something that its owner will want done.
 pub(crate) trait Errand: Send + Sync {
-    /// Does it, unless that was begun already or nobody wants it any more. `scratch` is memory to be
-    /// used over and over.
+    /// Does it, unless that was begun already or nobody wants it any more. `scratch` is memory to
+    /// be used over and over.
     fn run(&self, scratch: &mut Vec<u8>);
 }
 

@@ -10,8 +10,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What the caller can do about an [`Error`].
 ///
-/// Stable: within a major version kinds may be added, none is taken away or told of something else. What a
-/// message says may change at any time.
+/// Stable: within a major version kinds may be added, none is taken away or told of something else.
+/// What a message says may change at any time.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -89,8 +89,8 @@ impl Error {
         error
     }
 
-    /// The operating system refused `doing` on `file`: a gerund, as in "reading a table file". A full disk
-    /// becomes [`Kind::NoSpace`].
+    /// The operating system refused `doing` on `file`: a gerund, as in "reading a table file". A
+    /// full disk becomes [`Kind::NoSpace`].
     pub fn io(doing: &str, file: &Path, source: io::Error) -> Error {
         let full =
             matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

@@ -1,8 +1,9 @@
-//! What the engine tells whoever listens: flushes, merges, stalls, errors of background work, as they
-//! happen. Counters of the same are in [`Stats`](crate::stats::Stats).
+//! What the engine tells whoever listens: flushes, merges, stalls, errors of background work, as
+//! they happen. Counters of the same are in [`Stats`](crate::stats::Stats).
 //!
-//! A listener is set with [`Builder::on_event`](crate::Builder::on_event). With the feature `tracing`
-//! every event is an event of that crate as well, and the work behind it a span, target `tabulith`.
+//! A listener is set with [`Builder::on_event`](crate::Builder::on_event). With the feature
+//! `tracing` every event is an event of that crate as well, and the work behind it a span, target
+//! `tabulith`.
 //!
 //! Absent: an event per commit or per read; those are too many to be told one by one.
 
@@ -28,7 +29,8 @@ pub enum Event {
         /// How long opening took.
         took: Duration,
     },
-    /// A full memtable begins to be written to a file. [`Event::FlushEnd`] follows, unless it fails.
+    /// A full memtable begins to be written to a file. [`Event::FlushEnd`] follows, unless it
+    /// fails.
     #[non_exhaustive]
     FlushBegin {
         /// Bytes of the memtable.
@@ -86,8 +88,8 @@ pub enum Event {
         /// What it said.
         error: String,
     },
-    /// The scrub or a merge found damage. A damaged copy of the metadata has been written anew by now;
-    /// where a table file or a blob file is damaged, reads that need that place fail.
+    /// The scrub or a merge found damage. A damaged copy of the metadata has been written anew by
+    /// now; where a table file or a blob file is damaged, reads that need that place fail.
     #[non_exhaustive]
     DamageFound {
         /// The file.

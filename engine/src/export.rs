@@ -1,8 +1,8 @@
 //! A moment that a snapshot keeps, made a database of its own.
 //!
 //! The files are shared, but for those that hold later commits too: of these the earlier part is
-//! written anew. While the snapshot lives, merges keep all that its readers could ask for, so nothing
-//! of its moment is missing in any set of files.
+//! written anew. While the snapshot lives, merges keep all that its readers could ask for, so
+//! nothing of its moment is missing in any set of files.
 
 use crate::backup::rewind::rewind;
 use crate::db::{Db, Writer};
@@ -14,7 +14,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Db {
-    /// Makes a database in `dir` of what was visible at `at`, which the caller keeps readable until then.
+    /// Makes a database in `dir` of what was visible at `at`, which the caller keeps readable until
+    /// then.
     pub(crate) fn export(&self, at: CommitTs, dir: &Path) -> Result<()> {
         let Writer { work, .. } = self.inner.writer()?;
         let _running = work.enter()?;

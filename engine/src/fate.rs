@@ -2,10 +2,10 @@
 //! decides.
 //!
 //! A version is dropped for one of five reasons: its table was dropped; it has outlived its table's
-//! time to live for every reader, and so has all that it might hide; a newer version serves every reader that could ask for it; every such reader finds it
-//! erased; it is a delete, or has expired for all of them, with nothing left below it to hide. Where
-//! an expired one may have something to hide, a delete takes its place. Reasons are asked in this
-//! order, and each holds by itself.
+//! time to live for every reader, and so has all that it might hide; a newer version serves every
+//! reader that could ask for it; every such reader finds it erased; it is a delete, or has expired
+//! for all of them, with nothing left below it to hide. Where an expired one may have something to
+//! hide, a delete takes its place. Reasons are asked in this order, and each holds by itself.
 //!
 //! Only erasures that are on disk, or get there with the same edit as the outcome, may be given:
 //! what a crash takes back must not have cost a row.
@@ -33,7 +33,8 @@ pub(crate) enum Fate {
     Shadowed,
     /// Every reader finds it erased.
     Erased,
-    /// Every reader finds it expired, and it may hide what they must not see: a delete stays for it.
+    /// Every reader finds it expired, and it may hide what they must not see: a delete stays for
+    /// it.
     Expired { erased_at: Option<CommitTs> },
     /// A delete, or expired, and has nothing to hide.
     DeleteDone,
@@ -93,8 +94,8 @@ impl<'a> Judge<'a> {
         self.retain.next_key();
     }
 
-    /// What becomes of the next older version of `key`; `expires`: when it does, the end of time for
-    /// one that does not.
+    /// What becomes of the next older version of `key`; `expires`: when it does, the end of time
+    /// for one that does not.
     pub(crate) fn of(
         &mut self,
         key: &[u8],

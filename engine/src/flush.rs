@@ -63,9 +63,9 @@ pub(crate) fn write_memtable(
 }
 
 /// Writes the rows from `cursor` on to a table file and large values to blob files, without the
-/// versions that no reader can ask for. The files are durable on return, their names are not. `None`
-/// where nothing is left to write. `erased`: what the commits of these rows erased, which the caller
-/// records with the files.
+/// versions that no reader can ask for. The files are durable on return, their names are not.
+/// `None` where nothing is left to write. `erased`: what the commits of these rows erased, which
+/// the caller records with the files.
 pub(crate) fn write_rows(
     cursor: &mut dyn Cursor,
     erased: &Erasures,

@@ -1,8 +1,8 @@
-//! Whose flush it is: sealed memtables become files on several threads at once, and count in the order
-//! in which they were sealed.
+//! Whose flush it is: sealed memtables become files on several threads at once, and count in the
+//! order in which they were sealed.
 //!
-//! A flush that counts says that every commit before it is in files too, so one that is done early waits
-//! for those before it. Where one of these failed, it is given up and begins again behind it.
+//! A flush that counts says that every commit before it is in files too, so one that is done early
+//! waits for those before it. Where one of these failed, it is given up and begins again behind it.
 
 use crate::sync::{Condvar, Mutex, weakened};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use std::panic::{self, AssertUnwindSafe};
 
-/// Runs what somebody else wrote. Where it panics, that ends here: locks may be held and others may wait for
-/// what comes after it.
+/// Runs what somebody else wrote. Where it panics, that ends here: locks may be held and others may
+/// wait for what comes after it.
 pub(crate) fn call(work: impl FnOnce()) {
     let _ = panic::catch_unwind(AssertUnwindSafe(work));
 }

@@ -38,8 +38,8 @@ const COMMIT_BYTES: usize = 1 << 20;
 const SEGMENT_BYTES: u64 = 4 << 20;
 
 impl Db {
-    /// What keeps commits from being taken now; `None` where a commit of an entity of any size would
-    /// be. One at a time: whoever asks again after the first is gone learns of the next.
+    /// What keeps commits from being taken now; `None` where a commit of an entity of any size
+    /// would be. One at a time: whoever asks again after the first is gone learns of the next.
     pub fn obstacle(&self) -> Option<Obstacle> {
         self.inner.obstacle()
     }

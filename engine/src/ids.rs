@@ -16,8 +16,8 @@ impl CommitTs {
     /// Ticks in one second.
     pub const TICKS_PER_SECOND: u64 = 10_000_000;
 
-    /// A start goes on at least so many ticks above the newest timestamp that it finds, unless the log says that
-    /// it was closed: those between may have been given to commits that a crash took.
+    /// A start goes on at least so many ticks above the newest timestamp that it finds, unless the
+    /// log says that it was closed: those between may have been given to commits that a crash took.
     pub(crate) const START_LEAD: u64 = CommitTs::TICKS_PER_SECOND;
 
     /// So much later; the end of time where that is beyond it.

@@ -1,9 +1,9 @@
 //! Ingest: rows that come in key order become table files directly, and are seen all at once.
 //!
-//! Nothing goes through log and memtable: a row goes into the file being written. A second thread helps to
-//! make its blocks, and ends it while the caller is at the next one. The files' rows bear no timestamp: at
-//! the end the whole takes one place in the order of commits, and the manifest says for each file which.
-//! One edit of the manifest adds them all.
+//! Nothing goes through log and memtable: a row goes into the file being written. A second thread
+//! helps to make its blocks, and ends it while the caller is at the next one. The files' rows bear
+//! no timestamp: at the end the whole takes one place in the order of commits, and the manifest
+//! says for each file which. One edit of the manifest adds them all.
 //!
 //! Promises: before `finish` returned nothing is seen; after a crash all of it is there or nothing;
 //! commits that came before are in files by then, so what is there stays a prefix of the order.
@@ -108,8 +108,8 @@ impl Ingest {
     /// Adds a row, which replaces what is under its keys. Rows come in the order of (PartitionKey,
     /// RowKey), each once.
     ///
-    /// Cost: the row's way into a block, and now and then the making of a block where the second thread
-    /// has not; once per file its end and its sync. Memory: some MiB.
+    /// Cost: the row's way into a block, and now and then the making of a block where the second
+    /// thread has not; once per file its end and its sync. Memory: some MiB.
     ///
     /// Errors: `Invalid` for a row that is not after the one before, or that is too long; `Io`,
     /// `NoSpace` and, once the database is closed, `Closed`, which every later call repeats.

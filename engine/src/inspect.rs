@@ -66,8 +66,8 @@ pub struct FileInfo {
     pub is_live: bool,
 }
 
-/// The files of a folder, by kind and name; those that are none of ours are left out. Reads only; safe
-/// beside a process that writes, whose newest files it may not know yet.
+/// The files of a folder, by kind and name; those that are none of ours are left out. Reads only;
+/// safe beside a process that writes, whose newest files it may not know yet.
 ///
 /// Errors: `Corrupt` where no copy of the manifest can be read; `NotFound`, `Io`.
 pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
@@ -103,8 +103,8 @@ pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
     Ok(files)
 }
 
-/// Whether the manifest names the table file or blob file `file`, and the file is not there: damage. No writer
-/// causes that, since it drops a file from the manifest before it deletes it.
+/// Whether the manifest names the table file or blob file `file`, and the file is not there:
+/// damage. No writer causes that, since it drops a file from the manifest before it deletes it.
 pub fn is_missing(file: &Path) -> bool {
     let (vfs, dir) = (OsVfs::new(), folder_of(file));
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -128,8 +128,8 @@ fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// Gives `line` the text of a file of a database: a log segment, a table file, a blob file, or for any copy of
-/// root or manifest the whole manifest. Reads only; safe beside a process that writes.
+/// Gives `line` the text of a file of a database: a log segment, a table file, a blob file, or for
+/// any copy of root or manifest the whole manifest. Reads only; safe beside a process that writes.
 ///
 /// Errors: `Invalid` where the name is not one of ours; `Corrupt` where the file cannot be read far
 /// enough to tell anything; `Io`.

@@ -515,8 +515,8 @@ pub fn compare_keys(a: &str, b: &str) -> Ordering {
     keys::compare(a, b)
 }
 
-/// Reads the manifest of a backup; how many files it names. `sealed`: under the digest that it should
-/// have. What reads is written as it was read, or else this panics.
+/// Reads the manifest of a backup; how many files it names. `sealed`: under the digest that it
+/// should have. What reads is written as it was read, or else this panics.
 pub fn read_backup_manifest(text: &[u8], sealed: bool) -> Result<usize> {
     let mut bytes = text.to_vec();
     if sealed {

@@ -2,8 +2,8 @@
 //! the last commit made under it, so that whoever read before can tell that nothing has changed.
 //!
 //! A fixed number of locks, one chosen by the partition's hash; two partitions may share one, which
-//! costs time and nothing else. A holder never takes a second latch, except whoever takes all, in their
-//! order: so there is no deadlock.
+//! costs time and nothing else. A holder never takes a second latch, except whoever takes all, in
+//! their order: so there is no deadlock.
 
 use crate::env::clock::Clock;
 use crate::ids::CommitTs;

@@ -28,8 +28,8 @@
 //!
 //! An embedded store for rows of bytes, an LSM tree with the data model of Azure Table Storage. A
 //! *table* holds *rows*; a row has a PartitionKey, a RowKey and a value. Rows lie in the order of
-//! (PartitionKey, RowKey), compared as bytes, so what is read together should be keyed together. What
-//! changes together must be in one *partition*: the rows that share a PartitionKey.
+//! (PartitionKey, RowKey), compared as bytes, so what is read together should be keyed together.
+//! What changes together must be in one *partition*: the rows that share a PartitionKey.
 //!
 //! A folder holds one database, which one process at a time opens for writing. [`Db`] and all
 //! handles made from it are cheap to clone and may be used from any thread.
@@ -60,66 +60,68 @@
 //! those before them, and each may have a condition, [`If`]. Every commit has a timestamp,
 //! [`CommitTs`], which only grows; a row shows that of the commit which wrote it ([`Row::ts`]), and
 //! [`If::Match`] asks for it. A batch whose condition fails has changed nothing and says why by the
-//! [`Kind`] of its error: `Exists`, `NotFound` or `Changed`. While it is put together it shows its own
-//! writes and has savepoints: [`Batch::get`], [`Batch::savepoint`].
+//! [`Kind`] of its error: `Exists`, `NotFound` or `Changed`. While it is put together it shows its
+//! own writes and has savepoints: [`Batch::get`], [`Batch::savepoint`].
 //!
-//! Where reading and deciding takes more than one row, a [`Transaction`] over one partition does it:
-//! it reads its own writes, has savepoints, and commits only if nothing that it read has changed.
-//! [`Partition::transact`] runs it again where something has.
+//! Where reading and deciding takes more than one row, a [`Transaction`] over one partition does
+//! it: it reads its own writes, has savepoints, and commits only if nothing that it read has
+//! changed. [`Partition::transact`] runs it again where something has.
 //!
 //! # Reading
 //!
-//! [`Table::get`] reads one row, [`Table::get_many`] many as of one moment. A [`Scan`] is an iterator
-//! of rows that can be kept, from both ends; a [`Cursor`] lends its rows and so costs no allocation
-//! for each. Both see the moment at which they were opened. A [`Snapshot`] is that moment over all
-//! tables, for as many reads as wanted; while it lives, what it can see is not reclaimed.
-//! [`Table::scan_parallel`] reads a table on several threads. With [`Options::history`] a moment of the
-//! past can be read, too: [`Db::snapshot_at`].
+//! [`Table::get`] reads one row, [`Table::get_many`] many as of one moment. A [`Scan`] is an
+//! iterator of rows that can be kept, from both ends; a [`Cursor`] lends its rows and so costs no
+//! allocation for each. Both see the moment at which they were opened. A [`Snapshot`] is that
+//! moment over all tables, for as many reads as wanted; while it lives, what it can see is not
+//! reclaimed. [`Table::scan_parallel`] reads a table on several threads. With [`Options::history`]
+//! a moment of the past can be read, too: [`Db::snapshot_at`].
 //!
 //! # Filters and zones
 //!
-//! Table files keep *zones*: of each block the span of its commits and, for up to eight columns of a table,
-//! the least and the greatest value. A query with a filter passes over blocks in which no row can pass it:
-//! [`Entities::query`] does so by itself, for the properties that most entities have or those that
-//! [`Entities::set_zone_columns`] declares. Rows of bytes have columns for who tells the engine how to find
-//! them in a value: [`rows::RowStore::track`], once for all tables and before [`Db::entities`], which tells it of entities: the
-//! first to tell counts. [`rows::RowSnapshot::scan_where`] scans with a filter.
+//! Table files keep *zones*: of each block the span of its commits and, for up to eight columns of
+//! a table, the least and the greatest value. A query with a filter passes over blocks in which no
+//! row can pass it: [`Entities::query`] does so by itself, for the properties that most entities
+//! have or those that [`Entities::set_zone_columns`] declares. Rows of bytes have columns for who
+//! tells the engine how to find them in a value: [`rows::RowStore::track`], once for all tables and
+//! before [`Db::entities`], which tells it of entities: the first to tell counts.
+//! [`rows::RowSnapshot::scan_where`] scans with a filter.
 //!
 //! # Reading in place
 //!
-//! With [`Advanced::mapped`] table files are read through a memory map: blocks that are stored uncompressed
-//! ([`Compression::NONE`](options::Compression::NONE)) are used where they lie, each proved by its checksum once. It suits data that fits in memory,
-//! and folders opened only to be read.
+//! With [`Advanced::mapped`] table files are read through a memory map: blocks that are stored
+//! uncompressed ([`Compression::NONE`](options::Compression::NONE)) are used where they lie, each
+//! proved by its checksum once. It suits data that fits in memory, and folders opened only to be
+//! read.
 //!
 //! # Removing
 //!
-//! Ranges of RowKeys, partitions, all rows of a table and tables go in one record each, however much
-//! they hold, and reads no longer see them at once. The space comes back with compaction; whole
-//! files go unread. [`Db::settle`] waits for it.
+//! Ranges of RowKeys, partitions, all rows of a table and tables go in one record each, however
+//! much they hold, and reads no longer see them at once. The space comes back with compaction;
+//! whole files go unread. [`Db::settle`] waits for it.
 //!
 //! # Time to live
 //!
-//! A table may have one ([`Table::set_ttl`]), counted from the commit that wrote a row, and a row one
-//! of its own ([`Batch::upsert_until`]); so have entities ([`Entities::set_ttl`],
-//! [`Entities::insert_until`]). What is over first counts. From that time on the row is gone
-//! for every read and condition, as if it had been deleted, and what it replaced does not come back.
+//! A table may have one ([`Table::set_ttl`]), counted from the commit that wrote a row, and a row
+//! one of its own ([`Batch::upsert_until`]); so have entities ([`Entities::set_ttl`],
+//! [`Entities::insert_until`]). What is over first counts. From that time on the row is gone for
+//! every read and condition, as if it had been deleted, and what it replaced does not come back.
 //! Compaction gives back the space, that of whole files unread, also where nobody writes. Time is
 //! [`Db::time`]: the wall clock, as far as that is not behind what the database has seen. A snapshot
-//! keeps the time at which it was taken, one of the past has that of its moment. Where the wall clock
-//! is turned back, a row that had expired may be seen again until its space was given back.
+//! keeps the time at which it was taken, one of the past has that of its moment. Where the wall
+//! clock is turned back, a row that had expired may be seen again until its space was given back.
 //!
 //! # Large values
 //!
 //! Values may have up to 64 MiB. From 4 KiB on ([`Advanced::blob_bytes_min`]) they are kept in blob
-//! files beside the table files, so that compaction moves a reference in their place and a scan that
-//! asks for keys reads no values. Blob files whose values are mostly dead are written anew.
+//! files beside the table files, so that compaction moves a reference in their place and a scan
+//! that asks for keys reads no values. Blob files whose values are mostly dead are written anew.
 //!
 //! # Durability
 //!
 //! By default a commit is on the disk when it returns, and nobody sees it earlier: what was read
-//! survives a power cut. Commits of many threads share one sync. [`Durability`] can ask for less, for
-//! a database or for one [`Batch`](Batch::durability): commits then survive the process, or are lost
-//! with it for some milliseconds, always the latest ones and never one in the middle.
+//! survives a power cut. Commits of many threads share one sync. [`Durability`] can ask for less,
+//! for a database or for one [`Batch`](Batch::durability): commits then survive the process, or are
+//! lost with it for some milliseconds, always the latest ones and never one in the middle.
 //!
 //! A [`Ticket`] separates the two: [`Batch::commit_async`] decides at once and tells later, by a
 //! call that waits, a callback or as a future, when the commit is safe.
@@ -129,18 +131,18 @@
 //!
 //! # Backups
 //!
-//! [`Db::backup`] and [`backup::folder::Backups`] make incremental backups, also of a folder that another
-//! process has open, and restore them as of any moment that the history kept. `docs/backup.md` says what
-//! is promised.
+//! [`Db::backup`] and [`backup::folder::Backups`] make incremental backups, also of a folder that
+//! another process has open, and restore them as of any moment that the history kept.
+//! `docs/backup.md` says what is promised.
 //!
 //! # Memory
 //!
 //! One number bounds it: [`Options::memory`], by default a quarter of what the process may use.
 //! Memtables, the log's buffers and compaction have their shares, index and filters of open files
-//! take what they need of the rest, up to three quarters, caches have what is left and give way. Beyond
-//! that, at some fifty times the budget in rows, files that are read less are opened anew for each
-//! read. [`stats::Stats::memory`] shows who has what. On top come values that the caller holds, and
-//! memtables that an old cursor still reads.
+//! take what they need of the rest, up to three quarters, caches have what is left and give way.
+//! Beyond that, at some fifty times the budget in rows, files that are read less are opened anew
+//! for each read. [`stats::Stats::memory`] shows who has what. On top come values that the caller
+//! holds, and memtables that an old cursor still reads.
 //!
 //! # Files
 //!
@@ -164,7 +166,8 @@
 //!
 //! # Layout
 //!
-//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before it.
+//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before
+//! it.
 
 // Floor 0: words.
 #[doc(hidden)]

@@ -40,9 +40,9 @@ pub(crate) struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// Adds the newest setting. One that changes nothing, as another change to the table brings it, is
-    /// none. The one before hides what the cutoff of this one does, and no more: who reads back what
-    /// was stored does not know when its time had stopped.
+    /// Adds the newest setting. One that changes nothing, as another change to the table brings it,
+    /// is none. The one before hides what the cutoff of this one does, and no more: who reads back
+    /// what was stored does not know when its time had stopped.
     pub(crate) fn add(&mut self, lifetime: Lifetime) {
         if let Some((last, stop)) = self.settings.last_mut() {
             if (last.ttl, last.cutoff) == (lifetime.ttl, lifetime.cutoff) {
@@ -70,8 +70,8 @@ impl Lifetimes {
     }
 
     /// Rows of commits up to here are hidden from every reader, of now or to come. `readers`: their
-    /// moments, the last that of those to come. `recorded`: what a crash does not take back; a later
-    /// setting may be lost, and the one before it hold again.
+    /// moments, the last that of those to come. `recorded`: what a crash does not take back; a
+    /// later setting may be lost, and the one before it hold again.
     pub(crate) fn outlived_for_all(
         &self,
         readers: impl Iterator<Item = Moment>,

@@ -20,8 +20,8 @@ pub const COMMIT_ROWS_MAX: usize = 1 << 20;
 /// Most bytes of a table's name and of the text kept with it.
 pub const TABLE_NAME_BYTES_MAX: usize = 512;
 
-/// Most bytes of the name of a column that a table declares. A property's name has at most 255 UTF-16
-/// units, which are 765 bytes.
+/// Most bytes of the name of a column that a table declares. A property's name has at most 255
+/// UTF-16 units, which are 765 bytes.
 pub const ZONE_COLUMN_BYTES_MAX: usize = 1024;
 
 /// Levels of the tree, L0 included.

@@ -1,11 +1,14 @@
-//! Which tables are live, for what asks at every read and write: one load of a word that hardly ever
-//! changes, where holding [`Tables`] takes two exchanges of one, a tenth of a get that finds nothing.
+//! Which tables are live, for what asks at every read and write: one load of a word that hardly
+//! ever changes, where holding [`Tables`] takes two exchanges of one, a tenth of a get that finds
+//! nothing.
 //!
-//! A live table's number stands in one place of a few; of two that share a place the first one has it.
+//! A live table's number stands in one place of a few; of two that share a place the first one has
+//! it.
 //!
-//! Promise: a table that is said to be live is so in the [`Tables`] that are shown, or in those before them while
-//! the change is under way. Whoever has seen anything of a drop is not told of its table any more.
-//! Absent: an answer for every table. Of one that is not known here, [`Tables`] are to be asked.
+//! Promise: a table that is said to be live is so in the [`Tables`] that are shown, or in those
+//! before them while the change is under way. Whoever has seen anything of a drop is not told of
+//! its table any more. Absent: an answer for every table. Of one that is not known here, [`Tables`]
+//! are to be asked.
 
 use crate::catalog::Tables;
 use crate::ids::TableId;

@@ -1,9 +1,9 @@
 //! The locks of `sync` as a model checker has them: loom's or shuttle's, with parking_lot's and
 //! arc-swap's manners.
 //!
-//! A wait with a short timeout ends at once, after others had their turn: of all the moments at which
-//! it may end, that is the one that a schedule can be chosen for. One of a second or more never ends
-//! by itself: it is there for idle hours, and nobody who is called may need it.
+//! A wait with a short timeout ends at once, after others had their turn: of all the moments at
+//! which it may end, that is the one that a schedule can be chosen for. One of a second or more
+//! never ends by itself: it is there for idle hours, and nobody who is called may need it.
 //!
 //! Absent: poisoning, which parking_lot has not either, and [`ArcSwap`]'s freedom from locks: here
 //! it is a lock around an `Arc`, so what is proved of it is what its users do, not what it does.
@@ -148,8 +148,8 @@ impl Condvar {
     }
 }
 
-/// parking_lot's lock for many readers, who come one by one here: loom leaves out orders of a thread that
-/// reads before it writes.
+/// parking_lot's lock for many readers, who come one by one here: loom leaves out orders of a
+/// thread that reads before it writes.
 #[derive(Debug, Default)]
 pub(crate) struct RwLock<T>(Mutex<T>);
 

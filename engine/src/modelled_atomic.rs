@@ -1,10 +1,12 @@
-//! Atomics of loom, such that it tries every order: each beside a mark for each thread that reads it.
+//! Atomics of loom, such that it tries every order: each beside a mark for each thread that reads
+//! it.
 //!
-//! loom decides by the last access to an object which orders are worth a try. Where a thread loads an
-//! atomic and then stores to it, the last access is its own load, and loom 0.7 forgets that another
-//! thread has loaded it before: it never tries that load after the store. All of a memtable's writer is
-//! such loads and stores. So a load changes a mark that is this thread's, and whoever stores changes
-//! the marks of all others: nothing hides those accesses from each other. The marks order no memory.
+//! loom decides by the last access to an object which orders are worth a try. Where a thread loads
+//! an atomic and then stores to it, the last access is its own load, and loom 0.7 forgets that
+//! another thread has loaded it before: it never tries that load after the store. All of a
+//! memtable's writer is such loads and stores. So a load changes a mark that is this thread's, and
+//! whoever stores changes the marks of all others: nothing hides those accesses from each other.
+//! The marks order no memory.
 
 use loom::sync::atomic as inner;
 use std::cell::Cell;

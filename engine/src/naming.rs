@@ -149,8 +149,8 @@ impl Db {
 
 impl Inner {
     /// Stops time for the rows of a table that present readers see: see `lifetime`. Gives the time
-    /// beyond which no reader has gone, and no later commit stays behind. The caller holds the catalogue's
-    /// lock.
+    /// beyond which no reader has gone, and no later commit stays behind. The caller holds the
+    /// catalogue's lock.
     ///
     /// Errors: `Busy` where the clock runs faster than time can be stopped.
     fn stop_aging(&self, writer: &Writer, table: TableId) -> Result<CommitTs> {
@@ -174,8 +174,8 @@ impl Inner {
     }
 
     /// Commits a change of the catalogue; `change` makes it in memory. The caller holds the
-    /// catalogue's lock and no latch: an ingest has them all from its place in the order to its files, and
-    /// what came in between would be in the log before it.
+    /// catalogue's lock and no latch: an ingest has them all from its place in the order to its
+    /// files, and what came in between would be in the log before it.
     ///
     /// Memory follows at once, also where the wait then fails: a log without room keeps the change
     /// in its place and writes it before all later commits, so those must go by it. Otherwise a new
@@ -197,8 +197,8 @@ impl Inner {
         Ok(ts)
     }
 
-    /// The first half of [`Inner::change_catalog`], under the catalogue's latch or all: the commit has its
-    /// place and nobody has waited for it.
+    /// The first half of [`Inner::change_catalog`], under the catalogue's latch or all: the commit
+    /// has its place and nobody has waited for it.
     fn apply_to_catalog(
         &self,
         writer: &Writer,

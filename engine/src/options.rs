@@ -43,29 +43,30 @@ pub struct Options {
     pub durability: Durability,
 
     /// How far back the database can be read as of: [`Db::snapshot_at`](crate::Db::snapshot_at).
-    /// What was deleted or dropped takes space for as long, and a little longer; what was replaced until the
-    /// next merge of its place after that, or [`Db::compact`](crate::Db::compact).
+    /// What was deleted or dropped takes space for as long, and a little longer; what was replaced
+    /// until the next merge of its place after that, or [`Db::compact`](crate::Db::compact).
     ///
-    /// Default: as it was when the database was last opened for writing, so that a program that knows
-    /// nothing of it takes nothing away; in a new one 0, where outdated versions go with the next
-    /// compaction that meets them.
+    /// Default: as it was when the database was last opened for writing, so that a program that
+    /// knows nothing of it takes nothing away; in a new one 0, where outdated versions go with the
+    /// next compaction that meets them.
     pub history: Option<Duration>,
 
     /// Bytes of memory for all that the database holds: memtables, buffers of the log and of
     /// background work, index and filters of open files, caches. The caches give way to the rest;
-    /// [`Stats::memory`](crate::stats::Stats::memory) shows who has what. Index and filters are about 1 %
-    /// of the rows: with less than a fiftieth of the rows' bytes, reads of some files read those again, see
-    /// [`Advanced::index_and_filter_bytes`]. Values that the caller holds, and memtables and files
-    /// that an open cursor reads, come on top.
+    /// [`Stats::memory`](crate::stats::Stats::memory) shows who has what. Index and filters are
+    /// about 1 % of the rows: with less than a fiftieth of the rows' bytes, reads of some files
+    /// read those again, see [`Advanced::index_and_filter_bytes`]. Values that the caller holds,
+    /// and memtables and files that an open cursor reads, come on top.
     ///
     /// Default `None`: a quarter of the memory that this process may use, at least 128 MiB; more
     /// where settings of [`Advanced`] ask for more. 32 MiB to 1 TiB.
     pub memory: Option<usize>,
 
-    /// Threads that a merge of table files may use at once. A merge has one of its own; it is divided
-    /// among more where commits would soon be slowed because merges are behind, and where somebody
-    /// waits for it: [`Db::compact`](crate::Db::compact), [`Db::settle`](crate::Db::settle). Flushes
-    /// have two threads besides, the log one. They all stand back behind those that commit.
+    /// Threads that a merge of table files may use at once. A merge has one of its own; it is
+    /// divided among more where commits would soon be slowed because merges are behind, and where
+    /// somebody waits for it: [`Db::compact`](crate::Db::compact),
+    /// [`Db::settle`](crate::Db::settle). Flushes have two threads besides, the log one. They all
+    /// stand back behind those that commit.
     ///
     /// Default `None`: as many as there are processors, at most 8. 1 to 64.
     pub threads: Option<usize>,
@@ -108,8 +109,8 @@ pub struct Advanced {
     pub file_bytes: usize,
 
     /// Bytes of L1 at most; each deeper level holds [`Advanced::level_fanout`] times as many. L1 is
-    /// smaller where memtables are: as large as those of the L0 files that are merged into it at once,
-    /// and one file at least, since each such merge may write all of L1 anew.
+    /// smaller where memtables are: as large as those of the L0 files that are merged into it at
+    /// once, and one file at least, since each such merge may write all of L1 anew.
     ///
     /// Default 256 MiB; 4 KiB to 64 GiB.
     pub level_base_bytes: u64,
@@ -129,31 +130,32 @@ pub struct Advanced {
     /// Sealed memtables that may wait for their flush before writes wait. Default 3; 1 to 16.
     pub sealed_memtables_max: usize,
 
-    /// Bytes of the caches of what was read from files: decompressed blocks and large values, and rows
-    /// that were read singly, which take up to half of it (of a `mapped` database three quarters) as
-    /// they come. 0 reads every block from its file.
+    /// Bytes of the caches of what was read from files: decompressed blocks and large values, and
+    /// rows that were read singly, which take up to half of it (of a `mapped` database three
+    /// quarters) as they come. 0 reads every block from its file.
     ///
     /// Default `None`: what [`Options::memory`] leaves.
     pub block_cache_bytes: Option<usize>,
 
-    /// Bytes of the index and the filters of open table files, which are about 1 % of the data. Two thirds
-    /// are for files that stay open; the other third is a cache for the rest, of which a file that does not fit is
-    /// read again, some half a MiB, at each use.
-    /// Zones stay as long as there is room for them. 0 reads all of it at each use.
+    /// Bytes of the index and the filters of open table files, which are about 1 % of the data. Two
+    /// thirds are for files that stay open; the other third is a cache for the rest, of which a
+    /// file that does not fit is read again, some half a MiB, at each use. Zones stay as long as
+    /// there is room for them. 0 reads all of it at each use.
     ///
-    /// Default `None`: three quarters of what [`Options::memory`] leaves beside the shares of writers; the
-    /// caches give way to them.
+    /// Default `None`: three quarters of what [`Options::memory`] leaves beside the shares of
+    /// writers; the caches give way to them.
     pub index_and_filter_bytes: Option<usize>,
 
-    /// Table files that stay open, as long as there is room for their index and filters. As many again, 64
-    /// at most, are opened for a while. Files of large values, those that are written, and the log's come on top.
+    /// Table files that stay open, as long as there is room for their index and filters. As many
+    /// again, 64 at most, are opened for a while. Files of large values, those that are written,
+    /// and the log's come on top.
     ///
     /// Default `None`: half of what the process may have open when it opens the database.
     pub open_files_max: Option<usize>,
 
-    /// Bits per row of the filters that spare a read of files without the key, in the deepest files;
-    /// those with deeper ones below them hold few of the rows and are asked first, so they have four
-    /// more. 0 leaves the filters out.
+    /// Bits per row of the filters that spare a read of files without the key, in the deepest
+    /// files; those with deeper ones below them hold few of the rows and are asked first, so they
+    /// have four more. 0 leaves the filters out.
     ///
     /// Default 10; 0 to 20.
     pub filter_bits: u32,
@@ -161,31 +163,32 @@ pub struct Advanced {
     /// How values are compressed, where that saves an eighth. Default [`Compression::LZ4`].
     pub compression: Compression,
 
-    /// Whether table files are read in place, through a mapping of them, instead of by reads into the
-    /// cache; and blob files, as far as their values are not compressed. For data that fits in memory:
-    /// a read costs no copy, no call and no room in the cache, and pages go when the system wants
-    /// them for others. Table files are then written uncompressed, in spite of
+    /// Whether table files are read in place, through a mapping of them, instead of by reads into
+    /// the cache; and blob files, as far as their values are not compressed. For data that fits in
+    /// memory: a read costs no copy, no call and no room in the cache, and pages go when the system
+    /// wants them for others. Table files are then written uncompressed, in spite of
     /// [`Advanced::compression`]; compressed ones from before are read through the cache as ever.
     /// Systems without mappings read as if this were off. Default false.
     ///
-    /// Dangers. Where the disk fails under a read, or something outside this engine cuts or overwrites
-    /// such a file, the process ends with SIGBUS or reads wrong rows, instead of an error: the checksum
-    /// of a block or value is verified at its first use after the file was opened, and trusted from
-    /// then on. A read from the disk stops its thread without a call that could be seen, so
-    /// [`Reach::Memory`] is only a guess: blocks used before pass for being in memory. A value that is kept holds its whole file,
-    /// though the file was deleted since.
+    /// Dangers. Where the disk fails under a read, or something outside this engine cuts or
+    /// overwrites such a file, the process ends with SIGBUS or reads wrong rows, instead of an
+    /// error: the checksum of a block or value is verified at its first use after the file was
+    /// opened, and trusted from then on. A read from the disk stops its thread without a call that
+    /// could be seen, so [`Reach::Memory`] is only a guess: blocks used before pass for being in
+    /// memory. A value that is kept holds its whole file, though the file was deleted since.
     pub mapped: bool,
 
-    /// Bytes of a value from which it is kept in a blob file instead of beside its key: written once
-    /// or twice instead of once per level, and read past in scans that do not ask for it. 0 keeps
-    /// all values beside their keys. Default 4 KiB; 0 to 64 MiB.
+    /// Bytes of a value from which it is kept in a blob file instead of beside its key: written
+    /// once or twice instead of once per level, and read past in scans that do not ask for it. 0
+    /// keeps all values beside their keys. Default 4 KiB; 0 to 64 MiB.
     pub blob_bytes_min: usize,
 
     /// Bytes at which a blob file ends and the next begins. Default 64 MiB; 4 KiB to 1 GiB.
     pub blob_file_bytes: usize,
 
     /// Share of a blob file that nothing refers to any more, in percent, from which what is left of
-    /// it is written anew. Settled blob files take less than `1 / (1 - share)` of their live values.
+    /// it is written anew. Settled blob files take less than `1 / (1 - share)` of their live
+    /// values.
     ///
     /// Less: less space, more writing. Default 50; 5 to 95.
     pub blob_dead_percent: u32,
@@ -197,10 +200,11 @@ pub struct Advanced {
     /// Less: more rewriting. Default 86,400, a day; 1 to 1,000,000,000.
     pub delete_age_max_s: u64,
 
-    /// Seconds within which the scrub reads every byte of every live file once, a little at a time and
-    /// behind all other work, and tells of damage before somebody needs what is damaged
-    /// ([`Event::DamageFound`](crate::Event::DamageFound), [`stats::Stats::scrub`](crate::stats::Stats::scrub)).
-    /// It never reads more than 64 MiB/s. 0 turns it off.
+    /// Seconds within which the scrub reads every byte of every live file once, a little at a time
+    /// and behind all other work, and tells of damage before somebody needs what is damaged
+    /// ([`Event::DamageFound`](crate::Event::DamageFound),
+    /// [`stats::Stats::scrub`](crate::stats::Stats::scrub)). It never reads more than 64 MiB/s. 0
+    /// turns it off.
     ///
     /// Default 86,400, a day; 0 to 1,000,000,000.
     pub scrub_period_s: u64,
@@ -208,8 +212,8 @@ pub struct Advanced {
 
 /// How values are compressed, by where their file stands in the tree.
 ///
-/// Counts for what is written from now on: a database may hold values of all codecs. Files that move
-/// down or are ingested stay as they are until they are merged.
+/// Counts for what is written from now on: a database may hold values of all codecs. Files that
+/// move down or are ingested stay as they are until they are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compression {
     /// In files with deeper levels below them, which are soon written again, and for the large

@@ -1,7 +1,8 @@
-//! Which cached rows an edit outdates: the newest versions in the files change where rows are added, not
-//! where files are merged or moved, which drops what newer versions hide.
+//! Which cached rows an edit outdates: the newest versions in the files change where rows are
+//! added, not where files are merged or moved, which drops what newer versions hide.
 //!
-//! Absent: memtables. They are asked before the row cache, so what they hold outdates nothing there.
+//! Absent: memtables. They are asked before the row cache, so what they hold outdates nothing
+//! there.
 
 use crate::erasure::set::Erasures;
 use crate::error::Result;

@@ -1,5 +1,5 @@
-//! What commits do while background work is behind: they pause a little each, the longer the more it is
-//! behind, and wait where there is no room for more. [`stall`] computes how long.
+//! What commits do while background work is behind: they pause a little each, the longer the more
+//! it is behind, and wait where there is no room for more. [`stall`] computes how long.
 
 use crate::commit::pipeline::Pipeline;
 use crate::env::clock::Clock;
@@ -38,7 +38,8 @@ impl Pacing {
 
     /// Waits while background work is too far behind.
     ///
-    /// Errors: `Busy` where it stays so for [`STALL_MAX`]; the log's, where that takes nothing more.
+    /// Errors: `Busy` where it stays so for [`STALL_MAX`]; the log's, where that takes nothing
+    /// more.
     pub(crate) fn admit(&self, pipeline: &Pipeline, work: &Work) -> Result<()> {
         while let Stall::Stop(cause) = self.stall(0) {
             self.await_background(pipeline, work, cause)?;

@@ -88,8 +88,8 @@ impl Pool {
         Claim { pool: Arc::clone(self), bytes, of_ingest: 0 }
     }
 
-    /// An ingest begins that holds `bytes` until it ends: how many do, their user says, so beside others it
-    /// gets them only where flush and merge can have their share as well.
+    /// An ingest begins that holds `bytes` until it ends: how many do, their user says, so beside
+    /// others it gets them only where flush and merge can have their share as well.
     pub(crate) fn claim_for_ingest(self: &Arc<Self>, bytes: usize) -> Option<Claim> {
         let is_granted = self.change(|taken| {
             let Taken { pinned, ingests, .. } = *taken;

@@ -1,9 +1,9 @@
 //! From a folder to a database: manifest, then log, then a fresh start.
 //!
-//! What the log holds beyond the files is written to files, a fresh log is made, and only then does one
-//! manifest edit name both. Until that edit is durable a crash leaves the old state
-//! whole, so recovery may be cut anywhere, any number of times. It also means that nothing is
-//! served that sits only in the page cache of a log the last process could not sync.
+//! What the log holds beyond the files is written to files, a fresh log is made, and only then does
+//! one manifest edit name both. Until that edit is durable a crash leaves the old state whole, so
+//! recovery may be cut anywhere, any number of times. It also means that nothing is served that
+//! sits only in the page cache of a log the last process could not sync.
 
 use crate::batch::LentCommit;
 use crate::beside::{self, Log};
@@ -80,9 +80,9 @@ pub(crate) fn open(
         Some(loaded) => {
             let report = report_of(&loaded);
             if !loaded.repairs.is_empty() {
-                // What one copy has alone may be in the cache alone: where a sync of it failed in the process
-                // before, one more may succeed and write nothing. It is written anew before anything is
-                // deleted or overwritten on its word.
+                // What one copy has alone may be in the cache alone: where a sync of it failed in
+                // the process before, one more may succeed and write nothing. It is written anew
+                // before anything is deleted or overwritten on its word.
                 Manifest::start(Arc::clone(&vfs), dir, &loaded.state)?;
             }
             (loaded.state, report)
@@ -106,8 +106,8 @@ fn report_of(loaded: &Loaded) -> Recovery {
     }
 }
 
-/// The catalogue as of `last_ts`, the newest commit, with the tables dropped before whose rows may still
-/// be there for readers of the past.
+/// The catalogue as of `last_ts`, the newest commit, with the tables dropped before whose rows may
+/// still be there for readers of the past.
 pub(crate) fn load_tables(view: &View, last_ts: CommitTs) -> Result<Tables> {
     let mut tables = Tables::new();
     let prefix = catalog::partition();
@@ -188,8 +188,8 @@ fn damaged_group() -> Error {
     Error::new(Kind::Corrupt, "a group of the log is not a list of commits in order")
 }
 
-/// Read-only: what the log holds is shown from memory and nothing is written. `None` where a writer has
-/// given up the log meanwhile.
+/// Read-only: what the log holds is shown from memory and nothing is written. `None` where a writer
+/// has given up the log meanwhile.
 fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
     let load = || Manifest::load(&*shelf.vfs, &shelf.dir)?.ok_or_else(|| no_database(&shelf.dir));
     let first = load()?;
@@ -280,10 +280,10 @@ fn start(
     // Planted: the old log goes before the manifest that does without it is durable.
     held.iter().for_each(|id| drop(vfs.remove(&names::segment_path(&dir, *id))));
     let history_floor = state.history_floor;
-    // Above every timestamp that was ever seen, and some more unless the log was closed: one that a crash took
-    // along is never given out again. Not behind the time by which rows were reclaimed, which might be
-    // ahead of the clock by now. Recorded, or the next start would begin at the same place
-    // where this one's commits are lost.
+    // Above every timestamp that was ever seen, and some more unless the log was closed: one that a
+    // crash took along is never given out again. Not behind the time by which rows were reclaimed,
+    // which might be ahead of the clock by now. Recorded, or the next start would begin at the same
+    // place where this one's commits are lost.
     let seen = replay.seen_ts.max(found_ts).max(state.last_ts);
     let lead = if replay.ended { 0 } else { CommitTs::START_LEAD };
     let mut last_ts = CommitTs(seen.0.saturating_add(lead)).max(now).max(history_floor);
@@ -342,8 +342,9 @@ pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result
     Ok(())
 }
 
-/// Makes a database of its own of the files in `dir`, which are those of `state`. It has no log, and
-/// nothing of it counts until its root is written, last, when all names there are durable. `seed`: for its id.
+/// Makes a database of its own of the files in `dir`, which are those of `state`. It has no log,
+/// and nothing of it counts until its root is written, last, when all names there are durable.
+/// `seed`: for its id.
 pub(crate) fn start_copy(vfs: &Arc<dyn Vfs>, dir: &Path, state: State, seed: u64) -> Result<()> {
     let db_id = new_id(seed ^ state.db_id as u64);
     let state = State { log_floor: SegmentId(0), db_id, ..state };

@@ -1,7 +1,8 @@
 //! Rows of the log for a table file: gathered as they are replayed, sorted once.
 //!
-//! A memtable would serve, but whoever only writes its rows out need not find any of them meanwhile.
-//! Gathered and sorted they cost a fifth of the insertions, and values stay where the log was read to.
+//! A memtable would serve, but whoever only writes its rows out need not find any of them
+//! meanwhile. Gathered and sorted they cost a fifth of the insertions, and values stay where the
+//! log was read to.
 
 use crate::batch::LentCommit;
 use crate::cursor::Cursor;
@@ -14,8 +15,8 @@ use std::cmp::Ordering;
 /// Bytes of a key that one comparison of numbers settles.
 const CODE_BYTES: usize = 8;
 
-/// Where values are less than this part of what the log was read in, they are copied out of it: small commits
-/// that were synced one by one have a block of the log each.
+/// Where values are less than this part of what the log was read in, they are copied out of it:
+/// small commits that were synced one by one have a block of the log each.
 const VALUES_PER_WINDOW: usize = 4;
 
 /// Commits of the log, not yet in order.
@@ -85,7 +86,8 @@ impl Replayed {
         })
     }
 
-    /// Nothing more comes out of the last window: keeps its values alone where they are little of it.
+    /// Nothing more comes out of the last window: keeps its values alone where they are little of
+    /// it.
     fn end_window(&mut self) {
         let (first_row, first_value) = self.before_window;
         self.before_window = (self.rows.len(), self.value_bytes);

@@ -1,8 +1,8 @@
 //! Restoring: what the log holds beyond the files becomes L0 files, while it is still being read.
 //!
-//! One thread reads the log; whenever it has gathered enough, other threads sort and write that, and
-//! it helps them when it is done. Where there are no threads it writes each lot itself before it goes
-//! on, so that a simulation has one order of effects.
+//! One thread reads the log; whenever it has gathered enough, other threads sort and write that,
+//! and it helps them when it is done. Where there are no threads it writes each lot itself before
+//! it goes on, so that a simulation has one order of effects.
 //!
 //! Promise: the files are durable when [`Restore::finish`] returns. Nothing writes any more once a
 //! `Restore` is gone, however it went.
@@ -31,11 +31,13 @@ use std::sync::Arc;
 /// Threads beside the one that reads: while one waits for the disk, another sorts and compresses.
 const THREADS: usize = 2;
 
-/// The first lots are a memtable's share of this each, the others a memtable each: a log of one memtable
-/// keeps all threads busy, and one of several does not become more L0 files than reads and merges like.
+/// The first lots are a memtable's share of this each, the others a memtable each: a log of one
+/// memtable keeps all threads busy, and one of several does not become more L0 files than reads and
+/// merges like.
 const SMALL_LOTS: usize = 3;
 
-/// Lots that may wait. When more do, whoever reads writes one: memory is bounded by so many memtables.
+/// Lots that may wait. When more do, whoever reads writes one: memory is bounded by so many
+/// memtables.
 const WAITING_MAX: usize = 2;
 
 /// Files in the making out of a log that is being read.
@@ -68,8 +70,8 @@ struct Desk {
     done: Vec<Result<Done>>,
 }
 
-/// Rows to be written to one table file. Its number is given with the lot, so that L0 is in the order
-/// of the log.
+/// Rows to be written to one table file. Its number is given with the lot, so that L0 is in the
+/// order of the log.
 struct Lot {
     no: FileNo,
     rows: Replayed,
@@ -205,8 +207,8 @@ impl Drop for Restore<'_> {
     }
 }
 
-/// A lot while it is written. However that ends, nobody waits for it any longer, and what came of it is
-/// on the desk: an error, where the thread panicked.
+/// A lot while it is written. However that ends, nobody waits for it any longer, and what came of
+/// it is on the desk: an error, where the thread panicked.
 struct Running<'a> {
     office: &'a Office,
     done: Option<Result<Done>>,

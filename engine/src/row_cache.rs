@@ -1,18 +1,19 @@
-//! Rows that were read from files, by their whole key. A hit touches three or four cache lines, where
-//! the way through filter, index and block touches a dozen.
+//! Rows that were read from files, by their whole key. A hit touches three or four cache lines,
+//! where the way through filter, index and block touches a dozen.
 //!
 //! Holds of a key the newest version *that files hold*; memtables are asked before. So nothing here
 //! changes when a row is written, only when a flush brings newer versions into the files. Then,
 //! before any reader sees the new files, [`RowCache::forget`] begins a new *edition* and drops the
 //! flushed keys. A reader adds what it found only if the edition of its View is still the present
-//! one, which is asked under the lock of the row's bucket: a slow reader cannot put back what a flush
-//! has just dropped.
+//! one, which is asked under the lock of the row's bucket: a slow reader cannot put back what a
+//! flush has just dropped.
 //!
 //! Six rows share a bucket of two cache lines with their 16-bit tags and one small lock, so threads
-//! that read different rows touch no common line. The tags are looked at before the lock is taken: a
-//! key that is not held, or not at all there, costs one line and no lock. While there is room every row is taken; then a row
-//! enters only if it was asked for twice within the time its tag survives, so that one pass over cold
-//! rows does not push out the warm ones (CLOCK over the buckets for the rest).
+//! that read different rows touch no common line. The tags are looked at before the lock is taken:
+//! a key that is not held, or not at all there, costs one line and no lock. While there is room
+//! every row is taken; then a row enters only if it was asked for twice within the time its tag
+//! survives, so that one pass over cold rows does not push out the warm ones (CLOCK over the
+//! buckets for the rest).
 //!
 //! Absent: rows that do not exist (the filters answer for those), deletes, and values above
 //! [`VALUE_BYTES_MAX`]. Time: a row that expires is held with its expiry, and whoever asks decides
@@ -95,8 +96,8 @@ impl RowCache {
         RowCache { lender: Some(lender), ..self }
     }
 
-    /// From now on holds at most `capacity` bytes, which is at most what [`RowCache::new`] was given:
-    /// what is too much goes at once, but not the buckets.
+    /// From now on holds at most `capacity` bytes, which is at most what [`RowCache::new`] was
+    /// given: what is too much goes at once, but not the buckets.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         let rows_bytes_max = capacity.saturating_sub(self.tables_bytes);
         let before = self.rows_bytes_max.swap(rows_bytes_max, Ordering::Relaxed);
@@ -137,8 +138,8 @@ impl RowCache {
         Some(found)
     }
 
-    /// Keeps what a reader found in the files of a View of `edition`, or remembers that it was asked
-    /// for, and counts a miss. `found` must be the newest version of `key` in those files.
+    /// Keeps what a reader found in the files of a View of `edition`, or remembers that it was
+    /// asked for, and counts a miss. `found` must be the newest version of `key` in those files.
     pub(crate) fn add(&self, key: &[u8], row_hash: u64, found: &Found, edition: u64) {
         self.misses.add(1);
         let small = found.value.len() <= VALUE_BYTES_MAX;
@@ -165,8 +166,8 @@ impl RowCache {
         if self.edition.load(Ordering::Acquire) != edition {
             return;
         }
-        // Whoever goes over to another table then empties this one, by the same lock: a row that came
-        // later would be found by nobody, and counted for ever.
+        // Whoever goes over to another table then empties this one, by the same lock: a row that
+        // came later would be found by nobody, and counted for ever.
         if self.table.load(Ordering::Acquire) != at && !weakened!("table") {
             return;
         }
@@ -182,9 +183,9 @@ impl RowCache {
         self.sweep(held);
     }
 
-    /// Begins a new edition and drops the rows of `keys`, given by their hashes. To be called before
-    /// a View whose files hold newer versions of them is shown, by one caller at a time; that View's
-    /// edition is the number returned.
+    /// Begins a new edition and drops the rows of `keys`, given by their hashes. To be called
+    /// before a View whose files hold newer versions of them is shown, by one caller at a time;
+    /// that View's edition is the number returned.
     pub(crate) fn forget(&self, row_hashes: &[u64]) -> u64 {
         let edition = self.next_edition();
         for row_hash in row_hashes {
@@ -259,8 +260,8 @@ impl RowCache {
         before.into_iter().flatten().chain(of(at, 0))
     }
 
-    /// Sees to it that what it holds with `rows_bytes` of rows is taken from the lender; a loan at a
-    /// time, so that few rows in many make the lender look for what to drop.
+    /// Sees to it that what it holds with `rows_bytes` of rows is taken from the lender; a loan at
+    /// a time, so that few rows in many make the lender look for what to drop.
     fn borrow(&self, rows_bytes: usize) {
         let Some(lender) = &self.lender else { return };
         let needed = rows_bytes + self.made_bytes();
@@ -290,8 +291,9 @@ impl RowCache {
         self.tables.iter().filter_map(|table| table.get()).map(Buckets::bytes).sum()
     }
 
-    /// Goes over to a larger table once this one is filled. The rows of the old one are found no more
-    /// and go by and by: they come back as they are asked for, at most twice in a cache's life.
+    /// Goes over to a larger table once this one is filled. The rows of the old one are found no
+    /// more and go by and by: they come back as they are asked for, at most twice in a cache's
+    /// life.
     fn grow(&self, held: usize) {
         let at = self.table.load(Ordering::Acquire);
         if at + 1 == TABLES || held < table_len(self.buckets_max, at) * BYTES_PER_BUCKET / 2 {

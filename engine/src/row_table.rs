@@ -1,7 +1,8 @@
-//! Rows by the hash of their key: buckets of six, and tables of buckets that are made piece by piece.
+//! Rows by the hash of their key: buckets of six, and tables of buckets that are made piece by
+//! piece.
 //!
-//! A piece is made when its first row comes, so that no reader pays for a whole table, which may have
-//! hundreds of MiB. Absent: bounds, and who goes when there is no room.
+//! A piece is made when its first row comes, so that no reader pays for a whole table, which may
+//! have hundreds of MiB. Absent: bounds, and who goes when there is no room.
 
 use crate::cursor::Found;
 use crate::ids::{CommitTs, RowKind};
@@ -80,8 +81,8 @@ pub(crate) struct Bucket {
 const _: () = assert!(IS_MODEL || size_of::<Bucket>() == 128, "a bucket is two cache lines");
 
 /// Of each way 16 bits of its row's hash; 0: none. A tag without a row was asked for and not taken.
-/// Changed under the lock of the ways only; whoever looks without it may miss a change, which costs a
-/// needless look or a read of the files.
+/// Changed under the lock of the ways only; whoever looks without it may miss a change, which costs
+/// a needless look or a read of the files.
 #[derive(Default)]
 pub(crate) struct Tags([AtomicU16; WAYS]);
 

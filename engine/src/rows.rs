@@ -42,9 +42,10 @@ pub trait RowStore: Send + Sync + 'static {
         keys.iter().map(|(pk, rk)| self.get(table, pk, rk, reach)).collect()
     }
 
-    /// Keeps zones of the columns that `extract` finds in rows written to files from now on. The first
-    /// call counts, and whoever makes a table of entities makes one: for values that it does not know,
-    /// entities among them, `extract` has to say so. A store that knows no zones does nothing.
+    /// Keeps zones of the columns that `extract` finds in rows written to files from now on. The
+    /// first call counts, and whoever makes a table of entities makes one: for values that it does
+    /// not know, entities among them, `extract` has to say so. A store that knows no zones does
+    /// nothing.
     fn track(&self, _extract: Arc<dyn Extract>) {}
 
     /// All that was visible at one moment, for as long as the snapshot lives.
@@ -62,12 +63,12 @@ pub trait RowStore: Send + Sync + 'static {
     /// Changes one partition: runs `work` alone on the partition, against everything applied so
     /// far, then commits what it wrote as one commit; nothing where `work` fails.
     ///
-    /// `durability`: what this commit needs where that is less than the store's own.
-    /// `reach`: with [`Reach::Memory`] an update that would have to wait, for the disk, for somebody
-    /// at work on the partition or for what others have written, does nothing and is
-    /// [`Kind::WouldBlock`](crate::error::Kind::WouldBlock).
-    /// The returned ticket is not yet durable. A `work` that wrote nothing gives a ticket that is
-    /// done as soon as what it read is durable.
+    /// `durability`: what this commit needs where that is less than the store's own. `reach`: with
+    /// [`Reach::Memory`] an update that would have to wait, for the disk, for somebody at work on
+    /// the partition or for what others have written, does nothing and is
+    /// [`Kind::WouldBlock`](crate::error::Kind::WouldBlock). The returned ticket is not yet
+    /// durable. A `work` that wrote nothing gives a ticket that is done as soon as what it read is
+    /// durable.
     fn update(
         &self,
         table: TableId,
@@ -192,8 +193,8 @@ pub trait RowCursor: Send {
     /// The commit that wrote the row here.
     fn ts(&self) -> CommitTs;
 
-    /// From here on a move up may stop on a row that nobody sees, once it has passed so many of them. Such
-    /// a row is ruled out. Without this a move passes as many as there are.
+    /// From here on a move up may stop on a row that nobody sees, once it has passed so many of
+    /// them. Such a row is ruled out. Without this a move passes as many as there are.
     fn stop_after(&mut self, _hidden: usize) {}
 
     /// Whether the row is known not to pass the filter of the scan, so that its bytes need not be
@@ -202,10 +203,10 @@ pub trait RowCursor: Send {
         false
     }
 
-    /// Passes the rows after the one here that are `unwanted`, given a row's commit and its bytes, as far
-    /// as they are at hand, `rows_max` at most; stands on the last of them and returns how many. Rows that
-    /// are ruled out are passed unasked. It may stop before the first one that is wanted: then, too,
-    /// [`RowCursor::next`] goes on from here.
+    /// Passes the rows after the one here that are `unwanted`, given a row's commit and its bytes,
+    /// as far as they are at hand, `rows_max` at most; stands on the last of them and returns how
+    /// many. Rows that are ruled out are passed unasked. It may stop before the first one that is
+    /// wanted: then, too, [`RowCursor::next`] goes on from here.
     ///
     /// Cost: a fraction of as many moves.
     fn pass_over(
@@ -245,7 +246,8 @@ pub trait Catalog: Send + Sync + 'static {
 pub struct TableInfo {
     /// Its number, never given to another table.
     pub id: TableId,
-    /// Its name: any text of 1 to [`TABLE_NAME_BYTES_MAX`](crate::limits::TABLE_NAME_BYTES_MAX) bytes.
+    /// Its name: any text of 1 to [`TABLE_NAME_BYTES_MAX`](crate::limits::TABLE_NAME_BYTES_MAX)
+    /// bytes.
     pub name: String,
     /// What the caller keeps with it.
     pub note: Bytes,

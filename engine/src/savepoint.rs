@@ -32,7 +32,8 @@ impl<Mark: Copy> Savepoints<Mark> {
 
     /// How far it was at `savepoint`, which stays; those after it are forgotten.
     ///
-    /// Errors: `Invalid` for one of other changes, or one made after another that was returned to since.
+    /// Errors: `Invalid` for one of other changes, or one made after another that was returned to
+    /// since.
     pub(crate) fn back_to(&mut self, savepoint: Savepoint) -> Result<Mark> {
         let place = self.marks.iter().position(|(known, _)| *known == savepoint);
         let Some(place) = place else {

@@ -44,7 +44,8 @@ impl Pin {
 
     /// Pins a moment within the history window.
     ///
-    /// Errors: `Invalid` for one that lies before what is kept, or that later commits may still have.
+    /// Errors: `Invalid` for one that lies before what is kept, or that later commits may still
+    /// have.
     pub(crate) fn past(inner: &Arc<Inner>, at: CommitTs) -> Result<Arc<Pin>> {
         let end = inner.past_ends();
         if at >= end {

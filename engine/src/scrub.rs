@@ -1,10 +1,11 @@
-//! The scrub: reads every byte of every live file within a period, a piece at a time, and tells of what
-//! is damaged before somebody needs it.
+//! The scrub: reads every byte of every live file within a period, a piece at a time, and tells of
+//! what is damaged before somebody needs it.
 //!
-//! A pass takes half of the period, so that a file that comes up during one is read within a period all
-//! the same. Table files are held against the digest of the manifest, blob files value by value, the
-//! log and both copies of manifest and root as an open would read them. A damaged copy of manifest
-//! or root is written anew; a damaged log is told to whoever can write its commits elsewhere.
+//! A pass takes half of the period, so that a file that comes up during one is read within a period
+//! all the same. Table files are held against the digest of the manifest, blob files value by
+//! value, the log and both copies of manifest and root as an open would read them. A damaged copy
+//! of manifest or root is written anew; a damaged log is told to whoever can write its commits
+//! elsewhere.
 //!
 //! Absent: what the system's cache hides. A byte that is in memory is not read from the disk.
 
@@ -69,7 +70,8 @@ struct Pass {
     /// None between two passes.
     rest: Option<VecDeque<Item>>,
     open: Option<Reading>,
-    /// Where the log was found damaged the last time. What is being written looks damaged too, once.
+    /// Where the log was found damaged the last time. What is being written looks damaged too,
+    /// once.
     log_suspect: Option<Place>,
 }
 
@@ -111,8 +113,8 @@ impl Scrub {
         Some(Scrub { period, clock, pass: Mutex::new(Pass { due, ..Pass::default() }) })
     }
 
-    /// Reads a piece if one is due; gives how long until the next one is, and what is to be done about
-    /// what it found.
+    /// Reads a piece if one is due; gives how long until the next one is, and what is to be done
+    /// about what it found.
     pub(crate) fn step(&self, tree: &Tree) -> (Duration, Ask) {
         let mut pass = self.pass.lock();
         let now = self.clock.steady();
@@ -216,8 +218,8 @@ impl Pass {
         }
     }
 
-    /// Reads the log as an open would. What is being written meanwhile may look like damage, but not
-    /// at the same place twice.
+    /// Reads the log as an open would. What is being written meanwhile may look like damage, but
+    /// not at the same place twice.
     fn log(&mut self, tree: &Tree) -> (u64, Ask) {
         let floor = || tree.with_set(|set| set.state().log_floor).unwrap_or_default();
         let (vfs, dir) = (&tree.shelf.vfs, &tree.shelf.dir);

@@ -13,7 +13,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     live: Mutex<BTreeMap<Moment, usize>>,
-    /// Below it, background work may have dropped what no live snapshot reads. Rises under the lock.
+    /// Below it, background work may have dropped what no live snapshot reads. Rises under the
+    /// lock.
     floor: AtomicU64,
 }
 
@@ -106,8 +107,8 @@ impl Snapshots {
 #[derive(Clone, Debug)]
 pub(crate) struct Boundaries {
     readers: Vec<Moment>, // The last sees all commits up to the floor, as far as there are any.
-    /// Snapshots of what has come since the last, or of a quiet time after it: every version that they
-    /// read stays, but rows expire for them by times of their own.
+    /// Snapshots of what has come since the last, or of a quiet time after it: every version that
+    /// they read stays, but rows expire for them by times of their own.
     above: Vec<Moment>,
     /// Of each reader and those after it, the earliest time.
     times: Vec<CommitTs>,
@@ -214,7 +215,8 @@ mod tests {
     #[test]
     fn a_row_lives_for_who_may_read_it_before_it_expires() {
         let snapshots = Snapshots::default();
-        // Nothing was committed between 20 and 80: the first of these saw it at 60, the other at 30.
+        // Nothing was committed between 20 and 80: the first of these saw it at 60, the other at
+        // 30.
         snapshots.acquire(|| Moment { at: CommitTs(20), now: CommitTs(60) });
         snapshots.acquire(|| Moment { at: CommitTs(30), now: CommitTs(30) });
         let boundaries = snapshots.boundaries(|| CommitTs(80), CommitTs(90));

@@ -5,8 +5,8 @@
 //! until they are long enough for a clock, and paid before the next commit takes its place, with no
 //! lock held. Commits stop only for memory.
 //!
-//! The files of L0 stand for what all levels owe: merges take the level that is fullest in relation to its
-//! target, so while a deeper one is further behind, L0 grows.
+//! The files of L0 stand for what all levels owe: merges take the level that is fullest in relation
+//! to its target, so while a deeper one is further behind, L0 grows.
 
 use crate::event::StallReason;
 use crate::options::Options;

@@ -140,9 +140,11 @@ pub struct Stats {
     pub ingested_bytes: u64,
     /// Why and for how long commits waited.
     pub stalls: Stalls,
-    /// How long groups of commits took from their write to the end of the sync that made them durable.
+    /// How long groups of commits took from their write to the end of the sync that made them
+    /// durable.
     pub log_syncs: Times,
-    /// Background jobs that failed; they are tried again, or gone round where a file cannot be read.
+    /// Background jobs that failed; they are tried again, or gone round where a file cannot be
+    /// read.
     pub background_errors: u64,
     /// What the last failed job said, until one of its kind succeeds; and for as long as merges go
     /// round a file, why.
@@ -151,8 +153,8 @@ pub struct Stats {
     pub cache_hits: u64,
     /// Reads of those that were not.
     pub cache_misses: u64,
-    /// Times that a table file's index and filters were read: once a file, and more often where memory has
-    /// no room for those of all files.
+    /// Times that a table file's index and filters were read: once a file, and more often where
+    /// memory has no room for those of all files.
     pub table_files_opened: u64,
     /// Point reads answered by the cache of rows.
     pub row_cache_hits: u64,
@@ -166,8 +168,8 @@ pub struct Stats {
     pub scrub: ScrubStats,
 }
 
-/// What the scrub has done since the database was opened: it reads every byte of every live file within
-/// [`Advanced::scrub_period_s`](crate::Advanced::scrub_period_s).
+/// What the scrub has done since the database was opened: it reads every byte of every live file
+/// within [`Advanced::scrub_period_s`](crate::Advanced::scrub_period_s).
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScrubStats {
@@ -189,17 +191,18 @@ pub struct ScrubStats {
 pub struct MemoryStats {
     /// Bytes for all together.
     pub budget: usize,
-    /// Of these, set aside for what no use below counts: what the allocator keeps, stacks, the program's own pages.
+    /// Of these, set aside for what no use below counts: what the allocator keeps, stacks, the
+    /// program's own pages.
     pub uncounted: usize,
     /// Memtables, sealed ones included. Commits wait before they would take more.
     pub memtables: MemoryUse,
     /// Buffers of commits on their way to the log.
     pub log: MemoryUse,
-    /// Buffers of flush, merge and ingest, as these reserve them. What they need beyond their share the caches
-    /// give, all that they have.
+    /// Buffers of flush, merge and ingest, as these reserve them. What they need beyond their share
+    /// the caches give, all that they have.
     pub work: MemoryUse,
-    /// Index and filters of open table files, and zones of those that were scanned with a filter. The caches
-    /// give way to them.
+    /// Index and filters of open table files, and zones of those that were scanned with a filter.
+    /// The caches give way to them.
     pub index_and_filters: MemoryUse,
     /// The cache of decompressed blocks and large values.
     pub blocks: MemoryUse,

@@ -105,8 +105,8 @@ thread_local! {
     static KEY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Runs `work` with the encoded key, which is built in memory that the thread keeps: a get allocates
-/// nothing but what it returns.
+/// Runs `work` with the encoded key, which is built in memory that the thread keeps: a get
+/// allocates nothing but what it returns.
 fn with_key<T>(table: TableId, pk: &[u8], rk: &[u8], work: impl FnOnce(&[u8]) -> T) -> T {
     KEY.with(|kept| {
         let mut key = kept.take();
@@ -266,9 +266,9 @@ impl Inner {
         Ok(ts)
     }
 
-    /// Commits `batch`; where that is empty, gives the newest applied commit. Whoever waits for it trusts what
-    /// he has read as `durability` says, so behind a weaker commit, whichever it was, an empty one takes a place
-    /// and is refused like any other.
+    /// Commits `batch`; where that is empty, gives the newest applied commit. Whoever waits for it
+    /// trusts what he has read as `durability` says, so behind a weaker commit, whichever it was,
+    /// an empty one takes a place and is refused like any other.
     fn commit_or_follow(
         &self,
         writer: &Writer,
@@ -283,8 +283,8 @@ impl Inner {
         }
     }
 
-    /// Whether a table may have rows that are applied, expired ones too: a clock can be set back, and the
-    /// past be read. Cost: bounded, however many were deleted.
+    /// Whether a table may have rows that are applied, expired ones too: a clock can be set back,
+    /// and the past be read. Cost: bounded, however many were deleted.
     fn may_have_rows(&self, table: TableId) -> Result<bool> {
         let view = self.tree.view_full();
         let moment = Moment { now: CommitTs::ZERO, ..self.applied_moment() };
@@ -304,8 +304,9 @@ impl Inner {
         writer.work.poke();
     }
 
-    /// Fails for a table that readers see no more. Asked once a row was looked for: it may have gone with
-    /// its table meanwhile, and a table that is there then was there at the time or had no row yet.
+    /// Fails for a table that readers see no more. Asked once a row was looked for: it may have
+    /// gone with its table meanwhile, and a table that is there then was there at the time or had
+    /// no row yet.
     fn check_readable(&self, table: TableId) -> Result<()> {
         let tables = &self.tree.tables;
         match self.tree.is_live(table) || tables.load().is_readable_at(table, self.visible()) {

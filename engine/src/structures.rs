@@ -1,8 +1,8 @@
 //! Doors to single structures of the engine, for the project's own benches. No promise: names and
 //! results change with the code behind them.
 //!
-//! Each type is one structure with the calls that a hot path makes of it, and nothing in between, so
-//! that a measurement says what the structure costs and not what stands around it.
+//! Each type is one structure with the calls that a hot path makes of it, and nothing in between,
+//! so that a measurement says what the structure costs and not what stands around it.
 
 use crate::cache::BlockPlace;
 use crate::chunks::SpareChunks;

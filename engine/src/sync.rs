@@ -65,11 +65,12 @@ mod real {
     }
 }
 
-/// How often [`watch`] looks: for some microseconds, about what it costs to be put to sleep and woken.
+/// How often [`watch`] looks: for some microseconds, about what it costs to be put to sleep and
+/// woken.
 const LOOKS: usize = if IS_MODEL { 1 } else { 200 };
 
-/// Whether `is_so` within microseconds, without a sleep. For what others are at and do not wait for a disk
-/// with.
+/// Whether `is_so` within microseconds, without a sleep. For what others are at and do not wait for
+/// a disk with.
 #[inline]
 pub(crate) fn watch(mut is_so: impl FnMut() -> bool) -> bool {
     (0..LOOKS).any(|_| {

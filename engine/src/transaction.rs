@@ -149,7 +149,8 @@ impl Transaction {
         self.writes.put(rk.as_ref(), value.as_ref())
     }
 
-    /// Writes a row that is gone from `expires` on: [`Batch::upsert_until`](crate::Batch::upsert_until).
+    /// Writes a row that is gone from `expires` on:
+    /// [`Batch::upsert_until`](crate::Batch::upsert_until).
     pub fn put_until(
         &mut self,
         rk: impl AsRef<[u8]>,

@@ -45,8 +45,8 @@ use std::time::Duration;
 /// A memtable with as many erasures is full: each one costs as much as there are.
 const MEMTABLE_ERASURES_MAX: usize = 1 << 10;
 
-/// How long a file that the disk did not give to a merge is left alone. A merge of it would only fail
-/// again where a sector is bad; where it was the moment, there is time.
+/// How long a file that the disk did not give to a merge is left alone. A merge of it would only
+/// fail again where a sector is bad; where it was the moment, there is time.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// What of the world a tree reaches, and who is told of what it does.
@@ -261,9 +261,9 @@ impl Tree {
         }
     }
 
-    /// Writes the oldest sealed memtable that nobody else writes to L0. Returns the log segment below
-    /// which nothing is needed any more; `None` where there is no such memtable, and by then, for the
-    /// patient, none at all.
+    /// Writes the oldest sealed memtable that nobody else writes to L0. Returns the log segment
+    /// below which nothing is needed any more; `None` where there is no such memtable, and by then,
+    /// for the patient, none at all.
     pub(crate) fn flush_oldest(
         &self,
         pipeline: &Pipeline,
@@ -305,7 +305,8 @@ impl Tree {
         flush::write_memtable(&sealed.table, &sealed.erased.get(), &env)
     }
 
-    /// Records the files of the oldest sealed memtable, which readers ask in its place from here on.
+    /// Records the files of the oldest sealed memtable, which readers ask in its place from here
+    /// on.
     fn add_flushed(
         &self,
         sealed: &Arc<Sealed>,
@@ -327,7 +328,8 @@ impl Tree {
         self.install_made(|_| edit, Some(&sealed.table), also)
     }
 
-    /// Records that no segment of the log below `floor` is needed: every commit in them is in files.
+    /// Records that no segment of the log below `floor` is needed: every commit in them is in
+    /// files.
     pub(crate) fn raise_log_floor(&self, floor: SegmentId) -> Result<()> {
         match self.with_set(|set| set.state().log_floor < floor) {
             Some(true) => self.install(Edit { log_floor: Some(floor), ..Edit::default() }, |_| ()),
@@ -416,7 +418,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Merges files into the level below, by up to `threads` threads; returns the bytes read and written.
+    /// Merges files into the level below, by up to `threads` threads; returns the bytes read and
+    /// written.
     fn run_merge(
         &self,
         merge: &Merge,
@@ -497,8 +500,8 @@ impl Tree {
         self.install_made(|_| edit, None, also)
     }
 
-    /// The same with an edit that depends on the Version that it changes, or that writes the rows of
-    /// the memtable `flushed`.
+    /// The same with an edit that depends on the Version that it changes, or that writes the rows
+    /// of the memtable `flushed`.
     fn install_made(
         &self,
         made: impl FnOnce(&Version) -> Edit,
@@ -510,7 +513,8 @@ impl Tree {
         let mut edit = made(set.current());
         // Flushes, merges and ingests end in any order.
         edit.history_floor = edit.history_floor.filter(|f| *f > set.state().history_floor);
-        // Kept even where it raises nothing: an edit with commits and no floor is of rows past the log.
+        // Kept even where it raises nothing: an edit with commits and no floor is of rows past the
+        // log.
         edit.log_floor = edit.log_floor.map(|floor| floor.max(set.state().log_floor));
         edit.last_ts = edit.last_ts.filter(|ts| *ts >= set.state().last_ts);
         let added: Vec<_> = edit.added.iter().map(|(level, meta)| (*level, meta.no)).collect();
@@ -571,9 +575,9 @@ impl Tree {
         self.set.lock().as_mut().map(work)
     }
 
-    /// Deletes the files that nobody can reach any more; those that another thread has begun to delete
-    /// are gone too on return, or in the trash again. One that cannot be deleted now is tried
-    /// again later; the next open deletes what is left.
+    /// Deletes the files that nobody can reach any more; those that another thread has begun to
+    /// delete are gone too on return, or in the trash again. One that cannot be deleted now is
+    /// tried again later; the next open deletes what is left.
     pub(crate) fn delete_trash(&self) {
         let _others_are_done = self.deleting.lock();
         if crate::planted!("B22") {

@@ -27,8 +27,9 @@ use std::ops::{Bound, Range};
 /// an erasure, which all of them look at as long as it lives.
 const ERASED_SINGLY_MAX: usize = 64;
 
-/// So many keys in a row that hold nothing any more are passed in search of those. Behind that many an
-/// erasure is the cheaper record, whatever follows, as it lets reads and compactions pass them too.
+/// So many keys in a row that hold nothing any more are passed in search of those. Behind that many
+/// an erasure is the cheaper record, whatever follows, as it lets reads and compactions pass them
+/// too.
 pub(crate) const HIDDEN_PER_ROW_MAX: usize = 1_024;
 
 /// Refuses a key part that is too long.
@@ -243,8 +244,8 @@ impl<'a> Update<'a> {
         self.writes.into_batch()
     }
 
-    /// The RowKeys of applied rows of a range, expired ones too, in order; `None` where they are better erased than deleted
-    /// one by one. Cost: bounded, however many rows there are or were.
+    /// The RowKeys of applied rows of a range, expired ones too, in order; `None` where they are
+    /// better erased than deleted one by one. Cost: bounded, however many rows there are or were.
     fn few_stored_keys(&self, range: &RowKeys) -> Result<Option<Vec<Vec<u8>>>> {
         let prefix = &self.key[..self.prefix_len];
         let (start, end) = ([prefix, &range.0].concat(), range.1.as_ref());

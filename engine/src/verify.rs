@@ -1,5 +1,5 @@
-//! `check`: walks every file of a database folder, cross-checks everything, and names each damage by
-//! file and offset. Reads only; does not stop at the first damage.
+//! `check`: walks every file of a database folder, cross-checks everything, and names each damage
+//! by file and offset. Reads only; does not stop at the first damage.
 
 use crate::batch::Commit;
 use crate::blob::format::{BlobMeta, Link};
@@ -27,7 +27,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a folder is looked at before what looks damaged is believed, though each time something else does.
+/// How often a folder is looked at before what looks damaged is believed, though each time
+/// something else does.
 const LOOKS_MAX: usize = 8;
 
 /// A writer is done with a step of its own by then.
@@ -64,13 +65,14 @@ impl Report {
     }
 }
 
-/// Checks the database in `dir`. Safe beside a process that writes: what looks damaged is looked at again,
-/// until some of it is found damaged in the same way twice in files of the same names.
+/// Checks the database in `dir`. Safe beside a process that writes: what looks damaged is looked at
+/// again, until some of it is found damaged in the same way twice in files of the same names.
 ///
-/// Cost: reads every byte of every file; where they look damaged twice, and beside a writer up to eight times.
+/// Cost: reads every byte of every file; where they look damaged twice, and beside a writer up to
+/// eight times.
 ///
-/// Errors: `NotFound` where there is no database; `Io` where the folder cannot be read. Damage is no
-/// error of the check: it is in the report.
+/// Errors: `NotFound` where there is no database; `Io` where the folder cannot be read. Damage is
+/// no error of the check: it is in the report.
 pub fn check(dir: impl AsRef<Path>) -> Result<Report> {
     let (vfs, dir) = (Arc::new(OsVfs::new()) as Arc<dyn Vfs>, dir.as_ref());
     let mut names = list(&*vfs, dir)?;

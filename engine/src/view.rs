@@ -20,8 +20,8 @@ use std::sync::Arc;
 /// way at a time, few enough that the lines are still there when they are read.
 const GROUP_KEYS: usize = 16;
 
-/// Reads of the disk that one call has under way at a time: more than a disk works on at once, and with
-/// blocks of 64 KiB no more of the system's cache than a walk reads ahead.
+/// Reads of the disk that one call has under way at a time: more than a disk works on at once, and
+/// with blocks of 64 KiB no more of the system's cache than a walk reads ahead.
 const READS_MAX: usize = 64;
 
 /// A memtable that takes no more writes and waits for its flush.
@@ -177,8 +177,8 @@ impl View {
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        // A row that is newer than these files came by a flush since: what was written with it may be missing
-        // here, and is then missing all together.
+        // A row that is newer than these files came by a flush since: what was written with it may
+        // be missing here, and is then missing all together.
         if let Some(found) = rows.get(key, row_hash, at.min(self.version.max_ts)) {
             return Ok(Some(found));
         }

@@ -30,8 +30,8 @@ impl WaitCounter {
     }
 }
 
-/// Upper bounds of the classes that a [`Histogram`] counts in, in microseconds; what took longer is in a
-/// class behind them.
+/// Upper bounds of the classes that a [`Histogram`] counts in, in microseconds; what took longer is
+/// in a class behind them.
 pub const TIME_BOUNDS_US: [u64; 14] = [
     50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000,
     10_000_000,
@@ -65,7 +65,8 @@ impl Histogram {
 /// How many times of which size there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Times by class: at most the bound of that place in [`TIME_BOUNDS_US`], and above the bound before it.
+    /// Times by class: at most the bound of that place in [`TIME_BOUNDS_US`], and above the bound
+    /// before it.
     pub classes: [u64; TIME_BOUNDS_US.len() + 1],
     /// All together, in microseconds.
     pub us: u64,
@@ -99,7 +100,8 @@ pub struct Stalls {
     pub group_full: Waits,
     /// Groups that waited for a new log segment to be written, as none was ready.
     pub log_segment: Waits,
-    /// Waits until another commit of the same partition was applied; not for its sync, which they share.
+    /// Waits until another commit of the same partition was applied; not for its sync, which they
+    /// share.
     pub partition: Waits,
 }
 

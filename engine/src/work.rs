@@ -1,6 +1,6 @@
-//! Background work: what is to be done, in which order, by whom. In production six threads run here: the log's,
-//! two for flushes, one for compaction, one for errands, one for the scrub where that is on; without threads the
-//! owner takes the same steps by hand.
+//! Background work: what is to be done, in which order, by whom. In production six threads run
+//! here: the log's, two for flushes, one for compaction, one for errands, one for the scrub where
+//! that is on; without threads the owner takes the same steps by hand.
 
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
@@ -89,8 +89,8 @@ impl Work {
         Arc::new(Work { tree, pipeline, scrub, state, changed, ends, folder })
     }
 
-    /// Starts the workers. Every segment of the log below `log_floor` may go, and does so behind the
-    /// caller's back where there are threads: removing a hundred MiB takes 10 ms.
+    /// Starts the workers. Every segment of the log below `log_floor` may go, and does so behind
+    /// the caller's back where there are threads: removing a hundred MiB takes 10 ms.
     pub(crate) fn start(self: &Arc<Self>, jobs: &dyn Jobs, log_floor: SegmentId) -> Result<()> {
         // Tickets and callbacks are completed by the log's thread.
         self.start_one(jobs, "tabulith-log", Priority::Normal, |work| {
@@ -169,8 +169,8 @@ impl Work {
         self.changed.notify_all();
     }
 
-    /// Waits until some background work was done, or for `timeout`. By hand, does one step; false where
-    /// there is none and nobody else does any, so that there is nothing to wait for.
+    /// Waits until some background work was done, or for `timeout`. By hand, does one step; false
+    /// where there is none and nobody else does any, so that there is nothing to wait for.
     pub(crate) fn await_progress(&self, timeout: Duration) -> Result<bool> {
         let mut state = self.state.lock();
         if state.by_hand {
@@ -181,8 +181,8 @@ impl Work {
         Ok(true)
     }
 
-    /// What the last failed job said, until one of its kind succeeds; else what is left undone because
-    /// it would fail.
+    /// What the last failed job said, until one of its kind succeeds; else what is left undone
+    /// because it would fail.
     pub(crate) fn last_error(&self) -> Option<String> {
         let last = self.state.lock().last_error.clone();
         last.or_else(|| self.tree.avoids())
@@ -194,9 +194,9 @@ impl Work {
         Ok(self.pipeline.step()? || self.flush_step(false)? || self.compact_step(false)?)
     }
 
-    /// Makes what is applied durable, ends the workers and gives the folder back, once all who work in it
-    /// have ended. Whoever calls this in the midst of such work, from a callback, waits for nobody: who
-    /// leaves last gives the folder back.
+    /// Makes what is applied durable, ends the workers and gives the folder back, once all who work
+    /// in it have ended. Whoever calls this in the midst of such work, from a callback, waits for
+    /// nobody: who leaves last gives the folder back.
     pub(crate) fn close(&self) -> Result<()> {
         let me = current_thread().id();
         let mut state = self.state.lock();
@@ -240,8 +240,8 @@ impl Work {
         if matches!(prepared, Ok(true)) {
             return Ok(true);
         }
-        // Where it failed for want of room, a flush releases segments that are used again. Told it is
-        // all the same: it may have been a sync.
+        // Where it failed for want of room, a flush releases segments that are used again. Told it
+        // is all the same: it may have been a sync.
         let flushed = self.flush_one(Patience::None)?;
         prepared.map(|_| flushed)
     }
@@ -271,7 +271,8 @@ impl Work {
         Some(pause)
     }
 
-    /// Writes all memtables to files that are sealed now; those that others fill meanwhile are theirs.
+    /// Writes all memtables to files that are sealed now; those that others fill meanwhile are
+    /// theirs.
     pub(crate) fn flush_sealed(&self) -> Result<()> {
         let Some(newest) = self.tree.view().sealed.first().cloned() else { return Ok(()) };
         let is_left = || self.tree.view().sealed.iter().any(|one| Arc::ptr_eq(one, &newest));
@@ -326,8 +327,8 @@ impl Work {
         true
     }
 
-    /// One worker's life: steps while there is work, waits for a poke otherwise. Where none came for
-    /// as long as `rest_after`, it does what can wait for such a moment, until the next poke.
+    /// One worker's life: steps while there is work, waits for a poke otherwise. Where none came
+    /// for as long as `rest_after`, it does what can wait for such a moment, until the next poke.
     fn repeat(&self, step: impl Fn(&Work, bool) -> Result<bool>, rest_after: Option<Duration>) {
         let (mut failed, mut at_rest) = (false, false);
         loop {

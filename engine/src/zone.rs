@@ -89,9 +89,9 @@ pub trait ZoneFilter: Send + Sync + 'static {
     /// The names of the columns that it asks for.
     fn columns(&self) -> &[String];
 
-    /// False only where no row can pass that was written between the two commits, both included, and
-    /// whose values lie in `zones`, one for each of [`ZoneFilter::columns`]; of a column without a
-    /// zone nothing is known.
+    /// False only where no row can pass that was written between the two commits, both included,
+    /// and whose values lie in `zones`, one for each of [`ZoneFilter::columns`]; of a column
+    /// without a zone nothing is known.
     fn may_pass(&self, written: (CommitTs, CommitTs), zones: &[Option<Zone>]) -> bool;
 }
 

@@ -25,7 +25,8 @@ mod built {
             Encoder(Compressor::new(LEVEL).ok())
         }
 
-        /// Writes the compressed form of `raw` to `out`; its length, or `None` where it does not fit.
+        /// Writes the compressed form of `raw` to `out`; its length, or `None` where it does not
+        /// fit.
         pub(crate) fn compress_into(&mut self, raw: &[u8], out: &mut [u8]) -> Option<usize> {
             self.0.as_mut()?.compress_to_buffer(raw, out).ok()
         }

@@ -29,8 +29,8 @@ fn finish_steps(db: &Db) {
     while db.step().unwrap() {}
 }
 
-/// A file of level 0 above one that is merged: too little for a merge that is due, and reads would look at
-/// both for ever.
+/// A file of level 0 above one that is merged: too little for a merge that is due, and reads would
+/// look at both for ever.
 fn one_file_above_another(db: &Db) {
     let table = db.table("t").unwrap();
     write(&table, 0..150);
@@ -55,8 +55,8 @@ fn a_database_at_rest_merges_what_is_not_due_and_its_threads_stand_back() {
     assert!(nice.is_none_or(|nice| nice >= 10), "{nice:?}");
 }
 
-/// A database with threads of its own that sends a thread's nice value, where the system tells it, at each
-/// event that is `wanted` of the thread called so.
+/// A database with threads of its own that sends a thread's nice value, where the system tells it,
+/// at each event that is `wanted` of the thread called so.
 fn with_threads(
     advanced: Advanced,
     thread: &'static str,
@@ -76,7 +76,8 @@ fn with_threads(
 
 fn nice_of_this_thread() -> Option<i32> {
     let stat = std::fs::read_to_string("/proc/thread-self/stat").ok()?; // Not there but on Linux.
-    // Fields of proc(5) behind the name, which ends with the last parenthesis; the nice value is the 19th.
+    // Fields of proc(5) behind the name, which ends with the last parenthesis; the nice value is
+    // the 19th.
     let (_, fields) = stat.rsplit_once(')').unwrap();
     Some(fields.split_whitespace().nth(16).unwrap().parse().unwrap())
 }

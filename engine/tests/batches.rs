@@ -1,4 +1,5 @@
-//! Batches while they are put together: they show what they have written, and come back to savepoints.
+//! Batches while they are put together: they show what they have written, and come back to
+//! savepoints.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;

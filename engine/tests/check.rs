@@ -1,6 +1,6 @@
-//! `check` reads every byte of every live file: one bit is flipped at each place of each file of a small
-//! database, and the damage is named by that file and an offset in it. What may be flipped unseen is
-//! listed below, with its reason, to the byte.
+//! `check` reads every byte of every live file: one bit is flipped at each place of each file of a
+//! small database, and the damage is named by that file and an offset in it. What may be flipped
+//! unseen is listed below, with its reason, to the byte.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
@@ -68,8 +68,8 @@ fn bytes(sim: &SimFs, name: &str) -> Vec<u8> {
     file.read_vec_at(file.len().unwrap() as usize, 0).unwrap()
 }
 
-/// Whether the report names `name` and an offset in it. Where the first frame of a segment is gone, that is
-/// told at the end of the segment before it, with the place of the frame that tells so.
+/// Whether the report names `name` and an offset in it. Where the first frame of a segment is gone,
+/// that is told at the end of the segment before it, with the place of the frame that tells so.
 fn is_named(report: &Report, name: &str, len: u64) -> bool {
     report.damage.iter().any(|damage| {
         let placed = damage.place().is_some_and(|(file, offset)| {

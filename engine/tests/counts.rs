@@ -17,7 +17,8 @@ const PARTITIONS: usize = 10;
 const PARTITION_ROWS: usize = 2_000;
 const ROWS: usize = PARTITIONS * PARTITION_ROWS;
 
-/// A database with small blocks and files on a disk in memory, whose background work is done by hand.
+/// A database with small blocks and files on a disk in memory, whose background work is done by
+/// hand.
 fn open(mapped: bool) -> Db {
     let advanced = Advanced {
         memtable_bytes: Some(256 << 10),
@@ -149,7 +150,8 @@ fn what_an_erasure_covers_is_not_read() {
 fn what_outlived_its_table_is_not_read() {
     let db = open(false);
     let table = settled(&db);
-    // As old as the row in the middle, as of now; writers that were held back have turned the clock.
+    // As old as the row in the middle, as of now; writers that were held back have turned the
+    // clock.
     let middle = table.get(pk(ROWS / 2), rk(ROWS / 2)).unwrap().expect("it was written").ts;
     let ticks = db.time().0 - middle.0;
     table.set_ttl(Some(Duration::from_nanos(100 * ticks))).unwrap();
@@ -220,7 +222,8 @@ fn bytes_of_entities_are_those_of_their_table_and_of_a_partition_by_its_text() {
     let mut rng = Rng::seeded(1);
     for row in 0..60 {
         for partition in ["a", "ä", "\u{10000}"] {
-            // Keys of the last two do not sort as their bytes do; the middle one is most of the table.
+            // Keys of the last two do not sort as their bytes do; the middle one is most of the
+            // table.
             let bytes = if partition == "ä" { 3000 } else { 500 };
             let photo: Vec<u8> = (0..bytes).map(|_| rng.next_u64() as u8).collect();
             people.insert(Entity::new(partition, format!("{row}")).with("Photo", photo)).unwrap();

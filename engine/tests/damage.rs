@@ -1,5 +1,5 @@
-//! Damage on disk, while the database is open: merges go round it, so that the rest keeps its shape and
-//! commits go on; whoever asks for a merge of it is told.
+//! Damage on disk, while the database is open: merges go round it, so that the rest keeps its shape
+//! and commits go on; whoever asks for a merge of it is told.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::path::{Path, PathBuf};
@@ -194,8 +194,8 @@ fn put_values(table: &Table, rng: &mut Rng, step: usize) {
     }
 }
 
-/// Does the work in the background until none is due; each failure must be of `place`. Gives how many there
-/// were, five at most.
+/// Does the work in the background until none is due; each failure must be of `place`. Gives how
+/// many there were, five at most.
 fn failures(db: &Db, place: &Path) -> usize {
     let mut failed = 0;
     while failed < 5 {

@@ -69,7 +69,8 @@ impl Store {
         self.db.stats().levels.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Bytes of all that lies in the folder but log and manifest, each of which has a bound of its own.
+    /// Bytes of all that lies in the folder but log and manifest, each of which has a bound of its
+    /// own.
     fn folder_bytes(&self) -> u64 {
         let names = self.disk.list(Path::new(DIR)).unwrap();
         let bounded = [".wal", ".manifest-a", ".manifest-b"];

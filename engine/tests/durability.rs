@@ -1,5 +1,5 @@
-//! What was acknowledged stays, also where a fault meets another one or a weaker commit: what is acknowledged
-//! beside it, what the next open makes of it, and what a close says of it.
+//! What was acknowledged stays, also where a fault meets another one or a weaker commit: what is
+//! acknowledged beside it, what the next open makes of it, and what a close says of it.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeSet;
@@ -45,8 +45,8 @@ fn lost(table: &Table, rows: &BTreeSet<u64>) -> Vec<u64> {
     rows.iter().copied().filter(is_lost).collect()
 }
 
-/// Every write of the log fails once; then whatever seals a memtable must not name a segment that was
-/// never begun. A segment is written under the name that it was made with.
+/// Every write of the log fails once; then whatever seals a memtable must not name a segment that
+/// was never begun. A segment is written under the name that it was made with.
 #[test]
 fn no_manifest_names_a_segment_that_could_not_be_begun() {
     for skip in 0..160 {
@@ -66,7 +66,8 @@ fn no_manifest_names_a_segment_that_could_not_be_begun() {
     }
 }
 
-/// The same where commits are visible before they are written, so that a flush has nothing to wait for.
+/// The same where commits are visible before they are written, so that a flush has nothing to wait
+/// for.
 #[test]
 fn a_flush_after_the_log_failed_leaves_a_database_that_opens() {
     for skip in 0..60 {
@@ -86,8 +87,8 @@ fn a_flush_after_the_log_failed_leaves_a_database_that_opens() {
     }
 }
 
-/// A sync of the manifest fails as some file systems fail it: what was not written counts as written. The
-/// process dies, and the power goes at any moment of the next open.
+/// A sync of the manifest fails as some file systems fail it: what was not written counts as
+/// written. The process dies, and the power goes at any moment of the next open.
 #[test]
 fn an_open_trusts_no_edit_whose_sync_failed_in_the_process_before() {
     for skip in 0.. {
@@ -115,8 +116,8 @@ fn an_open_trusts_no_edit_whose_sync_failed_in_the_process_before() {
     }
 }
 
-/// Nothing is to be done, because a commit that is not safe yet has done it: whoever is told so has asked
-/// for more than that.
+/// Nothing is to be done, because a commit that is not safe yet has done it: whoever is told so has
+/// asked for more than that.
 #[test]
 fn what_finds_nothing_to_do_is_as_safe_as_it_asks_for() {
     type Act = fn(&Table) -> bool;

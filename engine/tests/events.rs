@@ -57,7 +57,8 @@ fn told(log: &Log) -> Vec<&'static str> {
     log.lock().unwrap().drain(..).map(name).collect()
 }
 
-/// Some events are told in the midst of a commit, a flush, a merge: a listener that panics ends none of them.
+/// Some events are told in the midst of a commit, a flush, a merge: a listener that panics ends
+/// none of them.
 #[test]
 fn a_listener_that_panics_holds_up_nobody() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Rows that expire by their own time or by their table's: gone at once for every read and condition,
-//! without letting an older version show, and gone from the disk after one settle.
+//! Rows that expire by their own time or by their table's: gone at once for every read and
+//! condition, without letting an older version show, and gone from the disk after one settle.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -132,7 +132,8 @@ fn an_expired_row_is_gone_for_every_read_and_condition_wherever_it_lies() {
     }
 }
 
-/// Rows are reclaimed by a time, and no commit may be older than that, whatever the clock says since.
+/// Rows are reclaimed by a time, and no commit may be older than that, whatever the clock says
+/// since.
 #[test]
 fn what_is_written_after_the_clock_went_back_has_not_outlived_its_table() {
     for stage in ["open", "closed", "killed"] {
@@ -187,8 +188,8 @@ fn rows_read_together_are_there_by_one_time() {
     assert_eq!(both_states, [true; 2]);
 }
 
-/// A clock that is set back shows expired rows again, and so does the past: what was told to remove all rows
-/// of a range removes those too.
+/// A clock that is set back shows expired rows again, and so does the past: what was told to remove
+/// all rows of a range removes those too.
 #[test]
 fn what_removes_all_rows_removes_expired_ones_for_good() {
     type Remove = fn(&Table) -> CommitTs;

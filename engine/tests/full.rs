@@ -93,8 +93,8 @@ fn what_was_refused_for_room_never_comes() {
     assert!(refused_in_all > 800, "{refused_in_all}");
 }
 
-/// Commits of which many go to the log together: those that have their place get through, the others
-/// are told at once.
+/// Commits of which many go to the log together: those that have their place get through, the
+/// others are told at once.
 #[test]
 fn a_ticket_that_was_given_is_kept_on_a_full_disk() {
     for before in 0..24 {

@@ -149,8 +149,8 @@ fn what_lies_before_the_window_is_refused_and_a_wider_window_brings_nothing_back
     assert_eq!(value_at(&db, &db.table("t").unwrap(), db.visible(), "r"), Some("new".into()));
 }
 
-/// An erasure goes when a newer one hides the same rows for whoever may still read: the moments between
-/// the two can be read no more then, not by a later open either.
+/// An erasure goes when a newer one hides the same rows for whoever may still read: the moments
+/// between the two can be read no more then, not by a later open either.
 #[test]
 fn an_erasure_that_a_newer_one_replaced_brings_nothing_back() {
     let place = Place::new();
@@ -286,8 +286,8 @@ fn a_moment_that_was_read_stays_as_it_was_when_the_clock_goes_back_while_the_fol
     assert_eq!(value_at(&db, &table, quiet, "r"), Some("old".into()));
 }
 
-/// The rows of one partition, each deleted a minute after the one before, leave the window one by one: their
-/// file is written anew for many of them at a time.
+/// The rows of one partition, each deleted a minute after the one before, leave the window one by
+/// one: their file is written anew for many of them at a time.
 #[test]
 fn what_leaves_the_window_one_by_one_costs_no_merge_each() {
     const WEEK_S: u64 = 7 * 86_400;
@@ -321,8 +321,8 @@ fn what_leaves_the_window_one_by_one_costs_no_merge_each() {
     assert_eq!(table.partition("p").count().unwrap(), 0);
 }
 
-/// What was replaced within the window, and has left it, takes space where no merge comes by: a compaction
-/// gives that back, nothing new to merge or not.
+/// What was replaced within the window, and has left it, takes space where no merge comes by: a
+/// compaction gives that back, nothing new to merge or not.
 #[test]
 fn a_compaction_gives_back_what_has_left_the_window() {
     let place = Place::new();
@@ -415,7 +415,8 @@ fn account() -> AccountName {
     AccountName::parse(tabulith::embedded::entities::ACCOUNT).unwrap()
 }
 
-/// Version by version: what a merge leaves is what some moment of the window shows, and no version more.
+/// Version by version: what a merge leaves is what some moment of the window shows, and no version
+/// more.
 #[test]
 fn a_merge_keeps_what_the_window_needs_and_nothing_more() {
     let seed = seed::seed_or(5);

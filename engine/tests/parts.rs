@@ -1,5 +1,5 @@
-//! Merges that are divided among threads: the rows are those of an undivided one, one edit names all
-//! files, and a part that fails leaves nothing behind.
+//! Merges that are divided among threads: the rows are those of an undivided one, one edit names
+//! all files, and a part that fails leaves nothing behind.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;

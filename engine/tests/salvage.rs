@@ -1,8 +1,8 @@
 //! Salvage of damaged folders against a model: nothing is invented, nothing that was not touched is
 //! missing, and the list of losses names whatever is.
 //!
-//! A random life is written to a simulated disk and closed; files are flipped, overwritten, cut, lost or
-//! swapped; what the salvage gives is held against every version that each row ever had.
+//! A random life is written to a simulated disk and closed; files are flipped, overwritten, cut,
+//! lost or swapped; what the salvage gives is held against every version that each row ever had.
 //! `TABULITH_SALVAGES` damages more often than 400 times.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
@@ -290,7 +290,8 @@ fn compare(
     let begins_late = report.unknown.iter().any(|what| what.starts_with("the log begins"));
     for (place, (ts, value)) in found {
         let versions = model.rows.get(place).map_or(&[][..], Vec::as_slice);
-        // The manifest alone knows when rows were ingested; without it they are not older than that.
+        // The manifest alone knows when rows were ingested; without it they are not older than
+        // that.
         let undated = |own: &CommitTs| manifest_lost && ts <= own && model.ingests.contains(own);
         let was = |(own, written): &Written| {
             (own == ts || undated(own)) && written.as_ref() == Some(value)
@@ -474,8 +475,8 @@ fn without_manifest(disk: &SimFs) -> Report {
     salvage_with(vfs, Path::new(DIR), Path::new(NEW), 7).expect("a salvage")
 }
 
-/// Rows without a commit of their own passed for older than everything, so that what had been deleted or
-/// written before they came hid them.
+/// Rows without a commit of their own passed for older than everything, so that what had been
+/// deleted or written before they came hid them.
 #[test]
 fn what_was_ingested_is_newer_than_what_files_of_before_hold() {
     let disk = SimFs::new();

@@ -1,5 +1,5 @@
-//! The scrub on a simulated disk and a clock that is turned by hand: all is read within the period, damage
-//! is told with its place, what has a second copy is mended.
+//! The scrub on a simulated disk and a clock that is turned by hand: all is read within the period,
+//! damage is told with its place, what has a second copy is mended.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -226,8 +226,8 @@ fn commits_of_a_damaged_log_are_brought_to_files() {
     assert!(holds_after_a_start(&bench, 50));
 }
 
-/// The log went on in the segment that was damaged where that was a small one, and the next start was
-/// refused.
+/// The log went on in the segment that was damaged where that was a small one, and the next start
+/// was refused.
 #[test]
 fn a_log_that_is_damaged_in_the_segment_that_it_writes_goes_on_in_another() {
     let bench = Bench::new(DAY_S);

@@ -1,5 +1,6 @@
-//! What the shape of a database asks of the files that merges write: how they are compressed and how many
-//! filter bits they have by level, where one ends and the next begins, and which deletes set a merge going.
+//! What the shape of a database asks of the files that merges write: how they are compressed and
+//! how many filter bits they have by level, where one ends and the next begins, and which deletes
+//! set a merge going.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::HashMap;
@@ -122,8 +123,8 @@ fn settle_deep(db: &Db) {
     db.compact().unwrap();
 }
 
-/// The deepest level is written for space, those above it for speed: most rows are in the deepest, most reads
-/// ask the others.
+/// The deepest level is written for space, those above it for speed: most rows are in the deepest,
+/// most reads ask the others.
 #[test]
 fn compression_and_filter_bits_follow_the_level() {
     let dir = tempfile::tempdir().unwrap();
@@ -240,8 +241,8 @@ fn files_end_where_partitions_end() {
     );
 }
 
-/// From a tenth of a file's rows on, deletes go down by themselves until what they hide is gone; fewer wait
-/// until they are old or somebody asks.
+/// From a tenth of a file's rows on, deletes go down by themselves until what they hide is gone;
+/// fewer wait until they are old or somebody asks.
 #[test]
 fn many_deletes_go_by_themselves_and_few_wait() {
     for (deletes, stay) in [(3, true), (6, false)] {

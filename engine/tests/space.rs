@@ -169,8 +169,8 @@ fn files_that_could_not_be_deleted_are_deleted_later() {
     assert!(files() <= 1, "{} files for one row, {before} before", files());
 }
 
-/// A file ends by what its open block holds before it is compressed: with blocks as large as files, eight
-/// tiny files became eight again, and again.
+/// A file ends by what its open block holds before it is compressed: with blocks as large as files,
+/// eight tiny files became eight again, and again.
 #[test]
 fn tiny_files_of_values_that_compress_well_become_one() {
     let advanced = Advanced {

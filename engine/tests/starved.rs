@@ -1,9 +1,10 @@
-//! Memory that ends: a process that is given no piece of it at the n-th request, for n all over an open,
-//! a load with flushes and merges, and a close. What it acknowledged is there when it is opened again.
+//! Memory that ends: a process that is given no piece of it at the n-th request, for n all over an
+//! open, a load with flushes and merges, and a close. What it acknowledged is there when it is
+//! opened again.
 //!
-//! Rust ends a process whose allocator gives nothing, so each n is a process of its own: this program
-//! once more, with the plan in its environment. All work in one folder, so that each also recovers
-//! what the one before left.
+//! Rust ends a process whose allocator gives nothing, so each n is a process of its own: this
+//! program once more, with the plan in its environment. All work in one folder, so that each also
+//! recovers what the one before left.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::disallowed_methods,
@@ -56,7 +57,8 @@ fn is_given() -> bool {
     LEFT.fetch_sub(1, Ordering::Relaxed) != 0
 }
 
-// SAFETY: every call is handed on as it came, or answered by null, which means that there is no memory.
+// SAFETY: every call is handed on as it came, or answered by null, which means that there is no
+// memory.
 unsafe impl GlobalAlloc for Starving {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those of the allocator below.

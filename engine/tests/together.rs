@@ -1,5 +1,5 @@
-//! Rows that are asked for together are waited for together: what memory lacks of them is asked of the
-//! disk before any of it is read.
+//! Rows that are asked for together are waited for together: what memory lacks of them is asked of
+//! the disk before any of it is read.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::sync::Arc;
@@ -43,8 +43,8 @@ fn filled(block_cache_bytes: usize, blob_bytes_min: usize) -> (FaultFs, Db, Tabl
     (disk, db, table)
 }
 
-/// Reads rows by one call; how many reads of files called so were begun before the first was done, and
-/// how many by the end.
+/// Reads rows by one call; how many reads of files called so were begun before the first was done,
+/// and how many by the end.
 fn get_many(disk: &FaultFs, table: &Table, rows: &[u64], files: &str) -> (u64, u64) {
     let before = disk.begun_reads();
     let (at_first, seen) = (Arc::new(AtomicU64::new(0)), disk.clone());

@@ -1,6 +1,6 @@
-//! What a subscriber sees with the feature `tracing`. One test and a program of its own, because what
-//! `tracing` keeps of whether anybody listens is the process's: a test beside it that meets a span
-//! first, without a subscriber, may switch it off for both.
+//! What a subscriber sees with the feature `tracing`. One test and a program of its own, because
+//! what `tracing` keeps of whether anybody listens is the process's: a test beside it that meets a
+//! span first, without a subscriber, may switch it off for both.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::sync::{Arc, Mutex};

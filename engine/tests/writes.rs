@@ -87,8 +87,8 @@ impl Wake for Woken {
     }
 }
 
-/// What was told lies in the order of what happens: a callback may be the last to hold the database, or
-/// panic, and neither holds up anybody else.
+/// What was told lies in the order of what happens: a callback may be the last to hold the
+/// database, or panic, and neither holds up anybody else.
 #[test]
 fn a_callback_may_drop_the_last_handle() {
     let folder = tempfile::tempdir().unwrap();
@@ -286,8 +286,9 @@ fn a_wait_for_the_partition_is_counted() {
     assert!(stalls.to_string().contains("waits for another commit of the same partition"));
 }
 
-/// Commits a row wherever the log is synced, whose segments keep the name that they were made by, as others do who never stop; gives how many of them were
-/// taken. Those that would have to wait are not.
+/// Commits a row wherever the log is synced, whose segments keep the name that they were made by,
+/// as others do who never stop; gives how many of them were taken. Those that would have to wait
+/// are not.
 fn crowd(db: &Db, disk: &FaultFs, left: u32, taken: &Arc<AtomicU32>) {
     let (db, here, taken) = (db.clone(), disk.clone(), Arc::clone(taken));
     disk.interrupt(Rule::fail(Call::Sync).named("*.spare"), move || {

@@ -1,6 +1,7 @@
 //! Queries with zones against the filter itself: entities whose properties are of every type, under
 //! overwrites, deletes and erasures, in memtables, L0 and deeper levels. What a query finds must be
-//! what the filter passes of all that is there, and blocks and rows must really have been passed over.
+//! what the filter passes of all that is there, and blocks and rows must really have been passed
+//! over.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
@@ -84,7 +85,8 @@ impl Bed {
     }
 }
 
-/// Close to `about`, mostly an Int32; at times of another type, cut off beyond 8 bytes, or no number.
+/// Close to `about`, mostly an Int32; at times of another type, cut off beyond 8 bytes, or no
+/// number.
 fn value(rng: &mut Rng, about: i32) -> Value {
     let near = about + rng.below(20) as i32;
     match rng.below(24) {
@@ -215,8 +217,8 @@ fn a_query_finds_what_the_filter_passes() {
     assert!(skipped_in_all > 10_000, "only {skipped_in_all} blocks were passed over");
 }
 
-/// Rows passed over are the ones that come next, each asked about once and in order, and what follows is
-/// what a walk without it would come to, in either direction.
+/// Rows passed over are the ones that come next, each asked about once and in order, and what
+/// follows is what a walk without it would come to, in either direction.
 #[test]
 fn a_walk_that_passes_rows_over_comes_by_every_row() {
     let (mut passed_in_all, mut hidden_in_all) = (0, 0);
@@ -364,8 +366,8 @@ fn the_time_of_writing_rules_blocks_out() {
     assert!(skipped > 50, "{skipped} blocks passed over");
 }
 
-/// Who asked for rows behind many deleted ones got no page before all of those were passed, however long
-/// that took.
+/// Who asked for rows behind many deleted ones got no page before all of those were passed, however
+/// long that took.
 #[test]
 fn a_page_ends_among_deleted_rows_too() {
     let bed = Bed::new();

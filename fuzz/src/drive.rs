@@ -1,5 +1,5 @@
-//! Runs a target over its corpus and over inputs made from it. A panic keeps the input and tells how
-//! to run it again.
+//! Runs a target over its corpus and over inputs made from it. A panic keeps the input and tells
+//! how to run it again.
 
 use crate::corpus;
 use crate::mutate::Mutator;
@@ -38,7 +38,8 @@ thread_local! {
 
 /// Runs `target` over its corpus, then over the inputs numbered `from..from + runs` of `seed`.
 ///
-/// Panics as the target does; before that the input is kept and the line that runs it again is told.
+/// Panics as the target does; before that the input is kept and the line that runs it again is
+/// told.
 pub fn run(target: &'static Target, seed: u64, from: u64, runs: u64) -> io::Result<Done> {
     tell_failures();
     let clock = SystemClock::new();

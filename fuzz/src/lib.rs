@@ -4,7 +4,8 @@
 //!
 //! # Layout
 //!
-//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before it.
+//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before
+//! it.
 
 pub mod input;
 pub mod mutate;

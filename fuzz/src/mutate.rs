@@ -45,7 +45,8 @@ impl Mutator<'_> {
     /// The input number `index` of a run with `seed`.
     pub fn input(&self, seed: u64, index: u64) -> Vec<u8> {
         let mut rng = Rng::new(seed ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        // The first numbers of neighbouring seeds are alike in nothing, yet the seeds themselves are.
+        // The first numbers of neighbouring seeds are alike in nothing, yet the seeds themselves
+        // are.
         let mut rng = Rng::new(rng.next_u64());
         let mut input = match self.corpus {
             [] => Vec::new(),

@@ -1,6 +1,6 @@
-//! Inputs that Tabulith's own encoders make, for the targets of binary formats. They are written once
-//! into the corpus by `cargo run -p tabulith-fuzz -- seeds`, and again when a format changes; the
-//! inputs of texts are written by hand.
+//! Inputs that Tabulith's own encoders make, for the targets of binary formats. They are written
+//! once into the corpus by `cargo run -p tabulith-fuzz -- seeds`, and again when a format changes;
+//! the inputs of texts are written by hand.
 
 use crate::input::{put_long, put_short};
 use std::path::Path;

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --release -p tabulith-server --example timing [SAMPLES]` measures pairs of requests
 //! that must not be told apart by their time, in random order, and prints Welch's t of each pair:
-//! beyond 4.5 either way they could be. A pair that differs on purpose shows that a difference would
-//! be seen. Then it prints the time that the framing of one request's head takes.
+//! beyond 4.5 either way they could be. A pair that differs on purpose shows that a difference
+//! would be seen. Then it prints the time that the framing of one request's head takes.
 
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 #![allow(clippy::print_stdout, reason = "its output")]

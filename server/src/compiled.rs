@@ -1,8 +1,8 @@
 //! The server over the engine's store, compiled with this crate.
 //!
-//! All of it is generic over its store. Without these, each program that starts a server, and most of the
-//! tests are one, compiles what answers, HTTP and TLS anew; builds for users, which inline across crates,
-//! do so still.
+//! All of it is generic over its store. Without these, each program that starts a server, and most
+//! of the tests are one, compiles what answers, HTTP and TLS anew; builds for users, which inline
+//! across crates, do so still.
 
 use crate::app::App;
 use crate::config::Config;

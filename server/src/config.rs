@@ -46,8 +46,8 @@ pub struct Config {
     /// come in, to this machine alone.
     pub admin: Option<SocketAddr>,
 
-    /// Whether [`Config::listen`] speaks TLS too, as whom [`Config::tls`] says, and nothing does plain
-    /// HTTP. Default false.
+    /// Whether [`Config::listen`] speaks TLS too, as whom [`Config::tls`] says, and nothing does
+    /// plain HTTP. Default false.
     pub tls_only: bool,
 
     /// Whether partitions are counted for the metrics, and told by name. Default: without names.
@@ -82,8 +82,8 @@ pub struct Config {
     /// name their own faults. Default: nothing goes wrong, whatever requests say.
     pub faults: Option<Rules>,
 
-    /// Whether requests may read as of a moment of the past, by their header `x-tabulith-as-of`. For
-    /// a database with a history window. Default false.
+    /// Whether requests may read as of a moment of the past, by their header `x-tabulith-as-of`.
+    /// For a database with a history window. Default false.
     pub history: bool,
 
     /// Whether a request's date must lie within 15 minutes of the clock. Default true.
@@ -92,8 +92,8 @@ pub struct Config {
     /// Connections served at once; more wait to be accepted. Default 10,000.
     pub connections_max: usize,
 
-    /// Connections served at once to one address, or to one IPv6 network of 64 bits; more are closed.
-    /// Default: as many as to all.
+    /// Connections served at once to one address, or to one IPv6 network of 64 bits; more are
+    /// closed. Default: as many as to all.
     pub connections_per_address_max: Option<usize>,
 
     /// Bytes of request bodies held at once; beyond that requests get 503. A quarter of it is for
@@ -115,8 +115,8 @@ pub struct Config {
     /// How long a client may take to send a body. Default 60 s.
     pub body_time_max: Duration,
 
-    /// How long a client may take nothing of an answer. An answer that could not leave at once must be taken
-    /// within this time and a second for each 64 KiB. Default 60 s.
+    /// How long a client may take nothing of an answer. An answer that could not leave at once must
+    /// be taken within this time and a second for each 64 KiB. Default 60 s.
     pub answer_time_max: Duration,
 
     /// How long a stop waits for requests in flight. Default 5 s.
@@ -160,15 +160,15 @@ impl Config {
         (self.answer_bytes_max / PAGE_PART).min(PAGE_BYTES_MAX)
     }
 
-    /// Bytes of the entities that a change set leaves behind: merges of a few bytes write them whole, and so
-    /// need memory that their body does not show. Half of what bodies may take; all that is allowed to be
-    /// stored by one where that is the default.
+    /// Bytes of the entities that a change set leaves behind: merges of a few bytes write them
+    /// whole, and so need memory that their body does not show. Half of what bodies may take; all
+    /// that is allowed to be stored by one where that is the default.
     pub fn group_bytes_max(&self) -> usize {
         (self.body_bytes_max / 2).clamp(2 * BODY_BYTES_MAX, GROUP_STORED_BYTES_MAX)
     }
 
-    /// Refuses the published key where others than this machine can reach it. Accounts that are read
-    /// from elsewhere are judged when they have been.
+    /// Refuses the published key where others than this machine can reach it. Accounts that are
+    /// read from elsewhere are judged when they have been.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.accounts_source.is_some() { Ok(()) } else { self.check_accounts(&self.accounts) }
     }

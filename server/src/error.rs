@@ -444,8 +444,8 @@ const BUSY: &str = "The server is currently unable to receive requests. Please r
 /// Too many requests by a limit of rate, as the service says it.
 pub const SERVER_BUSY: WireError = WireError::fixed(503, "ServerBusy", BUSY);
 
-/// This server has no room: in memory, in the database's buffers or on its disk. Nothing has happened;
-/// whoever asks again at once makes it worse.
+/// This server has no room: in memory, in the database's buffers or on its disk. Nothing has
+/// happened; whoever asks again at once makes it worse.
 pub const OVERLOADED: WireError = WireError {
     status: 503,
     code: "ServerBusy",

@@ -5,7 +5,8 @@
 //!
 //! # Layout
 //!
-//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before it.
+//! The `mod` lines of this file stand in dependency order: a file uses only what is listed before
+//! it.
 
 // Floor 0: words.
 pub mod limits;

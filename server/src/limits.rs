@@ -13,20 +13,21 @@ pub const BODY_DISCARD_BYTES_MAX: usize = 32 << 20;
 /// wait: reading more would hold up other connections for longer than the change of threads costs.
 pub const QUICK_BODY_BYTES_MAX: usize = 16 << 10;
 
-/// Room for the request line and all headers of one request; also for the headers of an operation in a
-/// batch.
+/// Room for the request line and all headers of one request; also for the headers of an operation
+/// in a batch.
 ///
 /// The HTTP library takes a request target of up to 65,534 bytes; headers come on top.
 pub const HEAD_BYTES_MAX: usize = 160 << 10;
 
-/// Most bytes of the request target of an operation in a batch: what the HTTP library takes of others.
+/// Most bytes of the request target of an operation in a batch: what the HTTP library takes of
+/// others.
 pub const TARGET_BYTES_MAX: usize = 65_534;
 
 /// Most headers of one request, and of one of an operation in a batch.
 pub const HEADERS_MAX: usize = 100;
 
-/// Most bytes of the host that a request names: a name of the DNS with its last point, and a port. It
-/// stands in every answer to an insert.
+/// Most bytes of the host that a request names: a name of the DNS with its last point, and a port.
+/// It stands in every answer to an insert.
 pub const AUTHORITY_BYTES_MAX: usize = 254 + 6;
 
 /// Most bytes of `x-ms-client-request-id`.
@@ -38,8 +39,8 @@ pub const CHANGES_MAX: usize = 100;
 /// Most characters of a multipart boundary (RFC 2046, 5.1.1).
 pub const BOUNDARY_CHARS_MAX: usize = 70;
 
-/// The rate at which a client has to take an answer in the long run, beyond the time for which he may take
-/// nothing of it.
+/// The rate at which a client has to take an answer in the long run, beyond the time for which he
+/// may take nothing of it.
 pub const ANSWER_BYTES_A_SECOND_MIN: u64 = 64 << 10;
 
 /// Most comparisons, flags and operators of a `$filter`.
@@ -48,8 +49,8 @@ pub const FILTER_NODES_MAX: usize = 2_000;
 /// Most parentheses and `not`s of a `$filter` that may be open at once.
 pub const FILTER_DEPTH_MAX: usize = 100;
 
-/// Most parameters of a query string, and of one of an operation in a batch. A request has some ten, of
-/// which a signature needs most; each is looked for among all.
+/// Most parameters of a query string, and of one of an operation in a batch. A request has some
+/// ten, of which a signature needs most; each is looked for among all.
 pub const PARAMETERS_MAX: usize = 128;
 
 /// Most names of a `$select`.
@@ -132,8 +133,8 @@ pub const QUERY_BYTES_MAX: u64 = 64 << 20;
 /// been added.
 pub const PAGE_BYTES_MAX: usize = 16 << 20;
 
-/// A page ends at the latest where it is more than this part of the memory for answers, in which it has
-/// twice its size.
+/// A page ends at the latest where it is more than this part of the memory for answers, in which it
+/// has twice its size.
 pub const PAGE_PART: usize = 16;
 
 /// Characters of an account's name.

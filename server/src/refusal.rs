@@ -1,5 +1,5 @@
-//! The service's words for refusals of the table layer. Failures of the engine are logged here, once, and its
-//! refusals once a second.
+//! The service's words for refusals of the table layer. Failures of the engine are logged here,
+//! once, and its refusals once a second.
 
 use crate::error::{
     AS_OF_OUT_OF_RANGE, DIFFERENT_PARTITIONS, DUPLICATE_PROPERTIES, ENTITY_ALREADY_EXISTS,

@@ -1,7 +1,7 @@
 //! What was read from a store, remembered until somebody changes it there.
 //!
-//! Promise: what is remembered is what the store has, or had when the change that is under way began.
-//! Who reads waits for no change.
+//! Promise: what is remembered is what the store has, or had when the change that is under way
+//! began. Who reads waits for no change.
 //!
 //! Absent: changes at the same time; those who change see to that.
 

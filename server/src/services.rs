@@ -157,8 +157,8 @@ impl<S: Store> Services<S> {
         }
     }
 
-    /// The same for entities of the grant's table. A stored policy is that of one table, and says nothing
-    /// of another one that had its name then.
+    /// The same for entities of the grant's table. A stored policy is that of one table, and says
+    /// nothing of another one that had its name then.
     fn past_for(&self, grant: &Grant, at: CommitTs) -> Result<Past, WireError> {
         let past = self.past(at)?;
         if let Some(stored) = grant.stored() {
@@ -456,8 +456,8 @@ impl<S: Store> Services<S> {
         let all = KeyRange::default();
         let range = if tabulith::planted!("B40") { &all } else { grant.range() };
         let filter = range.and(read.filter);
-        // A block at an end of the range has rows of both sides: whether it was passed over, which a token
-        // can tell, would say something of rows that are not his.
+        // A block at an end of the range has rows of both sides: whether it was passed over, which
+        // a token can tell, would say something of rows that are not his.
         let zones = range.is_everything();
         let query = Query { filter, select: None, top: read.top, from, budget, zones };
         let (mut passed, mut refused) = (0, None);
@@ -589,7 +589,8 @@ impl<S: Store> Services<S> {
     }
 
     /// Fails where the grant depends on a stored policy that is not what it was when the request
-    /// came. The policy cannot change while the answer lives; nothing where the caller would have to wait.
+    /// came. The policy cannot change while the answer lives; nothing where the caller would have
+    /// to wait.
     fn steady(&self, grant: &Grant, reach: Reach) -> Result<Option<Held<'_>>, WireError> {
         let Some(stored) = grant.stored() else { return Ok(Some(Held(None))) };
         let table = table_name(grant)?;
@@ -636,8 +637,8 @@ fn check_write(write: &Write) -> Result<(), TableError> {
     }
 }
 
-/// Whether a name is that of a table in which Azure keeps its metrics. Nobody can make one; who asks
-/// for what is in it does so by its right name, and there is none here.
+/// Whether a name is that of a table in which Azure keeps its metrics. Nobody can make one; who
+/// asks for what is in it does so by its right name, and there is none here.
 fn is_metrics_table(name: &str) -> bool {
     let rest = name.strip_prefix("$Metrics").unwrap_or_default();
     !rest.is_empty() && name.len() <= 63 && rest.bytes().all(|byte| byte.is_ascii_alphanumeric())

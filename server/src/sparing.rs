@@ -1,5 +1,5 @@
-//! Says what repeats once a second, and how often it was: a disk that is full refuses thousands a second, and
-//! a line of the log for each would fill what is left of it.
+//! Says what repeats once a second, and how often it was: a disk that is full refuses thousands a
+//! second, and a line of the log for each would fill what is left of it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,8 +18,8 @@ impl Sparing {
         Sparing { second: AtomicU64::new(0), unsaid: AtomicU64::new(0) }
     }
 
-    /// Counts one more at a time of the steady clock. Where it is to be said, returns how many before it
-    /// were not.
+    /// Counts one more at a time of the steady clock. Where it is to be said, returns how many
+    /// before it were not.
     pub fn one_more(&self, now: Duration) -> Option<u64> {
         let (second, last) = (now.as_secs() + 1, self.second.load(Ordering::Relaxed));
         let is_first = second > last

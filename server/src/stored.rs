@@ -45,9 +45,9 @@ impl Default for StoredPolicies {
 pub type Steady<'a> = RwLockReadGuard<'a, ()>;
 
 impl StoredPolicies {
-    /// Keeps a table as it is: to be held from the look at a policy to the end of what it
-    /// allows. Waits for whoever sets its policies or removes it, and so for the disk; nothing for one
-    /// who must not.
+    /// Keeps a table as it is: to be held from the look at a policy to the end of what it allows.
+    /// Waits for whoever sets its policies or removes it, and so for the disk; nothing for one who
+    /// must not.
     pub fn steady(
         &self,
         account: &AccountName,
@@ -66,7 +66,8 @@ impl StoredPolicies {
         self.gate(account, table).write()
     }
 
-    /// Of a table by its name, in whatever case: one that is made anew has the gate of the one before.
+    /// Of a table by its name, in whatever case: one that is made anew has the gate of the one
+    /// before.
     fn gate(&self, account: &AccountName, table: &TableName) -> &RwLock<()> {
         let hash = self.hashes.hash_one((account, table.folded()));
         &self.gates[hash as usize % GATES]
@@ -140,8 +141,8 @@ impl StoredPolicies {
         let _changing = self.changing(account, table);
         let found = tables.get_table(account, table)?.ok_or(TableError::TableNotFound)?;
         let text = (!policies.is_empty()).then(|| policy::written(&policies));
-        // Until then requests are admitted by the old ones, without a wait, and do nothing by them before
-        // they have passed the gate.
+        // Until then requests are admitted by the old ones, without a wait, and do nothing by them
+        // before they have passed the gate.
         let set = tables.set_table_setting(account, table, SETTING, text.as_deref());
         // One that failed may have been kept all the same: the store will be asked what it has.
         self.known.change(found.id, set.is_ok().then(|| policies.into()));

@@ -1,4 +1,5 @@
-//! What tests of applications ask for: all data gone, an account of their own, a copy of everything.
+//! What tests of applications ask for: all data gone, an account of their own, a copy of
+//! everything.
 //!
 //! Only where the server was started for that. What is here destroys data without credentials.
 
@@ -16,7 +17,8 @@ use uuid::Uuid;
 
 /// Whoever makes copies of all data.
 pub trait Forks: fmt::Debug + Send + Sync {
-    /// Serves a copy of all that is there now, with these accounts; gives its number and its address.
+    /// Serves a copy of all that is there now, with these accounts; gives its number and its
+    /// address.
     fn fork(&self, accounts: &Accounts) -> Result<(u64, SocketAddr), String>;
 
     /// Ends a copy; whether there was one of that number.
@@ -29,8 +31,9 @@ const ACCOUNTS_MAX: usize = 1_000;
 /// What names of accounts that were made here begin with.
 const ACCOUNT_PREFIX: &str = "test";
 
-/// The status and the JSON of the answer to one of these requests; `path` is what follows `/_/`, and `base`
-/// what addresses of accounts begin with. None where it is none of them. May wait for the disk.
+/// The status and the JSON of the answer to one of these requests; `path` is what follows `/_/`,
+/// and `base` what addresses of accounts begin with. None where it is none of them. May wait for
+/// the disk.
 pub(crate) fn perform<S: Store>(
     app: &App<S>,
     forks: &dyn Forks,

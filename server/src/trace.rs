@@ -24,8 +24,8 @@ const SPAN_DIGITS: usize = 16;
 const BYTES: usize = 2 + 1 + TRACE_DIGITS + 1 + SPAN_DIGITS + 1 + 2;
 
 impl Trace {
-    /// The trace that a request names, with a new span; none where it names none, several, or what is
-    /// none. `request_id` is a GUID, from which the span is taken.
+    /// The trace that a request names, with a new span; none where it names none, several, or what
+    /// is none. `request_id` is a GUID, from which the span is taken.
     pub fn of(headers: &Headers, request_id: &str) -> Option<Trace> {
         let mut all = headers.all("traceparent");
         let text = all.next().filter(|_| all.next().is_none())?;
@@ -40,8 +40,8 @@ impl Trace {
         })
     }
 
-    /// A trace that begins with this request: the digits of its id are its own, so that one is found by
-    /// the other.
+    /// A trace that begins with this request: the digits of its id are its own, so that one is
+    /// found by the other.
     pub fn beginning(request_id: &str) -> Option<Trace> {
         let id = own(request_id)?;
         let span = id[..SPAN_DIGITS].to_owned();

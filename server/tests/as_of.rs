@@ -1,5 +1,5 @@
-//! Reads as of a moment, over real sockets: `x-tabulith-as-of` shows what was there then, goes with reads
-//! alone, and is refused with a code of its own where no history is kept.
+//! Reads as of a moment, over real sockets: `x-tabulith-as-of` shows what was there then, goes with
+//! reads alone, and is refused with a code of its own where no history is kept.
 
 mod common;
 

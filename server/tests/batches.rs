@@ -1,8 +1,8 @@
 //! Bodies of `$batch` as clients write them, well and badly: what is answered, and what is left in
 //! the table.
 //!
-//! `batches.jsonl` has a case in each line: its name, the batch, what becomes of it, and the rows of
-//! its partition, which had the row `old`, from then on. `{P}` stands for the partition.
+//! `batches.jsonl` has a case in each line: its name, the batch, what becomes of it, and the rows
+//! of its partition, which had the row `old`, from then on. `{P}` stands for the partition.
 
 #![allow(clippy::disallowed_methods, reason = "the corpus is a file of the repository")]
 
@@ -200,7 +200,8 @@ fn the_corpus() {
     assert!(cases.len() >= 150, "{} cases", cases.len());
 }
 
-/// Whatever is cut off the end of a batch, it is answered, and it is there as a whole or not at all.
+/// Whatever is cut off the end of a batch, it is answered, and it is there as a whole or not at
+/// all.
 #[test]
 fn a_batch_cut_anywhere() {
     let bench = bench();

@@ -1,5 +1,5 @@
-//! Histories over real sockets: clients that fight for a few entities, some of which hang up without
-//! waiting for their answers, find them linearizable.
+//! Histories over real sockets: clients that fight for a few entities, some of which hang up
+//! without waiting for their answers, find them linearizable.
 //!
 //! `TABULITH_HTTP_HISTORY_OPS` sends another number of requests.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]

@@ -399,8 +399,8 @@ const HEADS: usize = 500;
 /// What a connection may take then: the library's buffer, of twice the head, and the rest.
 const HEAD_CONNECTION_BYTES_MAX: u64 = 48 << 10;
 
-/// A head was held as the library has it and as the server does, where a byte that is no text took three, for
-/// as long as the body of somebody who is not let in was on its way.
+/// A head was held as the library has it and as the server does, where a byte that is no text took
+/// three, for as long as the body of somebody who is not let in was on its way.
 #[test]
 fn long_heads_are_not_kept_while_their_bodies_are_awaited() {
     let _turn = TURN.lock();

@@ -166,7 +166,8 @@ fn heads_of_operations_are_as_short_as_others() {
     }
 }
 
-/// An `If-Match` of 4 MB took a hundred: as text, in a refusal that repeats it, and in that as JSON.
+/// An `If-Match` of 4 MB took a hundred: as text, in a refusal that repeats it, and in that as
+/// JSON.
 #[test]
 fn headers_of_operations_are_as_long_as_others() {
     let bench = bench();

@@ -1,5 +1,5 @@
-//! What operators ask of a server on a real socket: who is told, what metrics say, when it is ready and
-//! when not.
+//! What operators ask of a server on a real socket: who is told, what metrics say, when it is ready
+//! and when not.
 
 mod common;
 #[path = "common/exposition.rs"]
@@ -263,7 +263,8 @@ fn ready_is_red_while_the_disk_is_full() {
     }
 }
 
-/// Clients wait and ask again where the status says so; a refusal within an answer they take for final.
+/// Clients wait and ask again where the status says so; a refusal within an answer they take for
+/// final.
 #[test]
 fn a_batch_that_the_disk_has_no_room_for_is_refused_as_a_whole() {
     let place = start(Config::default());
@@ -296,8 +297,8 @@ fn ready_is_red_while_commits_stall_and_green_when_the_work_is_done() {
     assert_eq!(place.ready(), ready(), "after {written} rows");
 }
 
-/// Who is told that the time is over leaves a body behind, which some thread still works on: its room is
-/// not for others before that thread has ended.
+/// Who is told that the time is over leaves a body behind, which some thread still works on: its
+/// room is not for others before that thread has ended.
 #[test]
 fn a_body_has_its_room_for_as_long_as_it_is_worked_on() {
     let config = Config { body_bytes_max: 4 << 20, ..Config::default() };
@@ -325,8 +326,8 @@ fn a_body_has_its_room_for_as_long_as_it_is_worked_on() {
     }
 }
 
-/// A commit that waits for flushes has a thread, and there are 512 of those: some are left to queries,
-/// which have turns of their own that no change set takes, whatever its values look like.
+/// A commit that waits for flushes has a thread, and there are 512 of those: some are left to
+/// queries, which have turns of their own that no change set takes, whatever its values look like.
 #[test]
 fn queries_go_on_while_more_commits_wait_than_there_are_threads() {
     const COMMITS: usize = 600;

@@ -177,8 +177,9 @@ fn every_range_through_the_service() {
     assert!(ranges > 900 && forged > 6_000, "{ranges} {forged}");
 }
 
-/// What blocks are passed over hangs on every row in them, and a block at the end of a range has rows of both
-/// sides. A filter on a neighbour's value would be answered by whatever tells whether its block was read.
+/// What blocks are passed over hangs on every row in them, and a block at the end of a range has
+/// rows of both sides. A filter on a neighbour's value would be answered by whatever tells whether
+/// its block was read.
 #[test]
 fn an_answer_does_not_hang_on_rows_outside_of_the_range() {
     let bench = Bench::new();

@@ -1,9 +1,10 @@
-//! How much gets done under ten times the load: `cargo run --release -p tabulith-tools --example overload`.
+//! How much gets done under ten times the load:
+//! `cargo run --release -p tabulith-tools --example overload`.
 //!
-//! Clients write as fast as they are answered, each over its own connection, and ask again at once where
-//! they are refused, whatever Retry-After says. Their number is raised until no more gets done; then
-//! come ten times as many. What counts is acknowledged writes per second. Clients and server share the
-//! machine, so that the tenfold crowd costs some of what it measures.
+//! Clients write as fast as they are answered, each over its own connection, and ask again at once
+//! where they are refused, whatever Retry-After says. Their number is raised until no more gets
+//! done; then come ten times as many. What counts is acknowledged writes per second. Clients and
+//! server share the machine, so that the tenfold crowd costs some of what it measures.
 //!
 //! Arguments: seconds per step, 4 if none. `TABULITH_BIN` names another program than the one beside
 //! this example.

@@ -4,7 +4,8 @@ use crate::exit::Failure;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// The whole path, without links as far as it exists: before a folder is made it is what it is afterwards.
+/// The whole path, without links as far as it exists: before a folder is made it is what it is
+/// afterwards.
 pub(crate) fn whole(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let resolved: Option<PathBuf> = path.ancestors().find_map(|above| {

@@ -1,5 +1,5 @@
-//! What commands connect to: the place that flags, a profile or the variables of `az` name, and whose
-//! certificates are believed.
+//! What commands connect to: the place that flags, a profile or the variables of `az` name, and
+//! whose certificates are believed.
 //!
 //! Nothing here echoes a connection string or a key.
 

@@ -1,4 +1,5 @@
-//! `tabulith entity`: single entities written, printed, deleted, and all that match a filter deleted.
+//! `tabulith entity`: single entities written, printed, deleted, and all that match a filter
+//! deleted.
 
 use crate::args::entity::{
     ChangeArgs, DeleteArgs, DeleteWhereArgs, EntityArgs, EntityCommand, IfExists, InsertArgs,

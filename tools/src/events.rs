@@ -1,13 +1,13 @@
-//! What the log says of what happens in the engine: damage, work that failed, commits that wait, and what
-//! the start put right. The daily work is in the metrics.
+//! What the log says of what happens in the engine: damage, work that failed, commits that wait,
+//! and what the start put right. The daily work is in the metrics.
 
 use std::sync::LazyLock;
 use tabulith::Event;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith_server::sparing::Sparing;
 
-/// Work is tried again twice a second, and each commit of a full engine waits by itself: both are told once
-/// a second.
+/// Work is tried again twice a second, and each commit of a full engine waits by itself: both are
+/// told once a second.
 static FAILURES: Sparing = Sparing::new();
 static WAITS: Sparing = Sparing::new();
 static CLOCK: LazyLock<SystemClock> = LazyLock::new(SystemClock::new);

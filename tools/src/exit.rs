@@ -83,8 +83,8 @@ impl Exit {
     }
 }
 
-/// The `verdict` on what was found, once it was `told`: it is the same where the reader of that went away
-/// before its end (`| head`).
+/// The `verdict` on what was found, once it was `told`: it is the same where the reader of that
+/// went away before its end (`| head`).
 pub(crate) fn verdict<E>(told: Result<(), E>, verdict: Exit) -> anyhow::Result<Exit>
 where
     anyhow::Error: From<E>,
@@ -176,7 +176,8 @@ fn of_engine(error: &tabulith::error::Error) -> Option<Exit> {
     if error.kind() != Kind::Io {
         return Some(Exit::of_kind(error.kind()));
     }
-    // The manifest no longer names a file that a writer has deleted: only the folder tells the two apart.
+    // The manifest no longer names a file that a writer has deleted: only the folder tells the two
+    // apart.
     let is_damage = error.place().is_some_and(|(file, _)| inspect::is_missing(file));
     is_damage.then_some(Exit::Corrupt)
 }

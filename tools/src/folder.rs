@@ -117,7 +117,8 @@ impl Folder {
         Ok(setting.context("reading a setting")?.is_some())
     }
 
-    /// Keeps a setting that says no more than its name, or takes it back. Returns once that is durable.
+    /// Keeps a setting that says no more than its name, or takes it back. Returns once that is
+    /// durable.
     pub(crate) async fn set_setting(&self, name: &str, is_set: bool) -> Result<()> {
         let (store, account, name) = (self.store.clone(), self.account.clone(), name.to_owned());
         let value = is_set.then_some(&b""[..]);
@@ -135,8 +136,8 @@ impl Folder {
         Ok(outcome.etag().map(|etag| etag.to_string()))
     }
 
-    /// Removes rows of one partition that are still the versions of those ETags, all or none. Returns
-    /// the place of one that is not, if there is one.
+    /// Removes rows of one partition that are still the versions of those ETags, all or none.
+    /// Returns the place of one that is not, if there is one.
     pub(crate) async fn delete_rows(
         &self,
         table: &str,

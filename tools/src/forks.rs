@@ -1,7 +1,8 @@
-//! Copies of all data, each served beside the original on a port of its own, for tests of applications.
+//! Copies of all data, each served beside the original on a port of its own, for tests of
+//! applications.
 //!
-//! A copy shares its files with the original by hard links, so that it is there at once, however much
-//! it holds; what either writes from then on is its own.
+//! A copy shares its files with the original by hard links, so that it is there at once, however
+//! much it holds; what either writes from then on is its own.
 
 #![allow(clippy::disallowed_methods, reason = "folders of copies are removed in the end")]
 

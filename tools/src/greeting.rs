@@ -1,5 +1,5 @@
-//! What `serve` says once it listens: where, how to connect, what is kept where and how safely, and what
-//! goes wrong on purpose.
+//! What `serve` says once it listens: where, how to connect, what is kept where and how safely, and
+//! what goes wrong on purpose.
 
 use crate::args::serve::ServeArgs;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! `tabulith health`: whether a server is ready, as an exit code, for images that have no other client.
+//! `tabulith health`: whether a server is ready, as an exit code, for images that have no other
+//! client.
 
 use crate::args::health::HealthArgs;
 use crate::exit::{Exit, Failure};

@@ -79,8 +79,8 @@ fn text_bytes(text: &str) -> usize {
         .sum()
 }
 
-/// The members of the object that `text` is. One that is given twice is an error, as it is to the server:
-/// nobody knows which of the two is meant.
+/// The members of the object that `text` is. One that is given twice is an error, as it is to the
+/// server: nobody knows which of the two is meant.
 pub(crate) fn members(text: &[u8]) -> serde_json::Result<Map<String, Json>> {
     serde_json::from_slice::<Members>(text).map(|members| members.0)
 }
@@ -157,8 +157,8 @@ pub(crate) fn annotation(
     }
 }
 
-/// The entity that an object is, as [`write_entity`] writes it; its Timestamp and other annotations are
-/// passed over, a null is no property.
+/// The entity that an object is, as [`write_entity`] writes it; its Timestamp and other annotations
+/// are passed over, a null is no property.
 pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntity> {
     let key = |name: &str| match members.get(name) {
         Some(Json::String(text)) => Ok(text.clone()),

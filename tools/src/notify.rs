@@ -1,5 +1,5 @@
-//! What is told to systemd, by its protocol of datagrams: that the server is ready, that it stops, and
-//! now and then that it lives.
+//! What is told to systemd, by its protocol of datagrams: that the server is ready, that it stops,
+//! and now and then that it lives.
 //!
 //! Absent where `NOTIFY_SOCKET` is: nothing is sent, and nothing fails.
 

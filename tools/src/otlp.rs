@@ -1,8 +1,10 @@
-//! Spans of requests by OTLP over HTTP, in the words of OpenTelemetry's conventions for servers and databases.
+//! Spans of requests by OTLP over HTTP, in the words of OpenTelemetry's conventions for servers and
+//! databases.
 //!
-//! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT`, `…_HEADERS` and
-//! `…_TIMEOUT` mean what they mean elsewhere. Absent: `url.path` and `url.query`, which the conventions ask
-//! for, as they name entities and carry signatures; other protocols than http/protobuf.
+//! `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_EXPORTER_OTLP_[TRACES_]ENDPOINT`,
+//! `…_HEADERS` and `…_TIMEOUT` mean what they mean elsewhere. Absent: `url.path` and `url.query`,
+//! which the conventions ask for, as they name entities and carry signatures; other protocols than
+//! http/protobuf.
 
 use crate::exit::Failure;
 use crate::print::note;

@@ -1,5 +1,5 @@
-//! `tabulith completions` and `tabulith man`: what shells and readers know of the command line, made
-//! from it.
+//! `tabulith completions` and `tabulith man`: what shells and readers know of the command line,
+//! made from it.
 //!
 //! A man page has what stands before the help in a section of its own: the examples.
 

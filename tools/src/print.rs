@@ -1,8 +1,8 @@
 //! What people and programs read: data on stdout, messages on stderr.
 //!
-//! Data is JSON, YAML, values between commas or tabs, or an aligned table. Nothing is coloured, so NO_COLOR has nothing
-//! to turn off. Writing to a pipe that nobody reads any more ends the process quietly: see
-//! [`crate::exit::of`].
+//! Data is JSON, YAML, values between commas or tabs, or an aligned table. Nothing is coloured, so
+//! NO_COLOR has nothing to turn off. Writing to a pipe that nobody reads any more ends the process
+//! quietly: see [`crate::exit::of`].
 
 use crate::args::output::Output;
 use crate::edm;
@@ -47,8 +47,9 @@ pub(crate) fn note(message: &str) {
     }
 }
 
-/// Stdout, for data. Where a terminal shows it, control characters of the data do not reach it: they could
-/// move its cursor, change its title or type for its user. Files and pipes get every byte.
+/// Stdout, for data. Where a terminal shows it, control characters of the data do not reach it:
+/// they could move its cursor, change its title or type for its user. Files and pipes get every
+/// byte.
 pub(crate) fn out() -> Out {
     let lock = io::stdout().lock();
     if lock.is_terminal() { Out::Terminal(Harmless::new(lock)) } else { Out::Other(lock) }
@@ -78,8 +79,8 @@ impl Write for Out {
     }
 }
 
-/// Puts a mark in the place of each control character but tabs and ends of lines, also of those between
-/// U+0080 and U+009F, which take two bytes.
+/// Puts a mark in the place of each control character but tabs and ends of lines, also of those
+/// between U+0080 and U+009F, which take two bytes.
 pub(crate) struct Harmless<W: Write> {
     out: W,
     /// Whether the first byte of a character of U+0080 to U+00BF is held back.
@@ -319,8 +320,8 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// A record as a line of CSV, in memory: a writer of CSV keeps to itself what its output refuses when it
-/// is dropped.
+/// A record as a line of CSV, in memory: a writer of CSV keeps to itself what its output refuses
+/// when it is dropped.
 fn csv_line<T: AsRef<[u8]>>(record: impl IntoIterator<Item = T>) -> Result<Vec<u8>> {
     let mut line = csv::Writer::from_writer(Vec::new());
     line.write_record(record)?;

@@ -50,8 +50,8 @@ pub(crate) struct RemotePage {
     pub(crate) explained: Option<Explained>,
 }
 
-/// Accounts that this process has asked for. Who asks for one again goes on with its connections, so that
-/// the commands of a session share them.
+/// Accounts that this process has asked for. Who asks for one again goes on with its connections,
+/// so that the commands of a session share them.
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
 /// Accounts that are remembered. A session that goes to more places connects anew.
@@ -67,8 +67,8 @@ struct Open {
 }
 
 impl Remote {
-    /// The account behind a connection, with certificates of a file; over the connections that this process
-    /// has to it. `patience`: how long it waits for a server that went away.
+    /// The account behind a connection, with certificates of a file; over the connections that this
+    /// process has to it. `patience`: how long it waits for a server that went away.
     pub(crate) fn shared(
         connection: Connection,
         ca: Option<&Path>,
@@ -99,8 +99,8 @@ impl Remote {
         }
     }
 
-    /// The account for a call that is no write. A wrong address is told soon; a server that was there will
-    /// come back.
+    /// The account for a call that is no write. A wrong address is told soon; a server that was
+    /// there will come back.
     fn caller(&self) -> &Account {
         let is_patient = self.is_patient && self.has_answered.load(Ordering::Relaxed);
         if is_patient { &self.patient } else { &self.account }
@@ -163,8 +163,8 @@ impl Remote {
         Ok(etag.map(|etag| etag.as_str().to_owned()))
     }
 
-    /// Removes rows of one partition that are still the versions of those ETags, all or none. Returns
-    /// the place of one that is not, if there is one.
+    /// Removes rows of one partition that are still the versions of those ETags, all or none.
+    /// Returns the place of one that is not, if there is one.
     pub(crate) async fn delete_rows(
         &self,
         table: &str,

@@ -1,4 +1,5 @@
-//! `tabulith salvage`: what is readable of a damaged data folder, in a new one, and a list of what is not.
+//! `tabulith salvage`: what is readable of a damaged data folder, in a new one, and a list of what
+//! is not.
 
 use crate::apart;
 use crate::args::folder::SalvageArgs;

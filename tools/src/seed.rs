@@ -1,8 +1,8 @@
 //! Tables that a server is to have from the start: the files of a folder, loaded before it serves.
 //!
-//! Promise: a table that is there is left as it is, so that the same folder changes nothing the second time. A
-//! setting of the account marks a table from before it is made until its files are loaded whole: of one that is
-//! marked they are loaded again.
+//! Promise: a table that is there is left as it is, so that the same folder changes nothing the
+//! second time. A setting of the account marks a table from before it is made until its files are
+//! loaded whole: of one that is marked they are loaded again.
 
 #![allow(clippy::disallowed_methods, reason = "the files are the user's")]
 
@@ -22,7 +22,8 @@ const FILES_MAX: usize = 1_000;
 /// The files of each table, by its name without case.
 type Seeds = BTreeMap<String, Vec<(PathBuf, String)>>;
 
-/// Loads `dir` into the data folder, for `account`. Fails at the first file that does not load whole.
+/// Loads `dir` into the data folder, for `account`. Fails at the first file that does not load
+/// whole.
 pub(crate) fn load(dir: &Path, data: &Path, account: &str) -> Result<()> {
     let seeds = seeds(dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -36,8 +36,8 @@ use tabulith_server::texts::TextSource;
 use tabulith_server::tokens::BearerConfig;
 use tabulith_server::{Accounts, Config, Parts, Pulse, Running, Server, testing};
 
-/// How long a stop waits for requests in flight: a second of the five that a stop takes at most is for
-/// the last sync.
+/// How long a stop waits for requests in flight: a second of the five that a stop takes at most is
+/// for the last sync.
 const STOP_TIME_MAX: Duration = Duration::from_secs(4);
 
 /// Serves until SIGTERM or SIGINT; what was acknowledged by then is in the folder.
@@ -254,14 +254,14 @@ fn memory_share(asked_mib: Option<u32>) -> Result<usize> {
     Ok(mib << 20)
 }
 
-/// Files that are left to the database, at least and at most: connections must never keep it from opening
-/// one. The program itself has some twenty open.
+/// Files that are left to the database, at least and at most: connections must never keep it from
+/// opening one. The program itself has some twenty open.
 const FILES_KEPT_MIN: usize = 48;
 const FILES_KEPT_MAX: usize = 4_096;
 const FILES_OF_PROGRAM: usize = 20;
 
-/// How many connections may be open without taking files from the database, and how many table files may
-/// stay open: as many again may be open for a while.
+/// How many connections may be open without taking files from the database, and how many table
+/// files may stay open: as many again may be open for a while.
 fn files_allowed() -> (usize, usize) {
     let files = usize::try_from(open_files::raised()).unwrap_or(usize::MAX);
     let kept = (files / 4).clamp(FILES_KEPT_MIN, FILES_KEPT_MAX);

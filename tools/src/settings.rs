@@ -1,8 +1,9 @@
-//! Where the settings of `serve` come from: flags, else variables, else a file of TOML, else defaults.
+//! Where the settings of `serve` come from: flags, else variables, else a file of TOML, else
+//! defaults.
 //!
-//! What the file says and nothing before it does is put among the words of the command line, so that it
-//! is checked as they are and means what they mean. An unknown key and a bad value are named with file,
-//! line and key.
+//! What the file says and nothing before it does is put among the words of the command line, so
+//! that it is checked as they are and means what they mean. An unknown key and a bad value are
+//! named with file, line and key.
 
 #![allow(clippy::disallowed_methods, reason = "the settings are the user's file")]
 
@@ -30,7 +31,8 @@ pub(crate) struct Settings {
 /// More is no file of settings.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What has to be asked for where the server is started: nobody is to meet it by a file that he forgot.
+/// What has to be asked for where the server is started: nobody is to meet it by a file that he
+/// forgot.
 const FLAGS_ONLY: [&str; 6] =
     ["config", "fault-lab", "fault-seed", "throttle-partition", "throttle-account", "testing"];
 

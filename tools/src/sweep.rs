@@ -1,7 +1,8 @@
 //! Deletes all rows that match a filter, in batches of one partition, many at once.
 //!
-//! Each row is deleted as the version that the filter was held against. One that somebody has changed
-//! meanwhile is left out of its batch and asked about again, so that no row goes that did not match.
+//! Each row is deleted as the version that the filter was held against. One that somebody has
+//! changed meanwhile is left out of its batch and asked about again, so that no row goes that did
+//! not match.
 
 use crate::ask::{Ask, Key};
 use crate::exit::{Exit, Failure};
@@ -124,8 +125,8 @@ mod tests {
         entity
     }
 
-    /// Between the look and the delete somebody changes two rows: one still matches, one does not, and
-    /// a third is gone.
+    /// Between the look and the delete somebody changes two rows: one still matches, one does not,
+    /// and a third is gone.
     #[tokio::test]
     async fn only_rows_that_match_when_they_go_are_deleted() {
         let folder = tempfile::tempdir().expect("a folder");

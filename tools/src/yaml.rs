@@ -1,7 +1,7 @@
 //! JSON objects as YAML: each an item of a list, its members one a line.
 //!
-//! A JSON scalar is a YAML scalar but for a few characters and forms of numbers, so that values stand much as
-//! they do in JSON and are read back as what they were, by readers of YAML 1.1 too.
+//! A JSON scalar is a YAML scalar but for a few characters and forms of numbers, so that values
+//! stand much as they do in JSON and are read back as what they were, by readers of YAML 1.1 too.
 
 use serde_json::{Map, Value as Json};
 
@@ -39,14 +39,15 @@ fn scalar(value: &Json) -> String {
     out
 }
 
-/// Whether a reader takes it as it is: not controls of 8 bits, breaks of lines, marks of order, and what
-/// is no character.
+/// Whether a reader takes it as it is: not controls of 8 bits, breaks of lines, marks of order, and
+/// what is no character.
 fn is_safe(letter: char) -> bool {
     let odd = ['\u{7f}'..='\u{9f}', '\u{2028}'..='\u{2029}', '\u{fffe}'..='\u{ffff}'];
     letter != '\u{feff}' && !odd.iter().any(|range| range.contains(&letter))
 }
 
-/// A number with an exponent is a text to YAML 1.1 where it lacks the point, or the exponent its sign.
+/// A number with an exponent is a text to YAML 1.1 where it lacks the point, or the exponent its
+/// sign.
 fn with_point(text: String) -> String {
     let Some((digits, exponent)) = text.split_once(['e', 'E']) else { return text };
     let point = if digits.contains('.') { "" } else { ".0" };

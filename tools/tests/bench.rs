@@ -1,4 +1,5 @@
-//! `bench` end to end, as small as can be: in a folder, through a server, its files, its reports, its exit codes.
+//! `bench` end to end, as small as can be: in a folder, through a server, its files, its reports,
+//! its exit codes.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 

@@ -291,7 +291,8 @@ fn the_same_command_goes_on_where_it_stopped() {
     assert!(ran.err.contains("imported 1,500 rows"), "a finished job starts anew: {}", ran.err);
 }
 
-/// The record of before was still believed where the one that began anew had come to no record of its own.
+/// The record of before was still believed where the one that began anew had come to no record of
+/// its own.
 #[test]
 fn an_import_that_begins_anew_forgets_the_one_before_at_once() {
     let place = Place::new();

@@ -1,5 +1,5 @@
-//! `copy`: between a server, a folder, JSON lines and Azurite's database; what is not the same, and what
-//! goes on where it stopped.
+//! `copy`: between a server, a folder, JSON lines and Azurite's database; what is not the same, and
+//! what goes on where it stopped.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout, reason = "tests")]
 
@@ -90,8 +90,8 @@ fn what_is_not_the_same_is_told_by_its_partition() {
     assert_eq!(rows(&place, "other", "Rows"), rows(&place, "data", "Rows"));
 }
 
-/// The record of an unfinished copy was believed although what it tells of had been removed since: tables
-/// were told to be copied, and were not there.
+/// The record of an unfinished copy was believed although what it tells of had been removed since:
+/// tables were told to be copied, and were not there.
 #[test]
 fn what_is_gone_from_the_other_place_is_copied_again() {
     let place = filled();

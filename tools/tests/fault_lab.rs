@@ -1,5 +1,5 @@
-//! The fault lab and the limits of rate as flags of the program: rules from a file, and what is said
-//! of them.
+//! The fault lab and the limits of rate as flags of the program: rules from a file, and what is
+//! said of them.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

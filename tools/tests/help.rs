@@ -1,5 +1,5 @@
-//! What each command says of itself, word by word: tests/help has a file for each. A change is shown by
-//! the difference; `TABULITH_BLESS=1` writes the files anew.
+//! What each command says of itself, word by word: tests/help has a file for each. A change is
+//! shown by the difference; `TABULITH_BLESS=1` writes the files anew.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! The program as its operators meet it: settings and where they come from, health, seeds, copies for tests,
-//! the log, systemd, Azurite's command line, the end with requests in flight.
+//! The program as its operators meet it: settings and where they come from, health, seeds, copies
+//! for tests, the log, systemd, Azurite's command line, the end with requests in flight.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 

@@ -1,5 +1,5 @@
-//! Parquet: a table goes out and comes back as it was; files of another program are read, or refused by
-//! the name of a column; damage is told and nothing else happens.
+//! Parquet: a table goes out and comes back as it was; files of another program are read, or
+//! refused by the name of a column; damage is told and nothing else happens.
 //!
 //! `golden.py` beside the files has written them with pyarrow.
 

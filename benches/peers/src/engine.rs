@@ -125,8 +125,8 @@ pub trait Engine: Send + Sync {
     /// much of that was spent on nothing but seeing that nothing happens any more.
     fn settle(&self) -> Result<Duration>;
 
-    /// How long commits were made to wait so far because background work was behind, where the engine
-    /// says so.
+    /// How long commits were made to wait so far because background work was behind, where the
+    /// engine says so.
     fn held_back(&self) -> Option<Duration> {
         None
     }

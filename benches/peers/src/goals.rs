@@ -1,5 +1,5 @@
-//! What this project wants to reach: how many times as fast as which peers, line by line, and within which
-//! limits.
+//! What this project wants to reach: how many times as fast as which peers, line by line, and
+//! within which limits.
 
 /// Peers that ours is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

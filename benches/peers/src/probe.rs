@@ -79,8 +79,8 @@ impl Line {
         self
     }
 
-    /// With how long the laps of calls took that are too long and too few to say anything by themselves;
-    /// `lap` is what one is.
+    /// With how long the laps of calls took that are too long and too few to say anything by
+    /// themselves; `lap` is what one is.
     pub fn in_laps(self, laps: &Laps, lap: &str) -> Line {
         let lap = (!laps.latency_ns.is_empty()).then(|| lap.to_owned());
         Line { lap, ..self }.timed(&laps.latency_ns)
@@ -96,8 +96,8 @@ impl Line {
 /// Rows of a lap. The clock takes some 25 ns, which are 0.1 % of 1,000 rows of the fastest scan.
 pub const LAP_ROWS: u64 = 1000;
 
-/// Times the laps of long calls: so many rows each. Rows after the last whole lap of a call do not count,
-/// nor does what the call does after its last row.
+/// Times the laps of long calls: so many rows each. Rows after the last whole lap of a call do not
+/// count, nor does what the call does after its last row.
 #[derive(Debug)]
 pub struct Laps {
     rows: u64,

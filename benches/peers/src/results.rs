@@ -1,4 +1,5 @@
-//! Lines as `tabulith bench` writes and shows them: one format for all, which docs/bench-format.md describes.
+//! Lines as `tabulith bench` writes and shows them: one format for all, which docs/bench-format.md
+//! describes.
 
 use crate::parent::Outcome;
 use crate::probe::{Kind, Line as Figure};
@@ -37,7 +38,8 @@ impl Writer {
     }
 }
 
-/// The head of a file about `engines`, whose data lies in `dir`: `run` with what is the same for all.
+/// The head of a file about `engines`, whose data lies in `dir`: `run` with what is the same for
+/// all.
 pub fn head(engines: &[&str], dir: &Path, facts: &[(String, String)], run: Run) -> Run {
     let peers = |engine: &&str| !is_aside(engine) && !engine.starts_with("ours");
     let peers: Vec<&str> = engines.iter().copied().filter(peers).collect();

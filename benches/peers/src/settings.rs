@@ -10,8 +10,8 @@ use crate::engine::Promise;
 /// Cache of every engine that has one, unless `--cache-mib` says otherwise.
 pub const CACHE_BYTES: usize = 256 << 20;
 
-/// How many times that cache `ours-large` has: its process then takes as much memory as LMDB's, whose
-/// cache is the page cache, does on the data of W6 to W9.
+/// How many times that cache `ours-large` has: its process then takes as much memory as LMDB's,
+/// whose cache is the page cache, does on the data of W6 to W9.
 pub const LARGE_CACHE_TIMES: usize = 5;
 
 /// Memtable of every engine that has one.

@@ -40,7 +40,8 @@ impl Context {
         partitions.max(10) * PARTITION_ROWS
     }
 
-    /// Rows with values of `value_bytes` that take the bytes of `count` rows with values of [`SMALL`].
+    /// Rows with values of `value_bytes` that take the bytes of `count` rows with values of
+    /// [`SMALL`].
     pub fn rows_like(&self, count: u64, value_bytes: usize) -> u64 {
         self.rows(bytes_of(count, SMALL) / bytes_of(1, value_bytes))
     }

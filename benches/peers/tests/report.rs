@@ -46,7 +46,8 @@ fn a_limit_of_processor_time() {
     let of = |cpu_us| by("ours", Line { cpu_us, ..line(W4, 1.0) });
     check(W4, &[of(8.0)], "at most 8 us of CPU | 8.00 | met");
     check(W4, &[of(8.1)], "at most 8 us of CPU | 8.10 | **not met**");
-    // The kernel counts in ticks: none at all is a line too short to say, not one that took nothing.
+    // The kernel counts in ticks: none at all is a line too short to say, not one that took
+    // nothing.
     check(W4, &[of(0.0)], "");
 }
 
@@ -129,8 +130,8 @@ fn a_lap_ends_with_its_last_row() {
     assert!(text.contains(&format!("\n- {W11}: each 10 rows\n")), "{text}");
 }
 
-/// What the report says of the goal called `name`: what is wanted, what was reached, and the verdict. Goals
-/// by rates are not looked at: limits say `at most` or ` of `.
+/// What the report says of the goal called `name`: what is wanted, what was reached, and the
+/// verdict. Goals by rates are not looked at: limits say `at most` or ` of `.
 #[track_caller]
 fn check(name: &str, outcomes: &[Outcome], expected: &str) {
     let engines = ["ours", "rocksdb", "fjall", "lmdb"].map(str::to_owned);

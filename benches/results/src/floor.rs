@@ -1,4 +1,5 @@
-//! The disk's floor: what a small write and its sync cost by themselves, below which no durable commit goes.
+//! The disk's floor: what a small write and its sync cost by themselves, below which no durable
+//! commit goes.
 
 use crate::latency::histogram;
 use anyhow::{Context, Result};

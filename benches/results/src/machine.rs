@@ -47,7 +47,8 @@ impl Machine {
     }
 }
 
-/// The commit that this program was built from: as its build says, or of the repository that it lies in.
+/// The commit that this program was built from: as its build says, or of the repository that it
+/// lies in.
 pub fn commit() -> Option<String> {
     if let Some(commit) = option_env!("TABULITH_COMMIT") {
         return Some(commit.to_owned());
@@ -86,7 +87,8 @@ impl Taken {
     }
 }
 
-/// Bytes on the disk of all files below a folder: blocks, as preallocated files are longer than what they hold.
+/// Bytes on the disk of all files below a folder: blocks, as preallocated files are longer than
+/// what they hold.
 pub fn disk_bytes(dir: &Path) -> u64 {
     // A file may be deleted while this looks at it.
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();

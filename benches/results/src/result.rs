@@ -74,7 +74,8 @@ pub struct Workload {
     pub run: u32,
     /// What was measured: `folder`, `endpoint`, or an engine's name.
     pub target: String,
-    /// Whether it is shown, but not held against others: what keeps nothing, a variant of another target.
+    /// Whether it is shown, but not held against others: what keeps nothing, a variant of another
+    /// target.
     pub aside: bool,
     /// What a commit promises when it is acknowledged.
     pub durability: String,

@@ -15,8 +15,8 @@ use tabulith_benches::{machine, report, serve};
 /// Measures what the engine and the server do on this machine, beside what the disk can.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Measure only one group (disk, floor, durable, unsynced, read, filter, import, server) or the cases whose names hold
-    /// this text. May be repeated.
+    /// Measure only one group (disk, floor, durable, unsynced, read, filter, import, server) or the
+    /// cases whose names hold this text. May be repeated.
     #[arg(long)]
     only: Vec<String>,
     /// Factor on all row counts.

@@ -1,8 +1,8 @@
-//! `cargo run --release -p tabulith-benches --bin memory`: holds the memory of whole processes against
-//! the one budget that their database was given, and prints one Markdown table.
+//! `cargo run --release -p tabulith-benches --bin memory`: holds the memory of whole processes
+//! against the one budget that their database was given, and prints one Markdown table.
 //!
-//! Each work runs in a process of its own. What it had before it opened the database is taken off; what
-//! the allocator keeps and what the program itself needs is not.
+//! Each work runs in a process of its own. What it had before it opened the database is taken off;
+//! what the allocator keeps and what the program itself needs is not.
 
 #![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 

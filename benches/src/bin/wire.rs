@@ -1,6 +1,6 @@
 //! `cargo run --release -p tabulith-benches --bin wire`: measures `tabulith serve` by wrk, side by
-//! side with Azurite and a bare hyper server, and prints two Markdown tables. docs/benchmarks.md says
-//! how to read them.
+//! side with Azurite and a bare hyper server, and prints two Markdown tables. docs/benchmarks.md
+//! says how to read them.
 
 #![allow(clippy::disallowed_methods, reason = "a program of measurements, as the library says")]
 

@@ -12,7 +12,8 @@ const BLOCK: usize = 4096;
 /// Blocks of a file that is overwritten.
 const FILE_BLOCKS: u64 = 16 << 10;
 
-/// A commit of 100 rows of 200 bytes, as the log frames it, in whole blocks; and eight in one group.
+/// A commit of 100 rows of 200 bytes, as the log frames it, in whole blocks; and eight in one
+/// group.
 const BATCH_BYTES: usize = 6 * BLOCK;
 const GROUP_BYTES: usize = 8 * BATCH_BYTES;
 

@@ -1,5 +1,5 @@
-//! What an engine cannot undercut: a block fetched or compressed, a system call, a copy, a miss of the
-//! processor's caches. Goals are held against these.
+//! What an engine cannot undercut: a block fetched or compressed, a system call, a copy, a miss of
+//! the processor's caches. Goals are held against these.
 
 use crate::case::{Case, Plan};
 use crate::rows::{Values, keys};
@@ -162,8 +162,8 @@ fn random(name: &str, once: impl Fn(u64, &mut Buffers) -> Result<()> + Sync + 's
     })
 }
 
-/// What each row costs that a flush or a merge writes, beside the write: a block of rows, the memory of
-/// the compressor used again.
+/// What each row costs that a flush or a merge writes, beside the write: a block of rows, the
+/// memory of the compressor used again.
 fn compressed_by_lz4() -> Case {
     Case::new("floor: block of 4 KiB compressed", "blocks/s", |plan| {
         // More of them than the nearest caches hold.

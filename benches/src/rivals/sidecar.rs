@@ -2,8 +2,8 @@
 //! fingerprints.
 //!
 //! What all keys begin with is cut off; of the rest the first 8 bytes, as a number in order, stand
-//! side by side. A search halves those without a branch, and compares whole keys from the first that
-//! is equal on. No timestamps and no values: it is what a search touches and nothing else.
+//! side by side. A search halves those without a branch, and compares whole keys from the first
+//! that is equal on. No timestamps and no values: it is what a search touches and nothing else.
 
 /// The keys of one block.
 #[derive(Debug)]

@@ -16,8 +16,8 @@ use tabulith_server::config::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Key};
 pub enum Proof {
     /// A header signed with the account's key.
     SharedKey,
-    /// An account's shared access signature in the address. A table's would do for ours, but Azurite
-    /// refuses transactions with one.
+    /// An account's shared access signature in the address. A table's would do for ours, but
+    /// Azurite refuses transactions with one.
     Sas,
 }
 

@@ -1,5 +1,5 @@
-//! The folder that backups lie in: files under their digest, a manifest for each backup, and what a run
-//! that was cut has left.
+//! The folder that backups lie in: files under their digest, a manifest for each backup, and what a
+//! run that was cut has left.
 //!
 //! ```text
 //! files/HASH        a file that backups are of, under its BLAKE3: never changed, shared by all of them
@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Promise: a manifest is there only once everything that it names is durable, so a run may be cut
-//! anywhere: the backups before it are whole, and the next run begins with what is there of its files.
+//! anywhere: the backups before it are whole, and the next run begins with what is there of its
+//! files.
 
 use crate::backup::digest::{self, Digest, Hash};
 use crate::backup::format::{Kept, MANIFEST_BYTES_MAX, Manifest};
@@ -190,8 +191,8 @@ impl Depot {
         }
     }
 
-    /// Sees to it that the folder has the file `from`. One that is known, or there by its digest, is
-    /// not copied; one that is not what the source's manifest says is refused.
+    /// Sees to it that the folder has the file `from`. One that is known, or there by its digest,
+    /// is not copied; one that is not what the source's manifest says is refused.
     pub(crate) fn keep(
         &self,
         from: &Path,
@@ -230,7 +231,8 @@ impl Depot {
         Ok(kept)
     }
 
-    /// Brings a file here, unless one of its digest is here and whole; says whether it came, and by a link.
+    /// Brings a file here, unless one of its digest is here and whole; says whether it came, and by
+    /// a link.
     fn bring(
         &self,
         file: &dyn File,

@@ -38,8 +38,8 @@ pub struct Backup {
     pub to: CommitTs,
     /// It can be restored as of every moment from here to `to`.
     pub from: CommitTs,
-    /// And of those from `to` to here, in which nothing was committed. Later than `to` only where the
-    /// database made it itself: beside another process nobody knows.
+    /// And of those from `to` to here, in which nothing was committed. Later than `to` only where
+    /// the database made it itself: beside another process nobody knows.
     pub quiet: CommitTs,
     /// Files of the database.
     pub files: u64,
@@ -65,8 +65,8 @@ pub enum Which {
     Newest,
     /// The one of that number.
     Number(u64),
-    /// Whichever has all that was visible at that moment, without what came later. Those that have it
-    /// must be of one database.
+    /// Whichever has all that was visible at that moment, without what came later. Those that have
+    /// it must be of one database.
     At(CommitTs),
     /// The one of that number, as of that moment.
     NumberAt(u64, CommitTs),
@@ -123,14 +123,14 @@ impl Backups {
     }
 
     /// Makes a backup of the database in `source`, of which files that are here already are not
-    /// copied again. Only reads it; another process may write to it meanwhile, and the backup then holds
-    /// some moment of the run, with everything that was acknowledged before the run began and, of
-    /// `Buffered` commits, had reached the log.
+    /// copied again. Only reads it; another process may write to it meanwhile, and the backup then
+    /// holds some moment of the run, with everything that was acknowledged before the run began
+    /// and, of `Buffered` commits, had reached the log.
     ///
-    /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Invalid` where
-    /// the backups would lie in `source`, or in a folder of other things, which is left as it is;
-    /// `Corrupt` where a file is not what the database's manifest says; `Locked` where another run is
-    /// under way; `Busy` where files are deleted faster than they are copied,
+    /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Invalid`
+    /// where the backups would lie in `source`, or in a folder of other things, which is left as it
+    /// is; `Corrupt` where a file is not what the database's manifest says; `Locked` where another
+    /// run is under way; `Busy` where files are deleted faster than they are copied,
     /// [`Db::backup`](crate::Db::backup) being the way then.
     pub fn create(&self, source: impl AsRef<Path>, sharing: Sharing) -> Result<Created> {
         let folder = source.as_ref();
@@ -147,7 +147,8 @@ impl Backups {
         Ok(Created { backup, brought })
     }
 
-    /// Backups are not to go with the folder that they are of. By names alone: links are for who knows them.
+    /// Backups are not to go with the folder that they are of. By names alone: links are for who
+    /// knows them.
     fn keep_out_of(&self, source: &Path) -> Result<()> {
         let dest = &self.depot.dir;
         if dest.starts_with(source) {
@@ -193,7 +194,8 @@ impl Backups {
                 files.push(depot.keep(&from, wanted, (&known, Sharing::Link), brought)?);
             }
         }
-        // Others may have commits that are not in the log yet: no quiet time is known to have followed.
+        // Others may have commits that are not in the log yet: no quiet time is known to have
+        // followed.
         let backup = self.finish(&all, files, made, all.last_ts)?;
         depot.clear_staging()?;
         Ok(Some(backup))
@@ -259,7 +261,8 @@ impl Backups {
 
     /// The backups, oldest first.
     ///
-    /// Errors: `NotFound` where there is no such folder; `Corrupt` for a manifest that does not read.
+    /// Errors: `NotFound` where there is no such folder; `Corrupt` for a manifest that does not
+    /// read.
     pub fn list(&self) -> Result<Vec<Backup>> {
         let (mut backups, mut earlier) = (Vec::new(), BTreeSet::new());
         for number in self.depot.numbers()? {

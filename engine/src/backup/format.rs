@@ -1,4 +1,5 @@
-//! The manifest of one backup: a text of lines, so that whoever has nothing but a shell can read it.
+//! The manifest of one backup: a text of lines, so that whoever has nothing but a shell can read
+//! it.
 //!
 //! ```text
 //! tabulith backup 1                     the format's version
@@ -14,9 +15,10 @@
 //! end HASH                              BLAKE3 of all that stands above
 //! ```
 //!
-//! A mark is what a later backup knows the source's file by without reading it: 16 digits, of a table
-//! file its XXH3-64, of a file of large values that of its last 64 KiB, 0 for one that is not known so.
-//! Sums are 8 digits each, without anything between them; `-` for none. Files stand in the order of their numbers.
+//! A mark is what a later backup knows the source's file by without reading it: 16 digits, of a
+//! table file its XXH3-64, of a file of large values that of its last 64 KiB, 0 for one that is not
+//! known so. Sums are 8 digits each, without anything between them; `-` for none. Files stand in
+//! the order of their numbers.
 
 use crate::backup::digest::{Digest, Hash, from_hex, to_hex};
 use crate::error::{Error, Result};

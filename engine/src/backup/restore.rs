@@ -1,5 +1,5 @@
-//! From a backup to a database: which backup shows a moment, its files brought back and proved, what came
-//! later left out.
+//! From a backup to a database: which backup shows a moment, its files brought back and proved,
+//! what came later left out.
 //!
 //! Promise: the folder is no database until all of it is there: its manifest comes last.
 
@@ -18,12 +18,13 @@ use std::io;
 use std::path::Path;
 
 impl Backups {
-    /// Makes a database in `dir`, which must be empty or absent. Every byte is held against its digest on
-    /// the way. The result has an identity of its own: where it and the first one go on apart, their
-    /// files are told from each other.
+    /// Makes a database in `dir`, which must be empty or absent. Every byte is held against its
+    /// digest on the way. The result has an identity of its own: where it and the first one go on
+    /// apart, their files are told from each other.
     ///
-    /// Errors: `NotFound` where there is no such backup; `Invalid` for a moment that no backup can show,
-    /// with those that can be; `Exists` where `dir` is not empty; `Corrupt` where the backup is damaged.
+    /// Errors: `NotFound` where there is no such backup; `Invalid` for a moment that no backup can
+    /// show, with those that can be; `Exists` where `dir` is not empty; `Corrupt` where the backup
+    /// is damaged.
     pub fn restore(
         &self,
         which: Which,

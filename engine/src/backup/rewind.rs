@@ -1,8 +1,8 @@
 //! Taking a set of files back to a moment: all that was committed later goes, and nothing else.
 //!
-//! A file without later commits stays as it is; of one that has some, a file is made without them, on
-//! the same level. That is right for every moment from the history's floor on: until then whatever a
-//! reader of it could ask for has been kept, deletes and what erasures hide included.
+//! A file without later commits stays as it is; of one that has some, a file is made without them,
+//! on the same level. That is right for every moment from the history's floor on: until then
+//! whatever a reader of it could ask for has been kept, deletes and what erasures hide included.
 //! Absent: expiry. What has expired by the wall clock is gone for those who open the result.
 
 use crate::budget::Budget;
@@ -26,8 +26,8 @@ use std::sync::Arc;
 const AHEAD_BYTES: usize = 1 << 20;
 
 /// Makes `state`, whose files lie in `dir`, show what was visible at `at`: with files that it makes
-/// there, and without those that are not needed any more. What is said of the newest commit stays, so
-/// that no timestamp is ever given out again.
+/// there, and without those that are not needed any more. What is said of the newest commit stays,
+/// so that no timestamp is ever given out again.
 pub(crate) fn rewind(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,

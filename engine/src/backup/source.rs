@@ -1,10 +1,10 @@
-//! A database folder as the source of a backup: which files hold what it holds, whether nobody has it
-//! open or somebody writes to it.
+//! A database folder as the source of a backup: which files hold what it holds, whether nobody has
+//! it open or somebody writes to it.
 //!
-//! What stands in the log alone is written to files of its own in a folder of the caller's: the source
-//! is only read. A writer may go on meanwhile. It deletes files, and uses the log's segments again, only
-//! once its manifest does without them; so what was read counts as far as the manifest, read once more, says,
-//! and a file that is gone shows that it does not.
+//! What stands in the log alone is written to files of its own in a folder of the caller's: the
+//! source is only read. A writer may go on meanwhile. It deletes files, and uses the log's segments
+//! again, only once its manifest does without them; so what was read counts as far as the manifest,
+//! read once more, says, and a file that is gone shows that it does not.
 
 use crate::backup::depot::Wanted;
 use crate::budget::Budget;
@@ -38,8 +38,8 @@ pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Loaded> {
     loaded.ok_or_else(|| no_database(dir))
 }
 
-/// Adds to `state` what the log of the database in `dir` holds of commits before `end`, in files that it
-/// makes in `staging`.
+/// Adds to `state` what the log of the database in `dir` holds of commits before `end`, in files
+/// that it makes in `staging`.
 pub(crate) fn read_log(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
@@ -64,7 +64,8 @@ pub(crate) fn read_log(
     Ok(all)
 }
 
-/// The files that `state` names, by their numbers; those from `passing` on are not the source's own.
+/// The files that `state` names, by their numbers; those from `passing` on are not the source's
+/// own.
 pub(crate) fn files(state: &State, passing: FileNo) -> Vec<Wanted> {
     let tables = state.files().map(|(_, table)| Wanted {
         kind: FileKind::Table,

@@ -24,8 +24,8 @@
 //! ```
 //!
 //! Checksums are CRC-32 over the file's number, the offset of the part, and its bytes, so that a
-//! value in the wrong place or of another file does not verify. A reference repeats all of the head,
-//! so a value costs one read of exactly its bytes.
+//! value in the wrong place or of another file does not verify. A reference repeats all of the
+//! head, so a value costs one read of exactly its bytes.
 
 use crate::checksum;
 use crate::codec::{Reader, put_varint};

@@ -46,8 +46,8 @@ pub(crate) struct BlobFile {
 /// The mapping of a blob file, which is of the length that the manifest gives it.
 struct Mapped {
     bytes: Bytes,
-    /// The values whose checksums held, by their references' offset and checksum. A value takes many
-    /// times the bytes that this keeps of it, and its reader far longer than the look.
+    /// The values whose checksums held, by their references' offset and checksum. A value takes
+    /// many times the bytes that this keeps of it, and its reader far longer than the look.
     proved: RwLock<HashSet<(u64, u32)>>,
 }
 
@@ -64,7 +64,8 @@ impl BlobFile {
 
     /// The same, read in place where the system maps files.
     pub(crate) fn in_place(self) -> BlobFile {
-        // As long as it was when it was opened: the first read behind its end would end the process.
+        // As long as it was when it was opened: the first read behind its end would end the
+        // process.
         let whole = self.file.map().ok().filter(|bytes| bytes.len() as u64 == self.meta.bytes);
         let mapped = whole.map(|bytes| Mapped { bytes, proved: RwLock::default() });
         BlobFile { mapped, ..self }
@@ -72,8 +73,8 @@ impl BlobFile {
 
     /// The value that `link`, which names this file, stands for.
     ///
-    /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the cache does not have it, or where
-    /// it is read in place and was not read before.
+    /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the cache does not have it, or
+    /// where it is read in place and was not read before.
     pub(crate) fn value<B>(&self, link: &Link, cache: &Cache<B>, reach: Reach) -> Result<Bytes> {
         if let Some(mapped) = self.mapped.as_ref().filter(|_| link.codec == Codec::None) {
             return self.lend(mapped, link, reach);

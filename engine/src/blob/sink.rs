@@ -1,8 +1,8 @@
 //! Where the values of a table file being written go: small ones stay in it, large ones go to blob
 //! files, in the order of their keys.
 //!
-//! Promise: what [`Sink::finish`] returns survives power loss once the folder is synced. A sink that
-//! is dropped before leaves files behind; [`Sink::numbers`] names them.
+//! Promise: what [`Sink::finish`] returns survives power loss once the folder is synced. A sink
+//! that is dropped before leaves files behind; [`Sink::numbers`] names them.
 
 use super::format::{BlobMeta, Link};
 use super::writer::BlobWriter;

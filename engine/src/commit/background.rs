@@ -138,8 +138,8 @@ impl Pipeline {
         self.log.lock().is_large()
     }
 
-    /// Has the log go on in a new segment, a small one; the room of those before it comes back with the
-    /// next [`Pipeline::release_log`].
+    /// Has the log go on in a new segment, a small one; the room of those before it comes back with
+    /// the next [`Pipeline::release_log`].
     pub(crate) fn renew_log(&self) -> Result<()> {
         // What is gathered was promised the room that goes.
         let mut order = self.in_turn(self.order.lock(), |order| self.lead_all(order))?;
@@ -182,8 +182,8 @@ impl Pipeline {
         surplus.remove()
     }
 
-    /// Writes and syncs all that is applied, ends the log, and refuses every later commit. Called again it
-    /// says how that went.
+    /// Writes and syncs all that is applied, ends the log, and refuses every later commit. Called
+    /// again it says how that went.
     pub(crate) fn close(&self) -> Result<()> {
         let mut order = self.order.lock();
         let already = std::mem::replace(&mut order.closing, true);

@@ -93,8 +93,8 @@ impl Hope {
         self.kept.replace(group_no) != Some(group_no)
     }
 
-    /// After a pause for the sake of group `group_no`, in which `came` commits came: where none did,
-    /// nothing more is hoped for.
+    /// After a pause for the sake of group `group_no`, in which `came` commits came: where none
+    /// did, nothing more is hoped for.
     pub(crate) fn pause_ended(&mut self, group_no: u64, came: usize) {
         if self.kept != Some(group_no) {
             return; // The group has left.

@@ -11,15 +11,16 @@
 //!
 //! Those who were just woken tend to come back with their next commit. So a group is led by the
 //! last of them to arrive rather than by the first, which would sync alone while the others wait
-//! for it; the first sleeps for a moment and leads if they do not come ([`Hope`]). Who waits for a write
-//! alone looks for some microseconds before it sleeps.
+//! for it; the first sleeps for a moment and leads if they do not come ([`Hope`]). Who waits for a
+//! write alone looks for some microseconds before it sleeps.
 //!
 //! Groups are written one after the other, and a sync covers all that was written before it began:
 //! the order in which syncs end does not matter.
 //!
-//! A commit gets its place only where the log has room for its group, taken from the disk before. So a
-//! full disk refuses a commit before anybody has seen it, and one that has its place is written. A commit
-//! that waits for room holds the turn: no other gets a place until then, or small ones would starve it.
+//! A commit gets its place only where the log has room for its group, taken from the disk before.
+//! So a full disk refuses a commit before anybody has seen it, and one that has its place is
+//! written. A commit that waits for room holds the turn: no other gets a place until then, or small
+//! ones would starve it.
 //!
 //! Promise: `visible` rises only, in commit order, without gaps, and never above what a crash may
 //! take away. A failed write or sync of the log is final: every later commit fails.
@@ -141,8 +142,8 @@ impl Pipeline {
         }
     }
 
-    /// The newest applied commit that is whole, with all before it: what has a reserved place is yet to
-    /// come there.
+    /// The newest applied commit that is whole, with all before it: what has a reserved place is
+    /// yet to come there.
     pub(crate) fn readable(&self) -> CommitTs {
         let order = self.order.lock();
         order.reserved.map_or(order.last_ts, |reserved| reserved.after)
@@ -196,7 +197,8 @@ impl Pipeline {
         self.at_door.fetch_sub(1, Ordering::Relaxed);
         let bytes = batch.bytes();
         let mut order = self.make_room(order, bytes, reach)?;
-        // Planted: two commits of one tick, or after the clock went back, are told apart by nothing.
+        // Planted: two commits of one tick, or after the clock went back, are told apart by
+        // nothing.
         let next = if crate::planted!("B28") { order.last_ts } else { order.next_ts() };
         let ts = now(&*self.clock).max(next);
         order.last_ts = ts;
@@ -242,8 +244,8 @@ impl Pipeline {
         Ok(ts)
     }
 
-    /// Hands the only commit that there is to the kernel. Does nothing where that might take long, or
-    /// where the log did not take it and stays usable: then a leader will write it.
+    /// Hands the only commit that there is to the kernel. Does nothing where that might take long,
+    /// or where the log did not take it and stays usable: then a leader will write it.
     fn write_at_once(&self, order: &mut Order) {
         let Some(mut log) = self.log.try_lock() else { return };
         if order.group.len() > AT_ONCE_BYTES_MAX || !log.fits(order.group.len()) {
@@ -354,8 +356,8 @@ impl Pipeline {
         found.map(|()| self.order.lock())
     }
 
-    /// Has the lead while `work` is done on the log. What is gathered meanwhile goes by the room that
-    /// is known, of which `work` may take none away.
+    /// Has the lead while `work` is done on the log. What is gathered meanwhile goes by the room
+    /// that is known, of which `work` may take none away.
     pub(crate) fn with_log<T>(
         &self,
         order: &mut MutexGuard<'_, Order>,
@@ -377,16 +379,16 @@ impl Pipeline {
         work(order.last_ts)
     }
 
-    /// Has every later commit come after `at`, however the clock is turned. Gives the newest that does
-    /// not.
+    /// Has every later commit come after `at`, however the clock is turned. Gives the newest that
+    /// does not.
     pub(crate) fn close_moment(&self, at: CommitTs) -> CommitTs {
         let mut order = self.order.lock();
         order.closed_to = order.closed_to.max(at);
         order.last_ts.min(at)
     }
 
-    /// The time by which what nobody can read any more is reclaimed: not below `at_least` nor any commit.
-    /// No later commit comes before it, however the clock is turned.
+    /// The time by which what nobody can read any more is reclaimed: not below `at_least` nor any
+    /// commit. No later commit comes before it, however the clock is turned.
     pub(crate) fn reclaiming_time(&self, at_least: CommitTs) -> CommitTs {
         let mut order = self.order.lock();
         let now = now(&*self.clock).max(order.last_ts).max(at_least);
@@ -394,9 +396,9 @@ impl Pipeline {
         now
     }
 
-    /// Takes a place in the order for what goes past log and memtable: runs `between` with the newest
-    /// applied timestamp, then gives the next one. Nothing from there on becomes visible before the
-    /// place is dropped; one place at a time, which the caller sees to.
+    /// Takes a place in the order for what goes past log and memtable: runs `between` with the
+    /// newest applied timestamp, then gives the next one. Nothing from there on becomes visible
+    /// before the place is dropped; one place at a time, which the caller sees to.
     pub(crate) fn reserve(&self, between: impl FnOnce(CommitTs)) -> Result<Place<'_>> {
         let mut order = self.order.lock();
         order.check_open()?;
@@ -542,8 +544,8 @@ impl Pipeline {
     /// Writes the gathered group, and syncs it where a commit asked for that. The lock is free
     /// meanwhile, and the lead is free during the sync. Whom that concerns is told.
     ///
-    /// A failure of the log is left in `failed`. A group that gathers has its room already, so a refusal
-    /// is final.
+    /// A failure of the log is left in `failed`. A group that gathers has its room already, so a
+    /// refusal is final.
     pub(crate) fn lead(&self, mut order: MutexGuard<'_, Order>) -> Result<()> {
         order.leading = true;
         let recycled = std::mem::take(&mut order.recycled);
@@ -696,8 +698,8 @@ pub(crate) struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Gives it back. Those whose commits were held up by it are to be told once the caller holds no latch:
-    /// what they do then may need one.
+    /// Gives it back. Those whose commits were held up by it are to be told once the caller holds
+    /// no latch: what they do then may need one.
     pub(crate) fn give_back(self) -> Settled {
         std::mem::ManuallyDrop::new(self).pipeline.release()
     }

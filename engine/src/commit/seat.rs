@@ -1,9 +1,10 @@
 //! A place where threads sleep until they are called: all of them by one system call, or one.
 //!
 //! Whoever is to sleep reads the count of calls while it holds the lock that guards what it waits
-//! for, lets go of that lock and sleeps only as long as the count stays. So no call is lost, whoever
-//! is woken takes no lock of the pipeline's, and a caller holds none while it calls. A condition
-//! variable bound to the pipeline's lock would wake its waiters one by one, each to queue for it.
+//! for, lets go of that lock and sleeps only as long as the count stays. So no call is lost,
+//! whoever is woken takes no lock of the pipeline's, and a caller holds none while it calls. A
+//! condition variable bound to the pipeline's lock would wake its waiters one by one, each to queue
+//! for it.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::plain::{self, Condvar, Mutex};

@@ -7,8 +7,8 @@ use crate::ids::CommitTs;
 use crate::rows::CommitTicket;
 use std::sync::Arc;
 
-/// A commit that has its place in the order. Dropping the ticket takes nothing back; the commit is seen
-/// through by the background leader then, though nobody waits for it.
+/// A commit that has its place in the order. Dropping the ticket takes nothing back; the commit is
+/// seen through by the background leader then, though nobody waits for it.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pipeline: Arc<Pipeline>,

@@ -4,9 +4,9 @@
 //! What is dropped is decided by `fate` alone. Versions read must equal versions written and
 //! dropped, or nothing is installed.
 //!
-//! A merge that hurries is divided by ranges of keys into parts with inputs and outputs of their own,
-//! on a thread each. All versions of a key are in one part, so parts need not know of one another.
-//! One edit names what all of them wrote; if one fails, the files of all are thrown away.
+//! A merge that hurries is divided by ranges of keys into parts with inputs and outputs of their
+//! own, on a thread each. All versions of a key are in one part, so parts need not know of one
+//! another. One edit names what all of them wrote; if one fails, the files of all are thrown away.
 
 use crate::blob::format::BlobMeta;
 use crate::catalog::Readable;
@@ -73,8 +73,8 @@ impl Written {
     }
 }
 
-/// The ranges of keys that a merge is done in: at most `parts`, each of one file's bytes at least, so
-/// that dividing a merge leaves no small files.
+/// The ranges of keys that a merge is done in: at most `parts`, each of one file's bytes at least,
+/// so that dividing a merge leaves no small files.
 pub(crate) fn divide(job: &Merge, options: &Options, parts: usize) -> Result<Vec<KeyRange>> {
     let files = || job.upper.iter().chain(&job.lower);
     let (smallest, largest) = picker::span(files());
@@ -85,7 +85,8 @@ pub(crate) fn divide(job: &Merge, options: &Options, parts: usize) -> Result<Vec
 }
 
 /// Merges within `ranges`, which hold all keys of the inputs between them; the outputs and their
-/// names are durable on return. After an error the outputs are in the trash and the inputs untouched.
+/// names are durable on return. After an error the outputs are in the trash and the inputs
+/// untouched.
 ///
 /// Errors: `Closed` where the database closes meanwhile.
 pub(crate) fn merge(job: &Merge, ranges: &[KeyRange], env: &MergeEnv<'_>) -> Result<Edit> {

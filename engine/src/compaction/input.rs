@@ -1,4 +1,5 @@
-//! The input of a merge: files as runs. A run is one file, or files of one level one after the other.
+//! The input of a merge: files as runs. A run is one file, or files of one level one after the
+//! other.
 
 use crate::compaction::job::Merge;
 use crate::compaction::tournament::Run;
@@ -17,8 +18,8 @@ pub(crate) struct Input<'a> {
     ahead_bytes: usize,
 }
 
-/// The runs of a merge within `range`: the files of L0 each, those of a deeper level as one. Of each
-/// `ahead_bytes` are read at once.
+/// The runs of a merge within `range`: the files of L0 each, those of a deeper level as one. Of
+/// each `ahead_bytes` are read at once.
 pub(crate) fn inputs<'a>(job: &Merge, range: &'a KeyRange, ahead_bytes: usize) -> Vec<Input<'a>> {
     let over = |files: &[Arc<LiveFile>]| {
         let here = |file: &&Arc<LiveFile>| {

@@ -23,8 +23,8 @@ pub(crate) enum Job {
 pub(crate) struct Merge {
     /// The level that gives files; the next one takes the result.
     pub(crate) level: usize,
-    /// Files of `level`: for L0 newest first, otherwise by key. None where `lower` is written anew in
-    /// its place.
+    /// Files of `level`: for L0 newest first, otherwise by key. None where `lower` is written anew
+    /// in its place.
     pub(crate) upper: Vec<Arc<LiveFile>>,
     /// Files of the next level, by key.
     pub(crate) lower: Vec<Arc<LiveFile>>,

@@ -4,9 +4,9 @@
 //! target gives one file (L0: the oldest file and all that overlap it, as newer versions must not
 //! sink below older ones). Then what gives back space for a rewrite.
 //!
-//! A merge that could not read a file would fail again: what goes on by itself goes round the file from
-//! there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. Whoever waits for an aim is
-//! told of it instead.
+//! A merge that could not read a file would fail again: what goes on by itself goes round the file
+//! from there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. Whoever waits
+//! for an aim is told of it instead.
 
 use crate::compaction::job::{Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
@@ -47,8 +47,8 @@ impl Turns {
         self.next[level] = largest.to_vec();
     }
 
-    /// Has the work that goes on by itself go round a file that a merge could not read, until the time
-    /// `until` of a steady clock.
+    /// Has the work that goes on by itself go round a file that a merge could not read, until the
+    /// time `until` of a steady clock.
     pub(crate) fn avoid(&mut self, file: &Arc<LiveFile>, why: &Error, until: Duration) {
         file.set_unreadable(Some(why));
         self.avoided.add(file, until);
@@ -101,9 +101,9 @@ pub(crate) enum Aim<'a> {
     Rest,
     /// That, and the space back of all that was deleted.
     Settled,
-    /// One sorted run of what was committed up to there, and of what comes into it on the way: who never
-    /// stops writing keeps nobody waiting. Where there is a history window, files of before a number are written
-    /// anew for what has left it, each once.
+    /// One sorted run of what was committed up to there, and of what comes into it on the way: who
+    /// never stops writing keeps nobody waiting. Where there is a history window, files of before a
+    /// number are written anew for what has left it, each once.
     OneRun(CommitTs, Option<FileNo>),
     /// Of a range, nothing in this level where a deeper one has any of it.
     Range(&'a KeyRange, usize),
@@ -118,7 +118,8 @@ impl Aim<'_> {
         }
     }
 
-    /// Whether a job may be done on the way: one that will fail only where somebody waits to be told.
+    /// Whether a job may be done on the way: one that will fail only where somebody waits to be
+    /// told.
     pub(crate) fn takes(self, job: &Job) -> bool {
         self.is_awaited() || job.is_readable()
     }
@@ -185,7 +186,8 @@ pub(crate) fn pick(
     free().or_else(shape).or_else(reclaim).or_else(renew)
 }
 
-/// A job that brings what was committed up to there one step closer to a single run, whatever its sizes.
+/// A job that brings what was committed up to there one step closer to a single run, whatever its
+/// sizes.
 fn one_run(version: &Version, up_to: CommitTs) -> Option<Job> {
     let deepest = deepest(version)?;
     // Level 0 is a run of its own where there is nothing below.
@@ -279,8 +281,8 @@ pub(crate) fn from_l0(
     jobs.find(may)
 }
 
-/// A job that takes of a level what it may, if it may any: of L0 what [`from_l0`] does, of others the
-/// next file in turn.
+/// A job that takes of a level what it may, if it may any: of L0 what [`from_l0`] does, of others
+/// the next file in turn.
 fn from_level(
     version: &Version,
     level: usize,

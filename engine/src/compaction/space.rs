@@ -1,11 +1,11 @@
 //! Which compaction gives back the space of what was deleted or has expired. Pure but for the
 //! indexes of files that an erasure overlaps.
 //!
-//! In the order of their cost: files in which no reader finds a row are forgotten unread; an erasure
-//! with nothing left to hide is retired; files with many or old deletes sink towards the rows that
-//! those hide, and lose them where there are none; so do files with many expired rows; files with
-//! many that have outlived their table's time to live are rewritten where they lie, as are those with
-//! rows under an erasure.
+//! In the order of their cost: files in which no reader finds a row are forgotten unread; an
+//! erasure with nothing left to hide is retired; files with many or old deletes sink towards the
+//! rows that those hide, and lose them where there are none; so do files with many expired rows;
+//! files with many that have outlived their table's time to live are rewritten where they lie, as
+//! are those with rows under an erasure.
 //!
 //! Promise: what is picked makes progress, so that whoever picks until there is nothing more comes
 //! to an end. A snapshot that still reads what was deleted holds its job back.
@@ -56,8 +56,8 @@ pub(crate) struct Scene<'a> {
     pub(crate) effort: Effort,
     /// Deletes and erasures up to here are due, however few.
     pub(crate) due: CommitTs,
-    /// What nobody needs any more only because time goes on is left: what was deleted, erased or replaced
-    /// later.
+    /// What nobody needs any more only because time goes on is left: what was deleted, erased or
+    /// replaced later.
     pub(crate) until: CommitTs,
 }
 
@@ -121,8 +121,8 @@ fn tables(file: &LiveFile) -> Option<(TableId, TableId)> {
     order::table_of(&file.meta.smallest).zip(order::table_of(&file.meta.largest))
 }
 
-/// Whether every row of the file has outlived its table's time to live for every reader. What it may
-/// hide is older.
+/// Whether every row of the file has outlived its table's time to live for every reader. What it
+/// may hide is older.
 fn is_outlived(scene: &Scene<'_>, file: &LiveFile) -> bool {
     let to = tables(file).map(|(first, last)| scene.readable.outlived_in_all(first, last));
     to.is_some_and(|to| file.meta.max_ts <= to)
@@ -217,9 +217,9 @@ fn deletes(
     largest(files, |level, file| job(down_or_anew(version, level, file)))
 }
 
-/// About how many of a file's deletes no reader needs who sees `oldest`, if they lie evenly between the first of
-/// them and the newest commit. Not those that are younger: with a history window it would be rewritten for
-/// each of them, one after the other.
+/// About how many of a file's deletes no reader needs who sees `oldest`, if they lie evenly between
+/// the first of them and the newest commit. Not those that are younger: with a history window it
+/// would be rewritten for each of them, one after the other.
 fn deletes_by(meta: &FileMeta, oldest: CommitTs) -> u64 {
     if meta.deletes == 0 || oldest < meta.oldest_delete {
         return 0;
@@ -278,9 +278,9 @@ fn out_of_l0_or_anew(version: &Version, level: usize, file: &Arc<LiveFile>) -> R
     }
 }
 
-/// About how many rows of a thousand of a file have outlived their table's time to live since it was
-/// written, if its commits lie evenly between the first and the last. None once it was written anew
-/// with what holds now.
+/// About how many rows of a thousand of a file have outlived their table's time to live since it
+/// was written, if its commits lie evenly between the first and the last. None once it was written
+/// anew with what holds now.
 fn outlived_per_mille(scene: &Scene<'_>, file: &LiveFile) -> u64 {
     let Some((first, last)) = tables(file) else { return 0 };
     let meta = &file.meta;
@@ -336,8 +336,8 @@ fn erased(
     })
 }
 
-/// A file of before `no` that may have versions which nobody needs any more since they left the history window:
-/// no count tells of them. Not in L0.
+/// A file of before `no` that may have versions which nobody needs any more since they left the
+/// history window: no count tells of them. Not in L0.
 pub(crate) fn past_its_window(version: &Version, scene: &Scene<'_>, no: FileNo) -> Option<Reclaim> {
     let mut files = version
         .files()

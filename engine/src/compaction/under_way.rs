@@ -1,4 +1,5 @@
-//! Where the result of a merge under way will lie, and so which level a file from elsewhere may take.
+//! Where the result of a merge under way will lie, and so which level a file from elsewhere may
+//! take.
 
 use crate::compaction::job::Job;
 use crate::compaction::picker;

@@ -1,10 +1,10 @@
 //! Merges that no level's size asks for, for times when nothing else is due: worn blob files, new
 //! files that are little but references, and runs of tiny files. Pure.
 //!
-//! With values in blob files a flush leaves a table file of some ten KiB for a memtable of many MiB.
-//! Merging it down at once costs next to nothing and finds the values that it overwrote, so that a
-//! settled tree has no garbage that is not counted; and without a rule against it a level would fill
-//! with such files.
+//! With values in blob files a flush leaves a table file of some ten KiB for a memtable of many
+//! MiB. Merging it down at once costs next to nothing and finds the values that it overwrote, so
+//! that a settled tree has no garbage that is not counted; and without a rule against it a level
+//! would fill with such files.
 //!
 //! Every job makes what asked for it smaller: it leaves fewer references to worn files, fewer files
 //! in L0, or fewer files in a level. So upkeep ends.

@@ -1,5 +1,6 @@
-//! Where the values of a merge's rows go: a large one to a blob file, if it is not in one yet; one in
-//! a worn blob file to a new one; all others stay where they are, and cost the merge a reference.
+//! Where the values of a merge's rows go: a large one to a blob file, if it is not in one yet; one
+//! in a worn blob file to a new one; all others stay where they are, and cost the merge a
+//! reference.
 
 use crate::blob::format::BlobMeta;
 use crate::blob::sink::{Here, Sink};

@@ -91,8 +91,8 @@ impl Batch {
     }
 
     /// Adds or replaces a row that is gone, as if it had been deleted, for reads from the time
-    /// `expires` on; its space comes back with compaction. What it replaces does not come back. Times
-    /// are ticks of 100 ns since 1970: `db.time().after(span)`.
+    /// `expires` on; its space comes back with compaction. What it replaces does not come back.
+    /// Times are ticks of 100 ns since 1970: `db.time().after(span)`.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {
@@ -116,7 +116,8 @@ impl Batch {
         self.put_until_if(rk, value, expires, If::Any)
     }
 
-    /// Puts a row until then if the row there is as `condition` says; one that has expired is absent.
+    /// Puts a row until then if the row there is as `condition` says; one that has expired is
+    /// absent.
     pub fn put_until_if(
         mut self,
         rk: impl AsRef<[u8]>,
@@ -139,8 +140,8 @@ impl Batch {
         self
     }
 
-    /// Removes the rows between two RowKeys, those included that this batch has written so far; what
-    /// it writes later stays.
+    /// Removes the rows between two RowKeys, those included that this batch has written so far;
+    /// what it writes later stays.
     ///
     /// Cost: as [`Partition::drop_rows`](crate::Partition::drop_rows).
     pub fn delete_range<R: AsRef<[u8]>>(mut self, range: impl RangeBounds<R>) -> Batch {
@@ -179,7 +180,8 @@ impl Batch {
 
     /// Forgets the changes since `savepoint`, which may be used again.
     ///
-    /// Errors: `Invalid` for one of another batch, or one made after another that was returned to since.
+    /// Errors: `Invalid` for one of another batch, or one made after another that was returned to
+    /// since.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         let Mark { bytes, operations } = self.savepoints.back_to(savepoint)?;
         self.bytes.truncate(bytes);
@@ -187,12 +189,13 @@ impl Batch {
         Ok(())
     }
 
-    /// The row under `rk` as the batch would leave it if it were committed now and its conditions held:
-    /// what it has written so far, with the timestamp 0, and under that what everybody sees. A read
-    /// is no condition: [`Partition::transact`](crate::Partition::transact) commits only if what it read
-    /// is still so.
+    /// The row under `rk` as the batch would leave it if it were committed now and its conditions
+    /// held: what it has written so far, with the timestamp 0, and under that what everybody sees.
+    /// A read is no condition: [`Partition::transact`](crate::Partition::transact) commits only if
+    /// what it read is still so.
     ///
-    /// Cost: a look at each change of the batch, before that of [`Partition::get`](crate::Partition::get).
+    /// Cost: a look at each change of the batch, before that of
+    /// [`Partition::get`](crate::Partition::get).
     pub fn get(&self, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
         let rk = rk.as_ref();
         match self.written(rk) {
@@ -251,9 +254,9 @@ impl Batch {
     /// Commits the changes and returns once they are as safe as the database promises.
     ///
     /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
-    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy` and `NoSpace`,
-    /// and then nothing has changed either; after `Io` and `Closed` the outcome is known only after the
-    /// next open.
+    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy` and
+    /// `NoSpace`, and then nothing has changed either; after `Io` and `Closed` the outcome is known
+    /// only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
         decide::commit(self.decide())
     }

@@ -1,4 +1,5 @@
-//! Whether changes of one partition happen: conditions on rows, and what is told when one does not hold.
+//! Whether changes of one partition happen: conditions on rows, and what is told when one does not
+//! hold.
 
 use crate::db::Db;
 use crate::error::{Error, Kind, Result};
@@ -36,8 +37,9 @@ impl If {
 pub(super) type Decided =
     Result<(CommitTs, Box<dyn CommitTicket>), (Error, Option<Box<dyn CommitTicket>>)>;
 
-/// Applies changes of one partition. An error comes with what is to be waited for before it is told:
-/// the row that refused may not be durable yet, and what a crash can still take away is not told.
+/// Applies changes of one partition. An error comes with what is to be waited for before it is
+/// told: the row that refused may not be durable yet, and what a crash can still take away is not
+/// told.
 pub(super) fn decide(
     (db, id, pk): (&Db, TableId, &[u8]),
     durability: Option<Durability>,

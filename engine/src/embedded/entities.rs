@@ -69,8 +69,8 @@ impl Entities {
     /// returned lives. The table may be dropped since.
     ///
     /// Errors: [`TableError::MomentNotKept`] where the history
-    /// ([`Options::history`](crate::Options::history)) does not go back so far, or for a moment that
-    /// is yet to come.
+    /// ([`Options::history`](crate::Options::history)) does not go back so far, or for a moment
+    /// that is yet to come.
     ///
     /// ```
     /// # fn main() -> tabulith::table::error::TableResult<()> {
@@ -106,8 +106,9 @@ impl Entities {
         self.write(Write::InsertOrMerge(entity)).map(|outcome| ETag(outcome.ts))
     }
 
-    /// [`Entities::insert`] of an entity that is gone, as if it had been deleted, for reads from the time
-    /// `expires` on: `db.time().after(span)`. Other changes, and groups of them: [`Write::until`].
+    /// [`Entities::insert`] of an entity that is gone, as if it had been deleted, for reads from
+    /// the time `expires` on: `db.time().after(span)`. Other changes, and groups of them:
+    /// [`Write::until`].
     ///
     /// ```
     /// # fn main() -> tabulith::table::error::TableResult<()> {
@@ -184,7 +185,8 @@ impl Entities {
         self.bytes_of(&KeyRange::table(self.info()?.id))
     }
 
-    /// Bytes that one partition takes on the disk, about; see [`Partition::bytes_on_disk`](crate::Partition::bytes_on_disk).
+    /// Bytes that one partition takes on the disk, about; see
+    /// [`Partition::bytes_on_disk`](crate::Partition::bytes_on_disk).
     pub fn bytes_on_disk_of_partition(&self, partition_key: &str) -> TableResult<u64> {
         let pk = keys::encode(partition_key);
         self.bytes_of(&KeyRange::rows(self.info()?.id, &pk, Unbounded, Unbounded))
@@ -205,10 +207,10 @@ impl Entities {
         Ok(self.store.rows().ttl(self.info()?.id))
     }
 
-    /// Declares up to eight properties of which every table file written from now on keeps zones, so that
-    /// a query with a condition on one of them passes over blocks that hold no such entity. Without this
-    /// those eight are chosen that most entities of a file have, of the first sixteen. More in
-    /// [`Table::set_zone_columns`](crate::Table::set_zone_columns).
+    /// Declares up to eight properties of which every table file written from now on keeps zones,
+    /// so that a query with a condition on one of them passes over blocks that hold no such entity.
+    /// Without this those eight are chosen that most entities of a file have, of the first sixteen.
+    /// More in [`Table::set_zone_columns`](crate::Table::set_zone_columns).
     pub fn set_zone_columns(&self, properties: &[&str]) -> TableResult<()> {
         Ok(self.store.rows().set_zone_columns(&self.info()?, properties)?)
     }
@@ -272,7 +274,8 @@ pub struct Found {
 }
 
 impl Found {
-    /// Reads only these properties of each entity that is still to come, beside its keys and Timestamp.
+    /// Reads only these properties of each entity that is still to come, beside its keys and
+    /// Timestamp.
     ///
     /// ```
     /// # fn main() -> tabulith::table::error::TableResult<()> {

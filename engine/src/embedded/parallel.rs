@@ -23,9 +23,9 @@ impl Snapshot {
 
 impl Table {
     /// Shows every row as of now to `visit`, on as many threads as there are parts, at most
-    /// `threads`, and on fewer where the system gives no more. Each takes part after part, and sees the
-    /// rows of one in the order of their keys. The first error of a read or of `visit` ends all of them
-    /// and is returned; a panic of `visit` is passed on.
+    /// `threads`, and on fewer where the system gives no more. Each takes part after part, and sees
+    /// the rows of one in the order of their keys. The first error of a read or of `visit` ends all
+    /// of them and is returned; a panic of `visit` is passed on.
     ///
     /// Cost: as [`Snapshot::split`], and a thread for each part but the first. It pays from some
     /// 100,000 rows; more threads than cores gain nothing.

@@ -75,8 +75,8 @@ impl Table {
     }
 
     /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for, all as of one
-    /// moment. Costs less than as many gets: misses of memory, and reads of the disk, are waited for
-    /// together.
+    /// moment. Costs less than as many gets: misses of memory, and reads of the disk, are waited
+    /// for together.
     pub fn get_many<P: AsRef<[u8]>, R: AsRef<[u8]>>(
         &self,
         keys: &[(P, R)],
@@ -159,20 +159,22 @@ impl Table {
     /// Rows in key order straight into table files, seen all at once at its end: several times
     /// as fast as batches. See [`Ingest`].
     ///
-    /// Errors: `Busy` where other ingests are under way and [`Options::memory`](crate::Options::memory) has no
-    /// room for the buffers of one more; `NotFound` where the table was dropped.
+    /// Errors: `Busy` where other ingests are under way and
+    /// [`Options::memory`](crate::Options::memory) has no room for the buffers of one more;
+    /// `NotFound` where the table was dropped.
     pub fn ingest(&self) -> Result<Ingest> {
         Ingest::new(&self.db, self.info.id)
     }
 
-    /// Sets how long rows live, counted from the commit that wrote them; `None` for ever, as at first.
-    /// A row that has outlived it is gone, as if it had been deleted, for every read and condition,
-    /// also where it was written before the setting; compaction gives back its space, that of whole
-    /// files unread. A setting is kept with the table, holds from this call's return on, and may be
-    /// changed at any time; what was gone stays gone. Snapshots taken before go by what was then.
+    /// Sets how long rows live, counted from the commit that wrote them; `None` for ever, as at
+    /// first. A row that has outlived it is gone, as if it had been deleted, for every read and
+    /// condition, also where it was written before the setting; compaction gives back its space,
+    /// that of whole files unread. A setting is kept with the table, holds from this call's return
+    /// on, and may be changed at any time; what was gone stays gone. Snapshots taken before go by
+    /// what was then.
     ///
-    /// Cost: one commit; none where the setting is as it was, so a program may ask for it whenever it
-    /// starts. Changes of one's own for a single row: [`Batch::upsert_until`].
+    /// Cost: one commit; none where the setting is as it was, so a program may ask for it whenever
+    /// it starts. Changes of one's own for a single row: [`Batch::upsert_until`].
     ///
     /// Errors: `Invalid` for a time of less than 100 ns; `NotFound` where the table was dropped;
     /// otherwise as [`Batch::commit`].
@@ -191,17 +193,19 @@ impl Table {
         self.db.set_ttl(&self.info, ttl)
     }
 
-    /// Declares up to eight columns of which every table file written from now on keeps zones, so that a
-    /// scan with a filter on one of them passes over blocks unread; an empty list declares none. Columns
-    /// that are not declared are chosen by what the rows have, as far as eight leave room. What columns
-    /// a row has is known for entities, [`Entities::set_zone_columns`](crate::Entities::set_zone_columns),
-    /// and where a program tells it by [`RowStore::track`].
+    /// Declares up to eight columns of which every table file written from now on keeps zones, so
+    /// that a scan with a filter on one of them passes over blocks unread; an empty list declares
+    /// none. Columns that are not declared are chosen by what the rows have, as far as eight leave
+    /// room. What columns a row has is known for entities,
+    /// [`Entities::set_zone_columns`](crate::Entities::set_zone_columns), and where a program tells
+    /// it by [`RowStore::track`].
     ///
-    /// Files that are there get such zones when a merge writes them anew. Cost: one commit; none where
-    /// they are declared already. The setting is kept with the table.
+    /// Files that are there get such zones when a merge writes them anew. Cost: one commit; none
+    /// where they are declared already. The setting is kept with the table.
     ///
-    /// Errors: `Invalid` for more than eight, for one that comes twice, and for a name that has no byte
-    /// or more than 1,024; `NotFound` where the table was dropped; otherwise as [`Batch::commit`].
+    /// Errors: `Invalid` for more than eight, for one that comes twice, and for a name that has no
+    /// byte or more than 1,024; `NotFound` where the table was dropped; otherwise as
+    /// [`Batch::commit`].
     pub fn set_zone_columns(&self, columns: &[&str]) -> Result<()> {
         self.db.set_zone_columns(&self.info, columns)
     }
@@ -229,7 +233,8 @@ impl Table {
         scan::open(self.now(), self.range(&range))
     }
 
-    /// A cursor over the rows between two pairs of keys: it lends its rows, the cheapest way to read many.
+    /// A cursor over the rows between two pairs of keys: it lends its rows, the cheapest way to
+    /// read many.
     pub fn cursor<P: AsRef<[u8]>, R: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<(P, R)>,
@@ -241,8 +246,9 @@ impl Table {
     ///
     /// Cost: where compaction has settled the table, a step for each of its files; no row is read.
     /// What was written since and lies above the deepest level is read (a tenth of the table at
-    /// most, as levels grow tenfold), and below it a block for each row that it replaces or removes.
-    /// A snapshot that is older than the last compaction reads the keys of what that wrote.
+    /// most, as levels grow tenfold), and below it a block for each row that it replaces or
+    /// removes. A snapshot that is older than the last compaction reads the keys of what that
+    /// wrote.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {
@@ -267,10 +273,10 @@ impl Table {
         self.now().count(self.range(&range))
     }
 
-    /// Bytes that the table takes on the disk, about: those of its blocks in table files, with their
-    /// share of index and filters, and of values in blob files. Versions that compaction has not
-    /// reclaimed yet are among them, what is only in log and memtable is not. Where a file has rows
-    /// of other tables too, its large values are shared out by the bytes of the blocks.
+    /// Bytes that the table takes on the disk, about: those of its blocks in table files, with
+    /// their share of index and filters, and of values in blob files. Versions that compaction has
+    /// not reclaimed yet are among them, what is only in log and memtable is not. Where a file has
+    /// rows of other tables too, its large values are shared out by the bytes of the blocks.
     ///
     /// Cost: a step per file; reads no row.
     pub fn bytes_on_disk(&self) -> Result<u64> {
@@ -320,7 +326,8 @@ impl Partition {
         scan::open(self.table.now(), self.range(&range))
     }
 
-    /// A cursor over its rows between two RowKeys: it lends its rows, the cheapest way to read many.
+    /// A cursor over its rows between two RowKeys: it lends its rows, the cheapest way to read
+    /// many.
     pub fn cursor<R: AsRef<[u8]>>(&self, range: impl RangeBounds<R>) -> Result<Cursor> {
         self.table.now().cursor(self.range(&range)).map(Cursor::new)
     }
@@ -343,12 +350,12 @@ impl Partition {
         self.table.now().bytes_on_disk(&range)
     }
 
-    /// Removes all its rows, in one record where there are more than 64. Snapshots taken before still
-    /// read them.
+    /// Removes all its rows, in one record where there are more than 64. Snapshots taken before
+    /// still read them.
     ///
-    /// Cost: nothing depends on how many rows there are or were: the first 64 are looked for, past 1,024
-    /// keys without a row at a time at most. The space comes back with compaction, that of whole files
-    /// without reading them.
+    /// Cost: nothing depends on how many rows there are or were: the first 64 are looked for, past
+    /// 1,024 keys without a row at a time at most. The space comes back with compaction, that of
+    /// whole files without reading them.
     pub fn drop_rows(&self) -> Result<CommitTs> {
         self.batch().delete_range::<&[u8]>(..).commit()
     }

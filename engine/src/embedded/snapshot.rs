@@ -21,8 +21,8 @@ impl Db {
     /// All that was visible at a moment of the past, tables dropped since included. `at` is a
     /// commit's timestamp or any other: ticks of 100 ns since 1970.
     ///
-    /// Moments younger than [`Options::history`](crate::Options::history) are kept. A window that is
-    /// widened at an opening does not bring back what was given up before.
+    /// Moments younger than [`Options::history`](crate::Options::history) are kept. A window that
+    /// is widened at an opening does not bring back what was given up before.
     ///
     /// Cost: waits for commits that are on their way to the disk, if `at` is as young as they are.
     /// Errors: `Invalid` where `at` lies before what is kept, or is not past yet.
@@ -118,13 +118,13 @@ impl Snapshot {
         self.rows.cursor(partition.range(&range)).map(Cursor::new)
     }
 
-    /// Makes a database in `dir`, which must be empty or absent, that shows what this snapshot shows, with
-    /// every timestamp as it is. Files are shared by hard links, so `dir` must be on the same disk. It is a
-    /// database like any other: what has expired by the wall clock is gone for its readers.
+    /// Makes a database in `dir`, which must be empty or absent, that shows what this snapshot
+    /// shows, with every timestamp as it is. Files are shared by hard links, so `dir` must be on
+    /// the same disk. It is a database like any other: what has expired by the wall clock is gone
+    /// for its readers.
     ///
-    /// Cost: one flush and one link per file; files that hold later commits too are written anew without
-    /// those.
-    /// Errors: `Exists` where `dir` is not empty; `ReadOnly` where the database is.
+    /// Cost: one flush and one link per file; files that hold later commits too are written anew
+    /// without those. Errors: `Exists` where `dir` is not empty; `ReadOnly` where the database is.
     ///
     /// ```
     /// # fn main() -> tabulith::Result<()> {

@@ -75,7 +75,8 @@ impl Ticket {
         Ticket { outcome, stage }
     }
 
-    /// The commit's timestamp; `None` where the batch was refused, or the commit is known to be lost.
+    /// The commit's timestamp; `None` where the batch was refused, or the commit is known to be
+    /// lost.
     pub fn ts(&self) -> Option<CommitTs> {
         self.outcome.as_ref().ok().copied()
     }
@@ -107,9 +108,9 @@ impl Ticket {
     }
 
     /// Calls `done` with what [`Ticket::wait`] would return: from a thread of the database or,
-    /// where the commit is safe already, from this one. `done` must not block, nor write to the database or
-    /// close it: its thread may be the one that this would wait for. It may drop a handle. Where it
-    /// panics, that ends there, from whichever thread it was called.
+    /// where the commit is safe already, from this one. `done` must not block, nor write to the
+    /// database or close it: its thread may be the one that this would wait for. It may drop a
+    /// handle. Where it panics, that ends there, from whichever thread it was called.
     pub fn notify(self, done: impl FnOnce(Result<CommitTs>) + Send + 'static) {
         let Ticket { outcome, stage } = self;
         let done: Callback = Box::new(move |safe| done(safe.and(outcome)));

@@ -1,5 +1,5 @@
-//! What this process may use: how many open files, and how much memory, which is the machine's or less
-//! where a control group says so.
+//! What this process may use: how many open files, and how much memory, which is the machine's or
+//! less where a control group says so.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;

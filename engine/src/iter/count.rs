@@ -2,8 +2,8 @@
 //! source shares a key with is counted unread.
 //!
 //! Every source has a *low* key, the least that it may have next, and stands either on a row, which
-//! is then its low key, or before a block that nobody has read. The lowest source is taken again and
-//! again:
+//! is then its low key, or before a block that nobody has read. The lowest source is taken again
+//! and again:
 //!
 //! - A row is settled as a scan would do it: of all versions of its key the newest that the reader
 //!   may see, if that is no delete, not erased and not expired.
@@ -33,9 +33,10 @@ use std::sync::Arc;
 
 /// The rows of `range` in `view` that a reader at `moment` sees.
 ///
-/// Cost: opens every file of the range; what it reads, see above. A moment that has newer commits in
-/// a file reads all of that file's keys in the range; so does a table's time to live by which some of
-/// the file's rows are gone and others are not. It hides rows of commits up to `outlived_to`.
+/// Cost: opens every file of the range; what it reads, see above. A moment that has newer commits
+/// in a file reads all of that file's keys in the range; so does a table's time to live by which
+/// some of the file's rows are gone and others are not. It hides rows of commits up to
+/// `outlived_to`.
 pub(crate) fn count(
     view: &View,
     range: &KeyRange,
@@ -220,8 +221,9 @@ impl Count<'_> {
     }
 }
 
-/// Whether a reader at `at`, for whom versions before `hidden_before` are hidden, sees every version
-/// that is the newest of its key: in the block here, or in the file, where the block was not read.
+/// Whether a reader at `at`, for whom versions before `hidden_before` are hidden, sees every
+/// version that is the newest of its key: in the block here, or in the file, where the block was
+/// not read.
 fn shows_all(tally: &Tally, at: CommitTs, hidden_before: CommitTs) -> bool {
     let (oldest, newest) = tally.times();
     newest <= at && hidden_before <= oldest
@@ -260,8 +262,9 @@ impl Source {
         }
     }
 
-    /// From when on the version here, which is of that kind, is no row: always for a delete, never for
-    /// one that does not expire. Cost: the first row of a block that may expire decompresses values.
+    /// From when on the version here, which is of that kind, is no row: always for a delete, never
+    /// for one that does not expire. Cost: the first row of a block that may expire decompresses
+    /// values.
     fn gone_from(&self, kind: RowKind) -> Result<CommitTs> {
         match (kind, self) {
             (RowKind::Delete, _) => Ok(CommitTs::ZERO),

@@ -1,9 +1,9 @@
 //! Many cursors as one, in the order of [`Cursor`].
 //!
 //! The sources that stand on something are kept in the order in which they come. A move of the
-//! first one costs one comparison, with the second, for as long as it stays the first; where it does
-//! not, it is sorted in again by halving. Where the first source knows that the rest of its block
-//! lies before the second, no comparison is left ([`Cursor::plain_moves`]).
+//! first one costs one comparison, with the second, for as long as it stays the first; where it
+//! does not, it is sorted in again by halving. Where the first source knows that the rest of its
+//! block lies before the second, no comparison is left ([`Cursor::plain_moves`]).
 
 use crate::cursor::{Cursor, Direction, Found, Unwanted};
 use crate::error::{Error, Result};

@@ -42,8 +42,8 @@ pub(crate) fn scan(
     scan_where(view, range, moment, outlived_to, None)
 }
 
-/// The same, without blocks that the filter of `zones` rules out. Some rows that do not pass come all
-/// the same.
+/// The same, without blocks that the filter of `zones` rules out. Some rows that do not pass come
+/// all the same.
 pub(crate) fn scan_where(
     view: &View,
     range: KeyRange,

@@ -91,8 +91,8 @@ impl<C: Cursor> VisibleCursor<C> {
         VisibleCursor { outlived_to, ..self }
     }
 
-    /// From here on a move up ends where it has passed so many keys without a row: on the next of them,
-    /// which is ruled out.
+    /// From here on a move up ends where it has passed so many keys without a row: on the next of
+    /// them, which is ruled out.
     pub(crate) fn stop_after(&mut self, hidden: usize) {
         self.hidden_max = hidden;
     }
@@ -118,9 +118,9 @@ impl<C: Cursor> VisibleCursor<C> {
         })
     }
 
-    /// Passes the rows after the one here that are `unwanted`, as far as a plain stretch goes, `rows_max`
-    /// at most; stands on the last of them and returns how many. One that is ruled out counts as
-    /// unwanted, unasked.
+    /// Passes the rows after the one here that are `unwanted`, as far as a plain stretch goes,
+    /// `rows_max` at most; stands on the last of them and returns how many. One that is ruled out
+    /// counts as unwanted, unasked.
     pub(crate) fn pass_over(&mut self, rows_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
         if self.state != State::On || self.direction != Direction::Up || self.is_hidden {
             return 0;
@@ -136,8 +136,8 @@ impl<C: Cursor> VisibleCursor<C> {
         passed
     }
 
-    /// Makes a move unless an earlier one failed. The merge of one that failed stands on nothing, which
-    /// must not be taken for the end of the rows.
+    /// Makes a move unless an earlier one failed. The merge of one that failed stands on nothing,
+    /// which must not be taken for the end of the rows.
     fn guard(&mut self, step: impl FnOnce(&mut Self) -> Result<bool>) -> Result<bool> {
         if let Some(error) = &self.error {
             return Err(error.duplicate());
@@ -206,8 +206,8 @@ impl<C: Cursor> VisibleCursor<C> {
         &self.range
     }
 
-    /// Goes on with another merge that shows the same rows. What is erased stays as it was: it is so
-    /// whether the other still holds such rows or not.
+    /// Goes on with another merge that shows the same rows. What is erased stays as it was: it is
+    /// so whether the other still holds such rows or not.
     pub(crate) fn go_on_with(&mut self, merge: C) {
         self.plain = 0;
         self.leave_merge();
@@ -296,8 +296,8 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Whether the version here is a row: no delete, not expired, not outlived. Cost: the first row of a
-    /// block that may expire decompresses the block's values.
+    /// Whether the version here is a row: no delete, not expired, not outlived. Cost: the first row
+    /// of a block that may expire decompresses the block's values.
     #[inline]
     fn is_alive_here(&self) -> Result<bool> {
         if self.merge.ts() <= self.outlived_to {
@@ -310,8 +310,8 @@ impl<C: Cursor> VisibleCursor<C> {
         }
     }
 
-    /// Passes what the erasure over the version here hides, as far as sources know of it without reading;
-    /// returns whether any was passed.
+    /// Passes what the erasure over the version here hides, as far as sources know of it without
+    /// reading; returns whether any was passed.
     fn skip_hidden(&mut self) -> Result<bool> {
         let hidden = self.cover.hidden();
         let fence = match self.direction {
@@ -493,8 +493,8 @@ mod tests {
         }
     }
 
-    /// One row for each letter, reached by plain moves; the value of each is damaged, and after a look
-    /// at it the cursor stands on nothing.
+    /// One row for each letter, reached by plain moves; the value of each is damaged, and after a
+    /// look at it the cursor stands on nothing.
     #[derive(Default)]
     struct Damaged {
         letter: Vec<u8>,

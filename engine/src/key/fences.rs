@@ -1,5 +1,6 @@
 //! Sorted keys prepared for search: what they all start with, and of each the next 8 bytes side by
-//! side. A search among some dozens of keys then reads one or two cache lines and follows no pointer.
+//! side. A search among some dozens of keys then reads one or two cache lines and follows no
+//! pointer.
 
 use std::ops::Range;
 

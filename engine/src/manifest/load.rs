@@ -57,8 +57,8 @@ pub(crate) struct ManifestReport {
     pub(crate) state: Option<State>,
     /// Every place, in any copy, that is not as it was written.
     pub(crate) damage: Vec<Error>,
-    /// Where a process ended between writing an edit to one copy and to the other. No damage: nobody
-    /// was told of that edit, and the next start puts it right.
+    /// Where a process ended between writing an edit to one copy and to the other. No damage:
+    /// nobody was told of that edit, and the next start puts it right.
     pub(crate) cut: Option<Error>,
 }
 
@@ -188,7 +188,8 @@ impl CopyBytes {
     }
 }
 
-/// The bytes of the manifest file at `path`, whose length may be damaged and more than memory holds.
+/// The bytes of the manifest file at `path`, whose length may be damaged and more than memory
+/// holds.
 fn read_copy(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>> {
     let failed = |error| Error::io("reading a copy of the manifest", path, error);
     let file = vfs.open(path, Access::Read).map_err(failed)?;
@@ -205,8 +206,9 @@ fn read_copy(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>> {
     file.read_vec_at(len as usize, 0).map_err(failed)
 }
 
-/// Adds up the edits of `root`'s manifest, each from whichever copy has it whole. Gives their number,
-/// and whether copy B ends cleanly before the last one, which is what a killed process leaves.
+/// Adds up the edits of `root`'s manifest, each from whichever copy has it whole. Gives their
+/// number, and whether copy B ends cleanly before the last one, which is what a killed process
+/// leaves.
 pub(crate) fn read_edits(
     vfs: &dyn Vfs,
     dir: &Path,

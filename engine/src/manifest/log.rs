@@ -54,9 +54,9 @@ impl Manifest {
         load::load(vfs, dir)
     }
 
-    /// Makes what [`Manifest::load`] read as durable as if it had been waited for. A process that was
-    /// killed may have left its last edit, or its root, in the cache alone: nothing may be made or
-    /// deleted on the word of that.
+    /// Makes what [`Manifest::load`] read as durable as if it had been waited for. A process that
+    /// was killed may have left its last edit, or its root, in the cache alone: nothing may be made
+    /// or deleted on the word of that.
     pub(crate) fn settle(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         if crate::planted!("B19") {
             return Ok(()); // Planted: what the cache shows passes for what the disk has.

@@ -34,8 +34,8 @@ pub(crate) struct State {
     pub(crate) db_id: u128,
 }
 
-/// The id of a new database, also of one that begins as a copy: numbers of files are told apart by it
-/// once both go on.
+/// The id of a new database, also of one that begins as a copy: numbers of files are told apart by
+/// it once both go on.
 pub(crate) fn new_id(seed: u64) -> u128 {
     let mut rng = Rng::seeded(seed);
     u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())

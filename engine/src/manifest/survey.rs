@@ -1,7 +1,7 @@
 //! What can be known of a database whose root or manifest is damaged beyond what `load` takes.
 //!
-//! Where no copy of the root says which manifest counts, the newest one that reads whole does. Where
-//! none does, the edits that can still be read tell of files and erasures.
+//! Where no copy of the root says which manifest counts, the newest one that reads whole does.
+//! Where none does, the edits that can still be read tell of files and erasures.
 //!
 //! Absent: judgement of files.
 

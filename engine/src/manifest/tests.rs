@@ -165,8 +165,8 @@ fn a_copy_cut_at_any_length_or_gone_is_survived_and_put_right() {
 }
 
 /// One copy with anything behind its end was refused where that was copy B: what it had there might
-/// have been an edit. It was none, as copy A has every edit first; only where it says that it is the
-/// next, and A was cut at that very place, are both copies damaged.
+/// have been an edit. It was none, as copy A has every edit first; only where it says that it is
+/// the next, and A was cut at that very place, are both copies damaged.
 #[test]
 fn whatever_stands_behind_the_end_of_one_copy_is_survived() {
     let fs = disk();

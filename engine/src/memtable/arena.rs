@@ -1,15 +1,15 @@
-//! Memory of one memtable: grows, never moves, is given back at once; the engine's atomics over raw bytes.
+//! Memory of one memtable: grows, never moves, is given back at once; the engine's atomics over raw
+//! bytes.
 //!
-//! One writer allocates and fills, any number of threads read. What is allocated is either a *node*,
-//! a struct of atomics that may change for ever, or *bytes*, which are written once, before anybody
-//! can know of them. A [`Ref`] names an allocation; it reaches another thread only through an
-//! [`AtomicRef`] or one of its kin, stored with Release and loaded with Acquire, so whoever holds one
-//! sees what was written before it was published.
+//! One writer allocates and fills, any number of threads read. What is allocated is either a
+//! *node*, a struct of atomics that may change for ever, or *bytes*, which are written once, before
+//! anybody can know of them. A [`Ref`] names an allocation; it reaches another thread only through
+//! an [`AtomicRef`] or one of its kin, stored with Release and loaded with Acquire, so whoever
+//! holds one sees what was written before it was published.
 //!
 //! Promise: a `Ref` stays good as long as its arena lives. Nothing is freed earlier, so readers pin
-//! nothing but the memtable.
-//! Absent: a check that a `Ref` or a `Bump` belongs to this arena. They never leave `memtable`, where
-//! every table has one arena.
+//! nothing but the memtable. Absent: a check that a `Ref` or a `Bump` belongs to this arena. They
+//! never leave `memtable`, where every table has one arena.
 
 use crate::chunks::{Chunk, SpareChunks};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -22,7 +22,8 @@ use std::sync::Arc;
 const UNIT_BYTES: usize = 8;
 
 /// Chunk `k` holds the units `2^k..2^(k+1)`: the first is small, each further one doubles, and the
-/// chunk of a unit is the place of its highest bit. A model's are small, so that they come in its way.
+/// chunk of a unit is the place of its highest bit. A model's are small, so that they come in its
+/// way.
 const CHUNK_FIRST: u32 = if IS_MODEL { 6 } else { 12 };
 const CHUNKS: usize = 32;
 
@@ -30,8 +31,9 @@ const CHUNKS: usize = 32;
 ///
 /// # Safety
 ///
-/// All-zero bytes are its default, every field is an atomic of this file or of `std` (so that shared
-/// references to it may be used while another thread changes it), and its alignment is 8 at most.
+/// All-zero bytes are its default, every field is an atomic of this file or of `std` (so that
+/// shared references to it may be used while another thread changes it), and its alignment is 8 at
+/// most.
 pub(super) unsafe trait Node: Default {}
 
 // SAFETY: an atomic of 8 bytes; zero is a value.
@@ -228,8 +230,8 @@ impl Arena {
     /// The node.
     #[inline]
     pub(super) fn get<T: Node>(&self, at: Ref<T>) -> &T {
-        // SAFETY: `at` was made by `node` or `node_with` of this arena, so there is a `T`, zeroed or
-        // written through its atomics; shared references are all that is ever made to it, and it
+        // SAFETY: `at` was made by `node` or `node_with` of this arena, so there is a `T`, zeroed
+        // or written through its atomics; shared references are all that is ever made to it, and it
         // is freed only with the arena, which is borrowed.
         unsafe { &*self.address(at.0).cast::<T>() }
     }

@@ -47,8 +47,8 @@ impl MemCursor {
         });
     }
 
-    /// Goes to the row behind, and has the next one fetched: rows lie in the order in which they came,
-    /// so each of them is a miss.
+    /// Goes to the row behind, and has the next one fetched: rows lie in the order in which they
+    /// came, so each of them is a miss.
     fn enter_next(&mut self, from: Place) {
         let next = from.next(self.arena());
         self.enter(next);

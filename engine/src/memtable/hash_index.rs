@@ -1,9 +1,9 @@
 //! Finds a row of a memtable by the hash of its key: open addressing, one writer, readers without
 //! locks.
 //!
-//! The rows are spread over 64 small tables by the top bits of their hash, and each grows by itself:
-//! a doubling copies a 64th of the index, a few microseconds. A slot holds the low 32 bits of the
-//! hash, which also say where in the table it belongs, so that growing reads no row.
+//! The rows are spread over 64 small tables by the top bits of their hash, and each grows by
+//! itself: a doubling copies a 64th of the index, a few microseconds. A slot holds the low 32 bits
+//! of the hash, which also say where in the table it belongs, so that growing reads no row.
 
 use crate::memtable::arena::{Arena, AtomicSpan, AtomicTagged, Bump, Ref};
 use crate::memtable::row::{self, Row};

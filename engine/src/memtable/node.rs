@@ -1,5 +1,5 @@
-//! Nodes of a memtable's tree: up to 15 rows each, in slots that are written once, and one word that
-//! says which slots count and in which order.
+//! Nodes of a memtable's tree: up to 15 rows each, in slots that are written once, and one word
+//! that says which slots count and in which order.
 //!
 //! A row is added by filling a free slot and then storing the word: a reader who loaded it has the
 //! node as it was at that moment, for as long as it likes. That word is the permutation of Mao,
@@ -97,8 +97,8 @@ pub(super) enum Kind {
 #[inline]
 pub(super) fn kind_of(arena: &Arena, at: Ref<Slots>) -> Kind {
     match arena.get(at).level() {
-        // SAFETY: nodes are made by `Leaf::create` with level 0 and by `Inner::create` with a higher
-        // one, before anybody has their `Ref`; the level never changes.
+        // SAFETY: nodes are made by `Leaf::create` with level 0 and by `Inner::create` with a
+        // higher one, before anybody has their `Ref`; the level never changes.
         0 => Kind::Leaf(unsafe { at.cast() }),
         // SAFETY: as above.
         _ => Kind::Inner(unsafe { at.cast() }),

@@ -66,7 +66,8 @@ impl Row {
         at
     }
 
-    /// Adds a version, newer than all there are, or one that replaces the newest of the same commit.
+    /// Adds a version, newer than all there are, or one that replaces the newest of the same
+    /// commit.
     pub(super) fn push(&self, arena: &Arena, bump: &mut Bump, version: NewVersion<'_>) {
         let newest = self.newest.load();
         let older = newest.and_then(|at| {

@@ -1,7 +1,7 @@
 //! Rows of a memtable in one arena, with their two indexes.
 //!
-//! A key's first version is added to the tree and to the hash index; a further one only to its row's
-//! chain.
+//! A key's first version is added to the tree and to the hash index; a further one only to its
+//! row's chain.
 
 use crate::batch::Commit;
 use crate::chunks::SpareChunks;

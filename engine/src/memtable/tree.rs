@@ -1,11 +1,12 @@
 //! The order of a memtable's rows: a B-tree that only grows, with one writer and readers without
 //! locks.
 //!
-//! A full node is replaced by two new ones and stays as it was, links included: who reads it goes on
-//! in what the tree was then, which holds every row that was there before. Rows that came later it
-//! may miss; those are newer than the reader's timestamp.
+//! A full node is replaced by two new ones and stays as it was, links included: who reads it goes
+//! on in what the tree was then, which holds every row that was there before. Rows that came later
+//! it may miss; those are newer than the reader's timestamp.
 //!
-//! Rows that come in ascending order go behind the last one without a search, and leave full leaves.
+//! Rows that come in ascending order go behind the last one without a search, and leave full
+//! leaves.
 
 use crate::memtable::arena::{Arena, AtomicRef, Bump, Ref};
 use crate::memtable::node::{self, Inner, Kind, Leaf, Order, Range, SLOTS, Slots};

@@ -1,9 +1,10 @@
-//! Runs a scenario in many orders of its threads, drawn by chance: half of them step by step, half by
-//! priorities that change at a few moments (PCT), which finds what takes a thread to be held up long.
+//! Runs a scenario in many orders of its threads, drawn by chance: half of them step by step, half
+//! by priorities that change at a few moments (PCT), which finds what takes a thread to be held up
+//! long.
 //!
-//! Orders come in lots, each whole and of its own seed; the line that replays a failure names the seed
-//! of its lot and asks for no other. `TABULITH_SCHEDULES` says how many orders there are, in thousandths
-//! of what is usual, but at least a lot.
+//! Orders come in lots, each whole and of its own seed; the line that replays a failure names the
+//! seed of its lot and asks for no other. `TABULITH_SCHEDULES` says how many orders there are, in
+//! thousandths of what is usual, but at least a lot.
 
 use crate::modelled;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -22,8 +23,8 @@ const STACK_BYTES: usize = 512 << 10;
 /// A thread that waits for another one by looking again and again gets there, or never does.
 const STEPS_MAX: usize = 2_000_000;
 
-/// Runs `scenario` in `orders` orders, or in more or fewer where that was asked for; returns how many.
-/// `name` is its test's.
+/// Runs `scenario` in `orders` orders, or in more or fewer where that was asked for; returns how
+/// many. `name` is its test's.
 pub(super) fn holds(name: &str, orders: u64, scenario: fn()) -> u64 {
     let share = seed::number("TABULITH_SCHEDULES").unwrap_or(USUAL);
     let lots = (orders * share / USUAL).div_ceil(LOT).max(1);

@@ -1,5 +1,5 @@
-//! The whole engine: four writers, two readers, an ingest and a flush by hand, the log's thread, flush and
-//! compaction, on a disk in memory.
+//! The whole engine: four writers, two readers, an ingest and a flush by hand, the log's thread,
+//! flush and compaction, on a disk in memory.
 
 use super::by_chance::holds;
 use crate::db::Db;

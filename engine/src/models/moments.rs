@@ -1,4 +1,5 @@
-//! Snapshots beside whoever drops old versions, erasures beside their readers, and the pool's books.
+//! Snapshots beside whoever drops old versions, erasures beside their readers, and the pool's
+//! books.
 
 use super::every_order::{holds, needs};
 use crate::budget::Budget;

@@ -26,7 +26,8 @@ use std::time::Duration;
 const DIR: &str = "/log";
 
 /// Four commit in all durabilities, a thread leads behind them, one looks, and then the end: nobody
-/// waits for ever, what is visible is applied in its order, and what was acknowledged is in the log.
+/// waits for ever, what is visible is applied in its order, and what was acknowledged is in the
+/// log.
 fn commits() {
     let disk = SimFs::new();
     disk.create_dir_all(Path::new(DIR)).expect("a folder");

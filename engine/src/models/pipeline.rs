@@ -133,7 +133,8 @@ fn background() {
     leading.join().expect("it ends");
 }
 
-/// A place is taken for what goes past the log, while another waits for all that has one and commits.
+/// A place is taken for what goes past the log, while another waits for all that has one and
+/// commits.
 fn reserved() {
     let house = house();
     let other = Arc::clone(&house);
@@ -149,8 +150,8 @@ fn reserved() {
     assert_eq!(house.pipeline.visible(), CommitTs(2));
 }
 
-/// A place is given back while a commit before it is synced by another: it is shown with that one, and
-/// whoever waits for it is told though no group has it.
+/// A place is given back while a commit before it is synced by another: it is shown with that one,
+/// and whoever waits for it is told though no group has it.
 fn given_back() {
     let house = house();
     let other = Arc::clone(&house);

@@ -1,4 +1,5 @@
-//! What the log of a damaged database still holds: every commit whose frame verifies, and the holes.
+//! What the log of a damaged database still holds: every commit whose frame verifies, and the
+//! holes.
 
 use super::report::{Loss, What};
 use super::table::Version;

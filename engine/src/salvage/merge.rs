@@ -47,8 +47,8 @@ impl PartialEq for Head {
 impl Eq for Head {}
 
 impl Merge {
-    /// A merge of the log's versions, which are in order, and of files. Of equal versions those of the log
-    /// count, then those of the file that stands first.
+    /// A merge of the log's versions, which are in order, and of files. Of equal versions those of
+    /// the log count, then those of the file that stands first.
     pub(crate) fn new(log: Vec<Version>, tables: Vec<Rows>) -> Merge {
         let tables: Vec<_> = tables.into_iter().map(Some).collect();
         let sources = tables.len() + 1;

@@ -1,12 +1,13 @@
-//! The salvage itself: reads every file of a folder as far as it goes, merges what there is by commit
-//! timestamp, and writes it as a new database in another folder.
+//! The salvage itself: reads every file of a folder as far as it goes, merges what there is by
+//! commit timestamp, and writes it as a new database in another folder.
 //!
-//! Every version of a row keeps the commit that wrote it, so that what was newest stays newest. Deletes
-//! and erasures are kept too. Nothing is written to the damaged folder, and nothing runs by itself.
+//! Every version of a row keeps the commit that wrote it, so that what was newest stays newest.
+//! Deletes and erasures are kept too. Nothing is written to the damaged folder, and nothing runs by
+//! itself.
 //!
-//! Promise: every version in the new folder was written by a commit of the old one. What is missing,
-//! or may be, is in the report. Without a manifest the rows of an ingest that never ended are like
-//! those of one that did: they are kept, and the report names their files.
+//! Promise: every version in the new folder was written by a commit of the old one. What is
+//! missing, or may be, is in the report. Without a manifest the rows of an ingest that never ended
+//! are like those of one that did: they are kept, and the report names their files.
 
 use super::log::{self, Log};
 use super::merge::Merge;
@@ -44,20 +45,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rebuilds what is readable of the database in `dir` in the folder `target`, which must be empty or
-/// absent and must not lie in `dir`.
+/// Rebuilds what is readable of the database in `dir` in the folder `target`, which must be empty
+/// or absent and must not lie in `dir`.
 ///
 /// Cost: reads every file once and writes what it held; the log's commits are held in memory.
 ///
-/// Errors: `NotFound` where there is no file of a database; `Exists` for a target that is not empty;
-/// `Locked` where a process has the database open; `Io` and `NoSpace` of the target. What cannot be read of
-/// `dir` is no error: it is in the report.
+/// Errors: `NotFound` where there is no file of a database; `Exists` for a target that is not
+/// empty; `Locked` where a process has the database open; `Io` and `NoSpace` of the target. What
+/// cannot be read of `dir` is no error: it is in the report.
 pub fn salvage(dir: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Report> {
     let seed = SystemClock::new().wall_ticks();
     salvage_with(Arc::new(OsVfs::new()), dir.as_ref(), target.as_ref(), seed)
 }
 
-/// [`salvage`] on another disk. `seed`: for the id of the new database, which numbers its files anew.
+/// [`salvage`] on another disk. `seed`: for the id of the new database, which numbers its files
+/// anew.
 pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> Result<Report> {
     // First: whoever has the folder open may change it until then.
     let _lock = lock(&*vfs, dir)?;
@@ -130,8 +132,8 @@ impl Salvage {
             let current = files.tables.keys().filter(|no| !survey.removed.contains(no));
             numbers.extend(current);
         }
-        // An ingest is committed after its file was numbered, and so after all that files numbered before
-        // it hold.
+        // An ingest is committed after its file was numbered, and so after all that files numbered
+        // before it hold.
         let (mut tables, mut newest) = (Vec::new(), CommitTs::ZERO);
         for no in numbers {
             let meta = known.get(&no).cloned();

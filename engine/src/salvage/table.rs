@@ -1,4 +1,5 @@
-//! The rows of one table file that may be damaged, in their order; what cannot be read goes to a list.
+//! The rows of one table file that may be damaged, in their order; what cannot be read goes to a
+//! list.
 
 use super::report::{Loss, What};
 use crate::error::{Error, Result};
@@ -116,7 +117,8 @@ impl Rows {
         said.or_else(|| self.rescue.props().map(|props| props.max_ts))
     }
 
-    /// The file, where it holds rows of which it is not known when they were ingested, and the guess.
+    /// The file, where it holds rows of which it is not known when they were ingested, and the
+    /// guess.
     pub(crate) fn undated(&self) -> Option<(&Path, CommitTs)> {
         Some((self.path.as_path(), self.rescue.guess()?))
     }

@@ -1,11 +1,11 @@
 //! Reading ahead of a walk over a file: it takes few reads, and a long one leaves in the cache
 //! what others use.
 //!
-//! A walk that misses a block reads 10 KiB from there: the system takes as long to find 2 KiB in its
-//! memory as to copy 5 KiB more, and four compressed blocks are 50 rows of 200 bytes. Then it reads
-//! twice as much each time, up to 512 KiB. Its blocks go to the cache like everybody's until it has
-//! missed 1 MiB; from then on only where the cache has room, so that it pushes nothing out. And from then on a
-//! thread loads what lies before it, see `upcoming`.
+//! A walk that misses a block reads 10 KiB from there: the system takes as long to find 2 KiB in
+//! its memory as to copy 5 KiB more, and four compressed blocks are 50 rows of 200 bytes. Then it
+//! reads twice as much each time, up to 512 KiB. Its blocks go to the cache like everybody's until
+//! it has missed 1 MiB; from then on only where the cache has room, so that it pushes nothing out.
+//! And from then on a thread loads what lies before it, see `upcoming`.
 //!
 //! Absent: asking the system to read in the background; it does so by itself for a walk upwards.
 
@@ -22,7 +22,8 @@ use std::sync::Arc;
 const AHEAD_BYTES_MIN: u64 = 10 << 10;
 const AHEAD_BYTES_MAX: u64 = 512 << 10;
 
-/// Two misses this far apart or nearer are of one walk: the blocks between them came from the cache.
+/// Two misses this far apart or nearer are of one walk: the blocks between them came from the
+/// cache.
 const BESIDE_BYTES: u64 = 32 << 10;
 
 /// Bytes of missed blocks after which a walk pushes nothing out of the cache any more.

@@ -256,8 +256,8 @@ impl Block {
         packed.values.get().map(|values| (values, 0)).ok_or(Damage(UNREADABLE))
     }
 
-    /// Starts fetching where each value begins of the rows that a walk in `direction` from `row` comes
-    /// to, as far as they are there: one miss for all instead of one a row.
+    /// Starts fetching where each value begins of the rows that a walk in `direction` from `row`
+    /// comes to, as far as they are there: one miss for all instead of one a row.
     pub(super) fn prefetch_values(&self, row: usize, direction: Direction) {
         if !self.is_unpacked() {
             return;

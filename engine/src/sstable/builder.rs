@@ -28,8 +28,8 @@ use xxhash_rust::xxh3::Xxh3Default;
 /// Bytes gathered before they are written: large enough that the calls do not count.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Bytes after which the disk is given something to do: it then writes while blocks are made, and the
-/// sync at the end waits for the rest only.
+/// Bytes after which the disk is given something to do: it then writes while blocks are made, and
+/// the sync at the end waits for the rest only.
 const BEGIN_SYNC_BYTES: u64 = 4 << 20;
 
 /// A table file being written.
@@ -152,9 +152,9 @@ impl TableBuilder {
     }
 
     /// Adds a version of a row. Keys ascend; within a key, timestamps descend. The first
-    /// `prefix_len` bytes of `key` are its partition prefix, and no partition's prefix starts
-    /// with another's. `value` is what the file keeps, nothing for a delete; `given` is what a reader
-    /// of the row will get, where it is at hand.
+    /// `prefix_len` bytes of `key` are its partition prefix, and no partition's prefix starts with
+    /// another's. `value` is what the file keeps, nothing for a delete; `given` is what a reader of
+    /// the row will get, where it is at hand.
     pub(crate) fn add_placed(
         &mut self,
         key: &[u8],

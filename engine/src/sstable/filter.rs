@@ -68,8 +68,8 @@ impl Filter {
         self.lines.len() * LINE_BYTES
     }
 
-    /// Bits that a key sets, the share of all bits that are set, and of absent keys the share that it
-    /// lets pass, as its lines are filled.
+    /// Bits that a key sets, the share of all bits that are set, and of absent keys the share that
+    /// it lets pass, as its lines are filled.
     pub(crate) fn fill(&self) -> (u32, f64, f64) {
         let lines = self.lines.len() as f64;
         let shares = self.lines.iter().map(|line| {

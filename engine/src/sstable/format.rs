@@ -62,8 +62,8 @@ pub(crate) struct FileMeta {
     /// It holds no version that an erasure of this moment or before hides. The manifest's word
     /// alone: the file does not know.
     pub(crate) erased_to: CommitTs,
-    /// Rows of commits up to here that had outlived their table's time to live were left out when it
-    /// was written. The manifest's word alone.
+    /// Rows of commits up to here that had outlived their table's time to live were left out when
+    /// it was written. The manifest's word alone.
     pub(crate) aged_to: CommitTs,
     /// What its rows refer to in blob files.
     pub(crate) blobs: Uses,

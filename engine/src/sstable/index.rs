@@ -318,8 +318,8 @@ pub(crate) struct PlainSums {
 }
 
 impl PlainSums {
-    /// From block `from` on, up to block `to` (excluded) at most: the first block that must be read,
-    /// or else `to`, and the rows before it.
+    /// From block `from` on, up to block `to` (excluded) at most: the first block that must be
+    /// read, or else `to`, and the rows before it.
     pub(crate) fn run(&self, from: usize, to: usize) -> (usize, u64) {
         let gap = self.gaps.get(self.gaps.partition_point(|gap| *gap < from));
         let to = gap.map_or(to, |gap| to.min(*gap));

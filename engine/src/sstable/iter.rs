@@ -1,8 +1,8 @@
 //! A position in a table file.
 //!
 //! Promise: both directions cost the same; a value is decompressed only when it is asked for; the
-//! first error stays. With a sieve, a cursor stands on no row of a block that the sieve passes over,
-//! as if the file did not have it.
+//! first error stays. With a sieve, a cursor stands on no row of a block that the sieve passes
+//! over, as if the file did not have it.
 
 use super::ahead::{Ahead, Pace};
 use super::block::{Block, Unpack};
@@ -146,8 +146,8 @@ impl TableCursor {
         self.enter(prev, Direction::Down)
     }
 
-    /// Goes to the first row in `direction` of the block, or of the next one that is not passed over;
-    /// to nowhere without one.
+    /// Goes to the first row in `direction` of the block, or of the next one that is not passed
+    /// over; to nowhere without one.
     fn enter(&mut self, mut entry: Option<EntryAt>, direction: Direction) -> Result<()> {
         while let Some(at) = entry {
             let Some(ruled_out) = self.sift(at) else {

@@ -172,8 +172,8 @@ impl Layout {
         Ok(layout)
     }
 
-    /// How many bytes the block takes whose header `bytes` begin with, by its own word; `None` where
-    /// no header says so.
+    /// How many bytes the block takes whose header `bytes` begin with, by its own word; `None`
+    /// where no header says so.
     pub(crate) fn claimed_len(bytes: &[u8]) -> Option<usize> {
         let mut layout = read_header(&mut crate::codec::Reader::new(bytes))?;
         let counts_fit = layout.rows > 0 && (1..=layout.rows).contains(&layout.runs);

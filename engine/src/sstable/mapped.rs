@@ -2,9 +2,9 @@
 //! and without a copy.
 //!
 //! A block is proved, checksum and all, when it is first used; one byte per block remembers that,
-//! and what a walk wants to know of it. From then on only its header is read again, to see where the
-//! columns lie: 15 ns, where an object per block would cost more than that in cache misses. Blocks
-//! whose values are compressed are left to the cache.
+//! and what a walk wants to know of it. From then on only its header is read again, to see where
+//! the columns lie: 15 ns, where an object per block would cost more than that in cache misses.
+//! Blocks whose values are compressed are left to the cache.
 //!
 //! Promise: bytes that change after their proof give an error or a wrong row, never a panic.
 
@@ -104,8 +104,8 @@ impl Mapped {
         (!sealed.is_empty()).then(|| self.bytes.slice(start..start + sealed.len()))
     }
 
-    /// Starts fetching the columns of the block at `handle`, where a walk `begins` there, and of the one
-    /// that it comes to next.
+    /// Starts fetching the columns of the block at `handle`, where a walk `begins` there, and of
+    /// the one that it comes to next.
     pub(super) fn prefetch(&self, handle: Handle, direction: Direction, begins: bool) {
         let (start, len) = (handle.offset as usize, handle.len as usize);
         let next = match direction {

@@ -1,4 +1,5 @@
-//! One pass over a table file or a range of it, from the first row to the last, as a merge makes it.
+//! One pass over a table file or a range of it, from the first row to the last, as a merge makes
+//! it.
 //!
 //! Unlike a cursor it goes one way only and lends what it stands on: key and value lie in buffers
 //! that are used again for the next block, so that a row costs no allocation and no reference
@@ -41,7 +42,8 @@ pub(crate) struct Pass {
 /// Where a pass begins and ends that is not over a whole file.
 struct Bounds {
     range: KeyRange,
-    /// The blocks that hold the first row of the range and the first one past it, where there are any.
+    /// The blocks that hold the first row of the range and the first one past it, where there are
+    /// any.
     first: Option<EntryAt>,
     last: Option<EntryAt>,
 }

@@ -1,10 +1,10 @@
 //! Memory for the bytes of blocks: what one block leaves, the next one on the same thread takes.
 //!
-//! A read that misses the cache needs a place to read into for a microsecond and one for the block that
-//! it makes, while a block of about the same size leaves the cache for it. From the allocator that
-//! costs as much as the block's checksum: pages are cleared by the system and by us, the heap of a
-//! thread grows by one system call per block, and whoever frees what another thread allocated waits
-//! for that one's heap. So each thread keeps the pieces that it let go last.
+//! A read that misses the cache needs a place to read into for a microsecond and one for the block
+//! that it makes, while a block of about the same size leaves the cache for it. From the allocator
+//! that costs as much as the block's checksum: pages are cleared by the system and by us, the heap
+//! of a thread grows by one system call per block, and whoever frees what another thread allocated
+//! waits for that one's heap. So each thread keeps the pieces that it let go last.
 //!
 //! Absent: large pieces, which go back to the allocator; see [`KEPT_BYTES_MAX`].
 

@@ -1,12 +1,13 @@
-//! The blocks of a table file that is being written, made by two: whoever writes the file, and the thread of
-//! `errands`. Half of what a row costs on its way into a file is the encoding and compressing of its block,
-//! which nothing before or behind it has to wait for.
+//! The blocks of a table file that is being written, made by two: whoever writes the file, and the
+//! thread of `errands`. Half of what a row costs on its way into a file is the encoding and
+//! compressing of its block, which nothing before or behind it has to wait for.
 //!
-//! The writer gathers rows into blocks, a few blocks into a sheaf, and hands sheaves over; it takes them back
-//! in their order and writes them to the file. A sheaf that nobody has begun when there are enough the writer
-//! makes itself; while the first is being made it makes the second.
+//! The writer gathers rows into blocks, a few blocks into a sheaf, and hands sheaves over; it takes
+//! them back in their order and writes them to the file. A sheaf that nobody has begun when there
+//! are enough the writer makes itself; while the first is being made it makes the second.
 //!
-//! Promise: the bytes are those that one thread alone would make. Absent: offsets, checksums, the file.
+//! Promise: the bytes are those that one thread alone would make. Absent: offsets, checksums, the
+//! file.
 
 use super::block_builder::BlockBuilder;
 use crate::compress::{Codec, Compressor};
@@ -16,8 +17,8 @@ use crate::ids::CommitTs;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A sheaf is handed over with so many blocks, or as soon as they have so many bytes: long enough that
-/// handing it over costs little beside making it.
+/// A sheaf is handed over with so many blocks, or as soon as they have so many bytes: long enough
+/// that handing it over costs little beside making it.
 const SHEAF_BLOCKS: usize = 16;
 const SHEAF_BYTES: usize = 64 << 10;
 
@@ -83,8 +84,8 @@ impl Press {
         }
     }
 
-    /// Says of the block that was added last what the index is to say of it. Not later than the next
-    /// block is added.
+    /// Says of the block that was added last what the index is to say of it. Not later than the
+    /// next block is added.
     pub(super) fn label(&mut self, label: Label) {
         self.labels.push_back(label);
     }

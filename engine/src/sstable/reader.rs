@@ -1,9 +1,9 @@
 //! An open table file: point reads, filters, and blocks for the cursor.
 //!
-//! Index and filters are held in memory; so are the zones once a scan wanted them, where there is room
-//! for them; blocks come from the cache or from the file. A damaged filter is left out and counted
-//! (slower, and right), and so are damaged zones; a damaged footer, index or properties fail the open;
-//! a damaged block fails the reads that need it and no others.
+//! Index and filters are held in memory; so are the zones once a scan wanted them, where there is
+//! room for them; blocks come from the cache or from the file. A damaged filter is left out and
+//! counted (slower, and right), and so are damaged zones; a damaged footer, index or properties
+//! fail the open; a damaged block fails the reads that need it and no others.
 //!
 //! Promise: a point read of a cached block allocates nothing.
 
@@ -131,7 +131,8 @@ impl TableFile {
 
     /// The file read in place, through a mapping, where the system gives one.
     pub(crate) fn in_place(self) -> TableFile {
-        // As long as it was when it was opened: the first read behind its end would end the process.
+        // As long as it was when it was opened: the first read behind its end would end the
+        // process.
         let props = self.footer.props();
         let len = props.offset + props.len + FOOTER_LEN as u64;
         let whole = self.raw.file.map().ok().filter(|bytes| bytes.len() as u64 == len);
@@ -189,8 +190,8 @@ impl TableFile {
         Ok(Some(Found { ts: block.ts(row), kind: block.kind(row), value }))
     }
 
-    /// Has the disk begin to read the block that [`TableFile::get`] will ask for, where it asks for one
-    /// that is not in the cache; whether it does.
+    /// Has the disk begin to read the block that [`TableFile::get`] will ask for, where it asks for
+    /// one that is not in the cache; whether it does.
     pub(crate) fn begin_get(&self, key: &[u8], row_hash: u64, at: CommitTs) -> bool {
         let seek = || self.index.seek(key, at).map(|entry| self.index.handle(entry));
         let handle = self.may_hold_row(row_hash).then(seek).flatten();
@@ -282,8 +283,8 @@ impl TableFile {
         self.zones.get().is_some()
     }
 
-    /// The zones of its blocks, where it has sound ones. Cost: the first call reads them, and so does
-    /// each one where there is no room to keep them.
+    /// The zones of its blocks, where it has sound ones. Cost: the first call reads them, and so
+    /// does each one where there is no room to keep them.
     pub(crate) fn zones(&self) -> Result<Option<Arc<Zones>>> {
         let whole = |stored: &StoredZones| match stored {
             StoredZones::Whole(zones) => Some(Arc::clone(zones)),
@@ -320,8 +321,8 @@ impl TableFile {
         sums
     }
 
-    /// Bytes of memory that the open file holds: index, filters, zones and sums that were asked for,
-    /// and what is known of the blocks of a mapping, but not the mapping.
+    /// Bytes of memory that the open file holds: index, filters, zones and sums that were asked
+    /// for, and what is known of the blocks of a mapping, but not the mapping.
     pub(crate) fn resident_bytes(&self) -> usize {
         let filters = self.row_filter.iter().chain(&self.partition_filter);
         let zones = match self.zones.get() {

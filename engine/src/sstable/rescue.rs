@@ -1,9 +1,10 @@
-//! What can still be read of a damaged table file: the blocks that verify, and the gaps between them.
+//! What can still be read of a damaged table file: the blocks that verify, and the gaps between
+//! them.
 //!
 //! Where footer and index are sound, blocks are where the index says, and of one that is lost it is
-//! known which keys it had. Where they are not, the file is searched: a block's header says how long
-//! it is, and its checksum holds its place and the file's number, so nothing else is taken for one.
-//! A search reads piece by piece, as a damaged length may be more than memory holds.
+//! known which keys it had. Where they are not, the file is searched: a block's header says how
+//! long it is, and its checksum holds its place and the file's number, so nothing else is taken for
+//! one. A search reads piece by piece, as a damaged length may be more than memory holds.
 
 use super::block::{Block, Unpack};
 use super::format::{FOOTER_LEN, FileMeta, Footer, Props, SUM_LEN, Stretch, unseal};
@@ -25,7 +26,8 @@ pub(crate) struct Rescue {
     raw: RawFile,
     plan: Plan,
     props: Option<Props>,
-    /// The timestamp of rows that bear none, where the manifest tells; and what they have where it does not.
+    /// The timestamp of rows that bear none, where the manifest tells; and what they have where it
+    /// does not.
     undated: Option<CommitTs>,
     guess: CommitTs,
     guesses: bool,
@@ -59,8 +61,8 @@ pub(crate) struct Lost {
 }
 
 impl Rescue {
-    /// Opens the file, which may have any length. `meta`: what the manifest says of it, if anything;
-    /// `guess`: the timestamp of rows that bear none, where it says nothing.
+    /// Opens the file, which may have any length. `meta`: what the manifest says of it, if
+    /// anything; `guess`: the timestamp of rows that bear none, where it says nothing.
     ///
     /// Errors: `Io` where nothing at all can be read.
     pub(crate) fn open(

@@ -76,7 +76,8 @@ impl Columns<'_> {
     /// Whether the row's key is `key`.
     pub(crate) fn is_key(&self, row: usize, key: &[u8]) -> bool {
         let suffix = self.suffix(row);
-        // What tells rows apart stands at the end of a key, so most wrong rows fail at the first look.
+        // What tells rows apart stands at the end of a key, so most wrong rows fail at the first
+        // look.
         let start_len = key.len().wrapping_sub(suffix.head_len + suffix.tail.len());
         let Some((start, end)) = key.split_at_checked(start_len) else { return false };
         if suffix.head != Suffix::of(end).head || !end.ends_with(suffix.tail) {

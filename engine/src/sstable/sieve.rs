@@ -2,9 +2,9 @@
 //!
 //! A block is passed over only where all of this holds: its zones say that no row of it passes; no
 //! older file or level holds a key of its range, so that no older version of a row comes to light;
-//! and no key goes on in the next block, for the same reason. Newer versions do not matter: they are
-//! found where they are. Where only the first holds, keys are walked, and the value of a row that a
-//! reader sees need not be looked at.
+//! and no key goes on in the next block, for the same reason. Newer versions do not matter: they
+//! are found where they are. Where only the first holds, keys are walked, and the value of a row
+//! that a reader sees need not be looked at.
 
 use super::format::FileMeta;
 use super::index::EntryAt;

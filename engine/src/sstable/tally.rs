@@ -1,5 +1,5 @@
-//! A position in a table file for whoever counts rows: before a block that nobody has read, of which
-//! the index knows how many rows it has, or on a version in one that had to be read.
+//! A position in a table file for whoever counts rows: before a block that nobody has read, of
+//! which the index knows how many rows it has, or on a version in one that had to be read.
 //!
 //! Absent: what else there is. Whether the rows of a block may be counted unread depends on other
 //! sources too; `iter/count` knows those and says how far.
@@ -119,8 +119,8 @@ impl Tally {
         matches!(self.at, At::Row(_))
     }
 
-    /// No version of the block here is of an earlier or a later commit; of the file, where the block
-    /// was not read.
+    /// No version of the block here is of an earlier or a later commit; of the file, where the
+    /// block was not read.
     pub(crate) fn times(&self) -> Times {
         match &self.at {
             At::Row(at) => (at.block.oldest(), at.block.newest()),

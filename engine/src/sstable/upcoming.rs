@@ -1,12 +1,15 @@
-//! Blocks that a long walk will come to, loaded by whoever is first: the thread of `errands`, or the walk.
+//! Blocks that a long walk will come to, loaded by whoever is first: the thread of `errands`, or
+//! the walk.
 //!
-//! A walk hands over a few batches of blocks and takes them one after the other. One that nobody has
-//! begun it loads itself; while the next is being loaded it loads the one behind, so that two share the work.
-//! With a batch it gives back the blocks that it has passed: each makes room for one that is loaded, in memory of the
-//! thread that loads. Let go by the walk they would go to the other thread's heap, and the two would wait for it in turn.
+//! A walk hands over a few batches of blocks and takes them one after the other. One that nobody
+//! has begun it loads itself; while the next is being loaded it loads the one behind, so that two
+//! share the work. With a batch it gives back the blocks that it has passed: each makes room for
+//! one that is loaded, in memory of the thread that loads. Let go by the walk they would go to the
+//! other thread's heap, and the two would wait for it in turn.
 //!
-//! Promise: a block is loaded once, and the walk waits only for what is being loaded. Absent: errors. A block that
-//! cannot be read or is damaged is left out, and the walk meets the error where it comes to it.
+//! Promise: a block is loaded once, and the walk waits only for what is being loaded. Absent:
+//! errors. A block that cannot be read or is damaged is left out, and the walk meets the error
+//! where it comes to it.
 
 use super::block::{Block, Unpack};
 use super::format::Stretch;
@@ -48,7 +51,8 @@ struct Batch {
 }
 
 impl Upcoming {
-    /// Begins with the first block that a walk in `direction` from `entry` on comes to outside of `held`.
+    /// Begins with the first block that a walk in `direction` from `entry` on comes to outside of
+    /// `held`.
     pub(super) fn begin(
         &mut self,
         file: &Arc<TableFile>,

@@ -1,9 +1,9 @@
 //! Gathers the zones of a table file as its rows are written.
 //!
-//! The columns that a table has declared are followed, and the first [`CANDIDATES_MAX`] that its rows
-//! show; at the end the declared ones are kept and of the others those that most rows have. A column
-//! whose blocks each span nearly all of its values would spare no block: of such a one only the
-//! whole file's zone is written.
+//! The columns that a table has declared are followed, and the first [`CANDIDATES_MAX`] that its
+//! rows show; at the end the declared ones are kept and of the others those that most rows have. A
+//! column whose blocks each span nearly all of its values would spare no block: of such a one only
+//! the whole file's zone is written.
 
 use super::zones::{COLUMNS_MAX, ColumnZones, TableZones, Times, Zones};
 use crate::ids::{CommitTs, RowKind, TableId};
@@ -58,8 +58,8 @@ impl ZoneBuilder {
         ZoneBuilder { extract, declared, ..ZoneBuilder::default() }
     }
 
-    /// Adds a version to the open block. `value`: what it holds for its reader; `None` where that is
-    /// not at hand.
+    /// Adds a version to the open block. `value`: what it holds for its reader; `None` where that
+    /// is not at hand.
     pub(crate) fn add(&mut self, key: &[u8], ts: CommitTs, kind: RowKind, value: Option<&[u8]>) {
         let Some(extract) = &self.extract else { return };
         let (oldest, newest) = self.open.unwrap_or((ts, ts));

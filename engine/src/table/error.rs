@@ -86,8 +86,9 @@ pub enum TableError {
         /// How many.
         count: usize,
     },
-    /// A group of more than [`GROUP_BYTES_MAX`](crate::table::rules::GROUP_BYTES_MAX), or one that would
-    /// leave more behind than [`GROUP_STORED_BYTES_MAX`](crate::table::rules::GROUP_STORED_BYTES_MAX).
+    /// A group of more than [`GROUP_BYTES_MAX`](crate::table::rules::GROUP_BYTES_MAX), or one that
+    /// would leave more behind than
+    /// [`GROUP_STORED_BYTES_MAX`](crate::table::rules::GROUP_STORED_BYTES_MAX).
     GroupTooLarge {
         /// Its payload; or what it would leave behind, up to the operation that is named.
         bytes: usize,

@@ -49,8 +49,8 @@ impl Default for Query {
 pub struct Budget {
     /// Time. Default 5 s, as on Azure.
     pub time: Duration,
-    /// Rows read, those that the filter refused included, and one for each 256 deleted ones between two
-    /// others. Default: no bound.
+    /// Rows read, those that the filter refused included, and one for each 256 deleted ones between
+    /// two others. Default: no bound.
     pub rows_scanned: u64,
     /// Bytes of the rows read, as they are stored. Also bounds the page's size in memory. Default:
     /// no bound.

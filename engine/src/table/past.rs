@@ -1,4 +1,5 @@
-//! Tables and their entities as of a moment of the past, for as long as the history window keeps it.
+//! Tables and their entities as of a moment of the past, for as long as the history window keeps
+//! it.
 //!
 //! Absent: settings and changes. Who may read is decided by the present.
 

@@ -44,7 +44,8 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether the rows are neighbours: nothing lies between the first and the last that is not of the plan.
+    /// Whether the rows are neighbours: nothing lies between the first and the last that is not of
+    /// the plan.
     pub(crate) fn is_one_range(self) -> bool {
         match self {
             Shape::Nothing | Shape::Point | Shape::RowRange => true,

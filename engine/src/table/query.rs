@@ -142,7 +142,8 @@ fn text(key: &[u8]) -> Result<Cow<'_, str>> {
         .ok_or_else(|| Error::new(Kind::Corrupt, format!("a stored key is no text: {key:x?}")))
 }
 
-/// The keys of the row here, made texts when somebody asks: of most rows a filter reads other properties.
+/// The keys of the row here, made texts when somebody asks: of most rows a filter reads other
+/// properties.
 struct RowKeys<'a> {
     walk: &'a Walk<'a>,
     texts: OnceCell<(Cow<'a, str>, Cow<'a, str>)>,

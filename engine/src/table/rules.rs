@@ -24,8 +24,9 @@ pub const ENTITY_BYTES_MAX: usize = 1 << 20;
 pub const GROUP_OPERATIONS_MAX: usize = 100;
 /// Most bytes of a group, as [`payload_bytes`] counts them.
 pub const GROUP_BYTES_MAX: usize = 4 << 20;
-/// Most bytes of the entities that a group leaves behind, as they are stored: a merge of a few bytes writes a
-/// whole entity. A hundred of the largest fit as long as their texts take no more than two bytes a unit.
+/// Most bytes of the entities that a group leaves behind, as they are stored: a merge of a few
+/// bytes writes a whole entity. A hundred of the largest fit as long as their texts take no more
+/// than two bytes a unit.
 pub const GROUP_STORED_BYTES_MAX: usize = COMMIT_BYTES_MAX - (2 << 20);
 
 /// Most bytes of one unit as a key is stored: a surrogate takes three, a pair of them six.

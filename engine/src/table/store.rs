@@ -129,8 +129,8 @@ impl<S: RowStore + Catalog> TableStore<S> {
         found.map(table_of).transpose()
     }
 
-    /// At most `top` tables whose `TableName` passes `filter`, by name without case; from the
-    /// table `from` on. A page that has looked at [`PAGE_TABLES_LOOKED_MAX`] ends, perhaps empty, with a
+    /// At most `top` tables whose `TableName` passes `filter`, by name without case; from the table
+    /// `from` on. A page that has looked at [`PAGE_TABLES_LOOKED_MAX`] ends, perhaps empty, with a
     /// continuation.
     pub fn list_tables(
         &self,
@@ -186,8 +186,8 @@ impl<S: RowStore + Catalog> TableStore<S> {
         self.transact_within(account, table, writes, rules::GROUP_STORED_BYTES_MAX)
     }
 
-    /// The same where all entities that the group leaves behind have `stored_bytes_max` at most, as they are
-    /// stored: some three times that is in memory meanwhile.
+    /// The same where all entities that the group leaves behind have `stored_bytes_max` at most, as
+    /// they are stored: some three times that is in memory meanwhile.
     pub fn transact_within(
         &self,
         account: &AccountName,

@@ -135,8 +135,8 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// The moment that `text` names: `YYYY-MM-DD[Thh:mm[:ss[.f{1,…}]]][Z|±hh:mm]`. Without a time it is the
-/// day's begin, without a zone it is in UTC; digits below a tick are cut off.
+/// The moment that `text` names: `YYYY-MM-DD[Thh:mm[:ss[.f{1,…}]]][Z|±hh:mm]`. Without a time it is
+/// the day's begin, without a zone it is in UTC; digits below a tick are cut off.
 pub fn parse(text: &str) -> Result<DateTime, TimeError> {
     let (local, ticks, offset_minutes) = parse_parts(text).ok_or(TimeError::Syntax)?;
     let offset = SignedDuration::from_mins(offset_minutes);

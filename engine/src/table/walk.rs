@@ -68,8 +68,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Passes the rows after the one here that are `unwanted`, as far as they are at hand and of the
-    /// plan for certain: [`RowCursor::pass_over`].
+    /// Passes the rows after the one here that are `unwanted`, as far as they are at hand and of
+    /// the plan for certain: [`RowCursor::pass_over`].
     pub(crate) fn pass_over(
         &mut self,
         rows_max: usize,
@@ -135,7 +135,8 @@ pub(crate) struct Ranges<'a> {
     table: TableId,
     keys: &'a KeySet,
     cursor: Box<dyn RowCursor>,
-    /// Whether the cursor comes to rows of the plan alone, so that nobody needs to look where they lie.
+    /// Whether the cursor comes to rows of the plan alone, so that nobody needs to look where they
+    /// lie.
     in_one_range: bool,
     /// The first piece of `keys` that does not end before the cursor.
     piece: usize,

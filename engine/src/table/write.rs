@@ -45,11 +45,11 @@ pub enum Write {
 }
 
 impl Write {
-    /// The same change, and the entity that it leaves is gone, as if it had been deleted, for reads from
-    /// the time `expires` on; its space comes back with compaction. Times are ticks of 100 ns since
-    /// 1970: [`db.time().after(span)`](crate::Db::time). A change that does not say so leaves an entity
-    /// that stays, also where the one before it would have gone. Of two times the earlier one counts; a
-    /// delete has no use for any.
+    /// The same change, and the entity that it leaves is gone, as if it had been deleted, for reads
+    /// from the time `expires` on; its space comes back with compaction. Times are ticks of 100 ns
+    /// since 1970: [`db.time().after(span)`](crate::Db::time). A change that does not say so leaves
+    /// an entity that stays, also where the one before it would have gone. Of two times the earlier
+    /// one counts; a delete has no use for any.
     #[must_use]
     pub fn until(self, expires: CommitTs) -> Write {
         Write::Until(Box::new(self), expires)

@@ -1,10 +1,10 @@
-//! What the engine's zones are told of entities: each property as a column of 8 bytes in order, and a
-//! filter as a question to zones.
+//! What the engine's zones are told of entities: each property as a column of 8 bytes in order, and
+//! a filter as a question to zones.
 //!
-//! A property's type and the first 8 bytes of its value, in a form that orders as values do, are all
-//! that a zone knows. Promise: a zone is refused only where the filter refuses every entity that the
-//! zone may describe, by the rules of `eval`: absent properties, NaN, other types and `not`
-//! included.
+//! A property's type and the first 8 bytes of its value, in a form that orders as values do, are
+//! all that a zone knows. Promise: a zone is refused only where the filter refuses every entity
+//! that the zone may describe, by the rules of `eval`: absent properties, NaN, other types and
+//! `not` included.
 
 use crate::ids::CommitTs;
 use crate::table::codec::EntityBytes;

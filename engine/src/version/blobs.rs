@@ -15,8 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// A blob file of some Version. Opened at its first use; thrown away when no table file refers to it
-/// and the last reader is gone.
+/// A blob file of some Version. Opened at its first use; thrown away when no table file refers to
+/// it and the last reader is gone.
 pub(crate) struct LiveBlob {
     pub(crate) meta: Arc<BlobMeta>,
     shelf: Arc<Shelf>,
@@ -32,8 +32,8 @@ impl LiveBlob {
         Arc::new(LiveBlob { meta, shelf, file, dropped, unreadable: Mutex::default() })
     }
 
-    /// Takes note of why a merge could not read a value of it, so that merges leave its values where they
-    /// are; or that one may try again.
+    /// Takes note of why a merge could not read a value of it, so that merges leave its values
+    /// where they are; or that one may try again.
     pub(crate) fn set_unreadable(&self, why: Option<&Error>) {
         *self.unreadable.lock() = why.map(Error::to_string);
     }
@@ -71,14 +71,15 @@ impl fmt::Debug for LiveBlob {
     }
 }
 
-/// The blob files that the table files of one Version refer to; what an edit leaves alone is shared.
+/// The blob files that the table files of one Version refer to; what an edit leaves alone is
+/// shared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Blobs(Arc<BTreeMap<FileNo, (Arc<LiveBlob>, Use)>>);
 
 impl Blobs {
-    /// Those after an edit that adds `added` and changes what is used of the files `touched` to what
-    /// `uses` says. Files that stay keep their open handles; those that nothing refers to any more are
-    /// thrown away when their last reader goes.
+    /// Those after an edit that adds `added` and changes what is used of the files `touched` to
+    /// what `uses` says. Files that stay keep their open handles; those that nothing refers to any
+    /// more are thrown away when their last reader goes.
     pub(crate) fn after(
         &self,
         touched: BTreeSet<FileNo>,
@@ -116,7 +117,8 @@ impl Blobs {
         blob.file()?.value(&link, &*blob.shelf.pool.blocks, reach)
     }
 
-    /// Has the disk begin to read the value that a reference stands for. Who reads it is told what fails.
+    /// Has the disk begin to read the value that a reference stands for. Who reads it is told what
+    /// fails.
     pub(crate) fn begin_value(&self, link: &[u8]) {
         if let Ok((link, blob)) = self.find(link)
             && let Ok(file) = blob.file()

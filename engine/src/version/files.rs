@@ -33,9 +33,9 @@ use std::sync::Arc;
 /// Files of one edit that are opened before anybody reads them: half a millisecond each.
 const OPENED_EARLY_MAX: usize = 16;
 
-/// A table file of some Version. Opened when it was made or at its first use, for good where there is room
-/// for its index and filters and for a while otherwise; thrown away when the manifest has dropped it and the
-/// last reader is gone.
+/// A table file of some Version. Opened when it was made or at its first use, for good where there
+/// is room for its index and filters and for a while otherwise; thrown away when the manifest has
+/// dropped it and the last reader is gone.
 pub(crate) struct LiveFile {
     pub(crate) meta: Arc<FileMeta>,
     shelf: Arc<Shelf>,
@@ -65,8 +65,8 @@ impl LiveFile {
         self.unreadable.lock().clone()
     }
 
-    /// The open file. Cost: the first call reads footer, index and filters; where memory has no room for
-    /// those of all files, each call may.
+    /// The open file. Cost: the first call reads footer, index and filters; where memory has no
+    /// room for those of all files, each call may.
     pub(crate) fn table(&self) -> Result<Cow<'_, Arc<TableFile>>> {
         self.table_in_memory().map_or_else(|| self.open(), Ok)
     }
@@ -208,8 +208,8 @@ impl Candidates<'_> {
     }
 }
 
-/// Neighbouring files of a sorted level. A scan over a database holds thousands of files by this one
-/// count: counting each of them would cost more than the scan of fifty rows.
+/// Neighbouring files of a sorted level. A scan over a database holds thousands of files by this
+/// one count: counting each of them would cost more than the scan of fifty rows.
 pub(crate) struct Part {
     version: Arc<Version>,
     level: usize,
@@ -262,8 +262,8 @@ impl Version {
         Version::sorted(levels, Arc::clone(&state.erasures), blobs)
     }
 
-    /// The Version after `edit`, which led to `state`. Files that stay keep their open handles, also
-    /// across levels.
+    /// The Version after `edit`, which led to `state`. Files that stay keep their open handles,
+    /// also across levels.
     pub(crate) fn after(&self, edit: &Edit, state: &Changing, shelf: &Arc<Shelf>) -> Version {
         let mut levels = self.levels.clone();
         let mut removed = HashMap::new();
@@ -302,7 +302,8 @@ impl Version {
         Version { levels, erasures, blobs, max_ts, fences }
     }
 
-    /// Opens files that were just made, by level and number: a few of them, since others wait meanwhile.
+    /// Opens files that were just made, by level and number: a few of them, since others wait
+    /// meanwhile.
     pub(crate) fn open_early(&self, made: &[(u8, FileNo)]) {
         for (level, no) in made.iter().take(OPENED_EARLY_MAX) {
             let files = self.levels.get(usize::from(*level)).into_iter().flatten();
@@ -310,8 +311,8 @@ impl Version {
         }
     }
 
-    /// The files that may hold `key`. Starts fetching what their filters will be asked for: one miss
-    /// per file, all of them under way before the first is waited for.
+    /// The files that may hold `key`. Starts fetching what their filters will be asked for: one
+    /// miss per file, all of them under way before the first is waited for.
     pub(crate) fn candidates(&self, key: &[u8], row_hash: u64) -> Candidates<'_> {
         let sorted = std::array::from_fn(|level| {
             let file = self.file_up_to(level, key)?;
@@ -334,7 +335,8 @@ impl Version {
         files.get(at.start + below)
     }
 
-    /// The files of a sorted level that overlap `smallest..=largest`, without a count of each of them.
+    /// The files of a sorted level that overlap `smallest..=largest`, without a count of each of
+    /// them.
     pub(crate) fn part(self: &Arc<Self>, level: usize, smallest: &[u8], largest: &[u8]) -> Part {
         let files = &self.levels[level];
         let start = files.partition_point(|file| file.meta.largest.as_slice() < smallest);
@@ -365,7 +367,8 @@ impl Version {
 
     /// Bytes of table files that the rows of `range` take, versions and deletes that are not
     /// reclaimed yet included, and of blob files that these refer to; to within a block at either
-    /// end of each file, index and filters by share. Cost: opens the files at the ends of the range.
+    /// end of each file, index and filters by share. Cost: opens the files at the ends of the
+    /// range.
     pub(crate) fn bytes_between(&self, range: &KeyRange) -> Result<u64> {
         let mut bytes = 0;
         for (_, file) in self.files() {

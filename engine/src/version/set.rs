@@ -19,8 +19,8 @@ pub(crate) struct VersionSet {
     state: Changing,
     current: Arc<Version>,
     shelf: Arc<Shelf>,
-    /// Files of edits that failed on their way to the disk, where a crash may find them named: they stay
-    /// until the manifest was written anew.
+    /// Files of edits that failed on their way to the disk, where a crash may find them named: they
+    /// stay until the manifest was written anew.
     doubtful: Vec<FileName>,
 }
 
@@ -36,8 +36,8 @@ impl VersionSet {
         VersionSet { manifest, state, current, shelf, doubtful }
     }
 
-    /// Records `edit` durably and makes it the current Version. The files that it adds are the set's from
-    /// here on: where it fails they go as soon as nothing on disk can name them.
+    /// Records `edit` durably and makes it the current Version. The files that it adds are the
+    /// set's from here on: where it fails they go as soon as nothing on disk can name them.
     ///
     /// After an earlier failure the whole state is written anew first, to fresh files: what the
     /// failed edit left behind then counts for nothing, whether it reached the disk or not.
@@ -77,8 +77,9 @@ impl VersionSet {
         files.iter().for_each(|(kind, no)| self.shelf.put_trash(*kind, *no));
     }
 
-    /// Writes root and manifest anew, in both copies, where an edit failed. Whoever is about to write
-    /// files for an edit asks for it first: they would be in vain where the manifest cannot be written.
+    /// Writes root and manifest anew, in both copies, where an edit failed. Whoever is about to
+    /// write files for an edit asks for it first: they would be in vain where the manifest cannot
+    /// be written.
     pub(crate) fn reopen(&mut self) -> Result<()> {
         if self.manifest.is_closed() { self.rewrite() } else { Ok(()) }
     }

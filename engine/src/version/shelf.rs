@@ -57,14 +57,15 @@ impl Shelf {
         names::path(&self.dir, FileKind::Blob, no)
     }
 
-    /// Opens a table file or a blob file, which is at `path`, for reading; one that is held needs no name.
+    /// Opens a table file or a blob file, which is at `path`, for reading; one that is held needs
+    /// no name.
     pub(crate) fn open(&self, name: FileName, path: &Path) -> io::Result<Arc<dyn File>> {
         let held = self.held.lock().get(&name).cloned();
         held.map_or_else(|| self.vfs.open(path, Access::Read), Ok)
     }
 
-    /// Holds files open from now on, as many as may be open, in place of those that were held; returns
-    /// those that have no name any more. What else fails is told to whoever reads the file.
+    /// Holds files open from now on, as many as may be open, in place of those that were held;
+    /// returns those that have no name any more. What else fails is told to whoever reads the file.
     pub(crate) fn hold(&self, files: impl Iterator<Item = FileName>) -> Vec<FileName> {
         let (mut held, mut gone) = (HashMap::new(), Vec::new());
         for name in files.take(self.pool.budget.open_files) {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub trait Vfs: Debug + Send + Sync {
     /// Makes the folder, and those above it that are missing. Unlike the names of files its own
     /// survives power loss once this returns, also where it was there: who made it may have been
-    /// killed before that. Where it was there and the one above cannot be synced, it stays as it is.
+    /// killed before that. Where it was there and the one above cannot be synced, it stays as it
+    /// is.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
 
     /// Makes a new empty file for reading and writing; `AlreadyExists` where there is one. The name
@@ -40,8 +41,8 @@ pub trait Vfs: Debug + Send + Sync {
     /// Gives a file a second name; the two share their bytes.
     fn hard_link(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Whether the file has another name, so that what is written by one is read by both; false where
-    /// that is not known.
+    /// Whether the file has another name, so that what is written by one is read by both; false
+    /// where that is not known.
     fn has_other_names(&self, file: &Path) -> io::Result<bool> {
         let _ = file;
         Ok(false)
@@ -60,7 +61,8 @@ pub trait Vfs: Debug + Send + Sync {
     /// Bytes that a writer may still take on the disk of `dir`.
     fn bytes_available(&self, dir: &Path) -> io::Result<u64>;
 
-    /// A number that nobody can guess; of a simulated disk, one that follows from what happened to it.
+    /// A number that nobody can guess; of a simulated disk, one that follows from what happened to
+    /// it.
     fn chance(&self) -> u64;
 }
 
@@ -79,16 +81,17 @@ pub trait File: Debug + Send + Sync {
     /// Fills `buf` from `offset`; `UnexpectedEof` where the file ends first.
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// The `len` bytes from `offset`; `UnexpectedEof` where the file ends first. Cheaper than filling
-    /// a new buffer where the system takes one that was not zeroed.
+    /// The `len` bytes from `offset`; `UnexpectedEof` where the file ends first. Cheaper than
+    /// filling a new buffer where the system takes one that was not zeroed.
     fn read_vec_at(&self, len: usize, offset: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         self.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
     }
 
-    /// Has the system begin to read `len` bytes from `offset` on, so that those who read them next wait
-    /// together and not one after the other. Promises nothing, and does nothing where that is not to be had.
+    /// Has the system begin to read `len` bytes from `offset` on, so that those who read them next
+    /// wait together and not one after the other. Promises nothing, and does nothing where that is
+    /// not to be had.
     fn begin_read(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }
@@ -110,7 +113,8 @@ pub trait File: Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
 
     /// Has the system begin to bring `len` bytes from `offset` on to the disk, so that a later
-    /// [`File::sync`] has less to wait for. Promises nothing, and does nothing where that is not to be had.
+    /// [`File::sync`] has less to wait for. Promises nothing, and does nothing where that is not to
+    /// be had.
     fn begin_sync(&self, offset: u64, len: u64) {
         let _ = (offset, len);
     }

@@ -69,8 +69,8 @@ impl FaultFs {
         self.state.lock().rules.clear();
     }
 
-    /// Does `work` before the next call that `rule` speaks of, which then goes its way: whoever called
-    /// is held up in the middle of what he does. `work` may use the file system.
+    /// Does `work` before the next call that `rule` speaks of, which then goes its way: whoever
+    /// called is held up in the middle of what he does. `work` may use the file system.
     pub fn interrupt(&self, rule: Rule, work: impl FnOnce() + Send + 'static) {
         self.state.lock().interludes.push((rule, Box::new(work)));
     }
@@ -102,7 +102,8 @@ impl FaultFs {
         self.state.lock().injected.clone()
     }
 
-    /// How many reads were begun ahead of need. They are no calls: nobody is told whether they fail.
+    /// How many reads were begun ahead of need. They are no calls: nobody is told whether they
+    /// fail.
     pub fn begun_reads(&self) -> u64 {
         self.state.lock().begun
     }

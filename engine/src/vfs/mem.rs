@@ -17,7 +17,8 @@
 //! ```
 //!
 //! Promises: the same calls give the same disk; results and kinds of errors are those of the
-//! operating system (`engine/tests/simfs` holds it to that). Absent: permissions, links to folders, time.
+//! operating system (`engine/tests/simfs` holds it to that). Absent: permissions, links to folders,
+//! time.
 
 use crate::env::rng::Rng;
 use crate::sync::Mutex;

@@ -121,7 +121,8 @@ impl File for OsFile {
     #[cfg(target_os = "linux")]
     fn begin_read(&self, offset: u64, len: u64) {
         use rustix::fs::{Advice, fadvise};
-        // Asks the disk for those pages that the system's cache lacks; a failed read is told by whoever reads.
+        // Asks the disk for those pages that the system's cache lacks; a failed read is told by
+        // whoever reads.
         let _ = fadvise(&self.0, offset, std::num::NonZeroU64::new(len), Advice::WillNeed);
     }
 
@@ -145,8 +146,8 @@ impl File for OsFile {
     #[cfg(target_os = "linux")]
     fn begin_sync(&self, offset: u64, len: u64) {
         use rustix::fs::{Advice, fadvise};
-        // Begins the write-back of the range, and lets go of what of it is clean: nothing, since all
-        // of it was just written. A failed write-back is told by the sync.
+        // Begins the write-back of the range, and lets go of what of it is clean: nothing, since
+        // all of it was just written. A failed write-back is told by the sync.
         let _ = fadvise(&self.0, offset, std::num::NonZeroU64::new(len), Advice::DontNeed);
     }
 

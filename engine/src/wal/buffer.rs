@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_payload_far_beyond_its_room_and_padding_far_beyond_it_are_aligned() {
-        // What the allocator gives for such a payload lies otherwise in its block than what it gave before.
+        // What the allocator gives for such a payload lies otherwise in its block than what it gave
+        // before.
         for n in 1..=16usize {
             let mut buffer = FrameBuffer::default();
             let payload = vec![n as u8; n * 100_000];

@@ -33,13 +33,12 @@
 //!                        one; not under the crc
 //! ```
 //!
-//! The salt is why no value passes for a frame: one that was torn is searched for later ones, and whoever
-//! chose the value in it cannot have known the checksum.
+//! The salt is why no value passes for a frame: one that was torn is searched for later ones, and
+//! whoever chose the value in it cannot have known the checksum.
 //!
-//! "a1" as the log's second frame, commits 5 to 6, in segment 1 without salt at offset 1024, after frame 1
-//! was synced (the test `worked_example` has the same bytes):
-//! `544c4631 1818de8b 02000000 07000000 0100000000000000 0200000000000000 0100000000000000
-//! 0500000000000000 0600000000000000 6131`
+//! "a1" as the log's second frame, commits 5 to 6, in segment 1 without salt at offset 1024, after
+//! frame 1 was synced (the test `worked_example` has the same bytes):
+//! `544c4631 1818de8b 02000000 07000000 0100000000000000 0200000000000000 0100000000000000 0500000000000000 0600000000000000 6131`
 
 use crate::checksum::placed;
 use crate::codec::Reader;

@@ -1,7 +1,7 @@
 //! Reads one segment file: what it says it is, and which frames verify in it.
 //!
-//! What a frame holds is lent as a part of the memory that it was read into, so that whoever keeps it
-//! need not copy it.
+//! What a frame holds is lent as a part of the memory that it was read into, so that whoever keeps
+//! it need not copy it.
 //!
 //! Promise: no allocation beyond the file's own length; an error of the disk is never taken for
 //! the end of the log. Absent: judgement. What a missing frame means is decided in `replay`.
@@ -84,7 +84,8 @@ impl SegmentReader {
 
     /// Shows what stands at every place where a frame may begin, and the end, in order of their
     /// offsets: at every block boundary that is not inside a frame that verifies, and behind every
-    /// such frame; but where the disk knows of nothing but zeros, only once. `header`: the segment's.
+    /// such frame; but where the disk knows of nothing but zeros, only once. `header`: the
+    /// segment's.
     pub(crate) fn scan(
         &mut self,
         header: &SegmentHeader,

@@ -60,7 +60,8 @@ pub(crate) struct Replay {
     pub(crate) tail_discarded_bytes: u64,
     /// Whether the last frame is a seal: then no commit stood behind it.
     pub(crate) sealed: bool,
-    /// Whether it says that the database was closed: no commit was given a place that is not in the log.
+    /// Whether it says that the database was closed: no commit was given a place that is not in the
+    /// log.
     pub(crate) ended: bool,
     /// Segments below the floor: their files may be overwritten.
     pub(crate) free: Vec<SegmentId>,

@@ -26,8 +26,8 @@ pub(crate) const SYNC_LANES: usize = 8;
 /// Zeros are written in pieces of this many bytes: large enough that calls do not matter.
 const ZEROS_BYTES: usize = 256 << 10;
 
-/// Zeros that are synced at once: syncs of commits beside them wait for the disk no longer than these take,
-/// and not for a whole segment.
+/// Zeros that are synced at once: syncs of commits beside them wait for the disk no longer than
+/// these take, and not for a whole segment.
 const ZEROS_SYNCED_BYTES: u64 = 1 << 20;
 
 /// Work that makes one segment file; [`SpareJob::run`] may be called on any thread.
@@ -58,8 +58,8 @@ pub(crate) struct Spare {
 }
 
 impl SpareJob {
-    /// Makes the file. After an error none is left, under neither name, if it can be removed: what stays is
-    /// ignored by recovery and only takes room.
+    /// Makes the file. After an error none is left, under neither name, if it can be removed: what
+    /// stays is ignored by recovery and only takes room.
     pub(crate) fn run(self) -> Result<Spare> {
         let (under, path) = (self.path_before(), self.path());
         let made = self.make(&under, path.clone());

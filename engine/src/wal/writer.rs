@@ -352,8 +352,8 @@ impl LogWriter {
         if self.sealed { Ok(()) } else { self.seal_by(FrameKind::Group) }
     }
 
-    /// The same at close: no commit was given a place that is not in the log, and whoever opens it next goes
-    /// on above `upto`.
+    /// The same at close: no commit was given a place that is not in the log, and whoever opens it
+    /// next goes on above `upto`.
     pub(crate) fn end(&mut self, upto: CommitTs) -> Result<()> {
         self.check_open()?;
         self.last_ts = self.last_ts.max(upto);
@@ -425,8 +425,8 @@ impl LogWriter {
         !one || self.segment.header.file_bytes > self.small_bytes()
     }
 
-    /// Goes on in a small segment of its own, from where they double again. What is behind it is given
-    /// up by [`LogWriter::release`] as ever.
+    /// Goes on in a small segment of its own, from where they double again. What is behind it is
+    /// given up by [`LogWriter::release`] as ever.
     ///
     /// Errors: as those of [`LogWriter::append`].
     pub(crate) fn renew(&mut self) -> Result<()> {
@@ -571,8 +571,8 @@ impl LogWriter {
     }
 
     /// Goes on in a segment with room for `needed` bytes. The old one names it, so that a segment
-    /// that is lost is missed. It is not synced: should the power fail, replay ends where it is torn
-    /// and takes the frames of later segments for what they are, never promised.
+    /// that is lost is missed. It is not synced: should the power fail, replay ends where it is
+    /// torn and takes the frames of later segments for what they are, never promised.
     fn change_segment(&mut self, needed: usize) -> Result<()> {
         let needed = needed + 2 * self.block_bytes;
         let spare = match self.spare.take() {

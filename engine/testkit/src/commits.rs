@@ -1,7 +1,7 @@
 //! What writers commit while a process is killed, and what must be there of it afterwards.
 //!
-//! Each writer has a partition of its own and numbers its commits. The content of a row follows from
-//! the commit and its place, so whoever knows the commits knows every row.
+//! Each writer has a partition of its own and numbers its commits. The content of a row follows
+//! from the commit and its place, so whoever knows the commits knows every row.
 
 use std::collections::BTreeMap;
 
@@ -38,8 +38,8 @@ pub fn writer_of(partition_key: &str) -> Option<usize> {
     partition_key.strip_prefix('c')?.parse().ok()
 }
 
-/// What was found: rows by writer and RowKey, each with the number of rows that its commit had, and its
-/// text.
+/// What was found: rows by writer and RowKey, each with the number of rows that its commit had, and
+/// its text.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
     rows: BTreeMap<(usize, String), (usize, String)>,
@@ -65,8 +65,8 @@ impl Found {
         self.rows.is_empty()
     }
 
-    /// Holds the rows against what was acknowledged and what was under way: every acknowledged commit is
-    /// whole, every other one whole or absent, and nothing else is there.
+    /// Holds the rows against what was acknowledged and what was under way: every acknowledged
+    /// commit is whole, every other one whole or absent, and nothing else is there.
     pub fn verify<'a>(
         mut self,
         acknowledged: impl IntoIterator<Item = &'a Commit>,

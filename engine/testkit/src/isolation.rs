@@ -1,9 +1,9 @@
 //! Whether transactions that append to lists and read them could have run one after the other.
 //!
-//! Each appended element is unique in its list, so that a list tells in which order its writers came;
-//! from that follow the edges of a graph: who wrote after whom (ww), who read whom (wr), who read before
-//! somebody wrote (rw), who had ended before another began (rt). A cycle is an anomaly, and its edges name
-//! its class, by the names of Adya's thesis.
+//! Each appended element is unique in its list, so that a list tells in which order its writers
+//! came; from that follow the edges of a graph: who wrote after whom (ww), who read whom (wr), who
+//! read before somebody wrote (rw), who had ended before another began (rt). A cycle is an anomaly,
+//! and its edges name its class, by the names of Adya's thesis.
 //!
 //! What nobody read has no place in a list but behind its end, if it was acknowledged.
 
@@ -202,7 +202,8 @@ impl Lists {
     }
 }
 
-/// What a transaction read of others: its reads without its own appends, which must be at their ends.
+/// What a transaction read of others: its reads without its own appends, which must be at their
+/// ends.
 fn outer_reads(n: usize, transaction: &Transaction) -> Result<Vec<(u32, Vec<u64>)>, Anomaly> {
     let mut own: HashMap<u32, Vec<u64>> = HashMap::new();
     let mut found: HashMap<u32, Vec<u64>> = HashMap::new();
@@ -325,8 +326,8 @@ impl Graph {
         Ok(())
     }
 
-    /// A circle over these edges, if there is one: first what has nothing before it falls away, again
-    /// and again; what is left has a circle in it.
+    /// A circle over these edges, if there is one: first what has nothing before it falls away,
+    /// again and again; what is left has a circle in it.
     fn cycle(&self, allowed: &[Edge]) -> Option<Vec<usize>> {
         let mut before = vec![0_usize; self.edges.len()];
         for (to, edge) in self.edges.iter().flatten() {

@@ -1,4 +1,5 @@
-//! What the tests of every crate share: seeds that replay, lists as files, the reference model, checkers of histories, dumps of bytes.
+//! What the tests of every crate share: seeds that replay, lists as files, the reference model,
+//! checkers of histories, dumps of bytes.
 //!
 //! Uses nothing of the crates that it tests, so that a mistake cannot be on both sides.
 

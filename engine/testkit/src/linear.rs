@@ -1,11 +1,11 @@
 //! Whether calls that overlapped could have happened one after the other.
 //!
 //! The search is that of Wing and Gong with Lowe's memory of what was tried: some call that nothing
-//! must precede goes first, then the next; a set of calls done that was met before in the same state
-//! is not gone through again. Three things keep it short, and none of them changes its outcome. Calls
-//! that leave the state as it is are taken as early as they fit. Of unanswered calls that ask the same
-//! the oldest stands for all. And who has come to some place with certain unanswered calls used up need
-//! not look whether it could be done with more of them.
+//! must precede goes first, then the next; a set of calls done that was met before in the same
+//! state is not gone through again. Three things keep it short, and none of them changes its
+//! outcome. Calls that leave the state as it is are taken as early as they fit. Of unanswered calls
+//! that ask the same the oldest stands for all. And who has come to some place with certain
+//! unanswered calls used up need not look whether it could be done with more of them.
 //!
 //! Absent: the division into keys. Who checks does it first, or the search has no end.
 

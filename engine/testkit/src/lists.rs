@@ -1,4 +1,5 @@
-//! Random lists of operations, each held against a model: run on threads, made short and saved where one fails, replayed from files for ever.
+//! Random lists of operations, each held against a model: run on threads, made short and saved
+//! where one fails, replayed from files for ever.
 
 use crate::script::Script;
 use crate::seed::Replay;
@@ -132,7 +133,8 @@ pub fn reads_back<T: Debug + Serialize + DeserializeOwned>(ops: Vec<T>) {
     assert_eq!(format!("{script:?}"), format!("{read:?}"));
 }
 
-/// A text in a line; the same word again and again, as the bytes of a large value are, says nothing.
+/// A text in a line; the same word again and again, as the bytes of a large value are, says
+/// nothing.
 fn shortened(text: &str) -> String {
     let mut out = String::new();
     let (mut last, mut times) = ("", 0);

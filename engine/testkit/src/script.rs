@@ -7,8 +7,9 @@
 //! {"Get":{"table":0,"keys":["b:p","b:row-00012"]}}
 //! ```
 //!
-//! The first line that is no comment tells under which settings, each other one is an operation. Bytes
-//! are text behind `b:`, with `\xNN` for what cannot be read; a few that cannot be are numbers.
+//! The first line that is no comment tells under which settings, each other one is an operation.
+//! Bytes are text behind `b:`, with `\xNN` for what cannot be read; a few that cannot be are
+//! numbers.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,8 +1,8 @@
 //! A watch over work that may hang: where no step ends for too long, it says which one, and the
 //! program ends.
 //!
-//! Time is counted in looks that the watch itself took: on a machine that stood still meanwhile, the
-//! watch stood still as well.
+//! Time is counted in looks that the watch itself took: on a machine that stood still meanwhile,
+//! the watch stood still as well.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! The checkers of histories against histories that are known: every anomaly is found, and nothing else.
+//! The checkers of histories against histories that are known: every anomaly is found, and nothing
+//! else.
 
 use std::collections::BTreeMap;
 use tabulith_testkit::linear::{Call, Model};

@@ -1,5 +1,5 @@
-//! Backups of a folder that somebody writes to meanwhile, on the real disk with threads at work: each
-//! holds a prefix of the commit order, with all that was acknowledged before it began.
+//! Backups of a folder that somebody writes to meanwhile, on the real disk with threads at work:
+//! each holds a prefix of the commit order, with all that was acknowledged before it began.
 
 use crate::common::{DEST, DIR, House, open, small};
 use std::path::Path;
@@ -112,7 +112,8 @@ fn a_killed_database_is_backed_up_with_its_log() {
     let db = Db::builder().options(small(Duration::ZERO)).open(&data).unwrap();
     let table = db.table("t").unwrap();
     (1..=20).for_each(|n| write(&table, n));
-    // Nothing was flushed, and the lock is held by somebody else: as after a kill, or beside a server.
+    // Nothing was flushed, and the lock is held by somebody else: as after a kill, or beside a
+    // server.
     let made = Backups::at(&dest).create(&data, Sharing::Link).unwrap();
     assert!(made.backup.to >= db.visible() && made.backup.to < CommitTs::MAX, "{made:?}");
     let new = folder.path().join("new");
@@ -120,8 +121,8 @@ fn a_killed_database_is_backed_up_with_its_log() {
     assert_eq!(number(&Db::open(&new).unwrap().table("t").unwrap(), "last"), Some(20));
 }
 
-/// A database of thirty rows, seen through a disk: when the log is opened there for the first time, its
-/// owner commits `commits` rows, adds one past the log, and commits another one.
+/// A database of thirty rows, seen through a disk: when the log is opened there for the first time,
+/// its owner commits `commits` rows, adds one past the log, and commits another one.
 fn with_an_ingest_in_between(commits: u64) -> (House, FaultFs) {
     let mut house = House::new(Duration::ZERO);
     for n in 0..30 {
@@ -141,7 +142,8 @@ fn with_an_ingest_in_between(commits: u64) -> (House, FaultFs) {
     (house, faults)
 }
 
-/// Whether what `db` shows is what it was after one of the commits of [`with_an_ingest_in_between`].
+/// Whether what `db` shows is what it was after one of the commits of
+/// [`with_an_ingest_in_between`].
 fn assert_prefix(db: &Db, commits: u64) {
     let table = db.table("one").unwrap();
     let is_there = |rk: &str| table.get("p", rk).unwrap().is_some();
@@ -206,7 +208,8 @@ fn a_log_that_is_given_up_beside_a_reader_is_not_missed() {
     }
 }
 
-/// Rows that lie in files, some with values in blob files, are read after their owner deleted them all.
+/// Rows that lie in files, some with values in blob files, are read after their owner deleted them
+/// all.
 #[test]
 fn a_reader_keeps_the_files_that_it_shows() {
     let mut house = House::new(Duration::ZERO);

@@ -1,4 +1,5 @@
-//! A database on a simulated disk under a clock that is turned by hand, and the model of all it ever showed.
+//! A database on a simulated disk under a clock that is turned by hand, and the model of all it
+//! ever showed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Runs that are cut: after every effect of a backup, and of a pruning, the process dies or the power
-//! fails. Older backups are whole, the next run finishes, and the database is as ever.
+//! Runs that are cut: after every effect of a backup, and of a pruning, the process dies or the
+//! power fails. Older backups are whole, the next run finishes, and the database is as ever.
 
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! Damage: a byte that changes in any file of a backup is found and named, damage of the source does not
-//! become a backup, and what is damaged is not restored.
+//! Damage: a byte that changes in any file of a backup is found and named, damage of the source
+//! does not become a backup, and what is damaged is not restored.
 
 use crate::common::{DEST, DIR, House, files, restored};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! What a folder of backups is made of: how much each one copies, what pruning leaves, what is refused.
+//! What a folder of backups is made of: how much each one copies, what pruning leaves, what is
+//! refused.
 
 use crate::common::{DEST, DIR, House, START_TICKS, backups, look, open, restored};
 use std::path::{Path, PathBuf};
@@ -266,8 +267,8 @@ fn a_backup_that_misses_a_file_is_damaged() {
     assert_eq!(error.kind(), Kind::Corrupt, "{error}");
 }
 
-/// Two databases that were one go on with the same numbers for their files; what they write into files
-/// of one number and length may differ anywhere.
+/// Two databases that were one go on with the same numbers for their files; what they write into
+/// files of one number and length may differ anywhere.
 #[test]
 fn what_goes_on_as_a_copy_takes_no_file_of_the_first_for_its_own() {
     let (disk, clock) = (SimFs::new(), Arc::new(ManualClock::at(START_TICKS)));

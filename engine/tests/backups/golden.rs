@@ -1,5 +1,6 @@
-//! A folder of backups written by format version 1 stays readable: golden/backup-v1 is verified, restored
-//! and looked at. Its bytes are never rewritten; a change of the format has a folder of its own.
+//! A folder of backups written by format version 1 stays readable: golden/backup-v1 is verified,
+//! restored and looked at. Its bytes are never rewritten; a change of the format has a folder of
+//! its own.
 
 #![expect(clippy::disallowed_methods, reason = "looks at the folder from outside")]
 

@@ -1,5 +1,5 @@
-//! Backups against a model: every moment that they promise is restored as it was, an incremental one
-//! copies little, what is cut is finished by the next, and damage is found.
+//! Backups against a model: every moment that they promise is restored as it was, an incremental
+//! one copies little, what is cut is finished by the next, and damage is found.
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 

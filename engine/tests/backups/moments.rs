@@ -13,8 +13,8 @@ const STEPS: usize = 1500;
 const MOMENTS: usize = 20;
 const LIVES: u64 = 4;
 
-/// A life of many steps, with backups on the way: by the database itself, and of its folder while it is
-/// open and its log holds what no file does.
+/// A life of many steps, with backups on the way: by the database itself, and of its folder while
+/// it is open and its log holds what no file does.
 fn live(rng: &mut Rng, history: Duration) -> (House, Vec<Backup>) {
     let mut house = House::new(history);
     let mut made = Vec::new();

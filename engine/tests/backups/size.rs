@@ -1,6 +1,6 @@
-//! A store as large as is asked for, by `TABULITH_RESTORE_MIB`: backups while threads write to it, and
-//! what each restored moment shows, row for row; and how much a backup copies after one row in a hundred
-//! has changed.
+//! A store as large as is asked for, by `TABULITH_RESTORE_MIB`: backups while threads write to it,
+//! and what each restored moment shows, row for row; and how much a backup copies after one row in
+//! a hundred has changed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,8 +18,8 @@ const PARTITIONS: u64 = 16;
 const VALUE_BYTES: usize = 1000;
 const BACKUPS: u64 = 6;
 const MOMENTS: u64 = 20;
-/// Changes that writers make beside a backup, by those from one backup to the next; then they wait for
-/// it. A backup of a folder is given up where files are deleted faster than they are copied.
+/// Changes that writers make beside a backup, by those from one backup to the next; then they wait
+/// for it. A backup of a folder is given up where files are deleted faster than they are copied.
 const AHEAD: u64 = 3;
 
 /// Bytes of rows, where nothing else is asked for: a second's work.
@@ -28,8 +28,8 @@ const MIB: u64 = 4;
 /// A row by its place in the order of the keys, and which of its values.
 type RowNo = u64;
 
-/// What a writer has done to its rows: when, to which, and the number of the new value; none where it
-/// removed the row.
+/// What a writer has done to its rows: when, to which, and the number of the new value; none where
+/// it removed the row.
 #[derive(Default)]
 struct Deeds {
     all: Vec<(CommitTs, RowNo, Option<u32>)>,
@@ -148,8 +148,8 @@ fn hold(db: &Db, mut expected: Seen, rows: u64, told: &str) -> u64 {
     count
 }
 
-/// Makes backups while writers go on; what each writer did, the backups, and how many changes were made
-/// beside them.
+/// Makes backups while writers go on; what each writer did, the backups, and how many changes were
+/// made beside them.
 fn live(
     db: &Db,
     data: &std::path::Path,

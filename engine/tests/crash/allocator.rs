@@ -1,5 +1,6 @@
 //! The allocator of this test program: the server's own, with a note of the largest piece that each
-//! thread asked for. A state is a thousand small pieces, for which the system's takes twice as long.
+//! thread asked for. A state is a thousand small pieces, for which the system's takes twice as
+//! long.
 
 #![allow(unsafe_code, reason = "an allocator is unsafe by its signature")]
 
@@ -62,7 +63,8 @@ unsafe impl GlobalAlloc for Noting {
     }
 }
 
-/// The largest piece above [`LARGE_BYTES`] that this thread asked for since the last call; 0 for none.
+/// The largest piece above [`LARGE_BYTES`] that this thread asked for since the last call; 0 for
+/// none.
 pub(crate) fn take_largest() -> usize {
     LARGEST.with(|largest| largest.replace(0))
 }

@@ -1,5 +1,6 @@
-//! A checkpoint or an export under way when the power fails or the process dies: once it is acknowledged the copy
-//! is whole, before that there is none or a whole one, and the first database is as ever.
+//! A checkpoint or an export under way when the power fails or the process dies: once it is
+//! acknowledged the copy is whole, before that there is none or a whole one, and the first database
+//! is as ever.
 
 use crate::look::read_world;
 use crate::model::{History, Need, World};
@@ -51,7 +52,8 @@ fn an_export_is_there_whole_or_not_at_all() {
     });
 }
 
-/// Cuts what `copy` does at every place. It gives what the copy shows, and what the first database does.
+/// Cuts what `copy` does at every place. It gives what the copy shows, and what the first database
+/// does.
 fn check(copy: impl FnOnce(&mut Run, &SimFs) -> Result<(Trace, World, World), Stop>) {
     let sim = SimFs::new();
     let (vfs, options) = (Arc::new(sim.clone()), small());

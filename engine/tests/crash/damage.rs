@@ -207,8 +207,8 @@ impl Case {
         (!named).then(|| format!("it does not name the file: {error:?}"))
     }
 
-    /// Whether nothing in the folder tells that anything is amiss: the log's last segment is the one
-    /// of an earlier moment, and so the end of the log.
+    /// Whether nothing in the folder tells that anything is amiss: the log's last segment is the
+    /// one of an earlier moment, and so the end of the log.
     fn is_beyond_proof(&self, corpus: &Corpus) -> bool {
         let logs = corpus.files.iter().filter(|(name, _)| name.ends_with(".wal"));
         let last = logs.filter(|(_, bytes)| seals::newest_frame(bytes) > 0);

@@ -1,5 +1,5 @@
-//! Changes that failed and may have happened all the same: what failed is there whole or not at all, and
-//! what the database shows later says which.
+//! Changes that failed and may have happened all the same: what failed is there whole or not at
+//! all, and what the database shows later says which.
 
 use crate::model::{Change, History, World};
 use bytes::Bytes;

@@ -1,7 +1,9 @@
-//! Entities through their own layer: what a group makes of them, by the model's rules, and what is read.
+//! Entities through their own layer: what a group makes of them, by the model's rules, and what is
+//! read.
 //!
-//! The model's value of an entity is a text of all its properties, and each write gives several that tell
-//! the commit: an entity of which some properties are of another commit equals none of the model's.
+//! The model's value of an entity is a text of all its properties, and each write gives several
+//! that tell the commit: an entity of which some properties are of another commit equals none of
+//! the model's.
 
 use crate::model::{Place, Stored};
 use crate::ops::Verb;
@@ -64,7 +66,8 @@ pub(crate) struct Group<'a> {
 pub(crate) type Rows = Vec<(Bytes, Option<Bytes>)>;
 
 impl Group<'_> {
-    /// What it makes of the entities that are `there`; `None` where one of them is not as a change asks.
+    /// What it makes of the entities that are `there`; `None` where one of them is not as a change
+    /// asks.
     pub(crate) fn expected(&self, there: &BTreeMap<Bytes, Bytes>) -> Option<Rows> {
         let one = |(rk, verb, bytes): &(String, Verb, u16)| {
             let rk = Bytes::from(rk.clone());

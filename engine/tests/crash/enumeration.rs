@@ -201,8 +201,8 @@ const SEQUENCES: u64 = 2_000;
 const SEQUENCES_VARIABLE: &str = "TABULITH_SEQUENCES";
 
 /// Sequences of three steps are run, all where that many are asked for, and cut at some of their
-/// effects: which ones goes on with the sequence's number, so that each effect of a step is met behind
-/// and before every other step. Which sequences depends on the seed.
+/// effects: which ones goes on with the sequence's number, so that each effect of a step is met
+/// behind and before every other step. Which sequences depends on the seed.
 #[test]
 fn sequences_of_three_steps_survive() {
     let wanted = seed::number(SEQUENCES_VARIABLE).unwrap_or(SEQUENCES).clamp(1, TRIPLES);

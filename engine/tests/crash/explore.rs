@@ -15,14 +15,15 @@ use tabulith::options::{Durability, Options};
 use tabulith::vfs::mem::{Effect, Profile, SimFs};
 use tabulith_testkit::watch::Watch;
 
-/// Of so many kills between the write of an edit of the manifest and its sync one is opened again with a
-/// crash after every effect of that: what opens it may believe what the cache alone has.
+/// Of so many kills between the write of an edit of the manifest and its sync one is opened again
+/// with a crash after every effect of that: what opens it may believe what the cache alone has.
 const ONE_EDIT_NESTED_IN: u64 = 8;
 
 /// Of so many opened states one is opened for reading only before.
 const ONE_PEEKED_AT_IN: u64 = 16;
 
-/// Of so many states one is asked for copies that are done, beside those of the first effects after that.
+/// Of so many states one is asked for copies that are done, beside those of the first effects after
+/// that.
 const ONE_COPY_LOOKED_AT_IN: u64 = 16;
 const EFFECTS_AFTER_A_COPY: usize = 2;
 
@@ -208,8 +209,8 @@ impl<'a> Explorer<'a> {
         self.go_on(&fs, floor, (n, most), chance, nested).map_err(|v| v.within(n, place()))
     }
 
-    /// Opens what a crash after effect `n` left, which must have `enough` of what was needed; by `chance` for
-    /// reading only before. Gives how many commits are there at least and at most.
+    /// Opens what a crash after effect `n` left, which must have `enough` of what was needed; by
+    /// `chance` for reading only before. Gives how many commits are there at least and at most.
     fn open(
         &mut self,
         fs: &dyn Fn() -> SimFs,
@@ -230,8 +231,8 @@ impl<'a> Explorer<'a> {
         Ok((run.history.len(), most))
     }
 
-    /// A copy that was acknowledged before effect `n` is in what the crash left, of which `hash` is known for
-    /// a power loss; one that was begun is not there or whole.
+    /// A copy that was acknowledged before effect `n` is in what the crash left, of which `hash` is
+    /// known for a power loss; one that was begun is not there or whole.
     fn look_for_copies(
         &mut self,
         fs: &dyn Fn() -> SimFs,
@@ -276,8 +277,8 @@ impl<'a> Explorer<'a> {
         self.unsure(n).map_or(&self.run.history, |unsure| &unsure.history)
     }
 
-    /// Lets some states go through more, of a crash after effect `n` with `most` commits: work and a crash or, where they
-    /// are `nested`, crashes all the way.
+    /// Lets some states go through more, of a crash after effect `n` with `most` commits: work and
+    /// a crash or, where they are `nested`, crashes all the way.
     fn go_on(
         &mut self,
         fs: &dyn Fn() -> SimFs,

@@ -91,9 +91,9 @@ impl Case {
 }
 
 impl Case {
-    /// The process dies, and the power fails within the next open, after one in [`OPEN_EFFECTS_STEP`] of its
-    /// effects from `first` on: what a sync that failed has left in the cache was not to be believed. Gives
-    /// the number of states.
+    /// The process dies, and the power fails within the next open, after one in
+    /// [`OPEN_EFFECTS_STEP`] of its effects from `first` on: what a sync that failed has left in
+    /// the cache was not to be believed. Gives the number of states.
     fn end_within_an_open(&self, first: usize) -> u64 {
         let place = |how: &str| format!("{}, then a kill{how}", self.name);
         let killed = self.sim.fork();

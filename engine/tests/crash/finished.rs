@@ -28,8 +28,8 @@ pub(crate) struct Finished {
     pub(crate) copies: Vec<Made>,
 }
 
-/// An open that found what may be of several counts of commits, as where a table was made and dropped, and
-/// went on from the fewest. Until it told anybody, a crash may leave any of them.
+/// An open that found what may be of several counts of commits, as where a table was made and
+/// dropped, and went on from the fewest. Until it told anybody, a crash may leave any of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Unsure {
     /// As many commits as may be there.

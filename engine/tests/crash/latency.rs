@@ -1,5 +1,6 @@
-//! A slow disk: each call takes ten seconds of the clock, or does not return until somebody heals it.
-//! Nothing is acknowledged before its time, readers go on, and writers do when the call returns.
+//! A slow disk: each call takes ten seconds of the clock, or does not return until somebody heals
+//! it. Nothing is acknowledged before its time, readers go on, and writers do when the call
+//! returns.
 
 use crate::faults::{Case, WORKLOADS};
 use crate::opening::{DIR, open_on};
@@ -171,8 +172,8 @@ fn a_call_that_does_not_return_holds_up_nobody_who_reads() {
     eprintln!("{went_on} went on meanwhile");
 }
 
-/// A worker that merged has begun to remove a file and does not come back: whoever settles waits for
-/// it, so that no byte of the file is counted by whoever looks at the folder then.
+/// A worker that merged has begun to remove a file and does not come back: whoever settles waits
+/// for it, so that no byte of the file is counted by whoever looks at the folder then.
 #[test]
 fn settling_ends_after_a_removal_that_was_slow() {
     let sim = SimFs::new();

@@ -2,8 +2,8 @@
 //!
 //! After a crash the database must equal one of them, and one late enough that all is there that
 //! was promised. Row timestamps, table numbers and times of creation are part of a state, so a
-//! commit that came back half, twice or under another ETag equals none. What has expired by the time
-//! of who looks, or has outlived its table's time to live, is in a state and not shown.
+//! commit that came back half, twice or under another ETag equals none. What has expired by the
+//! time of who looks, or has outlived its table's time to live, is in a state and not shown.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -297,8 +297,9 @@ impl History {
         Ok(())
     }
 
-    /// The states from `from` on, of commits not above `visible`, that are `found` by the time `now`.
-    /// Where a table was made and dropped, or a row was written that is gone, there may be several.
+    /// The states from `from` on, of commits not above `visible`, that are `found` by the time
+    /// `now`. Where a table was made and dropped, or a row was written that is gone, there may be
+    /// several.
     pub(crate) fn find(
         &self,
         found: &World,

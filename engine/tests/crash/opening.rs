@@ -43,7 +43,8 @@ pub(crate) fn open_with(
     Ok(db)
 }
 
-/// Has zones kept of plain rows. Where there are entities alone, whoever asks for them first has theirs kept.
+/// Has zones kept of plain rows. Where there are entities alone, whoever asks for them first has
+/// theirs kept.
 pub(crate) fn track_rows(db: &Db) {
     db.track(Arc::new(FirstByte));
 }

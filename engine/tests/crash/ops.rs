@@ -61,8 +61,8 @@ pub(crate) enum Op {
         read: u8,
         rows: Vec<(u8, Option<u16>)>,
     },
-    /// Changes entities of one partition as a group, and waits: the RowKey's number, what is done, and the
-    /// bytes of a text. The table is made where there is none.
+    /// Changes entities of one partition as a group, and waits: the RowKey's number, what is done,
+    /// and the bytes of a text. The table is made where there is none.
     Entities {
         pk: u8,
         changes: Vec<(u8, Verb, u16)>,
@@ -108,8 +108,8 @@ pub(crate) enum Op {
     Checkpoint,
     /// Takes a snapshot, in place of the one that is held.
     Hold,
-    /// Makes a database of the snapshot that is held, or of the present, in a folder beside this one, and
-    /// reads that.
+    /// Makes a database of the snapshot that is held, or of the present, in a folder beside this
+    /// one, and reads that.
     Export,
     /// The wall clock goes back by an hour.
     ClockBack,

@@ -192,8 +192,8 @@ impl Trial {
         Ok(met)
     }
 
-    /// A merge into L1 is held up whose inputs leave a gap, and rows of the gap are ingested: below L1
-    /// there are some on every level, so that L1 is where they would go, were there no merge.
+    /// A merge into L1 is held up whose inputs leave a gap, and rows of the gap are ingested: below
+    /// L1 there are some on every level, so that L1 is where they would go, were there no merge.
     fn pause_around_a_gap(&mut self, rng: &mut Rng) -> Result<bool> {
         let some = |number: u32, keys: std::ops::Range<usize>| -> Vec<(Vec<u8>, Vec<u8>)> {
             keys.map(|n| (key(n), number.to_le_bytes().to_vec())).collect()

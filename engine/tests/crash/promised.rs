@@ -1,5 +1,5 @@
-//! Rows of the table of faults in RELIABILITY.md, each caused by itself: exactly this fault, and exactly
-//! what is promised for it.
+//! Rows of the table of faults in RELIABILITY.md, each caused by itself: exactly this fault, and
+//! exactly what is promised for it.
 
 use crate::corpus::path;
 use crate::opening::{DIR, open_on};
@@ -41,8 +41,8 @@ fn files(sim: &SimFs) -> BTreeMap<String, Vec<u8>> {
     names.into_iter().map(|name| (name.clone(), crate::corpus::contents(sim, &name))).collect()
 }
 
-/// The log cannot be read: the open is refused, names the file, and leaves the log as it is; later it is
-/// all there.
+/// The log cannot be read: the open is refused, names the file, and leaves the log as it is; later
+/// it is all there.
 #[test]
 fn a_log_that_cannot_be_read_is_not_cut() {
     let sim = SimFs::new();
@@ -110,8 +110,8 @@ fn a_merge_of_what_is_damaged_keeps_its_inputs() {
     assert!(failed > 0 && right > ROWS, "{right} rows are read, {failed} are not");
 }
 
-/// The clock stands still, goes back and jumps, over restarts, kills and power losses: each commit's
-/// timestamp, which is its ETag, comes after every one that anybody was told.
+/// The clock stands still, goes back and jumps, over restarts, kills and power losses: each
+/// commit's timestamp, which is its ETag, comes after every one that anybody was told.
 #[test]
 fn timestamps_rise_whatever_the_clock_does() {
     const START: u64 = 16_950_000_000_000_000;

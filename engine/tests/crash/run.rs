@@ -1,4 +1,5 @@
-//! Runs a workload on a simulated disk and notes beside every effect what had been promised by then.
+//! Runs a workload on a simulated disk and notes beside every effect what had been promised by
+//! then.
 
 use crate::doubts::Doubts;
 use crate::entities::{self, Group};
@@ -741,8 +742,8 @@ impl Run {
         }
     }
 
-    /// Who opens for reading only what a crash left sees no less than who opens it for work, and changes
-    /// nothing.
+    /// Who opens for reading only what a crash left sees no less than who opens it for work, and
+    /// changes nothing.
     pub(crate) fn peek_alone(&mut self) -> Result<(), Stop> {
         // Time only goes on: what had expired before the crash may be given up by now.
         self.history.restart_time();

@@ -57,8 +57,8 @@ impl Settings {
     }
 }
 
-/// Makes a failing list shorter, as far as few tries go, and writes it into a file; gives what there is
-/// to say of that.
+/// Makes a failing list shorter, as far as few tries go, and writes it into a file; gives what
+/// there is to say of that.
 pub(crate) fn save(settings: Settings, ops: &[Op], file: &str) -> String {
     let mut tries = 0;
     let few = shrink(ops, |rest| {

@@ -113,8 +113,8 @@ fn seal_edits(generation: u64, bytes: &mut [u8]) {
     }
 }
 
-/// The number of the newest frame in a segment of the log; 0 where there is none. Of what an earlier
-/// use of the file left, nothing.
+/// The number of the newest frame in a segment of the log; 0 where there is none. Of what an
+/// earlier use of the file left, nothing.
 pub(crate) fn newest_frame(bytes: &[u8]) -> u64 {
     let Some(segment) = u64_at(bytes, 16) else { return 0 };
     let starts = (512..bytes.len()).step_by(8);

@@ -160,8 +160,8 @@ fn get(db: &Db, name: &str, id: TableId, rows: &BTreeMap<&Place, &Stored>, seen:
     }
 }
 
-/// Whether an error is one that damage to `files` may lead to: it says that it is damage, and where.
-/// The log's may be told of another segment than the one that was damaged.
+/// Whether an error is one that damage to `files` may lead to: it says that it is damage, and
+/// where. The log's may be told of another segment than the one that was damaged.
 pub(crate) fn names_one_of(error: &Error, files: &[&str]) -> bool {
     let kinds = [Kind::Corrupt, Kind::Io];
     let place = error.place().and_then(|(file, _)| file.file_name());

@@ -31,7 +31,8 @@ pub(crate) enum Family {
     Mixed,
     /// A handful of steps, for crashes within crashes.
     Tiny,
-    /// Commits that ask for no sync, over several segments of the log; frames that end with a block.
+    /// Commits that ask for no sync, over several segments of the log; frames that end with a
+    /// block.
     Rolling,
     /// Memtables that are full one after the other, over several segments, before any is flushed.
     Filling,

@@ -24,12 +24,12 @@ pub(crate) struct House {
     pub(crate) db: Arc<Db>,
 }
 
-/// How much faster than the true one the steady clock runs: who waits for the disk of a process that
-/// is dead gives up so much sooner.
+/// How much faster than the true one the steady clock runs: who waits for the disk of a process
+/// that is dead gives up so much sooner.
 const HASTE: u32 = 100;
 
-/// A wall clock that only the test turns, so that commits share their ticks, beside a steady one, by
-/// which threads wait.
+/// A wall clock that only the test turns, so that commits share their ticks, beside a steady one,
+/// by which threads wait.
 #[derive(Debug)]
 struct Clocks {
     wall: ManualClock,
@@ -71,7 +71,8 @@ impl House {
     /// An empty one whose settings `rng` decides.
     pub(crate) fn open(rng: &mut Rng) -> House {
         let advanced = Advanced {
-            // With one budget the last two leave nothing of it for index, filters and caches, or decide it all.
+            // With one budget the last two leave nothing of it for index, filters and caches, or
+            // decide it all.
             memtable_bytes: [Some(4 << 10), Some(16 << 10), Some(1 << 20), Some(8 << 20), None]
                 [rng.below(5)],
             wal_segment_bytes: [64 << 10, 256 << 10][rng.below(2)],

@@ -1,8 +1,8 @@
-//! Histories of threads at work: entities are linearizable, transactions strictly serializable, across kills
-//! and power losses.
+//! Histories of threads at work: entities are linearizable, transactions strictly serializable,
+//! across kills and power losses.
 //!
-//! What every thread asked and was told is written down, and the checkers of the testkit look for an
-//! order in which it could have happened. `TABULITH_HISTORY_OPS` runs another number of calls.
+//! What every thread asked and was told is written down, and the checkers of the testkit look for
+//! an order in which it could have happened. `TABULITH_HISTORY_OPS` runs another number of calls.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
 mod house;

@@ -1,4 +1,5 @@
-//! Entities as registers under ETags: single changes, batches, pages, tables dropped and made again.
+//! Entities as registers under ETags: single changes, batches, pages, tables dropped and made
+//! again.
 
 use crate::house::{Ending, House, Watch};
 use std::collections::HashMap;

@@ -134,7 +134,8 @@ pub(crate) fn batch(
     (batch, refusal)
 }
 
-/// Puts a batch together that shows what it has written at `now`, and is empty again by a savepoint.
+/// Puts a batch together that shows what it has written at `now`, and is empty again by a
+/// savepoint.
 pub(crate) fn rehearse(
     partition: &Partition,
     changes: &[Change],

@@ -16,8 +16,8 @@ pub(crate) struct Held {
     at: At,
 }
 
-/// Where a cursor stands. Past an end, moves go on to say so; the other way the last row of that end
-/// comes first.
+/// Where a cursor stands. Past an end, moves go on to say so; the other way the last row of that
+/// end comes first.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Fresh,

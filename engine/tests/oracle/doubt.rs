@@ -1,5 +1,6 @@
-//! Commits that a kill may take back: those for which nobody asked for more than [`Durability::Buffered`],
-//! as far as no safer one has come after them. What is left of them must be a prefix of their order.
+//! Commits that a kill may take back: those for which nobody asked for more than
+//! [`Durability::Buffered`], as far as no safer one has come after them. What is left of them must
+//! be a prefix of their order.
 
 use tabulith::options::Durability;
 use tabulith_testkit::oracle::{Change, Oracle};

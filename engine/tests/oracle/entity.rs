@@ -1,5 +1,5 @@
-//! The entities that the table of entities holds: of up to two numbers, `N` and `M`, whose text is the
-//! model's value.
+//! The entities that the table of entities holds: of up to two numbers, `N` and `M`, whose text is
+//! the model's value.
 
 use std::fmt::Debug;
 use tabulith::Entity;

@@ -1,9 +1,9 @@
 //! The store against an ordered map: random operations, reopen, kill, flush, compaction, snapshots
 //! and changes of options included. Every answer must be equal.
 //!
-//! A run is a number of lists of ten thousand operations, each with its own seed on its own store in
-//! memory. A list that fails is made shorter, written into a file (`TABULITH_FAILED` names the folder)
-//! and printed with the line that replays it; the lists in `regress` are replayed for ever.
+//! A run is a number of lists of ten thousand operations, each with its own seed on its own store
+//! in memory. A list that fails is made shorter, written into a file (`TABULITH_FAILED` names the
+//! folder) and printed with the line that replays it; the lists in `regress` are replayed for ever.
 //! `TABULITH_ORACLE_OPS` runs another number of operations than three million.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 

@@ -85,7 +85,8 @@ pub(crate) enum Op {
     Scan { table: usize, range: Range, steps: Vec<Step> },
     /// Walks a range as of a held snapshot.
     ScanAt { snapshot: usize, table: usize, range: Range, steps: Vec<Step> },
-    /// Takes rows of a range from both its ends, of now or of a held snapshot: `true` for the front.
+    /// Takes rows of a range from both its ends, of now or of a held snapshot: `true` for the
+    /// front.
     Iterate { snapshot: Option<usize>, table: usize, range: Range, fronts: Vec<bool>, seek: Keys },
     /// Opens a cursor over a range, or lets go of the one in the slot.
     Point { cursor: usize, snapshot: Option<usize>, table: usize, range: Range },
@@ -95,8 +96,8 @@ pub(crate) enum Op {
     Split { snapshot: Option<usize>, table: usize, parts: usize },
     /// Reads all of a table by several threads.
     ScanParallel { table: usize, threads: usize },
-    /// Takes note of the present, to come back to it later: after an opening, too. In a `quiet` time that
-    /// is the last moment that no commit can come to any more, and it is read at once.
+    /// Takes note of the present, to come back to it later: after an opening, too. In a `quiet`
+    /// time that is the last moment that no commit can come to any more, and it is read at once.
     Remember {
         past: usize,
         #[serde(default)]
@@ -132,8 +133,8 @@ pub(crate) enum Op {
     CompactRange { table: usize, from: Bound<Keys>, to: Bound<Keys> },
     /// Asks the catalogue for everything it has.
     ListTables,
-    /// Asks how much of the disk tables and partitions take, one that is made for it included, whose values
-    /// the number decides; and what memory holds.
+    /// Asks how much of the disk tables and partitions take, one that is made for it included,
+    /// whose values the number decides; and what memory holds.
     Weigh { values: u64 },
     /// Writes the memtable to a table file.
     Flush,
@@ -513,7 +514,8 @@ impl Mix {
             .collect()
     }
 
-    /// What a commit asks for; nothing mostly. The store may give less of itself than it is asked for.
+    /// What a commit asks for; nothing mostly. The store may give less of itself than it is asked
+    /// for.
     fn level(&self, rng: &mut Rng) -> Option<Durability> {
         use Durability::{Buffered, Flushed, Synced};
         rng.chance(self.own_level).then(|| *rng.pick(&[Buffered, Buffered, Flushed, Synced]))

@@ -108,8 +108,8 @@ fn find(db: &Db, table: &Entities, filter: Filter, expected: &Vec<Row>) -> Resul
     }
 }
 
-/// All entities as of a moment of the past, when the model was as `model`. The store may refuse a moment
-/// before `history_floor`, and has no table at one before it was made.
+/// All entities as of a moment of the past, when the model was as `model`. The store may refuse a
+/// moment before `history_floor`, and has no table at one before it was made.
 pub(crate) fn look_back(
     db: &Db,
     model: &Oracle,

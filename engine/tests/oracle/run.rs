@@ -200,7 +200,8 @@ impl Run {
             Op::Drop { table } => self.drop_table(*table),
             Op::SetTtl { table, ttl } => self.set_ttl(*table, *ttl),
             Op::Declare { table, columns } => self.declare(*table, zones::COLUMNS[*columns]),
-            // Of those, files know no properties that zones could be of: nobody told the engine how to find them.
+            // Of those, files know no properties that zones could be of: nobody told the engine how
+            // to find them.
             Op::Entities(Deed::Declare { .. }) if self.store.tracks_rows() => Ok(()),
             Op::Entities(deed) => {
                 if entities::run(self.store.db(), &mut self.model, deed)? {
@@ -283,9 +284,9 @@ impl Run {
         Ok(())
     }
 
-    /// After a kill: the store holds some of what was in doubt, and all before it. Where rows have outlived
-    /// their table it may look the same with a commit and without it; then only moments before all of
-    /// those are as they were.
+    /// After a kill: the store holds some of what was in doubt, and all before it. Where rows have
+    /// outlived their table it may look the same with a commit and without it; then only moments
+    /// before all of those are as they were.
     fn resolve(&mut self) -> Result<(), Difference> {
         let Some(doubt) = self.doubt.take() else { return Ok(()) };
         let (newest, now) = (self.model.last_ts(), self.store.db().time().0);
@@ -487,7 +488,8 @@ impl Run {
                 return Ok(()); // None is kept: a merge that began now gave up all before.
             }
             at = CommitTs(end.0 - 1);
-            // Whoever has read it must find it so again: what is committed from here on comes later.
+            // Whoever has read it must find it so again: what is committed from here on comes
+            // later.
             drop(self.store.rows().snapshot_at(at).map_err(said)?);
             self.told_ts = self.told_ts.max(at.0);
         }

@@ -1,5 +1,5 @@
-//! How much tables and partitions take on the disk, and how much there is in memory: what must be true of
-//! such numbers whatever was done before.
+//! How much tables and partitions take on the disk, and how much there is in memory: what must be
+//! true of such numbers whatever was done before.
 
 use crate::rows::{Difference, said};
 use crate::store::Store;
@@ -15,8 +15,8 @@ const ROWS: u8 = 30;
 /// Of each value, which no codec makes smaller.
 const VALUE_BYTES: usize = 400;
 
-/// A part of the whole is not larger than the whole: of a table its partitions, of all files the tables.
-/// What memory holds beside writers is within what those leave.
+/// A part of the whole is not larger than the whole: of a table its partitions, of all files the
+/// tables. What memory holds beside writers is within what those leave.
 pub(crate) fn compare(store: &Store) -> Result<(), Difference> {
     let db = store.db();
     let before = files(db);
@@ -42,8 +42,8 @@ pub(crate) fn compare(store: &Store) -> Result<(), Difference> {
     }
 }
 
-/// Makes a table, fills and drops it: it takes nothing before, and then what its values take. Gives the last
-/// commit that is known, and the table's number.
+/// Makes a table, fills and drops it: it takes nothing before, and then what its values take. Gives
+/// the last commit that is known, and the table's number.
 pub(crate) fn weigh(store: &Store, values: u64) -> Result<(u64, u32), Difference> {
     let db = store.db();
     let table = db.table(WEIGHED).map_err(said)?;
@@ -64,7 +64,8 @@ pub(crate) fn weigh(store: &Store, values: u64) -> Result<(u64, u32), Difference
     }
     let ts = ingest.finish().map_err(said)?.0;
     let whole = bytes_of(&table)?;
-    // By hand nothing else is in its files yet. A merge may have put a few rows beside those of others.
+    // By hand nothing else is in its files yet. A merge may have put a few rows beside those of
+    // others.
     let least = if store.works_by_hand() { bytes } else { bytes / 4 };
     if whole < least {
         return Err(format!("{bytes} bytes of values have {whole} on the disk"));

@@ -259,7 +259,8 @@ impl Store {
     fn reopen(&mut self, set: usize) -> Result<()> {
         // The wall clock steps back an hour at every other opening; commits must rise all the same.
         self.openings += 1;
-        // Only where a commit has the time that it steps back from, or expired rows would come back.
+        // Only where a commit has the time that it steps back from, or expired rows would come
+        // back.
         if self.may_step_back {
             let back = if self.openings.is_multiple_of(2) { 3600 * SECOND_TICKS } else { 0 };
             self.clock.set_wall(START_TICKS + self.openings * SECOND_TICKS - back);
@@ -288,8 +289,8 @@ impl Store {
 
 /// The least that a database may have in all.
 const MEMORY_BYTES: usize = 32 << 20;
-/// The set in which writers leave little of that for index, filters and caches: for the log, for work and
-/// for what nobody counts go 9.5 MiB, for memtables the rest but this.
+/// The set in which writers leave little of that for index, filters and caches: for the log, for
+/// work and for what nobody counts go 9.5 MiB, for memtables the rest but this.
 const STARVED: usize = 4;
 const LEFT_BYTES: usize = 72 << 10;
 const SEALED_MEMTABLES_MAX: usize = 16;
@@ -311,7 +312,8 @@ fn options(set: usize) -> Result<Options> {
         ..Advanced::default()
     };
     let durability = if set == STARVED { Durability::Flushed } else { Durability::Synced };
-    // Every set but the fifth and the seventh keeps some values in blob files, which are small as well.
+    // Every set but the fifth and the seventh keeps some values in blob files, which are small as
+    // well.
     let small = Advanced { blob_bytes_min: 100, blob_file_bytes: 8 << 10, ..small };
     let advanced = match set {
         0 => small,

@@ -1,5 +1,5 @@
-//! A transaction under way beside what the model says that it sees, and its end: refused if and only if
-//! what it read has changed.
+//! A transaction under way beside what the model says that it sees, and its end: refused if and
+//! only if what it read has changed.
 
 use crate::ops::Part;
 use crate::rows::{Difference, said};
@@ -102,8 +102,8 @@ impl<'a> Open<'a> {
         }
     }
 
-    /// Commits it, of which the model says `now` what others have done meanwhile. Gives what it has changed
-    /// and when; `None` where that is nothing, be it because it was refused.
+    /// Commits it, of which the model says `now` what others have done meanwhile. Gives what it has
+    /// changed and when; `None` where that is nothing, be it because it was refused.
     pub(crate) fn commit(
         self,
         now: &Oracle,

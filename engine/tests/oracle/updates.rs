@@ -1,4 +1,5 @@
-//! Changes of one partition inside an update: each row read before its change, own changes included.
+//! Changes of one partition inside an update: each row read before its change, own changes
+//! included.
 
 use crate::rows::Difference;
 use crate::walk::{same, slice};

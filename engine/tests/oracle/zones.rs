@@ -35,7 +35,8 @@ impl Extract for FirstByte {
     }
 }
 
-/// Rows whose first byte lies between two, both included, and that were written at `since` or later.
+/// Rows whose first byte lies between two, both included, and that were written at `since` or
+/// later.
 #[derive(Clone)]
 struct Wanted {
     from: u8,

@@ -1,8 +1,8 @@
 //! The whole service without sockets: any request has an answer, none of them "internal error", and
 //! no answer breaks out of its headers or is half a JSON.
 //!
-//! Input: requests between lines `===`, each `METHOD /path`, headers, a blank line, a body. A request
-//! without Authorization is signed. `@` in front of a path stands for the account.
+//! Input: requests between lines `===`, each `METHOD /path`, headers, a blank line, a body. A
+//! request without Authorization is signed. `@` in front of a path stands for the account.
 
 use crate::input::text;
 use std::sync::Arc;

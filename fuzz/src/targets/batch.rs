@@ -1,5 +1,5 @@
-//! `$batch` bodies: any bytes are a change set, a query or refused, in time that grows with the body
-//! alone; an answer cannot be broken out of.
+//! `$batch` bodies: any bytes are a change set, a query or refused, in time that grows with the
+//! body alone; an answer cannot be broken out of.
 //!
 //! Input: the request's Content-Type up to the first line end, then the body.
 

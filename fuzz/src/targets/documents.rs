@@ -1,8 +1,8 @@
-//! XML bodies: any bytes are stored policies or settings of the service, or refused; what is written
-//! reads the same; and rules for browsers allow no origin that they do not name.
+//! XML bodies: any bytes are stored policies or settings of the service, or refused; what is
+//! written reads the same; and rules for browsers allow no origin that they do not name.
 //!
-//! Input: a document; what follows a line `===` is an origin, a verb and names of headers, each on its
-//! line.
+//! Input: a document; what follows a line `===` is an origin, a verb and names of headers, each on
+//! its line.
 
 use crate::input::text;
 use tabulith_server::auth::policy;

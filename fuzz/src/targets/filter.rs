@@ -1,5 +1,5 @@
-//! `$filter`: any text is a filter or refused; what a filter prints is the same filter; and its plan
-//! finds the entities that it is true for.
+//! `$filter`: any text is a filter or refused; what a filter prints is the same filter; and its
+//! plan finds the entities that it is true for.
 
 use crate::input::text;
 use std::sync::Arc;

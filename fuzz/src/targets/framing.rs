@@ -1,5 +1,5 @@
-//! Heads and bodies on a connection: any bytes are requests or refused, in whatever pieces they come;
-//! where requests end, a second reader of whole texts says the same.
+//! Heads and bodies on a connection: any bytes are requests or refused, in whatever pieces they
+//! come; where requests end, a second reader of whole texts says the same.
 //!
 //! Input: a byte that says how long the pieces are, then the bytes of the connection.
 

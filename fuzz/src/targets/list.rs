@@ -30,8 +30,8 @@ pub struct Target {
     pub name: &'static str,
     /// Takes any bytes; panics only on a bug.
     pub run: fn(&[u8]),
-    /// Inputs that the test makes. Ten million of all together: the cheap ones have most of them, none
-    /// takes more than some fifteen seconds.
+    /// Inputs that the test makes. Ten million of all together: the cheap ones have most of them,
+    /// none takes more than some fifteen seconds.
     pub runs: u64,
     /// Longest input that is made.
     pub bytes_max: usize,

@@ -2,9 +2,9 @@
 //! place, and nothing that was changed afterwards passes. By a reader of its own, that of the
 //! documentation.
 //!
-//! Input: lines: the query that the owner signs; seconds after the start of 2021; the address of the
-//! client, with `https ` before it where it came over TLS; the query that is presented, where `=` as the
-//! value of `sig` stands for the signature; or nothing, for what was signed.
+//! Input: lines: the query that the owner signs; seconds after the start of 2021; the address of
+//! the client, with `https ` before it where it came over TLS; the query that is presented, where
+//! `=` as the value of `sig` stands for the signature; or nothing, for what was signed.
 
 use crate::input::text;
 use std::collections::BTreeMap;

@@ -52,8 +52,8 @@ impl Bearer {
         self.keys.store(Arc::new(keys));
     }
 
-    /// What the bearer of a token may do with an account at a time, and until when; nothing where the token
-    /// does not count.
+    /// What the bearer of a token may do with an account at a time, and until when; nothing where
+    /// the token does not count.
     pub fn actions(&self, token: &str, account: &str, now: CommitTs) -> Option<(Actions, End)> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;

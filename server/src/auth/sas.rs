@@ -1,11 +1,11 @@
 //! Shared access signatures of tables and of accounts: their fields in a query string, what of
 //! them is signed, and when and whence they are good.
 //!
-//! Promise: a field says one thing or the signature is refused, in whatever case its name is written;
-//! a field that its version does not sign is refused too, so that nothing can be added to a
-//! signature that was given out. So is one with a line end: what is signed is a line for each field,
-//! and such a field could be two. An empty field is one that is not there, as the string to sign
-//! cannot tell the two apart.
+//! Promise: a field says one thing or the signature is refused, in whatever case its name is
+//! written; a field that its version does not sign is refused too, so that nothing can be added to
+//! a signature that was given out. So is one with a line end: what is signed is a line for each
+//! field, and such a field could be two. An empty field is one that is not there, as the string to
+//! sign cannot tell the two apart.
 
 use crate::auth::key_range::KeyRange;
 use crate::auth::moment;

@@ -331,8 +331,8 @@ impl Principal {
         }
     }
 
-    /// Whether what made him who he is still counts: the key is one of the account's, and the signature by
-    /// it has not expired; or the account is served and the token has not expired.
+    /// Whether what made him who he is still counts: the key is one of the account's, and the
+    /// signature by it has not expired; or the account is served and the token has not expired.
     pub fn is_current(&self, accounts: &Accounts, now: CommitTs) -> bool {
         let keys = accounts.keys(self.account.as_str());
         match &self.shown {

@@ -1,8 +1,8 @@
 //! Why a shared access signature is refused, in words for people.
 //!
-//! Promise: there is a fault exactly where a server with the same keys refuses the request, as far as
-//! both know of it; tests hold the two against each other. Refusals on the wire say less on purpose: this
-//! is for those who hold the key, or the token.
+//! Promise: there is a fault exactly where a server with the same keys refuses the request, as far
+//! as both know of it; tests hold the two against each other. Refusals on the wire say less on
+//! purpose: this is for those who hold the key, or the token.
 
 use crate::auth::access::Access;
 use crate::auth::key_range::KeyRange;
@@ -116,8 +116,8 @@ fn form_faults(params: &Params) -> Vec<String> {
     faults
 }
 
-/// Which names are written otherwise, stand there twice, or are of another kind of signatures, and which
-/// values could be those of several.
+/// Which names are written otherwise, stand there twice, or are of another kind of signatures, and
+/// which values could be those of several.
 fn name_faults(params: &Params) -> Vec<String> {
     let fault = |(name, value): (&str, &str)| {
         let known = NAMES.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));

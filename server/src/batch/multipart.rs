@@ -25,8 +25,8 @@ impl<'a> Part<'a> {
     }
 }
 
-/// The parts of `body`, at most `parts_max` and one more, so that the caller can tell too many. None
-/// where the boundary never stands in it.
+/// The parts of `body`, at most `parts_max` and one more, so that the caller can tell too many.
+/// None where the boundary never stands in it.
 pub fn parts<'a>(body: &'a [u8], boundary: &str, parts_max: usize) -> Option<Vec<Part<'a>>> {
     let mut parts = Vec::new();
     let mut open: Option<usize> = None;
@@ -122,8 +122,9 @@ fn header<'a>(headers: &'a [u8], name: &str) -> Option<Cow<'a, str>> {
     header_lines(headers).find(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
 }
 
-/// Names and values. A line that begins with a blank belongs to the value before it. No line is passed over:
-/// one that does not read could be a condition, and without it a change would be made in any case.
+/// Names and values. A line that begins with a blank belongs to the value before it. No line is
+/// passed over: one that does not read could be a condition, and without it a change would be made
+/// in any case.
 fn header_lines(headers: &[u8]) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let mut lines = lines(headers).peekable();
     std::iter::from_fn(move || {

@@ -190,8 +190,8 @@ impl Call {
         }
     }
 
-    /// Whether, with this body, it may make a commit, which may have to wait for others. A batch with a
-    /// query makes none.
+    /// Whether, with this body, it may make a commit, which may have to wait for others. A batch
+    /// with a query makes none.
     pub fn may_commit(&self, body: &[u8]) -> bool {
         match self.operation {
             Operation::Batch => !has_line(body, b"GET "),
@@ -236,8 +236,8 @@ fn if_match(head: &Head) -> Result<Option<IfMatch>, WireError> {
     }
 }
 
-/// The moment in `x-tabulith-as-of`: a date and a time with a zone, as in `2026-11-22T14:05:00Z`, to
-/// the tick of 100 ns.
+/// The moment in `x-tabulith-as-of`: a date and a time with a zone, as in `2026-11-22T14:05:00Z`,
+/// to the tick of 100 ns.
 fn as_of(head: &Head, operation: &Operation) -> Result<Option<CommitTs>, WireError> {
     let mut given = head.headers.all("x-tabulith-as-of");
     let Some(text) = given.next() else { return Ok(None) };

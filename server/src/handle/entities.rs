@@ -119,8 +119,8 @@ pub fn write_of<S: Store>(
     }
 }
 
-/// The refusal of a body with a `fault` in its properties, or, where it has no `keys`, in those: the service
-/// looks for the table first, then at the keys, and only then at properties.
+/// The refusal of a body with a `fault` in its properties, or, where it has no `keys`, in those:
+/// the service looks for the table first, then at the keys, and only then at properties.
 fn first_of<S: Store>(
     services: &Services<S>,
     call: &Call,

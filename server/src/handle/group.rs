@@ -223,7 +223,8 @@ fn read<S: Store>(
     }
 }
 
-/// Whether the batch as a whole is refused, with a time to wait: clients look for that in the status alone.
+/// Whether the batch as a whole is refused, with a time to wait: clients look for that in the
+/// status alone.
 fn is_busy(error: &WireError) -> bool {
     error.status == SERVER_BUSY.status
 }

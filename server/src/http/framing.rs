@@ -7,15 +7,16 @@
 //! line ends without CR, folded lines, targets that are neither a path nor an address.
 //!
 //! Promise: one look at each byte of a head, none at those of a body; memory for one line at most,
-//! and only where it comes in pieces. Nothing is changed but the name `Upgrade`, to one that says nothing.
+//! and only where it comes in pieces. Nothing is changed but the name `Upgrade`, to one that says
+//! nothing.
 //!
 //! Absent: what else a head may not contain (characters of names and values). The HTTP library
 //! refuses that, and with it the connection, so nobody acts on it.
 
 use memchr::memchr;
 
-/// Most empty lines before a request. Some clients end a body with one; the library keeps them all until
-/// a request comes.
+/// Most empty lines before a request. Some clients end a body with one; the library keeps them all
+/// until a request comes.
 const EMPTY_LINES_MAX: u8 = 8;
 
 /// Most bytes of the line before a chunk, with its extensions.
@@ -51,8 +52,8 @@ const BARRED_TRAILERS: [&str; 17] = [
     "upgrade",
 ];
 
-/// The field by which a client asks for another protocol. None is spoken here, but the library would give up
-/// the connection as it is, with all that is on its way.
+/// The field by which a client asks for another protocol. None is spoken here, but the library
+/// would give up the connection as it is, with all that is on its way.
 const UPGRADE: &[u8] = b"upgrade";
 
 /// Beginnings of further such fields.
@@ -187,7 +188,8 @@ impl Framing {
         Ok(end + 1)
     }
 
-    /// Writes over as much as is here of a name that begins with that of [`UPGRADE`], where the last of it is here.
+    /// Writes over as much as is here of a name that begins with that of [`UPGRADE`], where the
+    /// last of it is here.
     fn hide_upgrade(&self, bytes: &mut [u8]) {
         let Some((before, here)) = UPGRADE.split_at_checked(self.line.len()) else { return };
         let Some(bytes) = bytes.get_mut(..here.len()).filter(|bytes| !bytes.is_empty()) else {

@@ -1,9 +1,10 @@
 //! What operators ask below `/_/`: whether the server lives, whether it is ready, its metrics.
 //!
-//! These questions need no credentials, so they are heard in two places only: at an address of their
-//! own, where the configuration gives one; else where requests come in, from this machine. A proxy on
-//! this machine speaks for others, and so does a browser that was told a name for this machine's
-//! address: neither is heard. To everybody else such a path is like any other that means nothing.
+//! These questions need no credentials, so they are heard in two places only: at an address of
+//! their own, where the configuration gives one; else where requests come in, from this machine. A
+//! proxy on this machine speaks for others, and so does a browser that was told a name for this
+//! machine's address: neither is heard. To everybody else such a path is like any other that means
+//! nothing.
 //!
 //! No account's name can begin with `_`, so that no table hides behind these paths.
 //!
@@ -48,8 +49,8 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// What clients of tables begin addresses with, who reach them as a request has come. From the address
-    /// for operators the tables are at their own, on the machine that was asked.
+    /// What clients of tables begin addresses with, who reach them as a request has come. From the
+    /// address for operators the tables are at their own, on the machine that was asked.
     pub(crate) fn base(self, head: &Head, origin: Origin) -> String {
         let secure = if origin.admin { self.secure } else { head.secure };
         let scheme = if secure { "https" } else { "http" };
@@ -89,8 +90,8 @@ impl Admin {
             && (origin.admin || (!self.has_own_address && is_of_this_machine(head, origin)))
     }
 
-    /// Who makes copies, where a request that is heard may be one for tests of applications. A page of
-    /// some other site, which a browser asks for, may make none.
+    /// Who makes copies, where a request that is heard may be one for tests of applications. A page
+    /// of some other site, which a browser asks for, may make none.
     pub(crate) fn forks_for(&self, head: &Head) -> Option<Arc<dyn Forks>> {
         let changes = matches!(head.method.as_str(), "POST" | "DELETE");
         self.forks.clone().filter(|_| changes && head.headers.get("Origin").is_none())
@@ -219,8 +220,8 @@ fn is_of_another(name: &str) -> bool {
         || PASSED_ON.iter().any(|passed_on| name.eq_ignore_ascii_case(passed_on))
 }
 
-/// Whether an authority is `localhost` or an address of the loopback, with or without a port, and nothing
-/// else beside them.
+/// Whether an authority is `localhost` or an address of the loopback, with or without a port, and
+/// nothing else beside them.
 fn is_own_name(authority: &str) -> bool {
     let host = host(authority);
     let port = &authority[host.len()..];

@@ -42,12 +42,12 @@ use tokio::task::spawn_blocking;
 /// As many pages are made at once, however little memory there is for answers.
 const TURNS_MIN: usize = 2;
 
-/// Commits that may wait have so many threads at most: half of those that tokio makes, so that reads have
-/// theirs however long commits wait.
+/// Commits that may wait have so many threads at most: half of those that tokio makes, so that
+/// reads have theirs however long commits wait.
 const COMMITS_AT_ONCE: usize = 256;
 
-/// Change sets with merges are worked on so many at once: each may write a hundred entities that are in
-/// nobody's body.
+/// Change sets with merges are worked on so many at once: each may write a hundred entities that
+/// are in nobody's body.
 const MERGES_AT_ONCE: usize = 2;
 
 /// Room for long heads where there is little for bodies.
@@ -216,7 +216,8 @@ async fn respond<S: Store>(
         },
     };
     let took = clock.steady().saturating_sub(began);
-    // Whoever sends a body slowly, and need not be let in to do so, makes nothing of the server's slow.
+    // Whoever sends a body slowly, and need not be let in to do so, makes nothing of the server's
+    // slow.
     let own_time = took.saturating_sub(sent.waited);
     requests.answered(kind, response.status, own_time);
     if let Some(code) = response.named_error() {
@@ -285,10 +286,10 @@ fn is_told_in_detail() -> bool {
     tracing::enabled!(target: "tabulith::request", tracing::Level::DEBUG)
 }
 
-/// Tells the log of a request, with the server's time and the client's time for the body. With a `warning`,
-/// which says how many slow ones before it had none, those who listen for no more than that are told too.
-/// Neither has what may be a secret: no header but ids, no query. The path is for the detailed log
-/// alone, as it names entities.
+/// Tells the log of a request, with the server's time and the client's time for the body. With a
+/// `warning`, which says how many slow ones before it had none, those who listen for no more than
+/// that are told too. Neither has what may be a secret: no header but ids, no query. The path is
+/// for the detailed log alone, as it names entities.
 fn log(
     head: &Head,
     response: &Response,
@@ -321,8 +322,9 @@ fn log(
     );
 }
 
-/// Gives a large answer a place until it has left; without one there is another answer. That to a change
-/// is given in any case, as it has happened: it keeps the `places` of the body that it repeats.
+/// Gives a large answer a place until it has left; without one there is another answer. That to a
+/// change is given in any case, as it has happened: it keeps the `places` of the body that it
+/// repeats.
 fn with_place<S: Store>(
     shared: &Shared<S>,
     call: &Call,
@@ -376,8 +378,8 @@ async fn answer<S: Store>(
     }
 }
 
-/// Has the app do the work, where it may be done. The body has its `places` for as long as it is worked
-/// on, whether or not anybody still waits for the answer.
+/// Has the app do the work, where it may be done. The body has its `places` for as long as it is
+/// worked on, whether or not anybody still waits for the answer.
 async fn perform<S: Store>(
     shared: &Arc<Shared<S>>,
     call: &Arc<Call>,
@@ -522,8 +524,8 @@ mod tests {
         builder.enable_time().start_paused(true).build().expect("a runtime").block_on(work)
     }
 
-    /// Some clients ask each server that they meet for HTTP/2. The library gives their connections up as they
-    /// are, and what still comes would have the answer reset.
+    /// Some clients ask each server that they meet for HTTP/2. The library gives their connections
+    /// up as they are, and what still comes would have the answer reset.
     #[test]
     fn who_asks_for_another_protocol_keeps_this_one_to_its_end() {
         let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
@@ -552,7 +554,8 @@ mod tests {
         assert_eq!(answer("uPGRADE:h2c\r\nUpgrade: websocket\r\n"), plain);
     }
 
-    /// What the metrics say once a client has sent a head, waited for two seconds, and sent its body.
+    /// What the metrics say once a client has sent a head, waited for two seconds, and sent its
+    /// body.
     fn metrics_of_slow_bodies(head: &str, slow_time: Duration, times: usize) -> String {
         let clock = Arc::new(ManualClock::at(1));
         let shared = Arc::new(shared_with(&clock, Some(slow_time)));

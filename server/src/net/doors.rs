@@ -114,7 +114,8 @@ impl Doors {
         Ok(Doors { addresses, of_tables, of_admin })
     }
 
-    /// Lets connections in, by tasks that end once they are told to stop and all who came in are answered.
+    /// Lets connections in, by tasks that end once they are told to stop and all who came in are
+    /// answered.
     pub(crate) fn let_in<S: Store>(self, inside: &Inside<S>) -> JoinSet<()> {
         let told = Arc::new(Told::default());
         let mut accepting = JoinSet::new();
@@ -122,8 +123,8 @@ impl Doors {
             accepting.spawn(accept(door, inside.clone(), told.clone()));
         }
         if let Some(door) = self.of_admin {
-            // With places of its own, and open until the process ends: whoever asks while all others
-            // are taken, or while the server stops, is told.
+            // With places of its own, and open until the process ends: whoever asks while all
+            // others are taken, or while the server stops, is told.
             let (still_open, stopping) = watch::channel(false);
             let places = Places::new(ADMIN_PLACES, None, &[]);
             let shared = inside.shared.clone();

@@ -1,5 +1,5 @@
-//! The first byte of a connection. It tells a TLS hello from everything else, so that whoever knocks
-//! at the wrong one of two ports is turned away at once, and the log says why.
+//! The first byte of a connection. It tells a TLS hello from everything else, so that whoever
+//! knocks at the wrong one of two ports is turned away at once, and the log says why.
 
 use std::io::{self, IoSlice};
 use std::net::IpAddr;

@@ -3,7 +3,8 @@
 //!
 //! A refused line is replaced by a byte that no head may contain, so that the library answers with
 //! 400 in the place of that request, behind the answers to those before it, and closes. In a body
-//! the connection ends at the refused line, and whoever reads the body learns why from the `Verdict`.
+//! the connection ends at the refused line, and whoever reads the body learns why from the
+//! `Verdict`.
 //!
 //! A connection that is closed while its client still sends would be reset, and the answer lost on
 //! the way. So what still comes is read and thrown away, for a short time.
@@ -30,15 +31,16 @@ const LINGER_TIME: Duration = Duration::from_secs(1);
 /// Most bytes that are thrown away then.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
-/// Most bytes of a body that are read at once. The library's buffer for a connection grows with what
-/// it finds, up to what the longest head needs; a thousand bodies at once would take ten times this.
+/// Most bytes of a body that are read at once. The library's buffer for a connection grows with
+/// what it finds, up to what the longest head needs; a thousand bodies at once would take ten times
+/// this.
 const BODY_READ_BYTES_MAX: usize = 16 << 10;
 
 /// Heads up to this size need no place: every connection may send them.
 const SMALL_HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// Most bytes that are read at once of heads that have no place: what the library asks for first. Its
-/// buffer doubles where it is given all that it asked for.
+/// Most bytes that are read at once of heads that have no place: what the library asks for first.
+/// Its buffer doubles where it is given all that it asked for.
 const HEAD_READ_BYTES_MAX: usize = 8 << 10;
 
 /// How slow a client may be.
@@ -94,8 +96,8 @@ impl Verdict {
         self.0.refused.load(Ordering::Relaxed)
     }
 
-    /// Whether it has a place for long heads, which is given back with the connection: the answer is the
-    /// last one.
+    /// Whether it has a place for long heads, which is given back with the connection: the answer
+    /// is the last one.
     pub(crate) fn is_placed(&self) -> bool {
         self.0.placed.load(Ordering::Relaxed)
     }

@@ -1,17 +1,17 @@
-//! Heads of requests: from the HTTP library's form to ours, and to what is kept of one while a body is on
-//! its way.
+//! Heads of requests: from the HTTP library's form to ours, and to what is kept of one while a body
+//! is on its way.
 //!
 //! Promise: ours takes no more than its bytes and a place for each header, whatever is in them. A
-//! client may take a minute to send a body, without being let in; of his head there is by then a verb and
-//! a few words.
+//! client may take a minute to send a body, without being let in; of his head there is by then a
+//! verb and a few words.
 
 use crate::http::message::{Head, Headers};
 use crate::observe::spans::cut;
 use hyper::header;
 use hyper::http::request::Parts;
 
-/// What stands for bytes that are no UTF-8. The library lets none of these through, so that such a value
-/// is like none that came as text; and it is no longer than what it stands for.
+/// What stands for bytes that are no UTF-8. The library lets none of these through, so that such a
+/// value is like none that came as text; and it is no longer than what it stands for.
 const NO_TEXT: &str = "\u{7f}";
 
 /// Values of a header of which no more than one may come: two tell that there were several.
@@ -34,8 +34,8 @@ pub(crate) fn head(parts: Parts) -> Head {
     }
 }
 
-/// What is told of a request once it has its answer: all that is left of its head until then. The path is
-/// there where the log is told it.
+/// What is told of a request once it has its answer: all that is left of its head until then. The
+/// path is there where the log is told it.
 pub(crate) fn remembered(head: &Head, has_path: bool) -> Head {
     let mut headers = Headers::default();
     for (name, count) in [("traceparent", SEVERAL), ("User-Agent", 1)] {

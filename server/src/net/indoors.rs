@@ -1,8 +1,9 @@
-//! A server without sockets and threads: connections over any stream, all work done where it is asked for.
+//! A server without sockets and threads: connections over any stream, all work done where it is
+//! asked for.
 //!
-//! For simulations: on an event loop of one thread, over a database without threads, a run depends on
-//! its seed alone. What it serves is what a listener serves but for the listener's own part: places for
-//! connections, the first byte, TLS.
+//! For simulations: on an event loop of one thread, over a database without threads, a run depends
+//! on its seed alone. What it serves is what a listener serves but for the listener's own part:
+//! places for connections, the first byte, TLS.
 
 use crate::app::App;
 use crate::net::admin::Origin;

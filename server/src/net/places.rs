@@ -1,8 +1,8 @@
 //! Places for connections: so many for all clients together, and so many for one address.
 //!
 //! Who comes while all places are taken waits to be accepted. Who has all the places of his address
-//! is turned away at once, so that he cannot make the others wait. An IPv6 network of 64 bits counts as
-//! one address.
+//! is turned away at once, so that he cannot make the others wait. An IPv6 network of 64 bits
+//! counts as one address.
 
 use crate::source::Network;
 use parking_lot::Mutex;
@@ -88,7 +88,8 @@ impl Places {
     }
 }
 
-/// What an address counts as: one of the sixth version as its network, of which whoever has one of it has all.
+/// What an address counts as: one of the sixth version as its network, of which whoever has one of
+/// it has all.
 fn counted(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -2,12 +2,12 @@
 //!
 //! The body of a request takes its place before it is read, by the length that its head declares,
 //! and gives it back when its request is answered. It takes twice its length: as it came, and as
-//! the values that are read from it. That of an answer has its place until it has left, of twice its
-//! length too: memory that grew with it has that much to spare. Who finds no room is told so at
+//! the values that are read from it. That of an answer has its place until it has left, of twice
+//! its length too: memory that grew with it has that much to spare. Who finds no room is told so at
 //! once, and nothing waits.
 //!
-//! A part of the room is for small bodies alone, where there are such: a few clients who declare much
-//! and send slowly cannot keep everybody else from writing.
+//! A part of the room is for small bodies alone, where there are such: a few clients who declare
+//! much and send slowly cannot keep everybody else from writing.
 
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -291,7 +291,8 @@ impl Drop for Running {
     }
 }
 
-/// How long the last spans may take beyond the time to stop, and at most: their collector may be gone.
+/// How long the last spans may take beyond the time to stop, and at most: their collector may be
+/// gone.
 const SPANS_TIME_MIN: Duration = Duration::from_millis(500);
 const SPANS_TIME_MAX: Duration = Duration::from_secs(2);
 

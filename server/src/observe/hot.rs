@@ -1,4 +1,5 @@
-//! Which partitions are asked for most: of the last minute that is over, and of the one that goes on.
+//! Which partitions are asked for most: of the last minute that is over, and of the one that goes
+//! on.
 //!
 //! Absent: the names of partitions, unless whoever started the server asked for them. They are its
 //! users' data.

@@ -1,7 +1,7 @@
 //! Counts of requests: by operation and class of status, how long each took, and what was refused.
 //!
-//! Promise: as many counts as there are operations and codes, whatever is asked. A request costs three
-//! additions.
+//! Promise: as many counts as there are operations and codes, whatever is asked. A request costs
+//! three additions.
 
 use crate::observe::text::Text;
 use crate::route::{Change, Operation};

@@ -1,11 +1,12 @@
 //! The most frequent names of a stream, in a fixed number of places: the Space-Saving sketch.
 //!
-//! After Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data
-//! Streams", ICDT 2005. A name that has a place is counted there. One that has none takes the place with
-//! the lowest count and goes on from that count, which is then the most that it may be wrong by.
+//! After Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in
+//! Data Streams", ICDT 2005. A name that has a place is counted there. One that has none takes the
+//! place with the lowest count and goes on from that count, which is then the most that it may be
+//! wrong by.
 //!
-//! Promise: with N counted at m places, no count is below the truth, none is above it by more than its
-//! error, no error is above N/m, and every name counted more than N/m times has a place.
+//! Promise: with N counted at m places, no count is below the truth, none is above it by more than
+//! its error, no error is above N/m, and every name counted more than N/m times has a place.
 
 /// A name's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +43,8 @@ impl<T> Sketch<T> {
         }
     }
 
-    /// Counts a name `times` times; `keep` is asked for what is to be kept where it gets a new place.
+    /// Counts a name `times` times; `keep` is asked for what is to be kept where it gets a new
+    /// place.
     pub fn add(&mut self, hash: u64, times: u64, keep: impl FnOnce() -> T) {
         self.total = self.total.saturating_add(times);
         if let Some(place) = place_of(&self.hashes, hash) {
@@ -79,7 +81,8 @@ impl<T> Sketch<T> {
     }
 }
 
-/// Blocks of this many are compared without a branch in between, which the compiler makes one step of.
+/// Blocks of this many are compared without a branch in between, which the compiler makes one step
+/// of.
 const LANES: usize = 8;
 
 fn place_of(hashes: &[u64], hash: u64) -> Option<usize> {
@@ -106,7 +109,8 @@ mod tests {
     use tabulith::env::rng::Rng;
     use tabulith_testkit::seed;
 
-    /// A stream in which low names come often, the more so the higher `skew` is; and what a map says of it.
+    /// A stream in which low names come often, the more so the higher `skew` is; and what a map
+    /// says of it.
     fn stream(rng: &mut Rng, skew: u32) -> (Vec<(u64, u64)>, HashMap<u64, u64>) {
         let names = 1 + rng.next_u64() % 2_000;
         let mut truth = HashMap::new();

@@ -1,10 +1,11 @@
-//! Spans of requests on their way to whoever collects them: queued without waiting, sent in batches.
+//! Spans of requests on their way to whoever collects them: queued without waiting, sent in
+//! batches.
 //!
-//! Promise: a request costs a place in a bounded queue, whatever becomes of the other side. Where there
-//! is no place, and where a batch is not taken, spans are dropped and counted.
+//! Promise: a request costs a place in a bounded queue, whatever becomes of the other side. Where
+//! there is no place, and where a batch is not taken, spans are dropped and counted.
 //!
-//! Absent: keys, queries, signatures, bodies, and paths, which name entities. Who speaks what protocol to
-//! the other side.
+//! Absent: keys, queries, signatures, bodies, and paths, which name entities. Who speaks what
+//! protocol to the other side.
 
 use crate::http::message::{Head, Response};
 use crate::observe::requests::Kind;
@@ -62,8 +63,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// That of an answered request, about an account and a table where it was admitted; its time and kind
-    /// are still to come. None where the answer has no id.
+    /// That of an answered request, about an account and a table where it was admitted; its time
+    /// and kind are still to come. None where the answer has no id.
     pub(crate) fn of(
         head: &Head,
         response: &Response,
@@ -139,8 +140,8 @@ impl Spans {
         (spans.clone(), Outgoing { queue, spans, export })
     }
 
-    /// Leaves a span, or drops it where there is no place. A trace that whoever asked does not record
-    /// is not recorded here either.
+    /// Leaves a span, or drops it where there is no place. A trace that whoever asked does not
+    /// record is not recorded here either.
     pub(crate) fn tell(&self, span: Span) {
         if span.trace.sampled && self.queue.try_send(span).is_err() {
             self.full.fetch_add(1, Relaxed);

@@ -287,7 +287,8 @@ pub fn entity_path(table: &str, partition_key: &str, row_key: &str) -> String {
     format!("{table}(PartitionKey='{partition_key}',RowKey='{row_key}')")
 }
 
-/// A key between its quotes: quotes doubled, what RFC 2396 reserves percent-encoded, as .NET does it.
+/// A key between its quotes: quotes doubled, what RFC 2396 reserves percent-encoded, as .NET does
+/// it.
 fn encoded_key(key: &str) -> String {
     percent_encoded(&key.replace('\'', "''"), "'!*()")
 }

@@ -1,4 +1,5 @@
-//! Writes JSON as the service does: no blanks, ASCII only, what is asked for straight into one text.
+//! Writes JSON as the service does: no blanks, ASCII only, what is asked for straight into one
+//! text.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,5 +1,5 @@
-//! A strict reader of the text format of Prometheus 0.0.4, written from its description: what a scraper
-//! would forgive is an error here.
+//! A strict reader of the text format of Prometheus 0.0.4, written from its description: what a
+//! scraper would forgive is an error here.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 

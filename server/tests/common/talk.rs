@@ -1,5 +1,5 @@
-//! Entities as registers, in the words of the protocol: from what is asked to a request, and from an
-//! answer to what was said.
+//! Entities as registers, in the words of the protocol: from what is asked to a request, and from
+//! an answer to what was said.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 

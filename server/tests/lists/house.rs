@@ -1,5 +1,5 @@
-//! The service over an engine in one process, without sockets: a disk in memory, a clock that only the
-//! test moves, and no threads. It is closed and opened, or killed.
+//! The service over an engine in one process, without sockets: a disk in memory, a clock that only
+//! the test moves, and no threads. It is closed and opened, or killed.
 
 use crate::common::{date_of, request, sign};
 use crate::ops::OPTION_SETS;

@@ -1,6 +1,6 @@
-//! The service against the reference model: random lists of requests, answered in one process without
-//! sockets by the service and the engine, with reopen and kill between them. Every answer must be
-//! that of an ordered map under the rules of the protocol.
+//! The service against the reference model: random lists of requests, answered in one process
+//! without sockets by the service and the engine, with reopen and kill between them. Every answer
+//! must be that of an ordered map under the rules of the protocol.
 //!
 //! A list that fails is made shorter, written into a file (`TABULITH_FAILED` names the folder), and
 //! printed with the line that replays it. Lists in `regress` are replayed for ever.

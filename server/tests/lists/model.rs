@@ -1,5 +1,5 @@
-//! What must be answered: the ordered map of the engine's own tests, with the rules of the protocol on
-//! top. Written from docs/azure.md and the documentation that it names, apart from the service.
+//! What must be answered: the ordered map of the engine's own tests, with the rules of the protocol
+//! on top. Written from docs/azure.md and the documentation that it names, apart from the service.
 
 use crate::ops::{Change, Compare, Filter, Properties, Property, Select, TABLES, Tag, Verb};
 use std::cmp::Ordering;

@@ -1,5 +1,5 @@
-//! What is asked of the service: a list of operations that depends on the seed alone, so that a part
-//! of a failing list is a list too.
+//! What is asked of the service: a list of operations that depends on the seed alone, so that a
+//! part of a failing list is a list too.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,8 +10,8 @@ pub(crate) const TABLES: usize = 3;
 /// Sets of options of the engine, of which each opening takes one.
 pub(crate) const OPTION_SETS: usize = 4;
 
-/// PartitionKeys and RowKeys: those of every list, and more with numbers. The last two change places
-/// between UTF-8 and UTF-16.
+/// PartitionKeys and RowKeys: those of every list, and more with numbers. The last two change
+/// places between UTF-8 and UTF-16.
 const KEYS: [&str; 12] =
     ["", "a", "b", "A", "it's", "a b", "50%", "é+&", "(1)", "~", "\u{1f600}", "\u{fffd}"];
 

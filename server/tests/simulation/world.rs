@@ -1,4 +1,5 @@
-//! The simulated machine: a disk, clocks, a server that is started, stopped and killed, and whoever disturbs it.
+//! The simulated machine: a disk, clocks, a server that is started, stopped and killed, and whoever
+//! disturbs it.
 
 use crate::accounts::accounts;
 use crate::stream::{Fate, Stream, Wire, pair};

@@ -1,5 +1,5 @@
-//! A FUSE file system of one folder, over any [`Vfs`]: every system call on a file below its mount becomes
-//! a call of that.
+//! A FUSE file system of one folder, over any [`Vfs`]: every system call on a file below its mount
+//! becomes a call of that.
 //!
 //! The kernel caches nothing that it has not handed on: writes come here before they return. A file
 //! that is opened with O_DSYNC is written by [`File::write_synced_at`], and a sync through such a

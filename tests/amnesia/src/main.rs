@@ -3,13 +3,13 @@
 //! `cargo run --release --manifest-path tests/amnesia/Cargo.toml -- [ROUNDS]`, as root, with
 //! `TABULITH_BIN` naming the program. A round: clients load rows over HTTP; at a random number of
 //! acknowledgements the process is killed and the disk loses its power: of every sector, length and
-//! name that no sync had covered, chance decides what is left (`vfs::mem`, on the ordered and on the
-//! hostile kind of disk). The program starts on what is left: every acknowledged row must be there,
-//! every other commit whole or absent. In some rounds a call of the disk fails before that.
+//! name that no sync had covered, chance decides what is left (`vfs::mem`, on the ordered and on
+//! the hostile kind of disk). The program starts on what is left: every acknowledged row must be
+//! there, every other commit whole or absent. In some rounds a call of the disk fails before that.
 //!
-//! This is how the simulated disk of the other tests is held against real system calls: whatever the
-//! program does through the kernel, the simulation has to answer. `AMNESIA_LIES=1` makes a disk that
-//! forgets synced writes, to see that the loss is found.
+//! This is how the simulated disk of the other tests is held against real system calls: whatever
+//! the program does through the kernel, the simulation has to answer. `AMNESIA_LIES=1` makes a disk
+//! that forgets synced writes, to see that the loss is found.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
 
 #[path = "../../../tools/tests/kill/client.rs"]

@@ -19,8 +19,8 @@ pub(crate) struct BackupArgs {
 pub(crate) enum BackupCommand {
     /// Make a backup of a data folder, also while a server has it open.
     ///
-    /// Files that earlier backups of DEST have are not copied again; the others are shared by hard links
-    /// where both folders are on one file system, else copied.
+    /// Files that earlier backups of DEST have are not copied again; the others are shared by hard
+    /// links where both folders are on one file system, else copied.
     #[command(before_help = "Examples:\n  \
         tabulith backup create tabulith-data /mnt/backups\n  \
         tabulith backup create tabulith-data backups --copy -o json")]
@@ -28,7 +28,8 @@ pub(crate) enum BackupCommand {
     /// Print the backups of a folder, and the moments that each can be restored to.
     #[command(before_help = "Example:\n  tabulith backup list /mnt/backups")]
     List(ListBackupsArgs),
-    /// Read every byte of all backups and hold it against its digest; exit code 8 where one differs.
+    /// Read every byte of all backups and hold it against its digest; exit code 8 where one
+    /// differs.
     #[command(before_help = "Example:\n  tabulith backup verify /mnt/backups")]
     Verify(VerifyBackupsArgs),
     /// Delete all backups but the newest ones, and the files that only they need.
@@ -97,8 +98,9 @@ pub(crate) struct RestoreArgs {
     #[arg(value_name = "NEWDIR")]
     pub(crate) new_dir: PathBuf,
     /// The moment to go back to, such as 2026-11-22T14:05:00Z, to the tick of 100 ns: all that was
-    /// committed by then and nothing later. `backup list` shows which moments there are. Where several
-    /// databases have backups of it, or the one that is taken is damaged, say which with --backup.
+    /// committed by then and nothing later. `backup list` shows which moments there are. Where
+    /// several databases have backups of it, or the one that is taken is damaged, say which with
+    /// --backup.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
     /// The backup to restore; the newest if nothing is said.

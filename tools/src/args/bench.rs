@@ -109,7 +109,8 @@ pub(crate) struct LoadArgs {
     /// What the report calls what is measured, such as `azurite 3.37`.
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
-    /// Measure the syncs of the disk below this folder, where a server on this machine has its data.
+    /// Measure the syncs of the disk below this folder, where a server on this machine has its
+    /// data.
     #[arg(long, value_name = "DIR", conflicts_with = "data_dir")]
     pub(crate) floor_dir: Option<PathBuf>,
     /// The table; it must not exist, and is deleted in the end where a server has it.
@@ -141,7 +142,8 @@ pub(crate) struct RunArgs {
     /// Operations of each workload.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) ops: Option<u64>,
-    /// Seconds of each workload. Without --ops: 10; what inserts or deletes each row once ends with the rows.
+    /// Seconds of each workload. Without --ops: 10; what inserts or deletes each row once ends with
+    /// the rows.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=604_800))]
     pub(crate) duration: Option<u32>,
     /// Seconds before, which do not count; not where each row comes once.
@@ -214,7 +216,8 @@ pub(crate) struct KeysArgs {
     /// The RowKeys, as a pattern.
     #[arg(long, value_name = "PATTERN", default_value = "{uuid}", conflicts_with = "file")]
     pub(crate) row_key: String,
-    /// Keys as they were written, a line each: PartitionKey, a tab, RowKey. `-` is the standard input.
+    /// Keys as they were written, a line each: PartitionKey, a tab, RowKey. `-` is the standard
+    /// input.
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Writes to look at; of a file, the first so many.

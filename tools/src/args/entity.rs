@@ -58,8 +58,8 @@ pub(crate) enum EntityCommand {
 #[group(required = true, multiple = false, id = "given")]
 pub(crate) struct EntityText {
     /// Properties, PartitionKey and RowKey among them. A value that is a whole number is an Int32
-    /// or an Int64, one with a point a Double, true and false are Booleans, everything else is text;
-    /// NAME@odata.type=Edm.TYPE says otherwise.
+    /// or an Int64, one with a point a Double, true and false are Booleans, everything else is
+    /// text; NAME@odata.type=Edm.TYPE says otherwise.
     #[arg(short, long, value_name = "NAME=VALUE", num_args = 1.., group = "given")]
     pub(crate) entity: Vec<String>,
     /// A file with one JSON object, as `show` prints it; - for stdin.

@@ -37,8 +37,8 @@ pub(crate) struct InspectArgs {
     /// Which kind of files, or what of one.
     #[arg(value_enum)]
     pub(crate) what: Part,
-    /// The data folder: its files of that kind are listed; or one of them, which is printed. A server
-    /// may have it open.
+    /// The data folder: its files of that kind are listed; or one of them, which is printed. A
+    /// server may have it open.
     #[arg(value_name = "PATH")]
     pub(crate) path: PathBuf,
     /// Of a table file also a line for each block.

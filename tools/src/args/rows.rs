@@ -124,8 +124,8 @@ pub(crate) struct ExportArgs {
     /// Condition on the rows.
     #[arg(long, value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// Columns to print beside the keys. Without it CSV and TSV read the table twice to know its columns;
-    /// Parquet always does.
+    /// Columns to print beside the keys. Without it CSV and TSV read the table twice to know its
+    /// columns; Parquet always does.
     #[arg(long, value_name = "COLUMN,…", value_delimiter = ',')]
     pub(crate) select: Option<Vec<String>>,
     /// Where the table is.

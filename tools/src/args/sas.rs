@@ -114,8 +114,8 @@ pub(crate) struct DecodeArgs {
     /// Form of the output.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
-    /// Whose key should have signed it. Without a flag that names a key the signature is not judged,
-    /// but for the development account.
+    /// Whose key should have signed it. Without a flag that names a key the signature is not
+    /// judged, but for the development account.
     #[command(flatten)]
     pub(crate) target: TargetArgs,
 }

@@ -44,9 +44,9 @@ pub(crate) struct ServeArgs {
     /// How safe a write is when it is acknowledged.
     #[arg(long, value_enum, default_value_t = DurabilityArg::Synced, env = "TABULITH_DURABILITY")]
     pub(crate) durability: DurabilityArg,
-    /// How far back tables can be read, by the header x-tabulith-as-of: a number and s, m, h or d. What
-    /// was replaced or deleted takes its space for as long; 0 for no history. Without it as the folder was
-    /// last served, a new one with none.
+    /// How far back tables can be read, by the header x-tabulith-as-of: a number and s, m, h or d.
+    /// What was replaced or deleted takes its space for as long; 0 for no history. Without it as
+    /// the folder was last served, a new one with none.
     #[arg(long, value_name = "SPAN", env = "TABULITH_HISTORY")]
     #[arg(value_parser = span)]
     pub(crate) history: Option<Duration>,
@@ -103,8 +103,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
-    /// Connections served at once to one address, or to one IPv6 network of 64 bits; more are closed.
-    /// Trusted proxies are not counted.
+    /// Connections served at once to one address, or to one IPv6 network of 64 bits; more are
+    /// closed. Trusted proxies are not counted.
     #[arg(long, value_name = "N", help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS_PER_ADDRESS")]
     pub(crate) connections_per_address: Option<NonZeroU32>,
@@ -114,7 +114,8 @@ pub(crate) struct ServeArgs {
     #[arg(env = "TABULITH_BODY_MEMORY", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
     pub(crate) body_memory: Option<u32>,
     /// MiB for answers that are held until clients have taken them, 503 to reads beyond them. A
-    /// sixteenth of the memory if nothing is said, of 32 to 256. A page is a sixteenth of that at most.
+    /// sixteenth of the memory if nothing is said, of 32 to 256. A page is a sixteenth of that at
+    /// most.
     #[arg(long, value_name = "MiB", help_heading = "Load")]
     #[arg(env = "TABULITH_ANSWER_MEMORY", value_parser = clap::value_parser!(u32).range(32..=1_048_576))]
     pub(crate) answer_memory: Option<u32>,
@@ -122,8 +123,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "HOURS", default_value_t = 24, help_heading = "Load")]
     #[arg(env = "TABULITH_SCRUB_HOURS", value_parser = clap::value_parser!(u32).range(0..=87_600))]
     pub(crate) scrub_hours: u32,
-    /// Where operators ask for /_/live, /_/ready and /_/metrics, without credentials, and nobody else
-    /// does. They are answered on the port of the tables otherwise, to this machine alone.
+    /// Where operators ask for /_/live, /_/ready and /_/metrics, without credentials, and nobody
+    /// else does. They are answered on the port of the tables otherwise, to this machine alone.
     #[arg(
         long,
         value_name = "IP:PORT",
@@ -143,8 +144,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MS", default_value_t = 1_000, help_heading = "Operation")]
     #[arg(env = "TABULITH_SLOW_REQUEST_MS", value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub(crate) slow_request_ms: u64,
-    /// Where spans of requests go, by OTLP over HTTP: the address of a collector, without /v1/traces. For
-    /// builds with the feature `otlp`.
+    /// Where spans of requests go, by OTLP over HTTP: the address of a collector, without
+    /// /v1/traces. For builds with the feature `otlp`.
     #[arg(long, value_name = "URL", help_heading = "Operation")]
     pub(crate) otlp_endpoint: Option<String>,
     /// For tests of applications: POST /_/reset empties all accounts, POST /_/accounts makes one,

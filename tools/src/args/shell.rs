@@ -1,4 +1,5 @@
-//! What the shell is told when it starts, and the commands that are its own: those that begin with a dot.
+//! What the shell is told when it starts, and the commands that are its own: those that begin with
+//! a dot.
 
 use crate::args::output::Output;
 use crate::args::target::TargetArgs;
@@ -13,8 +14,8 @@ pub(crate) struct ShellArgs {
     /// A line to run instead of those of the terminal or of stdin. May be repeated.
     #[arg(short, long, value_name = "LINE")]
     pub(crate) command: Vec<String>,
-    /// Go on after a line that failed; the exit code is that of the first one. At a terminal the shell
-    /// always goes on.
+    /// Go on after a line that failed; the exit code is that of the first one. At a terminal the
+    /// shell always goes on.
     #[arg(long)]
     pub(crate) keep_going: bool,
     /// Form of the output of lines that do not say it. Without it each command has its own.
@@ -148,8 +149,8 @@ pub(crate) enum Dot {
         /// The table.
         #[arg(value_name = "TABLE")]
         table: String,
-        /// The file, which takes its name when it is whole; one of that name is replaced. Without it
-        /// the lines are printed.
+        /// The file, which takes its name when it is whole; one of that name is replaced. Without
+        /// it the lines are printed.
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },

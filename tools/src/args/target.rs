@@ -21,7 +21,8 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "FILE", help_heading = "Where")]
     #[arg(conflicts_with_all = ["connection_string", "data_dir", "sas_token"])]
     pub(crate) key_file: Option<PathBuf>,
-    /// The account's key. Other users of the machine can see it: --key-file or a variable is better.
+    /// The account's key. Other users of the machine can see it: --key-file or a variable is
+    /// better.
     #[arg(long, value_name = "KEY", hide = true)]
     #[arg(conflicts_with_all = ["connection_string", "data_dir", "sas_token", "key_file"])]
     pub(crate) account_key: Option<String>,

@@ -1,4 +1,5 @@
-//! What keys do to partitions: which is hot, whether keys only grow or fall, and what others would do.
+//! What keys do to partitions: which is hot, whether keys only grow or fall, and what others would
+//! do.
 
 use crate::bench::knee::AZURE_PARTITION;
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! `tabulith bench compare`: whether a second result is worse than a first, beyond what runs differ anyway.
+//! `tabulith bench compare`: whether a second result is worse than a first, beyond what runs differ
+//! anyway.
 
 use crate::args::bench::CompareArgs;
 use crate::bench::figures::{short, time_us};

@@ -1,8 +1,8 @@
 //! Drives operations by threads, as fast as they go or at a rate, and records how long each took.
 //!
-//! At a rate, operation n is due at n / rate, and its latency counts from then, whether a thread was free
-//! or not. Who counts from the moment of sending forgets everybody who stood in the queue: one
-//! pause of a second is then one slow operation, not a thousand.
+//! At a rate, operation n is due at n / rate, and its latency counts from then, whether a thread
+//! was free or not. Who counts from the moment of sending forgets everybody who stood in the queue:
+//! one pause of a second is then one slow operation, not a thousand.
 
 use crate::bench::series::{Interval, Recorded};
 use crate::bench::store::{Done, Failed};
@@ -168,8 +168,8 @@ impl Shared<'_> {
     }
 }
 
-/// Has the kernel wake this thread when its sleep is over, instead of up to 50 us later, which would stand in
-/// every latency. Where it will not, latencies are that much longer.
+/// Has the kernel wake this thread when its sleep is over, instead of up to 50 us later, which
+/// would stand in every latency. Where it will not, latencies are that much longer.
 fn wake_on_time() {
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -273,7 +273,8 @@ mod tests {
 
     const TICK: Duration = Duration::from_micros(100);
 
-    /// A server that answers in 100 us, and once, at operation 500, after a second. Its time is virtual.
+    /// A server that answers in 100 us, and once, at operation 500, after a second. Its time is
+    /// virtual.
     fn with_a_pause(rate: Option<f64>) -> Recorded {
         let clock = ManualClock::at(0);
         let plan = Plan { threads: 1, rate, ops: Some(5_000), time: None, first: 0 };

@@ -1,4 +1,5 @@
-//! A server as what is measured: entities with one property, over the wire, by a client of each thread.
+//! A server as what is measured: entities with one property, over the wire, by a client of each
+//! thread.
 //!
 //! A call is tried once: a harness that tries again behind one's back measures something else.
 

@@ -37,8 +37,8 @@ impl Spread {
     }
 }
 
-/// What must be the same for two runs to be compared. What a file of before does not say is the same in all
-/// such files.
+/// What must be the same for two runs to be compared. What a file of before does not say is the
+/// same in all such files.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Conditions {
     name: String,

@@ -1,4 +1,5 @@
-//! The report as one page of HTML that needs nothing else: no script, no font, no picture from elsewhere.
+//! The report as one page of HTML that needs nothing else: no script, no font, no picture from
+//! elsewhere.
 
 use crate::bench::charts;
 use crate::bench::figures::{bytes, or_dash, short, time_us};

@@ -36,7 +36,8 @@ impl Keeper {
         })
     }
 
-    /// Keeps a line. What is there is written at once, so that an interrupted run leaves what it has.
+    /// Keeps a line. What is there is written at once, so that an interrupted run leaves what it
+    /// has.
     pub(crate) fn line(&mut self, line: Line) -> Result<()> {
         self.lines.push_str(&line.text()?);
         self.lines.push('\n');

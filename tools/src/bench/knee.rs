@@ -100,8 +100,8 @@ impl Search {
         Search { from, to, confirmed: false, narrowed: 0 }
     }
 
-    /// The next rate: half as much again until one is not served and the next neither, for one may be
-    /// a hiccup; then between the last that was served and the first that was not.
+    /// The next rate: half as much again until one is not served and the next neither, for one may
+    /// be a hiccup; then between the last that was served and the first that was not.
     pub(crate) fn next(&mut self, steps: &[Step]) -> Option<f64> {
         let Some(highest) = steps.iter().map(|step| step.offered).max_by(f64::total_cmp) else {
             return Some(self.from.min(self.to));

@@ -1,4 +1,5 @@
-//! `tabulith bench partition`: one partition loaded, then driven at a rising rate until it takes no more.
+//! `tabulith bench partition`: one partition loaded, then driven at a rising rate until it takes no
+//! more.
 
 use crate::args::bench::PartitionArgs;
 use crate::bench::drive::{self, Did, Plan, Work};

@@ -1,8 +1,8 @@
-//! Several targets side by side: a line for each workload that was run under the same conditions on more
-//! than one of them, a column for each target.
+//! Several targets side by side: a line for each workload that was run under the same conditions on
+//! more than one of them, a column for each target.
 //!
-//! The first target is held against the best of the others. Those that stand aside (they keep nothing, or
-//! are variants of another) are shown last and held against nobody.
+//! The first target is held against the best of the others. Those that stand aside (they keep
+//! nothing, or are variants of another) are shown last and held against nobody.
 
 use crate::bench::figures::{bytes, short, time_us};
 use crate::bench::grouped::{Conditions, Group, conditions};
@@ -156,7 +156,8 @@ impl Row<'_> {
         }
     }
 
-    /// How many times better the first target is than the best of the others that do not stand aside.
+    /// How many times better the first target is than the best of the others that do not stand
+    /// aside.
     pub(crate) fn ratio(&self, figure: &Figure, held: usize) -> Option<f64> {
         let (own, (_, best)) = (self.value(figure, 0)?, self.best(figure, 1..held)?);
         let ratio = if self.less_is_better(figure) { best / own } else { own / best };

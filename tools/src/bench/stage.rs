@@ -1,4 +1,5 @@
-//! Where a benchmark happens: the folder or server opened, the disk's floor, what the head of a result says.
+//! Where a benchmark happens: the folder or server opened, the disk's floor, what the head of a
+//! result says.
 
 #![allow(clippy::disallowed_methods, reason = "looks whether the user's folder is empty")]
 

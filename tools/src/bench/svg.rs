@@ -1,7 +1,7 @@
 //! Charts as SVG that stands in the page: lines, areas and bars over time or percentiles.
 //!
-//! Colours are classes that the page's style gives, for light and dark. What a point says stands in its
-//! `<title>`, which browsers show under the pointer: no script is needed.
+//! Colours are classes that the page's style gives, for light and dark. What a point says stands in
+//! its `<title>`, which browsers show under the pointer: no script is needed.
 
 use crate::bench::figures::short;
 use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! The end of a Parquet file, which describes it, looked at before the library reads it.
 //!
-//! It is a struct of Thrift's compact protocol; its second member lists the columns and groups of columns,
-//! each with the number of its children. The library makes room for as many children as are stated, and
-//! reads groups within groups by recursion: so there may be no more children than members of the list, and
-//! no deeper groups than anybody makes.
+//! It is a struct of Thrift's compact protocol; its second member lists the columns and groups of
+//! columns, each with the number of its children. The library makes room for as many children as
+//! are stated, and reads groups within groups by recursion: so there may be no more children than
+//! members of the list, and no deeper groups than anybody makes.
 
 /// Groups of columns within one another.
 const DEPTH_MAX: usize = 64;

@@ -31,8 +31,8 @@ const GROUP_BYTES_MAX: usize = 64 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Column {
     edm: EdmType,
-    /// Whether a moment is no whole number of microseconds, and whether one lies beyond the years that
-    /// nanoseconds reach, 1677 to 2262.
+    /// Whether a moment is no whole number of microseconds, and whether one lies beyond the years
+    /// that nanoseconds reach, 1677 to 2262.
     is_fine: bool,
     is_far: bool,
 }

@@ -1,8 +1,8 @@
 //! Azurite's database of tables, a JSON file: `__azurite_db_table__.json`.
 //!
 //! It holds one collection for each table, named `ACCOUNT$TABLE`, whose documents keep an entity's
-//! properties as they came over the wire, but for Guids, which are base64 of their text. The file is
-//! written anew every few seconds while Azurite runs, and holds what it held then.
+//! properties as they came over the wire, but for Guids, which are base64 of their text. The file
+//! is written anew every few seconds while Azurite runs, and holds what it held then.
 
 #![allow(clippy::disallowed_methods, reason = "the file is Azurite's")]
 

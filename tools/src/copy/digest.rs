@@ -124,7 +124,8 @@ mod tests {
         }
     }
 
-    /// A copy of JSON lines with a negative zero, which the store keeps as zero, differed from them.
+    /// A copy of JSON lines with a negative zero, which the store keeps as zero, differed from
+    /// them.
     #[test]
     fn a_zero_has_no_sign() {
         let of_double = |value: f64| of(&[row("p", "1", &[("d", Value::Double(value))])]);

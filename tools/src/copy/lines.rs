@@ -45,8 +45,8 @@ pub(crate) fn tables(dir: &Path) -> Result<Vec<String>> {
     }
 }
 
-/// The file of a table, or the one to be: both of them would be two tables of one name. It may have the
-/// name in another case, which is the same table.
+/// The file of a table, or the one to be: both of them would be two tables of one name. It may have
+/// the name in another case, which is the same table.
 fn file_of(dir: &Path, table: &str) -> Result<PathBuf> {
     let there = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let there: Vec<String> = there.filter_map(|name| name.into_string().ok()).collect();

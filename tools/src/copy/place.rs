@@ -87,7 +87,8 @@ impl Place {
         }
     }
 
-    /// The names of its tables. A file or a folder without any is an error, and may be the wrong one.
+    /// The names of its tables. A file or a folder without any is an error, and may be the wrong
+    /// one.
     pub(crate) async fn tables(&self) -> Result<Vec<String>> {
         match self {
             Place::Tables(target) => {
@@ -204,7 +205,8 @@ mod tests {
         }
     }
 
-    /// Folders of one name below two others had one record, and a new folder another one once it was there.
+    /// Folders of one name below two others had one record, and a new folder another one once it
+    /// was there.
     #[cfg(unix)]
     #[test]
     #[allow(clippy::disallowed_methods, reason = "tests")]

@@ -1,8 +1,10 @@
 //! How far a copy has come, so that the same command goes on where it stopped.
 //!
-//! Recorded is for each table the last row of the last page that was acknowledged, or that the table is
-//! whole, or that all tables of its run are: then only their comparison is to be done. What is recorded may have been lost at the other end since: a table or a row that is not there
-//! any more is told before the copy goes on, the rest by the comparison in the end, which reads everything.
+//! Recorded is for each table the last row of the last page that was acknowledged, or that the
+//! table is whole, or that all tables of its run are: then only their comparison is to be done.
+//! What is recorded may have been lost at the other end since: a table or a row that is not there
+//! any more is told before the copy goes on, the rest by the comparison in the end, which reads
+//! everything.
 
 #![allow(clippy::disallowed_methods, reason = "the record lies in the user's state folder")]
 
@@ -20,7 +22,8 @@ pub(crate) enum Reached {
     Row(Key),
     /// Its end.
     End,
-    /// Its end, as all tables that were to be copied with it: a copy that does not compare begins anew.
+    /// Its end, as all tables that were to be copied with it: a copy that does not compare begins
+    /// anew.
     All,
 }
 

@@ -152,8 +152,8 @@ impl Copy {
         Ok(rows)
     }
 
-    /// Makes the table, and tells how far it has come: what is recorded of it counts only where it is
-    /// still there.
+    /// Makes the table, and tells how far it has come: what is recorded of it counts only where it
+    /// is still there.
     async fn begin(&mut self, table: &str) -> Result<Option<Reached>> {
         let reached = self.progress.reached(table);
         let is_there = match (&self.to, &reached) {
@@ -174,7 +174,8 @@ impl Copy {
         if !is_there {
             note(&format!("{table}: what was copied before is not there any more; starting over"));
         }
-        // At once: if this copy is interrupted, the next one finds the table and would believe the record.
+        // At once: if this copy is interrupted, the next one finds the table and would believe the
+        // record.
         self.progress.forget(&[table.to_owned()])?;
         Ok(None)
     }

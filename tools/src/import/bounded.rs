@@ -1,17 +1,18 @@
-//! The stream below the reader of a CSV file: it finds the ends of records too, bounds them, and knows their lines.
+//! The stream below the reader of a CSV file: it finds the ends of records too, bounds them, and
+//! knows their lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
 
-/// Longest line of a JSON lines file, and longest record of CSV. An entity has 1 MiB; in JSON it is at most
-/// six times that.
+/// Longest line of a JSON lines file, and longest record of CSV. An entity has 1 MiB; in JSON it is
+/// at most six times that.
 pub(crate) const LINE_BYTES_MAX: usize = 8 << 20;
 
-/// The bytes of a CSV file up to a record that is too long, or that ends with the file between quotes: with
-/// all that follows it such a record would be one cell, in memory.
+/// The bytes of a CSV file up to a record that is too long, or that ends with the file between
+/// quotes: with all that follows it such a record would be one cell, in memory.
 ///
-/// It finds the ends of records as the reader above it does. A quote that does not begin a cell is a character
-/// like any other.
+/// It finds the ends of records as the reader above it does. A quote that does not begin a cell is
+/// a character like any other.
 pub(crate) struct Bounded<R> {
     input: R,
     place: Place,
@@ -47,9 +48,9 @@ impl<R> Bounded<R> {
         Bounded { input, place: Place::Start, line: 1, first: 1, bytes: 0, passed, begun }
     }
 
-    /// The line on which the record begins that ends before the byte `end`, which counts from 0. The reader
-    /// above counts a line where it reads on behind its end, and so takes blank lines for a part of the next
-    /// record, and half of a CR LF.
+    /// The line on which the record begins that ends before the byte `end`, which counts from 0.
+    /// The reader above counts a line where it reads on behind its end, and so takes blank lines
+    /// for a part of the next record, and half of a CR LF.
     pub(crate) fn line_of(&mut self, end: u64) -> u64 {
         let mut line = 0;
         while let Some((begin, of)) = self.begun.front().copied()

@@ -106,8 +106,8 @@ impl Feed<'_> {
         Ok(if gone { End::Stopped } else { end })
     }
 
-    /// A row that an earlier run wrote counts for equal keys, and for nothing else. One that is bad was
-    /// not written.
+    /// A row that an earlier run wrote counts for equal keys, and for nothing else. One that is bad
+    /// was not written.
     fn pass_over(&mut self, next: Next) {
         if let Next::Record(record) = next
             && let Ok(row) = self.recipe.entity(&record)

@@ -1,15 +1,15 @@
 //! Types of columns, from all rows of a file.
 //!
-//! The whole file is read once before the first row is written: a type guessed from the first
-//! rows alone would turn out wrong in the middle of the job. A column gets the narrowest type that
-//! holds every cell that is not null: Int32, Int64, Double, Boolean, DateTime, Guid, String.
-//! Numbers with zeros in front (`007`) are text; so are integers and moments that would lose digits.
-//! Binary is never guessed.
+//! The whole file is read once before the first row is written: a type guessed from the first rows
+//! alone would turn out wrong in the middle of the job. A column gets the narrowest type that holds
+//! every cell that is not null: Int32, Int64, Double, Boolean, DateTime, Guid, String. Numbers with
+//! zeros in front (`007`) are text; so are integers and moments that would lose digits. Binary is
+//! never guessed.
 //!
-//! In JSON lines the values say their own types, by `a@odata.type` or by their form; only numbers of one column
-//! are widened together, and not those of files as `export` prints them, whose rows all have a PartitionKey and
-//! the service's Timestamp: there a number says its type too.
-//! Parquet says the types of its columns, and is not read before.
+//! In JSON lines the values say their own types, by `a@odata.type` or by their form; only numbers
+//! of one column are widened together, and not those of files as `export` prints them, whose rows
+//! all have a PartitionKey and the service's Timestamp: there a number says its type too. Parquet
+//! says the types of its columns, and is not read before.
 
 use crate::columnar::column::Column as TypedColumn;
 use crate::edm::EdmType;
@@ -128,7 +128,8 @@ impl Columns {
         &mut self.seen[index]
     }
 
-    /// The members of a row of JSON lines. An annotation that tells the type of another one is none of them.
+    /// The members of a row of JSON lines. An annotation that tells the type of another one is none
+    /// of them.
     fn members(&mut self, members: &Map<String, Value>) {
         let count = if is_exported(members) { &mut self.exported } else { &mut self.others };
         *count += 1;
@@ -150,8 +151,8 @@ impl Columns {
     }
 }
 
-/// Whether a row is as `export` prints them: with the service's Timestamp, and a type for each number that is
-/// neither Int32 nor Double.
+/// Whether a row is as `export` prints them: with the service's Timestamp, and a type for each
+/// number that is neither Int32 nor Double.
 fn is_exported(members: &Map<String, Value>) -> bool {
     let is_moment =
         |value: &Value| matches!(value, Value::String(text) if looks_like(EdmType::DateTime, text));
@@ -313,7 +314,8 @@ fn looks_like(edm: EdmType, text: &str) -> bool {
     }
 }
 
-/// Whether the text of a moment has digits behind those of a tick of 100 ns, which is all that is kept.
+/// Whether the text of a moment has digits behind those of a tick of 100 ns, which is all that is
+/// kept.
 fn is_finer_than_a_tick(text: &str) -> bool {
     let (_, fraction) = text.split_once('.').unwrap_or_default();
     fraction.bytes().take_while(u8::is_ascii_digit).skip(7).any(|b| b != b'0')

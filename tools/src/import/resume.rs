@@ -153,7 +153,8 @@ pub(crate) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
     fs::rename(&draft, path)
 }
 
-/// The folder where this user's records of `jobs` are kept, by the values of XDG_STATE_HOME and HOME.
+/// The folder where this user's records of `jobs` are kept, by the values of XDG_STATE_HOME and
+/// HOME.
 pub(crate) fn state_folder(
     xdg: Option<OsString>,
     home: Option<OsString>,

@@ -1,8 +1,9 @@
-//! Input files as records: CSV or JSON lines, plain or gzip, or Parquet, told apart by their first bytes.
+//! Input files as records: CSV or JSON lines, plain or gzip, or Parquet, told apart by their first
+//! bytes.
 //!
-//! A record knows its line, which in Parquet is the number of its row. A line that is no record is reported with its number and the next one
-//! follows; only a failing read ends a file early, and in CSV a record without an end: where the next one would
-//! begin nobody knows.
+//! A record knows its line, which in Parquet is the number of its row. A line that is no record is
+//! reported with its number and the next one follows; only a failing read ends a file early, and in
+//! CSV a record without an end: where the next one would begin nobody knows.
 
 #![allow(clippy::disallowed_types, reason = "the files are the user's, not the engine's")]
 
@@ -146,8 +147,8 @@ impl Rows {
         &self.columns
     }
 
-    /// Of a file that says them itself: the number of its rows, and for each column its type or why no
-    /// property holds it.
+    /// Of a file that says them itself: the number of its rows, and for each column its type or why
+    /// no property holds it.
     pub(crate) fn types(&self) -> Option<(u64, &[Column])> {
         match &self.lines {
             Lines::Typed { reader, .. } => Some((reader.rows(), reader.columns())),
@@ -155,7 +156,8 @@ impl Rows {
         }
     }
 
-    /// The next record. An error is a failing read, damaged gzip data or a record without an end, and final.
+    /// The next record. An error is a failing read, damaged gzip data or a record without an end,
+    /// and final.
     pub(crate) fn next(&mut self) -> Result<Next> {
         match &mut self.lines {
             Lines::Csv(reader) => next_csv(reader, self.columns.len()),
@@ -243,8 +245,8 @@ fn skip_line(input: &mut Input) -> io::Result<()> {
     }
 }
 
-/// The text of a file, unpacked where it is gzip, behind its byte order mark: there an object, or a quote that
-/// begins a cell, is at the beginning.
+/// The text of a file, unpacked where it is gzip, behind its byte order mark: there an object, or a
+/// quote that begins a cell, is at the beginning.
 fn text(path: &Path) -> io::Result<Input> {
     let mut raw = File::open(path)?;
     let magic = first(&mut raw, GZIP_MAGIC.len())?;
@@ -263,7 +265,8 @@ fn text(path: &Path) -> io::Result<Input> {
     Ok(BufReader::with_capacity(READ_BYTES, text))
 }
 
-/// The first byte that is no blank, where there is one: an object opens a brace, a header line does not.
+/// The first byte that is no blank, where there is one: an object opens a brace, a header line does
+/// not.
 fn sniff(mut input: Input) -> io::Result<Option<u8>> {
     loop {
         let buffered = input.fill_buf()?;
@@ -292,7 +295,8 @@ fn first(of: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
     Ok(first)
 }
 
-/// Refuses what cannot be read from its beginning more than once. One that is not there is told where it is opened.
+/// Refuses what cannot be read from its beginning more than once. One that is not there is told
+/// where it is opened.
 pub(crate) fn check_file(path: &Path) -> Result<()> {
     let about = std::fs::metadata(path).ok();
     if about.as_ref().is_some_and(std::fs::Metadata::is_dir) {

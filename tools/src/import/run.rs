@@ -32,8 +32,8 @@ use xxhash_rust::xxh3::Xxh3;
 /// Batches that the reader may be ahead of the writers.
 const BATCHES_AHEAD: usize = 32;
 
-/// What stops an import before its end. A signal that it listens for does nothing else any more for the life
-/// of the process.
+/// What stops an import before its end. A signal that it listens for does nothing else any more for
+/// the life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StoppedBy {
     /// SIGINT and SIGTERM: it is all that the process does.
@@ -118,8 +118,8 @@ impl Import {
         Ok(End::File)
     }
 
-    /// Removes what is recorded of earlier runs, on the disk: if this one is interrupted, the next one would
-    /// believe it.
+    /// Removes what is recorded of earlier runs, on the disk: if this one is interrupted, the next
+    /// one would believe it.
     fn forget(&self, surveys: &[((Survey, u128), PathBuf)]) {
         for ((survey, digest), _) in surveys {
             if let Some(record) = Record::of(self.job_number(*digest, &survey.columns)) {
@@ -146,8 +146,8 @@ impl Import {
             .try_for_each(|((survey, _), path)| self.recipe(&Rows::open(path)?, survey).map(drop))
     }
 
-    /// Whether nothing will be written, since the very first row is bad and ends the import. It is told here, as no
-    /// table is made for it.
+    /// Whether nothing will be written, since the very first row is bad and ends the import. It is
+    /// told here, as no table is made for it.
     fn begins_with_a_bad_row(&self, surveys: &[((Survey, u128), PathBuf)]) -> Result<bool> {
         let Some(((survey, digest), path)) = surveys.first() else { return Ok(false) };
         let record = || Record::of(self.job_number(*digest, &survey.columns));
@@ -254,7 +254,8 @@ impl Import {
         let mut types: Vec<String> =
             self.wishes.types.iter().map(|(name, edm)| format!("{name}={edm}")).collect();
         types.sort_unstable();
-        // Another version may find others in the same file: its rows are not those of the first ones.
+        // Another version may find others in the same file: its rows are not those of the first
+        // ones.
         let found = columns.iter().map(|column| (&column.name, column.edm));
         let found: Vec<_> = found.collect();
         let mut drop: Vec<&String> = self.wishes.drop.iter().collect();
@@ -328,7 +329,8 @@ fn stop_on(stopped_by: StoppedBy) -> Result<watch::Receiver<bool>> {
             tokio::select! {
                 () = interrupted => {}
                 () = terminated => {}
-                // An import that is over is not told any more: its process may have other work by then.
+                // An import that is over is not told any more: its process may have other work by
+                // then.
                 () = send.closed() => return,
             }
             if send.send_replace(true) {

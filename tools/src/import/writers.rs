@@ -34,7 +34,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of a file of which `done` is done already. `what`: for people who read the record.
+    /// The ledger of a file of which `done` is done already. `what`: for people who read the
+    /// record.
     pub(crate) fn new(what: String, record: Option<Record>, done: Option<Progress>) -> Ledger {
         let rows_done = done.as_ref().map_or(0, |done| done.rows_done);
         Ledger {

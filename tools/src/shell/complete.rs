@@ -1,5 +1,5 @@
-//! What may stand under the cursor: commands and flags from the definition of the command line, names of
-//! tables and properties from what is known of them.
+//! What may stand under the cursor: commands and flags from the definition of the command line,
+//! names of tables and properties from what is known of them.
 
 use crate::args::command::Cli;
 use crate::args::shell::{DotLine, Switch};

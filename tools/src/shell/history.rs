@@ -25,8 +25,8 @@ pub(crate) fn file() -> Option<PathBuf> {
     Some(folder.join("history"))
 }
 
-/// Whether a line may be kept: it holds no key, connection string or signature, as far as can be seen,
-/// and does not begin with a blank.
+/// Whether a line may be kept: it holds no key, connection string or signature, as far as can be
+/// seen, and does not begin with a blank.
 pub(crate) fn may_keep(line: &str) -> bool {
     let small = line.to_ascii_lowercase();
     !line.trim().is_empty()

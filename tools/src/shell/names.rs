@@ -1,5 +1,5 @@
-//! Names that the other side said: of tables, and of properties by table. They are offered for completion
-//! and not trusted: what could move a cursor, hide or turn text round is never offered.
+//! Names that the other side said: of tables, and of properties by table. They are offered for
+//! completion and not trusted: what could move a cursor, hide or turn text round is never offered.
 
 use std::collections::{BTreeSet, HashMap};
 use tabulith::table::entity::Entity;
@@ -16,8 +16,8 @@ const NAME_CHARS_MAX: usize = 255;
 /// Columns that every entity has.
 const COLUMNS: [&str; 3] = ["PartitionKey", "RowKey", "Timestamp"];
 
-/// Whether a name shows as what it is: no control character, nothing without width, nothing that turns
-/// the direction of writing, no blank.
+/// Whether a name shows as what it is: no control character, nothing without width, nothing that
+/// turns the direction of writing, no blank.
 pub(crate) fn is_plain(name: &str) -> bool {
     let odd = |c: char| {
         c.is_control()
@@ -98,8 +98,8 @@ impl Known {
         COLUMNS.into_iter().chain(names).map(str::to_owned).collect()
     }
 
-    /// Tables and rows may have changed: they are asked for again. Names of properties that were seen
-    /// stay, for they do no harm.
+    /// Tables and rows may have changed: they are asked for again. Names of properties that were
+    /// seen stay, for they do no harm.
     pub(crate) fn forget(&mut self) {
         self.tables = None;
         self.properties.values_mut().for_each(|own| own.sampled = false);

@@ -1,5 +1,5 @@
-//! `.schema`: the properties of a table's first rows, with their types. Rows of one table need not have the
-//! same ones, so that only rows can tell.
+//! `.schema`: the properties of a table's first rows, with their types. Rows of one table need not
+//! have the same ones, so that only rows can tell.
 
 use crate::args::output::Output;
 use crate::ask::Ask;
@@ -66,7 +66,8 @@ impl Sample {
     }
 }
 
-/// Properties with each type that they have and how many rows have it so, in the order in which they come.
+/// Properties with each type that they have and how many rows have it so, in the order in which
+/// they come.
 fn counted(entities: &[Entity]) -> Vec<(String, EdmType, u64)> {
     let mut counted: Vec<(String, EdmType, u64)> = Vec::new();
     let mut places: HashMap<(&str, EdmType), usize> = HashMap::new();

@@ -1,5 +1,5 @@
-//! Lines without an editor: of flags, of stdin, of files. The first that fails is named, and ends it all
-//! unless it was asked to go on.
+//! Lines without an editor: of flags, of stdin, of files. The first that fails is named, and ends
+//! it all unless it was asked to go on.
 
 #![allow(clippy::disallowed_types, reason = "the file is the user's, not the engine's")]
 
@@ -93,8 +93,8 @@ impl Lines {
     }
 }
 
-/// A line with its end; none at the end of the text. One that is too long is cut, so that it is refused
-/// as too long.
+/// A line with its end; none at the end of the text. One that is too long is cut, so that it is
+/// refused as too long.
 fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
     let read = input.take(LINE_BYTES_MAX as u64 + 2).read_until(b'\n', &mut bytes)?;
@@ -144,8 +144,8 @@ pub(crate) fn play(
             Err(error) => {
                 let exit = exit::of(&error);
                 if exit == Exit::Ok {
-                    // Nobody reads the output any more. The line has not failed, and the next ones may do
-                    // more than print.
+                    // Nobody reads the output any more. The line has not failed, and the next ones
+                    // may do more than print.
                     continue;
                 }
                 note(&format!("tabulith: {name}: {}", exit::told(&error)));

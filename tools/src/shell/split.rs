@@ -118,7 +118,8 @@ pub(crate) struct Joiner {
 }
 
 impl Joiner {
-    /// Takes the line of that number. Gives the whole line with the number of its first once it ends.
+    /// Takes the line of that number. Gives the whole line with the number of its first once it
+    /// ends.
     pub(crate) fn push(&mut self, number: u64, line: &str) -> Result<Option<(u64, String)>> {
         let (first, mut text) = self.held.take().unwrap_or((number, String::new()));
         text.push_str(line);

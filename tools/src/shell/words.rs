@@ -1,5 +1,5 @@
-//! What a line is, and the command line that it stands for: with the place, the form of output and the
-//! wishes of the session where the line does not say its own.
+//! What a line is, and the command line that it stands for: with the place, the form of output and
+//! the wishes of the session where the line does not say its own.
 
 use crate::args::command::{Cli, Command};
 use crate::args::output::Output;
@@ -127,7 +127,8 @@ impl Wishes {
         said.map(|(flag, text)| joined(flag, text)).collect()
     }
 
-    /// The form of the output and the wish for plans, for a command that has them and was given none.
+    /// The form of the output and the wish for plans, for a command that has them and was given
+    /// none.
     fn form_words(&self, words: &[String]) -> Vec<OsString> {
         let given = Given::of(words);
         let mode = self.mode.filter(|_| given.has("output") && !given.is_said("output"));

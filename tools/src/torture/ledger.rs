@@ -1,7 +1,8 @@
 //! The ledger: what was acknowledged, by table and writer, in memory and as a file that survives.
 //!
-//! A line each: `table NAME`, `a WRITER NUMBER` for a commit that was acknowledged, `k WRITER NUMBER` for one that was not
-//! and is there all the same. How many rows a commit has follows from the seed.
+//! A line each: `table NAME`, `a WRITER NUMBER` for a commit that was acknowledged,
+//! `k WRITER NUMBER` for one that was not and is there all the same. How many rows a commit has
+//! follows from the seed.
 
 #![allow(clippy::disallowed_methods, reason = "the ledger is read back as text")]
 

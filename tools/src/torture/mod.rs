@@ -1,4 +1,5 @@
-//! `tabulith torture`: writers killed again and again on the user's own disk, and every acknowledged commit looked for.
+//! `tabulith torture`: writers killed again and again on the user's own disk, and every
+//! acknowledged commit looked for.
 
 pub(crate) mod ledger;
 pub(crate) mod writer;

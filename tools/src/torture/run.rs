@@ -1,4 +1,5 @@
-//! One run of `tabulith torture`: start a writer, kill it, look for what it had acknowledged, again and again.
+//! One run of `tabulith torture`: start a writer, kill it, look for what it had acknowledged, again
+//! and again.
 
 #![allow(
     clippy::disallowed_methods,

@@ -1,4 +1,5 @@
-//! The process that is killed: it writes, and says on stdout what was acknowledged, a line for each commit.
+//! The process that is killed: it writes, and says on stdout what was acknowledged, a line for each
+//! commit.
 
 use crate::args::bench::Promise;
 use crate::args::torture::TortureArgs;

@@ -1,5 +1,5 @@
-//! Commands that are not run, or do not end with 0, each with its reason. One that nothing shows any
-//! more fails the test.
+//! Commands that are not run, or do not end with 0, each with its reason. One that nothing shows
+//! any more fails the test.
 
 use std::collections::BTreeSet;
 use std::process::Command;

@@ -1,8 +1,10 @@
-//! Every command that the help, the man pages and the documents show, run as it stands there, by `sh`.
+//! Every command that the help, the man pages and the documents show, run as it stands there, by
+//! `sh`.
 //!
-//! A page of help, and a document, has a folder of its own in which its commands follow one another, and
-//! finds there what they name. A server answers at the documented port; where that port is taken,
-//! another one stands in the text. `/mnt/…` and `/var/lib/…` lie below the page's folder.
+//! A page of help, and a document, has a folder of its own in which its commands follow one
+//! another, and finds there what they name. A server answers at the documented port; where that
+//! port is taken, another one stands in the text. `/mnt/…` and `/var/lib/…` lie below the page's
+//! folder.
 //!
 //! Absent are the commands of `exceptions`, each with its reason.
 #![cfg(unix)]
@@ -25,7 +27,8 @@ use stage::Stage;
 use std::collections::BTreeMap;
 use tabulith_testkit::counts::{self, count};
 
-/// Runs the scripts of pages that have some of a kind; adds up the commands that ran, and what went wrong.
+/// Runs the scripts of pages that have some of a kind; adds up the commands that ran, and what went
+/// wrong.
 fn play(
     stage: &Stage,
     pages: &[Page],

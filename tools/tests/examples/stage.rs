@@ -238,7 +238,8 @@ impl Scene<'_> {
         text
     }
 
-    /// Runs commands one after the other, in one shell; each has to end with its code. Says which did not.
+    /// Runs commands one after the other, in one shell; each has to end with its code. Says which
+    /// did not.
     pub(crate) fn run(&self, place: &str, commands: &[(&str, i32)]) -> Option<String> {
         let line = |(command, code): &(&str, i32)| match code {
             0 => self.local(command),

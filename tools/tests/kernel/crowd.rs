@@ -9,9 +9,9 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith_testkit::counts::{self, count};
 
-/// What is too much is refused with 503, and whoever asks again gets through: all that was to be written
-/// is there in the end. `cargo run --release -p tabulith-tools --example overload` measures how much
-/// gets done meanwhile.
+/// What is too much is refused with 503, and whoever asks again gets through: all that was to be
+/// written is there in the end. `cargo run --release -p tabulith-tools --example overload` measures
+/// how much gets done meanwhile.
 #[test]
 fn ten_times_the_load_is_refused_in_order_and_all_gets_through() {
     const EACH: u64 = 1;

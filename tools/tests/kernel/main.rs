@@ -1,5 +1,6 @@
-//! The real program on the real kernel, where that refuses: a stopped process, a folder that is taken, few
-//! files, short files, a full disk, little memory, ten times the load, a crowd of idle connections.
+//! The real program on the real kernel, where that refuses: a stopped process, a folder that is
+//! taken, few files, short files, a full disk, little memory, ten times the load, a crowd of idle
+//! connections.
 //!
 //! Limits are set by the shell that becomes the program. What needs root says so and is left out
 //! without it.

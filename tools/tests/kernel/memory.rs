@@ -1,5 +1,5 @@
-//! Little memory: 256 MiB by a control group where this process may make one, addresses by `ulimit -v`
-//! elsewhere.
+//! Little memory: 256 MiB by a control group where this process may make one, addresses by
+//! `ulimit -v` elsewhere.
 //!
 //! `TABULITH_ROWS=1000000` scans more rows than the default.
 
@@ -82,7 +82,8 @@ fn with_little_memory_scans_and_large_batches_are_served() {
         Some(group) => group.enter(),
         None => {
             eprintln!("SKIPPED: a control group of 256 MiB; addresses are limited instead");
-            // Of addresses, not of memory in use: the program's own and its allocator's are part of it.
+            // Of addresses, not of memory in use: the program's own and its allocator's are part of
+            // it.
             "ulimit -v 2097152".to_owned()
         }
     };

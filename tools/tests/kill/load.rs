@@ -16,8 +16,8 @@ fn entity(commit: &Commit, row: usize) -> String {
     )
 }
 
-/// Commits until the server dies, or until it refuses where it `may_fail`; each acknowledged commit goes
-/// to `acked`. Returns the commit that was under way then.
+/// Commits until the server dies, or until it refuses where it `may_fail`; each acknowledged commit
+/// goes to `acked`. Returns the commit that was under way then.
 pub(crate) fn load(
     port: u16,
     table: &str,
@@ -52,7 +52,8 @@ pub(crate) fn load(
                 }
                 number += 1;
             }
-            // The disk failed, by 500 or within a batch: nobody knows either, and no commit follows.
+            // The disk failed, by 500 or within a batch: nobody knows either, and no commit
+            // follows.
             Ok((false, reply)) if may_fail && matches!(reply.status, 202 | 500 | 503) => {
                 return commit;
             }

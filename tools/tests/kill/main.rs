@@ -4,11 +4,11 @@
 //! Four clients insert single rows and whole transactions, each noting what was acknowledged. At a
 //! random number of acknowledgements the process is killed, with the other clients in the middle of
 //! something. After each start every acknowledged row is there, with its content, and a transaction
-//! that was not acknowledged is there whole or not at all. The folder stays the same throughout; the
-//! table is another one now and then, and in the end all of them are read once more.
+//! that was not acknowledged is there whole or not at all. The folder stays the same throughout;
+//! the table is another one now and then, and in the end all of them are read once more.
 //!
-//! `TABULITH_KILLS=5000` kills more often than the default of 100; `TABULITH_SEED` replays the choices;
-//! `TABULITH_BIN` names another program, such as target/release/tabulith.
+//! `TABULITH_KILLS=5000` kills more often than the default of 100; `TABULITH_SEED` replays the
+//! choices; `TABULITH_BIN` names another program, such as target/release/tabulith.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 #![allow(clippy::disallowed_methods, reason = "drives a process, not the engine")]
 

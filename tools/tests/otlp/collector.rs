@@ -1,5 +1,5 @@
-//! A collector of traces in a thread: takes OTLP over HTTP, and reads its bytes by the wire format of
-//! Protocol Buffers alone, apart from whoever writes them.
+//! A collector of traces in a thread: takes OTLP over HTTP, and reads its bytes by the wire format
+//! of Protocol Buffers alone, apart from whoever writes them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

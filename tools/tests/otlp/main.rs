@@ -1,5 +1,5 @@
-//! The program with a collector of traces beside it: which spans arrive, what they say and what they never
-//! say, a collector that hangs or is absent, and the last spans at the end.
+//! The program with a collector of traces beside it: which spans arrive, what they say and what
+//! they never say, a collector that hangs or is absent, and the last spans at the end.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 

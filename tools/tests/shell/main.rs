@@ -1,5 +1,6 @@
-//! `tabulith shell`: scripts through every command, on a server and in a folder; what fails and how it ends;
-//! one connection for all lines; names and values of a hostile server; and a person at a terminal.
+//! `tabulith shell`: scripts through every command, on a server and in a folder; what fails and how
+//! it ends; one connection for all lines; names and values of a hostile server; and a person at a
+//! terminal.
 
 #![allow(
     clippy::disallowed_methods,
@@ -344,7 +345,8 @@ fn all_lines_share_one_connection() {
     let ran = script_of(&place, &args, script);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert_eq!(endpoint.asked.try_iter().count(), 8);
-    // A connection is free again a moment after its answer: a line that is quicker opens a second one.
+    // A connection is free again a moment after its answer: a line that is quicker opens a second
+    // one.
     let connections = endpoint.connections();
     assert!(connections <= 3, "{connections} connections for eight requests");
 }

@@ -1,5 +1,5 @@
-//! A person at a terminal: completion, a history without secrets, a way to stop what runs, and a server that
-//! means harm.
+//! A person at a terminal: completion, a history without secrets, a way to stop what runs, and a
+//! server that means harm.
 
 use crate::common::Place;
 use crate::endpoint::{Answer, Endpoint, hostile};

@@ -1,5 +1,5 @@
-//! The program at a terminal, as a person has it: keys go in, what the screen gets comes out. The terminal is
-//! made by `script` of util-linux.
+//! The program at a terminal, as a person has it: keys go in, what the screen gets comes out. The
+//! terminal is made by `script` of util-linux.
 
 use crate::common::{PATIENCE, Place};
 use std::io::{Read, Write};
@@ -35,7 +35,8 @@ impl Terminal {
             .map(|word| format!("'{word}'"))
             .collect();
         let mut command = Command::new("script");
-        // The shell that `script` starts becomes the program: it would take a Ctrl-C for its own end.
+        // The shell that `script` starts becomes the program: it would take a Ctrl-C for its own
+        // end.
         let run = format!("exec {}", quoted.join(" "));
         command.args(["--quiet", "--return", "--command", &run, "/dev/null"]);
         command.current_dir(place.path(".")).env_clear().env("XDG_STATE_HOME", place.path("state"));
@@ -87,8 +88,8 @@ impl Terminal {
         String::from_utf8_lossy(&self.seen).into_owned()
     }
 
-    /// Waits until the next line may be typed, behind the prompt of that name. The screen is told of pasted
-    /// text once a line, so that a prompt that is only drawn again is not taken for it.
+    /// Waits until the next line may be typed, behind the prompt of that name. The screen is told
+    /// of pasted text once a line, so that a prompt that is only drawn again is not taken for it.
     #[track_caller]
     pub(crate) fn prompt(&mut self, name: &str) {
         self.wait("\u{1b}[?2004h");

@@ -55,7 +55,8 @@ struct Whole {
     /// Where the report goes; by default the standard output.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Also write every figure to this file, as `tabulith bench` does; `tabulith bench report` shows it.
+    /// Also write every figure to this file, as `tabulith bench` does; `tabulith bench report`
+    /// shows it.
     #[arg(long)]
     json: Option<PathBuf>,
     #[command(flatten)]

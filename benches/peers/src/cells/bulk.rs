@@ -14,8 +14,8 @@ const SEQUENTIAL_BYTES: u64 = 460 << 20;
 /// Bytes that W2 fills at scale 1, if its time suffices.
 const RANDOM_BYTES: u64 = 660 << 20;
 
-/// W2's memtables are smaller than those of other workloads by this factor, so that there are more than
-/// ten of them in its time.
+/// W2's memtables are smaller than those of other workloads by this factor, so that there are more
+/// than ten of them in its time.
 const SMALLER: usize = 8;
 
 fn rows_of(context: &Context, bytes: u64, value_bytes: usize) -> u64 {

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith::env::rng::Rng;
 use tabulith_results::latency::Latency;
 
-/// Rows with values of 200 bytes that are chosen from at scale 1; of larger ones as many as take the same
-/// bytes.
+/// Rows with values of 200 bytes that are chosen from at scale 1; of larger ones as many as take
+/// the same bytes.
 const ROWS: u64 = 500_000;
 
 const BATCH_ROWS: u64 = 100;
 
-/// How many times longer than others these lines are. A log writes its first segments full of zeros,
-/// and a disk has its moods: in 0.4 s both weigh more than commits do.
+/// How many times longer than others these lines are. A log writes its first segments full of
+/// zeros, and a disk has its moods: in 0.4 s both weigh more than commits do.
 const LONGER: f64 = 3.0;
 
 fn longer(context: &Context) -> Context {

@@ -16,8 +16,8 @@ use tabulith::env::rng::Rng;
 use tabulith::table::write::Write;
 use tabulith::{CommitTs, Entities, Entity, Filter, Op, Value};
 
-/// Rows with values of 200 bytes at scale 1: 115 MB, all in the cache. Of larger ones as many as take the
-/// same bytes.
+/// Rows with values of 200 bytes at scale 1: 115 MB, all in the cache. Of larger ones as many as
+/// take the same bytes.
 const ROWS: u64 = 500_000;
 
 /// Entities of one transaction.
@@ -26,7 +26,8 @@ const GROUP_ROWS: u64 = 100;
 /// The tag that is looked for, one of a hundred.
 const WANTED: u64 = 42;
 
-/// Rows of a lap: what is found among [`LAP_ROWS`]. Rows that an engine passes over are not seen from here.
+/// Rows of a lap: what is found among [`LAP_ROWS`]. Rows that an engine passes over are not seen
+/// from here.
 const LAP_FOUND: u64 = LAP_ROWS / 100;
 
 /// How the rows that match lie: in one place of each partition, as days do where RowKeys rise with

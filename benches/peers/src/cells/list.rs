@@ -19,7 +19,8 @@ pub enum For {
     All,
     /// All, and ours reading in place, as LMDB and redb do.
     AllMapped,
-    /// Those that keep what is written, ours reading in place, and ours with as much memory as LMDB.
+    /// Those that keep what is written, ours reading in place, and ours with as much memory as
+    /// LMDB.
     Memory,
     /// Those that keep what is written, and their variants without compression.
     Variants,

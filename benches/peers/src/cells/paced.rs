@@ -1,5 +1,5 @@
-//! W2-paced: random fill at 80 % of its peak for minutes, how late commits get, and what the thread that
-//! commits did meanwhile.
+//! W2-paced: random fill at 80 % of its peak for minutes, how late commits get, and what the thread
+//! that commits did meanwhile.
 
 use crate::engine::{Change, Engine, Promise};
 use crate::probe::{Kind, Line, Probe};
@@ -25,9 +25,9 @@ const WINDOW: Duration = Duration::from_millis(20);
 /// A commit later than this is one that the goal forbids.
 const TOO_LATE: Duration = Duration::from_millis(50);
 
-/// Random fill for five minutes, as fast as it goes, settling included; then anew at 80 % of that rate for
-/// five minutes, and the latencies of this are what counts. A peak of a few seconds would be one that
-/// no engine with merges can hold, and the more rows there are the less.
+/// Random fill for five minutes, as fast as it goes, settling included; then anew at 80 % of that
+/// rate for five minutes, and the latencies of this are what counts. A peak of a few seconds would
+/// be one that no engine with merges can hold, and the more rows there are the less.
 pub fn fill(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let span = SPAN.mul_f64(context.scale.min(1.0));
     let settings = context.settings(Promise::Unsynced);
@@ -55,7 +55,8 @@ pub fn fill(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     Ok(vec![peak, line.timed(&lateness.ns).note(lateness.note() + &held_back)])
 }
 
-/// Commits rows in random order, each due the time `each` after the one before, until `span` is over.
+/// Commits rows in random order, each due the time `each` after the one before, until `span` is
+/// over.
 fn commit_rows(
     context: &Context,
     engine: &dyn Engine,

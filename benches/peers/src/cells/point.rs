@@ -13,8 +13,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use tabulith::env::rng::Rng;
 
-/// Rows with values of 200 bytes that are in the cache, at scale 1: 115 MB of a cache of 256 MiB. Of larger
-/// ones as many as take the same bytes.
+/// Rows with values of 200 bytes that are in the cache, at scale 1: 115 MB of a cache of 256 MiB.
+/// Of larger ones as many as take the same bytes.
 const CACHED_ROWS: u64 = 500_000;
 
 /// Bytes of keys and values that are 4.3 times the cache at scale 1.
@@ -36,8 +36,9 @@ pub fn prepare(context: &Context, value_bytes: usize) -> Result<()> {
     engine.close()
 }
 
-/// Opens it, with all of its files in the page cache, and in its own where that holds all: a system may have dropped those that nobody read
-/// while the other engines were measured, more of one engine's than of another's.
+/// Opens it, with all of its files in the page cache, and in its own where that holds all: a system
+/// may have dropped those that nobody read while the other engines were measured, more of one
+/// engine's than of another's.
 pub fn open_prepared(context: &Context) -> Result<Box<dyn Engine>> {
     let settings = context.settings(Promise::Unsynced);
     let exists = Path::new(&context.prepared).is_dir();
@@ -61,8 +62,8 @@ fn read_files(dir: &Path, buffer: &mut [u8]) -> Result<u64> {
             continue;
         }
         let file = File::open(&path).with_context(|| path.display().to_string())?;
-        // LMDB's file is as long as its map, and all behind its data a hole: to read that would drive
-        // what was read before out of the page cache.
+        // LMDB's file is as long as its map, and all behind its data a hole: to read that would
+        // drive what was read before out of the page cache.
         let stored = file.metadata()?.blocks() * 512;
         let mut file = file.take(stored);
         loop {

@@ -46,8 +46,8 @@ pub fn short(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// Reads 50 rows from random ones for three lines' time, unmeasured: what is measured is a cache in use
-/// and not its filling.
+/// Reads 50 rows from random ones for three lines' time, unmeasured: what is measured is a cache in
+/// use and not its filling.
 fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
     let (mut rng, mut key) = (Rng::seeded(context.seed + 77), KeyBuf::default());
     let start = Instant::now();

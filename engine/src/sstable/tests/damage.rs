@@ -137,8 +137,8 @@ fn every_byte_changed_gives_right_answers_or_a_placed_error() {
     }
 }
 
-/// The one thing that the manifest says of a file's rows and the file cannot: a wrong word there would
-/// let an erasure be forgotten that still hides something.
+/// The one thing that the manifest says of a file's rows and the file cannot: a wrong word there
+/// would let an erasure be forgotten that still hides something.
 #[test]
 fn a_file_said_to_be_free_of_erased_rows_is_held_to_it() {
     let (model, sound, meta) = small_file(3, true);

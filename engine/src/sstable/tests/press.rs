@@ -7,8 +7,8 @@ use crate::sstable::block_builder::{BlockBuilder, NewRow};
 use crate::sstable::press::{Label, Press};
 use std::sync::mpsc;
 
-/// The file made of `model` with the help of whoever serves `errands`; `midway` is called with half of
-/// the rows in it.
+/// The file made of `model` with the help of whoever serves `errands`; `midway` is called with half
+/// of the rows in it.
 fn build_helped(
     model: &Model,
     options: TableOptions,

@@ -1,4 +1,5 @@
-//! A walk whose blocks are loaded for it is the same walk: same rows, same errors, whoever loads them.
+//! A walk whose blocks are loaded for it is the same walk: same rows, same errors, whoever loads
+//! them.
 
 use super::ahead::large_file;
 use super::*;
@@ -203,7 +204,8 @@ fn a_walk_that_leaves_most_blocks_out_is_not_helped_any_more() {
     assert!(upcoming.take_wasted() && !upcoming.take_wasted());
 }
 
-/// A block that a walk has passed lives until one that is loaded later takes its memory, and no longer.
+/// A block that a walk has passed lives until one that is loaded later takes its memory, and no
+/// longer.
 #[test]
 fn blocks_that_were_passed_go_to_whoever_loads_the_next() {
     let (memory, meta) = large_file();
@@ -221,7 +223,8 @@ fn blocks_that_were_passed_go_to_whoever_loads_the_next() {
         passed.push(Arc::downgrade(&loaded));
         drop(loaded);
         assert!(passed.last().is_some_and(|last| last.strong_count() > 0), "kept for the next");
-        // Those of the batch that is walked, and of the four that may be handed over or being loaded.
+        // Those of the batch that is walked, and of the four that may be handed over or being
+        // loaded.
         assert!(held(&passed) <= 6 * of_a_batch, "{} blocks are held", held(&passed));
     }
     assert!(passed.len() > 8 * of_a_batch, "{} blocks, {of_a_batch} of a batch", passed.len());

@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub(crate) type Ino = u64;
 pub(crate) type Names = BTreeMap<Arc<str>, Ino>;
 
-/// The folders by their paths, as text without a slash at the end: paths compared part by part were a
-/// tenth of a crash test.
+/// The folders by their paths, as text without a slash at the end: paths compared part by part were
+/// a tenth of a crash test.
 pub(crate) type Folders = BTreeMap<Arc<str>, Arc<Folder>>;
 
 /// A file longer than this comes from a wrong offset.

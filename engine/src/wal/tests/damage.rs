@@ -196,8 +196,9 @@ fn a_torn_tail_is_cut_and_counted() {
     assert!(error.message().contains("frames 3 to 3 of the log were synced"), "{error}");
 }
 
-/// Whoever chooses a value knows its place, the segment and the number of the next commit, as these rise by
-/// one. A frame in it was taken for one that says more was synced, and for a commit at the end of time.
+/// Whoever chooses a value knows its place, the segment and the number of the next commit, as these
+/// rise by one. A frame in it was taken for one that says more was synced, and for a commit at the
+/// end of time.
 #[test]
 fn a_frame_in_a_value_of_a_torn_one_is_none() {
     let fs = disk();

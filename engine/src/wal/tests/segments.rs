@@ -79,8 +79,8 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..last).collect::<Vec<_>>());
 }
 
-/// What is written at most between two syncs while a segment of 2.5 MiB is made, out of a file of `before`
-/// bytes where that is not 0; and what is written in all.
+/// What is written at most between two syncs while a segment of 2.5 MiB is made, out of a file of
+/// `before` bytes where that is not 0; and what is written in all.
 fn zeros_at_once(zeroed: bool, before: u64, fs: Arc<dyn Vfs>, disk: &SimFs) -> (usize, usize) {
     let dir = Path::new(DIR);
     if before > 0 {

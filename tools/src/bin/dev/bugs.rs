@@ -1,4 +1,5 @@
-//! The bugs that `planted!` knows, each with the test that must find it: the museum of docs/testing.md.
+//! The bugs that `planted!` knows, each with the test that must find it: the museum of
+//! docs/testing.md.
 
 /// A planted bug.
 pub(crate) struct Bug {

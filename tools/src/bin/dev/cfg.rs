@@ -1,4 +1,5 @@
-//! Builds in which the workspace's own crates have one `cfg` more; all others are those of every build.
+//! Builds in which the workspace's own crates have one `cfg` more; all others are those of every
+//! build.
 
 use crate::repo;
 use anyhow::{Context, Result, ensure};
@@ -6,8 +7,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Has `cargo` compile the workspace's crates with `cfg`, such as `bug="any"`: through a program around
-/// the compiler, since RUSTFLAGS are for all crates and build every one of them anew.
+/// Has `cargo` compile the workspace's crates with `cfg`, such as `bug="any"`: through a program
+/// around the compiler, since RUSTFLAGS are for all crates and build every one of them anew.
 pub(crate) fn set(cargo: &mut Command, root: &Path, cfg: &str) -> Result<()> {
     let dir = repo::target(root).join("cfg");
     fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;

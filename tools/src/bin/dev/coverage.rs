@@ -1,9 +1,10 @@
-//! `cargo dev coverage`: which branches of the parts that nobody may get wrong the tests have taken.
+//! `cargo dev coverage`: which branches of the parts that nobody may get wrong the tests have
+//! taken.
 //!
-//! Branches are those that rustc marks: `if`, `if let`, `while`, `&&`, `||`, guards of `match`; not the arms of a `match`, and
-//! not `?`. A branch of generic code counts as taken where one of its instances took it. Tests
-//! themselves do not count, nor conditions that only a planted bug makes true. Needs the LLVM tools
-//! of rustc's own version.
+//! Branches are those that rustc marks: `if`, `if let`, `while`, `&&`, `||`, guards of `match`; not
+//! the arms of a `match`, and not `?`. A branch of generic code counts as taken where one of its
+//! instances took it. Tests themselves do not count, nor conditions that only a planted bug makes
+//! true. Needs the LLVM tools of rustc's own version.
 
 use crate::repo;
 use anyhow::{Context, Result, bail, ensure};
@@ -98,8 +99,8 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Builds and runs the tests of a package with counters in them; the programs that have run, and whether
-/// every test passed.
+/// Builds and runs the tests of a package with counters in them; the programs that have run, and
+/// whether every test passed.
 fn test(
     root: &Path,
     target: &Path,
@@ -139,8 +140,8 @@ struct Tools {
 }
 
 impl Tools {
-    /// Those of rustc's own version of LLVM, from rustup's component or from the system. None, and a line that
-    /// says what to install, where there are none.
+    /// Those of rustc's own version of LLVM, from rustup's component or from the system. None, and
+    /// a line that says what to install, where there are none.
     fn find() -> Result<Option<Tools>> {
         let rustc = |what: &[&str]| -> Result<String> {
             let output = Command::new("rustc").args(what).output().context("rustc")?;

@@ -1,4 +1,5 @@
-//! The chores of this repository: `cargo dev check | tidy | map | bless | smoke | planted | loom | sanitize | coverage | soak`.
+//! The chores of this repository:
+//! `cargo dev check | tidy | map | bless | smoke | planted | loom | sanitize | coverage | soak`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 #![allow(
     clippy::disallowed_methods,

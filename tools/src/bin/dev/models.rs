@@ -5,13 +5,14 @@ use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// Builds the engine for `checker` and runs its models; `names` are parts of the names of those that
-/// are to be run.
+/// Builds the engine for `checker` and runs its models; `names` are parts of the names of those
+/// that are to be run.
 pub(crate) fn run(checker: &str, names: &[String]) -> Result<()> {
     let root = repo::root()?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    // Those are compiled longer than they run here, the latter two for loom; all others are as in every test.
+    // Those are compiled longer than they run here, the latter two for loom; all others are as in
+    // every test.
     for package in ["tabulith", "regex-automata", "tracing-subscriber"] {
         command.arg("--config").arg(format!("profile.dev.package.{package}.opt-level=0"));
     }

@@ -1,8 +1,8 @@
 //! `cargo dev planted`: one build that holds every planted bug, and for each a run of the test that
 //! must find it. A bug that is not found fails, and so does one that something else fell over.
 //!
-//! The engine is built with the features that are nobody's default, and its tests are first run with no
-//! bug chosen. That is what sees these features work, and that an alarm is the bug's.
+//! The engine is built with the features that are nobody's default, and its tests are first run
+//! with no bug chosen. That is what sees these features work, and that an alarm is the bug's.
 //!
 //! A run may take half a minute of both cores, and is ended as soon as the test gives alarm: what
 //! it would do then, such as looking for a shorter list of operations, tells nothing here.
@@ -71,8 +71,8 @@ struct Outcome {
     ended: &'static str,
 }
 
-/// Plants the bugs that `words` ask for: names, or `--rotate N`, or all. Before any that nobody named the
-/// engine's tests are run without one.
+/// Plants the bugs that `words` ask for: names, or `--rotate N`, or all. Before any that nobody
+/// named the engine's tests are run without one.
 pub(crate) fn run(words: &[String]) -> Result<()> {
     let root = repo::root()?;
     let bugs = choose(words, &root)?;

@@ -1,8 +1,8 @@
-//! `cargo dev sanitize`: the engine's tests and the fuzz targets with AddressSanitizer, which sees a read or
-//! write outside of a piece of memory, after its end, and memory that nobody gives back.
+//! `cargo dev sanitize`: the engine's tests and the fuzz targets with AddressSanitizer, which sees
+//! a read or write outside of a piece of memory, after its end, and memory that nobody gives back.
 //!
-//! Absent: ThreadSanitizer, which takes the fences of an uninstrumented standard library for races; the
-//! orders of threads are `models`' business.
+//! Absent: ThreadSanitizer, which takes the fences of an uninstrumented standard library for races;
+//! the orders of threads are `models`' business.
 
 use crate::repo;
 use anyhow::{Context, Result, ensure};

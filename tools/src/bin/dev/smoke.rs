@@ -1,9 +1,9 @@
-//! Runs every example of README.md and docs/fault-lab.md as it stands there, in its order, against a
-//! server that the document's own command starts in a folder that was empty in the beginning.
+//! Runs every example of README.md and docs/fault-lab.md as it stands there, in its order, against
+//! a server that the document's own command starts in a folder that was empty in the beginning.
 //!
-//! A comment above a block says what is special about it: `<!-- smoke: serve -->` starts the server,
-//! `<!-- smoke: ci -->` is a command that .ci/run itself runs. Rust blocks stand in engine/examples too.
-//! Where port 10002 is taken, another one is put in its place.
+//! A comment above a block says what is special about it: `<!-- smoke: serve -->` starts the
+//! server, `<!-- smoke: ci -->` is a command that .ci/run itself runs. Rust blocks stand in
+//! engine/examples too. Where port 10002 is taken, another one is put in its place.
 
 use crate::repo;
 use anyhow::{Context, Result, bail};
@@ -268,8 +268,8 @@ fn without_comment(line: &str) -> &str {
     line.split('#').next().unwrap_or(line).trim()
 }
 
-/// The same code for a server on another port: every word for the development account names that one
-/// instead, so that nothing goes to whoever has the development port.
+/// The same code for a server on another port: every word for the development account names that
+/// one instead, so that nothing goes to whoever has the development port.
 fn on_port(code: &str, port: u16, connection: &str) -> String {
     let line = |line: &str| {
         let word =

@@ -1,7 +1,8 @@
-//! The ledger of a soak: a line of JSON for each turn that ended, with its seed and what it counted.
+//! The ledger of a soak: a line of JSON for each turn that ended, with its seed and what it
+//! counted.
 //!
-//! The first line holds the base that all seeds come from, so that a soak goes on where it stopped and
-//! no seed is used twice. A turn that was cut short has no line and is run again.
+//! The first line holds the base that all seeds come from, so that a soak goes on where it stopped
+//! and no seed is used twice. A turn that was cut short has no line and is run again.
 
 use super::layers::Layer;
 use anyhow::{Context, Result, bail};
@@ -83,7 +84,8 @@ impl Ledger {
         self.turns.iter().filter(move |turn| turn.layer == layer)
     }
 
-    /// Which layer's turn is next: that of the one that had the least time, so that all have as much.
+    /// Which layer's turn is next: that of the one that had the least time, so that all have as
+    /// much.
     pub(crate) fn next<'a>(&self, layers: &[&'a Layer]) -> Option<&'a Layer> {
         let spent = |layer: &Layer| self.of(layer.name).map(|turn| turn.seconds).sum::<f64>();
         let least = |a: &&&Layer, b: &&&Layer| spent(a).total_cmp(&spent(b));
