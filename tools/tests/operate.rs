@@ -52,7 +52,7 @@ fn settings_come_from_flags_then_variables_then_a_file_then_defaults() {
     // What it prints is a file of settings that says the same, but for what is a flag only.
     let flags = ["config", "print", "--config", &file, "--throttle-partition", "7"];
     let with_flags = place.ok(&flags).out;
-    assert!(with_flags.contains("\n# throttle-partition = 7: a flag only"), "{with_flags}");
+    assert!(with_flags.contains("\n# throttle-partition = \"7\": a flag only"), "{with_flags}");
     for printed in [out, with_flags] {
         let again = place.file("again.toml", &printed);
         let shown_again = settings(&place.ok(&["config", "print", "--config", &again]).out);
