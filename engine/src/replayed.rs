@@ -93,7 +93,8 @@ impl Replayed {
         self.before_window = (self.rows.len(), self.value_bytes);
         let Some(window) = self.windows.last_mut() else { return };
         let bytes = self.value_bytes - first_value;
-        if bytes * VALUES_PER_WINDOW > window.len() {
+        // Without a row since, it may be what is left of it already.
+        if first_row == self.rows.len() || bytes * VALUES_PER_WINDOW > window.len() {
             return;
         }
         let mut values = Vec::with_capacity(bytes);
@@ -329,6 +330,7 @@ mod tests {
             let held = |rows: &Replayed| rows.windows.iter().map(Bytes::len).sum::<usize>();
             assert!(held(&rows) < (3 << 20), "all windows but the last one: {}", held(&rows));
             rows.sort();
+            rows.end_window();
             assert!(held(&rows) < 10_000, "{} bytes", held(&rows));
             let found = walk(&rows);
             assert_eq!(found.len(), 160);
