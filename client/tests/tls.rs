@@ -177,11 +177,10 @@ fn bearer_tokens_are_asked_for_and_sent_over_tls_only() {
     });
 }
 
-/// A world that counts the waits it is told of.
-#[derive(Default)]
-struct Told(Machine, Mutex<u32>);
+/// A world in which no time passes while one waits, and something else happens.
+struct Waits<F>(Machine, F);
 
-impl World for Told {
+impl<F: Fn() + Send + Sync> World for Waits<F> {
     fn wall(&self) -> Duration {
         self.0.wall()
     }
@@ -195,21 +194,23 @@ impl World for Told {
     }
 
     fn sleep(&self, _: Duration) -> Pending<'_, ()> {
-        *self.1.lock().unwrap() += 1;
+        (self.1)();
         Box::pin(async {})
     }
 }
 
 /// Why nothing was asked of a server, and how often it was tried again.
 async fn distrusted(addr: SocketAddr, trust: Trust) -> (String, u32) {
-    let world = Arc::new(Told::default());
-    let options = Options { trust, world: world.clone(), ..Options::default() };
+    let count = Arc::new(Mutex::new(0));
+    let counting = count.clone();
+    let world = Waits(Machine::default(), move || *counting.lock().unwrap() += 1);
+    let options = Options { trust, world: Arc::new(world), ..Options::default() };
     let made = Account::new(connection(&addr.to_string()), options).create_table("rows").await;
     let error = made.unwrap_err();
     assert!(!error.maybe_done());
     let Error::Untrusted { endpoint, cause, .. } = error else { panic!("it was believed") };
     assert_eq!(endpoint, format!("https://{addr}/{DEVELOPMENT_ACCOUNT}"));
-    let waits = *world.1.lock().unwrap();
+    let waits = *count.lock().unwrap();
     (cause, waits)
 }
 
@@ -263,28 +264,6 @@ impl PemSource for Renewed {
     }
 }
 
-/// A world in which the server has another certificate after a wait.
-struct Renewing(Machine, Arc<House>);
-
-impl World for Renewing {
-    fn wall(&self) -> Duration {
-        self.0.wall()
-    }
-
-    fn steady(&self) -> Duration {
-        self.0.steady()
-    }
-
-    fn chance(&self) -> f64 {
-        0.5
-    }
-
-    fn sleep(&self, _: Duration) -> Pending<'_, ()> {
-        self.1.running.reload().unwrap();
-        Box::pin(async {})
-    }
-}
-
 /// It was told that nothing had been sent.
 #[test]
 fn what_was_done_before_trust_was_lost_may_be_done() {
@@ -297,7 +276,8 @@ fn what_was_done_before_trust_was_lost_may_be_done() {
     let identity = Identity::Given(Arc::new(Renewed(Mutex::new(VecDeque::from(fixed)))));
     let lost = Rules::parse("lost operation=create-table limit=1").unwrap();
     beside(Arc::new(House::with_faults(identity, Some(lost))), async |house| {
-        let world = Arc::new(Renewing(Machine::default(), house.clone()));
+        let renewed = house.clone();
+        let world = Arc::new(Waits(Machine::default(), move || renewed.running.reload().unwrap()));
         let options = Options { trust, world, ..Options::default() };
         let secure = connection(&format!("localhost:{}", house.port()));
         let error = Account::new(secure.clone(), options).create_table("rows").await.unwrap_err();
