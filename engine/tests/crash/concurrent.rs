@@ -179,7 +179,7 @@ fn what_a_reader_sees_between_write_and_sync_is_safe() {
 
 /// Rows of a commit that is seen at once, and how many such commits there are.
 const ROWS: u32 = 60;
-const BATCHES: u32 = 600;
+const BATCHES: u32 = 6_000;
 
 /// What is applied row by row is seen as a whole.
 #[test]
