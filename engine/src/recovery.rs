@@ -79,10 +79,13 @@ pub(crate) fn open(
     let (state, report) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
             let report = report_of(&loaded);
-            if !loaded.repairs.is_empty() {
-                // What one copy has alone may be in the cache alone: where a sync of it failed in
-                // the process before, one more may succeed and write nothing. It is written anew
-                // before anything is deleted or overwritten on its word.
+            // Planted with the condition: what the cache shows passes for what the disk has.
+            if !loaded.repairs.is_empty() && !crate::planted!("B19") {
+                // The second copy is begun when the first is durable, so what both have is safe.
+                // What one has alone may be in the cache alone, because the process before was
+                // killed or a sync of it failed, after which one more may succeed and write
+                // nothing. It is written anew before anything is deleted or overwritten on its
+                // word.
                 Manifest::start(Arc::clone(&vfs), dir, &loaded.state)?;
             }
             (loaded.state, report)
@@ -261,8 +264,6 @@ fn start(
     jobs: &dyn Jobs,
 ) -> Result<Opened> {
     let (vfs, dir) = (Arc::clone(&shelf.vfs), shelf.dir.clone());
-    // Before anything is made or deleted on its word.
-    Manifest::settle(&*vfs, &dir)?;
     remove_orphans(&shelf, &state)?;
     state.history = options.history.map_or(state.history, moment::ticks);
     let options = &Options { history: Some(moment::span(state.history)), ..options.clone() };

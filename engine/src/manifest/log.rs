@@ -15,8 +15,7 @@ use crate::manifest::load::{self, Loaded};
 use crate::manifest::root::{self, Root};
 use crate::manifest::state::State;
 use crate::names::{self, Copy, FileKind};
-use crate::vfs::api::{Access, File, Vfs};
-use std::io;
+use crate::vfs::api::{File, Vfs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,28 +51,6 @@ impl Manifest {
     /// Reads what exists and writes nothing; `None` where a database may be made.
     pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Loaded>> {
         load::load(vfs, dir)
-    }
-
-    /// Makes what [`Manifest::load`] read as durable as if it had been waited for. A process that
-    /// was killed may have left its last edit, or its root, in the cache alone: nothing may be made
-    /// or deleted on the word of that.
-    pub(crate) fn settle(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-        if crate::planted!("B19") {
-            return Ok(()); // Planted: what the cache shows passes for what the disk has.
-        }
-        let Some(root) = load::find_root(vfs, dir, &mut Vec::new())? else { return Ok(()) };
-        for copy in Copy::BOTH {
-            let manifest = FileKind::Manifest(copy);
-            for (kind, no) in [(manifest, root.generation), (FileKind::Root(copy), 0)] {
-                let path = names::path(dir, kind, FileNo(no));
-                let synced = vfs.open(&path, Access::ReadWrite).and_then(|file| file.sync());
-                match synced {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    other => other.map_err(|e| Error::io("syncing the manifest", &path, e))?,
-                }
-            }
-        }
-        vfs.sync_dir(dir).map_err(|error| Error::io("syncing a folder", dir, error))
     }
 
     /// Writes `state` as a new generation, switches to it and removes the older ones. From here on
