@@ -290,17 +290,14 @@ impl Db {
     /// written meanwhile may be left above it.
     ///
     /// Cost: rewrites what lies above the deepest level, and what that overlaps there; with a
-    /// history window all files that hold anything which may have left it.
+    /// history window files that hold what has left it.
     pub fn compact(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
         let began = pipeline.now().max(pipeline.applied());
         self.flush()?;
         let tree = &self.inner.tree;
-        let has_history = tree.options.history.is_some_and(|window| !window.is_zero());
-        let made = tree.with_set(|set| set.state().next_file);
-        let aim = Aim::OneRun(began, made.filter(|_| has_history));
-        while tree.compact_once(aim, pipeline)? {}
+        while tree.compact_once(Aim::OneRun(began), pipeline)? {}
         tree.delete_trash();
         Ok(())
     }

@@ -367,6 +367,7 @@ fn meta_of(table: &[u8]) -> FileMeta {
         deletes: props.deletes,
         oldest_delete: props.oldest_delete,
         expiring: props.expiring,
+        replaced: Default::default(), // The manifest's word alone.
         erased_to: CommitTs::ZERO,
         aged_to: CommitTs::ZERO,
         blobs: props.blobs,

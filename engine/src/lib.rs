@@ -184,6 +184,7 @@ pub(crate) mod lifetime;
 pub mod error;
 pub(crate) mod codec;
 pub(crate) mod expiry;
+pub(crate) mod lapsing;
 pub(crate) mod checksum;
 pub(crate) mod zstandard;
 pub(crate) mod compress;

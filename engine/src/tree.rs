@@ -366,7 +366,7 @@ impl Tree {
                 Aim::Balance | Aim::Rest | Aim::Settled => {
                     upkeep::pick(version, &self.options, &may)
                 }
-                Aim::OneRun(..) => upkeep::worn_blobs(version, &self.options, &may),
+                Aim::OneRun(_) => upkeep::worn_blobs(version, &self.options, &may),
                 Aim::Range(..) => None,
             })?;
             // Noted before anything can be added to the Version that the job was made for.

@@ -321,25 +321,58 @@ fn what_leaves_the_window_one_by_one_costs_no_merge_each() {
     assert_eq!(table.partition("p").count().unwrap(), 0);
 }
 
-/// What was replaced within the window, and has left it, takes space where no merge comes by: a
-/// compaction gives that back, nothing new to merge or not.
+/// What was replaced within the window goes once it has left it, though no merge comes by: by
+/// itself, and by a compaction.
 #[test]
-fn a_compaction_gives_back_what_has_left_the_window() {
+fn what_was_replaced_gives_its_space_back_when_it_has_left_the_window() {
+    for compacts in [false, true] {
+        let place = Place::new();
+        let db = place.open(100);
+        let table = overwritten(&place, &db, 20);
+        let all = bytes_on_disk(&db);
+        place.pass(200);
+        match compacts {
+            true => db.compact().unwrap(),
+            false => while db.step().unwrap() {},
+        }
+        assert!(bytes_on_disk(&db) < all / 5, "{} of {all} bytes", bytes_on_disk(&db));
+        assert_eq!(table.partition("p").count().unwrap(), 200);
+        let merges = db.stats().compactions;
+        db.compact().unwrap();
+        assert_eq!(db.stats().compactions, merges, "nothing is left to do");
+    }
+}
+
+/// Rounds of replaced rows leave the window one by one, and take their file's merges not one each.
+#[test]
+fn what_was_replaced_leaves_the_window_in_few_merges() {
+    const DAY_S: u64 = 86_400;
     let place = Place::new();
-    let db = place.open(100);
+    let db = place.open(DAY_S);
+    let table = overwritten(&place, &db, 200);
+    let before = db.stats().compactions;
+    place.pass(DAY_S - 200);
+    for _ in 0..250 {
+        place.pass(1);
+        while db.step().unwrap() {}
+    }
+    let merges = db.stats().compactions - before;
+    assert!((1..=60).contains(&merges), "{merges} merges");
+    assert_eq!(table.partition("p").count().unwrap(), 200);
+}
+
+/// 200 rows in a single run, written so many times, a round a second.
+fn overwritten(place: &Place, db: &Db, rounds: u64) -> Table {
     let table = db.table("t").unwrap();
-    for round in 0..20_u64 {
+    for round in 0..rounds {
         for row in 0..200_u64 {
             let value = (round << 32 | row).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
             table.upsert("p", row.to_be_bytes(), value).unwrap();
         }
+        place.pass(1);
     }
     db.compact().unwrap();
-    let all = bytes_on_disk(&db);
-    place.pass(200);
-    db.compact().unwrap();
-    assert!(bytes_on_disk(&db) < all / 5, "{} of {all} bytes", bytes_on_disk(&db));
-    assert_eq!(table.partition("p").count().unwrap(), 200);
+    table
 }
 
 fn bytes_on_disk(db: &Db) -> u64 {

@@ -11,7 +11,7 @@
 use crate::compaction::job::{Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
 use crate::error::Error;
-use crate::ids::{CommitTs, FileNo};
+use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
 use crate::limits::LEVELS;
 use crate::options::Options;
@@ -102,9 +102,8 @@ pub(crate) enum Aim<'a> {
     /// That, and the space back of all that was deleted.
     Settled,
     /// One sorted run of what was committed up to there, and of what comes into it on the way: who
-    /// never stops writing keeps nobody waiting. Where there is a history window, files of before a
-    /// number are written anew for what has left it, each once.
-    OneRun(CommitTs, Option<FileNo>),
+    /// never stops writing keeps nobody waiting.
+    OneRun(CommitTs),
     /// Of a range, nothing in this level where a deeper one has any of it.
     Range(&'a KeyRange, usize),
 }
@@ -114,7 +113,7 @@ impl Aim<'_> {
     pub(crate) fn is_awaited(self) -> bool {
         match self {
             Aim::Balance | Aim::Rest => false,
-            Aim::Settled | Aim::OneRun(..) | Aim::Range(..) => true,
+            Aim::Settled | Aim::OneRun(_) | Aim::Range(..) => true,
         }
     }
 
@@ -127,7 +126,7 @@ impl Aim<'_> {
     /// Whoever waits is not kept by what leaves a history window of so many ticks meanwhile.
     pub(crate) fn until(self, history: u64) -> CommitTs {
         match self {
-            Aim::OneRun(began, _) => CommitTs(began.0.saturating_sub(history)),
+            Aim::OneRun(began) => CommitTs(began.0.saturating_sub(history)),
             _ => CommitTs::MAX,
         }
     }
@@ -137,7 +136,7 @@ impl Aim<'_> {
         match self {
             Aim::Balance | Aim::Rest | Aim::Range(..) => Effort::Background,
             Aim::Settled => Effort::Settle,
-            Aim::OneRun(..) => Effort::Full,
+            Aim::OneRun(_) => Effort::Full,
         }
     }
 }
@@ -156,11 +155,11 @@ pub(crate) fn pick(
         Aim::Rest | Aim::Settled => {
             fullest(version, options, turns, &may).or_else(|| sink(version, options, turns, &may))
         }
-        Aim::OneRun(up_to, _) => one_run(version, up_to),
+        Aim::OneRun(up_to) => one_run(version, up_to),
         Aim::Range(range, level) => sink_range(version, range, level, options),
     };
     let came_since = |file: &LiveFile| match aim {
-        Aim::OneRun(up_to, _) => file.meta.min_ts > up_to,
+        Aim::OneRun(up_to) => file.meta.min_ts > up_to,
         _ => false,
     };
     let job = |reclaim| match reclaim {
@@ -175,15 +174,11 @@ pub(crate) fn pick(
         Aim::Range(..) => None,
         _ => space::reclaim(version, scene, &job),
     };
-    let renew = || match aim {
-        Aim::OneRun(_, Some(no)) => space::past_its_window(version, scene, no).and_then(&job),
-        _ => None,
-    };
     let free = || match aim {
         Aim::Range(..) => None,
         _ => space::free(version, scene),
     };
-    free().or_else(shape).or_else(reclaim).or_else(renew)
+    free().or_else(shape).or_else(reclaim)
 }
 
 /// A job that brings what was committed up to there one step closer to a single run, whatever its

@@ -4,8 +4,8 @@
 //! In the order of their cost: files in which no reader finds a row are forgotten unread; an
 //! erasure with nothing left to hide is retired; files with many or old deletes sink towards the
 //! rows that those hide, and lose them where there are none; so do files with many expired rows;
-//! files with many that have outlived their table's time to live are rewritten where they lie, as
-//! are those with rows under an erasure.
+//! files with many versions that others of theirs replace, or that have outlived their table's time
+//! to live, are rewritten where they lie, as are those with rows under an erasure.
 //!
 //! Promise: what is picked makes progress, so that whoever picks until there is nothing more comes
 //! to an end. A snapshot that still reads what was deleted holds its job back.
@@ -38,7 +38,7 @@ pub(crate) enum Effort {
 }
 
 impl Effort {
-    /// Deletes of a thousand versions above which a file is worth a compaction.
+    /// Deletes, or what else goes, of a thousand versions above which a file is worth a compaction.
     fn deletes_per_mille(self) -> u64 {
         match self {
             Effort::Background => 100,
@@ -73,6 +73,7 @@ pub(crate) fn reclaim(
     job: &dyn Fn(Reclaim) -> Option<Job>,
 ) -> Option<Job> {
     deletes(version, scene, job)
+        .or_else(|| replaced(version, scene, job))
         .or_else(|| expired(version, scene, job))
         .or_else(|| outlived(version, scene, job))
         .or_else(|| erased(version, scene, job))
@@ -230,6 +231,26 @@ fn deletes_by(meta: &FileMeta, oldest: CommitTs) -> u64 {
     (count as u64).max(1)
 }
 
+/// The file with the largest share of versions that others of it replace for every reader, where
+/// that is worth it: what was replaced within a history window and has left it. One of them at
+/// least goes. In the background only where no merge comes by, with nothing older below.
+fn replaced(
+    version: &Version,
+    scene: &Scene<'_>,
+    job: &dyn Fn(Reclaim) -> Option<Job>,
+) -> Option<Job> {
+    let oldest = scene.boundaries.oldest().min(scene.until);
+    let count = |file: &LiveFile| file.meta.replaced.lapsed_by(oldest);
+    let worth_it = |(level, file): &(usize, &Arc<LiveFile>)| {
+        *level > 0
+            && count(file) * 1000 > file.meta.rows * scene.effort.deletes_per_mille()
+            && (scene.effort != Effort::Background || !has_older_below(version, *level, file))
+    };
+    let files = version.files().filter(worth_it);
+    let files = files.map(|(level, file)| (count(file) * 1000 / file.meta.rows, level, file));
+    largest(files, |level, file| job(Reclaim::Rewrite(alone(version, level, file))))
+}
+
 /// Down where a level below may hold what the file's deletes or expired rows hide, and out of L0.
 fn down_or_anew(version: &Version, level: usize, file: &Arc<LiveFile>) -> Reclaim {
     match level == 0 || has_older_below(version, level, file) {
@@ -248,11 +269,11 @@ fn expired(
     let now = scene.boundaries.floor();
     let worth_it = |file: &LiveFile| {
         let meta = &file.meta;
-        let count = meta.expiring.expired_by(now);
+        let count = meta.expiring.lapsed_by(now);
         count * 1000 > meta.rows * scene.effort.deletes_per_mille()
             && !scene.boundaries.may_see_before(meta.min_ts, meta.expiring.from)
     };
-    let share = |file: &LiveFile| file.meta.expiring.expired_by(now) * 1000 / file.meta.rows;
+    let share = |file: &LiveFile| file.meta.expiring.lapsed_by(now) * 1000 / file.meta.rows;
     let files = version.files().filter(|(_, file)| worth_it(file));
     let files = files.map(|(level, file)| (share(file), level, file));
     largest(files, |level, file| job(down_or_anew(version, level, file)))
@@ -334,15 +355,6 @@ fn erased(
         });
         files.find_map(|(level, file)| job(out_of_l0_or_anew(version, level, file)))
     })
-}
-
-/// A file of before `no` that may have versions which nobody needs any more since they left the
-/// history window: no count tells of them. Not in L0.
-pub(crate) fn past_its_window(version: &Version, scene: &Scene<'_>, no: FileNo) -> Option<Reclaim> {
-    let mut files = version
-        .files()
-        .filter(|(level, file)| *level > 0 && file.meta.no < no && file.meta.min_ts <= scene.until);
-    files.next().map(|(level, file)| Reclaim::Rewrite(alone(version, level, file)))
 }
 
 /// Whether a tenth of the file's rows lie in the erasure's range. A file that cannot be opened

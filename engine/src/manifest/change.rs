@@ -264,6 +264,8 @@ fn check_file(file: &FileMeta, next_file: FileNo) -> Result<()> {
         "its counts cannot be"
     } else if !file.expiring.is_plausible(file.rows - file.deletes) {
         "its rows that expire cannot be"
+    } else if !could_be_replaced(file) {
+        "its versions that are replaced cannot be"
     } else if match file.deletes {
         0 => file.oldest_delete != CommitTs::ZERO,
         _ => !(file.min_ts..=file.max_ts).contains(&file.oldest_delete),
@@ -273,6 +275,15 @@ fn check_file(file: &FileMeta, next_file: FileNo) -> Result<()> {
         return Ok(());
     };
     Err(broken(format!("file {}: {rule}", file.no)))
+}
+
+/// Whether the versions said to be replaced can be: by commits of the file that are not its first.
+fn could_be_replaced(file: &FileMeta) -> bool {
+    let replaced = &file.replaced;
+    replaced.rows == 0
+        || replaced.is_plausible(file.rows - 1)
+            && file.min_ts < replaced.from
+            && replaced.to <= file.max_ts
 }
 
 /// Puts a file at its place among those of its level.
@@ -325,7 +336,7 @@ mod tests {
     use super::*;
     use crate::blob::format::BlobMeta;
     use crate::error::Kind;
-    use crate::expiry::Expiring;
+    use crate::lapsing::Lapsing;
     use tabulith_testkit::seed::Rng;
 
     fn file(no: u64, smallest: &str, largest: &str) -> Arc<FileMeta> {
@@ -340,6 +351,7 @@ mod tests {
             deletes: 1,
             oldest_delete: CommitTs(2),
             expiring: Default::default(),
+            replaced: Default::default(),
             erased_to: CommitTs::ZERO,
             aged_to: CommitTs::ZERO,
             blobs: Uses::new(),
@@ -440,9 +452,25 @@ mod tests {
 
     #[test]
     fn no_more_rows_expire_than_there_are() {
-        let expiring = Expiring { rows: 3, from: CommitTs(1), to: CommitTs(2) };
+        let expiring = Lapsing { rows: 3, from: CommitTs(1), to: CommitTs(2) };
         let file = FileMeta { expiring, ..FileMeta::clone(&file(4, "a", "c")) };
         refused(add(0, Arc::new(file)), "rows that expire");
+    }
+
+    #[test]
+    fn what_is_replaced_is_so_by_a_commit_of_the_file() {
+        let with = |rows, from, to| {
+            let replaced = Lapsing { rows, from: CommitTs(from), to: CommitTs(to) };
+            add(0, Arc::new(FileMeta { replaced, ..FileMeta::clone(&file(4, "a", "c")) }))
+        };
+        let FileMeta { rows, min_ts, max_ts, .. } = *file(4, "a", "c");
+        let (min, max) = (min_ts.0, max_ts.0);
+        assert!(min < max && rows > 1, "there is one that can be");
+        assert!(state().apply(&with(rows - 1, min + 1, max)).is_ok());
+        refused(with(rows, min + 1, max), "versions that are replaced");
+        refused(with(1, min, max), "versions that are replaced");
+        refused(with(1, min + 1, max + 1), "versions that are replaced");
+        refused(with(1, max, min), "versions that are replaced");
     }
 
     #[test]

@@ -2,19 +2,22 @@
 //!
 //! ```text
 //! edit: every integer a varint unless a line says otherwise; one encoding per edit
-//! flags      1 byte: 1 log floor, 2 next file, 4 last commit, 8 erasures, 16 history floor are present; other
-//!            bits 0
+//! flags      1 byte: 1 log floor, 2 next file, 4 last commit, 8 erasures, 16 history floor,
+//!            32 history are present; other bits 0
 //! log floor  if flagged: the first log segment still needed
 //! next file  if flagged: the number of the next file
 //! last ts    if flagged: the last commit that is in files
 //! history    if flagged: the history floor, a moment: older ones may not be whole any more
+//! window     if flagged: the history window, in ticks
 //! removed    how many, then for each: level (1 byte), file number
 //! added      how many, then for each: level (1 byte), file:
 //!            number, bytes, smallest key, largest key (each length and bytes),
 //!            min ts, max ts, rows, deletes, oldest delete, erased to, aged to,
 //!            rows that expire, and if any: the first expiry, the last (expiries up to 2^64),
 //!            checksum (8 bytes, little-endian),
-//!            blob files it refers to: how many, then of each: number, values, bytes
+//!            blob files it refers to: how many, then of each: number, values, bytes;
+//!            where the level has 128 added to it: versions that are replaced, the first commit
+//!            that replaces one, the last
 //! blobs      blob files added: how many, then for each: number, bytes, values
 //! erasures   if flagged: how many are removed, each; how many are added, each; not both none:
 //!            start, end (each length and bytes), ts
@@ -23,8 +26,8 @@
 use crate::blob::format::{BlobMeta, Use, put_uses, read_uses};
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::erasure::set::Erasure;
-use crate::expiry::Expiring;
 use crate::ids::{CommitTs, FileNo, SegmentId};
+use crate::lapsing::Lapsing;
 use crate::limits::{KEY_BYTES_MAX, LEVELS, NUMBER_MAX};
 use crate::sstable::format::FileMeta;
 use std::collections::{BTreeMap, HashSet};
@@ -39,6 +42,9 @@ const HAS_HISTORY_FLOOR: u8 = 16;
 const HAS_HISTORY: u8 = 32;
 const ALL_FLAGS: u8 =
     HAS_LOG_FLOOR | HAS_NEXT_FILE | HAS_LAST_TS | HAS_ERASURES | HAS_HISTORY_FLOOR | HAS_HISTORY;
+
+/// Added to the level of a file some of whose versions are replaced.
+const HAS_REPLACED: u8 = 128;
 
 /// A bound of an erasure may be the first string of bytes above the longest key.
 const BOUND_BYTES_MAX: usize = KEY_BYTES_MAX + 1;
@@ -102,8 +108,7 @@ impl Edit {
         }
         put_varint(&mut out, self.added.len() as u64);
         for (level, file) in &self.added {
-            out.push(*level);
-            put_file(&mut out, file);
+            put_added(&mut out, *level, file);
         }
         put_varint(&mut out, self.blobs.len() as u64);
         for blob in &self.blobs {
@@ -143,7 +148,7 @@ impl Edit {
             edit.removed.push((level(&mut reader)?, FileNo(reader.varint()?)));
         }
         for _ in 0..reader.varint()? {
-            edit.added.push((level(&mut reader)?, Arc::new(file(&mut reader)?)));
+            edit.added.push(added(&mut reader)?);
         }
         for _ in 0..reader.varint()? {
             let (no, bytes, values) = (reader.varint()?, reader.varint()?, reader.varint()?);
@@ -193,9 +198,13 @@ impl Edit {
         }
         for (level, file) in &self.added {
             line(format!("L{level} + {}", dump_file(file)));
-            let Expiring { rows, from, to } = file.expiring;
+            let Lapsing { rows, from, to } = file.expiring;
             if rows > 0 {
                 line(format!("     {rows} rows expire, from {from} to {to}"));
+            }
+            let Lapsing { rows, from, to } = file.replaced;
+            if rows > 0 {
+                line(format!("     {rows} versions are replaced, by commits {from} to {to}"));
             }
             for (no, Use { values, bytes }) in &file.blobs {
                 line(format!("     refers to {values} values, {bytes} bytes, of blob file {no}"));
@@ -214,7 +223,9 @@ impl Edit {
     }
 }
 
-fn put_file(out: &mut Vec<u8>, file: &FileMeta) {
+fn put_added(out: &mut Vec<u8>, level: u8, file: &FileMeta) {
+    let has_replaced = file.replaced.rows > 0;
+    out.push(level | if has_replaced { HAS_REPLACED } else { 0 });
     put_varint(out, file.no.0);
     put_varint(out, file.bytes);
     put_slice(out, &file.smallest);
@@ -228,6 +239,9 @@ fn put_file(out: &mut Vec<u8>, file: &FileMeta) {
     file.expiring.put(out);
     out.extend_from_slice(&file.checksum.to_le_bytes());
     put_uses(&file.blobs, out);
+    if has_replaced {
+        file.replaced.put(out);
+    }
 }
 
 fn put_erasures(out: &mut Vec<u8>, erasures: &[Erasure]) {
@@ -252,11 +266,16 @@ fn erasures(reader: &mut Reader<'_>) -> Option<Vec<Erasure>> {
 }
 
 fn level(reader: &mut Reader<'_>) -> Option<u8> {
-    reader.u8().filter(|level| usize::from(*level) < LEVELS)
+    reader.u8().and_then(known_level)
 }
 
-fn file(reader: &mut Reader<'_>) -> Option<FileMeta> {
-    Some(FileMeta {
+fn known_level(level: u8) -> Option<u8> {
+    (usize::from(level) < LEVELS).then_some(level)
+}
+
+fn added(reader: &mut Reader<'_>) -> Option<(u8, Arc<FileMeta>)> {
+    let level = reader.u8()?;
+    let mut file = FileMeta {
         no: FileNo(reader.varint()?),
         bytes: reader.varint()?,
         smallest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
@@ -268,10 +287,15 @@ fn file(reader: &mut Reader<'_>) -> Option<FileMeta> {
         oldest_delete: CommitTs(reader.varint()?),
         erased_to: CommitTs(reader.varint()?),
         aged_to: CommitTs(reader.varint()?),
-        expiring: Expiring::read(reader)?,
+        expiring: Lapsing::read(reader)?,
         checksum: reader.u64()?,
         blobs: read_uses(reader)?,
-    })
+        replaced: Lapsing::default(),
+    };
+    if level & HAS_REPLACED != 0 {
+        file.replaced = Lapsing::read(reader).filter(|replaced| replaced.rows > 0)?;
+    }
+    Some((known_level(level & !HAS_REPLACED)?, Arc::new(file)))
 }
 
 fn dump_file(file: &FileMeta) -> String {
@@ -312,7 +336,8 @@ mod tests {
             oldest_delete: CommitTs(310),
             erased_to: CommitTs(350),
             aged_to: CommitTs(299),
-            expiring: Expiring { rows: 3, from: CommitTs(900), to: CommitTs(950) },
+            expiring: Lapsing { rows: 3, from: CommitTs(900), to: CommitTs(950) },
+            replaced: Lapsing { rows: 2, from: CommitTs(320), to: CommitTs(400) },
             blobs: Uses::from([(FileNo(6), Use { values: 3, bytes: 500 })]),
             checksum: 0x1122_3344_5566_7788,
         };
@@ -374,7 +399,7 @@ mod tests {
             edit().dump("  "),
             "  log from segment 2\n  commits to 400 are in files\n  readable from 220\n  history of 3600 s\n  L0 - 000003\n  L1 - 000004\n  \
              L1 + 000007  4096 bytes  12 rows (2 deletes)  commits 300 to 400  keys a..k  \
-             xxh3 1122334455667788\n       3 rows expire, from 900 to 950\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
+             xxh3 1122334455667788\n       3 rows expire, from 900 to 950\n       2 versions are replaced, by commits 320 to 400\n       refers to 3 values, 500 bytes, of blob file 000006\n  \
              blob file + 000006  600 bytes  3 values\n  erased - keys a..b  before commit 200\n  \
              erased - keys a..b  before commit 210\n  erased + keys c..d  before commit 390\n"
         );

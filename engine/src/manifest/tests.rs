@@ -53,6 +53,7 @@ fn edit(no: u64) -> Edit {
         deletes: 1,
         oldest_delete: CommitTs(no),
         expiring: Default::default(),
+        replaced: Default::default(),
         erased_to: CommitTs::ZERO,
         aged_to: CommitTs::ZERO,
         blobs: Default::default(),

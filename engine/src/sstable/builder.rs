@@ -18,6 +18,7 @@ use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::hash;
 use crate::key::order::TABLE_LEN;
+use crate::lapsing::Lapsing;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::vfs::api::File;
 use crate::zone::{Declared, Extract};
@@ -49,6 +50,7 @@ pub(crate) struct TableBuilder {
     partition_hashes: Vec<u64>,
     zones: ZoneBuilder,
     props: Props,
+    replaced: Lapsing,
 }
 
 #[derive(Default)]
@@ -121,6 +123,7 @@ impl TableBuilder {
             partition_hashes: Vec::new(),
             zones: ZoneBuilder::default(),
             props: Props::default(),
+            replaced: Lapsing::default(),
         }
     }
 
@@ -165,7 +168,9 @@ impl TableBuilder {
     ) -> Result<()> {
         let step = self.step(key, prefix_len, ts, kind, value)?;
         let same_key = matches!(step, Step::Version);
-        if !same_key {
+        if same_key {
+            self.replaced.count(self.last.ts);
+        } else {
             self.note_key(key, prefix_len, step);
         }
         let (prefix, row_key) = key.split_at(prefix_len);
@@ -307,7 +312,7 @@ impl TableBuilder {
             footer.zones_len = self.out.section(|out| zones.encode(out))?;
         }
         footer.props_len = self.out.section(|out| self.props.encode(out))?;
-        self.out.finish(&footer, self.props)
+        self.out.finish(&footer, self.props, self.replaced)
     }
 
     fn end_block(&mut self) -> Result<()> {
@@ -432,7 +437,7 @@ impl Output {
         self.begun = self.written;
     }
 
-    fn finish(mut self, footer: &Footer, props: Props) -> Result<FileMeta> {
+    fn finish(mut self, footer: &Footer, props: Props, replaced: Lapsing) -> Result<FileMeta> {
         footer.encode(self.no, self.offset(), &mut self.buffer);
         self.write()?;
         // Planted: the manifest names the file before its bytes are safe.
@@ -450,6 +455,7 @@ impl Output {
             deletes: props.deletes,
             oldest_delete: props.oldest_delete,
             expiring: props.expiring,
+            replaced,
             erased_to: CommitTs::ZERO,
             aged_to: CommitTs::ZERO,
             blobs: props.blobs,

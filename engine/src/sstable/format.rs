@@ -30,8 +30,9 @@ use crate::checksum;
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::compress::Codec;
 use crate::error::{Error, Result};
-use crate::expiry::{self, Expiring};
+use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::lapsing::Lapsing;
 use crate::limits::KEY_BYTES_MAX;
 use crate::options::Options;
 use std::path::Path;
@@ -58,7 +59,10 @@ pub(crate) struct FileMeta {
     /// The oldest delete in it; zero where there is none.
     pub(crate) oldest_delete: CommitTs,
     /// Its rows that expire.
-    pub(crate) expiring: Expiring,
+    pub(crate) expiring: Lapsing,
+    /// Its versions that others of it replace, from the commits of those on; none where it was
+    /// written before they were counted. The manifest's word alone.
+    pub(crate) replaced: Lapsing,
     /// It holds no version that an erasure of this moment or before hides. The manifest's word
     /// alone: the file does not know.
     pub(crate) erased_to: CommitTs,
@@ -222,7 +226,7 @@ pub(crate) struct Props {
     pub(crate) max_ts: CommitTs,
     /// Zero where there is none.
     pub(crate) oldest_delete: CommitTs,
-    pub(crate) expiring: Expiring,
+    pub(crate) expiring: Lapsing,
     pub(crate) smallest: Vec<u8>,
     pub(crate) largest: Vec<u8>,
     pub(crate) blobs: Uses,
@@ -304,7 +308,7 @@ fn read_props(reader: &mut Reader<'_>) -> Option<Props> {
         min_ts: CommitTs(reader.varint()?),
         max_ts: CommitTs(reader.varint()?),
         oldest_delete: CommitTs(reader.varint()?),
-        expiring: Expiring::read(reader)?,
+        expiring: Lapsing::read(reader)?,
         smallest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
         largest: reader.slice(KEY_BYTES_MAX)?.to_vec(),
         blobs: read_uses(reader)?,

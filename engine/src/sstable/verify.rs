@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::CommitTs;
 use crate::key::{hash, order};
+use crate::lapsing::Lapsing;
 use std::cmp::Ordering;
 use std::mem::take;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -24,6 +25,7 @@ struct Pass {
     prefix_len: usize,
     ts: CommitTs,
     counts: Props,
+    replaced: Lapsing,
 }
 
 impl TableFile {
@@ -62,6 +64,10 @@ impl TableFile {
         if pass.counts != *self.props() {
             let damage = Damage("properties do not agree with the rows");
             return Err(damage.at(self.path(), self.footer().props().offset));
+        }
+        if meta.replaced.rows > 0 && meta.replaced != pass.replaced {
+            let damage = Damage("versions that are replaced are not those of the manifest");
+            return Err(damage.at(self.path(), 0));
         }
         self.verify_digest(meta)?;
         Ok(pass.counts)
@@ -138,6 +144,9 @@ impl TableFile {
         }
         if first {
             counts.smallest = key.to_vec();
+        }
+        if !first && pass.key == key {
+            pass.replaced.count(pass.ts);
         }
         if first || pass.key[..pass.prefix_len] != key[..prefix_len] {
             counts.partitions += 1;

@@ -5,6 +5,7 @@ use crate::cursor::Cursor;
 use crate::error::Kind;
 use crate::key::hash;
 use crate::key::range::KeyRange;
+use crate::lapsing::Lapsing;
 use crate::options::Reach;
 use crate::sstable::block_builder::common_len;
 use crate::sstable::dump::Detail;
@@ -124,6 +125,12 @@ fn check_meta(model: &Model, meta: &FileMeta, file: &MemoryFile) {
     let stamps = || model.keys().map(|(_, Reverse(ts))| *ts);
     let deletes = model.iter().filter(|(_, (kind, _))| *kind == RowKind::Delete);
     let deletes: Vec<_> = deletes.map(|((_, Reverse(ts)), _)| *ts).collect();
+    let mut replaced = Lapsing::default();
+    for (((newer, Reverse(by)), _), ((key, _), _)) in model.iter().zip(model.iter().skip(1)) {
+        if newer == key {
+            replaced.count(*by);
+        }
+    }
     let expected = FileMeta {
         no: NO,
         bytes: file.bytes().len() as u64,
@@ -135,6 +142,7 @@ fn check_meta(model: &Model, meta: &FileMeta, file: &MemoryFile) {
         deletes: deletes.len() as u64,
         oldest_delete: deletes.iter().copied().min().unwrap_or_default(),
         expiring: Default::default(),
+        replaced,
         erased_to: CommitTs::ZERO,
         aged_to: CommitTs::ZERO,
         blobs: Default::default(),
@@ -283,6 +291,9 @@ fn versions_beyond_one_block_are_told_apart_by_the_index() {
     check_walks(&model, file.cursor());
     check_seeks(&mut rng, &model, &file, 50);
     file.verify(&meta).unwrap();
+    let replaced = Lapsing { rows: meta.replaced.rows + 1, ..meta.replaced };
+    let wrong = FileMeta { replaced, ..meta.clone() };
+    assert!(file.verify(&wrong).unwrap_err().to_string().contains("replaced"));
 }
 
 #[test]
