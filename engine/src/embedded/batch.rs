@@ -191,8 +191,10 @@ impl Batch {
 
     /// The row under `rk` as the batch would leave it if it were committed now and its conditions
     /// held: what it has written so far, with the timestamp 0, and under that what everybody sees.
-    /// A read is no condition: [`Partition::transact`](crate::Partition::transact) commits only if
-    /// what it read is still so.
+    /// A row of its own whose time is over is absent here and later, though conditions of the same
+    /// batch still find it there. A read is no condition:
+    /// [`Partition::transact`](crate::Partition::transact) commits only if what it read is still
+    /// so.
     ///
     /// Cost: a look at each change of the batch, before that of
     /// [`Partition::get`](crate::Partition::get).
