@@ -106,9 +106,10 @@
 //! [`Entities::insert_until`]). What is over first counts. From that time on the row is gone for
 //! every read and condition, as if it had been deleted, and what it replaced does not come back.
 //! Compaction gives back the space, that of whole files unread, also where nobody writes. Time is
-//! [`Db::time`]: the wall clock, as far as that is not behind what the database has seen. A snapshot
-//! keeps the time at which it was taken, one of the past has that of its moment. Where the wall
-//! clock is turned back, a row that had expired may be seen again until its space was given back.
+//! [`Db::time`]: the wall clock, as far as that is not behind what the database has seen. A
+//! snapshot keeps the time at which it was taken, one of the past has that of its moment. Where the
+//! wall clock is turned back, a row that had expired may be seen again until its space was given
+//! back.
 //!
 //! # Large values
 //!

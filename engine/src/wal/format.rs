@@ -38,7 +38,11 @@
 //!
 //! "a1" as the log's second frame, commits 5 to 6, in segment 1 without salt at offset 1024, after
 //! frame 1 was synced (the test `worked_example` has the same bytes):
-//! `544c4631 1818de8b 02000000 07000000 0100000000000000 0200000000000000 0100000000000000 0500000000000000 0600000000000000 6131`
+//!
+//! ```text
+//! 544c4631 1818de8b 02000000 07000000 0100000000000000 0200000000000000
+//! 0100000000000000 0500000000000000 0600000000000000 6131
+//! ```
 
 use crate::checksum::placed;
 use crate::codec::Reader;

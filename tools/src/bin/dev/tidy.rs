@@ -13,6 +13,8 @@ use anyhow::Result;
 const FILE_LINES_MAX: usize = 900;
 const FILE_LINES_WARN: usize = 500;
 const FUNCTION_LINES_WARN: usize = 70;
+/// What rustfmt has for code.
+const COLUMNS_MAX: usize = 100;
 
 /// What the rules found.
 #[derive(Default)]
@@ -34,6 +36,7 @@ pub(crate) fn check(repo: &Repo) -> Result<Report> {
         folder_files_hold_only_mod_lines(file, &mut report);
         nothing_is_left_to_do(file, &mut report);
         words_stay_in_their_rooms(file, &mut report);
+        comments_are_as_wide_as_code(file, &mut report);
     }
     for file in &repo.files {
         no_path_of_one_machine(file, &mut report);
@@ -207,6 +210,25 @@ fn words_stay_in_their_rooms(file: &TextFile, report: &mut Report) {
     }
 }
 
+/// Prose ends where code does. Examples, drawings and rows of tables are as wide as they are.
+fn comments_are_as_wide_as_code(file: &TextFile, report: &mut Report) {
+    let mut is_drawn = false;
+    for (i, line) in file.text.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            is_drawn = false;
+            continue;
+        };
+        let text = comment.trim_start_matches(['/', '!']).trim_start();
+        is_drawn ^= text.starts_with("```");
+        if line.chars().count() > COLUMNS_MAX && !is_drawn && !text.starts_with('|') {
+            let place = format!("{}:{}", file.path, i + 1);
+            report.breaches.push(format!(
+                "{place} has a comment of more than {COLUMNS_MAX} columns: begin another line"
+            ));
+        }
+    }
+}
+
 /// A path such as one developer's folder means nothing on another machine.
 fn no_path_of_one_machine(file: &TextFile, report: &mut Report) {
     let roots = [concat!("/wo", "rk/"), concat!("/t", "mp/"), concat!("/ro", "ot/")];
@@ -331,6 +353,7 @@ mod tests {
         for file in repo.rust() {
             folder_files_hold_only_mod_lines(file, &mut report);
             words_stay_in_their_rooms(file, &mut report);
+            comments_are_as_wide_as_code(file, &mut report);
         }
         report.breaches
     }
@@ -374,6 +397,19 @@ mod tests {
             |text| breaches(&[("engine/src/lib.rs", "//! x\nmod a;\n"), ("engine/src/a.rs", text)]);
         assert_eq!(file("//! x\n// println!\n#[test]\nfn t() { println!(); }\n"), [""; 0]);
         assert_eq!(file("//! x\nfn f() { println!(); }\n").len(), 1);
+    }
+
+    #[test]
+    fn prose_ends_where_code_does() {
+        let found = |line: String| breaches(&[("tools/a.rs", &format!("//! x\n{line}\n"))]).len();
+        let wide = |sign: &str| format!("    {sign} {}", "ä".repeat(COLUMNS_MAX - 4 - sign.len()));
+        assert_eq!(["//", "///", "//!"].map(|sign| found(wide(sign))), [1, 1, 1]);
+        assert_eq!(found(wide("//").replacen("ä", "", 1)), 0, "characters count, not bytes");
+        assert_eq!(found(wide("/// |")), 0, "a row of a table");
+        assert_eq!(found(wide("let")), 0, "that is for rustfmt");
+        let example = format!("/// ```\n{}\n/// ```", wide("///"));
+        assert_eq!(found(example.clone()), 0);
+        assert_eq!(found(format!("{example}\n{}", wide("///"))), 1, "behind an example");
     }
 
     #[test]
