@@ -383,6 +383,24 @@ mod tests {
         }
     }
 
+    /// The bytes of version 1: what was written before versions were counted reads with none.
+    #[test]
+    fn the_level_of_a_file_tells_whether_its_replaced_versions_are_counted() {
+        let mut without = edit();
+        Arc::make_mut(&mut without.added[0].1).replaced = Lapsing::default();
+        let (mut bytes, plain) = (edit().encode(), without.encode());
+        let level = bytes.iter().zip(&plain).position(|(a, b)| a != b).expect("they differ");
+        assert_eq!((plain[level], bytes[level]), (1, 129));
+        let count = [2, 0xc0, 0x02, 0x90, 0x03]; // 2 versions, by commits 320 to 400.
+        let at = bytes.windows(count.len()).position(|some| some == count).expect("the count");
+        bytes.splice(at..at + count.len(), [0]);
+        assert_eq!(Edit::decode(&bytes), None, "none are not counted");
+        bytes.remove(at);
+        bytes[level] = 1;
+        assert_eq!(bytes, plain);
+        assert_eq!(Edit::decode(&plain), Some(without));
+    }
+
     #[test]
     fn lists_of_erasures_that_are_empty_are_not_written() {
         let mut bytes = Edit::default().encode();
