@@ -2,7 +2,7 @@
 //!
 //! A layer is a test file that takes its seed from `TABULITH_SEED` and its size from variables, and
 //! tells what it counted by `tabulith_testkit::counts::tell`, under the layer's name. A turn takes
-//! about a minute.
+//! about a minute, that of the crashes three.
 
 /// A test that can be run with one seed after the other.
 #[derive(Debug)]
@@ -39,8 +39,9 @@ pub(crate) const LAYERS: &[Layer] = &[
         package: "tabulith",
         test: Program::Tests("crash"),
         only: "every_crash_leaves",
-        sizes: &[("TABULITH_CRASH_STATES", 300_000)],
-        floors: &[("states", 300_000), ("nested", 15_000)],
+        // Three rounds of its workloads: a single one may make hardly any copies.
+        sizes: &[("TABULITH_CRASH_STATES", 900_000)],
+        floors: &[("states", 900_000), ("nested", 45_000)],
     },
     Layer {
         name: "oracle",
