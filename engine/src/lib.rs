@@ -163,7 +163,7 @@
 //! # Features
 //!
 //! `tracing` tells of each event and piece of background work by spans of that crate; `zstd` adds
-//! [`Codec::Zstd`]. A folder that was written with zstd needs that feature to be opened.
+//! [`Codec::Zstd`]. Builds without it say so where they meet a value that is stored with zstd.
 //!
 //! # Layout
 //!

@@ -1,9 +1,9 @@
 //! A database written by format version 1 stays readable, and its bytes stay what docs/format.md
 //! says: the text of every file is compared with the text kept beside it.
 //!
-//! The bytes under `golden/v1` are never rewritten. `TABULITH_BLESS=1` rewrites the texts, for a
-//! change of how they are printed; a change of the bytes is a new format version with a folder of
-//! its own.
+//! The bytes under `golden/v1` and `golden/zstd-v1` are never rewritten. `TABULITH_BLESS=1`
+//! rewrites the texts, for a change of how they are printed; a change of the bytes is a new format
+//! version with a folder of its own.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(clippy::disallowed_methods, reason = "looks at the folder from outside")]
@@ -15,10 +15,11 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::inspect::{self, Depth};
 use tabulith::vfs::os::OsVfs;
-use tabulith::{Advanced, CommitTs, Db, Entity, Options};
+use tabulith::{Advanced, Codec, CommitTs, Compression, Db, Entity, Options};
+use tempfile::TempDir;
 
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1")
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
 /// What the golden database holds. Ran once, by the build that defined version 1.
@@ -63,36 +64,71 @@ fn large(bytes: u64) -> Vec<u8> {
     (0..bytes).map(|i| (mix(mix(i)) >> 56) as u8).collect()
 }
 
-#[test]
-fn version_1_reads_as_it_was_written() {
-    if std::env::var_os("TABULITH_WRITE_GOLDEN").is_some() {
-        write(&folder());
+/// What the golden database of zstd holds: values in a table file and one in a blob file. Ran
+/// once, as `write`, by a build with the feature.
+#[cfg(feature = "zstd")]
+fn write_zstd(dir: &Path) {
+    let compression = Compression { upper: Codec::Zstd, bottom: Codec::Zstd };
+    let advanced = Advanced { wal_segment_bytes: 16 << 10, compression, ..Advanced::default() };
+    let options = Options { advanced, ..Options::default() };
+    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    let parts =
+        Db::builder().options(options).parts(Arc::new(OsVfs::new()), clock, Arc::new(ByHand));
+    let db = parts.open(dir).unwrap();
+    let rows = db.table("rows").unwrap();
+    for i in 0..20u8 {
+        rows.upsert(b"p", [i], format!("value {i}").repeat(10)).unwrap();
     }
+    // In a block of its own, which is too short to be compressed: its reference is read by all.
+    db.table("large").unwrap().upsert("p", [0], "9".repeat(6000)).unwrap();
+    db.flush().unwrap();
+    db.close().unwrap();
+}
+
+/// A copy of the folder `name`.
+fn copy_of(name: &str) -> TempDir {
     let copy = tempfile::tempdir().unwrap();
-    let mut names: Vec<_> = fs::read_dir(folder())
-        .unwrap()
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    for name in names.iter().filter(|name| !name.ends_with(".txt")) {
-        fs::copy(folder().join(name), copy.path().join(name)).unwrap();
-        if name == "LOCK" {
-            continue;
-        }
+    for file in files(name) {
+        fs::copy(folder(name).join(&file), copy.path().join(&file)).unwrap();
+    }
+    copy
+}
+
+/// The names of the files of a golden database, without the texts.
+fn files(name: &str) -> Vec<String> {
+    let all = fs::read_dir(folder(name)).unwrap();
+    let mut files: Vec<_> = all.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    files.retain(|file| !file.ends_with(".txt"));
+    files.sort();
+    files
+}
+
+/// Compares each file of the folder `name` with the text that is kept beside it.
+fn compare_texts(name: &str, write: fn(&Path)) {
+    let folder = folder(name);
+    if std::env::var_os("TABULITH_WRITE_GOLDEN").is_some_and(|asked| asked == name) {
+        write(&folder);
+    }
+    for file in files(name).iter().filter(|file| *file != "LOCK") {
         let mut text = String::new();
-        inspect::dump(&folder().join(name), Depth::Rows, &mut |line| {
-            let line = line.replace(folder().to_str().unwrap(), "v1");
+        inspect::dump(&folder.join(file), Depth::Rows, &mut |line| {
+            let line = line.replace(folder.to_str().unwrap(), name);
             text.push_str(&line);
             text.push('\n');
         })
         .unwrap();
-        let kept = folder().join(format!("{name}.txt"));
+        let kept = folder.join(format!("{file}.txt"));
         if std::env::var_os("TABULITH_BLESS").is_some() {
             fs::write(&kept, &text).unwrap();
         }
         assert_eq!(text, fs::read_to_string(&kept).unwrap_or_default(), "{}", kept.display());
     }
+}
 
+#[test]
+fn version_1_reads_as_it_was_written() {
+    compare_texts("v1", write);
+    let copy = copy_of("v1");
     let db = Db::open(copy.path()).unwrap();
     let rows = db.table("rows").unwrap();
     assert_eq!(rows.scan::<&str, &str>(..).unwrap().map(Result::unwrap).count(), 43);
@@ -106,4 +142,44 @@ fn version_1_reads_as_it_was_written() {
     assert_eq!(db.entities("people").unwrap().zone_columns().unwrap(), ["Paid", "Rank"]);
     let ada = db.entities("people").unwrap().get("p", "ä𝄞").unwrap().unwrap();
     assert_eq!(ada.property("Age"), Some(&7.into()));
+}
+
+#[test]
+#[cfg(feature = "zstd")]
+fn values_of_zstd_read_as_they_were_written() {
+    compare_texts("zstd-v1", write_zstd);
+    let copy = copy_of("zstd-v1");
+    let db = Db::open(copy.path()).unwrap();
+    let value = |table, rk: u8| db.table(table).unwrap().get("p", [rk]).unwrap().unwrap().value;
+    for i in 0..20 {
+        assert_eq!(value("rows", i), format!("value {i}").repeat(10));
+    }
+    assert!(value("large", 0) == "9".repeat(6000));
+}
+
+#[test]
+#[cfg(not(feature = "zstd"))]
+fn a_build_without_zstd_names_the_feature() {
+    const LACKING: &str = "values are compressed with zstd, which this build lacks";
+    let copy = copy_of("zstd-v1");
+    let mut rows = Vec::new();
+    inspect::dump(&copy.path().join("000001.sst"), Depth::Rows, &mut |line| {
+        rows.extend(line.starts_with("  1/p/").then(|| line.to_owned()));
+    })
+    .unwrap();
+    assert_eq!(rows.len(), 20, "keys are read");
+    assert!(rows.iter().all(|row| row.contains(LACKING)), "{rows:?}");
+
+    let db = Db::open(copy.path()).unwrap();
+    for (table, file) in [("rows", "000001.sst"), ("large", "000002.blob")] {
+        let error = db.table(table).unwrap().get("p", [0]).map(drop).unwrap_err().to_string();
+        assert!(error.contains(file) && error.contains(LACKING), "{error}");
+    }
+    drop(db);
+
+    let compression = Compression { bottom: Codec::Zstd, ..Compression::LZ4 };
+    let advanced = Advanced { compression, ..Advanced::default() };
+    let options = Options { advanced, ..Options::default() };
+    let error = Db::builder().options(options).open(copy.path()).map(drop).unwrap_err().to_string();
+    assert!(error.contains("lacks the cargo feature `zstd`"), "{error}");
 }
