@@ -6,6 +6,7 @@
 mod common;
 
 use common::Place;
+use std::path::Path;
 
 /// A folder with a table of 3,000 rows, with large values among them.
 fn filled(place: &Place) {
@@ -111,4 +112,25 @@ fn a_checkpoint_is_the_folder_at_that_moment() {
     drop(server);
     assert_eq!(place.run(&["compact", "none"]).code, 3, "no database is made by looking for one");
     assert!(!place.path("none").exists());
+}
+
+#[test]
+fn values_of_zstd_are_read_where_it_is_built_in() {
+    let place = Place::new();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/tests/golden/zstd-v1");
+    std::fs::create_dir(place.path("data")).unwrap();
+    for file in std::fs::read_dir(golden).unwrap().map(Result::unwrap) {
+        let name = file.file_name().into_string().unwrap();
+        if !name.ends_with(".txt") {
+            std::fs::copy(file.path(), place.path("data").join(name)).unwrap();
+        }
+    }
+    let ran = place.run(&["check", "data"]);
+    if cfg!(feature = "zstd") {
+        assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
+    } else {
+        assert_ne!(ran.code, 0, "{}", ran.out);
+        let said = ran.out + &ran.err;
+        assert!(said.contains("000001.sst") && said.contains("cargo feature `zstd`"), "{said}");
+    }
 }

@@ -199,9 +199,9 @@ impl Stage {
     }
 
     fn run_engine_examples(&self) -> Result<()> {
-        // As the tests are built: for the engine alone it would be built anew.
-        let build = "cargo build --quiet --workspace --locked --features tabulith-tools/parquet \
-                     --examples";
+        // As the tests are built: otherwise the engine would be built anew.
+        let build = "cargo build --quiet --workspace --locked --examples \
+                     --features tabulith-tools/parquet,tabulith-tools/zstd,tabulith/tracing";
         self.succeed(Command::new("bash").arg("-ec").arg(build).current_dir(&self.root))?;
         let programs = repo::target(&self.root).join("debug/examples");
         let mut names = Vec::new();
