@@ -11,16 +11,15 @@ use crate::rows::{Catalog, RowSnapshot, RowStore};
 use crate::table::entity::Entity;
 use crate::table::error::{TableError, TableResult};
 use crate::table::filter::ast::Filter;
-use crate::table::keys;
 use crate::table::lent::EntityRef;
 use crate::table::name::{self, AccountName, TableName};
 use crate::table::page::{PAGE_ENTITIES_MAX, Page, PageEnd, Query};
 use crate::table::plan::Plan;
 use crate::table::query;
-use crate::table::rules;
-use crate::table::store::{Table, TableStore, TablesPage, page_of_tables, table_of};
+use crate::table::store::{
+    Table, TableStore, TablesPage, entity_of, page_of_tables, plan_of, rows_of, table_of,
+};
 use std::fmt;
-use std::ops::Bound::Unbounded;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -100,16 +99,11 @@ impl Past {
         &self,
         account: &AccountName,
         table: &TableName,
-        (partition_key, row_key): (&str, &str),
+        keys: (&str, &str),
         read: impl FnOnce(EntityRef<'_>) -> T,
     ) -> TableResult<Option<T>> {
         let table = self.find(account, table)?;
-        if rules::check_keys(partition_key, row_key).is_err() {
-            return Ok(None);
-        }
-        let (partition, row) = (keys::encode(partition_key), keys::encode(row_key));
-        let Some(row) = self.rows.get(table.id, &partition, &row)? else { return Ok(None) };
-        Ok(Some(read(EntityRef::open(partition_key, row_key, row.ts, &row.value)?)))
+        entity_of(keys, |partition, row| self.rows.get(table.id, partition, row), read)
     }
 
     /// One page of the entities that passed a filter then: all pages are as of that moment.
@@ -148,9 +142,7 @@ impl Past {
         table: &TableName,
         partition_key: &str,
     ) -> TableResult<u64> {
-        let table = self.find(account, table)?;
-        let range = KeyRange::rows(table.id, &keys::encode(partition_key), Unbounded, Unbounded);
-        Ok(self.rows.count(range)?)
+        Ok(self.rows.count(rows_of(self.find(account, table)?.id, partition_key))?)
     }
 
     fn find(&self, account: &AccountName, table: &TableName) -> TableResult<Table> {
@@ -163,11 +155,6 @@ impl Past {
         table: &TableName,
         query: &Query,
     ) -> TableResult<(Table, Plan)> {
-        let table = self.find(account, table)?;
-        if query.top > PAGE_ENTITIES_MAX {
-            return Err(TableError::PageTooLong { top: query.top });
-        }
-        query.filter.as_ref().map_or(Ok(()), Filter::check)?;
-        Ok((table, Plan::of(query.filter.as_ref())))
+        Ok((self.find(account, table)?, plan_of(query)?))
     }
 }

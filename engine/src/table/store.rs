@@ -8,7 +8,7 @@ use crate::error::{Error, Kind};
 use crate::ids::{CommitTs, TableId};
 use crate::key::range::KeyRange;
 use crate::options::Reach;
-use crate::rows::{Catalog, RowStore, TableInfo};
+use crate::rows::{Catalog, Row, RowStore, TableInfo};
 use crate::table::entity::Entity;
 use crate::table::error::{GroupError, TableError, TableResult};
 use crate::table::filter::ast::Filter;
@@ -223,19 +223,12 @@ impl<S: RowStore + Catalog> TableStore<S> {
         &self,
         account: &AccountName,
         table: &TableName,
-        (partition_key, row_key): (&str, &str),
+        keys: (&str, &str),
         reach: Reach,
         read: impl FnOnce(EntityRef<'_>) -> T,
     ) -> TableResult<Option<T>> {
         let table = self.find(account, table)?;
-        if rules::check_keys(partition_key, row_key).is_err() {
-            return Ok(None);
-        }
-        let (partition, row) = (keys::encode(partition_key), keys::encode(row_key));
-        let Some(row) = self.rows.get(table, &partition, &row, reach)? else {
-            return Ok(None);
-        };
-        Ok(Some(read(EntityRef::open(partition_key, row_key, row.ts, &row.value)?)))
+        entity_of(keys, |partition, row| self.rows.get(table, partition, row, reach), read)
     }
 
     /// One page of the entities that pass a filter, in the order of their keys, as of now.
@@ -273,11 +266,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
         table: &TableName,
         query: &Query,
     ) -> TableResult<(TableId, Plan)> {
-        let table = self.find(account, table)?;
-        if query.top > PAGE_ENTITIES_MAX {
-            return Err(TableError::PageTooLong { top: query.top });
-        }
-        Ok((table, self.explain(query.filter.as_ref())?))
+        Ok((self.find(account, table)?, plan_of(query)?))
     }
 
     /// How many entities a table has, as of now. Cost: reads few of them, see
@@ -294,8 +283,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
         table: &TableName,
         partition_key: &str,
     ) -> TableResult<u64> {
-        let table = self.find(account, table)?;
-        let range = KeyRange::rows(table, &keys::encode(partition_key), Unbounded, Unbounded);
+        let range = rows_of(self.find(account, table)?, partition_key);
         Ok(self.rows.snapshot()?.count(range)?)
     }
 
@@ -341,8 +329,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
 
     /// How a query with this filter finds its rows.
     pub fn explain(&self, filter: Option<&Filter>) -> TableResult<Plan> {
-        filter.map_or(Ok(()), Filter::check)?;
-        Ok(Plan::of(filter))
+        plan_of_filter(filter)
     }
 
     fn find(&self, account: &AccountName, table: &TableName) -> TableResult<TableId> {
@@ -380,6 +367,39 @@ fn prepare_group(writes: Vec<Write>) -> Result<Vec<Prepared>, GroupError> {
         prepared.push(checked.map_err(|error| GroupError { index, error })?);
     }
     Ok(prepared)
+}
+
+/// What `read` makes of the entity of these keys, whose row `get` finds under the stored form of
+/// both; keys that no entity has find none.
+pub(super) fn entity_of<T>(
+    (partition_key, row_key): (&str, &str),
+    get: impl FnOnce(&[u8], &[u8]) -> Result<Option<Row>, Error>,
+    read: impl FnOnce(EntityRef<'_>) -> T,
+) -> TableResult<Option<T>> {
+    if rules::check_keys(partition_key, row_key).is_err() {
+        return Ok(None);
+    }
+    let found = get(&keys::encode(partition_key), &keys::encode(row_key))?;
+    let Some(row) = found else { return Ok(None) };
+    Ok(Some(read(EntityRef::open(partition_key, row_key, row.ts, &row.value)?)))
+}
+
+/// How a page of `query` finds its rows.
+pub(super) fn plan_of(query: &Query) -> TableResult<Plan> {
+    if query.top > PAGE_ENTITIES_MAX {
+        return Err(TableError::PageTooLong { top: query.top });
+    }
+    plan_of_filter(query.filter.as_ref())
+}
+
+fn plan_of_filter(filter: Option<&Filter>) -> TableResult<Plan> {
+    filter.map_or(Ok(()), Filter::check)?;
+    Ok(Plan::of(filter))
+}
+
+/// The rows of one partition.
+pub(super) fn rows_of(table: TableId, partition_key: &str) -> KeyRange {
+    KeyRange::rows(table, &keys::encode(partition_key), Unbounded, Unbounded)
 }
 
 /// Lists tables by the prefix of their names and the name that they come after.
