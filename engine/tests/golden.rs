@@ -22,21 +22,22 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
+/// A database whose clock stands still and which does nothing unasked.
+fn open_still(dir: &Path, advanced: Advanced) -> Db {
+    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    let builder = Db::builder().options(Options { advanced, ..Options::default() });
+    builder.parts(Arc::new(OsVfs::new()), clock, Arc::new(ByHand)).open(dir).unwrap()
+}
+
 /// What the golden database holds. Ran once, by the build that defined version 1.
 fn write(dir: &Path) {
-    let options = Options {
-        advanced: Advanced {
-            wal_segment_bytes: 16 << 10,
-            block_bytes: 256,
-            memtable_bytes: Some(64 << 10),
-            ..Advanced::default()
-        },
-        ..Options::default()
+    let advanced = Advanced {
+        wal_segment_bytes: 16 << 10,
+        block_bytes: 256,
+        memtable_bytes: Some(64 << 10),
+        ..Advanced::default()
     };
-    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
-    let parts =
-        Db::builder().options(options).parts(Arc::new(OsVfs::new()), clock, Arc::new(ByHand));
-    let db = parts.open(dir).unwrap();
+    let db = open_still(dir, advanced);
     let rows = db.table("rows").unwrap();
     for i in 0..40u8 {
         rows.upsert([b'p', i / 20], [i], format!("value {i}").repeat(i as usize)).unwrap();
@@ -70,11 +71,7 @@ fn large(bytes: u64) -> Vec<u8> {
 fn write_zstd(dir: &Path) {
     let compression = Compression { upper: Codec::Zstd, bottom: Codec::Zstd };
     let advanced = Advanced { wal_segment_bytes: 16 << 10, compression, ..Advanced::default() };
-    let options = Options { advanced, ..Options::default() };
-    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
-    let parts =
-        Db::builder().options(options).parts(Arc::new(OsVfs::new()), clock, Arc::new(ByHand));
-    let db = parts.open(dir).unwrap();
+    let db = open_still(dir, advanced);
     let rows = db.table("rows").unwrap();
     for i in 0..20u8 {
         rows.upsert(b"p", [i], format!("value {i}").repeat(10)).unwrap();
