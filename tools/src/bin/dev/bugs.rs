@@ -17,7 +17,7 @@ pub(crate) struct Bug {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Test {
     pub(crate) package: &'static str,
-    /// Its program of tests.
+    /// Its program; `lib` for the unit tests.
     pub(crate) program: &'static str,
     pub(crate) name: &'static str,
     /// What it is asked for by a variable, if anything: which workloads to begin with.

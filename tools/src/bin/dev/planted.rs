@@ -40,8 +40,10 @@ struct Control {
     size: Option<(&'static str, &'static str)>,
 }
 
-const CONTROLS: [Control; 3] = [
+const CONTROLS: [Control; 4] = [
     Control { program: "golden", names: &[], size: None },
+    // Their blocks are packed with LZ4 here, with zstd where it is built in.
+    Control { program: "lib", names: &["sstable::", "compress::"], size: None },
     Control { program: "oracle", names: &[], size: Some(("TABULITH_ORACLE_OPS", "300000")) },
     Control {
         program: "crash",
@@ -154,7 +156,10 @@ fn build(root: &Path, bugs: &[&Bug], controls: &[Control]) -> Result<Programs> {
         command.args(["test", "--no-run", "--quiet", "--locked", "--message-format=json"]);
         command.args(["--package", package]).current_dir(root);
         for name in names {
-            command.args(["--test", name]);
+            match name {
+                "lib" => command.arg("--lib"),
+                name => command.args(["--test", name]),
+            };
         }
         cfg::set(&mut command, root, "bug=\"any\"")?;
         let built = command.stderr(Stdio::inherit()).output().context("cargo does not start")?;
@@ -172,8 +177,10 @@ fn program(package: &str, line: &str) -> Option<((String, String), Program)> {
     let message: Value = serde_json::from_str(line).ok()?;
     let file = PathBuf::from(message.get("executable")?.as_str()?);
     let dir = Path::new(message.get("manifest_path")?.as_str()?).parent()?.to_owned();
-    let name = message.get("target")?.get("name")?.as_str()?.to_owned();
-    Some(((package.to_owned(), name), Program { file, dir }))
+    let target = message.get("target")?;
+    let is_lib = target.get("kind")?.as_array()?.iter().any(|kind| kind == "lib");
+    let name = if is_lib { "lib" } else { target.get("name")?.as_str()? };
+    Some(((package.to_owned(), name.to_owned()), Program { file, dir }))
 }
 
 fn find<'a>(programs: &'a Programs, package: &str, name: &str) -> Result<&'a Program> {
