@@ -8,8 +8,8 @@ use crate::chunks::SpareChunks;
 use crate::cursor::Found;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
-use crate::memtable::arena::{Arena, Bump};
-use crate::memtable::hash_index::{Fill, HashIndex};
+use crate::memtable::arena::{Arena, Bump, Ref};
+use crate::memtable::hash_index::{Fill, HashIndex, Looked};
 use crate::memtable::row::{self, NewVersion, Row, SHARED_BYTES_MIN};
 use crate::memtable::shared::SharedValues;
 use crate::memtable::tree::{Finger, Tree};
@@ -115,7 +115,7 @@ impl ArenaMemtable {
     /// The newest version of `key` not newer than `at`.
     pub(super) fn find(&self, key: &[u8], row_hash: u64, at: CommitTs) -> Option<Found> {
         let arena = &self.arena;
-        let row = self.hashes.find(arena, key, row_hash)?;
+        let row = self.row_of(key, row_hash)?;
         let version = arena.get(row).newest_at(arena, at)?;
         let value = row::value_of(arena, &self.shared, version);
         let version = arena.get(version);
@@ -127,9 +127,21 @@ impl ArenaMemtable {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    fn row_of(&self, key: &[u8], hash: u64) -> Option<Ref<Row>> {
+        let arena = &self.arena;
+        match self.hashes.find(arena, key, hash) {
+            Looked::Found(row) => Some(row),
+            Looked::Absent => None,
+            Looked::Crowded => {
+                let (_, row) = self.tree.seek(arena, key)?;
+                (row::key_of(arena, row) == key).then_some(row)
+            }
+        }
+    }
+
     fn add(&self, writer: &mut Writer, key: &[u8], hash: u64, version: NewVersion<'_>) {
         let (arena, Writer { bump, fill, finger, .. }) = (&self.arena, writer);
-        if let Some(row) = self.hashes.find(arena, key, hash) {
+        if let Some(row) = self.row_of(key, hash) {
             arena.get(row).push(arena, bump, version);
             return;
         }
@@ -182,4 +194,58 @@ impl<'a> Group<'a> {
 /// Keeps a large value outside the arena.
 fn share(values: &SharedValues, value: &[u8], keep: impl FnOnce() -> Bytes) -> Option<u32> {
     (value.len() >= SHARED_BYTES_MIN).then(|| values.push(keep()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memtable::hash_index::PROBES_MAX;
+
+    /// Adds `count` rows whose hashes `hash` says, and holds every answer against them.
+    fn check(count: u64, hash: impl Fn(u64) -> u64) -> ArenaMemtable {
+        let table = ArenaMemtable::new(SpareChunks::new(0));
+        let key = |n: u64| n.to_be_bytes();
+        for (round, ts) in [(0u8, 1), (1, 2)] {
+            for n in 0..count {
+                let (ts, value) = (CommitTs(ts), &[round]);
+                let version = NewVersion { ts, kind: RowKind::Put, value, shared: None };
+                table.add(&mut table.writer.lock(), &key(n), hash(n), version);
+                let absent = table.find(&key(n + count), hash(n), CommitTs::MAX);
+                assert!(absent.is_none(), "row {n} of {count} and no other");
+            }
+            for n in 0..count {
+                let found = table.find(&key(n), hash(n), CommitTs::MAX).map(|row| row.value);
+                assert_eq!(found.as_deref(), Some(&[round][..]), "row {n} of {count}");
+                let first = table.find(&key(n), hash(n), CommitTs(1)).map(|row| row.value);
+                assert_eq!(first.as_deref(), Some(&[0][..]), "row {n} of {count}");
+            }
+        }
+        table
+    }
+
+    #[test]
+    fn rows_of_one_hash_are_found_without_a_look_at_all_of_them() {
+        for count in [1, 5, 200, 3000] {
+            let table = check(count, |_| 7);
+            let looked = |n: u64| table.hashes.find(&table.arena, &n.to_be_bytes(), 7);
+            let is_found = |n: &u64| matches!(looked(*n), Looked::Found(_));
+            assert_eq!((0..count).filter(is_found).count() as u64, count.min(5), "{count} rows");
+            assert_eq!(looked(count) == Looked::Crowded, count >= 5, "{count} rows");
+        }
+    }
+
+    #[test]
+    fn rows_of_one_slot_are_found_without_a_look_at_all_of_them() {
+        // Tags that differ in bits which no table of so many rows looks at.
+        let table = check(3000, |n| n << 16);
+        let looked = |n: u64| table.hashes.find(&table.arena, &n.to_be_bytes(), n << 16);
+        let is_found = |n: &u64| matches!(looked(*n), Looked::Found(_));
+        assert_eq!((0..3000).filter(is_found).count(), PROBES_MAX);
+        assert_eq!(
+            table.hashes.find(&table.arena, &[9], 9999),
+            Looked::Crowded,
+            "in the same table"
+        );
+        assert_eq!(table.hashes.find(&table.arena, &[9], u64::MAX), Looked::Absent);
+    }
 }
