@@ -294,9 +294,9 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
-        let began = pipeline.now().max(pipeline.applied());
-        self.flush()?;
         let tree = &self.inner.tree;
+        let began = tree.reclaiming_time(pipeline);
+        self.flush()?;
         while tree.compact_once(Aim::OneRun(began), pipeline)? {}
         tree.delete_trash();
         Ok(())
@@ -330,6 +330,7 @@ impl Db {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
         let tree = &self.inner.tree;
+        let began = tree.reclaiming_time(pipeline);
         if pipeline.log_is_large() {
             work.renew_log()?;
             pipeline.give_up_spare_log()?; // What it has released is kept for reuse until here.
@@ -338,7 +339,7 @@ impl Db {
         } else {
             work.flush_sealed()?;
         }
-        while tree.compact_once(Aim::Settled, pipeline)? {}
+        while tree.compact_once(Aim::Settled(began), pipeline)? {}
         tree.delete_trash();
         tree.shelf.pool.spare.release();
         Ok(())

@@ -155,10 +155,15 @@ impl Tree {
         self.live_tables.knows(table) || self.tables.load().is_live(table)
     }
 
+    /// Now, as what nobody can read any more is reclaimed: no commit comes before it any more.
+    pub(crate) fn reclaiming_time(&self, pipeline: &Pipeline) -> CommitTs {
+        pipeline.reclaiming_time(self.snapshots.floor())
+    }
+
     /// What must stay readable, the history window included.
     fn boundaries(&self, pipeline: &Pipeline) -> Boundaries {
         let history = moment::ticks(self.options.history.unwrap_or_default());
-        let now = pipeline.reclaiming_time(self.snapshots.floor());
+        let now = self.reclaiming_time(pipeline);
         let floor = CommitTs(now.0.saturating_sub(history));
         self.snapshots.boundaries(|| pipeline.visible(), floor)
     }
@@ -363,7 +368,7 @@ impl Tree {
             let may = |job: &Job| aim.takes(job);
             let job = picker::pick(aim, version, &self.options, &scene, &turns);
             let job = job.or_else(|| match aim {
-                Aim::Balance | Aim::Rest | Aim::Settled => {
+                Aim::Balance | Aim::Rest | Aim::Settled(_) => {
                     upkeep::pick(version, &self.options, &may)
                 }
                 Aim::OneRun(_) => upkeep::worn_blobs(version, &self.options, &may),

@@ -9,6 +9,7 @@ use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::table::error::TableError;
 use tabulith::table::write::Write;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, CommitTs, Db, Entities, Entity, If, Kind, Options, Table};
 
@@ -268,6 +269,54 @@ fn cold_rows_are_gone_from_the_disk_after_one_settle_past_their_expiry() {
     assert!(bytes_on_disk(&db) * 20 < before, "{} of {before} bytes stay", bytes_on_disk(&db));
     assert_eq!(stats.blob_files, 0);
     assert_eq!(row_keys(&table), ["stays"]);
+}
+
+/// Has so much time pass whenever a merge makes a file.
+fn pass_at_each_file(disk: &FaultFs, clock: &Arc<ManualClock>, seconds: u64) {
+    let (here, turned) = (disk.clone(), Arc::clone(clock));
+    disk.interrupt(Rule::fail(Call::Create).named("*.sst"), move || {
+        turned.advance(Duration::from_secs(seconds));
+        pass_at_each_file(&here, &turned, seconds);
+    });
+}
+
+#[test]
+fn who_waits_for_space_is_not_kept_by_what_goes_by_meanwhile() {
+    const ROWS: u64 = 300;
+    for by_table in [false, true] {
+        for whole in [false, true] {
+            let disk = FaultFs::new(Arc::new(SimFs::new()));
+            let clock = Arc::new(ManualClock::at(START_TICKS));
+            let (vfs, hands) = (Arc::new(disk.clone()), Arc::new(ByHand));
+            let db = Db::builder().parts(vfs, clock.clone(), hands).open("db").unwrap();
+            let table = db.table("t").unwrap();
+            for n in 0..ROWS {
+                let key = format!("{n:03}");
+                if by_table {
+                    table.upsert("p", key, "v").unwrap();
+                } else {
+                    put_until(&table, &key, "v", in_seconds(&db, 600));
+                }
+                clock.advance(Duration::from_secs(1));
+            }
+            if by_table {
+                table.set_ttl(Some(Duration::from_secs(600))).unwrap();
+            }
+            db.table("other").unwrap().upsert("p", "stays", "x").unwrap();
+            db.compact().unwrap();
+            clock.advance(Duration::from_secs(320)); // The first 20 of them have gone by.
+            pass_at_each_file(&disk, &clock, 10);
+            let before = db.stats();
+            if whole {
+                db.compact().unwrap()
+            } else {
+                db.settle().unwrap()
+            }
+            let jobs = db.stats().compactions - before.compactions;
+            assert!((1..=2).contains(&jobs), "{by_table} {whole}: {jobs} merges");
+            assert!(!row_keys(&table).is_empty(), "others have not");
+        }
+    }
 }
 
 #[test]

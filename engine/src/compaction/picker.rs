@@ -99,8 +99,8 @@ pub(crate) enum Aim<'a> {
     /// That, and little above the deepest level, so that little space is taken by what is outdated:
     /// what is worth doing when nothing else happens.
     Rest,
-    /// That, and the space back of all that was deleted.
-    Settled,
+    /// That, and the space back of all that was deleted or had expired up to there.
+    Settled(CommitTs),
     /// One sorted run of what was committed up to there, and of what comes into it on the way: who
     /// never stops writing keeps nobody waiting.
     OneRun(CommitTs),
@@ -113,7 +113,7 @@ impl Aim<'_> {
     pub(crate) fn is_awaited(self) -> bool {
         match self {
             Aim::Balance | Aim::Rest => false,
-            Aim::Settled | Aim::OneRun(_) | Aim::Range(..) => true,
+            Aim::Settled(_) | Aim::OneRun(_) | Aim::Range(..) => true,
         }
     }
 
@@ -123,10 +123,11 @@ impl Aim<'_> {
         self.is_awaited() || job.is_readable()
     }
 
-    /// Whoever waits is not kept by what leaves a history window of so many ticks meanwhile.
+    /// Whoever waits is not kept by what expires or leaves a history window of so many ticks
+    /// meanwhile.
     pub(crate) fn until(self, history: u64) -> CommitTs {
         match self {
-            Aim::OneRun(began) => CommitTs(began.0.saturating_sub(history)),
+            Aim::Settled(began) | Aim::OneRun(began) => CommitTs(began.0.saturating_sub(history)),
             _ => CommitTs::MAX,
         }
     }
@@ -135,7 +136,7 @@ impl Aim<'_> {
     pub(crate) fn effort(self) -> Effort {
         match self {
             Aim::Balance | Aim::Rest | Aim::Range(..) => Effort::Background,
-            Aim::Settled => Effort::Settle,
+            Aim::Settled(_) => Effort::Settle,
             Aim::OneRun(_) => Effort::Full,
         }
     }
@@ -152,7 +153,7 @@ pub(crate) fn pick(
     let may = |job: &Job| aim.takes(job);
     let shape = || match aim {
         Aim::Balance => fullest(version, options, turns, &may),
-        Aim::Rest | Aim::Settled => {
+        Aim::Rest | Aim::Settled(_) => {
             fullest(version, options, turns, &may).or_else(|| sink(version, options, turns, &may))
         }
         Aim::OneRun(up_to) => one_run(version, up_to),

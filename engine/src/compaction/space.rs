@@ -57,7 +57,7 @@ pub(crate) struct Scene<'a> {
     /// Deletes and erasures up to here are due, however few.
     pub(crate) due: CommitTs,
     /// What nobody needs any more only because time goes on is left: what was deleted, erased or
-    /// replaced later.
+    /// replaced later, or has expired since.
     pub(crate) until: CommitTs,
 }
 
@@ -266,7 +266,7 @@ fn expired(
     scene: &Scene<'_>,
     job: &dyn Fn(Reclaim) -> Option<Job>,
 ) -> Option<Job> {
-    let now = scene.boundaries.floor();
+    let now = scene.boundaries.floor().min(scene.until);
     let worth_it = |file: &LiveFile| {
         let meta = &file.meta;
         let count = meta.expiring.lapsed_by(now);
@@ -306,8 +306,10 @@ fn outlived_per_mille(scene: &Scene<'_>, file: &LiveFile) -> u64 {
     let Some((first, last)) = tables(file) else { return 0 };
     let meta = &file.meta;
     let from = meta.min_ts.max(meta.aged_to);
+    // One that was written since then has what has outlived itself meanwhile.
+    let meanwhile = scene.boundaries.floor().0.saturating_sub(scene.until.0);
     let share = |(table, to): &(TableId, CommitTs)| {
-        if *to <= meta.aged_to || *to < meta.min_ts {
+        if to.0.saturating_sub(meanwhile) <= meta.aged_to.0 || *to < meta.min_ts {
             return 0;
         }
         let (passed, span) = (to.0 - from.0 + 1, meta.max_ts.0.saturating_sub(from.0) + 1);
