@@ -153,9 +153,8 @@ impl<'a> Restore<'a> {
                 state.blobs.extend(blobs.into_iter().map(|blob| (blob.no, Arc::new(blob))));
             }
             if !erased.is_empty() {
-                let mut erasures = Erasures::clone(&state.erasures);
-                erased.iter().for_each(|erasure| erasures.insert(erasure.clone()));
-                state.erasures = Arc::new(erasures);
+                let erased: Vec<_> = erased.iter().cloned().collect();
+                state.erasures = Arc::new(state.erasures.changed(&[], &erased));
             }
             state.history_floor = state.history_floor.max(floor);
         }

@@ -6,9 +6,16 @@
 //!
 //! Fragments are what the bounds of all erasures cut the keys into: sorted, disjoint, each with the
 //! timestamps of all erasures that cover it. n erasures make at most 2n - 1 of them.
+//!
+//! Whoever trims a partition again and again, each time a little further, covers the first fragment
+//! n times, the next one n - 1 times and so on. So fragments have their timestamps as stretches of
+//! lists that they share: of erasures that overlap one another the times in order, wherever those
+//! of a fragment follow one another there. Where they do not, the fragment has a list of its own.
 
 use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// All versions older than `ts` of the keys from `start` to before `end` are gone.
@@ -35,23 +42,122 @@ impl Erasure {
 pub(crate) struct Fragment {
     pub(crate) start: Arc<[u8]>,
     pub(crate) end: Arc<[u8]>,
-    times: Arc<[CommitTs]>, // Ascending, never empty.
+    times: Times, // Never empty.
 }
 
 impl Fragment {
-    fn new(start: &Arc<[u8]>, end: &Arc<[u8]>, times: &Arc<[CommitTs]>) -> Fragment {
-        Fragment { start: Arc::clone(start), end: Arc::clone(end), times: Arc::clone(times) }
+    fn new(start: &Arc<[u8]>, end: &Arc<[u8]>, times: Times) -> Fragment {
+        Fragment { start: Arc::clone(start), end: Arc::clone(end), times }
     }
 
     /// The newest erasure not newer than `at`; zero where there is none.
     pub(crate) fn newest_at(&self, at: CommitTs) -> CommitTs {
-        let below = self.times.partition_point(|ts| *ts <= at);
-        below.checked_sub(1).map_or(CommitTs::ZERO, |i| self.times[i])
+        let times = self.times.get();
+        let below = times.partition_point(|ts| *ts <= at);
+        below.checked_sub(1).map_or(CommitTs::ZERO, |i| times[i])
     }
 
     /// The oldest erasure that is newer than `ts`.
     pub(crate) fn oldest_above(&self, ts: CommitTs) -> Option<CommitTs> {
-        self.times.get(self.times.partition_point(|e| *e <= ts)).copied()
+        let times = self.times.get();
+        times.get(times.partition_point(|e| *e <= ts)).copied()
+    }
+}
+
+/// Timestamps, ascending: a stretch of a list that others have stretches of.
+#[derive(Clone, Debug)]
+struct Times {
+    list: Arc<[CommitTs]>,
+    within: Range<usize>,
+}
+
+impl Times {
+    /// A list of its own.
+    fn of(list: impl Into<Arc<[CommitTs]>>) -> Times {
+        let list = list.into();
+        let within = 0..list.len();
+        Times { list, within }
+    }
+
+    /// Of the `covering` places in `list`, at least one: a stretch of it where they follow one
+    /// another.
+    fn at(list: &Arc<[CommitTs]>, covering: &BTreeMap<usize, usize>) -> Times {
+        let ends = covering.first_key_value().zip(covering.last_key_value());
+        let within = ends.map_or(0..0, |((first, _), (last, _))| *first..*last + 1);
+        match within.len() == covering.len() {
+            true => Times { list: Arc::clone(list), within },
+            false => Times::of(covering.keys().map(|at| list[*at]).collect::<Vec<_>>()),
+        }
+    }
+
+    fn get(&self) -> &[CommitTs] {
+        &self.list[self.within.clone()]
+    }
+
+    /// Whether `ts` has its place behind them and their list.
+    fn end_before(&self, ts: CommitTs) -> bool {
+        self.within.end == self.list.len() && self.get().last().is_some_and(|last| *last < ts)
+    }
+}
+
+impl PartialEq for Times {
+    fn eq(&self, other: &Times) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for Times {}
+
+/// A timestamp on its way to the fragments that it covers.
+struct Newcomer {
+    ts: CommitTs,
+    grown: Option<Grown>,
+}
+
+/// A list with a newer timestamp behind what fragments need of it.
+struct Grown {
+    before: Arc<[CommitTs]>,
+    from: usize,
+    list: Arc<[CommitTs]>,
+}
+
+impl Newcomer {
+    /// One that comes to `fragments`.
+    fn new(ts: CommitTs, fragments: &[Fragment]) -> Newcomer {
+        let mut newcomer = Newcomer { ts, grown: None };
+        if let Some(first) = fragments.iter().position(|fragment| fragment.times.end_before(ts)) {
+            newcomer.joined(&fragments[first..]);
+        }
+        newcomer
+    }
+
+    /// It alone.
+    fn alone(&self) -> Times {
+        let Some(Grown { list, .. }) = &self.grown else { return Times::of([self.ts]) };
+        Times { list: Arc::clone(list), within: list.len() - 1..list.len() }
+    }
+
+    /// The times of the first of `fragments`, with it. Others of them may share its list.
+    fn joined(&mut self, fragments: &[Fragment]) -> Times {
+        let Some(Fragment { times, .. }) = fragments.first() else { return self.alone() };
+        let here = times.get();
+        let Err(at) = here.binary_search(&self.ts) else { return times.clone() };
+        if !times.end_before(self.ts) {
+            return Times::of([&here[..at], &[self.ts], &here[at..]].concat());
+        }
+        let shares = |list: &Arc<[CommitTs]>| Arc::ptr_eq(list, &times.list);
+        let known = self.grown.take();
+        let known = known.filter(|g| shares(&g.before) && g.from <= times.within.start);
+        let grown = known.unwrap_or_else(|| {
+            let sharing = fragments.iter().map(|f| &f.times).take_while(|t| shares(&t.list));
+            let from = sharing.map(|times| times.within.start).min().unwrap_or_default();
+            let list = [&times.list[from..], &[self.ts]].concat().into();
+            Grown { before: Arc::clone(&times.list), from, list }
+        });
+        let within = times.within.start - grown.from..grown.list.len();
+        let joined = Times { list: Arc::clone(&grown.list), within };
+        self.grown = Some(grown);
+        joined
     }
 }
 
@@ -63,11 +169,25 @@ pub(crate) struct Erasures {
 }
 
 impl Erasures {
-    /// The set of `all`.
+    /// The set of `all`. Cost: sorts them, and visits what they cut the keys into once.
     pub(crate) fn of(all: impl IntoIterator<Item = Erasure>) -> Erasures {
-        let mut set = Erasures::default();
-        all.into_iter().for_each(|erasure| set.insert(erasure));
-        set
+        let mut all: Vec<_> =
+            all.into_iter().filter(|erasure| erasure.start < erasure.end).collect();
+        all.sort_unstable();
+        all.dedup();
+        let (mut fragments, mut rest) = (Vec::new(), all.as_slice());
+        while let Some(first) = rest.first() {
+            // Those that overlap one another, some by others between them.
+            let (mut end, mut len) = (&first.end, 1);
+            while let Some(next) = rest.get(len).filter(|next| next.start < *end) {
+                end = end.max(&next.end);
+                len += 1;
+            }
+            let (cluster, behind) = rest.split_at(len);
+            cut_cluster(cluster, &mut fragments);
+            rest = behind;
+        }
+        Erasures { all, fragments }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -105,12 +225,12 @@ impl Erasures {
         self.all.insert(place, erasure);
     }
 
-    /// The set without `removed`.
-    pub(crate) fn without(&self, removed: &[Erasure]) -> Erasures {
+    /// The set without `removed`, and with `added`. Cost: that of making it.
+    pub(crate) fn changed(&self, removed: &[Erasure], added: &[Erasure]) -> Erasures {
         let mut removed: Vec<&Erasure> = removed.iter().collect();
         removed.sort_unstable();
         let stays = |erasure: &&Erasure| removed.binary_search(erasure).is_err();
-        Erasures::of(self.all.iter().filter(stays).cloned())
+        Erasures::of(self.all.iter().filter(stays).chain(added).cloned())
     }
 
     /// The first fragment that ends above `key`: the one that covers it, if any does.
@@ -157,34 +277,60 @@ impl Erasures {
 
 /// What `fragments`, all of which overlap `erasure`, become with it.
 fn cut(fragments: &[Fragment], erasure: &Erasure) -> Vec<Fragment> {
-    let alone: Arc<[CommitTs]> = [erasure.ts].into();
+    let mut newcomer = Newcomer::new(erasure.ts, fragments);
     let mut out = Vec::with_capacity(2 * fragments.len() + 3);
     let mut from = &erasure.start;
-    for fragment in fragments {
+    for (at, fragment) in fragments.iter().enumerate() {
         let (start, end) = (&fragment.start, &fragment.end);
         if start < from {
-            out.push(Fragment::new(start, from, &fragment.times));
+            out.push(Fragment::new(start, from, fragment.times.clone()));
         } else if from < start {
-            out.push(Fragment::new(from, start, &alone));
+            out.push(Fragment::new(from, start, newcomer.alone()));
             from = start;
         }
         let to = end.min(&erasure.end);
-        out.push(Fragment::new(from, to, &with(&fragment.times, erasure.ts)));
+        out.push(Fragment::new(from, to, newcomer.joined(&fragments[at..])));
         if to < end {
-            out.push(Fragment::new(to, end, &fragment.times));
+            out.push(Fragment::new(to, end, fragment.times.clone()));
         }
         from = to;
     }
     if *from < erasure.end {
-        out.push(Fragment::new(from, &erasure.end, &alone));
+        out.push(Fragment::new(from, &erasure.end, newcomer.alone()));
     }
     out
 }
 
-fn with(times: &Arc<[CommitTs]>, ts: CommitTs) -> Arc<[CommitTs]> {
-    match times.binary_search(&ts) {
-        Ok(_) => Arc::clone(times),
-        Err(at) => [&times[..at], &[ts], &times[at..]].concat().into(),
+/// Appends the fragments of erasures, at least one, that cover all keys from the first to the last
+/// bound of them.
+fn cut_cluster(erasures: &[Erasure], out: &mut Vec<Fragment>) {
+    let mut times: Vec<CommitTs> = erasures.iter().map(|erasure| erasure.ts).collect();
+    times.sort_unstable();
+    times.dedup();
+    let list: Arc<[CommitTs]> = times.into();
+    let bounds = erasures.iter().flat_map(|erasure| {
+        let at = list.partition_point(|ts| *ts < erasure.ts);
+        [(&erasure.start, at, true), (&erasure.end, at, false)]
+    });
+    let mut bounds: Vec<_> = bounds.collect();
+    bounds.sort_by_key(|(bound, ..)| *bound);
+    // How many erasures of each time cover what comes next.
+    let mut covering: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut from = &erasures[0].start;
+    for (bound, at, begins) in bounds {
+        if from < bound {
+            out.push(Fragment::new(from, bound, Times::at(&list, &covering)));
+            from = bound;
+        }
+        let count = covering.entry(at).or_default();
+        if begins {
+            *count += 1;
+        } else {
+            *count -= 1;
+            if *count == 0 {
+                covering.remove(&at);
+            }
+        }
     }
 }
 
@@ -272,7 +418,56 @@ mod tests {
             let (stay, go) = (random(&mut rng), random(&mut rng));
             let both = Erasures::of(stay.iter().chain(&go).cloned());
             let go: Vec<_> = go.into_iter().filter(|erasure| !stay.contains(erasure)).collect();
-            assert_eq!(both.without(&go), Erasures::of(stay), "seed {seed}");
+            assert_eq!(both.changed(&go, &[]), Erasures::of(stay.clone()), "seed {seed}");
+            assert_eq!(Erasures::of(stay).changed(&[], &go), both, "seed {seed}");
+        }
+    }
+
+    fn one_by_one(all: &[Erasure]) -> Erasures {
+        let mut set = Erasures::default();
+        all.iter().for_each(|erasure| set.insert(erasure.clone()));
+        set
+    }
+
+    #[test]
+    fn one_by_one_they_make_the_same_set_as_together() {
+        for seed in 0..300 {
+            let mut list = random(&mut Rng::seeded(seed));
+            assert_eq!(one_by_one(&list), Erasures::of(list.clone()), "seed {seed}");
+            list.sort_by_key(|erasure| erasure.ts);
+            assert_eq!(one_by_one(&list), Erasures::of(list), "seed {seed}");
+        }
+    }
+
+    /// Timestamps that the fragments of a set hold, those of a list that some share once.
+    fn times_held(set: &Erasures) -> usize {
+        let lists = set.fragments.iter().map(|fragment| &fragment.times.list);
+        let lists: BTreeMap<_, _> = lists.map(|list| (list.as_ptr(), list.len())).collect();
+        lists.values().sum()
+    }
+
+    #[test]
+    fn what_is_trimmed_again_and_again_takes_as_much_as_there_are_erasures() {
+        const N: u32 = 600;
+        let bound = |n: u32| (1000 + n).to_be_bytes();
+        type Bounds = fn(u32) -> (u32, u32);
+        let shapes: [(&str, Bounds); 5] = [
+            ("from the start", |n| (0, n + 1)),
+            ("to the end", |n| (N - n, N + 1)),
+            ("the same", |_| (3, 9)),
+            ("a window that moves", |n| (n, n + 5)),
+            ("apart", |n| (2 * n, 2 * n + 1)),
+        ];
+        for (shape, range) in shapes {
+            let one = |n| {
+                let (start, end) = range(n);
+                erasure(&bound(start), &bound(end), u64::from(n) + 1)
+            };
+            let all: Vec<_> = (0..N).map(one).collect();
+            for set in [Erasures::of(all.clone()), one_by_one(&all)] {
+                let held = times_held(&set);
+                assert!(held <= 6 * N as usize, "{shape}: {held} timestamps");
+            }
         }
     }
 }

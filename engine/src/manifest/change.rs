@@ -311,20 +311,20 @@ fn erase(erasures: &Erasures, edit: &Edit) -> Result<Erasures> {
     if let Some(missing) = edit.retired.iter().find(|erasure| !erasures.contains(erasure)) {
         return Err(broken(format!("the erasure of {} is not there to retire", place(missing))));
     }
-    let mut next = match edit.retired.is_empty() {
-        true => erasures.clone(),
-        false => erasures.without(&edit.retired),
+    let mut added: Vec<&Erasure> = edit.erased.iter().collect();
+    added.sort_unstable();
+    let twice = added.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+    let known = || {
+        let mut there = added.iter().filter(|erasure| erasures.contains(erasure));
+        there.find(|erasure| !edit.retired.contains(erasure)).copied()
     };
-    for erasure in &edit.erased {
-        if erasure.start >= erasure.end {
-            return Err(broken(format!("the erasure of {} has no key", place(erasure))));
-        }
-        if next.contains(erasure) {
-            return Err(broken(format!("the erasure of {} is added twice", place(erasure))));
-        }
-        next.insert(erasure.clone());
+    if let Some(empty) = added.iter().find(|erasure| erasure.start >= erasure.end) {
+        return Err(broken(format!("the erasure of {} has no key", place(empty))));
     }
-    Ok(next)
+    if let Some(twice) = twice.or_else(known) {
+        return Err(broken(format!("the erasure of {} is added twice", place(twice))));
+    }
+    Ok(erasures.changed(&edit.retired, &edit.erased))
 }
 
 fn broken(rule: String) -> Error {
