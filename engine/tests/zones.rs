@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tabulith::env::clock::ManualClock;
+use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::env::rng::Rng;
 use tabulith::key::range::KeyRange;
@@ -20,8 +20,12 @@ use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::page::{Budget, Page, Query};
 use tabulith::table::store::TableStore;
 use tabulith::table::value::DateTime;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Entity, Filter, Kind, Op, Options, Value};
+
+/// When all of it takes place.
+const TICKS: u64 = 16_000_000_000_000_000;
 
 fn open(history: Duration) -> Db {
     let advanced = Advanced {
@@ -36,7 +40,7 @@ fn open(history: Duration) -> Db {
         ..Advanced::default()
     };
     let options = Options { advanced, history: Some(history), ..Options::default() };
-    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    let clock = Arc::new(ManualClock::at(TICKS));
     let builder = Db::builder().options(options);
     builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand)).open(Path::new("db")).unwrap()
 }
@@ -310,7 +314,7 @@ fn a_declared_column_has_zones_though_others_are_in_more_rows_and_come_first() {
 fn columns_that_cannot_be_declared_are_refused_and_those_that_can_outlive_the_process() {
     let disk = SimFs::new();
     let open = || {
-        let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+        let clock = Arc::new(ManualClock::at(TICKS));
         let parts = Db::builder().parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
         parts.open(Path::new("db")).unwrap()
     };
@@ -388,6 +392,69 @@ fn a_page_ends_among_deleted_rows_too() {
         only_the_last_in_many_pages(filter, page);
     }
     drop(before);
+}
+
+/// Has 10 ms pass whenever a table file is opened.
+fn pass_at_each_opening(disk: &FaultFs, clock: &Arc<ManualClock>) {
+    let (here, turned) = (disk.clone(), Arc::clone(clock));
+    disk.interrupt(Rule::fail(Call::Open).named("*.sst"), move || {
+        turned.advance(Duration::from_millis(10));
+        pass_at_each_opening(&here, &turned);
+    });
+}
+
+/// Who asked for rows that are in none of many files got no page before all of those were opened.
+#[test]
+fn a_page_ends_among_files_in_which_nothing_passes() {
+    const ROWS: i32 = 20_000;
+    let (disk, clock) = (FaultFs::new(Arc::new(SimFs::new())), ManualClock::at(TICKS));
+    let clock = Arc::new(clock);
+    let advanced = Advanced {
+        file_bytes: 16 << 10,
+        block_bytes: 1024,
+        index_and_filter_bytes: Some(0), // None stays open.
+        ..Advanced::default()
+    };
+    let builder = Db::builder().options(Options { advanced, ..Options::default() });
+    let vfs = Arc::new(disk.clone());
+    let db = builder.parts(vfs, clock.clone(), Arc::new(ByHand)).open("db").unwrap();
+    let things = db.entities("Things").unwrap();
+    let mut rng = Rng::seeded(7);
+    for row in 0..ROWS {
+        let noise: String = (0..100).map(|_| (b'a' + rng.below(26) as u8) as char).collect();
+        let entity = Entity::new("p", format!("{row:05}")).with("A", row % 10).with("B", noise);
+        things.upsert(entity).unwrap();
+    }
+    let last = things.get("p", &format!("{:05}", ROWS - 1)).unwrap().unwrap();
+    db.compact().unwrap();
+    let files = db.stats().levels.iter().map(|(files, _)| *files as u64).sum::<u64>();
+    assert!(files > 120, "{files} files");
+    pass_at_each_opening(&disk, &clock);
+    let store = TableStore::with_clock(Arc::new(db.clone()), clock.clone());
+    let account = AccountName::parse("devstoreaccount1").unwrap();
+    let table = TableName::parse("Things").unwrap();
+    let read = |filter, page_ms_max: u128| {
+        let budget = Budget { time: Duration::from_millis(20), ..Budget::default() };
+        let mut query = Query { filter: Some(filter), budget, ..Query::default() };
+        let (mut found, opened) = (0, db.stats().table_files_opened);
+        loop {
+            let begun = clock.steady();
+            let page = store.query(&account, &table, &query).unwrap();
+            let took = clock.steady() - begun;
+            assert!(took.as_millis() <= page_ms_max, "a page took {took:?}");
+            found += page.entities.len();
+            query.from = page.next;
+            if query.from.is_none() {
+                return (found, db.stats().table_files_opened - opened);
+            }
+        }
+    };
+    let none = Filter::compare("A", Op::Gt, Value::Int32(10));
+    let (found, opened) = read(none, 500);
+    assert!(found == 0 && opened >= files / 2, "{found} found, {opened} of {files} files opened");
+    let since = Filter::compare("Timestamp", Op::Ge, Value::DateTime(DateTime::from(last.ts)));
+    let (found, opened) = read(since, u128::MAX);
+    assert!(found == 1 && opened <= 8, "{found} found, {opened} of {files} files opened");
 }
 
 /// Reads with a budget of two rows.

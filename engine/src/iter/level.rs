@@ -10,6 +10,10 @@ use crate::sstable::iter::TableCursor;
 use crate::version::files::Part;
 use bytes::Bytes;
 
+/// Files in which one move finds nothing. Of the next one it shows a row, whatever the filter says
+/// of it: whoever walks can stop there.
+const FILES_PER_MOVE: usize = 4;
+
 /// A cursor over files that are sorted and do not overlap.
 pub(crate) struct LevelCursor {
     part: Part,
@@ -26,6 +30,15 @@ impl LevelCursor {
 
     /// Opens file `at`; stands on nothing where there is no such file.
     fn open(&mut self, at: Option<usize>) -> Result<Option<&mut TableCursor>> {
+        self.open_after(0, at)
+    }
+
+    /// The same after so many files in which the move here found nothing.
+    fn open_after(
+        &mut self,
+        in_vain: usize,
+        at: Option<usize>,
+    ) -> Result<Option<&mut TableCursor>> {
         let Some((at, file)) = at.and_then(|at| Some((at, self.part.files().get(at)?))) else {
             self.cursor = None;
             return Ok(None);
@@ -33,7 +46,8 @@ impl LevelCursor {
         if self.cursor.is_none() || self.at != at {
             let pace = self.cursor.take().map(|cursor| cursor.pace()).unwrap_or_default();
             let table = file.table()?;
-            let sieve = Sifting::sieve(self.sifting.as_ref(), &table)?;
+            let shows = in_vain >= FILES_PER_MOVE;
+            let sieve = Sifting::sieve(self.sifting.as_ref(), &table, shows)?;
             self.cursor = Some(table.cursor_at_pace(pace).with_sieve(sieve));
             self.at = at;
         }
@@ -42,9 +56,14 @@ impl LevelCursor {
 
     /// Goes on upwards while the file here has nothing more.
     fn settle_up(&mut self) -> Result<()> {
+        let mut in_vain = 0;
         while self.cursor.is_some() && self.on_row().is_none() {
-            let at = self.at + 1;
-            if let Some(cursor) = self.open(Some(at))? {
+            let mut at = self.at + 1;
+            while self.passes_over(at) {
+                at += 1;
+            }
+            in_vain += 1;
+            if let Some(cursor) = self.open_after(in_vain, Some(at))? {
                 cursor.seek(&[], CommitTs::MAX)?;
             }
         }
@@ -53,13 +72,24 @@ impl LevelCursor {
 
     /// The same downwards.
     fn settle_down(&mut self) -> Result<()> {
+        let mut in_vain = 0;
         while self.cursor.is_some() && self.on_row().is_none() {
-            let below = self.at.checked_sub(1);
-            if let Some(cursor) = self.open(below)? {
+            let mut below = self.at.checked_sub(1);
+            while let Some(at) = below.filter(|at| self.passes_over(*at)) {
+                below = at.checked_sub(1);
+            }
+            in_vain += 1;
+            if let Some(cursor) = self.open_after(in_vain, below)? {
                 cursor.seek_before(KEY_ABOVE_ALL)?;
             }
         }
         Ok(())
+    }
+
+    /// Whether nothing of file `at` needs to be read.
+    fn passes_over(&self, at: usize) -> bool {
+        let file = self.part.files().get(at);
+        self.sifting.as_ref().zip(file).is_some_and(|(sifting, file)| sifting.passes_over(file))
     }
 
     fn on_row(&self) -> Option<&TableCursor> {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::key::range::KeyRange;
 use crate::sstable::format::FileMeta;
 use crate::sstable::reader::TableFile;
-use crate::sstable::sieve::{Older, Sieve};
+use crate::sstable::sieve::{self, Older, Sieve};
 use crate::version::files::LiveFile;
 use crate::zone::ZoneScan;
 use std::sync::Arc;
@@ -33,9 +33,24 @@ impl Sifting {
         older.map(sifting).collect::<Vec<_>>().into_iter()
     }
 
-    /// What passes over blocks of `table`, one of the run's.
-    pub(crate) fn sieve(sifting: Option<&Sifting>, table: &TableFile) -> Result<Option<Sieve>> {
+    /// What passes over blocks of `table`, one of the run's; not over the first one where it
+    /// `shows`.
+    pub(crate) fn sieve(
+        sifting: Option<&Sifting>,
+        table: &TableFile,
+        shows: bool,
+    ) -> Result<Option<Sieve>> {
         let Some(Sifting { scan, range, older }) = sifting else { return Ok(None) };
-        Sieve::new(table, range, scan, older)
+        Sieve::new(table, range, scan, older, shows)
+    }
+
+    /// Whether one of the run's files may be passed over unopened. Its blocks count as passed over;
+    /// as one where nobody knows how many there are.
+    pub(crate) fn passes_over(&self, file: &LiveFile) -> bool {
+        let passes = sieve::is_out_of_time(&file.meta, &self.scan, &self.older);
+        if passes {
+            self.scan.count_skipped(file.blocks_if_open().unwrap_or(1));
+        }
+        passes
     }
 }

@@ -71,7 +71,7 @@ pub(crate) fn merge(
     let mut siftings = Sifting::of_runs(range, zones, runs);
     for file in newest {
         let table = file.table()?;
-        let sieve = Sifting::sieve(siftings.next().as_ref(), &table)?;
+        let sieve = Sifting::sieve(siftings.next().as_ref(), &table, false)?;
         sources.push(Source::File(table.cursor().with_sieve(sieve)));
     }
     for part in parts {

@@ -5,6 +5,8 @@
 //! and no key goes on in the next block, for the same reason. Newer versions do not matter: they
 //! are found where they are. Where only the first holds, keys are walked, and the value of a row
 //! that a reader sees need not be looked at.
+//!
+//! Where the commits of a file say all, it is passed over unopened.
 
 use super::format::FileMeta;
 use super::index::EntryAt;
@@ -42,17 +44,21 @@ pub(crate) struct Sieve {
     older: Older,
     /// Nothing of the file needs to be read.
     skips_all: bool,
+    /// The next block is not passed over, whatever is in it.
+    shows_next: bool,
     asked: Vec<Option<Zone>>,
 }
 
 impl Sieve {
-    /// The sieve of a scan of `range` before `file`; `None` where it would not pay. Cost: the first
-    /// in a file reads its zones.
+    /// The sieve of a scan of `range` before `file`; `None` where it would not pay. One that
+    /// `shows` lets the first block be seen: a walk that has passed much has a place to stop. Cost:
+    /// the first in a file reads its zones.
     pub(crate) fn new(
         file: &TableFile,
         range: &KeyRange,
         scan: &Arc<ZoneScan>,
         older: &Older,
+        shows: bool,
     ) -> Result<Option<Sieve>> {
         let blocks = blocks_in(file, range);
         if !file.has_read_zones() && bytes_of(file, blocks) < file.footer().zones_len {
@@ -71,10 +77,12 @@ impl Sieve {
             zones,
             older: Arc::clone(older),
             skips_all: false,
+            shows_next: shows,
             asked: Vec::new(),
         };
         let (smallest, largest) = (&file.props().smallest, &file.props().largest);
-        sieve.skips_all = !sieve.all_may_pass(file) && !sieve.hides_older(smallest, largest);
+        sieve.skips_all =
+            !shows && !sieve.all_may_pass(file) && !hides_older(older, smallest, largest);
         if sieve.skips_all {
             scan.count_skipped(blocks as u64);
         }
@@ -98,11 +106,14 @@ impl Sieve {
         if !self.older.is_empty() {
             let before = index.prev(entry).map(|before| index.separator(before).0);
             let smallest = before.as_ref().unwrap_or(&file.props().smallest);
-            if self.hides_older(smallest, &index.separator(entry).0) {
+            if hides_older(&self.older, smallest, &index.separator(entry).0) {
                 return Sifted::KeysOnly;
             }
         }
-        Sifted::Skip
+        match std::mem::take(&mut self.shows_next) {
+            true => Sifted::KeysOnly,
+            false => Sifted::Skip,
+        }
     }
 
     pub(super) fn count_skipped(&self) {
@@ -139,14 +150,21 @@ impl Sieve {
         self.asked.extend(self.columns.iter().map(|column| zone(table?, (*column)?)));
         self.scan.filter().may_pass(times, &self.asked)
     }
+}
 
-    /// Whether an older file may hold a key from `smallest` to `largest`.
-    fn hides_older(&self, smallest: &[u8], largest: &[u8]) -> bool {
-        self.older.iter().any(|run| {
-            let at = run.partition_point(|file| file.largest.as_slice() < smallest);
-            run.get(at).is_some_and(|file| file.smallest.as_slice() <= largest)
-        })
-    }
+/// Whether by its commits alone no row of the file passes, and none needs to be known.
+pub(crate) fn is_out_of_time(file: &FileMeta, scan: &ZoneScan, older: &Older) -> bool {
+    let unknown = vec![None; scan.filter().columns().len()];
+    !scan.filter().may_pass((file.min_ts, file.max_ts), &unknown)
+        && !hides_older(older, &file.smallest, &file.largest)
+}
+
+/// Whether an older file may hold a key from `smallest` to `largest`.
+fn hides_older(older: &Older, smallest: &[u8], largest: &[u8]) -> bool {
+    older.iter().any(|run| {
+        let at = run.partition_point(|file| file.largest.as_slice() < smallest);
+        run.get(at).is_some_and(|file| file.smallest.as_slice() <= largest)
+    })
 }
 
 /// About as many bytes as `blocks` of the file's blocks have.

@@ -105,6 +105,11 @@ impl LiveFile {
         stays.or_else(|| self.shelf.passing.get(self.place()).map(Cow::Owned))
     }
 
+    /// How many blocks it has, where it is open.
+    pub(crate) fn blocks_if_open(&self) -> Option<u64> {
+        self.table_in_memory().map(|table| table.props().blocks)
+    }
+
     fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         self.meta.smallest.as_slice() <= largest && smallest <= self.meta.largest.as_slice()
     }
