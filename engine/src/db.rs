@@ -481,7 +481,7 @@ impl Writer {
     /// Whether a commit need neither wait nor pause: there is room in the log and in its buffer,
     /// and no debt.
     pub(crate) fn takes_at_once(&self) -> bool {
-        self.pacing.is_free() && self.pipeline.has_room()
+        self.pacing.is_free() && self.pipeline.takes_at_once()
     }
 }
 

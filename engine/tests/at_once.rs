@@ -3,11 +3,13 @@
 
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Kind, Result};
 use tabulith::ids::TableId;
-use tabulith::options::Reach;
+use tabulith::options::{Durability, Reach};
 use tabulith::rows::{Catalog, PartitionUpdate, RowStore};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
@@ -135,4 +137,43 @@ fn a_file_that_is_not_open_yet_is_not_opened_to_see_what_a_delete_hides() {
     .unwrap();
     faults.clear();
     assert_eq!(value(&db, "r"), None);
+}
+
+/// Holds up the next write of the log until a message comes; says when it has begun.
+fn hold_a_write(disk: &FaultFs) -> (Receiver<()>, Sender<()>) {
+    let (begin, begun) = mpsc::channel();
+    let (heal, healed) = mpsc::channel();
+    disk.interrupt(Rule::fail(Call::Write), move || {
+        let _ = begin.send(());
+        let _ = healed.recv();
+    });
+    (begun, heal)
+}
+
+#[test]
+fn a_write_of_the_log_that_does_not_return_is_not_waited_for() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let (db, id) = open(&disk);
+    let put = |partition: &[u8], reach| {
+        let flushed = Some(Durability::Flushed);
+        db.update(id, partition, flushed, reach, &mut |rows| rows.put(b"r", b"1"))
+    };
+    let (begun, heal) = hold_a_write(&disk);
+    let ticket = put(b"p", Reach::Memory).unwrap();
+    assert!(begun.try_recv().is_err(), "whoever may not wait leaves the write to others");
+    heal.send(()).unwrap();
+    ticket.wait().unwrap();
+    // Alone and free to wait, one writes at once, and is in the way of others meanwhile.
+    let (begun, heal) = hold_a_write(&disk);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| put(b"p", Reach::Disk)?.wait());
+        begun.recv().unwrap();
+        let (tell, told) = mpsc::channel();
+        scope.spawn(move || tell.send(put(b"q", Reach::Memory).map(drop)));
+        let other = told.recv_timeout(Duration::from_secs(20));
+        heal.send(()).unwrap();
+        writer.join().unwrap().unwrap();
+        assert_eq!(other.expect("it does not wait").unwrap_err().kind(), Kind::WouldBlock);
+    });
+    put(b"q", Reach::Memory).unwrap().wait().unwrap();
 }

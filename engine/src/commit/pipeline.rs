@@ -36,7 +36,7 @@ use crate::limits::NUMBER_MAX;
 use crate::options::{Durability, Reach};
 use crate::stats::PipelineWaits;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, weakened};
+use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, try_lock_soon, weakened};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::room::Room;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
@@ -150,15 +150,18 @@ impl Pipeline {
     }
 
     /// Whether a small commit would be taken at once: the log is open and has room, and so has the
-    /// buffer before it.
-    pub(crate) fn has_room(&self) -> bool {
-        self.has_room_for(1)
+    /// buffer before it, and nobody is in the way. Waits for nobody.
+    pub(crate) fn takes_at_once(&self) -> bool {
+        try_lock_soon(&self.order).is_some_and(|order| self.has_room(&order, 1))
     }
 
-    /// The same for a commit of `bytes`.
+    /// Whether a commit of `bytes` would be taken as soon as nobody is in the way.
     pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
-        let order = self.order.lock();
-        !order.has_turn && self.takes(&order, bytes) && order.check_open().is_ok()
+        self.has_room(&self.order.lock(), bytes)
+    }
+
+    fn has_room(&self, order: &Order, bytes: usize) -> bool {
+        !order.has_turn && self.takes(order, bytes) && order.check_open().is_ok()
     }
 
     /// Whether the gathered group takes a commit of `bytes` more.
@@ -184,7 +187,8 @@ impl Pipeline {
     }
 
     /// Gives `batch` its place and applies it: `apply` runs under the order lock. With
-    /// [`Reach::Memory`] does nothing where it would have to wait for its place.
+    /// [`Reach::Memory`] does nothing where it would have to wait for its place, and leaves the log
+    /// to others: a write may take as long as the disk wants.
     pub(crate) fn commit(
         &self,
         batch: Batch,
@@ -193,10 +197,13 @@ impl Pipeline {
         apply: impl FnOnce(&Commit),
     ) -> Result<CommitTs> {
         self.at_door.fetch_add(1, Ordering::Relaxed);
-        let order = lock_soon(&self.order);
+        let order = match reach {
+            Reach::Disk => Some(lock_soon(&self.order)),
+            Reach::Memory => try_lock_soon(&self.order),
+        };
         self.at_door.fetch_sub(1, Ordering::Relaxed);
         let bytes = batch.bytes();
-        let mut order = self.make_room(order, bytes, reach)?;
+        let mut order = self.make_room(order.ok_or_else(would_wait)?, bytes, reach)?;
         // Planted: two commits of one tick, or after the clock went back, are told apart by
         // nothing.
         let next = if crate::planted!("B28") { order.last_ts } else { order.next_ts() };
@@ -234,7 +241,7 @@ impl Pipeline {
         }
         apply(&commit);
         let is_alone = order.is_alone(ts) && self.at_door.load(Ordering::Relaxed) == 0;
-        if durability == Durability::Flushed && is_alone {
+        if durability == Durability::Flushed && is_alone && reach == Reach::Disk {
             self.write_at_once(&mut order);
         }
         self.publish(&mut order);
