@@ -277,7 +277,11 @@ fn start(
     restore.give();
     let segment_bytes = options.advanced.wal_segment_bytes;
     let log = LogWriter::create(Arc::clone(&vfs), &dir, segment_bytes, &replay)?;
-    restore.finish(&mut state)?;
+    if let Err(error) = restore.finish(&mut state) {
+        // Nothing names it. Left there, each open that fails would add one, to a full disk at last.
+        let _ = vfs.remove(&names::segment_path(&dir, log.current()));
+        return Err(error);
+    }
     // Planted: the old log goes before the manifest that does without it is durable.
     held.iter().for_each(|id| drop(vfs.remove(&names::segment_path(&dir, *id))));
     let history_floor = state.history_floor;

@@ -131,6 +131,24 @@ fn a_file_that_cannot_be_written_costs_the_open_and_nothing_else() {
 }
 
 #[test]
+fn opens_that_fail_leave_no_more_and_more_behind() {
+    let (disk, rows) = killed();
+    let faults = FaultFs::new(Arc::new(disk.clone()));
+    faults.add(Rule::fail(Call::Sync).named("*.sst").forever());
+    let segments = || {
+        let names = disk.list(Path::new(DIR)).unwrap();
+        names.iter().filter(|name| name.ends_with(".wal")).count()
+    };
+    let mut counts = Vec::new();
+    for _ in 0..6 {
+        open(Arc::new(faults.clone()), 64 << 10, Arc::new(Threads)).unwrap_err();
+        counts.push(segments());
+    }
+    assert!(counts.iter().all(|count| *count <= counts[0]), "log segments: {counts:?}");
+    check(&open(Arc::new(disk), 64 << 10, Arc::new(Threads)).unwrap(), &rows);
+}
+
+#[test]
 fn a_damaged_copy_is_put_right_by_the_next_open() {
     let (disk, rows) = killed();
     let reopen = |disk: &SimFs| open(Arc::new(disk.clone()), 64 << 20, Arc::new(ByHand)).unwrap();
