@@ -344,8 +344,9 @@ fn queries_go_on_while_more_commits_wait_than_there_are_threads() {
     });
     place.stall();
     let in_flight = || place.metrics().get("tabulith_requests_in_flight").unwrap_or_default();
+    // Neither what stands before a part nor what an entity says makes a query of a change set.
     let part = format!(
-        "--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\
+        "GET \r\n--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\nGET \r\n--c\r\n\
          Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
          PUT /devstoreaccount1/Rows(PartitionKey='p',RowKey='r') HTTP/1.1\r\n\
          Content-Type: application/json\r\n\r\n{entity}\r\n--c--\r\n--b--\r\n"

@@ -2,6 +2,8 @@
 
 use crate::auth::moment;
 use crate::auth::verify::{Grant, Principal};
+use crate::batch::changeset::{self, Batch};
+use crate::batch::multipart::Embedded;
 use crate::config::Accounts;
 use crate::context::Context;
 use crate::error::{
@@ -11,7 +13,7 @@ use crate::error::{
 };
 use crate::faults::fault::Fault;
 use crate::http::message::Head;
-use crate::limits::QUICK_BODY_BYTES_MAX;
+use crate::limits::{HEADERS_MAX, QUICK_BODY_BYTES_MAX};
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
 use crate::odata::options::{Metadata, Params, media_type, negotiate};
 use crate::route::{Operation, route, verb};
@@ -76,6 +78,17 @@ impl Prefer {
             Prefer::ReturnNoContent => "return-no-content",
         }
     }
+}
+
+/// What a request waits for its turn to do, where it may have to wait for others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turns {
+    /// Merge several entities.
+    pub merge: bool,
+    /// Make a commit.
+    pub commit: bool,
+    /// Read a page of entities.
+    pub page: bool,
 }
 
 impl Call {
@@ -180,29 +193,13 @@ impl Call {
         }
     }
 
-    /// Whether, with this body, it may read a page of entities. Of a batch that can only be feared
-    /// before it is understood: a query in it has a line that begins so.
-    pub fn may_read_a_page(&self, body: &[u8]) -> bool {
+    /// The turns that it waits for, with this body.
+    pub fn turns(&self, body: &[u8]) -> Turns {
         match self.operation {
-            Operation::Query(_) => true,
-            Operation::Batch => has_line(body, b"GET "),
-            _ => false,
+            Operation::Query(_) => Turns { page: true, ..Turns::default() },
+            Operation::Batch => turns_of_batch(&self.content_type, body),
+            _ => Turns { commit: self.operation.writes(), ..Turns::default() },
         }
-    }
-
-    /// Whether, with this body, it may make a commit, which may have to wait for others. A batch
-    /// with a query makes none.
-    pub fn may_commit(&self, body: &[u8]) -> bool {
-        match self.operation {
-            Operation::Batch => !has_line(body, b"GET "),
-            _ => self.operation.writes(),
-        }
-    }
-
-    /// Whether, with this body, it may merge several entities. Feared in the same way.
-    pub fn may_merge(&self, body: &[u8]) -> bool {
-        let is_batch = matches!(self.operation, Operation::Batch);
-        is_batch && (has_verb(body, b"MERGE") || has_verb(body, b"PATCH"))
     }
 
     /// The condition in `If-Match`.
@@ -211,20 +208,27 @@ impl Call {
     }
 }
 
-/// Whether a line of the body begins with `start`, blanks before it aside.
-fn has_line(body: &[u8], start: &[u8]) -> bool {
-    memchr::memmem::find_iter(body, start).any(|at| {
-        let before = body[..at].iter().rev();
-        let last = before.copied().find(|byte| *byte == b'\n' || !byte.is_ascii_whitespace());
-        last.is_none_or(|byte| byte == b'\n')
-    })
+/// The turns of a batch by its parts, whatever stands around and in them: it is read as it will be
+/// when it is worked on. One that does not read is refused, and waits for nothing.
+fn turns_of_batch(content_type: &str, body: &[u8]) -> Turns {
+    match changeset::read(content_type, body) {
+        Ok(Batch::Query(_)) => Turns { page: true, ..Turns::default() },
+        Ok(Batch::Changes(changes)) => {
+            Turns { merge: changes.iter().any(may_merge), commit: true, ..Turns::default() }
+        }
+        Err(_) => Turns::default(),
+    }
 }
 
-/// Whether the body has a verb somewhere, in any case: in `X-HTTP-Method` it may have any.
-fn has_verb(body: &[u8], verb: &[u8; 5]) -> bool {
-    let (upper, lower) = (verb[0], verb[0].to_ascii_lowercase());
-    let mut starts = memchr::memchr2_iter(upper, lower, body);
-    starts.any(|at| body[at..].get(..5).is_some_and(|text| text.eq_ignore_ascii_case(verb)))
+/// Whether a request of a change set may be a merge, by its verb or by one that it tunnels.
+fn may_merge(request: &Embedded) -> bool {
+    let is_merge =
+        |verb: &str| ["MERGE", "PATCH"].iter().any(|own| verb.trim().eq_ignore_ascii_case(own));
+    // With more headers it is refused.
+    let mut headers = request.headers().take(HEADERS_MAX);
+    is_merge(request.method)
+        || headers
+            .any(|(name, value)| name.eq_ignore_ascii_case("X-HTTP-Method") && is_merge(&value))
 }
 
 fn if_match(head: &Head) -> Result<Option<IfMatch>, WireError> {
@@ -308,13 +312,86 @@ fn is_content_id(path: &str) -> bool {
 mod tests {
     use super::*;
 
+    const NONE: Turns = Turns { merge: false, commit: false, page: false };
+    const PAGE: Turns = Turns { page: true, ..NONE };
+    const COMMIT: Turns = Turns { commit: true, ..NONE };
+    const MERGE: Turns = Turns { merge: true, ..COMMIT };
+
+    #[track_caller]
+    fn check_turns(body: &str, turns: Turns) {
+        let content_type = "multipart/mixed; boundary=b";
+        assert_eq!(turns_of_batch(content_type, body.as_bytes()), turns, "{body}");
+    }
+
+    fn query(request: &str) -> String {
+        format!("--b\r\nContent-Type: application/http\r\n\r\n{request}\r\n\r\n--b--\r\n")
+    }
+
+    fn change_set(requests: &[&str]) -> String {
+        let part =
+            |request: &&str| format!("--c\r\nContent-Type: application/http\r\n\r\n{request}\r\n");
+        let parts: String = requests.iter().map(part).collect();
+        format!("--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n{parts}--c--\r\n--b--\r\n")
+    }
+
+    const PUT: &str = "PUT /T(PartitionKey='p',RowKey='r') HTTP/1.1\r\n\r\n{}";
+
     #[test]
-    fn a_verb_is_found_in_any_case_and_at_both_ends() {
-        for body in ["MERGE", "X-HTTP-Method: merge", "mMeRgE", "a mer merGE b"] {
-            assert!(has_verb(body.as_bytes(), b"MERGE"), "{body}");
+    fn a_query_waits_for_a_page_whatever_its_text() {
+        check_turns(&query("GET /T() HTTP/1.1"), PAGE);
+        check_turns(&query("GET /T()?$filter=A%20eq%20'MERGE' HTTP/1.1"), PAGE);
+        check_turns(&query("GET /T() HTTP/1.1\r\nX-HTTP-Method: MERGE\r\n\r\nPATCH /T"), PAGE);
+        let around = format!("MERGE /T HTTP/1.1\r\n{}PATCH /T\r\n", query("GET /T() HTTP/1.1"));
+        check_turns(&around, PAGE);
+    }
+
+    #[test]
+    fn a_change_set_waits_for_a_commit_whatever_its_text() {
+        let body = change_set(&[PUT]);
+        check_turns(&body, COMMIT);
+        check_turns(&body.replace("\r\n", "\n"), COMMIT);
+        for text in ["GET \r\n", " GET /T() HTTP/1.1\r\n", "MERGE /T HTTP/1.1\r\n", " patch \r\n"] {
+            // Before its first part and behind its last; of the body, and of the set.
+            check_turns(&format!("{text}{body}"), COMMIT);
+            check_turns(&format!("{body}{text}"), COMMIT);
+            check_turns(&body.replacen("--c\r\n", &format!("{text}--c\r\n"), 1), COMMIT);
+            check_turns(&body.replace("--c--\r\n", &format!("--c--\r\n{text}")), COMMIT);
+            // Among its part's headers, and in an entity.
+            check_turns(&body.replacen("Content-", &format!("{text}Content-"), 1), COMMIT);
+            check_turns(&change_set(&[&format!("{PUT}{text}")]), COMMIT);
         }
-        for body in ["", "M", "MERG", "MERG E", "PATCH"] {
-            assert!(!has_verb(body.as_bytes(), b"MERGE"), "{body}");
+        check_turns(&change_set(&["GET /T() HTTP/1.1"]), COMMIT);
+    }
+
+    #[test]
+    fn a_change_set_with_a_merge_waits_for_both() {
+        let tunnelled = |header: &str| format!("POST /T() HTTP/1.1\nA: b\n{header}\n\n{{}}");
+        for merge in [
+            "MERGE /T() HTTP/1.1",
+            "\r\n\r\nPATCH /T() HTTP/1.1\r\n\r\n{}",
+            &tunnelled("X-HTTP-Method: MERGE"),
+            &tunnelled("x-http-method :pAtCh "),
+            &tunnelled("X-HTTP-Method:\n merge"),
+            &tunnelled("X-HTTP-Method: PUT\nX-HTTP-Method: MERGE"),
+        ] {
+            check_turns(&change_set(&[merge]), MERGE);
+            check_turns(&change_set(&[PUT, merge, PUT]), MERGE);
+            check_turns(&format!("GET \r\n{}", change_set(&[merge])), MERGE);
         }
+        check_turns(&change_set(&[&tunnelled("X-HTTP-Method: DELETE\nB: MERGE")]), COMMIT);
+        check_turns(&change_set(&[&tunnelled("\nX-HTTP-Method: MERGE")]), COMMIT);
+    }
+
+    #[test]
+    fn what_is_no_batch_waits_for_nothing() {
+        let (get, merge) = (query("GET /T() HTTP/1.1"), change_set(&["MERGE /T() HTTP/1.1"]));
+        check_turns("", NONE);
+        check_turns("GET /T() HTTP/1.1\r\n\r\nMERGE /T() HTTP/1.1", NONE);
+        for body in [&get, &merge] {
+            check_turns(&body.replace("--b", "--d"), NONE);
+            check_turns(&body.replace("--b--", body), NONE);
+            check_turns(&body.replace("Content-Type: ", "Content-Type: text/"), NONE);
+        }
+        check_turns(&change_set(&["MERGE /T() HTTP/1.1"; 101]), NONE);
     }
 }

@@ -397,11 +397,13 @@ async fn perform<S: Store>(
             }
         }
     }
-    // In this order: who has a page's turn waits for no other.
+    // In this order: of merges there are the fewest turns, and who waits for one holds no commit's;
+    // who has a page's turn waits for no other.
+    let needed = call.turns(bytes);
     let turns = [
-        call.may_commit(bytes).then_some(&shared.commits),
-        call.may_merge(bytes).then_some(&shared.merges),
-        call.may_read_a_page(bytes).then_some(&shared.turns),
+        needed.merge.then_some(&shared.merges),
+        needed.commit.then_some(&shared.commits),
+        needed.page.then_some(&shared.turns),
     ];
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
@@ -460,13 +462,14 @@ async fn settled(call: &Call, answer: Answer) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shared, in_time, serve, settled};
+    use super::{Shared, in_time, perform, serve, settled};
     use crate::app::App;
     use crate::auth::canonical;
     use crate::auth::shared_key::signature_text;
     use crate::config::{Config, DEVELOPMENT_ACCOUNT, Key};
     use crate::handle::answer::{Answer, Later, Write};
-    use crate::http::message::{Head, Headers, Response};
+    use crate::handle::call::Call;
+    use crate::http::message::{Body, Head, Headers, Response};
     use crate::net::admin::Origin;
     use crate::observe::text::Text;
     use hyper_util::server::graceful::GracefulShutdown;
@@ -478,6 +481,7 @@ mod tests {
     use tabulith::table::store::TableStore;
     use tabulith::vfs::mem::SimFs;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::sync::Semaphore;
 
     /// A commit of which nobody ever hears.
     struct Never;
@@ -629,5 +633,57 @@ mod tests {
             (answer.status, answer.get("x-ms-error-code")),
             (500, Some("OperationTimedOut"))
         );
+    }
+
+    /// A batch whose one part is that text, admitted.
+    fn batch(shared: &Shared<Db>, part: &str) -> (Arc<Call>, Body) {
+        let (target, authority) =
+            (format!("/{DEVELOPMENT_ACCOUNT}/$batch"), "127.0.0.1".to_owned());
+        let head = Head { method: "POST".to_owned(), target, authority, ..Head::default() };
+        let mut head = signed(head);
+        let body = format!("GET \r\n--b\r\n{part}\r\n--b--\r\n");
+        head.headers.push("Content-Type", "multipart/mixed; boundary=b");
+        head.headers.push("Content-Length", body.len().to_string());
+        (shared.app.receive(&head).expect("admitted"), Body::Whole(body.into()))
+    }
+
+    /// Who could else keep others from what he does not do: a query with the text `MERGE` held a
+    /// turn to merge while it waited for a page's, and a few hundred merges that waited for theirs
+    /// every commit's.
+    #[test]
+    fn who_waits_for_a_turn_holds_none_that_others_need() {
+        let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
+        let free =
+            || [&shared.merges, &shared.commits, &shared.turns].map(|t| t.available_permits());
+        let check = |part: &str, lacking: &Semaphore, held: [usize; 3]| {
+            let (call, body) = batch(&shared, part);
+            let all = free();
+            run(async {
+                let others = u32::try_from(lacking.available_permits()).expect("a few");
+                let others = lacking.acquire_many(others).await.expect("never closed");
+                let left = free();
+                let waiting = perform(&shared, &call, body, Vec::new());
+                let mut waiting = std::pin::pin!(waiting);
+                let soon = Duration::from_secs(1);
+                let ended = tokio::time::timeout(soon, waiting.as_mut()).await.is_ok();
+                let taken = [0, 1, 2].map(|at| left[at] - free()[at]);
+                assert_eq!((ended, taken), (false, held), "{part}");
+                drop(others);
+                let (response, _) = waiting.await;
+                assert_eq!(response.status, 202, "{part}");
+            });
+            assert_eq!(free(), all, "{part}");
+        };
+        let query = "Content-Type: application/http\r\n\r\nGET /T() HTTP/1.1\r\nMERGE: PATCH\r\n";
+        check(query, &shared.turns, [0, 0, 0]);
+        let change_set = |verb: &str| {
+            format!(
+                "Content-Type: multipart/mixed; boundary=c\r\n\r\nGET \r\n--c\r\n\r\n\
+                 {verb} /T(PartitionKey='p',RowKey='r') HTTP/1.1\r\n\r\n{{}}\r\n--c--"
+            )
+        };
+        check(&change_set("MERGE"), &shared.merges, [0, 0, 0]);
+        check(&change_set("PUT"), &shared.commits, [0, 0, 0]);
+        check(&change_set("PATCH"), &shared.commits, [1, 0, 0]);
     }
 }
