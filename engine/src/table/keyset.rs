@@ -31,6 +31,11 @@ impl KeySet {
         KeySet(partitions.with(&Arc::new(rows)))
     }
 
+    /// The keys of both and no others, however much work it takes: for sets of which one is small.
+    pub(crate) fn and(&self, other: &KeySet) -> KeySet {
+        KeySet(self.0.merged(&other.0, both_rows))
+    }
+
     /// Spans of partitions with the rows of each, in order and apart.
     pub(crate) fn pieces(&self) -> &[(Span, Arc<Spans>)] {
         self.0.pieces()

@@ -16,6 +16,10 @@ pub const PAGE_TABLES_LOOKED_MAX: usize = 10_000;
 pub struct Query {
     /// The condition; `None` takes every entity.
     pub filter: Option<Filter>,
+    /// The keys that whoever asks may know of, as a condition that entities must meet as well. Its
+    /// keys are found apart from `filter`, and none beyond them is read, whatever that asks for.
+    /// Default: `None`, all of them.
+    pub within: Option<Filter>,
     /// The custom properties to return; `None` returns all. Keys and Timestamp always come.
     pub select: Option<Vec<String>>,
     /// Most entities of the page: 0 to [`PAGE_ENTITIES_MAX`]. A page of 0 has no continuation.
@@ -34,6 +38,7 @@ impl Default for Query {
     fn default() -> Query {
         Query {
             filter: None,
+            within: None,
             select: None,
             top: PAGE_ENTITIES_MAX,
             from: None,

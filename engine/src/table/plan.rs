@@ -4,7 +4,7 @@
 //! conditions on anything else are no bound on the keys and stay in the rest.
 //!
 //! Promise: the rows that a plan visits and its rest lets through are the rows that pass the
-//! filter.
+//! filter. However much work the filter is, a plan within a range visits no keys beyond it.
 
 use crate::table::filter::ast::{Filter, Op};
 use crate::table::keys;
@@ -83,6 +83,19 @@ impl Plan {
             0 => None,
             1 => unsettled.pop(),
             _ => Some(Filter::And(unsettled)),
+        };
+        Plan { keys, rest }
+    }
+
+    /// The plan of the rows that pass `range` too, which must have passed [`Filter::check`]. What
+    /// this plan was widened to ends where the keys of `range` do: those are found by work of their
+    /// own, and not widened with it.
+    pub(crate) fn within(self, range: &Filter) -> Plan {
+        let range = Plan::with(range, &mut Combiner::new());
+        let keys = self.keys.and(&range.keys);
+        let rest = match (range.rest, self.rest) {
+            (Some(range), Some(own)) => Some(Filter::And(vec![range, own])),
+            (range, own) => range.or(own),
         };
         Plan { keys, rest }
     }

@@ -389,7 +389,10 @@ pub(super) fn plan_of(query: &Query) -> TableResult<Plan> {
     if query.top > PAGE_ENTITIES_MAX {
         return Err(TableError::PageTooLong { top: query.top });
     }
-    plan_of_filter(query.filter.as_ref())
+    let plan = plan_of_filter(query.filter.as_ref())?;
+    let Some(range) = &query.within else { return Ok(plan) };
+    range.check()?;
+    Ok(plan.within(range))
 }
 
 fn plan_of_filter(filter: Option<&Filter>) -> TableResult<Plan> {

@@ -1,7 +1,7 @@
 //! The keys that a table SAS is good for, from `spk`, `srk` to `epk`, `erk`, both included.
 //!
-//! Promise: [`KeyRange::contains`] decides for every operation. What [`KeyRange::and`] adds to a
-//! filter says the same, so that a query reads no more than the range.
+//! Promise: [`KeyRange::contains`] decides for every operation. [`KeyRange::filter`] says the same,
+//! so that a query reads no more than the range.
 
 use std::cmp::Ordering;
 use tabulith::table::filter::ast::{Filter, Op};
@@ -69,21 +69,12 @@ impl KeyRange {
             && self.last.as_ref().is_none_or(|end| place(end).is_le())
     }
 
-    /// A filter for what passes `filter` and lies in the range.
-    pub fn and(&self, filter: Option<Filter>) -> Option<Filter> {
+    /// A filter for what lies in the range; none where that is everything.
+    pub fn filter(&self) -> Option<Filter> {
         let first = self.first.as_ref().map(|end| bound(end, Op::Gt, Op::Ge));
         let last = self.last.as_ref().map(|end| bound(end, Op::Lt, Op::Le));
-        let mut all: Vec<Filter> = first.into_iter().chain(last).collect();
-        if all.is_empty() {
-            return filter;
-        }
-        match filter {
-            // Laid beside its parts and not around them: no deeper than it was.
-            Some(Filter::And(parts)) => all.extend(parts),
-            Some(other) => all.push(other),
-            None => {}
-        }
-        Some(Filter::And(all))
+        let all: Vec<Filter> = first.into_iter().chain(last).collect();
+        (!all.is_empty()).then_some(Filter::And(all))
     }
 
     /// Where the next page starts, said with keys of the range only; nothing where the range is
@@ -157,13 +148,13 @@ mod tests {
 
     #[test]
     fn a_range_bounds_the_plan() {
-        let shape = |fields| Plan::of(range(fields).and(None).as_ref()).shape();
+        let shape = |fields| Plan::of(range(fields).filter().as_ref()).shape();
         assert_eq!(shape([None; 4]), Shape::TableScan);
         assert_eq!(shape([Some("b"), Some("m"), Some("b"), Some("m")]), Shape::Point);
         assert_eq!(shape([Some("b"), Some("m"), Some("b"), None]), Shape::RowRange);
         assert_eq!(shape([Some("b"), None, Some("d"), None]), Shape::PartitionRange);
         assert_eq!(shape([Some("d"), None, Some("b"), None]), Shape::Nothing);
-        let plan = Plan::of(range([Some("b"), Some("m"), Some("d"), Some("m")]).and(None).as_ref());
+        let plan = Plan::of(range([Some("b"), Some("m"), Some("d"), Some("m")]).filter().as_ref());
         assert_eq!(plan.rest(), None, "{plan}");
     }
 

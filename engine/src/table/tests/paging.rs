@@ -375,6 +375,7 @@ proptest! {
     fn pages_hold_exactly_what_passes_the_filter(
         entities in any_entities(),
         filter in any_filter(),
+        within in proptest::option::of(any_filter()),
         top in 1..7usize,
         rows_scanned in prop_oneof![Just(u64::MAX), 1..9u64],
         (work_max, spans_max) in prop_oneof![
@@ -391,10 +392,11 @@ proptest! {
             (e.partition_key.encode_utf16().collect(), e.row_key.encode_utf16().collect())
         };
         prop_assert!(everything.windows(2).all(|w| by_units(&w[0]) < by_units(&w[1])));
+        let both: Vec<&Filter> = std::iter::once(&filter).chain(&within).collect();
         // NaN differs from itself, so that entities are compared by their text.
         let expected: Vec<String> = everything
             .iter()
-            .filter(|e| eval::passes(&filter, *e).expect("in memory"))
+            .filter(|e| both.iter().all(|own| eval::passes(own, *e).expect("in memory")))
             .map(|e| format!("{e:?}"))
             .collect();
 
@@ -403,6 +405,7 @@ proptest! {
         let id = store.get_table(&account(), &table()).expect("found").expect("there").id;
         let pages = pages_of(ask, |ask| {
             let plan = Plan::with(&filter, &mut Combiner::within(work_max, spans_max));
+            let plan = within.iter().fold(plan, Plan::within);
             let snapshot = store.rows().snapshot().expect("in memory");
             query::read_page(&*snapshot, &SystemClock::new(), id, ask, plan).expect("a page")
         });

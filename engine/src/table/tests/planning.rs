@@ -1,9 +1,12 @@
 //! Which plan a filter gets, as the text that people read.
 
-use super::words::{compare, n, not, pk, rk, text};
+use super::words::{self, compare, entity, n, not, pk, rk, text, write};
 use crate::table::filter::ast::{Filter, Op};
+use crate::table::page::Query;
 use crate::table::plan::{Plan, Shape};
+use crate::table::spans::Span;
 use crate::table::value::Value;
+use crate::table::write::Write;
 
 fn and<const N: usize>(all: [Filter; N]) -> Filter {
     Filter::And(all.to_vec())
@@ -188,4 +191,68 @@ fn hostile_filters_are_planned_in_bounded_work() {
     let entity = super::words::entity("a", "b", &[("N", text("x"))]);
     let passes = crate::table::filter::eval::passes(&filter, &entity).expect("in memory");
     assert!(passes && !plan.keys().pieces().is_empty());
+}
+
+/// Takes all the work that one filter may take, and then lets every row pass.
+fn exhausting() -> Filter {
+    let mut filter = and([one_of("PartitionKey", 90), one_of("RowKey", 100)]);
+    for layer in 0..40 {
+        let more = (0..7).map(|i| pk(Op::Eq, &format!("y{layer}-{i}")));
+        let any = std::iter::once(filter).chain(more).collect();
+        filter = and([Filter::Or(any), rk(Op::Ne, "q")]);
+    }
+    or([filter, rk(Op::Ge, "")])
+}
+
+/// Rows that nobody asked for cost the asker time and count as examined, and so could be told.
+#[test]
+fn a_range_is_not_widened_by_whatever_filter_comes_with_it() {
+    let end = |pk_beyond, rk_up_to, key: &str| {
+        or([pk(pk_beyond, key), and([pk(Op::Eq, key), rk(rk_up_to, "m")])])
+    };
+    let range = [end(Op::Gt, Op::Ge, "b"), end(Op::Lt, Op::Le, "d")];
+    let visits = |plan: &Plan, partition: &str, row: &str| {
+        let has = |span: &Span, key: &str| {
+            *span.start <= *key.as_bytes() && span.ends_after(key.as_bytes())
+        };
+        plan.keys().pieces().iter().any(|(partitions, rows)| {
+            has(partitions, partition) && rows.pieces().iter().any(|(rows, ())| has(rows, row))
+        })
+    };
+    let [first, last] = range.clone();
+    let as_one = Plan::of(Some(&and([first, last, exhausting()])));
+    assert!(visits(&as_one, "b", "a"), "as a part of the filter it is widened: {}", as_one.shape());
+    let (filter, range) = (exhausting(), and(range));
+    filter.check().expect("within the bounds");
+    let plan = Plan::of(Some(&filter)).within(&range);
+    for (partition, row) in [("b", "m"), ("b", "z"), ("c", ""), ("d", ""), ("d", "m")] {
+        assert!(visits(&plan, partition, row), "{partition} {row}");
+    }
+    for (partition, row) in [("", ""), ("a", "z"), ("b", "a"), ("b", "l"), ("d", "n"), ("e", "")] {
+        assert!(!visits(&plan, partition, row), "{partition} {row}");
+    }
+    let store = words::store();
+    for (partition, row) in [("a", "z"), ("b", "a"), ("b", "m"), ("d", "m"), ("d", "n"), ("e", "")]
+    {
+        write(&store, Write::Insert(entity(partition, row, &[]))).expect("new");
+    }
+    let page = words::query(
+        &store,
+        &Query { filter: Some(filter), within: Some(range), ..Query::default() },
+    );
+    assert_eq!((page.entities.len(), page.examined, page.next), (2, 2, None));
+}
+
+#[test]
+fn what_a_range_says_of_properties_is_asked_of_each_row() {
+    let within = |filter: Filter, range: Filter| Plan::of(Some(&filter)).within(&range).to_string();
+    assert_eq!(
+        within(and([pk(Op::Eq, "p"), n(Op::Gt, 1)]), and([rk(Op::Lt, "r"), n(Op::Lt, 9)])),
+        "row range PartitionKey='p', RowKey<'r', filter: N lt 9 and N gt 1",
+    );
+    assert_eq!(
+        within(pk(Op::Eq, "p"), n(Op::Lt, 9)),
+        "partition scan PartitionKey='p', filter: N lt 9"
+    );
+    assert_eq!(within(pk(Op::Eq, "p"), pk(Op::Eq, "q")), "nothing");
 }
