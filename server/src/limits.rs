@@ -1,6 +1,7 @@
 //! Bounds of the wire: sizes, counts and times that a request may have.
 
 use std::time::Duration;
+use tabulith::table::rules::KEY_UNITS_MAX;
 
 /// Most bytes of a request's body, `$batch` included.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
@@ -22,6 +23,11 @@ pub const HEAD_BYTES_MAX: usize = 160 << 10;
 /// Most bytes of the request target of an operation in a batch: what the HTTP library takes of
 /// others.
 pub const TARGET_BYTES_MAX: usize = 65_534;
+
+/// Most bytes of a path that may have been signed in another spelling, and of that one: an
+/// entity's has two keys, a unit of which takes three bytes at most, percent-encoded nine; account,
+/// table and what stands between take far less than 1 KiB, encoded too.
+pub const RESPELLED_PATH_BYTES_MAX: usize = 2 * 9 * KEY_UNITS_MAX + 1024;
 
 /// Most headers of one request, and of one of an operation in a batch.
 pub const HEADERS_MAX: usize = 100;

@@ -1,5 +1,6 @@
 //! Strings to sign, written once per scheme.
 
+use crate::limits::RESPELLED_PATH_BYTES_MAX;
 use crate::odata::literal::{Plus, percent_decoded, percent_encoded};
 
 /// What SharedKey signs.
@@ -28,11 +29,17 @@ pub fn resource(account: &str, path: &str, comp: Option<&str>) -> String {
 }
 
 /// Other spellings of a path that may have been signed. Proxies and URL libraries respell paths
-/// after the client has signed; only who has the key can have signed any.
+/// after the client has signed; only who has the key can have signed any. None is longer than
+/// addresses are: each is signed whoever asks, and of a path of 65,534 bytes they would be several
+/// times as long.
 pub fn respellings(account: &str, path: &str) -> Vec<String> {
     let mut spellings = Vec::new();
+    if path.len() > RESPELLED_PATH_BYTES_MAX {
+        return spellings;
+    }
     let mut add = |spelling: String| {
-        if spelling != path && !spellings.contains(&spelling) {
+        let is_short = spelling.len() <= RESPELLED_PATH_BYTES_MAX;
+        if is_short && spelling != path && !spellings.contains(&spelling) {
             spellings.push(spelling);
         }
     };
@@ -57,6 +64,9 @@ pub fn respellings(account: &str, path: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::{resource, respellings};
+    use crate::limits::RESPELLED_PATH_BYTES_MAX;
+    use crate::odata::address::entity_path;
+    use tabulith::table::rules::KEY_UNITS_MAX;
 
     #[test]
     fn resources() {
@@ -79,5 +89,24 @@ mod tests {
         assert!(respellings("a", "/a-secondary/a/T").contains(&"/a/T".to_owned()));
         assert!(respellings("a", "/a-secondary").contains(&"/a".to_owned()));
         assert!(!respellings("a", "/a-secondaryx").contains(&"/ax".to_owned()));
+    }
+
+    #[test]
+    fn spellings_are_as_long_as_addresses() {
+        let (account, table) = ("a".repeat(24), "T".repeat(63));
+        for key in ["\u{ffff}", "'", "%"].map(|unit| unit.repeat(KEY_UNITS_MAX)) {
+            let path =
+                format!("/{account}-secondary/{account}/{}", entity_path(&table, &key, &key));
+            // With nothing plain, quotes encoded, and each of the names of the endpoint.
+            assert_eq!(respellings(&account, &path).len(), 4, "{} bytes", path.len());
+        }
+        for bytes in [65_534, RESPELLED_PATH_BYTES_MAX + 1, RESPELLED_PATH_BYTES_MAX] {
+            for marks in ["'(", "%27("] {
+                let path = format!("/a/{}", marks.repeat(bytes))[..bytes].to_owned();
+                let spellings = respellings("a", &path);
+                assert!(spellings.len() <= usize::from(bytes == RESPELLED_PATH_BYTES_MAX));
+                assert!(spellings.iter().all(|own| own.len() <= RESPELLED_PATH_BYTES_MAX));
+            }
+        }
     }
 }

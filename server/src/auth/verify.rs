@@ -433,6 +433,18 @@ mod tests {
         );
     }
 
+    /// Whoever it is has each spelling signed.
+    #[test]
+    fn a_path_longer_than_any_address_counts_as_it_came() {
+        let path =
+            |quotes: usize| format!("/{A}/T(PartitionKey='{}',RowKey='')", "'".repeat(quotes));
+        for (quotes, is_address) in [(2 * 1024, true), (20_000, false)] {
+            let (sent, signed) = (path(quotes), format!("/{A}{}", path(quotes)));
+            check("localhost", &sent, &signed, true);
+            check("localhost", &sent, &signed.replace('\'', "%27"), is_address);
+        }
+    }
+
     #[test]
     fn the_second_endpoint() {
         let path = format!("/{A}-secondary/Tables");
