@@ -87,8 +87,10 @@ pub struct Turns {
     pub merge: bool,
     /// Make a commit.
     pub commit: bool,
-    /// Read a page of entities.
+    /// Read a page of entities, or what may be as large.
     pub page: bool,
+    /// Read an entity, or what may be as large, which is not in memory.
+    pub read: bool,
 }
 
 impl Call {
@@ -196,7 +198,8 @@ impl Call {
     /// The turns that it waits for, with this body.
     pub fn turns(&self, body: &[u8]) -> Turns {
         match self.operation {
-            Operation::Query(_) => Turns { page: true, ..Turns::default() },
+            Operation::Query(_) | Operation::Metadata => Turns { page: true, ..Turns::default() },
+            Operation::Get(_) | Operation::ListTables => Turns { read: true, ..Turns::default() },
             Operation::Batch => turns_of_batch(&self.content_type, body),
             _ => Turns { commit: self.operation.writes(), ..Turns::default() },
         }
@@ -312,7 +315,7 @@ fn is_content_id(path: &str) -> bool {
 mod tests {
     use super::*;
 
-    const NONE: Turns = Turns { merge: false, commit: false, page: false };
+    const NONE: Turns = Turns { merge: false, commit: false, page: false, read: false };
     const PAGE: Turns = Turns { page: true, ..NONE };
     const COMMIT: Turns = Turns { commit: true, ..NONE };
     const MERGE: Turns = Turns { merge: true, ..COMMIT };

@@ -42,6 +42,13 @@ use tokio::task::spawn_blocking;
 /// As many pages are made at once, however little memory there is for answers.
 const TURNS_MIN: usize = 2;
 
+/// What an entity takes as JSON at most: of a text's units, which count two bytes, each six, and
+/// names twice. A list of a thousand tables takes less.
+const ENTITY_JSON_BYTES_MAX: usize = 4 * ENTITY_BYTES_MAX;
+
+/// As many entities are read from the disk at once, however little memory there is for answers.
+const READS_MIN: usize = 8;
+
 /// Commits that may wait have so many threads at most: half of those that tokio makes, so that
 /// reads have theirs however long commits wait.
 const COMMITS_AT_ONCE: usize = 256;
@@ -64,6 +71,8 @@ pub(crate) struct Shared<S> {
     answers: Room,
     /// Turns to make a page: as many as there is room for.
     turns: Arc<Semaphore>,
+    /// Turns to read an entity that is not in memory: as many as there is room for, too.
+    reads: Arc<Semaphore>,
     /// Turns to merge several entities at once.
     merges: Arc<Semaphore>,
     /// Turns to make a commit that may wait.
@@ -87,6 +96,8 @@ impl<S: Store> Shared<S> {
         let answers = Room::of_large(config.answer_bytes_max);
         let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
+        let reads = answers.places_of(ENTITY_JSON_BYTES_MAX).max(READS_MIN);
+        let reads = Arc::new(Semaphore::new(reads.min(Semaphore::MAX_PERMITS)));
         let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
         let commits = Arc::new(Semaphore::new(COMMITS_AT_ONCE));
         let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
@@ -96,6 +107,7 @@ impl<S: Store> Shared<S> {
             heads,
             answers,
             turns,
+            reads,
             merges,
             commits,
             has_threads,
@@ -398,12 +410,13 @@ async fn perform<S: Store>(
         }
     }
     // In this order: of merges there are the fewest turns, and who waits for one holds no commit's;
-    // who has a page's turn waits for no other.
+    // who has a page's or a read's turn waits for no other.
     let needed = call.turns(bytes);
     let turns = [
         needed.merge.then_some(&shared.merges),
         needed.commit.then_some(&shared.commits),
         needed.page.then_some(&shared.turns),
+        needed.read.then_some(&shared.reads),
     ];
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
@@ -462,7 +475,7 @@ async fn settled(call: &Call, answer: Answer) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::{Shared, in_time, perform, serve, settled};
+    use super::{ENTITY_JSON_BYTES_MAX, Shared, in_time, perform, serve, settled};
     use crate::app::App;
     use crate::auth::canonical;
     use crate::auth::shared_key::signature_text;
@@ -685,5 +698,43 @@ mod tests {
         check(&change_set("MERGE"), &shared.merges, [0, 0, 0]);
         check(&change_set("PUT"), &shared.commits, [0, 0, 0]);
         check(&change_set("PATCH"), &shared.commits, [1, 0, 0]);
+    }
+
+    /// Threads that wait for the disk could else hold several GiB of entities and their answers.
+    #[test]
+    fn reads_that_may_need_the_disk_are_as_many_as_have_room_for_their_answers() {
+        let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
+        let reads_bytes = shared.reads.available_permits() * 2 * ENTITY_JSON_BYTES_MAX;
+        assert!(reads_bytes <= shared.app.config().answer_bytes_max, "{reads_bytes} bytes");
+        // Whether a request waits while others have all of those turns. It is answered after that.
+        let waits = |path: &str, as_of: Option<&str>, turns: &Semaphore| {
+            let (target, authority) = (format!("/{DEVELOPMENT_ACCOUNT}{path}"), "h".to_owned());
+            let head = Head { method: "GET".to_owned(), target, authority, ..Head::default() };
+            let mut head = signed(head);
+            if let Some(as_of) = as_of {
+                head.headers.push("x-tabulith-as-of", as_of);
+            }
+            let call = shared.app.receive(&head).expect("admitted");
+            run(async {
+                let all = u32::try_from(turns.available_permits()).expect("a few");
+                let others = turns.acquire_many(all).await.expect("never closed");
+                let answer = perform(&shared, &call, Body::Empty, Vec::new());
+                let mut answer = std::pin::pin!(answer);
+                let soon = Duration::from_secs(1);
+                let waits = tokio::time::timeout(soon, answer.as_mut()).await.is_err();
+                drop(others);
+                if waits {
+                    let (response, _) = answer.await;
+                    assert!(response.status < 500, "{path}: {}", response.status);
+                }
+                waits
+            })
+        };
+        let (entity, past) = ("/T(PartitionKey='',RowKey='')", Some("2026-11-22T14:05:00Z"));
+        assert!(waits(entity, past, &shared.reads), "the past is on the disk");
+        assert!(waits("/Tables", None, &shared.reads));
+        assert!(waits("/$metadata", None, &shared.turns), "it may be as large as a page");
+        assert!(!waits(entity, None, &shared.reads), "memory says that there is none");
+        assert!(!waits("/Tables('T')", None, &shared.reads), "a name is small");
     }
 }
