@@ -38,7 +38,7 @@ impl<'a> Lexer<'a> {
         Lexer { filter, at: 0 }
     }
 
-    /// The next token. Words and literals must be parted by blanks or parentheses.
+    /// The next token. It goes as far as it can: `eq'x'and` is three, and so is `5and B`.
     pub(crate) fn next(&mut self) -> Result<Token<'a>, WireError> {
         self.at += self.filter[self.at..].len() - self.rest().trim_start().len();
         let kind = match self.rest().as_bytes().first() {
@@ -49,10 +49,6 @@ impl<'a> Lexer<'a> {
             Some(b'0'..=b'9' | b'+' | b'-' | b'.') => TokenKind::Literal(self.number()?),
             Some(_) => self.word_or_literal()?,
         };
-        if matches!(kind, TokenKind::Word(_) | TokenKind::Literal(_)) && !self.at_a_gap() {
-            self.at += self.rest().chars().next().map_or(0, char::len_utf8);
-            return Err(self.syntax_error(self.at));
-        }
         Ok(Token { kind, end: self.at })
     }
 
@@ -68,10 +64,6 @@ impl<'a> Lexer<'a> {
 
     fn rest(&self) -> &'a str {
         &self.filter[self.at..]
-    }
-
-    fn at_a_gap(&self) -> bool {
-        self.rest().chars().next().is_none_or(|c| c.is_whitespace() || matches!(c, '(' | ')'))
     }
 
     fn single(&mut self, kind: TokenKind<'a>) -> TokenKind<'a> {
@@ -133,29 +125,29 @@ impl<'a> Lexer<'a> {
             return Err(self.syntax_error(start + rest.chars().next().map_or(0, char::len_utf8)));
         }
         self.at += length;
-        if !self.rest().starts_with('\'') {
-            return Ok(match word {
-                "NaN" => TokenKind::Literal(Value::Double(f64::NAN)),
-                "INF" => TokenKind::Literal(Value::Double(f64::INFINITY)),
-                _ => TokenKind::Word(word),
-            });
-        }
-        let text = self.string()?;
-        let word = word.to_ascii_lowercase();
-        let value = match word.as_str() {
-            "datetime" => time::parse(&text).ok().map(Value::DateTime),
-            "guid" => literal::guid(&text).map(Value::Guid),
-            "x" | "binary" => literal::hex(&text).map(Value::Binary),
-            _ => return Err(self.syntax_error(start + length)),
+        // Behind another word a quote begins a text of its own.
+        let prefix = self.rest().starts_with('\'').then(|| word.to_ascii_lowercase());
+        let edm_type = match prefix.as_deref() {
+            Some("datetime") => "Edm.DateTime",
+            Some("guid") => "Edm.Guid",
+            Some("x" | "binary") => "Edm.Binary",
+            _ => {
+                return Ok(match word {
+                    "NaN" => TokenKind::Literal(Value::Double(f64::NAN)),
+                    "INF" => TokenKind::Literal(Value::Double(f64::INFINITY)),
+                    _ => TokenKind::Word(word),
+                });
+            }
         };
-        value.map(TokenKind::Literal).ok_or_else(|| {
-            let edm_type = match word.as_str() {
-                "datetime" => "Edm.DateTime",
-                "guid" => "Edm.Guid",
-                _ => "Edm.Binary",
-            };
-            filter_literal(edm_type, &text, self.position(start), self.filter)
-        })
+        let text = self.string()?;
+        let value = match edm_type {
+            "Edm.DateTime" => time::parse(&text).ok().map(Value::DateTime),
+            "Edm.Guid" => literal::guid(&text).map(Value::Guid),
+            _ => literal::hex(&text).map(Value::Binary),
+        };
+        value
+            .map(TokenKind::Literal)
+            .ok_or_else(|| filter_literal(edm_type, &text, self.position(start), self.filter))
     }
 
     /// A byte offset as a count of UTF-16 units, the service's own way to count.

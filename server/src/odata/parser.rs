@@ -355,6 +355,20 @@ mod tests {
     }
 
     #[test]
+    fn blanks_are_free_next_to_quotes_and_behind_numbers() {
+        check("A eq'x'and B eq 5and C eq 6L", "(A=\"x\" & B=5 & C=6L)");
+        check("A eq 'x'or B eq 1.5d or'y'eq C", "(A=\"x\" | B=1.5 | C=\"y\")");
+        check("A eq datetime'1601-01-01T00:00:00Z'and not B", "(A=DateTime(DateTime(0)) & !B)");
+        check("A eq X'00'and B eq-5and(C)", "(A=Binary([0]) & B=-5 & C)");
+        check("5L eq A or 5ne A", "(A=5L | A!=5)");
+        refused("A eq'x'B", "Syntax error at position 8 in 'A eq'x'B'.");
+        refused("A eq 5'x'", "Syntax error at position 9 in 'A eq 5'x''.");
+        refused("A eq 1.", "Syntax error at position 7 in 'A eq 1.'.");
+        refused("a-b eq 1", "Syntax error at position 2 in 'a-b eq 1'.");
+        refused("not'x'", "The $filter expression must evaluate to a single boolean value.");
+    }
+
+    #[test]
     fn the_property_may_stand_on_the_right() {
         check("'x' eq PartitionKey", "PartitionKey=\"x\"");
         check("5 lt N", "N>5");
@@ -405,7 +419,7 @@ mod tests {
         refused("A EQ 1", "Syntax error at position 4 in 'A EQ 1'.");
         refused("A eq 1x", "Syntax error at position 7 in 'A eq 1x'.");
         refused("'😀' eq A b", "Syntax error at position 11 in ''😀' eq A b'.");
-        refused("A eq foo'x'", "Syntax error at position 8 in 'A eq foo'x''.");
+        refused("A eq foo'x'", "Syntax error at position 11 in 'A eq foo'x''.");
         refused("and A", "Syntax error at position 3 in 'and A'.");
         refused("()", "Syntax error at position 2 in '()'.");
         refused("A eq ;", "Syntax error at position 6 in 'A eq ;'.");
