@@ -213,9 +213,19 @@ pub const INVALID_HTTP_VERB: WireError = WireError::fixed(
     "The HTTP verb specified was not recognized by the server.",
 );
 
-/// `If-None-Match` on a write.
-pub const CONDITION_HEADERS_NOT_SUPPORTED: WireError =
-    WireError::fixed(400, "ConditionHeadersNotSupported", "Condition headers are not supported.");
+/// `If-None-Match` on a write that leaves an entity, by whichever verb.
+pub const IF_NONE_MATCH_ON_PUT: WireError = WireError::fixed(
+    400,
+    "InvalidInput",
+    "If-None-Match HTTP header cannot be specified for PUT operations.",
+);
+
+/// `If-None-Match` on a removal.
+pub const IF_NONE_MATCH_ON_DELETE: WireError = WireError::fixed(
+    400,
+    "InvalidInput",
+    "If-None-Match HTTP header cannot be specified for DELETE operations.",
+);
 
 /// An address below nothing that exists.
 pub const INVALID_URI: WireError = WireError::fixed(

@@ -7,8 +7,8 @@ use crate::batch::multipart::Embedded;
 use crate::config::Accounts;
 use crate::context::Context;
 use crate::error::{
-    AS_OF_NOT_SUPPORTED, AUTHENTICATION_FAILED, BOTH_CONDITION_HEADERS,
-    CONDITION_HEADERS_NOT_SUPPORTED, INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED,
+    AS_OF_NOT_SUPPORTED, AUTHENTICATION_FAILED, BOTH_CONDITION_HEADERS, IF_NONE_MATCH_ON_DELETE,
+    IF_NONE_MATCH_ON_PUT, INVALID_HEADER_VALUE, INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED,
     MISSING_CONTENT_LENGTH, WireError, bad_etag,
 };
 use crate::faults::fault::Fault;
@@ -16,7 +16,7 @@ use crate::http::message::Head;
 use crate::limits::{HEADERS_MAX, QUICK_BODY_BYTES_MAX};
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
 use crate::odata::options::{Metadata, Params, media_type, negotiate};
-use crate::route::{Operation, route, verb};
+use crate::route::{Change, Operation, route, verb};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::ids::CommitTs;
@@ -273,9 +273,12 @@ fn check_headers(head: &Head, operation: &Operation) -> Result<(), WireError> {
     if header("Content-Encoding").is_some_and(|coding| !coding.eq_ignore_ascii_case("identity")) {
         return Err(MEDIA_TYPE_NOT_SUPPORTED);
     }
-    if matches!(operation, Operation::Change(..)) && header("If-None-Match").is_some() {
-        let both = header("If-Match").is_some();
-        return Err(if both { BOTH_CONDITION_HEADERS } else { CONDITION_HEADERS_NOT_SUPPORTED });
+    if let (Operation::Change(_, change), Some(_)) = (operation, header("If-None-Match")) {
+        return Err(match change {
+            _ if header("If-Match").is_some() => BOTH_CONDITION_HEADERS,
+            Change::Delete => IF_NONE_MATCH_ON_DELETE,
+            _ => IF_NONE_MATCH_ON_PUT,
+        });
     }
     if operation.has_body() && *operation != Operation::Batch && !operation.speaks_xml() {
         let content_type = media_type(header("Content-Type").unwrap_or_default());
