@@ -106,12 +106,14 @@ impl Query {
 
     fn call(&self, table: &str) -> Call {
         let mut call = Call::new(Method::GET, format!("/{}()", percent(table)));
+        let row_key = self.from.as_ref().and_then(|from| from.row_key.clone());
         let options = [
             ("$filter", self.filter.clone()),
             ("$select", self.select.clone()),
             ("$top", self.page_size.map(|size| size.to_string())),
             ("NextPartitionKey", self.from.as_ref().map(|from| from.partition_key.clone())),
-            ("NextRowKey", self.from.as_ref().and_then(|from| from.row_key.clone())),
+            // An empty text is no token, and the service refuses it.
+            ("NextRowKey", row_key.filter(|token| !token.is_empty())),
         ];
         for (name, value) in options {
             call.query.extend(value.map(|value| (name, value)));
@@ -198,4 +200,21 @@ fn read_page(answer: &Answer) -> Result<Page, Error> {
         next: next.map(|partition_key| Continuation { partition_key, row_key }),
         explained,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Continuation, Query};
+
+    #[test]
+    fn an_empty_token_of_a_row_is_not_sent() {
+        let sent = |row_key: Option<&str>| -> Vec<&'static str> {
+            let (partition_key, row_key) = ("1!4!cA--".to_owned(), row_key.map(str::to_owned));
+            let query = Query::new().from(Continuation { partition_key, row_key });
+            query.call("T").query.into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(sent(None), ["NextPartitionKey"]);
+        assert_eq!(sent(Some("")), ["NextPartitionKey"]);
+        assert_eq!(sent(Some("1!0!")), ["NextPartitionKey", "NextRowKey"]);
+    }
 }
