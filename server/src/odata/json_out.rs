@@ -219,10 +219,12 @@ fn entity_members<'a, E>(
         out.name("Timestamp");
         out.quoted_plain(timestamp.as_str());
     }
-    // Those that are shown as null in the end, because the entity lacks them.
+    // Those that are shown as null in the end, because the entity lacks them. Not what can be the
+    // name of an annotation alone: it may be there already.
     let is_key = |name: &str| matches!(name, "PartitionKey" | "RowKey" | "Timestamp");
+    let can_lack = |name: &&str| !is_key(name) && !name.contains(['.', '@']);
     let mut lacking: Vec<&str> =
-        names.into_iter().flatten().map(String::as_str).filter(|name| !is_key(name)).collect();
+        names.into_iter().flatten().map(String::as_str).filter(can_lack).collect();
     for member in properties {
         let (name, value) = member?;
         if is_shown(name) {
@@ -385,6 +387,24 @@ mod tests {
             r#"{"odata.metadata":"http://127.0.0.1:10002/devstoreaccount1/$metadata#T&$select=I,xyz,RowKey",
                 "value":[{"odata.etag":"W/\"datetime'2021-10-18T17%3A13%3A20.2256371Z'\"","RowKey":"it's","I":1,"xyz":null}]}"#,
         );
+    }
+
+    #[test]
+    fn names_of_annotations_are_shown_once() {
+        let names = ["odata.type", "odata.id", "odata.etag", "odata.editLink", "L", "L@odata.type"];
+        let select = Select { text: names.join(","), names: Some(names.map(str::to_owned).into()) };
+        check(
+            entity(form(Metadata::Minimal), Some(&select), &flight()),
+            r#"{"odata.metadata":"http://127.0.0.1:10002/devstoreaccount1/$metadata#T/@Element&$select=odata.type,odata.id,odata.etag,odata.editLink,L,L@odata.type",
+                "odata.etag":"W/\"datetime'2021-10-18T17%3A13%3A20.2256371Z'\"",
+                "L@odata.type":"Edm.Int64","L":"1"}"#,
+        );
+        let full = entity(form(Metadata::Full), Some(&select), &flight());
+        let full = String::from_utf8(full).expect("UTF-8");
+        for name in names {
+            assert_eq!(full.matches(&format!("\"{name}\":")).count(), 1, "{name} in {full}");
+        }
+        check(entity(form(Metadata::None), Some(&select), &flight()), r#"{"L":"1"}"#);
     }
 
     #[test]
