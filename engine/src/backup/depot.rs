@@ -174,6 +174,13 @@ impl Depot {
         Ok(numbers.collect::<BTreeSet<_>>().into_iter().collect())
     }
 
+    /// Whether one of these backups is still there; where that cannot be seen, it is. One that is
+    /// pruned loses its manifest first, then its files: what one lacks that is there is damage.
+    pub(crate) fn has_any(&self, backups: &[u64]) -> bool {
+        let there = self.numbers().ok();
+        there.is_none_or(|there| backups.iter().any(|number| there.contains(number)))
+    }
+
     /// The manifest of one backup.
     pub(crate) fn manifest(&self, number: u64) -> Result<Manifest> {
         let path = self.manifest_path(number);

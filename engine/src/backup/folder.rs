@@ -259,14 +259,17 @@ impl Backups {
         manifests.flat_map(|manifest| manifest.files).map(|kept| kept.hash).collect()
     }
 
-    /// The backups, oldest first.
+    /// The backups, oldest first, without those that are pruned meanwhile.
     ///
     /// Errors: `NotFound` where there is no such folder; `Corrupt` for a manifest that does not
     /// read.
     pub fn list(&self) -> Result<Vec<Backup>> {
         let (mut backups, mut earlier) = (Vec::new(), BTreeSet::new());
         for number in self.depot.numbers()? {
-            let manifest = self.depot.manifest(number)?;
+            let manifest = match self.depot.manifest(number) {
+                Err(_) if !self.depot.has_any(&[number]) => continue,
+                manifest => manifest?,
+            };
             backups.push(about(&manifest, &earlier));
             earlier.extend(manifest.files.iter().map(|kept| kept.hash));
         }
@@ -274,13 +277,14 @@ impl Backups {
     }
 
     /// Reads every byte of every backup and holds it against its digest. Damage is no error of the
-    /// call: it is in the report, with file and offset.
+    /// call: it is in the report, with file and offset. What is pruned meanwhile is no damage.
     pub fn verify(&self) -> Result<Report> {
         let mut report = Report::default();
-        let mut files: BTreeMap<Hash, (Kept, Vec<String>)> = BTreeMap::new();
+        let mut files: BTreeMap<Hash, (Kept, Vec<(u64, String)>)> = BTreeMap::new();
         for number in self.depot.numbers()? {
             let manifest = match self.depot.manifest(number) {
                 Ok(manifest) => manifest,
+                Err(_) if !self.depot.has_any(&[number]) => continue,
                 Err(error) => {
                     report.damage.push(error);
                     continue;
@@ -292,13 +296,18 @@ impl Backups {
             }
             for kept in manifest.files {
                 let what = format!("{} of backup {number}", names::file_name(kept.kind, kept.no));
-                files.entry(kept.hash).or_insert_with(|| (kept, Vec::new())).1.push(what);
+                files.entry(kept.hash).or_insert_with(|| (kept, Vec::new())).1.push((number, what));
             }
         }
         for (kept, users) in files.values() {
-            report.files += 1;
-            report.bytes += kept.bytes;
-            self.prove(kept, &users.join(", "), &mut report.damage);
+            let (numbers, users): (Vec<u64>, Vec<&str>) =
+                users.iter().map(|(number, what)| (*number, what.as_str())).unzip();
+            let damage = self.prove(kept, &users.join(", "));
+            if damage.is_empty() || self.depot.has_any(&numbers) {
+                report.files += 1;
+                report.bytes += kept.bytes;
+                report.damage.extend(damage);
+            }
         }
         let there = self.depot.list(&self.depot.files_dir()).unwrap_or_default();
         let unused = there.iter().filter_map(|name| Hash::parse(name));
@@ -306,16 +315,16 @@ impl Backups {
         Ok(report)
     }
 
-    /// Reads one file, and adds every MiB of it that differs to `damage`.
-    fn prove(&self, kept: &Kept, users: &str, damage: &mut Vec<Error>) {
+    /// Reads one file, and tells every MiB of it that differs.
+    fn prove(&self, kept: &Kept, users: &str) -> Vec<Error> {
         let path = self.depot.file(&kept.hash);
         let opened = self.depot.vfs.open(&path, Access::Read);
         let read = opened.map_err(|e| Error::io("opening a file of a backup", &path, e));
         let digest = match read.and_then(|file| digest::read(&*file, &path, &mut |_, _| Ok(()))) {
             Ok(digest) => digest,
-            Err(error) => return damage.push(error),
+            Err(error) => return vec![error],
         };
-        let before = damage.len();
+        let mut damage = Vec::new();
         if digest.bytes != kept.bytes {
             let what = format!("the file has {} bytes, not {}: {users}", digest.bytes, kept.bytes);
             damage.push(Error::corrupt(&path, digest.bytes.min(kept.bytes), what));
@@ -326,9 +335,10 @@ impl Backups {
             let what = format!("differs within the MiB from here: {users}");
             damage.push(Error::corrupt(&path, at as u64 * PIECE_BYTES as u64, what));
         }
-        if damage.len() == before && digest.hash != kept.hash {
+        if damage.is_empty() && digest.hash != kept.hash {
             damage.push(Error::corrupt(&path, 0, format!("differs somewhere: {users}")));
         }
+        damage
     }
 
     /// Gives up all backups but the newest `keep`, and the files that only they have.

@@ -22,9 +22,9 @@ impl Backups {
     /// digest on the way. The result has an identity of its own: where it and the first one go on
     /// apart, their files are told from each other.
     ///
-    /// Errors: `NotFound` where there is no such backup; `Invalid` for a moment that no backup can
-    /// show, with those that can be; `Exists` where `dir` is not empty; `Corrupt` where the backup
-    /// is damaged.
+    /// Errors: `NotFound` where there is no such backup, or it is pruned meanwhile; `Invalid` for a
+    /// moment that no backup can show, with those that can be; `Exists` where `dir` is not empty;
+    /// `Corrupt` where the backup is damaged.
     pub fn restore(
         &self,
         which: Which,
@@ -40,7 +40,8 @@ impl Backups {
         }
         let mut state = self.state_of(&manifest)?;
         for kept in &manifest.files {
-            self.bring_back(kept, dir, sharing)?;
+            let brought = self.bring_back(kept, dir, sharing);
+            brought.map_err(|error| self.gone_or(manifest.number, error))?;
         }
         if at < manifest.to {
             rewind(vfs, dir, &mut state, at)?;
@@ -67,7 +68,7 @@ impl Backups {
         if !numbers.contains(&number) {
             return Err(none(format!("there is no backup {number}; the newest is {newest}")));
         }
-        let manifest = self.depot.manifest(number)?;
+        let manifest = self.manifest(number)?;
         let Some(moment) = moment else {
             let to = manifest.to;
             return Ok((manifest, to));
@@ -103,7 +104,22 @@ impl Backups {
                 spans.join(", ")
             )));
         };
-        Ok((self.depot.manifest(*number)?, *at))
+        Ok((self.manifest(*number)?, *at))
+    }
+
+    fn manifest(&self, number: u64) -> Result<Manifest> {
+        self.depot.manifest(number).map_err(|error| self.gone_or(number, error))
+    }
+
+    /// Why a backup cannot be read: rather than by `error`, because it is not there any more.
+    fn gone_or(&self, number: u64, error: Error) -> Error {
+        match self.depot.has_any(&[number]) {
+            true => error,
+            false => {
+                let what = format!("backup {number} was pruned while it was read");
+                Error::new(Kind::NotFound, what)
+            }
+        }
     }
 
     /// Brings one file to `dir`, proved.

@@ -3,11 +3,13 @@
 
 use crate::common::{DEST, DIR, House, files, restored};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tabulith::Kind;
 use tabulith::backup::depot::Sharing;
-use tabulith::backup::folder::Which;
+use tabulith::backup::folder::{Backups, Which};
 use tabulith::vfs::api::{Access, Vfs};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay, Rng};
@@ -204,4 +206,64 @@ fn a_manifest_that_does_not_read_stops_pruning_and_no_new_backup() {
     // Here it goes itself.
     assert_eq!(house.backups().prune(1).unwrap().backups, [1]);
     assert!(restored(&house, Which::Newest, "new", Sharing::Copy) == house.model.now);
+}
+
+/// Two backups that share no file, seen through a disk on which the first is pruned before the next
+/// call that `rule` speaks of.
+fn pruned_before(rule: Rule) -> (House, Backups) {
+    let house = House::new(Duration::ZERO);
+    let table = house.db.table("one").unwrap();
+    for value in [b'1', b'2'] {
+        for row in 0..300 {
+            table.upsert("p", format!("r{row:04}"), [value; 80]).unwrap();
+        }
+        house.db.compact().unwrap();
+        let made = house.backups().create(DIR, Sharing::Copy).unwrap().backup;
+        assert_eq!(made.own_bytes, made.bytes);
+    }
+    let faults = FaultFs::new(Arc::new(house.disk.clone()));
+    let others = house.backups();
+    faults.interrupt(rule, move || assert_eq!(others.prune(1).unwrap().backups, [1]));
+    let backups = Backups::with(Arc::new(faults), house.clock.clone(), Path::new(DEST));
+    (house, backups)
+}
+
+/// Calls of whoever reads backup 1: for its manifest, and for a file of one of them.
+fn readings() -> [Rule; 2] {
+    ["000001.backup", &"?".repeat(64)].map(|name| Rule::fail(Call::Open).named(name))
+}
+
+#[test]
+fn a_backup_that_is_pruned_meanwhile_is_not_damaged() {
+    for rule in readings() {
+        let (house, backups) = pruned_before(rule.clone());
+        let report = backups.verify().unwrap();
+        assert!(report.damage.is_empty(), "{rule:?}: {:?}", report.damage);
+        let left = house.backups().list().unwrap();
+        assert_eq!(left.iter().map(|backup| backup.number).collect::<Vec<_>>(), [2]);
+        assert_eq!((report.files, report.bytes), (left[0].files, left[0].bytes), "{rule:?}");
+        // What stays is looked at all the same.
+        let (house, backups) = pruned_before(rule.clone());
+        let before = files(&house.disk, &Path::new(DEST).join("files"));
+        before.iter().for_each(|path| flip(&house.disk, path, 20));
+        let report = backups.verify().unwrap();
+        assert!(report.files > 0 && report.damage.len() as u64 == report.files, "{report:?}");
+    }
+    let [manifest, _] = readings();
+    let (house, backups) = pruned_before(manifest);
+    assert_eq!(backups.list().unwrap(), house.backups().list().unwrap());
+}
+
+#[test]
+fn a_backup_that_is_pruned_while_it_is_restored_is_not_found() {
+    let linking = Rule::fail(Call::HardLink);
+    for rule in readings().into_iter().chain([linking]) {
+        let (house, backups) = pruned_before(rule.clone());
+        let error = backups.restore(Which::Number(1), "new", Sharing::Link).unwrap_err();
+        assert_eq!(error.kind(), Kind::NotFound, "{rule:?}: {error}");
+        assert!(error.to_string().contains("backup 1 was pruned"), "{error}");
+        let opened = crate::common::open(&house.disk, &house.clock, "new", options());
+        assert!(opened.is_err(), "what is not whole does not open");
+        restored(&house, Which::Newest, "newest", Sharing::Link);
+    }
 }
