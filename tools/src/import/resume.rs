@@ -140,12 +140,25 @@ impl Record {
     }
 }
 
-/// Writes a small file anew: a reader sees the old text or the new one.
+/// Makes a folder of the user's state, for its owner alone.
+pub(crate) fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+/// Writes a small file anew: a reader sees the old text or the new one. It is for its owner alone,
+/// as it has keys of rows.
 pub(crate) fn write_whole(path: &Path, text: &[u8]) -> std::io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    make_folder(path.parent().unwrap_or(Path::new(".")))?;
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));
-    let mut file = fs::File::create(&draft)?;
+    let mut options = fs::File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(&draft)?;
     file.write_all(text)?;
     // Synced: a record that names rows beyond a power cut is checked by its witness, but an empty
     // file in the place of a good record would throw the progress away.
@@ -199,6 +212,28 @@ mod tests {
         assert_eq!(record.load(), Some(progress));
         record.remove();
         assert_eq!(record.load(), None);
+    }
+
+    /// It has the keys of a row, and everybody of the machine could read it.
+    #[cfg(unix)]
+    #[test]
+    fn a_record_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let (deep, path) = (folder.path().join("deep"), folder.path().join("deep/er/1.json"));
+        let mode = |path: &Path| {
+            let mode = path.metadata().unwrap().permissions().mode();
+            format!("{:o}", mode & 0o777)
+        };
+        write_whole(&path, b"first").unwrap();
+        let modes = [&deep, &deep.join("er"), &path].map(|path| mode(path));
+        assert_eq!(modes, ["700", "700", "600"]);
+        // A folder that was there is as its owner made it; a record of before is not.
+        fs::set_permissions(&deep, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        write_whole(&path, b"second").unwrap();
+        assert_eq!([&deep, &path].map(|path| mode(path)), ["755", "600"]);
+        assert_eq!(fs::read(&path).unwrap(), b"second");
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! Lines of a person at a terminal: edited, completed, kept.
 
-#![allow(clippy::disallowed_methods, reason = "the history is the user's file")]
-
 use crate::exit::{self, Exit};
+use crate::import::resume;
 use crate::print::note;
 use crate::shell::complete::Tree;
 use crate::shell::history;
@@ -113,14 +112,9 @@ fn editor(shared: &Rc<Shared>) -> rustyline::Result<Editor<Assistant, FileHistor
     Ok(editor)
 }
 
-/// Makes the folder of the history, for its owner alone; whether it is there.
+/// Makes the folder of the history; whether it is there.
 fn make_folder(path: &Path) -> bool {
-    let Some(folder) = path.parent() else { return false };
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).is_ok()
+    path.parent().is_some_and(|folder| resume::make_folder(folder).is_ok())
 }
 
 /// Keeps a line, unless it holds a secret. A history that cannot be written is no reason to stop.
