@@ -1,4 +1,7 @@
 //! A file that is written beside the place of its name, which it takes once it is whole.
+//!
+//! Links are followed: the file that they lead to is replaced. A pipe or a device has no such place
+//! and is written to itself.
 
 #![allow(
     clippy::disallowed_methods,
@@ -12,36 +15,66 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Links that lead to each other at most, as on Linux.
+const LINKS_MAX: usize = 40;
+
 /// Such a file. One that is given up is removed.
 pub(crate) struct Draft {
-    path: PathBuf,
+    /// Where it is, and where it is to be; none where it is there already.
+    places: Option<(PathBuf, PathBuf)>,
     pub(crate) file: File,
 }
 
 impl Draft {
     /// For a file that is to be at `path`. Where there is one, it is as readable as that.
     pub(crate) fn create(path: &Path) -> Result<Draft> {
-        let mut name = OsString::from(path);
+        let named = || format!("{}", path.display());
+        let old = match fs::metadata(path) {
+            Ok(old) if !old.is_file() => {
+                let file = File::options().write(true).open(path).with_context(named)?;
+                return Ok(Draft { places: None, file });
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(named);
+            }
+            old => old.ok(),
+        };
+        let place = behind_links(path);
+        let mut name = OsString::from(&place);
         name.push(format!(".{}.part", std::process::id()));
         let draft = PathBuf::from(name);
-        let old = fs::metadata(path).ok();
         let file = make(&draft, old.as_ref()).with_context(|| format!("{}", draft.display()))?;
-        Ok(Draft { path: draft, file })
+        Ok(Draft { places: Some((draft, place)), file })
     }
 
     /// Gives it its name, with all that was written to it.
-    pub(crate) fn finish(self, path: &Path) -> Result<()> {
-        let named = || format!("{}", path.display());
+    pub(crate) fn finish(mut self) -> Result<()> {
+        let Some((draft, place)) = &self.places else { return Ok(()) };
+        let named = || format!("{}", place.display());
         self.file.sync_data().with_context(named)?;
-        fs::rename(&self.path, path).with_context(named)
+        fs::rename(draft, place).with_context(named)?;
+        self.places = None;
+        Ok(())
     }
 }
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // It has its name by then, or it is not wanted.
-        let _ = fs::remove_file(&self.path);
+        if let Some((draft, _)) = &self.places {
+            let _ = fs::remove_file(draft);
+        }
     }
+}
+
+/// Where the file lies, or is to lie, that `path` leads to.
+fn behind_links(path: &Path) -> PathBuf {
+    let mut place = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        let Ok(link) = fs::read_link(&place) else { break };
+        place.pop();
+        place.push(link);
+    }
+    place
 }
 
 /// Makes the file, from the beginning with the permissions of the one that it is to replace.
@@ -67,13 +100,13 @@ fn make(draft: &Path, _: Option<&Metadata>) -> io::Result<File> {
 mod tests {
     use super::*;
     use std::io::Write as _;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     /// Writes the file at `path` by a draft of it.
     fn write(path: &Path, text: &str) {
         let mut draft = Draft::create(path).unwrap();
         draft.file.write_all(text.as_bytes()).unwrap();
-        draft.finish(path).unwrap();
+        draft.finish().unwrap();
     }
 
     #[test]
@@ -87,7 +120,7 @@ mod tests {
             let draft = Draft::create(&path).unwrap();
             let of_draft = draft.file.metadata().unwrap().permissions().mode();
             assert_eq!(of_draft & 0o777, mode, "{of_draft:o} while it is written");
-            draft.finish(&path).unwrap();
+            draft.finish().unwrap();
             let after = path.metadata().unwrap().permissions().mode();
             assert_eq!(after & 0o777, mode, "{after:o}");
         }
@@ -96,5 +129,32 @@ mod tests {
         File::create(&other).unwrap();
         let modes = [path.with_extension("new"), other].map(|path| path.metadata().unwrap());
         assert_eq!(modes[0].permissions(), modes[1].permissions());
+    }
+
+    #[test]
+    fn what_links_lead_to_is_replaced_and_they_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::create_dir(path("deep")).unwrap();
+        fs::write(path("deep/file"), "old").unwrap();
+        for (link, to) in [
+            ("deep/near", PathBuf::from("file")),
+            ("far", path("deep/near")),
+            ("deep/up", PathBuf::from("../new")),
+            ("a", PathBuf::from("b")),
+            ("b", PathBuf::from("a")),
+        ] {
+            symlink(to, path(link)).unwrap();
+        }
+        for (link, file) in [("far", "deep/file"), ("deep/near", "deep/file"), ("deep/up", "new")] {
+            write(&path(link), link);
+            assert!(path(link).is_symlink());
+            assert_eq!(fs::read_to_string(path(file)).unwrap(), link);
+        }
+        assert!(path("deep/near").is_symlink());
+        assert!(Draft::create(&path("a")).is_err(), "links that lead nowhere");
+        assert!(Draft::create(&path("deep")).is_err(), "a folder");
+        let names = fs::read_dir(path("deep")).unwrap().map(|entry| entry.unwrap().file_name());
+        assert_eq!(names.count(), 3, "and no draft");
     }
 }

@@ -143,6 +143,6 @@ impl Writer {
     pub(crate) fn finish(self) -> Result<()> {
         let named = || format!("{}", self.path.display());
         self.out.into_inner().map_err(|error| error.into_error()).with_context(named)?;
-        self.draft.finish(&self.path)
+        self.draft.finish()
     }
 }

@@ -18,8 +18,8 @@ mod person;
 
 use common::{Place, Ran, Server};
 use endpoint::{Endpoint, hostile};
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 /// A place with tables: a server's, or a folder's.
 struct Tables {
@@ -257,6 +257,28 @@ fn what_is_dumped_is_imported_as_what_it_was() {
         let parts = std::fs::read_dir(tables.place.path(".")).unwrap().flatten();
         let parts = parts.filter(|entry| entry.file_name().to_string_lossy().ends_with(".part"));
         assert_eq!(parts.count(), 0);
+    }
+}
+
+/// A file took the place of the pipe, and of the link.
+#[test]
+fn a_dump_goes_where_its_name_leads() {
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    for tables in Tables::both() {
+        tables.out(TYPES);
+        let printed = tables.out("export types");
+        let path = |name: &str| tables.place.path(name);
+        assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+        // For both, so that nobody waits for the other end; the rows fit in.
+        let mut pipe = std::fs::File::options().read(true).write(true).open(path("pipe")).unwrap();
+        symlink("behind.jsonl", path("link.jsonl")).unwrap();
+        tables.out(".dump types pipe\n.dump types link.jsonl");
+        assert!(std::fs::metadata(path("pipe")).unwrap().file_type().is_fifo());
+        let mut read = vec![0; printed.len()];
+        pipe.read_exact(&mut read).unwrap();
+        assert_eq!(String::from_utf8(read).unwrap(), printed);
+        assert!(path("link.jsonl").is_symlink());
+        assert_eq!(std::fs::read_to_string(path("behind.jsonl")).unwrap(), printed);
     }
 }
 
