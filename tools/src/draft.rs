@@ -2,6 +2,10 @@
 //!
 //! Links are followed: the file that they lead to is replaced. A pipe or a device has no such place
 //! and is written to itself.
+//!
+//! Promise: several processes may write one file at a time, and it is what one of them wrote. Each
+//! holds a lock of its draft; one that nobody holds was left by a process that was killed, and the
+//! next removes it.
 
 #![allow(
     clippy::disallowed_methods,
@@ -10,13 +14,16 @@
 )]
 
 use anyhow::{Context, Result};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// Links that lead to each other at most, as on Linux.
 const LINKS_MAX: usize = 40;
+
+/// Names of drafts that are tried.
+const NAMES_MAX: u32 = 1_000;
 
 /// Such a file. One that is given up is removed.
 pub(crate) struct Draft {
@@ -40,10 +47,8 @@ impl Draft {
             old => old.ok(),
         };
         let place = behind_links(path);
-        let mut name = OsString::from(&place);
-        name.push(format!(".{}.part", std::process::id()));
-        let draft = PathBuf::from(name);
-        let file = make(&draft, old.as_ref()).with_context(|| format!("{}", draft.display()))?;
+        remove_left(&place);
+        let (draft, file) = begin(&place, old.as_ref()).with_context(named)?;
         Ok(Draft { places: Some((draft, place)), file })
     }
 
@@ -77,13 +82,33 @@ fn behind_links(path: &Path) -> PathBuf {
     place
 }
 
+/// Makes a draft that nobody else has, and locks it.
+fn begin(place: &Path, old: Option<&Metadata>) -> io::Result<(PathBuf, File)> {
+    for number in 0..NAMES_MAX {
+        let mut name = OsString::from(place);
+        name.push(format!(".{}.part", std::process::id().wrapping_add(number)));
+        let draft = PathBuf::from(name);
+        let file = match make(&draft, old) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            file => file?,
+        };
+        // Where there are no locks nobody finds out that a draft was left, and none is removed.
+        let _ = file.lock();
+        // Before the lock somebody may have taken it for one that was left.
+        if is_at(&file, &draft) {
+            return Ok((draft, file));
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
 /// Makes the file, from the beginning with the permissions of the one that it is to replace.
 #[cfg(unix)]
 fn make(draft: &Path, old: Option<&Metadata>) -> io::Result<File> {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
-    let Some(old) = old else { return File::create(draft) };
+    let Some(old) = old else { return File::create_new(draft) };
     let mut options = File::options();
-    options.write(true).create(true).truncate(true).mode(old.permissions().mode() & 0o777);
+    options.write(true).create_new(true).mode(old.permissions().mode() & 0o777);
     let file = options.open(draft)?;
     // The umask has taken some away.
     file.set_permissions(old.permissions())?;
@@ -92,7 +117,47 @@ fn make(draft: &Path, old: Option<&Metadata>) -> io::Result<File> {
 
 #[cfg(not(unix))]
 fn make(draft: &Path, _: Option<&Metadata>) -> io::Result<File> {
-    File::create(draft)
+    File::create_new(draft)
+}
+
+/// Removes the drafts of a file that nobody writes any more.
+fn remove_left(place: &Path) {
+    let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let Some(name) = place.file_name().and_then(OsStr::to_str) else { return };
+    let there = fs::read_dir(folder.unwrap_or(Path::new("."))).into_iter().flatten().flatten();
+    for entry in there.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())) {
+        let draft = entry.path();
+        if entry.file_name().to_str().is_some_and(|other| is_draft(other, name))
+            && let Ok(file) = File::open(&draft)
+            && file.try_lock().is_ok()
+            && is_at(&file, &draft)
+        {
+            let _ = fs::remove_file(&draft);
+        }
+    }
+}
+
+/// Whether a draft of the file `name` may be called so.
+fn is_draft(draft: &str, name: &str) -> bool {
+    let rest = draft.strip_prefix(name).and_then(|rest| rest.strip_prefix('.'));
+    let number = rest.and_then(|rest| rest.strip_suffix(".part"));
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
+    })
+}
+
+/// Whether the open file is what lies at `path`.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let id = |found: io::Result<Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
+    let open = id(file.metadata());
+    open.is_some() && open == id(fs::symlink_metadata(path))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    path.exists()
 }
 
 #[cfg(all(test, unix))]
@@ -107,6 +172,13 @@ mod tests {
         let mut draft = Draft::create(path).unwrap();
         draft.file.write_all(text.as_bytes()).unwrap();
         draft.finish().unwrap();
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
     }
 
     #[test]
@@ -154,7 +226,30 @@ mod tests {
         assert!(path("deep/near").is_symlink());
         assert!(Draft::create(&path("a")).is_err(), "links that lead nowhere");
         assert!(Draft::create(&path("deep")).is_err(), "a folder");
-        let names = fs::read_dir(path("deep")).unwrap().map(|entry| entry.unwrap().file_name());
-        assert_eq!(names.count(), 3, "and no draft");
+        assert_eq!(names(&path("deep")), ["file", "near", "up"], "and no draft");
+    }
+
+    #[test]
+    fn a_draft_that_was_left_is_removed_and_one_that_is_written_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let others = ["file.12.parts", "file.x.part", "file..part", "filed.12.part", "file.12"];
+        for name in ["file.1.part", "file.4294967295.part"].iter().chain(&others) {
+            fs::write(folder.path().join(name), "left").unwrap();
+        }
+        let mut first = Draft::create(&path).unwrap();
+        assert_eq!(names(folder.path()).len(), others.len() + 1, "{:?}", names(folder.path()));
+        first.file.write_all(b"first").unwrap();
+        // As by another process: its lock is as good as that.
+        let mut second = Draft::create(&path).unwrap();
+        second.file.write_all(b"second").unwrap();
+        first.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        drop(Draft::create(&path).unwrap());
+        second.finish().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second");
+        let mut expected = [&others[..], &["file"]].concat();
+        expected.sort_unstable();
+        assert_eq!(names(folder.path()), expected);
     }
 }
