@@ -3,11 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 use tabulith::RowRef;
 use tabulith::db::Db;
-use tabulith::env::clock::ManualClock;
+use tabulith::env::clock::{Clock as _, ManualClock, SystemClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
 use tabulith::options::{Advanced, Options};
@@ -203,6 +206,27 @@ fn the_first_error_ends_a_parallel_scan() {
     };
     let error = db.table("t").unwrap().scan_parallel(3, stop).unwrap_err();
     assert_eq!(error.kind(), Kind::Busy);
+}
+
+/// The other threads read on to their ends before it was passed on.
+#[test]
+fn a_panic_ends_a_parallel_scan() {
+    let db = open(&SimFs::new());
+    mixed(&db);
+    let table = db.table("t").unwrap();
+    let (both, calls) = (Barrier::new(2), AtomicUsize::new(0));
+    let visit = |_: RowRef<'_>| {
+        let call = calls.fetch_add(1, Ordering::Relaxed);
+        if call < 2 {
+            both.wait(); // Each of two threads has come to its first row.
+        }
+        assert!(call > 0, "the first row");
+        SystemClock::new().sleep(Duration::from_millis(1));
+        Ok(())
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| table.scan_parallel(2, visit))).is_err());
+    let (calls, rows) = (calls.into_inner(), table.count().unwrap());
+    assert!(calls < 300 && rows > 1000, "{calls} of {rows} rows were visited");
 }
 
 /// A seek to a place that the scan had passed took it back there, and it gave rows a second time.

@@ -25,7 +25,7 @@ impl Table {
     /// Shows every row as of now to `visit`, on as many threads as there are parts, at most
     /// `threads`, and on fewer where the system gives no more. Each takes part after part, and sees
     /// the rows of one in the order of their keys. The first error of a read or of `visit` ends all
-    /// of them and is returned; a panic of `visit` is passed on.
+    /// of them and is returned; a panic of `visit` ends them too and is passed on.
     ///
     /// Cost: as [`Snapshot::split`], and a thread for each part but the first. It pays from some
     /// 100,000 rows; more threads than cores gain nothing.
@@ -57,10 +57,13 @@ impl Table {
         let others_max = cursors.len().saturating_sub(1);
         let (parts, failed) = (Mutex::new(cursors.into_iter()), AtomicBool::new(false));
         let work = || {
+            let failing = Failing(&failed);
             loop {
-                let Some(mut part) = parts.lock().next() else { return Ok(()) };
-                walk(&mut part, &failed, &visit).inspect_err(|_| failed.store(true, Relaxed))?;
+                let Some(mut part) = parts.lock().next() else { break };
+                walk(&mut part, &failed, &visit)?;
             }
+            std::mem::forget(failing);
+            Ok(())
         };
         std::thread::scope(|scope| {
             let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
@@ -72,6 +75,15 @@ impl Table {
             }
             worked
         })
+    }
+}
+
+/// Stops the other threads where one ends by an error or a panic: all that is dropped fails.
+struct Failing<'a>(&'a AtomicBool);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 
