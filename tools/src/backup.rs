@@ -122,6 +122,8 @@ fn prune(args: &PruneBackupsArgs) -> Result<Exit> {
 /// Makes a data folder out of a backup.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit> {
     let (dest, new) = (args.dest.display(), args.new_dir.display());
+    // A run clears away files of such names there.
+    apart::check(&args.dest, &args.new_dir)?;
     let backups = Backups::at(&args.dest);
     let which = match (&args.at, args.backup) {
         (Some(text), None) => Which::At(moment_of(text)?),

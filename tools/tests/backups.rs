@@ -187,6 +187,23 @@ fn a_file_that_a_backup_misses_is_damage() {
     assert!(ran.err.contains("kept/files/") && ran.err.contains("missing"), "{}", ran.err);
 }
 
+/// It was done, and the next backup removed the files of the folder as what a run had left.
+#[test]
+fn nothing_is_restored_into_the_folder_of_backups() {
+    let place = Place::new();
+    place.ok(&["table", "create", "rows", "--data-dir", "data"]);
+    place.ok(&["backup", "create", "data", "kept"]);
+    std::os::unix::fs::symlink(place.path("kept"), place.path("link")).unwrap();
+    for new in ["kept/staging", "kept/new", "kept/a/../new", "link/staging", "kept"] {
+        let ran = place.run(&["restore", "kept", new]);
+        assert_eq!(ran.code, 2, "{new}: {}", ran.err);
+        assert!(ran.err.contains(&format!("{new} is or lies in kept")), "{}", ran.err);
+    }
+    assert_eq!(std::fs::read_dir(place.path("kept/staging")).unwrap().count(), 0);
+    assert!(!place.path("kept/new").exists() && !place.path("kept/a").exists());
+    place.ok(&["restore", "link", "kept-new"]);
+}
+
 /// It was told that the folder is not empty, and nothing of how to go on.
 #[test]
 fn an_unfinished_restore_is_told_from_other_files() {
