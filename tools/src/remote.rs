@@ -295,11 +295,21 @@ fn query(ask: &Ask) -> Query {
         query = query.filter(Filter::raw(&ask.filter));
     }
     if let Some(select) = &ask.select {
-        // The service leaves out keys that are not asked for; our output always has them.
-        let names = ["PartitionKey", "RowKey", "Timestamp"].into_iter();
-        query = query.select(names.chain(select.iter().map(String::as_str)));
+        query = query.select(selected(select));
     }
     if ask.explain { query.explained() } else { query }
+}
+
+/// What the service is asked for, each name once. Keys that are not asked for it leaves out, and
+/// our output always has them.
+fn selected(select: &[String]) -> Vec<&str> {
+    let mut names = vec!["PartitionKey", "RowKey", "Timestamp"];
+    for name in select {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// Soon at first, every two seconds later, for so long in all.
@@ -420,6 +430,22 @@ mod tests {
                     telling.is_due(Duration::from_secs_f64(spent), Duration::from_secs_f64(now))
                 });
         assert_eq!(told, [false, true, false, false, true, false, true]);
+    }
+
+    #[test]
+    fn every_name_is_asked_for_once() {
+        let of = |select: &[&str]| {
+            let select = Some(select.iter().map(|name| (*name).to_owned()).collect());
+            format!("{:?}", query(&Ask::rows(None, select)))
+        };
+        for (select, asked) in [
+            (&["PartitionKey", "RowKey"][..], "\"PartitionKey,RowKey,Timestamp\""),
+            (&[], "\"PartitionKey,RowKey,Timestamp\""),
+            (&["B", "RowKey", "A", "B"], "\"PartitionKey,RowKey,Timestamp,B,A\""),
+            (&["rowkey"], "\"PartitionKey,RowKey,Timestamp,rowkey\""),
+        ] {
+            assert!(of(select).contains(asked), "{select:?}: {}", of(select));
+        }
     }
 
     #[test]
