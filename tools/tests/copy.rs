@@ -73,6 +73,15 @@ fn tables_go_round_through_every_kind_of_place() {
 }
 
 #[test]
+fn a_file_of_lines_is_replaced_as_a_whole() {
+    let place = filled();
+    std::fs::create_dir(place.path("lines")).unwrap();
+    let file = place.file("lines/types.jsonl", "{\"PartitionKey\":\"other\",\"RowKey\":\"1\"}\n");
+    copied(&place.run(&["copy", "dir:data", "jsonl:lines", "-t", "types"]));
+    assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 1);
+}
+
+#[test]
 fn what_is_not_the_same_is_told_by_its_partition() {
     let place = filled();
     copied(&place.run(&["copy", "dir:data", "dir:other"]));

@@ -52,8 +52,9 @@ const COPY_HELP: &str = "Places:
   azurite:FILE    Azurite's database, __azurite_db_table__.json, to read; azurite:FILE#ACCOUNT
   anything else   a connection string, or an address with a shared access signature
 
-Rows are inserted or replaced with their types; Timestamps, policies and settings are not copied. In the
-end both sides are read and the rows of each partition compared by a digest, so that what says that it
-has copied has seen it. A copy that was interrupted goes on behind the last page that was
-written, and one whose comparison failed compares again, or with --no-verify copies again; how
-far it came is kept in $XDG_STATE_HOME/tabulith/copies, else in ~/.local/state.";
+Rows are inserted or replaced with their types; a file of JSON lines is replaced as a whole.
+Timestamps, policies and settings are not copied. In the end both sides are read and the rows of
+each partition compared by a digest, so that what says that it has copied has seen it. A copy
+that was interrupted goes on behind the last page that was written, and one whose comparison
+failed compares again, or with --no-verify copies again; how far it came is kept in
+$XDG_STATE_HOME/tabulith/copies, else in ~/.local/state.";
