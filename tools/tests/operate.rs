@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use tabulith_client::connection::DEVELOPMENT_KEY;
@@ -361,6 +362,25 @@ fn the_log_is_json_with_ids_and_without_secrets() {
 }
 
 #[cfg(target_os = "linux")]
+/// The text of a file of the repository.
+fn text_of(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::fs::read_to_string(root.join(path)).unwrap()
+}
+
+/// It named one that no answer has: an alarm on it never rang.
+#[test]
+fn the_document_names_codes_that_answers_have() {
+    let (document, errors) = (text_of("docs/operations.md"), text_of("server/src/error.rs"));
+    let line = document.lines().find(|line| line.contains("`tabulith_refusals_total{code}`"));
+    let (_, codes) = line.unwrap().split_once(" by its code (").unwrap();
+    let codes: Vec<&str> = codes.split('`').skip(1).step_by(2).collect();
+    assert!(codes.len() > 1, "{codes:?}");
+    for code in codes {
+        assert!(errors.contains(&format!("\"{code}\"")), "{code}");
+    }
+}
+
 #[test]
 fn systemd_is_told() {
     use std::os::linux::net::SocketAddrExt;
