@@ -381,6 +381,24 @@ fn the_document_names_codes_that_answers_have() {
     }
 }
 
+/// Whoever searched the log for what it said found nothing.
+#[test]
+fn the_document_names_what_the_log_says() {
+    let document = text_of("docs/operations.md");
+    let section = document.split("\n## ").find(|section| section.starts_with("The log\n")).unwrap();
+    let section = section.replace('\n', " ");
+    let is_said = |text: &&str| {
+        text.contains(' ') && text.chars().all(|c| c == ' ' || c.is_ascii_lowercase())
+    };
+    let said: Vec<&str> = section.split('`').skip(1).step_by(2).filter(is_said).collect();
+    assert!(said.len() > 4, "{said:?}");
+    let sources = ["tools/src/events.rs", "server/src/refusal.rs"].map(text_of);
+    for text in said {
+        let begins = format!("\"{text}");
+        assert!(sources.iter().any(|source| source.contains(&begins)), "{text}");
+    }
+}
+
 #[test]
 fn systemd_is_told() {
     use std::os::linux::net::SocketAddrExt;
