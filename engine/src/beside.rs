@@ -10,6 +10,7 @@
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::manifest::load::Loaded;
+use crate::names::FileName;
 
 /// How often a folder that somebody writes to is read anew before that is given up.
 const ROUNDS: usize = 50;
@@ -30,11 +31,14 @@ pub(crate) enum Log {
 }
 
 impl Log {
-    /// For a log that was read up to commit `to` after the manifest was read for the first time.
-    pub(crate) fn between(first: &Loaded, again: &Loaded, to: CommitTs) -> Log {
+    /// For a log that was read up to commit `to` after the manifest was read for the first time and
+    /// the files that it names were opened, of which those in `gone` had no name any more. One that
+    /// is gone and still named was lost: whoever reads it is told.
+    pub(crate) fn between(first: &Loaded, again: &Loaded, to: CommitTs, gone: &[FileName]) -> Log {
         let same_last_ts = first.state.last_ts == again.state.last_ts;
         if first.state.log_floor != again.state.log_floor
             || first.generation != again.generation && !same_last_ts
+            || gone.iter().any(|file| again.state.names().all(|named| named != *file))
         {
             return Log::Lost;
         }
@@ -67,15 +71,16 @@ pub(crate) fn settled<T>(mut round: impl FnMut() -> Result<Option<T>>) -> Result
             Err(error) => return Err(error),
         }
     }
-    let what = "files of the database are deleted faster than they are read";
+    let what = "the database changes faster than its files are opened and its log is read";
     Err(Error::new(Kind::Busy, what))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::SegmentId;
+    use crate::ids::{FileNo, SegmentId};
     use crate::manifest::state::State;
+    use crate::names::FileKind;
 
     /// A manifest of `generation`, with commits up to `last_ts` in files, and those of `past_log`.
     fn manifest(generation: u64, last_ts: u64, past_log: &[u64]) -> Loaded {
@@ -100,11 +105,14 @@ mod tests {
             (manifest(2, 10, &[]), 30, Log::Whole),
             (manifest(2, 20, &[]), 30, Log::Lost),
         ] {
-            assert_eq!(Log::between(&first, &again, CommitTs(to)), log, "{again:?}");
+            assert_eq!(Log::between(&first, &again, CommitTs(to), &[]), log, "{again:?}");
         }
         let mut other = manifest(1, 10, &[5, 10]);
         other.state.log_floor = SegmentId(4);
-        assert_eq!(Log::between(&first, &other, CommitTs(30)), Log::Lost);
+        assert_eq!(Log::between(&first, &other, CommitTs(30), &[]), Log::Lost);
+        // A file that was given up belongs to a moment that is over.
+        let gone = [(FileKind::Table, FileNo(3))];
+        assert_eq!(Log::between(&first, &first, CommitTs(30), &gone), Log::Lost);
     }
 
     #[test]

@@ -201,12 +201,7 @@ fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
     let mut end = CommitTs::MAX;
     let (memtables, last_ts) = loop {
         let (memtables, last_ts) = replay_to_memory(shelf, options, state, end, &mut report)?;
-        let again = load()?;
-        // A file that is gone and still named was lost: whoever reads it is told.
-        if gone.iter().any(|file| again.state.names().all(|named| named != *file)) {
-            return Ok(None);
-        }
-        match Log::between(&first, &again, last_ts) {
+        match Log::between(&first, &load()?, last_ts, &gone) {
             Log::Whole => break (memtables, last_ts),
             Log::Before(ts) => end = ts,
             Log::Lost => return Ok(None),

@@ -20,6 +20,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::FileNo;
 use crate::limits::NUMBER_MAX;
 use crate::names::{self, Copy, FileKind};
+use crate::version::shelf::Shelf;
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -79,6 +80,16 @@ pub(crate) struct Wanted {
 
 /// Files that backups of one database have, by what a source says of them.
 pub(crate) type Known = BTreeMap<(FileNo, u64, u64), Kept>;
+
+/// One run: what it need not bring, and what it has brought.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    pub(crate) sharing: Sharing,
+    /// The database that the known files are of.
+    pub(crate) db_id: Option<u128>,
+    pub(crate) known: Known,
+    pub(crate) brought: Brought,
+}
 
 impl Depot {
     pub(crate) fn files_dir(&self) -> PathBuf {
@@ -198,23 +209,19 @@ impl Depot {
         }
     }
 
-    /// Sees to it that the folder has the file `from`. One that is known, or there by its digest,
-    /// is not copied; one that is not what the source's manifest says is refused.
-    pub(crate) fn keep(
-        &self,
-        from: &Path,
-        wanted: Wanted,
-        (known, sharing): (&Known, Sharing),
-        brought: &mut Brought,
-    ) -> Result<Kept> {
+    /// Sees to it that the folder has a file of `from`, known from now on. One that is known, or
+    /// there by its digest, is not copied; one that is not what the source's manifest says is
+    /// refused.
+    pub(crate) fn keep(&self, from: &Shelf, wanted: Wanted, run: &mut Run) -> Result<Kept> {
         let Wanted { kind, no, bytes, xxh3, is_passing, .. } = wanted;
-        let failed = |error| Error::io("reading a file of the database", from, error);
-        let known_by = |mark: u64| known.get(&(no, bytes, mark)).filter(|_| !is_passing);
-        let there = |kept: &&Kept| self.has(kept, sharing);
+        let path = names::path(&from.dir, kind, no);
+        let failed = |error| Error::io("reading a file of the database", &path, error);
+        let known_by = |mark: u64| run.known.get(&(no, bytes, mark)).filter(|_| !is_passing);
+        let there = |kept: &&Kept| self.has(kept, run.sharing);
         if let Some(kept) = xxh3.and_then(known_by).filter(there) {
             return Ok(kept.clone());
         }
-        let file = self.vfs.open(from, Access::Read).map_err(failed)?;
+        let file = from.open((kind, no), &path).map_err(failed)?;
         let mark = match xxh3 {
             Some(xxh3) => xxh3,
             None => tail_mark(&*file).map_err(failed)?,
@@ -226,14 +233,19 @@ impl Depot {
         if kind == FileKind::Blob {
             // No sum of all of it is written down, but its values have their own.
             let meta = BlobMeta { no, bytes, values: wanted.values };
-            BlobFile::open(Arc::clone(&file), from.to_owned(), &meta)?.walk(&mut |_| Ok(()))?;
+            BlobFile::open(Arc::clone(&file), path.clone(), &meta)?.walk(&mut |_| Ok(()))?;
         }
-        let (digest, linked) = self.bring(&*file, from, wanted, sharing)?;
+        // What is made of a log has no other place to be copied from.
+        let sharing = if is_passing { Sharing::Link } else { run.sharing };
+        let (digest, linked) = self.bring(&*file, &path, wanted, sharing)?;
         let kept = Kept::new(kind, no, mark, digest);
         if let Some(linked) = linked {
-            brought.files += 1;
-            brought.bytes += bytes;
-            brought.linked += u64::from(linked);
+            run.brought.files += 1;
+            run.brought.bytes += bytes;
+            run.brought.linked += u64::from(linked);
+        }
+        if !is_passing {
+            run.known.insert((no, bytes, mark), kept.clone());
         }
         Ok(kept)
     }
@@ -255,12 +267,10 @@ impl Depot {
                 return Ok((digest, None));
             }
             let _ = self.vfs.remove(&to); // One that was cut or damaged: it is none of that name.
-            match self.vfs.hard_link(from, &to) {
-                Ok(()) => return Ok((digest, Some(true))),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(Error::io("linking a file", from, error));
-                }
-                Err(_) => {} // Another file system, or one without links.
+            // Not on another file system, or one without links, nor of a file that has no name any
+            // more.
+            if self.vfs.hard_link(from, &to).is_ok() {
+                return Ok((digest, Some(true)));
             }
         }
         let temp = self.files_dir().join(COPYING);

@@ -1,16 +1,17 @@
 //! Backups in a folder: made, listed, proved, restored, given up.
 
-use crate::backup::depot::{Brought, Depot, Known, Sharing, Wanted};
+use crate::backup::depot::{Brought, Depot, Known, Run, Sharing, Wanted};
 use crate::backup::digest::{self, Hash, PIECE_BYTES};
 use crate::backup::format::{Kept, Manifest};
-use crate::backup::source;
-use crate::beside::{self, Log};
+use crate::backup::source::{self, Taken};
+use crate::beside;
 use crate::env::clock::{Clock, SystemClock};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
 use crate::names;
+use crate::version::shelf::Shelf;
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::os::OsVfs;
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,7 +131,7 @@ impl Backups {
     /// Errors: `NotFound` where there is no database; `Io` where it may not be read; `Invalid`
     /// where the backups would lie in `source`, or in a folder of other things, which is left as it
     /// is; `Corrupt` where a file is not what the database's manifest says; `Locked` where another
-    /// run is under way; `Busy` where files are deleted faster than they are copied,
+    /// run is under way; `Busy` where the log is given up faster than it is read,
     /// [`Db::backup`](crate::Db::backup) being the way then.
     pub fn create(&self, source: impl AsRef<Path>, sharing: Sharing) -> Result<Created> {
         let folder = source.as_ref();
@@ -142,9 +143,10 @@ impl Backups {
             return Err(error);
         }
         let _lock = self.depot.begin()?;
-        let mut brought = Brought::default();
-        let backup = beside::settled(|| self.round(folder, sharing, &mut brought))?;
-        Ok(Created { backup, brought })
+        let from = source::shelf(&self.depot.vfs, folder);
+        let mut run = Run { sharing, ..Run::default() };
+        let backup = beside::settled(|| self.round(&from, &mut run))?;
+        Ok(Created { backup, brought: run.brought })
     }
 
     /// Backups are not to go with the folder that they are of. By names alone: links are for who
@@ -159,40 +161,20 @@ impl Backups {
     }
 
     /// Tries to copy what the folder holds; `None` where it has changed too much meanwhile.
-    fn round(
-        &self,
-        folder: &Path,
-        sharing: Sharing,
-        brought: &mut Brought,
-    ) -> Result<Option<Backup>> {
+    fn round(&self, from: &Arc<Shelf>, run: &mut Run) -> Result<Option<Backup>> {
         let depot = &self.depot;
-        depot.clear_staging()?;
         let made = CommitTs(self.clock.wall_ticks());
-        let first = source::load(&*depot.vfs, folder)?;
-        let state = &first.state;
-        let known = self.known(state.db_id)?;
-        let mut files = Vec::new();
-        for wanted in source::files(state, state.next_file) {
-            let from = names::path(folder, wanted.kind, wanted.no);
-            files.push(depot.keep(&from, wanted, (&known, sharing), brought)?);
-        }
-        // The log last: the files before it may have taken hours.
-        let staging = depot.staging_dir();
-        let mut end = CommitTs::MAX;
-        let all = loop {
-            let all = source::read_log(&depot.vfs, folder, &staging, state, end)?;
-            match Log::between(&first, &source::load(&*depot.vfs, folder)?, all.last_ts) {
-                Log::Whole => break all,
-                Log::Before(ts) => end = ts,
-                Log::Lost => return Ok(None),
-            }
-            depot.clear_staging()?;
+        let Some(Taken { named, all, staging }) = source::take(from, depot)? else {
+            return Ok(None);
         };
-        for wanted in source::files(&all, state.next_file) {
-            if wanted.is_passing {
-                let from = source::path(&wanted, folder, &staging);
-                files.push(depot.keep(&from, wanted, (&known, Sharing::Link), brought)?);
-            }
+        if run.db_id != Some(named.db_id) {
+            (run.db_id, run.known) = (Some(named.db_id), self.known(named.db_id)?);
+        }
+        let passing = named.next_file;
+        let mut files = Vec::new();
+        for wanted in source::files(&all, passing) {
+            let from = if wanted.is_passing { &staging } else { from };
+            files.push(depot.keep(from, wanted, run)?);
         }
         // Others may have commits that are not in the log yet: no quiet time is known to have
         // followed.
@@ -214,12 +196,13 @@ impl Backups {
         self.keep_out_of(dir)?;
         let _lock = depot.begin()?;
         let known = self.known(state.db_id)?;
-        let (mut brought, mut files) = (Brought::default(), Vec::new());
+        let mut run = Run { sharing, db_id: Some(state.db_id), known, ..Run::default() };
+        let from = source::shelf(&depot.vfs, dir);
+        let mut files = Vec::new();
         for wanted in source::files(state, state.next_file) {
-            let from = names::path(dir, wanted.kind, wanted.no);
-            files.push(depot.keep(&from, wanted, (&known, sharing), &mut brought)?);
+            files.push(depot.keep(&from, wanted, &mut run)?);
         }
-        Ok(Created { backup: self.finish(state, files, made, made)?, brought })
+        Ok(Created { backup: self.finish(state, files, made, made)?, brought: run.brought })
     }
 
     fn finish(

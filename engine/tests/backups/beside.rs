@@ -1,7 +1,7 @@
 //! Backups of a folder that somebody writes to meanwhile, on the real disk with threads at work:
 //! each holds a prefix of the commit order, with all that was acknowledged before it began.
 
-use crate::common::{DEST, DIR, House, open, small};
+use crate::common::{DEST, DIR, House, open, restored, small};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backups, Which};
 use tabulith::env::jobs::ByHand;
 use tabulith::vfs::api::Vfs as _;
-use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::{CommitTs, Db, Durability, Table};
 use tabulith_testkit::counts::{self, count};
 
@@ -182,6 +182,77 @@ fn an_ingest_beside_a_backup_is_in_it_with_what_comes_after_it() {
         let restored = open(&house.disk, &house.clock, "new", small(Duration::ZERO)).unwrap();
         assert_prefix(&restored, commits);
     }
+}
+
+/// Before every file that a backup copies its owner writes, and deletes every file that there was.
+fn rewrite_at_each_copy(faults: &FaultFs, db: &Db, round: u64) {
+    let (again, db) = (faults.clone(), db.clone());
+    faults.interrupt(Rule::fail(Call::Create).named("copying.tmp"), move || {
+        let table = db.table("one").unwrap();
+        for n in 0..300 {
+            table.upsert("p", format!("r{n:03}"), round.to_le_bytes().repeat(50)).unwrap();
+        }
+        db.flush().unwrap();
+        db.compact().unwrap();
+        rewrite_at_each_copy(&again, &db, round + 1);
+    });
+}
+
+#[test]
+fn a_backup_is_of_files_that_are_deleted_before_they_are_copied() {
+    for sharing in [Sharing::Copy, Sharing::Link] {
+        let mut house = House::new(Duration::ZERO);
+        for n in 0..300 {
+            house.put("one", "p", &format!("r{n:03}"), &[b'v'; 400]);
+        }
+        house.db.flush().unwrap();
+        house.db.compact().unwrap();
+        house.put("one", "p", "in-the-log", b"v");
+        let faults = FaultFs::new(Arc::new(house.disk.clone()));
+        rewrite_at_each_copy(&faults, &house.db, 1);
+        if sharing == Sharing::Link {
+            faults.add(Rule::fail(Call::HardLink).forever());
+        }
+        let backups = Backups::with(Arc::new(faults), house.clock.clone(), Path::new(DEST));
+        let made = backups.create(DIR, sharing).unwrap();
+        assert!(made.backup.files > 5, "{made:?}");
+        assert_eq!(made.backup.to, house.model.last());
+        assert!(restored(&house, Which::Newest, "new", sharing) == house.model.now);
+    }
+}
+
+/// Where files cannot be held open they are opened one by one, and one that is gone by then makes
+/// the run begin anew, with what it has brought.
+#[test]
+fn a_backup_that_begins_anew_copies_nothing_twice() {
+    let mut house = House::new(Duration::ZERO);
+    for n in 0..300 {
+        house.put("one", "p", &format!("r{n:03}"), &[b'v'; 400]);
+    }
+    house.db.compact().unwrap();
+    house.put("one", "z", "r", b"v");
+    house.db.flush().unwrap();
+    let faults = FaultFs::new(Arc::new(house.disk.clone()));
+    let of =
+        |dest: &str| Backups::with(Arc::new(faults.clone()), house.clock.clone(), dest.as_ref());
+    let files = of("undisturbed").create(DIR, Sharing::Copy).unwrap().backup.files;
+    assert!(files > 5);
+    let too_many = Rule::fail(Call::Open).named("*.sst").with(Errno::TooManyFiles);
+    faults.add(too_many.times(files));
+    // The newest file comes last, and goes when only the one before it is still to be copied.
+    let db = house.db.clone();
+    let copying = Rule::fail(Call::Create).named("copying.tmp");
+    faults.interrupt(copying.skip(files - 2), move || {
+        let table = db.table("one").unwrap();
+        table.upsert("z", "r", "w").unwrap();
+        table.compact(("z", "")..("z", "z")).unwrap();
+    });
+    let copies = || faults.counts()[&(Call::Create, "copying.tmp".to_owned())];
+    let before = copies();
+    let made = of(DEST).create(DIR, Sharing::Copy).unwrap();
+    assert!(made.backup.to > house.model.last(), "one round was enough: {made:?}");
+    assert_eq!((made.backup.files, made.brought.files), (files, files));
+    assert_eq!(copies() - before, files);
 }
 
 /// The log's files are given up and written anew while a reader is about to read them.
