@@ -44,7 +44,7 @@
 //! 0100000000000000 0500000000000000 0600000000000000 6131
 //! ```
 
-use crate::checksum::placed;
+use crate::checksum::{Beginnings, placed};
 use crate::codec::Reader;
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::{COMMIT_BYTES_MAX, NUMBER_MAX};
@@ -149,6 +149,17 @@ impl FramePlace {
     pub(crate) fn sum(&self, parts: &[&[u8]]) -> u32 {
         placed(self.segment.0, self.offset, parts) ^ self.salt
     }
+
+    /// The same, of one of `len` bytes, from the sums of its file.
+    pub(crate) fn sum_in<E>(
+        &self,
+        file: &Beginnings,
+        len: u64,
+        read: &mut impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
+    ) -> Result<u32, E> {
+        let summed = self.offset + SUMMED_FROM as u64..self.offset + len;
+        Ok(file.placed(self.segment.0, self.offset, summed, read)? ^ self.salt)
+    }
 }
 
 /// What a frame says besides its payload.
@@ -237,6 +248,11 @@ pub(crate) struct Frame<'a> {
     pub(crate) next: Option<SegmentId>,
     /// Whether the log ends here.
     pub(crate) ends: bool,
+}
+
+/// The checksum that a frame says it has; `header` begins with its own bytes.
+pub(crate) fn claimed_sum(header: &[u8]) -> Option<u32> {
+    header.first_chunk::<SUMMED_FROM>().map(|[_, _, _, _, sum @ ..]| u32::from_le_bytes(*sum))
 }
 
 /// The frame that begins at `place`; `bytes` begin there. `None` where it is not whole, not of this

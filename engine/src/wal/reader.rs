@@ -3,16 +3,18 @@
 //! What a frame holds is lent as a part of the memory that it was read into, so that whoever keeps
 //! it need not copy it.
 //!
-//! Promise: no allocation beyond the file's own length; an error of the disk is never taken for
-//! the end of the log. Absent: judgement. What a missing frame means is decided in `replay`.
+//! Promise: no allocation beyond the file's own length, and time in proportion to it, whatever was
+//! written there; an error of the disk is never taken for the end of the log. Absent: judgement.
+//! What a missing frame means is decided in `replay`.
 
+use crate::checksum::Beginnings;
 use crate::error::{Error, Result};
 use crate::ids::SegmentId;
 use crate::names;
 use crate::vfs::api::{Access, File, Vfs};
 use crate::wal::format::{
     self, BLOCK_BYTES, FRAME_ALIGN_BYTES, FRAME_HEADER_BYTES, Frame, FramePlace, SegmentHeader,
-    claimed_payload_bytes, decode_frame, frame_bytes, next_block,
+    claimed_payload_bytes, claimed_sum, decode_frame, frame_bytes, next_block,
 };
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -43,6 +45,10 @@ pub(crate) struct SegmentReader {
     zeros_from: u64,
     window: Bytes,
     window_at: u64,
+    /// Bytes of what claimed to be frames and was summed in vain.
+    pub(super) summed_in_vain: u64,
+    /// The sums of the file, once that was more than its length.
+    beginnings: Option<Beginnings>,
 }
 
 impl SegmentReader {
@@ -62,6 +68,8 @@ impl SegmentReader {
             zeros_from,
             window: Bytes::new(),
             window_at: 0,
+            summed_in_vain: 0,
+            beginnings: None,
         })
     }
 
@@ -132,14 +140,39 @@ impl SegmentReader {
         if len as u64 > rest {
             return Ok(Seen::Nothing { claimed_bytes: rest });
         }
+        let place = FramePlace { segment, salt, offset: at };
+        if self.summed_in_vain > self.file_bytes && !self.has_its_sum(&place, len)? {
+            return Ok(Seen::Nothing { claimed_bytes: len as u64 });
+        }
         self.bytes(at, len)?;
         let window = &self.window;
         let frame = window.get((at - self.window_at) as usize..).unwrap_or_default();
-        let place = FramePlace { segment, salt, offset: at };
         Ok(match decode_frame(&place, frame) {
             Some(frame) => Seen::Frame(frame, window),
-            None => Seen::Nothing { claimed_bytes: len as u64 },
+            None => {
+                self.summed_in_vain += len as u64;
+                Seen::Nothing { claimed_bytes: len as u64 }
+            }
         })
+    }
+
+    /// Whether the `len` bytes at `place`, which are in the file, have the checksum that they
+    /// claim; reads few of them. What somebody wrote may look like a frame at every block of the
+    /// file, each to the end of it.
+    fn has_its_sum(&mut self, place: &FramePlace, len: usize) -> Result<bool> {
+        let claimed = claimed_sum(self.bytes(place.offset, FRAME_HEADER_BYTES)?);
+        let (file, path) = (&self.file, &self.path);
+        let mut read = |at, len| {
+            let read = file.read_vec_at(len, at);
+            read.map_err(|error| Error::io("reading the log", path, error))
+        };
+        let beginnings = match self.beginnings.take() {
+            Some(beginnings) => beginnings,
+            None => Beginnings::of(self.file_bytes, &mut read)?,
+        };
+        let sum = place.sum_in(&beginnings, len as u64, &mut read)?;
+        self.beginnings = Some(beginnings);
+        Ok(claimed == Some(sum))
     }
 
     /// Whether the bytes from `at` to `end` are nothing but zeros.

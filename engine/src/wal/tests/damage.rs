@@ -325,6 +325,43 @@ fn a_segment_is_read_again_from_its_start_after_a_walk_to_its_end() {
     }
 }
 
+/// A group that is damaged, and whose bytes look like a frame at every block, each to the end of
+/// the file: the real one behind them is found, and they are not summed one by one.
+#[test]
+fn what_looks_like_frames_everywhere_takes_no_longer_than_the_file() {
+    const GROUP_BYTES: usize = 4 << 20;
+    const WITH_IT: SegmentId = SegmentId(2);
+    let fs = disk();
+    let none = Replay { next_segment: FIRST, ..Replay::default() };
+    let mut log = LogWriter::create(Arc::new(fs.clone()), Path::new(DIR), 8 << 20, &none)
+        .expect("a fresh log");
+    for (n, bytes) in [(1, 100), (2, GROUP_BYTES), (3, 100)] {
+        append(&mut log, n, bytes).expect("room");
+        log.sync().expect("a sync");
+    }
+    let path = names::segment_path(Path::new(DIR), WITH_IT);
+    let file = fs.open(&path, Access::ReadWrite).expect("the segment");
+    let (first, len) = (frames_in(&fs, WITH_IT.0)[1], file.len().expect("a length") as usize);
+    for at in (first..first + GROUP_BYTES).step_by(BLOCK_BYTES) {
+        let mut forged = file.read_vec_at(FRAME_HEADER_BYTES, first as u64).expect("a frame");
+        forged[4] ^= 1;
+        forged[8..12].copy_from_slice(&((len - at - FRAME_HEADER_BYTES) as u32).to_le_bytes());
+        file.write_all_at(&forged, at as u64).expect("a write");
+    }
+    let error = read(&fs, FIRST).expect_err("a synced group is missing");
+    assert_eq!(error.place(), Some((&*path, Some(first as u64))));
+    let mut reader = SegmentReader::open(&fs, Path::new(DIR), WITH_IT).expect("the segment");
+    let header = reader.header().expect("a header");
+    let mut forgeries = 0;
+    let mut see = |_: &Path, _, seen: Seen<'_>| {
+        forgeries += usize::from(matches!(seen, Seen::Nothing { claimed_bytes: 1.. }));
+        Ok(())
+    };
+    reader.scan(&header, &mut see).expect("a walk");
+    assert!(forgeries >= GROUP_BYTES / BLOCK_BYTES, "{forgeries}");
+    assert!(reader.summed_in_vain <= 2 * len as u64, "{} bytes", reader.summed_in_vain);
+}
+
 #[test]
 fn what_the_reader_of_a_payload_finds_gets_a_place() {
     let (fs, _) = small_log(Synced::Each, true);

@@ -17,8 +17,8 @@ use crate::vfs::os::OsVfs;
 use crate::vfs::sim::element::Profile;
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::format::{
-    FRAME_HEADER_BYTES, FrameHeader, FrameKind, FramePlace, PAYLOAD_BYTES_MAX, SegmentHeader,
-    frame_header,
+    BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, FrameKind, FramePlace, PAYLOAD_BYTES_MAX,
+    SegmentHeader, frame_header,
 };
 use crate::wal::reader::{Seen, SegmentReader, dump};
 use crate::wal::replay::{Replay, check, replay};
