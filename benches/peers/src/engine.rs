@@ -125,6 +125,12 @@ pub trait Engine: Send + Sync {
     /// much of that was spent on nothing but seeing that nothing happens any more.
     fn settle(&self) -> Result<Duration>;
 
+    /// Merges all files, so that nothing is left of what was deleted or overwritten; false where
+    /// the engine has no such call.
+    fn compact(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// How long commits were made to wait so far because background work was behind, where the
     /// engine says so.
     fn held_back(&self) -> Option<Duration> {

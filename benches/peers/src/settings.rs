@@ -2,8 +2,9 @@
 //! report prints.
 //!
 //! Where an engine has the setting it is the same for all: one budget for its cache, memtables of
-//! one size, blocks of 4 KiB, filters of 10 bits per row, two background threads. The rest is as
-//! the engine's own documentation advises; `describe` says which advice.
+//! one size, blocks of 4 KiB, filters of 10 bits per row (ours above the deepest level: 14), two
+//! background threads. The rest is as the engine's own documentation advises; `describe` says which
+//! advice.
 
 use crate::engine::Promise;
 
@@ -20,7 +21,8 @@ pub const MEMTABLE_BYTES: usize = 64 << 20;
 /// Data block of every engine that has one.
 pub const BLOCK_BYTES: usize = 4 << 10;
 
-/// Bits per row of every filter.
+/// Bits per row of every filter; ours has four more above the deepest level, and no setting for
+/// that.
 pub const FILTER_BITS: u32 = 10;
 
 /// Flush and compaction threads where an engine lets them be counted.
@@ -144,23 +146,27 @@ pub fn promise_of(engine: &str) -> &'static str {
 /// What an engine is set to beyond what is the same for all.
 pub fn describe(engine: &str) -> &'static str {
     match engine {
-        "ours" => "defaults of `Options`; `block_cache_bytes` is the budget of all",
+        "ours" => {
+            "defaults of `Options`; `block_cache_bytes` is the budget of all, index and filters lie outside of \
+             it; filters of 14 bits above the deepest level; settled: what was deleted is merged away too, \
+             where more than 1 % of a file is"
+        }
         "ours-raw" => "as `ours`, uncompressed",
         "ours-mapped" => "as `ours`, uncompressed, `advanced.mapped`",
         "ours-large" => "as `ours`, with five times the cache: as much memory as LMDB takes",
         "rocksdb" | "rocksdb-raw" => {
             "wiki, Setup Options and Basic Tuning: dynamic level bytes, bytes_per_sync 1 MiB, index and \
              filters in the cache with those of L0 pinned, format_version 6, HyperClockCache, filters \
-             optimized for memory; LZ4 on all levels (`-raw`: none); BlobDB for large values; \
-             OptimisticTransactionDB for W17"
+             optimized for memory; LZ4 on all levels (`-raw`: none); BlobDB for large values, its cache \
+             is that of the blocks; OptimisticTransactionDB for W17"
         }
         "fjall" | "fjall-raw" => {
             "defaults (4 KiB blocks, LZ4 from L2 on unless set: here on all levels; `-raw`: none), 2 workers; \
              KV separation for large values; OptimisticTxDatabase for W17"
         }
         "surrealkv" => {
-            "4 KiB blocks, WAL preallocation on, Snappy on all levels (it has no LZ4); value log for large \
-             values; `block_on(commit)` per operation, so an async caller may do better; settled = no CPU time \
+            "4 KiB blocks, WAL preallocation on, Snappy on all levels (it has no LZ4); value log, which \
+             does not compress, for large values; `block_on(commit)` per operation, so an async caller may do better; settled = no CPU time \
              used for 100 ms"
         }
         "redb" => "cache_size as the budget; no compression",

@@ -145,6 +145,11 @@ impl Engine for Fjall {
         Ok(STEP * REST)
     }
 
+    fn compact(&self) -> Result<bool> {
+        self.rows.major_compact()?;
+        Ok(true)
+    }
+
     fn ingest(&self, rows: &mut dyn Rows) -> Option<Result<()>> {
         Some(self.ingest_rows(rows))
     }

@@ -3,7 +3,7 @@
 use crate::engine::{
     Change, Direction, Engine, Key, OnRow, Pending, Promise, Revise, Rows, Seen, Span,
 };
-use crate::settings::Settings;
+use crate::settings::{BACKGROUND_THREADS, Settings};
 use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -59,7 +59,8 @@ pub fn open_db(dir: &Path, settings: &Settings, mode: Mode) -> Result<Db> {
         mapped: mode == Mode::Mapped,
         ..Advanced::default()
     };
-    let options = Options { durability, advanced, ..Options::default() };
+    let threads = Some(BACKGROUND_THREADS);
+    let options = Options { durability, threads, advanced, ..Options::default() };
     Ok(Db::builder().options(options).open(dir)?)
 }
 
@@ -145,6 +146,11 @@ impl Engine for Ours {
         self.db.flush()?;
         self.db.settle()?;
         Ok(Duration::ZERO)
+    }
+
+    fn compact(&self) -> Result<bool> {
+        self.db.compact()?;
+        Ok(true)
     }
 
     fn held_back(&self) -> Option<Duration> {

@@ -99,14 +99,14 @@ impl Engine for Redb {
 
     fn drop_partition(&self, partition: &[u8]) -> Result<&'static str> {
         let (start, end) = engine::partition_ends(partition);
-        let txn = self.db.begin_write()?;
+        let txn = self.begin()?;
         txn.open_table(ROWS)?.retain_in(start.as_slice()..end.as_slice(), |_, _| false)?;
         txn.commit()?;
         Ok("retain_in, row by row")
     }
 
     fn drop_table(&self) -> Result<&'static str> {
-        let txn = self.db.begin_write()?;
+        let txn = self.begin()?;
         txn.delete_table(ROWS)?;
         txn.commit()?;
         Ok("delete_table")

@@ -44,7 +44,8 @@ pub fn open(dir: &Path, settings: &Settings, compressed: bool) -> Result<Box<dyn
 /// The settings that `settings::describe` tells of.
 pub fn options(settings: &Settings, compressed: bool) -> Options {
     let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_hyper_clock_cache(settings.cache_bytes, 0));
+    let cache = Cache::new_hyper_clock_cache(settings.cache_bytes, 0);
+    table.set_block_cache(&cache);
     table.set_block_size(BLOCK_BYTES);
     table.set_bloom_filter(f64::from(FILTER_BITS), false);
     table.set_optimize_filters_for_memory(true);
@@ -69,6 +70,7 @@ pub fn options(settings: &Settings, compressed: bool) -> Options {
         options.set_min_blob_size(LARGE_VALUE_BYTES as u64);
         options.set_blob_compression_type(compression);
         options.set_enable_blob_gc(true);
+        options.set_blob_cache(&cache); // One budget with the blocks.
     }
     options
 }
@@ -166,6 +168,15 @@ impl Engine for Rocks {
         wait.set_flush(true);
         self.db.wait_for_compact(&wait)?;
         Ok(Duration::ZERO)
+    }
+
+    fn compact(&self) -> Result<bool> {
+        const ALL: Option<&[u8]> = None;
+        match self.family()? {
+            None => self.db.compact_range(ALL, ALL),
+            Some(family) => self.db.compact_range_cf(&family, ALL, ALL),
+        }
+        Ok(true)
     }
 
     fn ingest(&self, rows: &mut dyn Rows) -> Option<Result<()>> {

@@ -165,6 +165,11 @@ impl Engine for Surreal {
         quiet::wait()
     }
 
+    fn compact(&self) -> Result<bool> {
+        self.tree.compact_range(None, None, &CompactRangeOptions::default())?;
+        Ok(true)
+    }
+
     fn drop_partition(&self, partition: &[u8]) -> Result<&'static str> {
         let (start, end) = engine::partition_ends(partition);
         let mut txn = self.tree.begin()?.with_durability(self.durability);

@@ -19,7 +19,8 @@ const OVERWRITES: u64 = 8;
 
 const BATCH_ROWS: u64 = 100;
 
-/// Deletes nine rows of ten, then reads what is left, before and after settling.
+/// Deletes nine rows of ten, then reads what is left, before and after settling, and once the
+/// engine was told to merge all that it has.
 pub fn delete(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
     let (rows, size) = (context.rows_like(DELETE_ROWS, value_bytes), size_of(value_bytes));
@@ -65,6 +66,13 @@ pub fn delete(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let rest = engine.settle()?;
     let took = start.elapsed().saturating_sub(rest).as_secs_f64();
     let line = scan("settling")?.note(format!("settled in {took:.2} s"));
+    lines.push(line.disk(&context.dir, bytes_of(live.rows, value_bytes))?);
+    let start = Instant::now();
+    let took = match engine.compact()? {
+        true => format!("compacted in {:.2} s", start.elapsed().as_secs_f64()),
+        false => "has no such call".to_owned(),
+    };
+    let line = scan("compaction")?.note(took);
     lines.push(line.disk(&context.dir, bytes_of(live.rows, value_bytes))?);
     engine.close()?;
     Ok(lines)
