@@ -39,7 +39,8 @@ const SEGMENT_BYTES: u64 = 4 << 20;
 
 impl Db {
     /// What keeps commits from being taken now; `None` where a commit of an entity of any size
-    /// would be. One at a time: whoever asks again after the first is gone learns of the next.
+    /// would be. One at a time: whoever asks again after the first is gone learns of the next. A
+    /// write or sync of the log that does not return is none.
     pub fn obstacle(&self) -> Option<Obstacle> {
         self.inner.obstacle()
     }
@@ -48,14 +49,16 @@ impl Db {
 impl Inner {
     fn obstacle(&self) -> Option<Obstacle> {
         let Ok(writer) = self.writer() else { return Some(Obstacle::ReadOnly) };
-        if let Err(error) = writer.pipeline.check_open() {
+        let takes = writer.pipeline.would_take(COMMIT_BYTES);
+        if let Some(Err(error)) = &takes {
             return Some(Obstacle::Log { error: error.to_string() });
         }
         if let Stall::Stop(cause) = stall(self.tree.debt(), 0, &self.tree.options) {
             let error = writer.work.last_error();
             return Some(Obstacle::Stalled { reason: cause.into(), error });
         }
-        if writer.pipeline.has_room_for(COMMIT_BYTES) {
+        // Who is in the way is committing.
+        if matches!(takes, None | Some(Ok(true))) {
             return None;
         }
         // Where the disk does not say how full it is, a commit will.

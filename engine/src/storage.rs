@@ -277,10 +277,12 @@ impl Inner {
         reach: Reach,
     ) -> Result<CommitTs> {
         let durability = self.durability(durability);
-        match batch.is_empty() && writer.pipeline.is_as_safe_as(durability) {
-            true => Ok(writer.pipeline.applied()),
-            false => self.commit(writer, batch, durability, reach),
+        if batch.is_empty()
+            && let Some(applied) = writer.pipeline.applied_as_safe_as(durability, reach)?
+        {
+            return Ok(applied);
         }
+        self.commit(writer, batch, durability, reach)
     }
 
     /// Whether a table may have rows that are applied, expired ones too: a clock can be set back,

@@ -177,3 +177,38 @@ fn a_write_of_the_log_that_does_not_return_is_not_waited_for() {
     });
     put(b"q", Reach::Memory).unwrap().wait().unwrap();
 }
+
+/// Who asks how the database is, or to be told of a commit that is there, may be the thread of many
+/// connections.
+#[test]
+fn a_write_of_the_log_that_does_not_return_holds_up_nobody_who_asks() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let (db, id) = open(&disk);
+    let put = |partition: &[u8]| {
+        let flushed = Some(Durability::Flushed);
+        db.update(id, partition, flushed, Reach::Disk, &mut |rows| rows.put(b"r", b"1"))
+    };
+    let visible = put(b"p").unwrap();
+    let (begun, heal) = hold_a_write(&disk);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| put(b"q")?.wait());
+        begun.recv().unwrap();
+        let (tell, told) = mpsc::channel();
+        let db = &db;
+        scope.spawn(move || {
+            let done = tell.clone();
+            visible.notify(Box::new(move |result| done.send(result.is_ok()).unwrap()));
+            tell.send(db.obstacle().is_none()).unwrap();
+            tell.send(db.stats().memory.log.bytes < 1 << 20).unwrap();
+            let mut nothing = |_: &mut dyn PartitionUpdate| Ok(());
+            let nothing = db.update(id, b"p", None, Reach::Memory, &mut nothing);
+            tell.send(nothing.is_err_and(|error| error.kind() == Kind::WouldBlock)).unwrap();
+        });
+        let answers: Vec<_> =
+            (0..4).map_while(|_| told.recv_timeout(Duration::from_secs(20)).ok()).collect();
+        heal.send(()).unwrap();
+        writer.join().unwrap().unwrap();
+        assert_eq!(answers, [true; 4], "who asks waits");
+    });
+    assert_eq!(db.obstacle(), None);
+}

@@ -35,7 +35,7 @@ use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::{Durability, Reach};
 use crate::stats::PipelineWaits;
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, try_lock_soon, weakened};
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::room::Room;
@@ -73,7 +73,8 @@ pub(crate) struct Pipeline {
     visible: AtomicU64,
     pub(crate) segment: AtomicU64,
     pub(crate) spare_due: AtomicBool,
-    at_door: AtomicU32, // Threads with a commit that are about to take the order lock.
+    buffer_bytes: AtomicUsize, // When somebody looked last.
+    at_door: AtomicU32,        // Threads with a commit that are about to take the order lock.
     // Lock order: order before log; the leader takes log alone.
     pub(crate) order: Mutex<Order>,
     pub(crate) log: Mutex<LogWriter>,
@@ -102,6 +103,7 @@ impl Pipeline {
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             spare_due: AtomicBool::new(false),
+            buffer_bytes: AtomicUsize::new(0),
             at_door: AtomicU32::new(0),
             order: Mutex::new(order),
             log: Mutex::new(log),
@@ -132,13 +134,27 @@ impl Pipeline {
         self.order.lock().last_ts
     }
 
-    /// Whether all that is applied will be as safe as `durability` says once it is visible.
-    pub(crate) fn is_as_safe_as(&self, durability: Durability) -> bool {
-        let order = self.order.lock();
-        match durability {
+    /// The newest commit that is applied, where all of them will be as safe as `durability` says
+    /// once they are visible. With [`Reach::Memory`] waits for nobody.
+    pub(crate) fn applied_as_safe_as(
+        &self,
+        durability: Durability,
+        reach: Reach,
+    ) -> Result<Option<CommitTs>> {
+        let order = self.lock_within(reach)?;
+        let is_safe = match durability {
             Durability::Buffered => true,
             Durability::Flushed => order.buffered <= order.written,
             Durability::Synced => order.unsynced <= order.synced,
+        };
+        Ok(is_safe.then_some(order.last_ts))
+    }
+
+    /// A write of the log may hold the lock for as long as the disk wants.
+    fn lock_within(&self, reach: Reach) -> Result<MutexGuard<'_, Order>> {
+        match reach {
+            Reach::Disk => Ok(lock_soon(&self.order)),
+            Reach::Memory => try_lock_soon(&self.order).ok_or_else(would_wait),
         }
     }
 
@@ -155,9 +171,11 @@ impl Pipeline {
         try_lock_soon(&self.order).is_some_and(|order| self.has_room(&order, 1))
     }
 
-    /// Whether a commit of `bytes` would be taken as soon as nobody is in the way.
-    pub(crate) fn has_room_for(&self, bytes: usize) -> bool {
-        self.has_room(&self.order.lock(), bytes)
+    /// Whether a commit of `bytes` would be taken now, and an error where none ever will be;
+    /// `None` where somebody is in the way. Waits for nobody.
+    pub(crate) fn would_take(&self, bytes: usize) -> Option<Result<bool>> {
+        let order = try_lock_soon(&self.order)?;
+        Some(order.check_open().map(|()| self.has_room(&order, bytes)))
     }
 
     fn has_room(&self, order: &Order, bytes: usize) -> bool {
@@ -175,10 +193,14 @@ impl Pipeline {
         self.order.lock().check_open()
     }
 
-    /// Bytes of the buffers that hold commits on their way to the log.
+    /// Bytes of the buffers that hold commits on their way to the log; where somebody is in the
+    /// way, those of the last time that nobody was. Waits for nobody.
     pub(crate) fn buffer_bytes(&self) -> usize {
-        let order = self.order.lock();
-        order.group.capacity() + order.recycled.capacity() + order.leaving_bytes
+        if let Some(order) = try_lock_soon(&self.order) {
+            let bytes = order.group.capacity() + order.recycled.capacity() + order.leaving_bytes;
+            self.buffer_bytes.store(bytes, Ordering::Relaxed);
+        }
+        self.buffer_bytes.load(Ordering::Relaxed)
     }
 
     /// A segment not above the one that the next applied commit will be written to.
@@ -197,13 +219,10 @@ impl Pipeline {
         apply: impl FnOnce(&Commit),
     ) -> Result<CommitTs> {
         self.at_door.fetch_add(1, Ordering::Relaxed);
-        let order = match reach {
-            Reach::Disk => Some(lock_soon(&self.order)),
-            Reach::Memory => try_lock_soon(&self.order),
-        };
+        let order = self.lock_within(reach);
         self.at_door.fetch_sub(1, Ordering::Relaxed);
         let bytes = batch.bytes();
-        let mut order = self.make_room(order.ok_or_else(would_wait)?, bytes, reach)?;
+        let mut order = self.make_room(order?, bytes, reach)?;
         // Planted: two commits of one tick, or after the clock went back, are told apart by
         // nothing.
         let next = if crate::planted!("B28") { order.last_ts } else { order.next_ts() };
@@ -531,8 +550,12 @@ impl Pipeline {
         }
     }
 
-    /// Calls `done` once the commit of `ts` is visible or cannot become so.
+    /// Calls `done` once the commit of `ts` is visible or cannot become so. Waits for nobody: one
+    /// that is visible needs no lock, and while one is not, nobody writes under it.
     pub(crate) fn notify(&self, ts: CommitTs, done: Callback) {
+        if self.visible() >= ts {
+            return Settled(vec![(done, Ok(()))]).run();
+        }
         let mut order = self.order.lock();
         let settled = match (self.visible() >= ts, order.check()) {
             (true, _) => Ok(()),
