@@ -163,8 +163,8 @@ impl Builder {
 impl Db {
     /// Opens the database in `dir` with the default settings, making one where there is none.
     ///
-    /// Cost: reads the manifest and replays the log, at most a few memtables' worth; opens no
-    /// table file.
+    /// Cost: reads the manifest and replays the log, at most a few memtables' worth, or what small
+    /// commits took of it: some four times that; opens no table file.
     pub fn open(dir: impl AsRef<Path>) -> Result<Db> {
         Db::builder().open(dir)
     }
@@ -280,7 +280,7 @@ impl Db {
         let _running = work.enter()?;
         pipeline.wait(pipeline.applied())?;
         let tree = &self.inner.tree;
-        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
         work.flush_sealed()?;
         work.poke();
         Ok(())
@@ -564,11 +564,16 @@ impl Inner {
             tree.insert(commit);
             also(commit.ts);
             // Full with this commit: one that is larger than a memtable goes at once.
-            if tree.wants_seal() {
-                tree.seal(commit.ts, writer.pipeline.segment());
+            let log = writer.pipeline.log_place();
+            if tree.wants_seal(log) {
+                tree.seal(commit.ts, log);
                 sealed = true;
             }
-        })?;
+        });
+        if ts.as_ref().is_err_and(|error| error.kind() == Kind::NoSpace) {
+            self.make_room(writer);
+        }
+        let ts = ts?;
         // Planted: the log is given up when a memtable is full, not when it is in a file.
         if crate::planted!("B11") && sealed {
             writer.pipeline.release_log(writer.pipeline.segment())?;
@@ -577,6 +582,15 @@ impl Inner {
             writer.work.poke();
         }
         Ok(ts)
+    }
+
+    /// The log has found no room on the disk: some of it is its own, and comes back with a flush.
+    fn make_room(&self, writer: &Writer) {
+        let (tree, pipeline) = (&self.tree, &writer.pipeline);
+        if !tree.has_sealed() {
+            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
+        }
+        writer.work.poke();
     }
 
     pub(crate) fn durability(&self, asked: Option<Durability>) -> Durability {

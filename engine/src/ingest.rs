@@ -335,13 +335,13 @@ impl Inner {
         writer.admit()?; // As a commit: it makes files of which reads look at every one.
         let flush = || writer.work.flush_sealed();
         // Most of the memtable goes while commits go on, what came since while they wait.
-        writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.segment()));
+        writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.log_place()));
         flush()?;
         let nobody_writes = self.latches.lock_all();
         if !self.tree.is_live(table) {
             return Err(no_such_table());
         }
-        let seal = |ts| self.tree.seal(ts, writer.pipeline.segment());
+        let seal = |ts| self.tree.seal(ts, writer.pipeline.log_place());
         let place = writer.pipeline.reserve(seal)?;
         let ts = place.ts;
         // Older versions of these rows in a memtable would be found before the files: none stay.

@@ -105,7 +105,7 @@ impl Db {
         }
         // Compaction goes by what is in files.
         let (pipeline, tree) = (&writer.pipeline, &inner.tree);
-        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
         writer.work.poke();
         Ok(())
     }

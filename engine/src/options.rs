@@ -23,6 +23,10 @@ const FILTER_BITS_MAX: u32 = 20;
 /// Filter bits per row that files have on top where deeper ones lie below them.
 const UPPER_FILTER_BITS_MORE: u32 = 4;
 
+/// How many times a memtable, or a segment of the log where that is larger, the log may be that a
+/// memtable stands for.
+const LOG_TIMES_MAX: u64 = 4;
+
 /// Where a read may look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -303,6 +307,11 @@ impl Advanced {
     }
 
     /// Bytes of a memtable; the budget has set them in every database that is open.
+    /// Bytes of log after which a memtable is written to a file though it is not full.
+    pub(crate) fn log_bytes_max(&self) -> u64 {
+        LOG_TIMES_MAX * self.memtable().max(self.wal_segment_bytes) as u64
+    }
+
     pub(crate) fn memtable(&self) -> usize {
         self.memtable_bytes.unwrap_or(64 << 20)
     }

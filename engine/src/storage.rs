@@ -301,7 +301,7 @@ impl Inner {
         if self.tree.erasures_free_files() {
             let tree = &self.tree;
             let pipeline = &writer.pipeline;
-            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.segment()));
+            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
         }
         writer.work.poke();
     }

@@ -4,7 +4,7 @@
 
 use crate::batch::Commit;
 use crate::catalog::{Readable, Tables};
-use crate::commit::pipeline::{self, Pipeline};
+use crate::commit::pipeline::{self, LogPlace, Pipeline};
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::{Job, Merge};
 use crate::compaction::picker::{self, Aim, Turns};
@@ -72,6 +72,8 @@ pub(crate) struct Tree {
     ages: AtomicBool, // Whether any table ever had a time to live.
     view: ArcSwap<View>,
     views_made: AtomicU64,
+    /// What the log had written when the active memtable began.
+    active_from: AtomicU64,
     flushes: FlushTurns<Sealed>,
     // Lock order: compacting, then set, then merging. `set` is held over one manifest edit.
     compacting: Mutex<Turns>,
@@ -113,6 +115,7 @@ impl Tree {
             ages: AtomicBool::new(false),
             view: ArcSwap::from_pointee(view),
             views_made: AtomicU64::new(0),
+            active_from: AtomicU64::new(0),
             flushes: FlushTurns::new(),
             compacting: Mutex::default(),
             deleting: Mutex::default(),
@@ -206,16 +209,26 @@ impl Tree {
         debug_assert!(whole, "a batch reads as it was written");
     }
 
-    /// Whether the active memtable is full.
-    pub(crate) fn wants_seal(&self) -> bool {
+    /// Whether the active memtable is full, or the log that it stands for is long: a commit may
+    /// take a block of the log and a few bytes of memory. `log`: where that is now.
+    pub(crate) fn wants_seal(&self, log: LogPlace) -> bool {
         let view = self.view.load();
+        let log_bytes = log.bytes.saturating_sub(self.active_from.load(Relaxed));
         view.active.bytes() >= self.options.advanced.memtable()
             || view.erased.len() >= MEMTABLE_ERASURES_MAX
+            || log_bytes >= self.options.advanced.log_bytes_max()
+    }
+
+    /// Whether memtables wait for their flush.
+    pub(crate) fn has_sealed(&self) -> bool {
+        !self.view.load().sealed.is_empty()
     }
 
     /// Starts a new memtable. The caller holds the commit order; `last_ts` is the newest commit
-    /// applied, and every later one goes to a log segment at or after `log_floor`.
-    pub(crate) fn seal(&self, last_ts: CommitTs, log_floor: SegmentId) {
+    /// applied, and every later one goes to a log segment at or after that of `log`.
+    pub(crate) fn seal(&self, last_ts: CommitTs, log: LogPlace) {
+        let log_floor = log.segment;
+        self.active_from.store(log.bytes, Relaxed);
         let (active, erased) =
             (new_memtable(&self.shelf.pool.spare), Arc::new(ErasureList::default()));
         self.change_view(|view| {

@@ -288,8 +288,9 @@ impl Work {
         pipeline.renew_log()?;
         let mut from = SegmentId(0);
         pipeline.between_commits(|last_ts| {
-            from = pipeline.segment();
-            tree.seal(last_ts, from);
+            let log = pipeline.log_place();
+            from = log.segment;
+            tree.seal(last_ts, log);
         });
         self.flush_sealed()?;
         // All up to there is in files, whether or not there was anything to flush.

@@ -2,13 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tabulith::env::clock::{ManualClock, SystemClock};
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::Kind;
+use tabulith::health::Obstacle;
 use tabulith::options::{Durability, Reach};
 use tabulith::rows::{Catalog, CommitTicket, RowStore};
+use tabulith::vfs::api::{Access, Vfs as _};
 use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Options, Table};
@@ -214,4 +217,96 @@ fn memtables_are_written_where_the_log_gets_no_further_segment() {
     }
     let stats = db.stats();
     assert!(stats.flushes > 0 && stats.sealed_memtables == 0, "{stats:#?}");
+}
+
+/// Bytes of the log's files.
+fn log_bytes(disk: &SimFs) -> u64 {
+    let names = disk.list(Path::new("/db")).unwrap();
+    let segments = names.iter().filter(|name| name.ends_with(".wal"));
+    let len = |name: &String| {
+        disk.open(&Path::new("/db").join(name), Access::Read).unwrap().len().unwrap()
+    };
+    segments.map(len).sum()
+}
+
+/// A database with a log of segments of 64 KiB, in blocks of 512 bytes, and a memtable of 256 KiB.
+fn open_to_count(disk: &FaultFs) -> (Db, Table) {
+    let advanced = Advanced {
+        memtable_bytes: Some(256 << 10),
+        wal_segment_bytes: 64 << 10,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..options(Durability::Synced) };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options);
+    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("/db").unwrap();
+    let table = db.table("rows").unwrap();
+    (db, table)
+}
+
+/// Another version of a row takes some bytes of memory and a block of the log.
+#[test]
+fn a_row_that_is_counted_up_does_not_make_the_log_longer_and_longer() {
+    let sim = SimFs::new();
+    let (db, table) = open_to_count(&FaultFs::new(Arc::new(sim.clone())));
+    let mut longest = 0;
+    for n in 0..9_000_u64 {
+        table.upsert("p", "counter", n.to_be_bytes()).unwrap();
+        while db.step().unwrap() {}
+        longest = longest.max(log_bytes(&sim));
+    }
+    assert!(longest < 2 << 20, "{longest} bytes of log");
+}
+
+/// What fills the disk is the log of a memtable that is far from full.
+#[test]
+fn a_disk_that_the_log_has_filled_heals_by_a_flush() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let (db, table) = open_to_count(&disk);
+    disk.set_room(Some(512 << 10));
+    let mut counted = 0_u64;
+    let mut count = || {
+        counted += 1;
+        table.upsert("p", "counter", counted.to_be_bytes()).map_err(|error| error.kind())
+    };
+    while count().is_ok() {}
+    assert_eq!(count(), Err(Kind::NoSpace));
+    // Enough for a small file, and for no segment.
+    disk.set_room(Some(32 << 10));
+    while db.step().unwrap_or_default() {}
+    for _ in 0..100 {
+        count().unwrap();
+    }
+    assert_eq!(db.stats().flushes, 1);
+}
+
+/// Segments double; one that the disk has no room for is not waited for.
+#[test]
+fn a_segment_is_as_large_as_the_disk_has_room_for() {
+    let sim = SimFs::new();
+    let disk = FaultFs::new(Arc::new(sim.clone()));
+    let advanced = Advanced {
+        memtable_bytes: Some(64 << 20),
+        wal_segment_bytes: 16 << 20,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..options(Durability::Synced) };
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().options(options);
+    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("/db").unwrap();
+    let table = db.table("rows").unwrap();
+    let put = |row: u64| table.upsert("p", row.to_be_bytes(), vec![7; 256 << 10]);
+    let mut rows = 0;
+    // Of 1, 2, 4 and 8 MiB; the next one would have 16.
+    while log_bytes(&sim) < 15 << 20 {
+        put(rows).unwrap();
+        rows += 1;
+    }
+    disk.set_room(Some(6 << 20));
+    while put(rows).is_ok() {
+        rows += 1;
+    }
+    let taken = log_bytes(&sim) >> 20;
+    assert!(taken >= 18, "{taken} MiB of log, and {rows} rows");
+    assert!(matches!(db.obstacle(), Some(Obstacle::DiskFull { .. })), "{:?}", db.obstacle());
 }

@@ -149,6 +149,7 @@ impl Pipeline {
             let renewed = log.renew().map(|()| {
                 let segment = log.current().0;
                 self.segment.store(segment, Ordering::Release);
+                self.log_bytes.store(log.written_bytes(), Ordering::Relaxed);
                 (segment, log.give_up_free())
             });
             (renewed, log.closed().is_some())

@@ -60,6 +60,15 @@ const SEATS: usize = 16;
 /// group of the size of the last one takes to come back on two cores.
 const HOPE_PAUSE: Duration = Duration::from_micros(50);
 
+/// How far the log is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogPlace {
+    /// A segment not above the one that the next applied commit will be written to.
+    pub(crate) segment: SegmentId,
+    /// Bytes written since the log began.
+    pub(crate) bytes: u64,
+}
+
 /// One database's commit order.
 #[derive(Debug)]
 pub(crate) struct Pipeline {
@@ -72,6 +81,7 @@ pub(crate) struct Pipeline {
     pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
     pub(crate) segment: AtomicU64,
+    pub(crate) log_bytes: AtomicU64,
     pub(crate) spare_due: AtomicBool,
     buffer_bytes: AtomicUsize, // When somebody looked last.
     at_door: AtomicU32,        // Threads with a commit that are about to take the order lock.
@@ -102,6 +112,7 @@ impl Pipeline {
             waits: PipelineWaits::default(),
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
+            log_bytes: AtomicU64::new(log.written_bytes()),
             spare_due: AtomicBool::new(false),
             buffer_bytes: AtomicUsize::new(0),
             at_door: AtomicU32::new(0),
@@ -208,6 +219,11 @@ impl Pipeline {
         SegmentId(self.segment.load(Ordering::Acquire))
     }
 
+    /// The same, and what the log has written by then; it may be more already.
+    pub(crate) fn log_place(&self) -> LogPlace {
+        LogPlace { segment: self.segment(), bytes: self.log_bytes.load(Ordering::Relaxed) }
+    }
+
     /// Gives `batch` its place and applies it: `apply` runs under the order lock. With
     /// [`Reach::Memory`] does nothing where it would have to wait for its place, and leaves the log
     /// to others: a write may take as long as the disk wants.
@@ -282,6 +298,7 @@ impl Pipeline {
         match log.append(group) {
             Ok(_) => {
                 self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
+                self.log_bytes.store(log.written_bytes(), Ordering::Relaxed);
                 order.group.clear();
                 order.group_commits = 0;
                 order.written = ts;
@@ -659,6 +676,7 @@ impl Pipeline {
             // One that could not be begun has no first frame: no manifest may name it.
             if written.is_ok() {
                 self.segment.store(log.current().0, Ordering::Release);
+                self.log_bytes.store(log.written_bytes(), Ordering::Relaxed);
             }
             self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
         }

@@ -41,6 +41,9 @@ pub(crate) struct SpareJob {
     pub(crate) file_bytes_max: u64,
     /// Whether the blocks are to be written once before they are used, for the sake of syncs.
     pub(crate) zeroed: bool,
+    /// Whether it can be done without: it is not begun where the disk says that it has no room, for
+    /// what is written until it ends would be missing elsewhere.
+    pub(crate) is_ahead: bool,
     /// The segment whose file is taken over; nobody needs its frames any more.
     pub(crate) reuse: Option<SegmentId>,
 }
@@ -85,6 +88,7 @@ impl SpareJob {
         let failed = |error| Error::io("preparing a log segment", under, error);
         let file = match self.reuse {
             Some(_) => self.vfs.open(under, Access::ReadWrite),
+            None if self.is_ahead && self.lacks_room() => Err(io::ErrorKind::StorageFull.into()),
             None => self.vfs.create(under),
         }
         .map_err(failed)?;
@@ -101,6 +105,12 @@ impl SpareJob {
         let lanes = (0..SYNC_LANES).map(|_| self.vfs.open(&path, Access::ReadWrite));
         let lanes = lanes.collect::<io::Result<_>>().map_err(failed)?;
         Ok(Spare { header, path, file, direct, lanes })
+    }
+
+    /// Where the disk does not say how full it is, writing will.
+    fn lacks_room(&self) -> bool {
+        let available = self.vfs.bytes_available(&self.dir);
+        available.is_ok_and(|available| available < self.header.file_bytes)
     }
 
     /// Brings the file to a length within bounds, its space taken, and returns that length.

@@ -54,6 +54,8 @@ pub(crate) struct LogWriter {
     behind: Vec<Full>,
     /// Where the last frame ends; the next one goes there or on the next block boundary.
     at: u64,
+    /// What was written to the segments before this one.
+    left_bytes: u64,
     /// The last frame written: its number, checksum and last commit.
     number: u64,
     crc: u32,
@@ -163,6 +165,7 @@ impl LogWriter {
             header,
             file_bytes_max: segment_bytes as u64,
             zeroed: true,
+            is_ahead: false,
             reuse: free.pop(),
         };
         let mut writer = LogWriter {
@@ -174,6 +177,7 @@ impl LogWriter {
             origin,
             behind: Vec::new(),
             at: block_bytes as u64,
+            left_bytes: 0,
             number: 0,
             crc: 0,
             last_ts: CommitTs::ZERO,
@@ -450,6 +454,11 @@ impl LogWriter {
         self.segment_bytes.min(FIRST_SEGMENT_BYTES) as u64
     }
 
+    /// Bytes that it has written so far, of segments that are gone too.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.left_bytes + self.at
+    }
+
     /// The segment that the last frame is in.
     pub(crate) fn current(&self) -> SegmentId {
         self.segment.header.segment
@@ -584,6 +593,7 @@ impl LogWriter {
         };
         self.write_own(FrameKind::Next, &spare.header.segment.0.to_le_bytes())?;
         let full = std::mem::replace(&mut self.segment, spare);
+        self.left_bytes += self.at;
         self.held.push(full.header.segment);
         if self.durable < self.number {
             self.behind.push(Full { file: full, number: self.number });
@@ -593,9 +603,16 @@ impl LogWriter {
         self.begin_segment()
     }
 
+    /// Segments double, as long as the disk has room for that.
     fn spare_job(&mut self, needed: usize) -> SpareJob {
         let doubled = 2 * self.segment.header.file_bytes as usize;
-        let bytes = doubled.min(self.segment_bytes).max(needed);
+        let mut bytes = doubled.min(self.segment_bytes).max(needed);
+        let reuse = self.free.pop();
+        // Where the disk does not say how full it is, writing the file will.
+        let available = || self.vfs.bytes_available(&self.dir).unwrap_or(u64::MAX);
+        if reuse.is_none() && available() < bytes as u64 {
+            bytes = bytes.min(needed.max(self.small_bytes() as usize));
+        }
         let header = SegmentHeader {
             block_bytes: self.block_bytes,
             salt: salt(&*self.vfs),
@@ -610,7 +627,8 @@ impl LogWriter {
             header,
             file_bytes_max: bytes.max(self.segment_bytes) as u64,
             zeroed: self.syncs_wanted,
-            reuse: self.free.pop(),
+            is_ahead: needed == 0,
+            reuse,
         }
     }
 }

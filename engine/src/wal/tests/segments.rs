@@ -95,8 +95,15 @@ fn zeros_at_once(zeroed: bool, before: u64, fs: Arc<dyn Vfs>, disk: &SimFs) -> (
         file_bytes: 5 << 19,
     };
     let reuse = (before > 0).then_some(SegmentId(7));
-    let job =
-        SpareJob { vfs: fs, dir: dir.to_owned(), header, file_bytes_max: 5 << 19, zeroed, reuse };
+    let job = SpareJob {
+        vfs: fs,
+        dir: dir.to_owned(),
+        header,
+        file_bytes_max: 5 << 19,
+        zeroed,
+        is_ahead: false,
+        reuse,
+    };
     let trace = disk.record();
     job.run().expect("a segment");
     let (mut unsynced, mut most, mut all) = (0, 0, 0);
