@@ -27,13 +27,15 @@ impl Db {
     ///
     /// Cost: a lookup in memory; making one is a durable commit.
     pub fn table(&self, name: &str) -> Result<Table> {
-        let found = match self.find_table(name)? {
-            Some(info) => Ok(info),
-            None => self.create_table(name, b""),
-        };
-        let info = match found {
-            Err(error) if error.kind() == Kind::Exists => self.find_table(name)?.ok_or(error)?,
-            found => found?,
+        let info = loop {
+            if let Some(info) = self.find_table(name)? {
+                break info;
+            }
+            match self.create_table(name, b"") {
+                // Somebody else was quicker, and may have dropped it again.
+                Err(error) if error.kind() == Kind::Exists => {}
+                made => break made?,
+            }
         };
         Ok(Table { db: self.clone(), info: Arc::new(info) })
     }
