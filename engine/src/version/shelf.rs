@@ -67,6 +67,7 @@ impl Shelf {
     /// Holds files open from now on, as many as may be open, in place of those that were held;
     /// returns those that have no name any more. What else fails is told to whoever reads the file.
     pub(crate) fn hold(&self, files: impl Iterator<Item = FileName>) -> Vec<FileName> {
+        self.held.lock().clear(); // Else twice as many are open.
         let (mut held, mut gone) = (HashMap::new(), Vec::new());
         for name in files.take(self.pool.budget.open_files) {
             match self.vfs.open(&names::path(&self.dir, name.0, name.1), Access::Read) {
