@@ -45,8 +45,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     log::start(args)?;
     let notify = Arc::new(Notify::of_process());
     let mut config = config(args)?;
-    let (connections_max, table_files_max) = files_allowed();
-    config.connections_max = config.connections_max.min(connections_max);
+    let (connections_max, table_files_max) = files_allowed(config.connections_max);
+    config.connections_max = connections_max;
     let (durability, history) = (args.durability.into(), args.history);
     let mut options = Options { durability, history, ..Options::default() };
     options.advanced.open_files_max = Some(table_files_max);
@@ -254,18 +254,25 @@ fn memory_share(asked_mib: Option<u32>) -> Result<usize> {
     Ok(mib << 20)
 }
 
-/// Files that are left to the database, at least and at most: connections must never keep it from
-/// opening one. The program itself has some twenty open.
+/// Files that the database has to itself, a quarter of all but so many at least and at most:
+/// connections must never keep it from opening one. What connections may not take is its own, too.
+/// The program itself has some twenty open.
 const FILES_KEPT_MIN: usize = 48;
 const FILES_KEPT_MAX: usize = 4_096;
 const FILES_OF_PROGRAM: usize = 20;
 
-/// How many connections may be open without taking files from the database, and how many table
-/// files may stay open: as many again may be open for a while.
-fn files_allowed() -> (usize, usize) {
+/// How many of the `connections` that are asked for may be open without taking files from the
+/// database, and how many table files may stay open: as many again may be open for a while.
+fn files_allowed(connections: usize) -> (usize, usize) {
     let files = usize::try_from(open_files::raised()).unwrap_or(usize::MAX);
+    shares_of(files, connections)
+}
+
+fn shares_of(files: usize, connections: usize) -> (usize, usize) {
     let kept = (files / 4).clamp(FILES_KEPT_MIN, FILES_KEPT_MAX);
-    (files.saturating_sub(kept).max(1), (kept - FILES_OF_PROGRAM) / 2)
+    let connections = connections.min(files.saturating_sub(kept)).max(1);
+    let kept = files.saturating_sub(connections).max(kept);
+    (connections, (kept - FILES_OF_PROGRAM) / 2)
 }
 
 /// A file that the server asks for again and again.
