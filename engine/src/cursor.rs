@@ -13,6 +13,11 @@ pub(crate) enum Direction {
     Down,
 }
 
+/// Versions of one key that are passed one after the other before the rest of them is sought past:
+/// the few that nearly every key has cost no search, thousands of one that is written often no walk
+/// through all their blocks.
+const VERSIONS_BEFORE_SEEK: usize = 8;
+
 /// Says of a version, by its commit and its value, whether whoever asks has no use for it.
 pub(crate) type Unwanted<'f> = dyn FnMut(CommitTs, &[u8]) -> bool + 'f;
 
@@ -71,11 +76,32 @@ pub(crate) trait Cursor {
         }
         scratch.clear();
         scratch.extend_from_slice(self.key());
-        self.next()?;
-        while self.valid() && self.key() == scratch.as_slice() {
+        for _ in 0..VERSIONS_BEFORE_SEEK {
             self.next()?;
+            if !is_on(self, scratch) {
+                return Ok(());
+            }
         }
-        Ok(())
+        self.seek(scratch, CommitTs::ZERO)?;
+        if is_on(self, scratch) { self.next() } else { Ok(()) }
+    }
+
+    /// Moves up past the versions of the key here that are newer than `at`, as the one here is;
+    /// whether a version of the key is then here. `scratch` is used for whatever it needs.
+    fn pass_newer(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<bool> {
+        scratch.clear();
+        scratch.extend_from_slice(self.key());
+        for _ in 0..VERSIONS_BEFORE_SEEK {
+            self.next()?;
+            if !is_on(self, scratch) {
+                return Ok(false);
+            }
+            if self.ts() <= at {
+                return Ok(true);
+            }
+        }
+        self.seek(scratch, at)?;
+        Ok(is_on(self, scratch))
     }
 
     /// Moves down past every version of the key here, of which it stands on the oldest; returns the
@@ -84,12 +110,22 @@ pub(crate) trait Cursor {
         scratch.clear();
         scratch.extend_from_slice(self.key());
         let mut newest = None;
-        while self.valid() && self.key() == scratch.as_slice() {
+        for _ in 0..VERSIONS_BEFORE_SEEK {
             if self.ts() <= at {
-                newest = Some(Found { ts: self.ts(), kind: self.kind(), value: self.value()? });
+                newest = Some(found_here(self)?);
             }
             self.prev()?;
+            if !is_on(self, scratch) {
+                return Ok(newest);
+            }
         }
+        if self.ts() <= at {
+            self.seek(scratch, at)?;
+            if is_on(self, scratch) {
+                newest = Some(found_here(self)?);
+            }
+        }
+        self.seek_before(scratch)?;
         Ok(newest)
     }
 
@@ -124,6 +160,16 @@ pub(crate) trait Cursor {
     fn pass_plainly(&mut self, _moves_max: usize, _unwanted: &mut Unwanted<'_>) -> usize {
         0
     }
+}
+
+/// Whether the cursor stands on a version of `key`.
+fn is_on(cursor: &(impl Cursor + ?Sized), key: &[u8]) -> bool {
+    cursor.valid() && cursor.key() == key
+}
+
+/// The version here.
+fn found_here(cursor: &mut (impl Cursor + ?Sized)) -> Result<Found> {
+    Ok(Found { ts: cursor.ts(), kind: cursor.kind(), value: cursor.value()? })
 }
 
 /// What a lookup of one key finds: its newest version not newer than asked for.

@@ -490,6 +490,122 @@ fn a_merge_keeps_what_the_window_needs_and_nothing_more() {
     counts::tell("history", &[counts::count("looks", looks, 8)]);
 }
 
+/// Readers of the partition go by a row's other versions without a look at them, as of any moment:
+/// a page has budgets of rows and time, and none of them ends a single move.
+#[test]
+fn a_row_of_many_versions_costs_its_readers_few_blocks() {
+    let place = Place::new();
+    let db = place.open(3600);
+    let table = db.table("t").unwrap();
+    let partition = table.partition("p");
+    let rng = &mut Rng::new(1);
+    table.upsert("p", "b", "beside it").unwrap();
+    let mut moments = Vec::new();
+    for version in 1..=20_000 {
+        let ticket = partition.batch().upsert("a", rng.bytes(100)).commit_async();
+        if [1, 7_000, 13_000, 20_000].contains(&version) {
+            moments.push(ticket.wait().unwrap());
+        }
+    }
+    place.pass(60);
+    for compacts in [false, true] {
+        match compacts {
+            false => db.flush().unwrap(),
+            true => db.compact().unwrap(),
+        }
+        let asked = |work: &dyn Fn() -> u64| {
+            let blocks = || db.stats().cache_hits + db.stats().cache_misses;
+            let before = blocks();
+            (work(), blocks() - before)
+        };
+        for at in &moments {
+            let past = db.snapshot_at(*at).unwrap();
+            let scan = || past.scan_partition::<&str>(&partition, ..).unwrap();
+            let ways: [(&str, &dyn Fn() -> u64); 3] = [
+                ("up", &|| scan().map(|row| row.unwrap().ts).count() as u64),
+                ("down", &|| scan().rev().map(|row| row.unwrap().ts).count() as u64),
+                ("counted", &|| past.count_partition::<&str>(&partition, ..).unwrap()),
+            ];
+            for (way, work) in ways {
+                let (rows, blocks) = asked(work);
+                assert_eq!(rows, 2, "{way} at {at}, compacted: {compacts}");
+                assert!(blocks <= 8, "{blocks} blocks {way} at {at}, compacted: {compacts}");
+            }
+        }
+    }
+}
+
+/// Rows of many versions in memory, in files that overlap and in files that do not, over several
+/// blocks each: from either end, to and fro, and counted.
+#[test]
+fn rows_of_many_versions_read_as_they_were_at_every_moment() {
+    let seed = seed::seed_or(11);
+    let _replay = Replay::new(seed, "cargo nextest run -p tabulith --test history rows_of_many");
+    let rng = &mut Rng::new(seed);
+    let place = Place::new();
+    let db = place.open(100_000);
+    let table = db.table("t").unwrap();
+    let partition = table.partition("p");
+    let mut rows: BTreeMap<String, Vec<(CommitTs, Option<Vec<u8>>)>> = BTreeMap::new();
+    let mut commits = Vec::new();
+    for step in 1..=6000 {
+        place.pass(1);
+        let rk = match rng.below(4) {
+            0 => format!("r{:02}", rng.below(30)),
+            hot => format!("r{hot}5 hot"),
+        };
+        let len = rng.below(400);
+        let value = (!rng.chance(20)).then(|| rng.bytes(len));
+        let batch = match &value {
+            Some(value) => partition.batch().upsert(&rk, value),
+            None => partition.batch().delete(&rk),
+        };
+        let ts = batch.commit().unwrap();
+        rows.entry(rk).or_default().push((ts, value));
+        commits.push(ts);
+        match step % 3000 {
+            0 => db.compact().unwrap(),
+            700 | 2200 => db.flush().unwrap(),
+            _ => {}
+        }
+        if step % 500 != 0 {
+            continue;
+        }
+        place.pass(1);
+        for _ in 0..12 {
+            let at = *rng.pick(&commits);
+            let past = db.snapshot_at(at).unwrap();
+            let then = rows.iter().filter_map(|(rk, versions)| {
+                let older = versions.partition_point(|(ts, _)| *ts <= at);
+                Some((rk.clone().into_bytes(), versions[..older].last()?.1.clone()?))
+            });
+            let wanted: Vec<(Vec<u8>, Vec<u8>)> = then.collect();
+            let scan = || past.scan_partition::<&str>(&partition, ..).unwrap();
+            let pair = |row: tabulith::Result<tabulith::ScanRow>| {
+                let row = row.unwrap();
+                (row.row_key.to_vec(), row.value.to_vec())
+            };
+            let up: Vec<_> = scan().map(pair).collect();
+            let mut down: Vec<_> = scan().rev().map(pair).collect();
+            down.reverse();
+            assert!(up == wanted && down == wanted, "seed {seed}, step {step}, at {at}");
+            let count = past.count_partition::<&str>(&partition, ..).unwrap();
+            assert_eq!(count, wanted.len() as u64, "seed {seed}, step {step}, at {at}");
+            let mut cursor = past.cursor_partition::<&str>(&partition, ..).unwrap();
+            let (mut here, end) = (-1, wanted.len() as isize);
+            for _ in 0..100 {
+                let goes_up = here < 0 || here < end && rng.chance(55);
+                here += if goes_up { 1 } else { -1 };
+                let row = if goes_up { cursor.next() } else { cursor.prev() };
+                let row = row.unwrap();
+                let row = row.map(|row| (row.row_key.to_vec(), row.value().unwrap().to_vec()));
+                let want = usize::try_from(here).ok().and_then(|here| wanted.get(here));
+                assert_eq!(row.as_ref(), want, "seed {seed}, step {step}, at {at}");
+            }
+        }
+    }
+}
+
 #[test]
 fn who_says_nothing_of_the_window_leaves_it_as_it_was() {
     let place = Place::new();

@@ -35,8 +35,8 @@ use std::sync::Arc;
 ///
 /// Cost: opens every file of the range; what it reads, see above. A moment that has newer commits
 /// in a file reads all of that file's keys in the range; so does a table's time to live by which
-/// some of the file's rows are gone and others are not. It hides rows of commits up to
-/// `outlived_to`.
+/// some of the file's rows are gone and others are not; of a key with more versions than a block
+/// holds, two blocks or three. It hides rows of commits up to `outlived_to`.
 pub(crate) fn count(
     view: &View,
     range: &KeyRange,
@@ -191,10 +191,12 @@ impl Count<'_> {
         let mut newest: Option<(CommitTs, CommitTs)> = None;
         for source in &mut self.sources {
             while let Some((ts, kind)) = source.version_of(&key)? {
-                if ts <= self.at && newest.is_none_or(|(newest, _)| newest < ts) {
+                let is_seen = ts <= self.at;
+                if is_seen && newest.is_none_or(|(newest, _)| newest < ts) {
                     newest = Some((ts, source.gone_from(kind)?));
                 }
-                source.leave_version()?;
+                // What is older than one that he sees counts no more.
+                source.leave_versions(if is_seen { CommitTs::ZERO } else { self.at })?;
             }
         }
         if let Some((ts, gone_from)) = newest {
@@ -277,11 +279,16 @@ impl Source {
         }
     }
 
-    fn leave_version(&mut self) -> Result<()> {
+    /// Leaves the version here, and with it those behind it of its key that are newer than
+    /// `down_to`.
+    fn leave_versions(&mut self, down_to: CommitTs) -> Result<()> {
         match self {
-            Source::Memory(cursor) => cursor.next(),
+            Source::Memory(cursor) if down_to == CommitTs::ZERO => {
+                cursor.leave_key(&mut Vec::new())
+            }
+            Source::Memory(cursor) => cursor.pass_newer(down_to, &mut Vec::new()).map(|_| ()),
             Source::Run(run) => {
-                run.tally.iter_mut().for_each(Tally::leave_version);
+                run.tally.iter_mut().for_each(|tally| tally.leave_versions(down_to));
                 run.settle()
             }
         }

@@ -153,7 +153,25 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// The same downwards; what each source shows of the key, the newest of it.
+    /// Each source that stands on a version of the key here that is newer than `at` passes those by
+    /// itself; whether one of the key is left. The sources on one key are the first ones, and of
+    /// those the ones with newer versions.
+    fn try_pass_newer(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<bool> {
+        loop {
+            let Some(first) = self.order.first().copied() else { return Ok(false) };
+            if self.sources[first].ts() <= at {
+                return Ok(true);
+            }
+            let shared = self.same;
+            let stays = self.sources[first].pass_newer(at, scratch)?;
+            self.settle(first);
+            if !shared {
+                return Ok(stays);
+            }
+        }
+    }
+
+    /// All versions of the key here, downwards; what each source shows of the key, the newest of it.
     fn try_pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
         let mut newest: Option<Found> = None;
         loop {
@@ -295,6 +313,18 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         self.guard(|merge| merge.try_leave_key(scratch))
     }
 
+    fn pass_newer(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<bool> {
+        self.guard(|merge| {
+            if let Some(first) = merge.order.first().copied()
+                && merge.direction == Direction::Down
+            {
+                merge.turn(first, Direction::Up)?;
+                merge.elect();
+            }
+            merge.try_pass_newer(at, scratch)
+        })
+    }
+
     fn pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
         self.guard(|merge| {
             if let Some(first) = merge.order.first().copied()
@@ -349,9 +379,12 @@ mod tests {
     use super::*;
     use crate::chunks::SpareChunks;
     use crate::env::rng::Rng;
+    use crate::memtable::api::Memtable;
+    use crate::memtable::ordered::OrderedMemtable;
     use crate::memtable::table::new_memtable;
     use std::cmp::Reverse;
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     impl Cursor for Box<dyn Cursor + Send> {
         fn seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {
@@ -390,6 +423,9 @@ mod tests {
         fn leave_key(&mut self, scratch: &mut Vec<u8>) -> Result<()> {
             (**self).leave_key(scratch)
         }
+        fn pass_newer(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<bool> {
+            (**self).pass_newer(at, scratch)
+        }
         fn pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
             (**self).pass_key(at, scratch)
         }
@@ -397,13 +433,19 @@ mod tests {
 
     #[test]
     fn any_walk_is_the_walk_over_the_union() {
-        for seed in 0..20 {
+        for seed in 0..40 {
             let mut rng = Rng::seeded(seed);
-            let tables: Vec<_> =
-                (0..rng.below(5) + 1).map(|_| new_memtable(&SpareChunks::none())).collect();
+            // Two kinds: one that passes versions of a key in one step, and one that seeks.
+            let tables: Vec<Arc<dyn Memtable>> = (0..rng.below(5) + 1)
+                .map(|number| match (seed + number) % 2 {
+                    0 => new_memtable(&SpareChunks::none()),
+                    _ => Arc::new(OrderedMemtable::default()) as Arc<dyn Memtable>,
+                })
+                .collect();
+            let letters = if seed % 4 < 2 { 20 } else { 2 };
             let mut all = BTreeSet::new();
             for ts in 1..300u64 {
-                let key = vec![b'a' + rng.below(20) as u8; rng.below(2) as usize + 1];
+                let key = vec![b'a' + rng.below(letters) as u8; rng.below(2) as usize + 1];
                 let table = &tables[rng.below(tables.len() as u64) as usize];
                 table.insert(&key, CommitTs(ts), RowKind::Put, ts.to_string().as_bytes());
                 all.insert((key, Reverse(ts)));
@@ -419,7 +461,10 @@ mod tests {
                 if let Some((_, Reverse(ts))) = want {
                     assert_eq!(merge.value().unwrap(), ts.to_string().as_bytes());
                 }
-                match rng.below(10) {
+                let ends_key = want.is_some_and(|(key, _)| {
+                    all.get(at as usize + 1).is_none_or(|(next, _)| next != key)
+                });
+                match rng.below(12) {
                     0 => {
                         let key = vec![b'a' + rng.below(21) as u8];
                         let ts = rng.below(300);
@@ -435,10 +480,26 @@ mod tests {
                         merge.next().unwrap();
                         at += 1;
                     }
-                    1 | 3 if want.is_some() => {
+                    1 if want.is_some() => {
                         let key = merge.key().to_vec();
                         merge.leave_key(&mut Vec::new()).unwrap();
                         at = all.partition_point(|e| e.0 <= key) as isize;
+                    }
+                    3 if want.is_some() => {
+                        let (key, ts) = (merge.key().to_vec(), rng.below(merge.ts().0));
+                        let stays = merge.pass_newer(CommitTs(ts), &mut Vec::new()).unwrap();
+                        at = all.partition_point(|e| *e < (key.clone(), Reverse(ts))) as isize;
+                        let here = all.get(at as usize).is_some_and(|e| e.0 == key);
+                        assert_eq!(stays, here, "seed {seed}");
+                    }
+                    5 if ends_key => {
+                        let (key, ts) = (merge.key().to_vec(), rng.below(300));
+                        let found = merge.pass_key(CommitTs(ts), &mut Vec::new()).unwrap();
+                        let newest = all.partition_point(|e| *e < (key.clone(), Reverse(ts)));
+                        let newest = all.get(newest).filter(|e| e.0 == key);
+                        let found = found.map(|found| (key.clone(), Reverse(found.ts.0)));
+                        assert_eq!(found.as_ref(), newest, "seed {seed}");
+                        at = all.partition_point(|e| e.0 < key) as isize - 1;
                     }
                     _ if want.is_some() => {
                         merge.prev().unwrap();

@@ -204,6 +204,10 @@ impl Cursor for Source {
         each!(self, cursor => cursor.leave_key(scratch))
     }
 
+    fn pass_newer(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<bool> {
+        each!(self, cursor => cursor.pass_newer(at, scratch))
+    }
+
     fn pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
         each!(self, cursor => cursor.pass_key(at, scratch))
     }

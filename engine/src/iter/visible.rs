@@ -55,12 +55,17 @@ enum State {
     On,
     /// On a row with `key`; the merge is on some version of a smaller key, or on nothing.
     Passed,
-    /// On a row with `key`; the merge is anywhere.
+    /// On a row with `key`, or on a key without one; the merge is anywhere.
     Apart,
     /// The last move up found no row.
     Above,
     /// The last move down found no row.
     Below,
+}
+
+/// What is kept of a key without a row.
+fn none() -> Found {
+    Found { ts: CommitTs::ZERO, kind: RowKind::Delete, value: Bytes::new() }
 }
 
 impl<C: Cursor> VisibleCursor<C> {
@@ -78,7 +83,7 @@ impl<C: Cursor> VisibleCursor<C> {
             plain: 0,
             kind: RowKind::Delete,
             key: Vec::new(),
-            passed: Found { ts: CommitTs::ZERO, kind: RowKind::Delete, value: Bytes::new() },
+            passed: none(),
             scratch: Vec::new(),
             hidden_max: usize::MAX,
             is_hidden: false,
@@ -328,7 +333,14 @@ impl<C: Cursor> VisibleCursor<C> {
         while self.merge.valid() && self.merge.key() < self.range.end.as_slice() {
             if self.merge.ts() > self.at {
                 if !self.merge.ends_key(Direction::Up) {
-                    self.merge.next()?;
+                    if self.pass_newer()? {
+                        continue;
+                    }
+                    if hidden == self.hidden_max {
+                        (self.state, self.passed, self.is_hidden) = (State::Apart, none(), true);
+                        return Ok(true);
+                    }
+                    hidden += 1;
                     continue;
                 }
             } else if self.cover.hides(self.merge.key(), self.merge.ts()) {
@@ -348,6 +360,14 @@ impl<C: Cursor> VisibleCursor<C> {
         }
         self.state = State::Above;
         Ok(false)
+    }
+
+    /// Moves the merge up past the versions of its key that are newer than a reader sees; whether
+    /// one is left that he may see. The key is kept.
+    fn pass_newer(&mut self) -> Result<bool> {
+        self.key.clear();
+        self.key.extend_from_slice(self.merge.key());
+        self.merge.pass_newer(self.at, &mut self.scratch)
     }
 
     /// From the merge's place downwards, stands on the first row that is visible. The merge is on
@@ -408,6 +428,8 @@ mod tests {
     use crate::env::rng::Rng;
     use crate::erasure::set::{Erasure, Erasures};
     use crate::iter::merge::MergeCursor;
+    use crate::memtable::api::Memtable;
+    use crate::memtable::ordered::OrderedMemtable;
     use crate::memtable::table::new_memtable;
     use std::collections::BTreeMap;
     use std::sync::Arc;
@@ -416,8 +438,13 @@ mod tests {
     fn any_walk_sees_the_model_at_that_time() {
         for seed in 0..40 {
             let mut rng = Rng::seeded(seed);
-            let tables: Vec<_> = (0..3).map(|_| new_memtable(&SpareChunks::none())).collect();
+            // Two kinds: one that passes versions of a key in one step, and one that seeks.
+            let tables = [0, 1, 2].map(|number| match (seed / 4 + number) % 2 {
+                0 => new_memtable(&SpareChunks::none()),
+                _ => Arc::new(OrderedMemtable::default()) as Arc<dyn Memtable>,
+            });
             let at = rng.below(400);
+            let letters = if seed % 4 < 2 { 26 } else { 5 };
             let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
             let mut erased = [Vec::new(), Vec::new()];
             for ts in 1..400u64 {
@@ -431,7 +458,7 @@ mod tests {
                     }
                     continue;
                 }
-                let key = vec![b'a' + rng.below(26) as u8];
+                let key = vec![b'a' + rng.below(letters) as u8];
                 let put = !rng.one_in(3);
                 let kind = if put { RowKind::Put } else { RowKind::Delete };
                 // A newer table holds newer versions, as memtables and levels do.
@@ -491,6 +518,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_move_up_passes_so_many_keys_whose_versions_are_all_newer() {
+        let table = new_memtable(&SpareChunks::none());
+        for ts in [11, 12, 13] {
+            for key in b'a'..=b'z' {
+                table.insert(&[key], CommitTs(ts), RowKind::Put, b"");
+            }
+        }
+        let moment = Moment::past(CommitTs(10));
+        let cover = Cover::new(std::iter::empty(), moment.at);
+        let range = KeyRange { start: Vec::new(), end: vec![b'{'] };
+        let merge = MergeCursor::new(vec![table.cursor()]);
+        let mut rows = VisibleCursor::new(merge, cover, moment, range);
+        rows.stop_after(3);
+        let mut stops = Vec::new();
+        while rows.next().unwrap() {
+            assert!(rows.is_ruled_out());
+            stops.extend_from_slice(rows.key());
+        }
+        assert_eq!(stops, b"dhlptx");
+        assert!(!rows.prev().unwrap());
     }
 
     /// One row for each letter, reached by plain moves; the value of each is damaged, and after a

@@ -187,6 +187,25 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
+    /// A walk along the chain, with no look at keys.
+    fn pass_newer(&mut self, at: CommitTs, _scratch: &mut Vec<u8>) -> Result<bool> {
+        let arena = &self.table.arena;
+        let Some(here) = &mut self.here else { return Ok(false) };
+        match arena.get(here.row).newest_at(arena, at) {
+            Some(version) => {
+                here.version = version;
+                self.newer.clear();
+                self.newer_is_known = false;
+                Ok(true)
+            }
+            None => {
+                let place = here.place;
+                self.enter_next(place);
+                Ok(false)
+            }
+        }
+    }
+
     /// One step, too.
     fn pass_key(&mut self, at: CommitTs, _scratch: &mut Vec<u8>) -> Result<Option<Found>> {
         let Some(here) = self.here else { return Ok(None) };

@@ -148,6 +148,14 @@ fn walks_as_the_map_walks() {
                         Ok(())
                     })
                 }
+                6 => {
+                    let (at, mut scratch) = (CommitTs(rng.below(ours.ts().0)), Vec::new());
+                    let stays = ours.pass_newer(at, &mut scratch);
+                    stays.and_then(|stays| {
+                        assert!(map.pass_newer(at, &mut scratch)? == stays, "{shape:?} at {at}");
+                        Ok(())
+                    })
+                }
                 n if (n % 3 == 0) != (step % 2000 < 1000) => ours.next().and_then(|()| map.next()),
                 _ => ours.prev().and_then(|()| map.prev()),
             };

@@ -173,6 +173,10 @@ impl TableCursor {
     /// Whether no row of the block passes the filter; `None` where the block is passed over.
     fn sift(&mut self, entry: EntryAt) -> Option<bool> {
         let Some(sieve) = &mut self.sieve else { return Some(false) };
+        // A block that it stands in was judged when it came there, and is not judged otherwise now.
+        if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
+            return Some(at.ruled_out);
+        }
         match sieve.sift(&self.file, entry) {
             Sifted::Read => Some(false),
             Sifted::KeysOnly => Some(true),

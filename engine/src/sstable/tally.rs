@@ -201,11 +201,29 @@ impl Tally {
         at.block.value_ref(at.row).map_err(|damage| damage.at(self.file.path(), offset()))
     }
 
-    /// Leaves the version here; for the next one in the block, or else the next block.
-    pub(crate) fn leave_version(&mut self) {
-        if let At::Row(at) = std::mem::replace(&mut self.at, At::End) {
-            self.stand_on(Position { row: at.row + 1, ..at });
+    /// Leaves the version here, and with it those behind it of its key that are newer than
+    /// `down_to`; for the next one in the block, or else the next block that may have one. Reads
+    /// nothing: the index knows where a key of many blocks goes on, or ends.
+    pub(crate) fn leave_versions(&mut self, down_to: CommitTs) {
+        let At::Row(Position { entry, block, row }) = &self.at else { return };
+        let row = match block.continues(*row) {
+            true => block.lower_bound(&self.key, down_to).max(row + 1),
+            false => row + 1,
+        };
+        if row < block.rows() {
+            if let At::Row(at) = std::mem::replace(&mut self.at, At::End) {
+                self.stand_on(Position { row, ..at });
+            }
+            return;
         }
+        let index = self.file.index();
+        let sought = match index.splits_key_after(*entry) {
+            true => index.seek(&self.key, down_to),
+            false => None,
+        };
+        let beyond = sought.filter(|sought| index.ordinal(*sought) > index.ordinal(*entry));
+        let next = beyond.or_else(|| index.next(*entry));
+        self.stand_before(next);
     }
 
     /// Passes over the rows from here on in this block that lie below `fence`, where each of them

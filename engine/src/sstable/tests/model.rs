@@ -92,6 +92,40 @@ fn check_walks(model: &Model, mut cursor: TableCursor) {
     assert!(!cursor.valid());
 }
 
+/// Passes versions of the key here in one of the ways in which a reader does; what it must then
+/// stand on.
+fn pass_versions(
+    rng: &mut Rng,
+    model: &Model,
+    cursor: &mut TableCursor,
+    at: &Version,
+) -> Option<Row> {
+    let ((key, Reverse(ts)), mut scratch) = (at, Vec::new());
+    let after =
+        |ts: CommitTs| model.range((Bound::Excluded((key.clone(), Reverse(ts))), Bound::Unbounded));
+    let of_key = |row: &Row| row.0 == *key;
+    let is_oldest = after(*ts).next().is_none_or(|((next, _), _)| next != key);
+    let newest = model_seek(model, key, CommitTs::MAX).unwrap().1;
+    let seen_at = match rng.below(3) {
+        0 => some_ts(rng),
+        _ => CommitTs(rng.below(newest.0.max(1))),
+    };
+    if seen_at < *ts && rng.one_in(2) {
+        let stays = cursor.pass_newer(seen_at, &mut scratch).unwrap();
+        let expected = model_seek(model, key, seen_at);
+        assert_eq!(stays, expected.as_ref().is_some_and(of_key), "{key:?} at {seen_at}");
+        expected
+    } else if is_oldest {
+        let found = cursor.pass_key(seen_at, &mut scratch).unwrap();
+        let found = found.map(|f| (key.clone(), f.ts, f.kind, f.value.to_vec()));
+        assert_eq!(found, model_seek(model, key, seen_at).filter(of_key), "{key:?} at {seen_at}");
+        model_seek_before(model, key)
+    } else {
+        cursor.leave_key(&mut scratch).unwrap();
+        after(CommitTs::ZERO).next().map(row)
+    }
+}
+
 fn check_seeks(rng: &mut Rng, model: &Model, file: &Arc<TableFile>, count: usize) {
     let mut cursor = file.cursor();
     assert!(!cursor.valid(), "unpositioned");
@@ -108,13 +142,17 @@ fn check_seeks(rng: &mut Rng, model: &Model, file: &Arc<TableFile>, count: usize
         for _ in 0..rng.below(12) {
             let Some((key, ts, ..)) = expected.clone() else { break };
             let here_key = (key.clone(), Reverse(ts));
-            expected = if rng.one_in(2) {
-                cursor.next().unwrap();
-                let after = (Bound::Excluded(here_key), Bound::Unbounded);
-                model.range(after).next().map(row)
-            } else {
-                cursor.prev().unwrap();
-                model.range(..here_key).next_back().map(row)
+            expected = match rng.below(5) {
+                0 => pass_versions(rng, model, &mut cursor, &here_key),
+                1 | 2 => {
+                    cursor.next().unwrap();
+                    let after = (Bound::Excluded(here_key), Bound::Unbounded);
+                    model.range(after).next().map(row)
+                }
+                _ => {
+                    cursor.prev().unwrap();
+                    model.range(..here_key).next_back().map(row)
+                }
             };
             assert_eq!(here(&mut cursor), expected, "a step after seek {key:?} at {ts}");
         }
@@ -267,18 +305,24 @@ fn one_row_and_an_empty_row() {
     }
 }
 
-#[test]
-fn versions_beyond_one_block_are_told_apart_by_the_index() {
-    let mut rng = Rng::seeded(5);
+/// A key that was written again and again, between two that were not.
+fn hot_model(rng: &mut Rng) -> Model {
     let mut model = Model::new();
     for rk in [&b"a"[..], b"hot", b"z"] {
         let versions = if rk == b"hot" { 70_000 } else { 3 };
         for ts in 0..versions {
             let key = order::row_key(TableId(1), b"p", rk);
-            let value = random_value(&mut rng, 6);
+            let value = random_value(rng, 6);
             model.insert((key, Reverse(CommitTs(ts * 3))), (RowKind::Put, value));
         }
     }
+    model
+}
+
+#[test]
+fn versions_beyond_one_block_are_told_apart_by_the_index() {
+    let mut rng = Rng::seeded(5);
+    let model = hot_model(&mut rng);
     let (bytes, meta) = build(&model, options(4096, 10, true));
     let file = open(&bytes, &meta, 1 << 20).unwrap();
     assert!(file.props().blocks > 3, "{:?}", file.props());
@@ -294,6 +338,40 @@ fn versions_beyond_one_block_are_told_apart_by_the_index() {
     let replaced = Lapsing { rows: meta.replaced.rows + 1, ..meta.replaced };
     let wrong = FileMeta { replaced, ..meta.clone() };
     assert!(file.verify(&wrong).unwrap_err().to_string().contains("replaced"));
+}
+
+/// Whoever leaves a key, or looks for one of its versions, asks the index and walks through none of
+/// the blocks between, in either direction.
+#[test]
+fn versions_beyond_one_block_are_passed_unread() {
+    let model = hot_model(&mut Rng::seeded(6));
+    let (bytes, meta) = build(&model, options(4096, 10, true));
+    let cache = Arc::new(BlockCache::new(0));
+    let file = TableFile::open(bytes, PathBuf::from(PATH), &meta, Arc::clone(&cache));
+    let file = Arc::new(file.unwrap());
+    assert!(file.props().blocks > 12, "{:?}", file.props());
+    let key = |rk: &[u8]| order::row_key(TableId(1), b"p", rk);
+    let (hot, mut scratch) = (key(b"hot"), Vec::new());
+    for at in (0..210_100).step_by(4_321).map(CommitTs) {
+        let wanted = model_seek(&model, &hot, at);
+        let before = cache.counts().misses;
+        let mut cursor = file.cursor();
+        cursor.seek(&hot, CommitTs::MAX).unwrap();
+        if cursor.ts() > at {
+            assert!(cursor.pass_newer(at, &mut scratch).unwrap());
+        }
+        assert_eq!(here(&mut cursor), wanted);
+        cursor.leave_key(&mut scratch).unwrap();
+        assert_eq!(cursor.key(), key(b"z"));
+        let upwards = cache.counts().misses - before;
+        let mut cursor = file.cursor();
+        cursor.seek_before(&key(b"z")).unwrap();
+        let found = cursor.pass_key(at, &mut scratch).unwrap().unwrap();
+        assert_eq!(Some((hot.clone(), found.ts, found.kind, found.value.to_vec())), wanted);
+        assert_eq!(cursor.key(), key(b"a"));
+        let downwards = cache.counts().misses - before - upwards;
+        assert!(upwards <= 4 && downwards <= 5, "{upwards} and {downwards} blocks, at {at}");
+    }
 }
 
 #[test]
