@@ -9,6 +9,7 @@
 //!
 //! Absent: what the system's cache hides. A byte that is in memory is not read from the disk.
 
+use crate::blob::format::BlobMeta;
 use crate::blob::reader::{BlobFile, Walked};
 use crate::env::clock::Clock;
 use crate::error::{Error, Result};
@@ -20,8 +21,6 @@ use crate::sstable::format::FileMeta;
 use crate::sstable::reader::{BlockCache, TableFile};
 use crate::sync::Mutex;
 use crate::tree::Tree;
-use crate::version::blobs::LiveBlob;
-use crate::version::files::LiveFile;
 use crate::vfs::api::{Access, File};
 use crate::wal::replay;
 use std::collections::VecDeque;
@@ -86,18 +85,16 @@ enum Item {
     Blob(FileNo),
 }
 
-/// A file that is partly read.
+/// A file that is partly read. By number, too: what is dropped during a pause, which may take an
+/// hour, leaves the disk meanwhile.
 enum Reading {
-    Table { live: Arc<LiveFile>, file: Arc<dyn File>, at: u64, digest: Box<Xxh3Default> },
-    Blob { live: Arc<LiveBlob>, file: Box<BlobFile>, walked: Walked },
+    Table { no: FileNo, at: u64, digest: Box<Xxh3Default> },
+    Blob { no: FileNo, walked: Walked },
 }
 
 impl std::fmt::Debug for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let no = match self {
-            Reading::Table { live, .. } => live.meta.no,
-            Reading::Blob { live, .. } => live.meta.no,
-        };
+        let (Reading::Table { no, .. } | Reading::Blob { no, .. }) = self;
         write!(f, "file {no}")
     }
 }
@@ -175,35 +172,30 @@ impl Pass {
             Item::Metadata => (metadata(tree), Ask::Nothing),
             Item::Log => self.log(tree),
             Item::Table(no) => {
-                let view = tree.view_full();
-                let live = view.version.files().find(|(_, file)| file.meta.no == no);
-                let opened = live.map(|(_, live)| open_table(tree, live));
-                self.begin_file(tree, opened)
+                let digest = Box::default();
+                (self.go_on(tree, Reading::Table { no, at: 0, digest }), Ask::Nothing)
             }
             Item::Blob(no) => {
-                let view = tree.view_full();
-                let live = view.version.blobs.iter().find(|(blob, _)| blob.meta.no == no);
-                let opened = live.map(|(live, _)| open_blob(tree, live));
-                self.begin_file(tree, opened)
+                let walked = Walked::default();
+                (self.go_on(tree, Reading::Blob { no, walked }), Ask::Nothing)
             }
         }
     }
 
-    /// `opened` is `None` where the file has gone since the pass began.
-    fn begin_file(&mut self, tree: &Tree, opened: Option<Result<Reading>>) -> (u64, Ask) {
-        match opened {
-            None => {}
-            Some(Ok(reading)) => return (self.go_on(tree, reading), Ask::Nothing),
-            Some(Err(error)) => tell(tree, &error),
-        }
-        (0, Ask::Nothing)
-    }
-
+    /// Reads a piece of a file, unless it has gone since the pass began.
     fn go_on(&mut self, tree: &Tree, reading: Reading) -> u64 {
+        let view = tree.view_full(); // Holds the file while the piece is read.
         let done = match reading {
-            Reading::Table { live, file, at, digest } => table_piece(tree, live, file, at, digest),
-            Reading::Blob { live, file, walked } => blob_piece(live, file, walked),
+            Reading::Table { no, at, digest } => {
+                let live = view.version.files().find(|(_, file)| file.meta.no == no);
+                live.map(|(_, live)| table_piece(tree, &live.meta, at, digest))
+            }
+            Reading::Blob { no, walked } => {
+                let live = view.version.blobs.iter().find(|(blob, _)| blob.meta.no == no);
+                live.map(|(live, _)| blob_piece(tree, &live.meta, walked))
+            }
         };
+        let Some(done) = done else { return 0 };
         match done {
             Ok((read, open)) => {
                 tree.counters.scrub_files.add(u64::from(open.is_none()));
@@ -284,46 +276,26 @@ fn metadata(tree: &Tree) -> u64 {
     PIECE_BYTES
 }
 
-fn open_table(tree: &Tree, live: &Arc<LiveFile>) -> Result<Reading> {
-    let path = tree.shelf.table_path(live.meta.no);
-    let file = tree.shelf.vfs.open(&path, Access::Read);
-    let file = file.map_err(|e| Error::io("opening a table file", &path, e))?;
-    let len = file.len().map_err(|e| Error::io("asking a table file's length", &path, e))?;
-    if len != live.meta.bytes {
-        let what = format!("table file has {len} bytes; the manifest says {}", live.meta.bytes);
-        return Err(Error::corrupt(&path, len.min(live.meta.bytes), what));
-    }
-    let live = Arc::clone(live);
-    Ok(Reading::Table { live, file, at: 0, digest: Box::default() })
-}
-
-fn open_blob(tree: &Tree, live: &Arc<LiveBlob>) -> Result<Reading> {
-    let path = tree.shelf.blob_path(live.meta.no);
-    let file = tree.shelf.vfs.open(&path, Access::Read);
-    let file = file.map_err(|e| Error::io("opening a blob file", &path, e))?;
-    let file = Box::new(BlobFile::open(file, path, &live.meta)?);
-    Ok(Reading::Blob { live: Arc::clone(live), file, walked: Walked::default() })
-}
-
 type Piece = Result<(u64, Option<Reading>)>;
 
-fn table_piece(
-    tree: &Tree,
-    live: Arc<LiveFile>,
-    file: Arc<dyn File>,
-    at: u64,
-    mut digest: Box<Xxh3Default>,
-) -> Piece {
-    let path = tree.shelf.table_path(live.meta.no);
-    let len = PIECE_BYTES.min(live.meta.bytes.saturating_sub(at));
+fn table_piece(tree: &Tree, meta: &FileMeta, at: u64, mut digest: Box<Xxh3Default>) -> Piece {
+    let path = tree.shelf.table_path(meta.no);
+    let file = tree.shelf.vfs.open(&path, Access::Read);
+    let file = file.map_err(|e| Error::io("opening a table file", &path, e))?;
+    let whole = file.len().map_err(|e| Error::io("asking a table file's length", &path, e))?;
+    if whole != meta.bytes {
+        let what = format!("table file has {whole} bytes; the manifest says {}", meta.bytes);
+        return Err(Error::corrupt(&path, whole.min(meta.bytes), what));
+    }
+    let len = PIECE_BYTES.min(meta.bytes.saturating_sub(at));
     let bytes = file.read_vec_at(len as usize, at);
     digest.update(&bytes.map_err(|e| Error::io("reading a table file", &path, e))?);
     let at = at + len;
-    if at < live.meta.bytes {
-        return Ok((len, Some(Reading::Table { live, file, at, digest })));
+    if at < meta.bytes {
+        return Ok((len, Some(Reading::Table { no: meta.no, at, digest })));
     }
-    if digest.digest() != live.meta.checksum {
-        return Err(place_of_damage(file, path, &live.meta));
+    if digest.digest() != meta.checksum {
+        return Err(place_of_damage(file, path, meta));
     }
     Ok((len, None))
 }
@@ -337,9 +309,13 @@ fn place_of_damage(file: Arc<dyn File>, path: PathBuf, meta: &FileMeta) -> Error
     found.err().unwrap_or_else(vague)
 }
 
-fn blob_piece(live: Arc<LiveBlob>, file: Box<BlobFile>, mut walked: Walked) -> Piece {
+fn blob_piece(tree: &Tree, meta: &BlobMeta, mut walked: Walked) -> Piece {
+    let path = tree.shelf.blob_path(meta.no);
+    let file = tree.shelf.vfs.open(&path, Access::Read);
+    let file = file.map_err(|e| Error::io("opening a blob file", &path, e))?;
+    let file = BlobFile::open(file, path, meta)?;
     let before = walked.offset();
     let done = file.walk_on(&mut walked, PIECE_BYTES, &mut |_| Ok(()))?;
     let read = walked.offset() - before;
-    Ok((read, (!done).then_some(Reading::Blob { live, file, walked })))
+    Ok((read, (!done).then_some(Reading::Blob { no: meta.no, walked })))
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tabulith::env::clock::{Clock, ManualClock};
@@ -13,6 +14,7 @@ use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Event, Options, verify};
+use tabulith_testkit::seed::Rng;
 
 const DAY_S: u64 = 24 * 60 * 60;
 
@@ -45,12 +47,27 @@ fn options(scrub_period_s: u64) -> Options {
 impl Bench {
     /// A database with several table files, blob files and a log.
     fn new(scrub_period_s: u64) -> Bench {
+        let bench = Bench::empty(options(scrub_period_s));
+        let table = bench.db.table("t").unwrap();
+        for row in 0..600 {
+            let len = if row % 20 == 0 { 5000 } else { 200 };
+            let value: Vec<u8> = (0..len).map(|i| (i * row % 251) as u8).collect();
+            table.upsert("p", format!("{row:04}"), value).unwrap();
+            while bench.db.step().unwrap() {}
+        }
+        bench.db.flush().unwrap();
+        table.upsert("p", "in the log", "value").unwrap();
+        while bench.db.step().unwrap() {}
+        bench
+    }
+
+    fn empty(options: Options) -> Bench {
         let (sim, finds) = (SimFs::new(), Arc::new(Mutex::new(Vec::new())));
         let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
         let told = Arc::clone(&finds);
         let faults = FaultFs::new(Arc::new(sim.clone()));
         let db = Db::builder()
-            .options(options(scrub_period_s))
+            .options(options)
             .parts(Arc::new(faults.clone()), Arc::clone(&clock) as Arc<dyn Clock>, Arc::new(ByHand))
             .on_event(move |event| {
                 if let Event::DamageFound { file, offset, .. } = event {
@@ -60,16 +77,6 @@ impl Bench {
             })
             .open("db")
             .unwrap();
-        let table = db.table("t").unwrap();
-        for row in 0..600 {
-            let len = if row % 20 == 0 { 5000 } else { 200 };
-            let value: Vec<u8> = (0..len).map(|i| (i * row % 251) as u8).collect();
-            table.upsert("p", format!("{row:04}"), value).unwrap();
-            while db.step().unwrap() {}
-        }
-        db.flush().unwrap();
-        table.upsert("p", "in the log", "value").unwrap();
-        while db.step().unwrap() {}
         Bench { sim, faults, clock, finds, db }
     }
 
@@ -124,6 +131,42 @@ fn every_byte_of_every_live_file_is_read_within_the_period() {
     assert!(scrub.passes >= 1 && scrub.files >= files.len() as u64, "{scrub:?}, {files:?}");
     assert!(scrub.bytes >= bytes && scrub.finds == 0 && scrub.last_pass.is_some(), "{scrub:?}");
     assert_eq!(bench.finds(), []);
+}
+
+/// Between two pieces of it an hour may pass: who drops a table wants its space at once.
+#[test]
+fn a_file_that_is_partly_read_leaves_the_disk_when_it_is_dropped() {
+    for (ending, value_bytes) in [(".sst", 1_000), (".blob", 5_000)] {
+        let mut options = options(DAY_S);
+        options.advanced.memtable_bytes = Some(8 << 20);
+        options.advanced.file_bytes = 8 << 20;
+        options.advanced.blob_file_bytes = 8 << 20;
+        let bench = Bench::empty(options);
+        let (table, rng) = (bench.db.table("large").unwrap(), &mut Rng::new(7));
+        for row in 0..(2 << 20) / value_bytes {
+            table.upsert("p", format!("{row:04}"), rng.bytes(value_bytes)).unwrap();
+        }
+        bench.db.flush().unwrap();
+        while bench.db.step().unwrap() {}
+        let large = |name: &String| bench.len(name) > 1 << 20;
+        let name = bench.names(ending).into_iter().find(large).expect("a file of several pieces");
+        let begun = Arc::new(AtomicBool::new(false));
+        let read = Arc::clone(&begun);
+        let rule = Rule::fail(Call::Read).named(&name);
+        bench.faults.interrupt(rule, move || read.store(true, Ordering::Relaxed));
+        while !begun.load(Ordering::Relaxed) {
+            let pause = bench.db.scrub_step().unwrap();
+            bench.clock.advance(pause.max(Duration::from_nanos(1)));
+        }
+        let files = bench.db.stats().scrub.files;
+        assert!(bench.db.drop_table("large").unwrap());
+        bench.db.settle().unwrap();
+        assert!(!bench.names(ending).contains(&name), "{name} is still there");
+        bench.pass(Duration::from_secs(DAY_S));
+        let scrub = bench.db.stats().scrub;
+        assert!(scrub.passes >= 1 && scrub.files > files, "it went on with others: {scrub:?}");
+        assert_eq!(bench.finds(), []);
+    }
 }
 
 #[test]
