@@ -47,6 +47,10 @@
 //! done all the same: [`Error::maybe_done`] says so, as it does after any other failure. Where it
 //! is false, nothing was done.
 //!
+//! A merge is not looked up, nor is a transaction that has one: that its properties are there does
+//! not tell who set them, nor that nobody has written since, and the entity's ETag could be
+//! another's. It fails with its refusal, as a 412, and with [`Error::maybe_done`].
+//!
 //! # HTTPS
 //!
 //! An endpoint that begins with `https://` is spoken to over TLS, and believed where its

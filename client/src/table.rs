@@ -3,7 +3,7 @@
 //! A write whose answer was lost is made again, and may then meet what it did itself. Such a
 //! refusal is checked against what is there: if that is what the write would have left, the write
 //! is done. If not, or if the look-up is refused, the refusal of the write is the outcome, and says
-//! that the write may be done.
+//! that the write may be done. So it is for every merge: what is there does not tell whose it is.
 
 use crate::address::{percent, row_path};
 use crate::batch::{self, Operation, Transaction};
@@ -64,7 +64,9 @@ impl Table {
         self.write(&Operation::Replace(entity.clone(), Some(condition.into()))).await
     }
 
-    /// Sets properties of an entity that exists; the others stay. Returns its new ETag.
+    /// Sets properties of an entity that exists; the others stay. Returns its new ETag. Where its
+    /// answer was lost and the version is gone, it is refused and may be done:
+    /// [`Error::maybe_done`].
     pub async fn merge(
         &self,
         entity: &Entity,
@@ -181,8 +183,12 @@ impl Table {
         }
     }
 
-    /// The ETags of what the operations wrote, if all of them are done; `None` where one is not.
+    /// The ETags of what the operations wrote, if all of them are done; `None` where one is not, or
+    /// where one is a merge, of which nobody can tell.
     async fn done(&self, operations: &[Operation]) -> Result<Option<Vec<Option<ETag>>>, Error> {
+        if operations.iter().any(|operation| matches!(operation, Operation::Merge(..))) {
+            return Ok(None);
+        }
         let mut etags = Vec::with_capacity(operations.len());
         for operation in operations {
             let (partition_key, row_key) = operation.keys();

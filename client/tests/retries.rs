@@ -10,7 +10,9 @@ use common::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use tabulith_client::{Account, Condition, Connection, Error, Options, Query, Retry, Transaction};
+use tabulith_client::{
+    Account, Condition, Connection, Entity, Error, Options, Query, Retry, Transaction,
+};
 use tokio::net::TcpListener;
 
 #[tokio::test]
@@ -145,15 +147,38 @@ async fn an_update_that_was_done_and_lost_is_recognised() {
     assert_eq!(script.table.replace(&row(), old()).await.unwrap(), new());
     script.check(&["PUT", "PUT", "GET"], &[1000]);
     let more = there("new", ",\"a\":1,\"b\":2");
-    let script = Script::new(vec![Act::Cut, changed(), more.clone()]).await;
-    assert_eq!(script.table.merge(&row(), old()).await.unwrap(), new());
-    script.check(&["PATCH", "PATCH", "GET"], &[1000]);
     let script = Script::new(vec![Act::Hang, changed(), more]).await;
     assert!(script.table.replace(&row(), old()).await.unwrap_err().is_changed_meanwhile());
     script.check(&["PUT", "PUT", "GET"], &[1000]);
     let script = Script::new(vec![changed()]).await;
     assert!(script.table.replace(&row(), old()).await.unwrap_err().is_changed_meanwhile());
     script.check(&["PUT"], &[]);
+}
+
+/// A merge counted as done where its properties were there, with the ETag of whoever had written
+/// last: its sender took another's version for his own and wrote over it.
+#[tokio::test]
+async fn a_merge_whose_version_is_gone_is_not_taken_for_done() {
+    let timed_out = refusal(500, "", "OperationTimedOut");
+    let of_another = there("new", ",\"owner\":\"B\"");
+    let moved_on = there("e3", ",\"a\":1,\"y\":5");
+    for (first, wanted, found) in
+        [(timed_out, Entity::new("p", "r"), of_another), (Act::Hang, row(), moved_on.clone())]
+    {
+        let script = Script::new(vec![first, changed(), found]).await;
+        let error = script.table.merge(&wanted, old()).await.unwrap_err();
+        assert!(error.is_changed_meanwhile() && error.maybe_done(), "{error}");
+    }
+    let mut transaction = Transaction::new();
+    transaction.upsert_merge(row()).insert(row());
+    let refused = refused_part(409, "EntityAlreadyExists");
+    let acts = vec![Act::Hang, refused, moved_on, there("new", ",\"a\":1")];
+    let error = Script::new(acts).await.table.submit(&transaction).await.unwrap_err();
+    assert!(error.is_conflict() && error.maybe_done(), "{error}");
+    // What would not tell is not looked up.
+    let script = Script::new(vec![Act::Cut, changed()]).await;
+    assert!(script.table.merge(&row(), old()).await.unwrap_err().maybe_done());
+    script.check(&["PATCH", "PATCH"], &[1000]);
 }
 
 /// The look-up's refusal took the place of the write's: who may not read was told he may not write.

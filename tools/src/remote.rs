@@ -159,7 +159,10 @@ impl Remote {
                 into.delete(&partition, &row, condition(what)).await.map(|()| None)
             }
         };
-        let etag = etag.map_err(|error| failed(error, &format!("writing to {table}")))?;
+        let etag = etag.map_err(|error| {
+            let open = if error.maybe_done() { ", which may be done nevertheless" } else { "" };
+            failed(error, &format!("writing to {table}{open}"))
+        })?;
         Ok(etag.map(|etag| etag.as_str().to_owned()))
     }
 

@@ -44,6 +44,25 @@ fn an_import_goes_through_faults() {
     assert!(said.contains("fault lab   2 rules, seed 7, and the header"), "{said}");
 }
 
+/// Such a merge ended with 0 and printed the ETag of whoever had written last.
+#[test]
+fn a_merge_that_meets_itself_says_that_it_may_be_done() {
+    let place = Place::new();
+    let rules = place.file("rules.txt", "lost operation=merge limit=1\n");
+    let server = place.serve_with(0, "data", &["--fault-lab", &rules]);
+    let target = ["-t", "rows", "--connection-string", &server.connection];
+    place.ok(&["table", "create", "rows", "--connection-string", &server.connection]);
+    let row = ["-e", "PartitionKey=p", "RowKey=r", "A=x"];
+    let etag = place.ok(&[&["entity", "insert"], &target[..], &row].concat()).out;
+    let merge = [&["entity", "merge", "--if-match", etag.trim()], &target[..], &row].concat();
+    let (first, second) = (place.run(&merge), place.run(&merge));
+    let open = "writing to rows, which may be done nevertheless: UpdateConditionNotSatisfied: ";
+    assert_eq!((first.code, first.out.as_str()), (4, ""), "{}", first.err);
+    assert!(first.err.contains(open), "{}", first.err);
+    assert_eq!(second.code, 4, "{}", second.err);
+    assert!(second.err.contains("writing to rows: UpdateConditionNotSatisfied"), "{}", second.err);
+}
+
 #[test]
 fn a_partition_is_throttled() {
     let place = Place::new();
