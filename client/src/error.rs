@@ -21,9 +21,13 @@ pub struct Refusal {
     /// How long the service wants to be left alone.
     pub retry_after: Option<Duration>,
     /// Whether what was asked may have been done nevertheless: by this attempt, where the status
-    /// leaves it open (408, 500, 502, 504), or by an earlier one whose outcome nobody knows.
+    /// leaves it open (408, 500, 502, 504, and 429 and 503 without the code of a busy service), or
+    /// by an earlier one whose outcome nobody knows.
     pub maybe_done: bool,
 }
+
+/// The codes of a service that is busy, with the status 503 or 429: it says so before it begins.
+const BUSY: [&str; 2] = ["ServerBusy", "TooManyRequests"];
 
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -139,21 +143,40 @@ impl Refusal {
             Some((index, rest)) if index.parse::<usize>().is_ok() => (index.parse().ok(), rest),
             _ => (None, message),
         };
+        let code = if code.is_empty() { format!("HTTP {status}") } else { code };
         Refusal {
             status,
-            code: if code.is_empty() { format!("HTTP {status}") } else { code },
+            maybe_done: leaves_open(status, &code),
+            code,
             message: message.trim_end().to_owned(),
             request_id: request_id.map(str::to_owned),
             index,
             retry_after: None,
-            // A service that is busy (429, 503) says so before it begins.
-            maybe_done: matches!(status, 408 | 500 | 502 | 504),
         }
+    }
+
+    /// The same with the code that a header names, where the body named none.
+    pub(crate) fn or_code(mut self, code: Option<String>) -> Refusal {
+        if let (true, Some(code)) = (self.code.starts_with("HTTP "), code) {
+            self.maybe_done = leaves_open(self.status, &code);
+            self.code = code;
+        }
+        self
     }
 
     /// Whether the same call may succeed later.
     pub fn is_passing(&self) -> bool {
         matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504)
+    }
+}
+
+/// Whether what is refused so may have been done. A service that is busy names its code; without it
+/// the status is that of a proxy, whose connection may have broken after it had handed the call on.
+fn leaves_open(status: u16, code: &str) -> bool {
+    match status {
+        408 | 500 | 502 | 504 => true,
+        429 | 503 => !BUSY.contains(&code),
+        _ => false,
     }
 }
 
@@ -205,14 +228,34 @@ mod tests {
         let refusal = Refusal::read(502, b"<html>");
         assert_eq!((refusal.code.as_str(), refusal.index), ("HTTP 502", None));
         assert!(refusal.is_passing() && refusal.maybe_done);
-        assert!(!Refusal::read(503, b"").maybe_done);
         assert!(!Refusal::read(501, b"").is_passing());
+    }
+
+    /// Envoy answers so, too, where the connection behind it broke after the call had gone there.
+    #[test]
+    fn only_the_services_own_code_says_that_it_has_not_begun() {
+        for status in [429, 503] {
+            for body in ["", "upstream connect error", "<Error><Code>SlowDown</Code></Error>"] {
+                assert!(Refusal::read(status, body.as_bytes()).maybe_done, "{status} {body}");
+            }
+            let bare = || Refusal::read(status, b"");
+            for code in BUSY {
+                let body = format!("{{\"odata.error\":{{\"code\":\"{code}\"}}}}");
+                assert!(!Refusal::read(status, body.as_bytes()).maybe_done, "{status} {body}");
+                let named = bare().or_code(Some(code.to_owned()));
+                assert_eq!((named.code.as_str(), named.maybe_done), (code, false));
+            }
+            assert_eq!(bare().or_code(None), bare());
+        }
     }
 
     #[test]
     fn an_earlier_loss_is_kept_by_every_error() {
         let (there, why) = (|| "https://h/a".to_owned(), || "why".to_owned());
-        let refused = |status| Error::Refused(Box::new(Refusal::read(status, b"")));
+        let refused = |status| {
+            let refusal = Refusal::read(status, b"").or_code(Some("ServerBusy".to_owned()));
+            Error::Refused(Box::new(refusal))
+        };
         for (error, alone) in [
             (Error::Unreachable { endpoint: there(), cause: why(), maybe_done: false }, false),
             (Error::Untrusted { endpoint: there(), cause: why(), maybe_done: false }, false),

@@ -268,15 +268,11 @@ impl Http {
         if head.status.is_success() {
             return Ok(Answer { headers: head.headers, body });
         }
-        let mut refusal = Refusal::read(head.status.as_u16(), &body);
+        let mut refusal = Refusal::read(head.status.as_u16(), &body)
+            .or_code(header(&head.headers, "x-ms-error-code"));
         let own = refusal.request_id.take();
         refusal.request_id = header(&head.headers, "x-ms-request-id").or(own);
         refusal.retry_after = retry_after(&head.headers);
-        if let (true, Some(code)) =
-            (refusal.code.starts_with("HTTP "), header(&head.headers, "x-ms-error-code"))
-        {
-            refusal.code = code;
-        }
         Err(Error::Refused(Box::new(refusal)))
     }
 

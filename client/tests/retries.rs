@@ -110,6 +110,27 @@ async fn an_insert_that_was_done_and_lost_is_recognised() {
     script.check(&["POST", "POST", "GET"], &[1000]);
 }
 
+/// A proxy's 503 was taken for the service's, which has not begun then: the insert that the proxy
+/// had handed on was told as a conflict with somebody else.
+#[tokio::test]
+async fn a_proxy_that_is_busy_may_have_handed_the_call_on() {
+    for (status, text) in [(503, "upstream connect error"), (503, ""), (429, "slow down")] {
+        let proxy = Act::Answer(status, "", text.to_owned());
+        let script = Script::new(vec![proxy.clone(), exists(), there("new", ",\"a\":1")]).await;
+        assert_eq!(script.table.insert(&row()).await.unwrap(), new());
+        script.check(&["POST", "POST", "GET"], &[1000]);
+        let table = Script::new(vec![proxy]).await.table.with_retry(Retry::NONE);
+        let error = table.insert(&row()).await.unwrap_err();
+        assert_eq!((error.status(), error.maybe_done()), (Some(status), true));
+    }
+    // The service names its code in a header where its answer has no body.
+    let busy = Act::Answer(503, "x-ms-error-code: ServerBusy\r\n", String::new());
+    let script = Script::new(vec![busy, exists()]).await;
+    let error = script.table.insert(&row()).await.unwrap_err();
+    assert!(error.is_conflict() && !error.maybe_done(), "{error}");
+    script.check(&["POST", "POST"], &[1000]);
+}
+
 #[tokio::test]
 async fn an_insert_of_somebody_else_is_a_conflict() {
     for other in [",\"a\":2", "", ",\"a\":1,\"b\":1", ",\"a\":1.0"] {
