@@ -2,7 +2,7 @@
 //!
 //! | form | becomes |
 //! |---|---|
-//! | `${name}` | the variable, itself filled in |
+//! | `${name}` | the variable, itself filled in; what an endpoint sent, as it came |
 //! | `${rep TEXT N}` | the text, N times |
 //! | `${each A B TEXT}` | the text for each number from A to B, `$#` being the number and `$0#` four digits of it |
 //! | `${q TEXT}` | percent-encoded, but for letters, digits and `-._~` |
@@ -31,21 +31,37 @@ pub(crate) enum Piece<'a> {
 /// The values of variables.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    values: Vec<(String, String)>,
+    variables: Vec<Variable>,
+}
+
+#[derive(Clone, Debug)]
+struct Variable {
+    name: String,
+    value: String,
+    /// Whether the value is a text of the list, whose holes are filled.
+    is_ours: bool,
 }
 
 /// Variables within variables end here.
 const DEPTH_MAX: u32 = 8;
 
 impl Scope {
-    /// Sets a variable; the latest value counts.
+    /// Sets a variable to a text of the list; the latest value counts.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
-        self.values.push((name.to_owned(), value.into()));
+        self.add(name, value.into(), true);
     }
 
-    fn get(&self, name: &str) -> Option<&str> {
-        let found = self.values.iter().rev().find(|(known, _)| known == name);
-        found.map(|(_, value)| value.as_str())
+    /// Sets a variable to what an endpoint sent: it has no holes, whatever it looks like.
+    pub fn keep(&mut self, name: &str, value: impl Into<String>) {
+        self.add(name, value.into(), false);
+    }
+
+    fn add(&mut self, name: &str, value: String, is_ours: bool) {
+        self.variables.push(Variable { name: name.to_owned(), value, is_ours });
+    }
+
+    fn get(&self, name: &str) -> Option<&Variable> {
+        self.variables.iter().rev().find(|variable| variable.name == name)
     }
 
     /// The text with every hole filled.
@@ -68,8 +84,8 @@ impl Scope {
     }
 
     fn hole(&self, hole: &str, depth: u32) -> Result<String, String> {
-        if let Some(value) = self.get(hole) {
-            return self.filled(value, depth + 1);
+        if let Some(Variable { value, is_ours, .. }) = self.get(hole) {
+            return if *is_ours { self.filled(value, depth + 1) } else { Ok(value.clone()) };
         }
         let (name, rest) = hole.split_once([' ', '\n']).unwrap_or((hole, ""));
         let text = self.filled(rest, depth + 1)?;
@@ -203,6 +219,23 @@ mod tests {
         ] {
             assert_eq!(scope.fill(text).as_deref(), Ok(expected));
         }
+    }
+
+    #[test]
+    fn what_was_sent_has_no_holes() {
+        let mut scope = Scope::default();
+        scope.keep("sent", "${rep x 3}");
+        scope.set("a", "${sent}!");
+        for (text, expected) in [
+            ("${sent}", "${rep x 3}"),
+            ("${a}", "${rep x 3}!"),
+            ("${rep ${sent} 2}", "${rep x 3}${rep x 3}"),
+            ("${q ${sent}}", "%24%7Brep%20x%203%7D"),
+        ] {
+            assert_eq!(scope.fill(text).as_deref(), Ok(expected));
+        }
+        scope.set("sent", "${rep x 3}");
+        assert_eq!(scope.fill("${sent}").as_deref(), Ok("xxx"), "the latest value counts");
     }
 
     #[test]

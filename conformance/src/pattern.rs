@@ -7,7 +7,7 @@
 //! | `${GUID}`, `${N}`, `${TIME}`, `${TIME7}`, `${DATE}`, `${ETAG}` | what its name says; `TIME7` has seven digits, `DATE` is that of a header |
 //! | `${TRIMMED}` | an ETag whose fraction has no zeros at its end |
 //! | `${END}` | what ends a member of a JSON object |
-//! | `${name<HOLE}` | the same, kept as a variable for what follows |
+//! | `${name<HOLE}` | the same, kept as it is, as a variable for what follows |
 //! | others | their value ([`crate::expand`]), to the letter |
 
 use crate::expand::{Piece, Scope, pieces};
@@ -42,7 +42,7 @@ pub fn fits(pattern: &str, text: &str, extent: Extent, scope: &mut Scope) -> Res
     let Some(found) = regex.captures(text) else { return Ok(false) };
     for name in regex.capture_names().flatten() {
         if let Some(value) = found.name(name) {
-            scope.set(name, value.as_str());
+            scope.keep(name, value.as_str());
         }
     }
     Ok(true)
@@ -105,5 +105,16 @@ mod tests {
         assert!(!check("a${*}b", "a\nb") && check("a${**}b", "a\nb"));
         assert!(fits("b", "abc", Extent::Somewhere, &mut scope).expect("a pattern"));
         assert!(fits("${x}", "", Extent::Whole, &mut scope).is_err());
+    }
+
+    #[test]
+    fn what_is_captured_is_literal() {
+        let mut scope = Scope::default();
+        let mut check = |pattern: &str, text: &str| {
+            fits(pattern, text, Extent::Whole, &mut scope).expect("a pattern")
+        };
+        assert!(check("${p<**}", "${rep x 3}"));
+        assert!(check("${p}", "${rep x 3}") && !check("${p}", "xxx"));
+        assert!(check("${p}${N}", "${rep x 3}1") && !check("${p}${N}", "xxx1"));
     }
 }

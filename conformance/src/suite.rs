@@ -67,8 +67,10 @@ fn properties(target: &Target, connect: &dyn Connect) -> Option<String> {
 }
 
 fn restore(saved: &str, target: &Target, connect: &dyn Connect) {
-    let put = xml("PUT", Some(saved.to_owned()));
-    if let Ok(sent) = ask::sent(&put, target, &Scope::default()) {
+    let mut scope = Scope::default();
+    scope.keep("saved", saved);
+    let put = xml("PUT", Some("${saved}".to_owned()));
+    if let Ok(sent) = ask::sent(&put, target, &scope) {
         // What cannot be put back shows in the rows that follow.
         let _ = Connection::new(target, connect).exchange(&sent);
     }
