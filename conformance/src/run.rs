@@ -168,7 +168,9 @@ fn clean_up(row: &Row, target: &Target, scope: &Scope, connection: &mut Connecti
     }
 }
 
+/// The tables that there are whose names begin with the row's own.
 fn listed(target: &Target, scope: &Scope, connection: &mut Connection<'_>) -> Vec<String> {
+    let Ok(own) = scope.fill("${table}") else { return Vec::new() };
     let filter = "${q TableName gt '${table}' and TableName lt '${table}zzzz'}";
     let list = Ask {
         method: "GET".to_owned(),
@@ -182,5 +184,10 @@ fn listed(target: &Target, scope: &Scope, connection: &mut Connection<'_>) -> Ve
     };
     let tables = json.get("value").and_then(Value::as_array).into_iter().flatten();
     let names = tables.filter_map(|table| table.get("TableName")?.as_str());
-    names.map(str::to_owned).collect()
+    // Who knows no filters lists everybody's tables.
+    let is_own = |name: &&str| {
+        let rest = name.strip_prefix(own.as_str());
+        rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric()))
+    };
+    names.filter(is_own).map(str::to_owned).collect()
 }

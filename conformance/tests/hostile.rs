@@ -1,4 +1,5 @@
-//! Endpoints that answer what suits them: their words are no texts of the list.
+//! Endpoints that answer what suits them: their words are no texts of the list, and nobody's tables
+//! are removed but the row's.
 
 use std::io::{self, Cursor, Read, Write};
 use std::sync::{Arc, Mutex};
@@ -93,4 +94,30 @@ fn properties_are_put_back_as_they_were() {
     let put = asked.last().expect("requests");
     assert!(put.starts_with("PUT /abc/?restype=service&comp=properties "), "{put}");
     assert!(put.ends_with(&format!("\r\n\r\n{ENDLESS}")), "{put}");
+}
+
+/// An endpoint that ignores `$filter` had all its tables removed.
+#[test]
+fn only_tables_of_the_row_are_removed() {
+    let list = "== a | R | b\nGET /Tables?$filter=${q TableName eq '${table}zz'}\n----\n200\n";
+    let (outcomes, asked) = Endpoint::asked(list, |request| {
+        let names = own(request).map(|own| [format!("{own}zz"), format!("{own}{ENDLESS}")]);
+        let names = names.into_iter().flatten().chain(["orders".to_owned()]);
+        let names = names.map(|name| format!("{{\"TableName\":\"{name}\"}}"));
+        format!("{{\"value\":[{}]}}", names.collect::<Vec<_>>().join(","))
+    });
+    assert_eq!(outcomes, [Outcome::Passed]);
+    let own = own(&asked[0]).expect("a name");
+    let removed = asked.iter().filter_map(|request| request.strip_prefix("DELETE "));
+    let removed: Vec<_> = removed.filter_map(|request| request.split(' ').next()).collect();
+    let path = |name: &str| format!("/abc/Tables('{name}')");
+    assert_eq!(removed, [path(own), path(&format!("{own}zz"))]);
+}
+
+/// The name that the row has drawn for its table, where a filter of this request names it.
+fn own(request: &str) -> Option<&str> {
+    let (_, rest) = request.split_once("%27cf")?;
+    let end = rest.find(|c: char| !c.is_ascii_hexdigit())?;
+    let start = request.len() - rest.len();
+    request.get(start - 2..start + end)
 }
