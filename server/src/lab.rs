@@ -116,13 +116,33 @@ impl Lab {
         first
     }
 
-    /// A table of the account is said to be going until that moment.
-    pub fn going(&self, account: &str, table: &str, now: Duration, until: Duration) {
+    /// A table of the account is said to be going until that moment. Returns until when it was
+    /// before.
+    pub fn going(
+        &self,
+        account: &str,
+        table: &str,
+        now: Duration,
+        until: Duration,
+    ) -> Option<Duration> {
         let mut going = self.going.lock();
         going.retain(|_, until| *until > now);
+        let table = own_name(account, table);
         if going.len() < GOING_MAX {
-            going.insert(own_name(account, table), until);
+            going.insert(table, until)
+        } else {
+            going.get(&table).copied()
         }
+    }
+
+    /// A table that was not dropped after all is said to be going for as long as it was `before`.
+    pub fn not_going(&self, account: &str, table: &str, before: Option<Duration>) {
+        let mut going = self.going.lock();
+        let table = own_name(account, table);
+        match before {
+            Some(until) => going.insert(table, until),
+            None => going.remove(&table),
+        };
     }
 
     /// Fails where the table is said to be going.
@@ -270,6 +290,15 @@ mod tests {
         assert_eq!(lab.check("b", "people", second(9)), Ok(()));
         assert_eq!(lab.check("a", "others", second(9)), Ok(()));
         assert_eq!(lab.check("a", "people", second(10)), Ok(()));
+        // One that is not dropped goes for as long as it did before.
+        let before = lab.going("a", "people", second(1), second(90));
+        assert_eq!(before, Some(second(10)));
+        lab.not_going("a", "People", before);
+        assert_eq!(lab.check("a", "people", second(9)), Err(TABLE_BEING_DELETED));
+        assert_eq!(lab.check("a", "people", second(10)), Ok(()));
+        let before = lab.going("a", "others", second(1), second(90));
+        lab.not_going("a", "others", before);
+        assert_eq!(lab.check("a", "others", second(2)), Ok(()));
     }
 
     #[test]

@@ -207,14 +207,6 @@ impl<S: Store> Services<S> {
         }
     }
 
-    /// Has the fault lab say for a time that the grant's table, which was dropped, is still going.
-    pub fn keep_going(&self, grant: &Grant, time: Duration) {
-        let now = self.clock.steady();
-        if let (Some(lab), Some(table)) = (&self.lab, grant.table()) {
-            lab.going(grant.account().as_str(), table, now, now.saturating_add(time));
-        }
-    }
-
     /// Fails for a table that the fault lab says is going.
     fn check_going(&self, grant: &Grant, table: &TableName) -> Result<(), WireError> {
         let Some(lab) = &self.lab else { return Ok(()) };
@@ -344,21 +336,39 @@ impl<S: Store> Services<S> {
     pub fn create_table(&self, grant: &Grant, name: &str) -> Result<(), WireError> {
         grant.check(Access::CreateTable)?;
         let name = TableName::parse(name).map_err(name_refusal)?;
+        // With a lab none is made while another call says that it goes, and drops it.
+        let _changing = self.lab.as_ref().map(|_| self.policies.changing(grant.account(), &name));
         self.check_going(grant, &name)?;
         self.tables.create_table(grant.account(), &name).map_err(refusal)?;
         Ok(())
     }
 
-    /// Removes the grant's table; returns once that is durable.
-    pub fn delete_table(&self, grant: &Grant) -> Result<(), WireError> {
+    /// Removes the grant's table; returns once that is durable. `going`: for how long after that
+    /// the fault lab is to say that it is still going.
+    pub fn delete_table(&self, grant: &Grant, going: Option<Duration>) -> Result<(), WireError> {
         grant.check(Access::DeleteTable)?;
         let table = table_name(grant)?;
         let _changing = self.policies.changing(grant.account(), &table);
-        match self.tables.delete_table(grant.account(), &table) {
+        let removed = || match self.tables.delete_table(grant.account(), &table) {
             Ok(()) => Ok(()),
             Err(TableError::TableNotFound) => Err(RESOURCE_NOT_FOUND),
             Err(error) => Err(refusal(error)),
+        };
+        let (Some(lab), Some(time)) = (&self.lab, going) else { return removed() };
+        let (account, name) = (grant.account().as_str(), table.as_str());
+        let going = || {
+            let now = self.clock.steady();
+            lab.going(account, name, now, now.saturating_add(time))
+        };
+        // Said before it is so: one that was made anew in between would be said to be going.
+        let before = going();
+        let dropped = removed();
+        if dropped.is_ok() {
+            going();
+        } else {
+            lab.not_going(account, name, before);
         }
+        dropped
     }
 
     /// Removes all tables of an account and its settings; gives the number of tables. For tests of

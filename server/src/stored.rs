@@ -61,7 +61,7 @@ impl StoredPolicies {
         }
     }
 
-    /// To be held while a table is removed.
+    /// To be held while a table is removed, and while one is made that no removal may meet.
     pub fn changing(&self, account: &AccountName, table: &TableName) -> RwLockWriteGuard<'_, ()> {
         self.gate(account, table).write()
     }

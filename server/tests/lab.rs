@@ -9,10 +9,13 @@ use common::{Bench, date_of, request, sign};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::{Clock as _, SystemClock};
 use tabulith::table::store::TableStore;
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::mem::SimFs;
 use tabulith_server::config::Config;
 use tabulith_server::faults::rule::Rules;
 use tabulith_server::http::message::Body;
@@ -297,6 +300,50 @@ fn a_table_that_was_being_deleted_can_be_made_anew() {
     assert_eq!(bench.send("POST", "/people", &[], &person("a")).status, 201);
     // The rule has done what it may.
     assert_eq!((delete(), create()), (204, 201));
+}
+
+/// Who made the table anew between its drop and the word of that had one that was said to be going.
+#[test]
+fn a_table_is_said_to_be_going_before_it_is_gone() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let faults = Some(Rules::parse("").expect("rules"));
+    let bench = Bench::over(Arc::new(disk.clone()), Config { faults, ..Config::default() });
+    let create = || bench.send("POST", "/Tables", &[], "{\"TableName\":\"people\"}");
+    assert_eq!(create().status, 201);
+    let ((is_held, held), (go_on, still)) = (channel(), channel::<()>());
+    disk.interrupt(Rule::fail(Call::Sync), move || {
+        let _ = is_held.send(());
+        let _ = still.recv();
+    });
+    let (read, made, dropped) = std::thread::scope(|scope| {
+        let fault = [("x-tabulith-fault", "being-deleted")];
+        let bench = &bench;
+        let dropping = scope.spawn(move || bench.send("DELETE", "/Tables('people')", &fault, ""));
+        held.recv().expect("a sync");
+        let read = bench.send("GET", &entity("a"), &[], "");
+        let making = scope.spawn(create);
+        drop(go_on);
+        (read, making.join().expect("an answer"), dropping.join().expect("an answer"))
+    });
+    assert_eq!(dropped.status, 204);
+    for answer in [read, made] {
+        assert_eq!(answer.get("x-ms-error-code"), Some("TableBeingDeleted"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_table_that_is_not_dropped_goes_for_as_long_as_it_did_before() {
+    let faults = Some(Rules::parse("").expect("rules"));
+    let bench = Bench::with(Config { faults, ..Config::default() });
+    let create = || bench.send("POST", "/Tables", &[], "{\"TableName\":\"people\"}").status;
+    let delete = |fault: &str| {
+        bench.send("DELETE", "/Tables('people')", &[("x-tabulith-fault", fault)], "").status
+    };
+    assert_eq!((delete("being-deleted"), create()), (404, 201));
+    assert_eq!((delete("being-deleted seconds=40"), create()), (204, 409));
+    assert_eq!((delete("being-deleted seconds=600"), create()), (404, 409));
+    bench.clock.advance(Duration::from_secs(40));
+    assert_eq!(create(), 201);
 }
 
 #[test]

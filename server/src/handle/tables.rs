@@ -60,10 +60,10 @@ pub fn create<S: Store>(
 
 /// `DELETE /Tables('name')`
 pub fn delete<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, WireError> {
-    let grant = call.grant()?;
-    services.delete_table(grant)?;
-    if let Some(Fault::BeingDeleted { seconds }) = call.fault {
-        services.keep_going(grant, Duration::from_secs(seconds));
-    }
+    let going = match call.fault {
+        Some(Fault::BeingDeleted { seconds }) => Some(Duration::from_secs(seconds)),
+        _ => None,
+    };
+    services.delete_table(call.grant()?, going)?;
     Ok(Response::new(204))
 }

@@ -8,6 +8,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::table::store::TableStore;
+use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::SimFs;
 use tabulith_server::app::App;
 use tabulith_server::auth::canonical;
@@ -31,6 +32,10 @@ impl Bench {
     }
 
     pub fn with(config: Config) -> Bench {
+        Bench::over(Arc::new(SimFs::new()), config)
+    }
+
+    pub fn over(disk: Arc<dyn Vfs>, config: Config) -> Bench {
         let clock = Arc::new(ManualClock::at(START));
         let options = tabulith::options::Options {
             advanced: tabulith::options::Advanced {
@@ -43,7 +48,7 @@ impl Bench {
         };
         let db = Db::builder()
             .options(options)
-            .parts(Arc::new(SimFs::new()), clock.clone(), Arc::new(ByHand))
+            .parts(disk, clock.clone(), Arc::new(ByHand))
             .open("data")
             .expect("a database in memory opens");
         let db = Arc::new(db);
