@@ -406,13 +406,15 @@ impl<S: Store> Services<S> {
         read: impl FnOnce(EntityRef<'_>) -> Result<T, Error>,
     ) -> Result<Found<T>, WireError> {
         grant.check(Access::Read)?;
-        drop(self.steady(grant, Reach::Disk)?);
+        self.check_policy(grant)?;
         let (past, table) = (self.past_for(grant, at)?, self.entity_table(grant)?);
         if grant.check_keys(keys.0, keys.1).is_err() {
             let is_there = past.get_table(grant.account(), &table).map_err(refusal)?.is_some();
             return if is_there { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
         }
-        match past.get_with(grant.account(), &table, keys, read).map_err(refusal)? {
+        let found = past.get_with(grant.account(), &table, keys, read).map_err(refusal)?;
+        self.check_policy(grant)?;
+        match found {
             Some(made) => made.map(Found::Entity).map_err(|e| refusal(TableError::Engine(e))),
             None => Ok(Found::Nothing),
         }
@@ -427,14 +429,16 @@ impl<S: Store> Services<S> {
         read: impl FnOnce(EntityRef<'_>) -> Result<T, Error>,
     ) -> Result<Found<T>, WireError> {
         grant.check(Access::Read)?;
-        let Some(_steady) = self.steady(grant, reach)? else { return Ok(Found::NeedsDisk) };
+        self.check_policy(grant)?;
         let table = self.entity_table(grant)?;
         if grant.check_keys(partition_key, row_key).is_err() {
             // Outside of a signature's range there is nothing.
             return if self.has_table(grant)? { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
         }
         let keys = (partition_key, row_key);
-        match self.tables.get_with(grant.account(), &table, keys, reach, read) {
+        let found = self.tables.get_with(grant.account(), &table, keys, reach, read);
+        self.check_policy(grant)?;
+        match found {
             Ok(Some(Ok(made))) => Ok(Found::Entity(made)),
             Ok(Some(Err(error))) => Err(refusal(TableError::Engine(error))),
             Ok(None) => Ok(Found::Nothing),
@@ -454,7 +458,7 @@ impl<S: Store> Services<S> {
         mut each: impl FnMut(EntityRef<'_>) -> Result<ControlFlow<()>, Error>,
     ) -> Result<PageEnd, WireError> {
         grant.check(Access::Read)?;
-        drop(self.steady(grant, Reach::Disk)?);
+        self.check_policy(grant)?;
         let from =
             read.from.map(|(partition_key, row_key)| Continuation { partition_key, row_key });
         let budget = Budget {
@@ -498,6 +502,7 @@ impl<S: Store> Services<S> {
         };
         self.count_hot(grant, &run.0, run.1);
         let mut page = page.map_err(refusal)?;
+        self.check_policy(grant)?;
         match refused {
             Some(error) if passed == 0 => Err(error),
             _ => {
@@ -600,16 +605,23 @@ impl<S: Store> Services<S> {
     }
 
     /// Fails where the grant depends on a stored policy that is not what it was when the request
-    /// came. The policy cannot change while the answer lives; nothing where the caller would have
-    /// to wait.
-    fn steady(&self, grant: &Grant, reach: Reach) -> Result<Option<Held<'_>>, WireError> {
-        let Some(stored) = grant.stored() else { return Ok(Some(Held(None))) };
+    /// came. Waits for nobody: who reads asks before it, and when he has read.
+    fn check_policy(&self, grant: &Grant) -> Result<(), WireError> {
+        let Some(stored) = grant.stored() else { return Ok(()) };
         let table = table_name(grant)?;
-        let Some(steady) = self.policies.steady(grant.account(), &table, reach) else {
+        self.policies.check(&self.tables, grant.account(), &table, stored).map_err(refusal)?
+    }
+
+    /// The same for a change: the policy does not change before the answer is dropped. Nothing
+    /// where the caller would have to wait.
+    fn steady(&self, grant: &Grant, reach: Reach) -> Result<Option<Held<'_>>, WireError> {
+        if grant.stored().is_none() {
+            return Ok(Some(Held(None)));
+        }
+        let Some(steady) = self.policies.steady(grant.account(), &table_name(grant)?, reach) else {
             return Ok(None);
         };
-        let same = self.policies.check(&self.tables, grant.account(), &table, stored);
-        same.map_err(refusal)??;
+        self.check_policy(grant)?;
         Ok(Some(Held(Some(steady))))
     }
 }

@@ -2,12 +2,13 @@
 //! change that depends on one is applied.
 //!
 //! Promise: once policies are set, or their table is gone, no change is applied any more by leave
-//! of the old ones, not even one that was admitted before.
+//! of the old ones, not even one that was admitted before. Who reads waits for nobody: he compares
+//! once more when he has read, and shows nothing where they are not what they were.
 
 use crate::auth::policy::{self, Policy, Stored};
 use crate::error::{AUTHENTICATION_FAILED, WireError};
 use crate::remembered::Remembered;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use tabulith::ids::TableId;
@@ -29,14 +30,23 @@ const GATES: usize = 256;
 /// The policies of one store's tables.
 #[derive(Debug)]
 pub struct StoredPolicies {
-    gates: Box<[RwLock<()>]>,
+    gates: Box<[Gate]>,
     hashes: RandomState,
     known: Remembered<TableId, Arc<[Policy]>>,
 }
 
+/// What tables share whose names have one hash.
+#[derive(Debug, Default)]
+struct Gate {
+    /// Held by who sets policies or removes a table, from beginning to end.
+    changing: Mutex<()>,
+    /// Shared by changes of entities.
+    steady: RwLock<()>,
+}
+
 impl Default for StoredPolicies {
     fn default() -> StoredPolicies {
-        let (gates, hashes) = ((0..GATES).map(|_| RwLock::default()).collect(), RandomState::new());
+        let (gates, hashes) = ((0..GATES).map(|_| Gate::default()).collect(), RandomState::new());
         StoredPolicies { gates, hashes, known: Remembered::new(TABLES_MAX) }
     }
 }
@@ -44,17 +54,24 @@ impl Default for StoredPolicies {
 /// While one lives, a table stays, and so do its policies.
 pub type Steady<'a> = RwLockReadGuard<'a, ()>;
 
+/// While one lives, a table belongs to who removes it.
+#[derive(Debug)]
+pub struct Changing<'a> {
+    _steady: RwLockWriteGuard<'a, ()>,
+    _one_at_a_time: MutexGuard<'a, ()>,
+}
+
 impl StoredPolicies {
-    /// Keeps a table as it is: to be held from the look at a policy to the end of what it allows.
-    /// Waits for whoever sets its policies or removes it, and so for the disk; nothing for one who
-    /// must not.
+    /// Keeps a table as it is: to be held from the look at a policy to the end of the change that it
+    /// allows. Waits for whoever removes the table, and so for the disk; nothing for one who must
+    /// not.
     pub fn steady(
         &self,
         account: &AccountName,
         table: &TableName,
         reach: Reach,
     ) -> Option<Steady<'_>> {
-        let gate = self.gate(account, table);
+        let gate = &self.gate(account, table).steady;
         match reach {
             Reach::Memory => gate.try_read(),
             Reach::Disk => Some(gate.read()),
@@ -62,13 +79,15 @@ impl StoredPolicies {
     }
 
     /// To be held while a table is removed, and while one is made that no removal may meet.
-    pub fn changing(&self, account: &AccountName, table: &TableName) -> RwLockWriteGuard<'_, ()> {
-        self.gate(account, table).write()
+    pub fn changing(&self, account: &AccountName, table: &TableName) -> Changing<'_> {
+        let gate = self.gate(account, table);
+        let one_at_a_time = gate.changing.lock();
+        Changing { _steady: gate.steady.write(), _one_at_a_time: one_at_a_time }
     }
 
     /// Of a table by its name, in whatever case: one that is made anew has the gate of the one
     /// before.
-    fn gate(&self, account: &AccountName, table: &TableName) -> &RwLock<()> {
+    fn gate(&self, account: &AccountName, table: &TableName) -> &Gate {
         let hash = self.hashes.hash_one((account, table.folded()));
         &self.gates[hash as usize % GATES]
     }
@@ -138,12 +157,14 @@ impl StoredPolicies {
         table: &TableName,
         policies: Vec<Policy>,
     ) -> TableResult<()> {
-        let _changing = self.changing(account, table);
+        let gate = self.gate(account, table);
+        let _one_at_a_time = gate.changing.lock();
         let found = tables.get_table(account, table)?.ok_or(TableError::TableNotFound)?;
         let text = (!policies.is_empty()).then(|| policy::written(&policies));
-        // Until then requests are admitted by the old ones, without a wait, and do nothing by them
-        // before they have passed the gate.
+        // Until then everything goes on by the old ones, and nobody waits for the disk.
         let set = tables.set_table_setting(account, table, SETTING, text.as_deref());
+        // Once this is had, whoever compared with the old ones has applied what they allow.
+        let _nobody_applies = gate.steady.write();
         // One that failed may have been kept all the same: the store will be asked what it has.
         self.known.change(found.id, set.is_ok().then(|| policies.into()));
         set
@@ -191,9 +212,11 @@ mod tests {
             let (policies, tables, account, asked) = (&policies, &tables, &account, &asked);
             scope.spawn(move || done.send(policies.get(tables, account, asked, "p")));
             let found = read.recv_timeout(Duration::from_secs(20));
+            let steady = policies.steady(account, &changed, Reach::Memory).is_some();
             drop(go_on);
             assert_ne!(found.as_ref().err(), Some(&RecvTimeoutError::Timeout), "it waits");
             assert!(found.expect("read").expect("sound").is_some());
+            assert!(steady, "a change waits for the disk that keeps the policies");
         });
         assert!(policies.get(&tables, &account, &changed, "p").expect("sound").is_some());
     }
@@ -206,10 +229,10 @@ mod tests {
         let own = table("Table");
         let steady = |name: &str, reach| policies.steady(&account, &table(name), reach);
         let changing = policies.changing(&account, &own);
-        assert!(steady("tAble", Reach::Memory).is_none(), "somebody sets policies");
+        assert!(steady("tAble", Reach::Memory).is_none(), "somebody removes it");
         // Of a hundred others hardly one shares the gate.
         let others = (0..100).filter(|n| steady(&format!("table{n}"), Reach::Memory).is_some());
-        assert!(others.count() > 50, "policies of other tables do not change");
+        assert!(others.count() > 50, "nobody removes other tables");
         drop(changing);
         let (one, other) = (steady("Table", Reach::Memory), steady("Table", Reach::Disk));
         assert!(one.is_some() && other.is_some());

@@ -5,7 +5,7 @@ mod common;
 #[path = "common/exposition.rs"]
 mod exposition;
 
-use common::{date_of, request, sign};
+use common::{FAR, Sas, date_of, request, sign, wire_text};
 use exposition::Exposition;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -372,6 +372,64 @@ fn queries_go_on_while_more_commits_wait_than_there_are_threads() {
     for stream in waiting {
         let status = read(&mut BufReader::new(stream)).status;
         assert!([202, 204].contains(&status), "{status}");
+    }
+}
+
+/// Queries by leave of a stored policy once waited for whoever set the table's policies or removed
+/// it, each with a turn to make a page, of which all accounts together have seven.
+#[test]
+fn queries_go_on_while_policies_and_tables_cannot_be_changed() {
+    const PAGES_AT_ONCE: usize = 7;
+    let policies = format!(
+        "<SignedIdentifiers><SignedIdentifier><Id>p</Id><AccessPolicy><Expiry>{FAR}</Expiry>\
+         <Permission>r</Permission></AccessPolicy></SignedIdentifier></SignedIdentifiers>"
+    );
+    let place = start(Config::default());
+    let addr = place.running.addr();
+    for table in ["Set", "Removed", "Rows"] {
+        assert_eq!(place.send("POST", "/Tables", &format!("{{\"TableName\":\"{table}\"}}")), 201);
+        let acl = wire("PUT", &format!("/{table}?comp=acl"), &[], &policies);
+        assert_eq!(ask(addr, &acl).status, 204);
+    }
+    let (go_on, held_up) = mpsc::channel::<()>();
+    place.disk.interrupt(Rule::fail(Call::Create).named("*.sst"), move || {
+        let _ = held_up.recv();
+    });
+    place.stall();
+    let changes = [
+        wire("PUT", "/Set?comp=acl", &[], &policies.replace("<Id>p", "<Id>q")),
+        wire("DELETE", "/Tables('Removed')", &[], ""),
+    ];
+    let waiting = changes.map(|change| {
+        let mut stream = TcpStream::connect(addr).expect("a connection");
+        stream.write_all(change.as_bytes()).expect("the server reads");
+        stream
+    });
+    let in_flight = || place.metrics().get("tabulith_requests_in_flight");
+    while in_flight() != Some(2.0) {
+        std::thread::yield_now();
+    }
+    for table in ["Set", "Removed"] {
+        let token = Sas::table(table).without("se").with("si", "p").token();
+        for path in [format!("/{table}()"), format!("/{table}(PartitionKey='p',RowKey='r')")] {
+            let accept = [("Accept", "application/json")];
+            let query = request("GET", &format!("{path}?timeout=5&{token}"), &accept, "");
+            let queries = [(); PAGES_AT_ONCE].map(|()| {
+                let mut stream = TcpStream::connect(addr).expect("a connection");
+                stream.write_all(wire_text(&query).as_bytes()).expect("the server reads");
+                stream
+            });
+            assert_eq!(place.send("GET", "/Rows()?timeout=5", ""), 200, "{path}");
+            let expected = if path.ends_with("()") { 200 } else { 404 };
+            for stream in queries {
+                assert_eq!(read(&mut BufReader::new(stream)).status, expected, "{path}");
+            }
+        }
+    }
+    assert_eq!(in_flight(), Some(2.0), "the changes wait all the while");
+    drop(go_on);
+    for stream in waiting {
+        assert_eq!(read(&mut BufReader::new(stream)).status, 204);
     }
 }
 
