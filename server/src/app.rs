@@ -15,7 +15,7 @@ use crate::error::{
     OPERATION_TIMED_OUT, OVERLOADED, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
 };
 use crate::faults::fault::Fault;
-use crate::handle::answer::Answer;
+use crate::handle::answer::{Answer, TakeRoom};
 use crate::handle::call::{Call, check_length};
 use crate::handle::reply::{self, ErrorForm, is_by_front_end};
 use crate::handle::{acl, entities, group, query, service, tables};
@@ -158,10 +158,22 @@ impl<S: Store> App<S> {
     /// one entity may come back
     /// as [`Answer::NeedsDisk`]; everything else may wait for the disk.
     pub fn perform(&self, call: &Arc<Call>, body: &Body, reach: Reach) -> Answer {
+        self.perform_with_room(call, body, reach, &|_| true)
+    }
+
+    /// The same where answers to changes, which are given in any case, must have room: a change for
+    /// whose answer there is none is not made.
+    pub fn perform_with_room(
+        &self,
+        call: &Arc<Call>,
+        body: &Body,
+        reach: Reach,
+        take_room: TakeRoom<'_>,
+    ) -> Answer {
         let answer = match body {
             Body::TooLarge => Err(REQUEST_BODY_TOO_LARGE),
-            Body::Empty => self.dispatch(call, &[], reach),
-            Body::Whole(body) => self.dispatch(call, body, reach),
+            Body::Empty => self.dispatch(call, &[], reach, take_room),
+            Body::Whole(body) => self.dispatch(call, body, reach, take_room),
         };
         answer.unwrap_or_else(|error| Answer::Now(reply::answered(call, Err(error))))
     }
@@ -254,7 +266,13 @@ impl<S: Store> App<S> {
         Ok(call)
     }
 
-    fn dispatch(&self, call: &Arc<Call>, body: &[u8], reach: Reach) -> Result<Answer, WireError> {
+    fn dispatch(
+        &self,
+        call: &Arc<Call>,
+        body: &[u8],
+        reach: Reach,
+        take_room: TakeRoom<'_>,
+    ) -> Result<Answer, WireError> {
         // A body may have taken its time: the key that its head was signed with may be gone.
         let services = &self.services;
         call.check_sender(&self.keyring.accounts(), CommitTs(services.clock().wall_ticks()))?;
@@ -266,9 +284,9 @@ impl<S: Store> App<S> {
         }
         let response = match &call.operation {
             Operation::Insert(_) | Operation::Change(..) => {
-                return entities::change(services, call, body, reach);
+                return entities::change(services, call, body, reach, take_room);
             }
-            Operation::Batch => return group::batch(services, &self.ids, call, body),
+            Operation::Batch => return group::batch(services, &self.ids, call, body, take_room),
             Operation::Get(place) => match entities::get(services, call, place, reach)? {
                 Some(response) => response,
                 None => return Ok(Answer::NeedsDisk),

@@ -100,8 +100,9 @@ pub struct Config {
     /// bodies of up to 64 KiB alone. Default 256 MiB.
     pub body_bytes_max: usize,
 
-    /// Bytes of answers to reads held at once, until their clients have taken them; beyond that
-    /// reads get 503. Answers of up to 64 KiB are not counted. Default 256 MiB.
+    /// Bytes of answers held at once, until their clients have taken them; beyond that reads get
+    /// 503, and so do inserts whose answers may be longer than their bodies' places. Answers of up
+    /// to 64 KiB are not counted. Default 256 MiB.
     pub answer_bytes_max: usize,
 
     /// How long a client may take to send a request's head, from its first byte on. Also how long a

@@ -62,9 +62,9 @@ pub struct Changing<'a> {
 }
 
 impl StoredPolicies {
-    /// Keeps a table as it is: to be held from the look at a policy to the end of the change that it
-    /// allows. Waits for whoever removes the table, and so for the disk; nothing for one who must
-    /// not.
+    /// Keeps a table as it is: to be held from the look at a policy to the end of the change that
+    /// it allows. Waits for whoever removes the table, and so for the disk; nothing for one who
+    /// must not.
     pub fn steady(
         &self,
         account: &AccountName,

@@ -48,7 +48,7 @@ fn answered(changes: &[Embedded<'_>]) {
         Answer { response, content_id }
     };
     let answers: Vec<_> = changes.iter().map(answer).collect();
-    let out = changeset::changes_answered(&answers, "B", "C");
+    let out = changeset::changes_answered(&answers, 0, "B", "C");
     let delimiters =
         out.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"--changesetresponse_C"));
     assert_eq!(delimiters.count(), answers.len() + 1, "{}", String::from_utf8_lossy(&out));

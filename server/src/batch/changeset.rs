@@ -9,6 +9,7 @@ use crate::error::{INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED, TOO_MANY_CHANGES, Wi
 use crate::http::message::{Response, reason};
 use crate::limits::{BOUNDARY_CHARS_MAX, CHANGES_MAX};
 use crate::odata::options::{media_parameter, media_type};
+use std::borrow::Borrow;
 
 /// What a `$batch` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,18 +88,26 @@ pub struct Answer {
 }
 
 /// The body that answers a change set: an answer for every change, or one for the change at fault.
-/// `batch` and `changeset` are unique texts for the boundaries.
-pub fn changes_answered(answers: &[Answer], batch: &str, changeset: &str) -> Vec<u8> {
-    let mut out = Vec::new();
+/// `bytes` is how long it may be, as far as that is known. `batch` and `changeset` are unique texts
+/// for the boundaries.
+pub fn changes_answered<A: Borrow<Answer>>(
+    answers: impl IntoIterator<Item = A>,
+    bytes: usize,
+    batch: &str,
+    changeset: &str,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes);
     line(&mut out, &["--batchresponse_", batch]);
     line(&mut out, &["Content-Type: multipart/mixed; boundary=changesetresponse_", changeset]);
     line(&mut out, &[]);
     for answer in answers {
         line(&mut out, &["--changesetresponse_", changeset]);
-        write_answer(&mut out, answer);
+        write_answer(&mut out, answer.borrow());
     }
     line(&mut out, &["--changesetresponse_", changeset, "--"]);
     line(&mut out, &["--batchresponse_", batch, "--"]);
+    // Its place is as long as it is.
+    out.shrink_to_fit();
     out
 }
 
@@ -225,7 +234,7 @@ mod tests {
             Content-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
             HTTP/1.1 409 Conflict\r\nContent-Type: application/json\r\n\r\n{\"odata.error\":{}}\r\n\
             --changesetresponse_C--\r\n--batchresponse_B--\r\n";
-        let body = changes_answered(&answers, "B", "C");
+        let body = changes_answered(&answers, 0, "B", "C");
         assert_eq!(String::from_utf8_lossy(&body), expected);
         let body = query_answered(&answers[1], "B");
         assert!(body.starts_with(b"--batchresponse_B\r\nContent-Type: application/http\r\n"));

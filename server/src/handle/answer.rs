@@ -29,6 +29,10 @@ impl fmt::Debug for Answer {
     }
 }
 
+/// Takes room for an answer to a change, of that many bytes at most, before the change is made;
+/// says whether there is any.
+pub type TakeRoom<'a> = &'a dyn Fn(usize) -> bool;
+
 /// Makes a response out of an outcome; called where writing it may take its time.
 pub type Write = Box<dyn FnOnce() -> Response + Send>;
 

@@ -1,11 +1,13 @@
 //! One entity: look up, insert, replace, merge, delete.
 
-use crate::error::{MISSING_REQUIRED_HEADER, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError};
-use crate::handle::answer::Answer;
+use crate::error::{
+    MISSING_REQUIRED_HEADER, OVERLOADED, RESOURCE_NOT_FOUND, TABLE_NOT_FOUND, WireError,
+};
+use crate::handle::answer::{Answer, TakeRoom};
 use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, add_preference_applied};
 use crate::http::message::Response;
-use crate::odata::address::entity_path;
+use crate::odata::address::{entity_path, entity_path_bytes_max};
 use crate::odata::json_in::Draft;
 use crate::odata::json_out;
 use crate::refusal::refusal;
@@ -54,11 +56,15 @@ pub fn change<S: Store>(
     call: &Arc<Call>,
     body: &[u8],
     reach: Reach,
+    take_room: TakeRoom<'_>,
 ) -> Result<Answer, WireError> {
     if reach == Reach::Memory && services.counts_entities() {
         return Ok(Answer::NeedsDisk);
     }
     let write = write_of(services, call, body)?;
+    if !take_room(changed_bytes_max(call, &write)) {
+        return Err(OVERLOADED);
+    }
     if let Operation::Insert(_) = &call.operation {
         // Its keys were in the body; all others were looked at with the address.
         let (grant, (partition_key, row_key)) = (call.grant()?, write.keys());
@@ -137,6 +143,20 @@ fn first_of<S: Store>(
     check().err().unwrap_or(fault)
 }
 
+/// How long the answer to a change will be at most, but for what all such answers have.
+pub fn changed_bytes_max(call: &Call, write: &Write) -> usize {
+    let (Operation::Insert(table), Write::Insert(entity)) = (&call.operation, write) else {
+        return 0;
+    };
+    let path_bytes = entity_path_bytes_max(table, &entity.partition_key, &entity.row_key);
+    let location_bytes = call.address.base.len() + 1 + path_bytes;
+    match call.prefer {
+        // Told twice, as `DataServiceId` too.
+        Some(Prefer::ReturnNoContent) => 2 * location_bytes,
+        _ => location_bytes + json_out::inserted_bytes_max(reply::form(call), table, entity),
+    }
+}
+
 /// The answer to a change that was made.
 pub fn changed(call: &Call, outcome: &WriteOutcome) -> Response {
     let response = change_answered(call, outcome);
@@ -155,7 +175,9 @@ fn change_answered(call: &Call, outcome: &WriteOutcome) -> Response {
                     response
                 }
                 _ => {
-                    let body = json_out::inserted(reply::form(call), table, entity);
+                    let mut body = json_out::inserted(reply::form(call), table, entity);
+                    // Its place is as long as it is.
+                    body.shrink_to_fit();
                     reply::json(call, 201, body)
                 }
             };

@@ -4,8 +4,8 @@ use crate::auth::verify::Grant;
 use crate::batch::changeset::{self, Answer as PartAnswer, Batch, NoBatch};
 use crate::batch::multipart::Embedded;
 use crate::context::Ids;
-use crate::error::{INVALID_INPUT, SERVER_BUSY, TABLE_NOT_FOUND, WireError};
-use crate::handle::answer::Answer;
+use crate::error::{INVALID_INPUT, OVERLOADED, SERVER_BUSY, TABLE_NOT_FOUND, WireError};
+use crate::handle::answer::{Answer, TakeRoom};
 use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, ErrorForm};
 use crate::handle::{entities, query};
@@ -21,12 +21,20 @@ use tabulith::options::Reach;
 use tabulith::table::error::GroupError;
 use tabulith::table::write::{Write, WriteOutcome};
 
+/// What the answer to an operation of a change set takes beside its body, its addresses and its
+/// `Content-ID`: ten lines, two of them with an id, a moment or a type of content.
+const PART_BYTES_MAX: usize = 512;
+
+/// What stands around all of them.
+const FRAME_BYTES_MAX: usize = 512;
+
 /// Answers a batch.
 pub fn batch<S: Store>(
     services: &Services<S>,
     ids: &Ids,
     call: &Arc<Call>,
     body: &[u8],
+    take_room: TakeRoom<'_>,
 ) -> Result<Answer, WireError> {
     let boundaries = Boundaries { batch: ids.next(), changeset: ids.next() };
     match changeset::read(&call.content_type, body) {
@@ -34,7 +42,9 @@ pub fn batch<S: Store>(
             let response = read(services, call, &request)?;
             Ok(Answer::Now(reply::finished(&call.context, boundaries.query(response))))
         }
-        Ok(Batch::Changes(requests)) => Ok(changes(services, call, &requests, boundaries)),
+        Ok(Batch::Changes(requests)) => {
+            Ok(changes(services, call, &requests, boundaries, take_room))
+        }
         Err(NoBatch { error, index: None }) => Err(error),
         Err(NoBatch { error, index: Some(index) }) => {
             let failed = Failed { index, manner: None, error };
@@ -90,6 +100,7 @@ fn changes<S: Store>(
     call: &Arc<Call>,
     requests: &[Embedded],
     boundaries: Boundaries,
+    take_room: TakeRoom<'_>,
 ) -> Answer {
     let failure = |failed| {
         let response = boundaries.failure(call, failed);
@@ -121,6 +132,10 @@ fn changes<S: Store>(
         }
     }
     // A busy server refuses the batch as a whole: clients look for that in the status alone.
+    let bytes_max = answer_bytes_max(&parts, &writes);
+    if !take_room(bytes_max) {
+        return Answer::Now(reply::answered(call, Err(OVERLOADED)));
+    }
     if let Some((grant, first)) = writes.first()
         && let Err(error) = services.throttle(grant, first.keys().0, writes.len())
     {
@@ -131,11 +146,20 @@ fn changes<S: Store>(
     }
     match services.transact(writes) {
         Ok(pending) => Answer::after(call, pending, move |call, outcome| {
-            boundaries.outcome(call, parts, outcome)
+            boundaries.outcome(call, parts, bytes_max, outcome)
         }),
         Err((_, error)) if is_busy(&error) => Answer::Now(reply::answered(call, Err(error))),
         Err((index, error)) => failure(Failed { index, manner: take(parts, index), error }),
     }
+}
+
+/// How long the answer to a change set will be at most.
+fn answer_bytes_max(parts: &[Part], writes: &[(Grant, Write)]) -> usize {
+    let of_part = |(part, (_, write)): (&Part, &(Grant, Write))| {
+        let content_id_bytes = part.manner.content_id.as_ref().map_or(0, String::len);
+        PART_BYTES_MAX + content_id_bytes + entities::changed_bytes_max(&part.call, write)
+    };
+    FRAME_BYTES_MAX + parts.iter().zip(writes).map(of_part).sum::<usize>()
 }
 
 /// Reads one request of a change set, and permits it.
@@ -240,16 +264,19 @@ impl Boundaries {
         &self,
         call: &Call,
         parts: Vec<Part>,
+        bytes_max: usize,
         outcome: Result<Vec<WriteOutcome>, GroupError>,
     ) -> Result<Response, WireError> {
         match outcome {
             Ok(outcomes) => {
-                let answers = parts.into_iter().zip(&outcomes).map(|(part, outcome)| PartAnswer {
-                    response: change_part(&part.call, entities::changed(&part.call, outcome)),
+                // One after the other: together they are as long as the body once more.
+                let answers = parts.into_iter().zip(outcomes).map(|(part, outcome)| PartAnswer {
+                    response: change_part(&part.call, entities::changed(&part.call, &outcome)),
                     content_id: part.manner.content_id,
                 });
-                let answers: Vec<_> = answers.collect();
-                let body = changeset::changes_answered(&answers, &self.batch, &self.changeset);
+                let (batch, changeset) = (&self.batch, &self.changeset);
+                let body = changeset::changes_answered(answers, bytes_max, batch, changeset);
+                debug_assert!(body.len() <= bytes_max, "{} bytes, not {bytes_max}", body.len());
                 Ok(Response { is_of_change: true, ..self.accepted(body) })
             }
             Err(error) => match group_refusal(error) {
@@ -270,7 +297,7 @@ impl Boundaries {
         let mut refused = reply::error_response(&call.context, form, &error.at_index(index).told());
         reply::add_preference_applied(&mut refused, prefer);
         let answer = PartAnswer { response: in_order(refused, order), content_id };
-        self.accepted(changeset::changes_answered(&[answer], &self.batch, &self.changeset))
+        self.accepted(changeset::changes_answered([answer], 0, &self.batch, &self.changeset))
     }
 
     fn query(&self, response: Response) -> Response {

@@ -3,8 +3,9 @@
 //! The body of a request takes its place before it is read, by the length that its head declares,
 //! and gives it back when its request is answered. It takes twice its length: as it came, and as
 //! the values that are read from it. That of an answer has its place until it has left, of twice
-//! its length too: memory that grew with it has that much to spare. Who finds no room is told so at
-//! once, and nothing waits.
+//! its length too: memory that grew with it has that much to spare. That of an answer to a change
+//! was made as long as it is, and takes no more. Who finds no room is told so at once, and nothing
+//! waits.
 //!
 //! A part of the room is for small bodies alone, where there are such: a few clients who declare
 //! much and send slowly cannot keep everybody else from writing.
@@ -36,8 +37,15 @@ pub(crate) struct Room {
 /// A place in the room, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    _all: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
     _large: Option<OwnedSemaphorePermit>,
+}
+
+impl Place {
+    /// Bytes that it takes of the room.
+    pub(crate) fn bytes(&self) -> usize {
+        self.all.num_permits() * UNIT_BYTES
+    }
 }
 
 impl Room {
@@ -71,20 +79,29 @@ impl Room {
 
     /// A place for that many bytes, if there is one now.
     pub(crate) fn take(&self, bytes: usize) -> Option<Place> {
-        let units = u32::try_from(bytes.checked_mul(COPIES)?.div_ceil(UNIT_BYTES)).ok()?;
+        self.place(bytes.checked_mul(COPIES)?, bytes > SMALL_BYTES_MAX)
+    }
+
+    /// A place for that many bytes of which there are no copies and that have nothing to spare.
+    pub(crate) fn take_once(&self, bytes: usize) -> Option<Place> {
+        self.place(bytes, bytes > SMALL_BYTES_MAX)
+    }
+
+    fn place(&self, bytes: usize, is_large: bool) -> Option<Place> {
+        let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).ok()?;
         let take =
             |semaphore: &Arc<Semaphore>| semaphore.clone().try_acquire_many_owned(units).ok();
         let large = match &self.large {
-            Some(large) if bytes > SMALL_BYTES_MAX => Some(take(large)?),
+            Some(large) if is_large => Some(take(large)?),
             _ => None,
         };
-        Some(Place { _all: take(&self.all)?, _large: large })
+        Some(Place { all: take(&self.all)?, _large: large })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Room, SMALL_BYTES_MAX};
+    use super::{Place, Room, SMALL_BYTES_MAX};
 
     #[test]
     fn large_bodies_leave_room_for_small_ones() {
@@ -108,6 +125,10 @@ mod tests {
         let large: Vec<_> = std::iter::from_fn(|| room.take(16 << 20)).collect();
         assert_eq!((large.len(), room.taken_bytes()), (8, room.bytes()));
         assert_eq!(room.places_of(usize::MAX), 0);
+        drop(large);
+        let once: Vec<_> = std::iter::from_fn(|| room.take_once(16 << 20)).collect();
+        assert_eq!((once.len(), room.taken_bytes()), (16, room.bytes()));
+        assert_eq!(once.iter().map(Place::bytes).sum::<usize>(), room.bytes());
     }
 
     #[test]

@@ -287,6 +287,13 @@ pub fn entity_path(table: &str, partition_key: &str, row_key: &str) -> String {
     format!("{table}(PartitionKey='{partition_key}',RowKey='{row_key}')")
 }
 
+/// How long that is at most: of a key's bytes, what is neither letter nor digit as three.
+pub fn entity_path_bytes_max(table: &str, partition_key: &str, row_key: &str) -> usize {
+    let bytes_of = |byte: u8| if byte.is_ascii_alphanumeric() { 1 } else { "%00".len() };
+    let keys = partition_key.bytes().chain(row_key.bytes());
+    table.len() + "(PartitionKey='',RowKey='')".len() + keys.map(bytes_of).sum::<usize>()
+}
+
 /// A key between its quotes: quotes doubled, what RFC 2396 reserves percent-encoded, as .NET does
 /// it.
 fn encoded_key(key: &str) -> String {
@@ -421,6 +428,7 @@ mod tests {
             let path = entity_path("T", key, key);
             assert_eq!(resource(&format!("/{path}")), entity(key, key), "{path}");
             assert!(!path.contains(['{', '}', ' ']), "{path}");
+            assert!(path.len() <= entity_path_bytes_max("T", key, key), "{path}");
         }
         assert_eq!(table_path("it"), "Tables('it')");
     }

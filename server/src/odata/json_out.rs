@@ -1,8 +1,8 @@
 //! Entities, tables and errors as the service writes them in JSON: no blanks, annotations before
 //! their values, `odata.` members as the metadata level has them, ASCII only.
 
-use crate::odata::address::{entity_path, table_path};
-use crate::odata::json_writer::Writer;
+use crate::odata::address::{entity_path, entity_path_bytes_max, table_path};
+use crate::odata::json_writer::{Writer, quoted_bytes};
 use crate::odata::literal::guid_text;
 use crate::odata::options::{Metadata, Select};
 use std::convert::Infallible;
@@ -98,6 +98,27 @@ pub fn inserted(form: Form, table: &str, entity: &Entity) -> Vec<u8> {
         Ok(json) => json,
         Err(never) => match never {},
     }
+}
+
+/// What the JSON of one entity has whatever is in it: names, types, a moment twice.
+const FRAME_BYTES_MAX: usize = 320;
+
+/// How long the JSON of an entity will be at most, whenever it is inserted.
+pub fn inserted_bytes_max(form: Form, table: &str, entity: &Entity) -> usize {
+    let keys = (entity.partition_key.as_str(), entity.row_key.as_str());
+    let base_bytes = quoted_bytes(form.base) + table.len();
+    let addresses_bytes = match form.metadata {
+        Metadata::None => 0,
+        Metadata::Minimal => base_bytes,
+        Metadata::Full => {
+            2 * (base_bytes + entity_path_bytes_max(table, keys.0, keys.1)) + form.account.len()
+        }
+    };
+    let properties = entity.properties.iter();
+    let properties =
+        properties.map(|(name, value)| property_bytes_max(form.metadata, name, value.into()));
+    let keys_bytes = quoted_bytes(keys.0) + quoted_bytes(keys.1);
+    FRAME_BYTES_MAX + addresses_bytes + keys_bytes + properties.sum::<usize>()
 }
 
 fn lent(entity: &Entity) -> impl Iterator<Item = Result<(&str, ValueRef<'_>), Infallible>> {
@@ -267,6 +288,24 @@ fn property(out: &mut Writer, metadata: Metadata, name: &str, value: ValueRef<'_
         ValueRef::Int64(number) => out.quoted_plain(itoa::Buffer::new().format(number)),
         ValueRef::String(text) => out.quoted(text),
     }
+}
+
+/// How long a property is at most, with what announces its type.
+fn property_bytes_max(metadata: Metadata, name: &str, value: ValueRef<'_>) -> usize {
+    let (is_plain, value_bytes) = match value {
+        ValueRef::Binary(bytes) => (false, 2 + 4 * bytes.len().div_ceil(3)),
+        ValueRef::Boolean(_) => (true, "false".len()),
+        ValueRef::DateTime(_) => (false, "\"9999-12-31T23:59:59.9999999Z\"".len()),
+        ValueRef::Double(number) => (number.is_finite(), "-1.7976931348623157E+308".len()),
+        ValueRef::Guid(_) => (false, "\"00000000-0000-0000-0000-000000000000\"".len()),
+        ValueRef::Int32(_) => (true, "-2147483648".len()),
+        ValueRef::Int64(_) => (false, "\"-9223372036854775808\"".len()),
+        ValueRef::String(text) => (true, quoted_bytes(text)),
+    };
+    let member_bytes = ",:".len() + quoted_bytes(name);
+    let is_announced = !is_plain && metadata != Metadata::None;
+    let type_bytes = member_bytes + "@odata.type\"Edm.DateTime\"".len();
+    value_bytes + member_bytes + if is_announced { type_bytes } else { 0 }
 }
 
 /// An error, in one line and without blanks: SDKs search its text.
@@ -460,6 +499,45 @@ mod tests {
         let draft = Draft::parse(&json).expect("our own JSON");
         assert_eq!(draft.properties, [(awkward.clone(), Value::String(awkward))]);
         assert!(json.iter().all(|byte| (b' '..0x7f).contains(byte)));
+    }
+
+    #[test]
+    fn how_long_an_inserted_entity_will_be_is_known_before() {
+        let awkward: String = ('\0'..='\u{ff}').chain(['名', '😀']).collect();
+        let text = |text: &str| Value::String(text.to_owned());
+        let mut awful = flight();
+        awful.partition_key = awkward.clone();
+        awful.row_key = "名".repeat(1000);
+        awful.properties = vec![
+            (awkward.clone(), text(&awkward)),
+            ("plain".to_owned(), text(&"x".repeat(100))),
+            ("late".to_owned(), text(&format!("{}\"", "x".repeat(100)))),
+        ];
+        let binary = |len: usize| (format!("B{len}"), Value::Binary(vec![7; len]));
+        awful.properties.extend((0..5).map(binary));
+        let mut longest = flight();
+        longest.properties = [
+            Value::DateTime(DateTime::from(longest.ts)),
+            Value::Double(-f64::MAX),
+            Value::Double(-f64::MIN_POSITIVE),
+            Value::Double(-1.0 / 8100.0),
+            Value::Double(f64::NEG_INFINITY),
+            Value::Guid([7; 16]),
+            Value::Int32(i32::MIN),
+            Value::Int64(i64::MIN),
+            Value::Boolean(false),
+        ]
+        .map(|value| (String::new(), value))
+        .into();
+        for entity in [flight(), awful, longest] {
+            for metadata in [Metadata::None, Metadata::Minimal, Metadata::Full] {
+                let json = inserted(form(metadata), "T", &entity);
+                let bytes_max = inserted_bytes_max(form(metadata), "T", &entity);
+                // Of what has no length of its own, and of each number, little is not there.
+                let most = json.len() + FRAME_BYTES_MAX + 24 * entity.properties.len();
+                assert!((json.len()..most).contains(&bytes_max), "{bytes_max}, {}", json.len());
+            }
+        }
     }
 
     #[test]

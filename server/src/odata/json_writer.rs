@@ -271,6 +271,18 @@ fn escape(out: &mut String, text: &str) {
     out.push('"');
 }
 
+/// How long a text is in quotes, escaped.
+pub(crate) fn quoted_bytes(text: &str) -> usize {
+    let at = first_to_escape(text.as_bytes()).unwrap_or(text.len());
+    let (plain, rest) = text.split_at(at);
+    let escaped = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        ' '..='~' => 1,
+        other => "\\u0000".len() * other.len_utf16(),
+    };
+    "\"\"".len() + plain.len() + rest.chars().map(escaped).sum::<usize>()
+}
+
 /// Where the first byte is that begins a character to be escaped. Most texts have none: they are
 /// looked through by pieces, which the compiler turns into a few instructions each.
 fn first_to_escape(bytes: &[u8]) -> Option<usize> {

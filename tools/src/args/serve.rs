@@ -113,9 +113,8 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "MiB", help_heading = "Load")]
     #[arg(env = "TABULITH_BODY_MEMORY", value_parser = clap::value_parser!(u32).range(16..=1_048_576))]
     pub(crate) body_memory: Option<u32>,
-    /// MiB for answers that are held until clients have taken them, 503 to reads beyond them. A
-    /// sixteenth of the memory if nothing is said, of 32 to 256. A page is a sixteenth of that at
-    /// most.
+    /// MiB for answers that are held until clients have taken them, 503 beyond them. A sixteenth of
+    /// the memory if nothing is said, of 32 to 256. A page is a sixteenth of that at most.
     #[arg(long, value_name = "MiB", help_heading = "Load")]
     #[arg(env = "TABULITH_ANSWER_MEMORY", value_parser = clap::value_parser!(u32).range(32..=1_048_576))]
     pub(crate) answer_memory: Option<u32>,
