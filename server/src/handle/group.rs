@@ -4,7 +4,9 @@ use crate::auth::verify::Grant;
 use crate::batch::changeset::{self, Answer as PartAnswer, Batch, NoBatch};
 use crate::batch::multipart::Embedded;
 use crate::context::Ids;
-use crate::error::{INVALID_INPUT, OVERLOADED, SERVER_BUSY, TABLE_NOT_FOUND, WireError};
+use crate::error::{
+    DIFFERENT_PARTITIONS, INVALID_INPUT, OVERLOADED, SERVER_BUSY, TABLE_NOT_FOUND, WireError,
+};
 use crate::handle::answer::{Answer, TakeRoom};
 use crate::handle::call::{Call, Prefer};
 use crate::handle::reply::{self, ErrorForm};
@@ -106,11 +108,11 @@ fn changes<S: Store>(
         let response = boundaries.failure(call, failed);
         Answer::Now(reply::finished(&call.context, response))
     };
-    let mut parts = Vec::with_capacity(requests.len());
+    let mut parts: Vec<Part> = Vec::with_capacity(requests.len());
     let mut writes = Vec::with_capacity(requests.len());
     for (index, request) in requests.iter().enumerate() {
         let understood = head_of(call, request).map_err(|error| (None, error)).and_then(|head| {
-            let understood = understand(services, call, &head, request.body);
+            let understood = understand(services, call, parts.first(), &head, request.body);
             let manner = Manner::of(&head);
             understood.map_err(|error| (Some(manner.clone()), error)).map(|own| (manner, own))
         });
@@ -124,7 +126,7 @@ fn changes<S: Store>(
                 let (index, manner, error) = match services.first_fault(&writes) {
                     Some((before, error)) => (before, take(parts, before), error),
                     // The service looks for the table at the first change.
-                    None if error == TABLE_NOT_FOUND => (0, manner, error),
+                    None if error == TABLE_NOT_FOUND => (0, take(parts, 0).or(manner), error),
                     None => (index, manner, error),
                 };
                 return failure(Failed { index, manner, error });
@@ -162,10 +164,12 @@ fn answer_bytes_max(parts: &[Part], writes: &[(Grant, Write)]) -> usize {
     FRAME_BYTES_MAX + parts.iter().zip(writes).map(of_part).sum::<usize>()
 }
 
-/// Reads one request of a change set, and permits it.
+/// Reads one request of a change set, and permits it. Whether its table is there means nothing
+/// where it is not that of the `first`.
 fn understand<S: Store>(
     services: &Services<S>,
     call: &Call,
+    first: Option<&Part>,
     head: &Head,
     body: &[u8],
 ) -> Result<Understood, WireError> {
@@ -174,10 +178,18 @@ fn understand<S: Store>(
         return Err(INVALID_INPUT);
     }
     let grant = call.grant()?.clone();
-    let write = entities::write_of(services, &call, body)?;
+    let write = entities::write_of(services, &call, body).map_err(|error| {
+        let is_elsewhere = first.is_some_and(|first| !is_of_one_table(&first.call, &call));
+        if error == TABLE_NOT_FOUND && is_elsewhere { DIFFERENT_PARTITIONS } else { error }
+    })?;
     let (partition_key, row_key) = write.keys();
     grant.check_keys(partition_key, row_key)?;
     Ok(Understood { call, grant, write })
+}
+
+fn is_of_one_table(one: &Call, other: &Call) -> bool {
+    let [one, other] = [one, other].map(|call| call.operation.table().unwrap_or_default());
+    one.eq_ignore_ascii_case(other)
 }
 
 /// The head of an operation, as short as that of a request of its own must be.
