@@ -11,7 +11,9 @@ use crate::handle::answer::{Answer, Write};
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
-use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::limits::{
+    BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, QUICK_BODY_BYTES_MAX,
+};
 use crate::net::admin::{self, Admin, Origin};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
@@ -38,7 +40,7 @@ use tabulith::options::Reach;
 use tabulith::table::rules::ENTITY_BYTES_MAX;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 /// As many pages are made at once, however little memory there is for answers.
 const TURNS_MIN: usize = 2;
@@ -417,7 +419,7 @@ async fn perform<S: Store>(
     }
     // In this order: of merges there are the fewest turns, and who waits for one holds no commit's;
     // who has a page's or a read's turn waits for no other.
-    let needed = call.turns(bytes);
+    let (needed, body_bytes) = (call.turns(bytes), bytes.len());
     let turns = [
         needed.merge.then_some(&shared.merges),
         needed.commit.then_some(&shared.commits),
@@ -437,19 +439,48 @@ async fn perform<S: Store>(
             places.extend(beyond);
             (answer, places)
         };
-        let done = match shared.has_threads {
-            true => spawn_blocking(work).await,
-            false => Ok(work()),
-        };
-        match done {
-            Ok((answer, places)) => (settled(call, answer).await, places),
-            Err(error) => {
-                tracing::error!(%error, "a request's thread ended without an answer");
-                (reply::answered(call, Err(INTERNAL_ERROR)), Vec::new())
-            }
+        match aside(shared, work).await {
+            Ok((answer, places)) => written(shared, call, answer, places, body_bytes).await,
+            Err(error) => lost(call, &error),
         }
     };
     in_time(shared, call, work).await
+}
+
+/// The answer, once that is safe to tell; that to a large body is written aside, as the body was
+/// read.
+async fn written<S: Store>(
+    shared: &Shared<S>,
+    call: &Arc<Call>,
+    answer: Answer,
+    places: Vec<Place>,
+    body_bytes: usize,
+) -> Answered {
+    match answer {
+        Answer::Now(response) => (response, places),
+        later if body_bytes <= QUICK_BODY_BYTES_MAX => (settled(call, later).await, places),
+        later => {
+            let write = decided(call, later).await;
+            let answered = aside(shared, move || (write(), places)).await;
+            answered.unwrap_or_else(|error| lost(call, &error))
+        }
+    }
+}
+
+/// Does what may take its time where that holds up no other connection.
+async fn aside<S: Store, T: Send + 'static>(
+    shared: &Shared<S>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, JoinError> {
+    match shared.has_threads {
+        true => spawn_blocking(work).await,
+        false => Ok(work()),
+    }
+}
+
+fn lost(call: &Call, error: &JoinError) -> Answered {
+    tracing::error!(%error, "a request's thread ended without an answer");
+    (reply::answered(call, Err(INTERNAL_ERROR)), Vec::new())
 }
 
 /// Does the work. Where the answer to a change may be larger than the `places` of the body, which
@@ -489,27 +520,35 @@ async fn in_time<S: Store>(
     answer.unwrap_or_else(|_| (shared.app.timed_out(call), Vec::new()))
 }
 
-/// Waits for a commit, without a thread.
-async fn settled(call: &Call, answer: Answer) -> Response {
+/// The answer, once that is safe to tell.
+async fn settled(call: &Arc<Call>, answer: Answer) -> Response {
+    let write = decided(call, answer).await;
+    write()
+}
+
+/// Waits for a commit, without a thread, and gives what writes the answer.
+async fn decided(call: &Arc<Call>, answer: Answer) -> Write {
+    let own_call = call.clone();
+    let failed = move || reply::answered(&own_call, Err(INTERNAL_ERROR));
     let later = match answer {
-        Answer::Now(response) => return response,
+        Answer::Now(response) => return Box::new(|| response),
         Answer::Later(later) => later,
-        Answer::NeedsDisk => return reply::answered(call, Err(INTERNAL_ERROR)),
+        Answer::NeedsDisk => return Box::new(failed),
     };
     let (done, outcome) = oneshot::channel::<Write>();
     later.notify(Box::new(move |write| {
         // Whoever waited may be gone; the commit stands all the same.
         let _ = done.send(write);
     }));
-    match outcome.await {
-        Ok(write) => write(),
-        Err(_) => reply::answered(call, Err(INTERNAL_ERROR)),
-    }
+    outcome.await.unwrap_or_else(|_| Box::new(failed))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTITY_JSON_BYTES_MAX, Shared, in_time, perform, serve, settled, with_place};
+    use super::{
+        ENTITY_JSON_BYTES_MAX, QUICK_BODY_BYTES_MAX, Shared, in_time, perform, serve, settled,
+        with_place, written,
+    };
     use crate::app::App;
     use crate::auth::canonical;
     use crate::auth::shared_key::signature_text;
@@ -685,6 +724,41 @@ mod tests {
             (answer.status, answer.get("x-ms-error-code")),
             (500, Some("OperationTimedOut"))
         );
+    }
+
+    /// A commit that is done, and says which thread writes its answer.
+    struct Done;
+
+    impl Later for Done {
+        fn wait(self: Box<Self>) -> Response {
+            Response::new(204)
+        }
+
+        fn notify(self: Box<Self>, done: Box<dyn FnOnce(Write) + Send>) {
+            done(Box::new(|| {
+                let mut response = Response::new(204);
+                response.header("thread", format!("{:?}", std::thread::current().id()));
+                response
+            }));
+        }
+    }
+
+    /// The JSON of a hundred entities takes some 100 ms, for which all of a thread's connections
+    /// would wait.
+    #[test]
+    fn the_answer_to_a_large_body_is_not_written_on_the_event_loop() {
+        let shared = shared(&Arc::new(ManualClock::at(1)));
+        let call = shared.app.receive(&delete()).expect("admitted");
+        let own_thread = format!("{:?}", std::thread::current().id());
+        let is_written_here = |shared: &Shared<Db>, body_bytes| {
+            let later = Answer::Later(Box::new(Done));
+            let (answer, _) = run(written(shared, &call, later, Vec::new(), body_bytes));
+            answer.get("thread") == Some(own_thread.as_str())
+        };
+        assert!(is_written_here(&shared, QUICK_BODY_BYTES_MAX));
+        assert!(!is_written_here(&shared, QUICK_BODY_BYTES_MAX + 1));
+        let without_threads = Shared { has_threads: false, ..shared };
+        assert!(is_written_here(&without_threads, QUICK_BODY_BYTES_MAX + 1));
     }
 
     /// A batch whose one part is that text, admitted.
