@@ -113,7 +113,9 @@ pub struct Config {
     /// run into resets. Default 120 s.
     pub idle_time_max: Duration,
 
-    /// How long a client may take to send a body. Default 60 s.
+    /// How long a client may take to send a body; then its connection ends. A request that was let
+    /// in cannot use all of that: its own time, 30 s or what its `timeout` says, counts from its
+    /// head, and it is told that it is over when its body comes later. Default 60 s.
     pub body_time_max: Duration,
 
     /// How long a client may take nothing of an answer. An answer that could not leave at once must
