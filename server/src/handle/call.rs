@@ -83,6 +83,8 @@ impl Prefer {
 /// What a request waits for its turn to do, where it may have to wait for others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
+    /// Make or drop a table, or change settings, which is done by one after the other.
+    pub serial: bool,
     /// Merge several entities.
     pub merge: bool,
     /// Make a commit.
@@ -201,6 +203,10 @@ impl Call {
             Operation::Query(_) | Operation::Metadata => Turns { page: true, ..Turns::default() },
             Operation::Get(_) | Operation::ListTables => Turns { read: true, ..Turns::default() },
             Operation::Batch => turns_of_batch(&self.content_type, body),
+            Operation::CreateTable
+            | Operation::DeleteTable(_)
+            | Operation::SetProperties
+            | Operation::SetAcl(_) => Turns { serial: true, commit: true, ..Turns::default() },
             _ => Turns { commit: self.operation.writes(), ..Turns::default() },
         }
     }
@@ -318,7 +324,8 @@ fn is_content_id(path: &str) -> bool {
 mod tests {
     use super::*;
 
-    const NONE: Turns = Turns { merge: false, commit: false, page: false, read: false };
+    const NONE: Turns =
+        Turns { serial: false, merge: false, commit: false, page: false, read: false };
     const PAGE: Turns = Turns { page: true, ..NONE };
     const COMMIT: Turns = Turns { commit: true, ..NONE };
     const MERGE: Turns = Turns { merge: true, ..COMMIT };

@@ -60,6 +60,10 @@ const COMMITS_AT_ONCE: usize = 256;
 /// are in nobody's body.
 const MERGES_AT_ONCE: usize = 2;
 
+/// So many at once make or drop tables, or change settings: each may wait for the one before, with
+/// a thread and a commit's turn, until that is durable.
+const SERIAL_AT_ONCE: usize = 16;
+
 /// Room for long heads where there is little for bodies.
 const HEADS_BYTES_MIN: usize = 8 << 20;
 
@@ -76,6 +80,8 @@ pub(crate) struct Shared<S> {
     turns: Arc<Semaphore>,
     /// Turns to read an entity that is not in memory: as many as there is room for, too.
     reads: Arc<Semaphore>,
+    /// Turns to do what is done by one after the other.
+    serial: Arc<Semaphore>,
     /// Turns to merge several entities at once.
     merges: Arc<Semaphore>,
     /// Turns to make a commit that may wait.
@@ -101,6 +107,7 @@ impl<S: Store> Shared<S> {
         let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
         let reads = answers.places_of(ENTITY_JSON_BYTES_MAX).max(READS_MIN);
         let reads = Arc::new(Semaphore::new(reads.min(Semaphore::MAX_PERMITS)));
+        let serial = Arc::new(Semaphore::new(SERIAL_AT_ONCE));
         let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
         let commits = Arc::new(Semaphore::new(COMMITS_AT_ONCE));
         let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
@@ -111,6 +118,7 @@ impl<S: Store> Shared<S> {
             answers,
             turns,
             reads,
+            serial,
             merges,
             commits,
             has_threads,
@@ -417,10 +425,11 @@ async fn perform<S: Store>(
             }
         }
     }
-    // In this order: of merges there are the fewest turns, and who waits for one holds no commit's;
-    // who has a page's or a read's turn waits for no other.
+    // In this order: of these two there are the fewest turns, and who waits for one holds no
+    // commit's; who has a page's or a read's turn waits for no other.
     let (needed, body_bytes) = (call.turns(bytes), bytes.len());
     let turns = [
+        needed.serial.then_some(&shared.serial),
         needed.merge.then_some(&shared.merges),
         needed.commit.then_some(&shared.commits),
         needed.page.then_some(&shared.turns),
@@ -590,7 +599,8 @@ mod tests {
     }
 
     fn signed(mut head: Head) -> Head {
-        let resource = canonical::resource(DEVELOPMENT_ACCOUNT, head.path(), None);
+        let comp = head.query().split('&').find_map(|option| option.strip_prefix("comp="));
+        let resource = canonical::resource(DEVELOPMENT_ACCOUNT, head.path(), comp);
         let string = canonical::shared_key_lite("soon", &resource);
         let signature = signature_text(&Key::development(), &string);
         head.headers.push("Date", "soon");
@@ -878,6 +888,39 @@ mod tests {
             assert_eq!(bytes > Some(6_500_000), statuses != [503, 503], "{bytes:?}");
             drop(answers);
             assert_eq!(taken_bytes(), 0);
+        }
+    }
+
+    /// Settings of one account, or tables, change one after the other: 256 who waited for that
+    /// could else keep everybody from committing.
+    #[test]
+    fn changes_of_settings_and_tables_leave_turns_to_other_commits() {
+        let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
+        for (method, path, body, status) in [
+            ("POST", "/Tables", "{\"TableName\":\"T\"}", 201),
+            ("PUT", "/T?comp=acl", "<SignedIdentifiers />", 204),
+            ("PUT", "/?restype=service&comp=properties", "<StorageServiceProperties />", 202),
+            ("DELETE", "/Tables('T')", "", 204),
+        ] {
+            let (target, authority) = (format!("/{DEVELOPMENT_ACCOUNT}{path}"), "h".to_owned());
+            let head = Head { method: method.to_owned(), target, authority, ..Head::default() };
+            let mut head = signed(head);
+            head.headers.push("Content-Length", body.len().to_string());
+            let call = shared.app.receive(&head).expect("admitted");
+            run(async {
+                let others = shared.serial.acquire_many(16).await.expect("never closed");
+                let body = Body::Whole(body.to_owned().into());
+                let waiting = perform(&shared, &call, body, Vec::new());
+                let mut waiting = std::pin::pin!(waiting);
+                let soon = Duration::from_secs(1);
+                let ended = tokio::time::timeout(soon, waiting.as_mut()).await.is_ok();
+                let taken = 256 - shared.commits.available_permits();
+                assert_eq!((ended, taken), (false, 0), "{path}");
+                drop(others);
+                let (response, _) = waiting.await;
+                assert_eq!(response.status, status, "{path}");
+            });
+            assert_eq!(shared.serial.available_permits(), 16);
         }
     }
 
