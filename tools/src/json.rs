@@ -10,6 +10,7 @@ use serde_json::{Map, Value as Json};
 use std::fmt;
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
+use tabulith::table::time;
 use tabulith::table::value::{DateTime, Value};
 
 /// Appends an entity as one line, without the line's end.
@@ -157,8 +158,8 @@ pub(crate) fn annotation(
     }
 }
 
-/// The entity that an object is, as [`write_entity`] writes it; its Timestamp and other annotations
-/// are passed over, a null is no property.
+/// The entity that an object is, as [`write_entity`] writes it, with the commit of its Timestamp;
+/// one that no commit has is passed over, as are annotations but types. A null is no property.
 pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntity> {
     let key = |name: &str| match members.get(name) {
         Some(Json::String(text)) => Ok(text.clone()),
@@ -174,7 +175,10 @@ pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntit
         let edm = annotation(members, name)?;
         properties.extend(read_value(name, value, edm)?.map(|value| (name.clone(), value)));
     }
-    Ok(Entity { partition_key, row_key, ts: CommitTs::ZERO, properties })
+    let moment = members.get("Timestamp").and_then(Json::as_str);
+    let moment = moment.and_then(|text| time::parse(text).ok());
+    let ts = moment.and_then(DateTime::commit).unwrap_or(CommitTs::ZERO);
+    Ok(Entity { partition_key, row_key, ts, properties })
 }
 
 /// The value of a member; `None` for null. Without an annotation the JSON says the type: a number
@@ -219,7 +223,6 @@ pub(crate) fn shortened(text: &str) -> String {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use tabulith::table::time;
 
     fn entity() -> Entity {
         let values = [
@@ -259,6 +262,21 @@ mod tests {
             assert_eq!(read(&members, name), Ok(Some(value.clone())));
         }
         assert!(line.len() <= entity_bytes_max(&entity), "{} bytes", line.len());
+    }
+
+    /// It was dropped: a copy of JSON lines had none, and `import` took it for no export.
+    #[test]
+    fn a_timestamp_comes_back_as_it_was() {
+        let ts = |timestamp: &str| {
+            let text = format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"r\"{timestamp}}}");
+            read_entity(&members(text.as_bytes()).unwrap()).unwrap().ts
+        };
+        let at = CommitTs(17_000_000_000_000_001);
+        assert_eq!(ts(r#","Timestamp":"2023-11-14T22:13:20.0000001Z""#), at);
+        for none in ["", r#","Timestamp":"noon""#, r#","Timestamp":"1969-12-31""#] {
+            assert_eq!(ts(none), CommitTs::ZERO, "{none}");
+        }
+        assert_eq!(ts(r#","Timestamp":7"#), CommitTs::ZERO);
     }
 
     #[test]

@@ -114,7 +114,7 @@ fn entity(document: &Json) -> Result<Entity, String> {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use tabulith::table::value::Value;
+    use tabulith::table::value::{DateTime, Value};
 
     /// What Azurite 3.37.0 wrote for one entity of every type.
     const FILE: &str = r#"{"filename":"x","collections":[
@@ -148,6 +148,8 @@ mod tests {
         assert_eq!(value("G"), Value::Guid(guid));
         assert_eq!(value("B"), Value::Binary(vec![1, 2, 3]));
         assert_eq!(rows[0].properties.len(), 8);
+        let at = DateTime::from(rows[0].ts).to_string();
+        assert_eq!(at, "2026-11-22T12:36:33.0336977Z", "it is written to JSON lines");
         assert!(database.rows("orders", 1, 10).unwrap().is_empty());
     }
 
