@@ -38,7 +38,7 @@ pub(crate) struct Recipe {
     places: HashMap<String, usize>,
     /// For each column of a header its name and type, if it is stored.
     stored: Vec<Option<(String, EdmType)>>,
-    /// For JSON lines: the number types that columns were widened to.
+    /// For JSON lines: the number types that numbers of columns were widened to.
     widened: HashMap<String, EdmType>,
 }
 
@@ -79,15 +79,14 @@ impl Recipe {
             .iter()
             .map(|name| is_stored(name, &wishes).then(|| (name.clone(), edm(name))))
             .collect();
-        let numbers = [EdmType::Int64, EdmType::Double];
+        let widened = |column: &Column| {
+            let edm = column.number_type()?;
+            matches!(edm, EdmType::Int64 | EdmType::Double).then(|| (column.name.clone(), edm))
+        };
         Ok(Recipe {
             places: header.iter().cloned().zip(0..).collect(),
             stored,
-            widened: types
-                .into_iter()
-                .filter(|(_, edm)| numbers.contains(edm))
-                .map(|(name, edm)| (name.to_owned(), edm))
-                .collect(),
+            widened: columns.iter().filter_map(widened).collect(),
             wishes,
         })
     }
@@ -250,7 +249,7 @@ mod tests {
     }
 
     fn column(name: &str, edm: EdmType) -> Column {
-        Column { name: name.to_owned(), edm: Some(edm), hint: None, barred: None }
+        Column { name: name.to_owned(), edm: Some(edm), numbers: None, hint: None, barred: None }
     }
 
     fn csv_recipe(wishes: Wishes) -> Recipe {
@@ -321,6 +320,16 @@ mod tests {
         let recipe = Recipe::new(wishes("p", "{k}"), &columns, &[]).unwrap();
         let entity = recipe.entity(&json("{\"k\":\"r\",\"n\":1}")).unwrap();
         assert_eq!(entity.properties[1].1, Value::Double(1.0));
+        let numbers = Some(EdmType::Int64);
+        let mixed = Column { edm: None, numbers, ..column("n", EdmType::Int64) };
+        let recipe = Recipe::new(wishes("p", "1"), &[mixed], &[]).unwrap();
+        for (row, value) in [
+            ("{\"n\":3000000000}", Value::Int64(3_000_000_000)),
+            ("{\"n\":\"x\"}", Value::String("x".to_owned())),
+            ("{\"n\":true}", Value::Boolean(true)),
+        ] {
+            assert_eq!(recipe.entity(&json(row)).unwrap().properties, [("n".to_owned(), value)]);
+        }
     }
 
     #[test]

@@ -163,6 +163,7 @@ mod tests {
         let columns = [("k", EdmType::String), ("n", EdmType::Int32)].map(|(name, edm)| Column {
             name: name.to_owned(),
             edm: Some(edm),
+            numbers: None,
             hint: None,
             barred: None,
         });

@@ -7,9 +7,9 @@
 //! never guessed.
 //!
 //! In JSON lines the values say their own types, by `a@odata.type` or by their form; only numbers
-//! of one column are widened together, and not those of files as `export` prints them, whose rows
-//! all have a PartitionKey and the service's Timestamp: there a number says its type too. Parquet
-//! says the types of its columns, and is not read before.
+//! of one column are widened together, whatever else stands between them, and not those of files as
+//! `export` prints them, whose rows all have a PartitionKey and the service's Timestamp: there a
+//! number says its type too. Parquet says the types of its columns, and is not read before.
 
 use crate::columnar::column::Column as TypedColumn;
 use crate::edm::EdmType;
@@ -40,13 +40,21 @@ pub(crate) struct Survey {
 pub(crate) struct Column {
     /// Its name.
     pub(crate) name: String,
-    /// The type of all its values; `None` where JSON values have types that do not mix, and each
-    /// keeps its own.
+    /// The type of all its values; `None` where JSON values have types that do not mix.
     pub(crate) edm: Option<EdmType>,
+    /// Where they do not mix: the type of the numbers that say none. Others keep their own.
+    pub(crate) numbers: Option<EdmType>,
     /// A text that looks like a null marker, and the type that the column has without it.
     pub(crate) hint: Option<(&'static str, EdmType)>,
     /// Why no property holds its values.
     pub(crate) barred: Option<String>,
+}
+
+impl Column {
+    /// The type of its numbers that say none, if it is one for all of them.
+    pub(crate) fn number_type(&self) -> Option<EdmType> {
+        self.edm.or(self.numbers)
+    }
 }
 
 /// Reads all of `path`. `nulls`: cells that say "no value".
@@ -56,6 +64,7 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
         let column = |column: &TypedColumn| Column {
             name: column.name.clone(),
             edm: column.edm.clone().ok(),
+            numbers: None,
             hint: None,
             barred: column.edm.clone().err(),
         };
@@ -78,7 +87,7 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
                             }
                         }
                     }
-                    Cells::Json(members) => columns.members(&members),
+                    Cells::Json(members) => columns.members(&members, nulls),
                     // A file of such rows says their types itself.
                     Cells::Typed(_) => {}
                 }
@@ -128,17 +137,20 @@ impl Columns {
         &mut self.seen[index]
     }
 
-    /// The members of a row of JSON lines. An annotation that tells the type of another one is none
-    /// of them.
-    fn members(&mut self, members: &Map<String, Value>) {
+    /// The members of a row of JSON lines, of which texts that are one of `nulls` say nothing. An
+    /// annotation that tells the type of another one is none of them.
+    fn members(&mut self, members: &Map<String, Value>, nulls: &[String]) {
         let count = if is_exported(members) { &mut self.exported } else { &mut self.others };
         *count += 1;
         for (name, value) in members {
             let of = name.strip_suffix("@odata.type");
             if of.is_none_or(|of| !members.contains_key(of)) {
+                let seen = self.at(name);
+                if matches!(value, Value::String(text) if nulls.contains(text)) {
+                    continue;
+                }
                 // A word that is no type is told when it is the row's turn.
-                let said = json::annotation(members, name).ok().flatten();
-                self.at(name).json(value, said);
+                seen.json(value, json::annotation(members, name).ok().flatten());
             }
         }
     }
@@ -177,6 +189,8 @@ struct Seen {
     fits_but_null: TypeSet,
     /// Of JSON: types that fit every value where a number is of no other type than the narrowest.
     fits_exactly: TypeSet,
+    /// Of JSON: types that fit every number, and every number that says no type of its own.
+    fits_numbers: [TypeSet; 2],
     likely_null: Option<&'static str>,
 }
 
@@ -187,6 +201,7 @@ impl Seen {
             fits: TypeSet::ALL,
             fits_but_null: TypeSet::ALL,
             fits_exactly: TypeSet::ALL,
+            fits_numbers: [TypeSet::NUMBERS; 2],
             likely_null: None,
         }
     }
@@ -217,6 +232,15 @@ impl Seen {
         self.fits = self.fits.and(types);
         self.fits_but_null = self.fits;
         self.fits_exactly = self.fits_exactly.and(narrowest);
+        let numbers = types.and(TypeSet::NUMBERS);
+        // A number without any type is a bad row, whatever the others are.
+        if numbers != TypeSet::NONE {
+            let [all, untold] = &mut self.fits_numbers;
+            *all = all.and(numbers);
+            if said.is_none() {
+                *untold = untold.and(numbers);
+            }
+        }
     }
 
     /// `is_exact`: a number of JSON is of no other type than the narrowest.
@@ -237,7 +261,10 @@ impl Seen {
         };
         // Nothing but nulls: nothing will be stored, and text is the type that a later file fits.
         let edm = if self.fits == TypeSet::ALL { Some(EdmType::String) } else { edm };
-        Column { name: self.name, edm, hint, barred: None }
+        // What is an Int32 all over is read as one anyway.
+        let mut numbers = self.fits_numbers.into_iter().filter(|fits| *fits != TypeSet::NUMBERS);
+        let numbers = numbers.find_map(TypeSet::narrowest).filter(|_| edm.is_none() && !is_exact);
+        Column { name: self.name, edm, numbers, hint, barred: None }
     }
 }
 
@@ -247,6 +274,7 @@ struct TypeSet(u8);
 
 impl TypeSet {
     const ALL: TypeSet = TypeSet(u8::MAX);
+    const NONE: TypeSet = TypeSet(0);
     const TEXT: TypeSet = TypeSet(1 << EdmType::String as u8);
     const NUMBERS: TypeSet =
         TypeSet(1 << EdmType::Int32 as u8 | 1 << EdmType::Int64 as u8 | 1 << EdmType::Double as u8);
@@ -327,13 +355,15 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn columns(text: &str, nulls: &[&str]) -> Vec<String> {
+    fn surveyed(text: &str, nulls: &[&str]) -> Vec<Column> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let nulls: Vec<String> = nulls.iter().map(|null| (*null).to_owned()).collect();
-        let survey = survey(file.path(), &nulls).unwrap();
-        survey
-            .columns
+        survey(file.path(), &nulls).unwrap().columns
+    }
+
+    fn columns(text: &str, nulls: &[&str]) -> Vec<String> {
+        surveyed(text, nulls)
             .into_iter()
             .map(|column| match (column.edm, column.hint) {
                 (Some(edm), None) => format!("{} {edm}", column.name),
@@ -406,6 +436,36 @@ mod tests {
         let text = "{\"a\":1,\"b\":1,\"c\":\"7\",\"d\":null}\n\
             {\"a\":2.5,\"b\":\"x\",\"c\":\"8\",\"c@odata.type\":\"Edm.Int64\"}\n";
         assert_eq!(columns(text, &[]), ["a Double", "b varies", "c varies", "d String"]);
+    }
+
+    /// `--null` counted for CSV only where types were found, though for both where rows were read.
+    #[test]
+    fn a_null_of_json_is_none_of_the_values() {
+        let text = "{\"v\":1,\"k\":\"NA\"}\n{\"v\":\"NA\"}\n{\"v\":2.5}\n";
+        assert_eq!(columns(text, &["NA"]), ["v Double", "k String"]);
+        assert_eq!(columns(text, &[]), ["v varies", "k String"]);
+    }
+
+    /// One text among them, and no number was widened: rows with those beyond an Int32 were bad.
+    #[test]
+    fn numbers_widen_whatever_stands_between_them() {
+        let of = |values: &[&str]| {
+            let row = |value: &&str| format!("{{{value}}}\n");
+            let column = surveyed(&values.iter().map(row).collect::<String>(), &[]).remove(0);
+            (column.edm, column.number_type())
+        };
+        let text = r#""v":"x""#;
+        assert_eq!(of(&[text, r#""v":3000000000"#]), (None, Some(EdmType::Int64)));
+        assert_eq!(of(&[r#""v":1"#, text, r#""v":2.5"#]), (None, Some(EdmType::Double)));
+        let long = r#""v@odata.type":"Edm.Int64","v":"5""#;
+        assert_eq!(of(&[long, text, r#""v":7"#]), (None, Some(EdmType::Int64)));
+        assert_eq!(of(&[long, r#""v":7"#, r#""v":1.5"#]), (None, Some(EdmType::Double)));
+        let bad = r#""v":99999999999999999999"#;
+        assert_eq!(of(&[bad, r#""v":3000000000"#]), (None, Some(EdmType::Int64)));
+        // An export says the types of its numbers, also of those between texts.
+        let entity = r#""v":"x","PartitionKey":"p","Timestamp":"2026-11-22T10:00:00Z""#;
+        let exported = |value: &str| entity.replace("\"x\"", value);
+        assert_eq!(of(&[&exported("7"), &exported("\"y\""), &exported("1.5")]), (None, None));
     }
 
     /// An Int32 came back as a Double where another row of the table had a Double in its place.

@@ -256,7 +256,7 @@ impl Import {
         types.sort_unstable();
         // Another version may find others in the same file: its rows are not those of the first
         // ones.
-        let found = columns.iter().map(|column| (&column.name, column.edm));
+        let found = columns.iter().map(|column| (&column.name, column.number_type()));
         let found: Vec<_> = found.collect();
         let mut drop: Vec<&String> = self.wishes.drop.iter().collect();
         drop.sort_unstable();
