@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 use tabulith_client::connection::DEVELOPMENT_ACCOUNT;
 use tabulith_client::{Connection, Trust};
 
+/// Names a profile for commands whose flags name no place.
+const PROFILE_VARIABLE: &str = "TABULITH_PROFILE";
+
 const DEVELOPMENT_ENDPOINT: &str = "http://127.0.0.1:10002/devstoreaccount1";
 
 /// Where the tables of a command are.
@@ -37,31 +40,36 @@ pub(crate) fn is_named(flags: &TargetArgs) -> bool {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     Words::of_flags(flags).name_a_place()
         || flags.profile.is_some()
+        || variable(PROFILE_VARIABLE).is_some()
         || Words::of_environment(&variable).is_some()
 }
 
-/// The place that flags name, or else a profile, or the environment, or the profile `default`; the
-/// development account on this machine where nothing does. `read` gives the text of a file.
+/// The place that flags name, together with a profile where they name one; or else the profile of
+/// the variable, or the environment, or the profile `default`; the development account on this
+/// machine where nothing does. `read` gives the text of a file.
 fn find(
     flags: &TargetArgs,
     variable: impl Fn(&str) -> Option<String>,
     read: impl Fn(&Path) -> std::io::Result<String>,
 ) -> Result<Place> {
     let words = Words::of_flags(flags);
+    let profile = |name: &str| -> Result<Words> {
+        let (path, text) = profiles(&variable, &read)?;
+        let text = text.with_context(|| format!("--profile {name}: {}", path.display()))?;
+        Words::of_profile(&text, name, &path)?.ok_or_else(|| {
+            let path = path.display();
+            Failure::new(Exit::NotFound, format!("{path} has no profile [{name}]")).into()
+        })
+    };
+    if let Some(name) = &flags.profile {
+        return words.beside(profile(name)?, name)?.place(&|_| None, &read);
+    }
     if words.name_a_place() {
         return words.place(&variable, &read);
     }
     let ca = words.ca;
-    let place = match &flags.profile {
-        Some(name) => {
-            let (path, text) = profiles(&variable, &read)?;
-            let text = text.with_context(|| format!("--profile {name}: {}", path.display()))?;
-            let words = Words::of_profile(&text, name, &path)?.ok_or_else(|| {
-                let path = path.display();
-                Failure::new(Exit::NotFound, format!("{path} has no profile [{name}]"))
-            })?;
-            words.place(&|_| None, &read)?
-        }
+    let place = match variable(PROFILE_VARIABLE) {
+        Some(name) => profile(&name)?.place(&|_| None, &read)?,
         None => match Words::of_environment(&variable) {
             Some(words) => words.place(&variable, &read)?,
             None => match profiles(&variable, &read)? {
@@ -181,6 +189,35 @@ impl Words {
             }
         }
         Ok(Some(words))
+    }
+
+    /// What flags say, and what they do not say as the profile they name has it. What proves who
+    /// asks is taken from one of the two.
+    fn beside(mut self, mut profile: Words, name: &str) -> Result<Words> {
+        let ca = self.ca.take().or(profile.ca.take());
+        if !self.name_a_place() {
+            return Ok(Words { ca, ..profile });
+        }
+        if self.connection_string.is_some() {
+            return Ok(Words { ca, ..self });
+        }
+        let account_name = self.account_name.take().or(profile.account_name.take());
+        if self.data_dir.is_some() {
+            return Ok(Words { account_name, ..self });
+        }
+        if profile.connection_string.is_some() {
+            return Err(Failure::usage(format!(
+                "--profile {name} is a connection string, which says all: no flag says a part of it"
+            ))
+            .into());
+        }
+        let has_key = self.key_file.is_some() || self.account_key.is_some();
+        let proves = has_key || self.sas_token.is_some();
+        let is_server = proves || self.table_endpoint.is_some();
+        let table_endpoint = self.table_endpoint.take().or(profile.table_endpoint.take());
+        let data_dir = profile.data_dir.take().filter(|_| !is_server);
+        let rest = if proves { self } else { profile };
+        Ok(Words { account_name, table_endpoint, ca, data_dir, ..rest })
     }
 
     fn name_a_place(&self) -> bool {
@@ -333,6 +370,48 @@ mod tests {
         assert_eq!(server(found(profile("shop"), &set, Some(PROFILES))).account, "shop");
         let flag = TargetArgs { account_name: Some("abc".into()), ..profile("shop") };
         assert_eq!(server(found(flag, &set, Some(PROFILES))).account, "abc");
+        let variable = [&set[..], &[(PROFILE_VARIABLE, "shop")]].concat();
+        let of = |flags: TargetArgs| server(found(flags, &variable, Some(PROFILES))).account;
+        assert_eq!(of(TargetArgs::default()), "shop");
+        let flag = TargetArgs { account_name: Some("abc".into()), ..Default::default() };
+        assert_eq!(of(flag), "abc");
+    }
+
+    /// It was not looked at as soon as a flag beside it said anything of the place, so that keys
+    /// and addresses were those of the environment.
+    #[test]
+    fn a_profile_says_what_flags_beside_it_do_not() {
+        let profile = |name: &str| TargetArgs { profile: Some(name.into()), ..Default::default() };
+        let of = |flags: TargetArgs| {
+            let text = "[text]\nconnection-string = 'UseDevelopmentStorage=true'\n";
+            let set = [("AZURE_STORAGE_ACCOUNT", "abc"), ("AZURE_STORAGE_KEY", "bm8=")];
+            found(flags, &set, Some(&format!("{PROFILES}{text}")))
+        };
+        let endpoint = Some("http://h/shop".to_owned());
+        let flags = TargetArgs { table_endpoint: endpoint, ..profile("shop") };
+        let Place::Server(shop, ca) = of(flags).unwrap() else { panic!("a folder") };
+        assert_eq!((shop.account.as_str(), shop.endpoint.as_str()), ("shop", "http://h/shop"));
+        assert_eq!(shop.key().map(|key| key.bytes()), Some(&b"hi"[..]));
+        assert_eq!(ca, Some(PathBuf::from("/pem")));
+        let flags = TargetArgs { sas_token: Some("sig=x".into()), ..profile("shop") };
+        assert!(server(of(flags.clone())).key().is_none());
+        let files = Some("files".to_owned());
+        let flags = TargetArgs { account_name: Some("abc".into()), profile: files, ..flags };
+        assert_eq!(server(of(flags)).account, "abc", "a folder takes no signature");
+        let folder = |flags: TargetArgs| match of(flags).unwrap() {
+            Place::Folder(dir, account) => (dir, account),
+            Place::Server(..) => panic!("a server"),
+        };
+        let flags = TargetArgs { account_name: Some("abc".into()), ..profile("files") };
+        let data = PathBuf::from("/home/.config/tabulith/data");
+        assert_eq!(folder(flags), (data, "abc".to_owned()));
+        let flags = TargetArgs { data_dir: Some("d".into()), ..profile("shop") };
+        assert_eq!(folder(flags), (PathBuf::from("d"), "shop".to_owned()));
+        let refused = |flags: TargetArgs| crate::exit::of(&of(flags).unwrap_err());
+        let flags = TargetArgs { account_name: Some("abc".into()), ..profile("text") };
+        assert_eq!(refused(flags), Exit::Usage, "a part of a whole");
+        let flags = TargetArgs { data_dir: Some("d".into()), ..profile("none") };
+        assert_eq!(refused(flags), Exit::NotFound);
     }
 
     #[test]

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 #[group(skip)]
 pub(crate) struct TargetArgs {
     /// The server and its key, or an address with a shared access signature. What flags do not say
-    /// is looked for in --profile, the variables of `az` (AZURE_STORAGE_CONNECTION_STRING,
-    /// AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_KEY, AZURE_STORAGE_SAS_TOKEN), the profile `default`;
-    /// in the end it is the development account on 127.0.0.1:10002.
+    /// is looked for in --profile, without it in the variables of `az`
+    /// (AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_KEY,
+    /// AZURE_STORAGE_SAS_TOKEN), the profile `default`; in the end it is the development account on
+    /// 127.0.0.1:10002.
     #[arg(long, value_name = "TEXT", conflicts_with = "data_dir", help_heading = "Where")]
     pub(crate) connection_string: Option<String>,
     /// The account; in a folder and without a server's name that of development.
@@ -35,8 +36,9 @@ pub(crate) struct TargetArgs {
     #[arg(conflicts_with_all = ["connection_string", "data_dir"])]
     pub(crate) table_endpoint: Option<String>,
     /// A section of $XDG_CONFIG_HOME/tabulith/profiles.toml (~/.config without it), whose settings
-    /// have the names of these flags.
-    #[arg(long, value_name = "NAME", help_heading = "Where", env = "TABULITH_PROFILE")]
+    /// have the names of these flags and count where those are not given. Without flags that say
+    /// where, the variable TABULITH_PROFILE names one too.
+    #[arg(long, value_name = "NAME", help_heading = "Where")]
     pub(crate) profile: Option<String>,
     /// Certificates to trust beside the machine's authorities, in PEM: those of an authority, or
     /// the file that `serve --tls-self-signed` has written.
