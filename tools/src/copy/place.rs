@@ -58,7 +58,7 @@ impl Place {
                 crate::folder::Folder::open(Path::new(path), account, access)?,
             )))),
             "profile" => target(TargetArgs { profile: Some(rest.to_owned()), ..Default::default() }),
-            "dev" => target(TargetArgs {
+            "dev" if word == kind => target(TargetArgs {
                 connection_string: Some("UseDevelopmentStorage=true".to_owned()),
                 ..Default::default()
             }),
@@ -198,7 +198,10 @@ mod tests {
 
     #[test]
     fn a_word_that_is_no_place_is_not_repeated() {
-        for word in ["c2VjcmV0", "dir:", "jsonl:", "azurite:", "folder:x", ""] {
+        // What followed `dev` was passed over, and it was written to.
+        let of_dev = ["dev:", "dev:c2VjcmV0"];
+        let others = ["c2VjcmV0", "dir:", "jsonl:", "azurite:", "folder:x", ""];
+        for word in others.into_iter().chain(of_dev) {
             let error = Place::open(word, Access::Read, None, Duration::ZERO).err().unwrap();
             assert_eq!(crate::exit::of(&error), crate::exit::Exit::Usage, "{word}: {error}");
             assert!(!error.to_string().contains("c2VjcmV0"));
