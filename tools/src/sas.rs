@@ -78,7 +78,7 @@ fn create(args: CreateSasArgs) -> Result<Exit> {
             (token.sign(account, key).map_err(unsigned)?, format!("/{table}"))
         }
         None => {
-            letters("--permissions", permissions.unwrap_or_default(), "rwdlacup")?;
+            letters("--permissions", permissions.unwrap_or_default(), "rwdlacu")?;
             letters("--resource-types", &args.resource_types, "sco")?;
             let of = |letter| args.resource_types.contains(letter);
             let token = AccountSas {

@@ -238,6 +238,8 @@ fn tokens_that_are_signed_here_do_what_they_say_and_no_more() {
         (&["sas", "create", "-t", "orders", "--expiry", "8h"][..], "--permissions"),
         (&["sas", "create", "-t", "orders", "--expiry", "8w", "--permissions", "r"], "--expiry 8w"),
         (&["sas", "create", "-t", "orders", "--expiry", "8h", "--permissions", "rx"], "x is none"),
+        // It was passed over: a token for an account has no such permission.
+        (&["sas", "create", "--expiry", "8h", "--permissions", "rlp"], "p is none of rwdlacu"),
         // As of a variable that is not set: it would be no limit.
         (&[&good[..], &["--start-pk", ""]].concat(), "--start-pk"),
         (&[&good[..], &["--end-pk", "p", "--end-rk", ""]].concat(), "--end-rk"),
