@@ -210,6 +210,35 @@ fn an_interrupted_import_says_so_and_goes_on() {
     assert_eq!(rows_on(&place, &server), SLOW_ROWS);
 }
 
+/// "Stopping" was said, but the whole file was looked at first, and the table was made.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_import_that_is_interrupted_before_its_first_row_makes_no_table() {
+    let place = Place::new();
+    let server = place.serve(0, "data");
+    let file = place.file("f.csv", lines(500_000));
+    let mut import = place.command(&import(&file, &server));
+    let mut import = import.stderr(Stdio::piped()).spawn().unwrap();
+    let id = import.id().to_string();
+    let listens = || {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 0b10 != 0)
+    };
+    // It does before it looks at the file.
+    while !listens() {
+        assert!(import.try_wait().unwrap().is_none());
+        std::thread::yield_now();
+    }
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let output = import.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{err}");
+    assert!(err.contains("stopping") && err.contains("interrupted after 0 rows"), "{err}");
+    let tables = ["table", "list", "-o", "tsv", "--connection-string", &server.connection];
+    assert_eq!(place.ok(&tables).out, "");
+}
+
 #[test]
 fn a_wrong_key_is_exit_6() {
     let place = Place::new();

@@ -57,8 +57,13 @@ impl Column {
     }
 }
 
-/// Reads all of `path`. `nulls`: cells that say "no value".
-pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
+/// Reads all of `path`; none where it `is_stopped` before the end. `nulls`: cells that say "no
+/// value".
+pub(crate) fn survey(
+    path: &Path,
+    nulls: &[String],
+    is_stopped: impl Fn() -> bool,
+) -> Result<Option<Survey>> {
     let mut input = Rows::open(path)?;
     if let Some((rows, columns)) = input.types() {
         let column = |column: &TypedColumn| Column {
@@ -68,14 +73,14 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
             hint: None,
             barred: column.edm.clone().err(),
         };
-        return Ok(Survey::of_columns(rows, columns.iter().map(column).collect()));
+        return Ok(Some(Survey::of_columns(rows, columns.iter().map(column).collect())));
     }
     let mut columns = Columns::default();
     for name in input.columns() {
         columns.at(name);
     }
     let mut rows = 0;
-    loop {
+    while !is_stopped() {
         match input.next()? {
             Next::Record(record) => {
                 rows += 1;
@@ -94,9 +99,10 @@ pub(crate) fn survey(path: &Path, nulls: &[String]) -> Result<Survey> {
             }
             // Counted here, reported when it is its turn.
             Next::Bad { .. } => rows += 1,
-            Next::End => return Ok(columns.finish(rows)),
+            Next::End => return Ok(Some(columns.finish(rows))),
         }
     }
+    Ok(None)
 }
 
 impl Survey {
@@ -359,7 +365,8 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         let nulls: Vec<String> = nulls.iter().map(|null| (*null).to_owned()).collect();
-        survey(file.path(), &nulls).unwrap().columns
+        assert_eq!(survey(file.path(), &nulls, || true).unwrap(), None, "as it is told");
+        survey(file.path(), &nulls, || false).unwrap().unwrap().columns
     }
 
     fn columns(text: &str, nulls: &[&str]) -> Vec<String> {

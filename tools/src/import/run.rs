@@ -65,21 +65,7 @@ pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit>
         clock,
         args,
     };
-    let mut surveys = Vec::new();
-    for path in import.args.files.clone() {
-        surveys.push((import.survey(&path).await?, path));
-    }
-    import.check_flags(&surveys)?;
-    if import.args.restart {
-        import.forget(&surveys);
-    }
-    let end = match import.begins_with_a_bad_row(&surveys)? {
-        true => Ok(End::BadRow),
-        false => {
-            import.target.create_table(&import.args.table).await?;
-            import.files(surveys).await
-        }
-    };
+    let end = import.all().await;
     if end.is_err() && import.rows_written > 0 {
         let written = report::rate(import.rows_written, import.clock.steady());
         note(&format!("failed after {written}; the same command goes on from here"));
@@ -107,6 +93,29 @@ struct Import {
 }
 
 impl Import {
+    /// Looks at all files, then imports them. What ends it before the first row makes no table.
+    async fn all(&mut self) -> Result<End> {
+        let mut surveys = Vec::new();
+        for path in self.args.files.clone() {
+            match self.survey(&path).await? {
+                Some(survey) => surveys.push((survey, path)),
+                None => return Ok(End::Stopped),
+            }
+        }
+        self.check_flags(&surveys)?;
+        if self.args.restart {
+            self.forget(&surveys);
+        }
+        if self.begins_with_a_bad_row(&surveys)? {
+            return Ok(End::BadRow);
+        }
+        if *self.stop.borrow() {
+            return Ok(End::Stopped);
+        }
+        self.target.create_table(&self.args.table).await?;
+        self.files(surveys).await
+    }
+
     /// Imports one file after the other, until one does not come to its end.
     async fn files(&mut self, surveys: Vec<((Survey, u128), PathBuf)>) -> Result<End> {
         for ((survey, digest), path) in surveys {
@@ -128,13 +137,17 @@ impl Import {
         }
     }
 
-    /// Reads a whole file for its types, its length and its digest.
-    async fn survey(&self, path: &Path) -> Result<(Survey, u128)> {
-        let (path, wishes) = (path.to_owned(), self.wishes.clone());
+    /// Reads a whole file for its types, its length and its digest; none where it is to stop.
+    async fn survey(&self, path: &Path) -> Result<Option<(Survey, u128)>> {
+        let (path, wishes, stop) = (path.to_owned(), self.wishes.clone(), self.stop.clone());
         tokio::task::spawn_blocking(move || {
-            let survey = infer::survey(&path, &wishes.nulls)?;
+            let is_stopped = || *stop.borrow();
+            let Some(survey) = infer::survey(&path, &wishes.nulls, is_stopped)? else {
+                return Ok(None);
+            };
             report::types(&path, &survey, &wishes);
-            Ok((survey, rows::digest(&path)?))
+            let digest = rows::digest(&path, is_stopped)?;
+            Ok(digest.map(|digest| (survey, digest)))
         })
         .await?
     }
