@@ -20,6 +20,7 @@ use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::collections::VecDeque;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use tabulith::table::value::Value;
 
@@ -202,8 +203,17 @@ fn place(path: &Path, column: &str) -> String {
     format!("{}: column `{}`", path.display(), shortened(column))
 }
 
+/// What ended the reading: damage, unless the system did not give the bytes. An error of a codec is
+/// one of its input's.
 fn damaged(place: &str, error: &ParquetError) -> anyhow::Error {
-    Failure::new(Exit::Corrupt, format!("{place}: damaged: {error}")).into()
+    let cause = std::error::Error::source(error);
+    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
+    match cause.and_then(io::Error::raw_os_error) {
+        Some(code) => {
+            anyhow::Error::new(io::Error::from_raw_os_error(code)).context(place.to_owned())
+        }
+        None => Failure::new(Exit::Corrupt, format!("{place}: damaged: {error}")).into(),
+    }
 }
 
 /// The next cells of a column, as many as rows are asked for.
@@ -274,4 +284,22 @@ fn column_cells<T: DataType>(
         return (0..rows).map(|_| next()).collect();
     }
     levels.iter().map(|level| if *level == 0 { Ok(Ok(None)) } else { next() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit;
+
+    /// A disk that could not be read was told as damage of the file.
+    #[test]
+    fn what_the_system_does_not_give_is_no_damage() {
+        let of = |error: io::Error| damaged("f: column `a`", &error.into());
+        let unread = of(io::Error::from_raw_os_error(5));
+        assert_eq!(exit::of(&unread), Exit::Failure);
+        let told = exit::told(&unread);
+        assert!(told.starts_with("f: column `a`: ") && told.contains("os error 5"), "{told}");
+        let unpacked = of(io::ErrorKind::InvalidData.into());
+        assert_eq!(exit::of(&unpacked), Exit::Corrupt);
+    }
 }
