@@ -10,7 +10,7 @@ use crate::json;
 use crate::list::tabless;
 use crate::yaml;
 use anyhow::{Result, bail};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{self, IsTerminal as _, StdoutLock, Write};
 use std::sync::{Mutex, OnceLock};
 use tabulith::table::entity::Entity;
@@ -141,6 +141,8 @@ pub(crate) struct Printer<W: Write> {
     form: Output,
     out: W,
     columns: Vec<String>,
+    /// Of each name its place among `columns`.
+    places: HashMap<String, usize>,
     /// Whether `columns` grow with the rows.
     growing: bool,
     /// Whether a property outside `columns` is one too many.
@@ -158,6 +160,13 @@ struct Cell {
     right: bool,
 }
 
+impl Cell {
+    fn of(value: &Value) -> Cell {
+        let right = matches!(value, Value::Int32(_) | Value::Int64(_) | Value::Double(_));
+        Cell { text: edm::text_of(value), right }
+    }
+}
+
 impl<W: Write> Printer<W> {
     /// A printer. JSON has no columns and prints all that an entity has.
     pub(crate) fn new(form: Output, out: W, columns: Columns) -> Printer<W> {
@@ -167,8 +176,9 @@ impl<W: Write> Printer<W> {
             Columns::OfFirstRows => vec!["PartitionKey".to_owned(), "RowKey".to_owned()],
             Columns::OfAllRows(names) | Columns::Chosen(names) => names,
         };
+        let places = columns.iter().cloned().zip(0..).collect();
         let (held, widths, rows, blanks) = (Vec::new(), None, 0, 0);
-        Printer { form, out, columns, growing, complete, held, widths, rows, blanks }
+        Printer { form, out, columns, places, growing, complete, held, widths, rows, blanks }
     }
 
     /// Prints one entity.
@@ -232,11 +242,11 @@ impl<W: Write> Printer<W> {
         }
         if self.complete
             && let Some((name, _)) =
-                entity.properties.iter().find(|(name, _)| !self.columns.contains(name))
+                entity.properties.iter().find(|(name, _)| !self.places.contains_key(name))
         {
             bail!("the column `{name}` appeared while the table was read; run it again");
         }
-        let record = self.columns.iter().map(|name| cell(entity, name).text);
+        let record = self.cells(entity).into_iter().map(|cell| cell.text);
         if self.form == Output::Tsv {
             let cells: Vec<String> = record.map(|text| tabless(&text)).collect();
             writeln!(self.out, "{}", cells.join("\t"))?;
@@ -244,27 +254,44 @@ impl<W: Write> Printer<W> {
             let line = csv_line(record)?;
             self.out.write_all(&line)?;
             let blanks = entity.properties.iter().filter(|(_, value)| is_blank(value));
-            self.blanks += blanks.filter(|(name, _)| self.columns.contains(name)).count() as u64;
+            self.blanks += blanks.filter(|(name, _)| self.places.contains_key(name)).count() as u64;
         }
         Ok(())
     }
 
+    /// What a row has in each column.
+    fn cells(&self, entity: &Entity) -> Vec<Cell> {
+        let mut cells: Vec<Cell> = self.columns.iter().map(|_| Cell::default()).collect();
+        for (name, key) in [("PartitionKey", &entity.partition_key), ("RowKey", &entity.row_key)] {
+            if let Some(place) = self.places.get(name) {
+                cells[*place].text.clone_from(key);
+            }
+        }
+        if let Some(place) = self.places.get("Timestamp") {
+            cells[*place].text = DateTime::from(entity.ts).to_string();
+        }
+        for (name, value) in &entity.properties {
+            if let Some(place) = self.places.get(name) {
+                cells[*place] = Cell::of(value);
+            }
+        }
+        cells
+    }
+
     fn hold(&mut self, entity: &Entity) -> io::Result<()> {
         if self.widths.is_some() {
-            let cells = self.columns.iter().map(|name| cell(entity, name)).collect::<Vec<_>>();
+            let cells = self.cells(entity);
             return self.print_table_row(&cells);
         }
         if self.growing {
-            let known: HashSet<&String> = self.columns.iter().collect();
-            let new: Vec<String> = entity
-                .properties
-                .iter()
-                .filter(|(name, _)| !known.contains(name))
-                .map(|(name, _)| name.clone())
-                .collect();
-            self.columns.extend(new);
+            for (name, _) in &entity.properties {
+                if !self.places.contains_key(name) {
+                    self.places.insert(name.clone(), self.columns.len());
+                    self.columns.push(name.clone());
+                }
+            }
         }
-        self.held.push(self.columns.iter().map(|name| cell(entity, name)).collect());
+        self.held.push(self.cells(entity));
         if self.held.len() == TABLE_ROWS_MEASURED { self.release() } else { Ok(()) }
     }
 
@@ -344,22 +371,6 @@ fn shown(text: &str) -> String {
     cut
 }
 
-fn cell(entity: &Entity, column: &str) -> Cell {
-    let text = |text: &str| Cell { text: text.to_owned(), right: false };
-    match column {
-        "PartitionKey" => text(&entity.partition_key),
-        "RowKey" => text(&entity.row_key),
-        "Timestamp" => text(&DateTime::from(entity.ts).to_string()),
-        _ => match entity.properties.iter().find(|(name, _)| name == column) {
-            Some((_, value)) => Cell {
-                text: edm::text_of(value),
-                right: matches!(value, Value::Int32(_) | Value::Int64(_) | Value::Double(_)),
-            },
-            None => Cell::default(),
-        },
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
@@ -394,6 +405,20 @@ mod tests {
              p             1          7\n\
              p             2       1234  a \"b\",\u{fffd}\n"
         );
+    }
+
+    #[test]
+    fn a_value_stands_in_its_column_whatever_the_order_of_a_row() {
+        let columns = ["s", "Timestamp", "RowKey", "n", "PartitionKey"].map(str::to_owned);
+        let mut out = Vec::new();
+        let mut printer = Printer::new(Output::Tsv, &mut out, Columns::Chosen(columns.to_vec()));
+        let (n, s) = (("n", Value::Int32(7)), ("s", Value::from("x")));
+        printer.print(&entity("1", &[n, s.clone()])).unwrap();
+        printer.print(&entity("2", &[("t", Value::Int32(1)), s])).unwrap();
+        printer.finish().unwrap();
+        let epoch = "1970-01-01T00:00:00Z";
+        let text = format!("x\t{epoch}\t1\t7\tp\nx\t{epoch}\t2\t\tp\n");
+        assert_eq!(String::from_utf8(out).unwrap(), text);
     }
 
     #[test]

@@ -171,7 +171,7 @@ pub(crate) struct Writer<W: Write + Send> {
     columns: Vec<(String, EdmType, Unit)>,
     /// Of each property its column.
     places: HashMap<String, usize>,
-    /// The rows of the row group that is not written yet.
+    /// The rows of the row group that is not written yet, their properties in the order of columns.
     held: Vec<Entity>,
     held_bytes: usize,
     rows: u64,
@@ -194,7 +194,9 @@ impl<W: Write + Send> Writer<W> {
             }
         }
         self.held_bytes += json::entity_bytes_max(row);
-        self.held.push(row.clone());
+        let mut row = row.clone();
+        row.properties.sort_by_key(|(name, _)| self.places.get(name));
+        self.held.push(row);
         self.rows += 1;
         if self.held.len() >= GROUP_ROWS_MAX || self.held_bytes >= GROUP_BYTES_MAX {
             self.write_group()?;
@@ -215,13 +217,19 @@ impl<W: Write + Send> Writer<W> {
     fn write_group(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.held);
         self.held_bytes = 0;
+        // Of each row its next property: columns come in the same order.
+        let mut next = vec![0; rows.len()];
         let mut group = self.file.next_row_group()?;
         for at in 0..3 + self.columns.len() {
             let mut column = group.next_column()?.context("a column of the schema")?;
             let unit = at.checked_sub(3).map_or(Unit::Nanos, |at| self.columns[at].2);
             let place = at.checked_sub(3);
-            let cells: Vec<Option<Cell<'_>>> =
-                rows.iter().map(|row| cell(row, at, place.map(|at| &self.columns[at].0))).collect();
+            let property = place.map(|at| &self.columns[at].0);
+            let cells: Vec<Option<Cell<'_>>> = rows
+                .iter()
+                .zip(&mut next)
+                .map(|(row, next)| cell(row, at, property, next))
+                .collect();
             write_column(column.untyped(), &cells, unit)?;
             column.close()?;
         }
@@ -237,14 +245,21 @@ enum Cell<'a> {
     Value(&'a Value),
 }
 
-fn cell<'a>(row: &'a Entity, at: usize, property: Option<&String>) -> Option<Cell<'a>> {
+/// `next`: the first property of the row that is of no column before.
+fn cell<'a>(
+    row: &'a Entity,
+    at: usize,
+    property: Option<&String>,
+    next: &mut usize,
+) -> Option<Cell<'a>> {
     match (at, property) {
         (0, _) => Some(Cell::Text(&row.partition_key)),
         (1, _) => Some(Cell::Text(&row.row_key)),
         (_, None) => (row.ts != CommitTs::ZERO).then(|| Cell::Moment(DateTime::from(row.ts))),
         (_, Some(name)) => {
-            let value = row.properties.iter().find(|(other, _)| other == name);
-            value.map(|(_, value)| match value {
+            let (_, value) = row.properties.get(*next).filter(|(other, _)| other == name)?;
+            *next += 1;
+            Some(match value {
                 Value::String(text) => Cell::Text(text),
                 Value::DateTime(at) => Cell::Moment(*at),
                 value => Cell::Value(value),
