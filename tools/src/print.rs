@@ -19,6 +19,9 @@ use tabulith::table::value::{DateTime, Value};
 /// Rows held back to find the widths of a table's columns.
 const TABLE_ROWS_MEASURED: usize = 1000;
 
+/// Names of properties that are told where a table has no columns for them.
+const HIDDEN_NAMES_MAX: usize = 20;
+
 /// Widest cell of a table, in characters; longer text is cut with an ellipsis.
 const CELL_CHARS_MAX: usize = 60;
 
@@ -149,6 +152,8 @@ pub(crate) struct Printer<W: Write> {
     complete: bool,
     held: Vec<Vec<Cell>>,
     widths: Option<Vec<usize>>,
+    /// Properties that came when the columns of a table stood already; one more than are told.
+    hidden: Vec<String>,
     rows: u64,
     /// Values printed as CSV that read like absent ones.
     blanks: u64,
@@ -177,8 +182,19 @@ impl<W: Write> Printer<W> {
             Columns::OfAllRows(names) | Columns::Chosen(names) => names,
         };
         let places = columns.iter().cloned().zip(0..).collect();
-        let (held, widths, rows, blanks) = (Vec::new(), None, 0, 0);
-        Printer { form, out, columns, places, growing, complete, held, widths, rows, blanks }
+        Printer {
+            form,
+            out,
+            columns,
+            places,
+            growing,
+            complete,
+            held: Vec::new(),
+            widths: None,
+            hidden: Vec::new(),
+            rows: 0,
+            blanks: 0,
+        }
     }
 
     /// Prints one entity.
@@ -212,7 +228,23 @@ impl<W: Write> Printer<W> {
             _ => {}
         }
         self.out.flush()?;
+        if let Some(told) = self.told_hidden() {
+            note(&told);
+        }
         Ok(self.rows)
+    }
+
+    /// What a table does not show of its rows.
+    fn told_hidden(&self) -> Option<String> {
+        let (told, more) = self.hidden.split_at(self.hidden.len().min(HIDDEN_NAMES_MAX));
+        let more = if more.is_empty() { "" } else { " and others" };
+        (!told.is_empty()).then(|| {
+            format!(
+                "not shown, as none of the first {TABLE_ROWS_MEASURED} rows has such a property: \
+                 {}{more}; --select shows those that it names",
+                told.join(", ")
+            )
+        })
     }
 
     fn print_line(&mut self, entity: &Entity, before: &[u8], after: &[u8]) -> io::Result<()> {
@@ -279,17 +311,21 @@ impl<W: Write> Printer<W> {
     }
 
     fn hold(&mut self, entity: &Entity) -> io::Result<()> {
-        if self.widths.is_some() {
+        let stand = self.widths.is_some();
+        for (name, _) in entity.properties.iter().filter(|_| self.growing) {
+            if self.places.contains_key(name) {
+                continue;
+            }
+            if !stand {
+                self.places.insert(name.clone(), self.columns.len());
+                self.columns.push(name.clone());
+            } else if self.hidden.len() <= HIDDEN_NAMES_MAX && !self.hidden.contains(name) {
+                self.hidden.push(name.clone());
+            }
+        }
+        if stand {
             let cells = self.cells(entity);
             return self.print_table_row(&cells);
-        }
-        if self.growing {
-            for (name, _) in &entity.properties {
-                if !self.places.contains_key(name) {
-                    self.places.insert(name.clone(), self.columns.len());
-                    self.columns.push(name.clone());
-                }
-            }
         }
         self.held.push(self.cells(entity));
         if self.held.len() == TABLE_ROWS_MEASURED { self.release() } else { Ok(()) }
@@ -405,6 +441,27 @@ mod tests {
              p             1          7\n\
              p             2       1234  a \"b\",\u{fffd}\n"
         );
+    }
+
+    #[test]
+    fn a_table_names_what_it_has_no_columns_for() {
+        let mut printer = Printer::new(Output::Table, io::sink(), Columns::OfFirstRows);
+        for _ in 0..TABLE_ROWS_MEASURED {
+            printer.print(&entity("1", &[("n", Value::Int32(7))])).unwrap();
+        }
+        assert_eq!(printer.told_hidden(), None);
+        let properties = ["late", "n", "later"].map(|name| (name, Value::Int32(7)));
+        for _ in 0..2 {
+            printer.print(&entity("1", &properties)).unwrap();
+        }
+        let told = printer.told_hidden().unwrap();
+        assert!(told.contains("property: late, later; --select"), "{told}");
+        let names: Vec<String> = (0..100).map(|n| format!("x{n}")).collect();
+        for name in &names {
+            printer.print(&entity("1", &[(name.as_str(), Value::Int32(7))])).unwrap();
+        }
+        let told = printer.told_hidden().unwrap();
+        assert!(told.contains(", x17 and others; --select"), "{told}");
     }
 
     #[test]

@@ -251,6 +251,24 @@ fn tokens_that_are_signed_here_do_what_they_say_and_no_more() {
     }
 }
 
+/// They were left out without a word.
+#[test]
+fn properties_that_a_table_has_no_columns_for_are_named() {
+    let place = Place::new();
+    let row = |n: usize| {
+        let name = if n < 1_000 { "n" } else { "late" };
+        format!("{{\"k\":\"{n:04}\",\"{name}\":1}}\n")
+    };
+    let file = place.file("f.jsonl", (0..1_001).map(row).collect::<String>());
+    let keys = ["--partition-key", "p", "--row-key", "{k}", "--data-dir", "data"];
+    place.ok(&[&["import", &file, "-t", "rows"], &keys[..]].concat());
+    let query = ["query", "rows", "--data-dir", "data"];
+    let ran = place.ok(&query);
+    assert!(ran.err.contains("property: late;") && !ran.out.contains("late"), "{}", ran.err);
+    let ran = place.ok(&[&query[..], &["--select", "n,late"]].concat());
+    assert!(ran.err.is_empty() && ran.out.contains("late"), "{}", ran.err);
+}
+
 #[test]
 fn completions_and_man_pages_know_every_command() {
     let place = Place::new();

@@ -184,7 +184,8 @@ pub(crate) struct QueryEntitiesArgs {
     /// Most entities to print.
     #[arg(long, alias = "top", value_name = "N")]
     pub(crate) num_results: Option<u64>,
-    /// Form of the output.
+    /// Form of the output. A table has the columns of its first 1,000 rows; what others have beside
+    /// them is named on stderr.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
     /// Where the table is.

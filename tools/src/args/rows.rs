@@ -102,7 +102,8 @@ pub(crate) struct QueryArgs {
     /// Say on stderr how the rows are found, and how many were examined and returned.
     #[arg(long)]
     pub(crate) explain: bool,
-    /// Form of the output.
+    /// Form of the output. A table has the columns of its first 1,000 rows; what others have beside
+    /// them is named on stderr.
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
     /// Where the table is.
