@@ -14,10 +14,13 @@ use tabulith::table::entity::Entity;
 use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
-use tabulith::table::page::{Continuation, PAGE_ENTITIES_MAX, Page, Query};
+use tabulith::table::page::{Budget, Continuation, PAGE_ENTITIES_MAX, Page, Query};
 use tabulith::table::store::TableStore;
 use tabulith::table::write::Write;
 use tabulith_server::odata::parser;
+
+/// Bytes of rows that are read for a page. The row that passes it is the last one.
+const PAGE_BYTES: u64 = 16 << 20;
 
 /// What a folder is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +192,7 @@ impl Folder {
         row.await?.with_context(|| format!("reading {table}"))
     }
 
-    /// Reads a page.
+    /// Reads a page: of large rows fewer than are asked for.
     pub(crate) async fn page(
         &self,
         table: &str,
@@ -204,6 +207,7 @@ impl Folder {
             select: ask.select.clone(),
             top: ask.top,
             from: from.cloned(),
+            budget: Budget { bytes_scanned: PAGE_BYTES, ..Budget::default() },
             ..Query::default()
         };
         let page = blocking(move || store.query(&account, &name, &query)).await?;
@@ -267,5 +271,34 @@ fn refused(error: GroupError) -> WriteError {
         | TableError::TooManyProperties { .. }
         | TableError::EntityTooLarge { .. } => WriteError::Row { index, why: error.to_string() },
         error => WriteError::Failed(anyhow::Error::new(error).context("writing")),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use tabulith::table::value::Value;
+
+    /// A thousand rows of 1 MiB were one page.
+    #[tokio::test]
+    async fn a_page_of_large_rows_is_short() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path(), "devstoreaccount1", Access::Write).unwrap();
+        folder.create_table("rows").await.unwrap();
+        let large = |n: usize| {
+            let mut row = Entity::new("p", format!("{n:02}"));
+            let property = |at: usize| (format!("b{at}"), Value::Binary(vec![7; 64 << 10]));
+            row.properties.extend((0..15).map(property));
+            row
+        };
+        for n in 0..20 {
+            folder.write("rows", &[large(n)]).await.unwrap();
+        }
+        let ask = Ask { top: 1000, ..Ask::rows(None, None) };
+        let first = folder.page("rows", &ask, None).await.unwrap();
+        assert!((16..20).contains(&first.entities.len()), "{} rows", first.entities.len());
+        let second = folder.page("rows", &ask, first.next.as_ref()).await.unwrap();
+        assert_eq!((first.entities.len() + second.entities.len(), second.next), (20, None));
     }
 }

@@ -74,14 +74,27 @@ impl Database {
         Err(Failure::new(Exit::NotFound, what).into())
     }
 
-    /// The rows of a table from the place `from` on, at most `rows` of them.
-    pub(crate) fn rows(&self, table: &str, from: usize, rows: usize) -> Result<Vec<Entity>> {
+    /// The rows of a table from the place `from` on, at most `rows` of them, and none behind the
+    /// one that has made them `bytes_max`.
+    pub(crate) fn rows(
+        &self,
+        table: &str,
+        from: usize,
+        rows: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<Entity>> {
         let all = self.tables.get(table).map(Vec::as_slice).unwrap_or_default();
-        let page = all.iter().enumerate().skip(from).take(rows);
-        page.map(|(at, row)| {
-            entity(row).map_err(|why| anyhow!("document {at} of the table {table}: {why}"))
-        })
-        .collect()
+        let (mut page, mut bytes) = (Vec::new(), 0);
+        for (at, row) in all.iter().enumerate().skip(from).take(rows) {
+            let named = |why: String| anyhow!("document {at} of the table {table}: {why}");
+            let row = entity(row).map_err(named)?;
+            bytes += json::entity_bytes_max(&row);
+            page.push(row);
+            if bytes >= bytes_max {
+                break;
+            }
+        }
+        Ok(page)
     }
 }
 
@@ -135,7 +148,7 @@ mod tests {
         let database =
             Database::of(serde_json::from_str(FILE).unwrap(), "devstoreaccount1").unwrap();
         assert_eq!(database.tables().unwrap(), ["empty", "orders"]);
-        let rows = database.rows("orders", 0, 10).unwrap();
+        let rows = database.rows("orders", 0, 10, usize::MAX).unwrap();
         assert_eq!((rows[0].partition_key.as_str(), rows[0].row_key.as_str()), ("a b", "1"));
         let value = |name: &str| {
             let found = rows[0].properties.iter().find(|(own, _)| own == name);
@@ -150,7 +163,19 @@ mod tests {
         assert_eq!(rows[0].properties.len(), 8);
         let at = DateTime::from(rows[0].ts).to_string();
         assert_eq!(at, "2026-11-22T12:36:33.0336977Z", "it is written to JSON lines");
-        assert!(database.rows("orders", 1, 10).unwrap().is_empty());
+        assert!(database.rows("orders", 1, 10, usize::MAX).unwrap().is_empty());
+    }
+
+    /// A thousand documents of 1 MiB were one page.
+    #[test]
+    fn a_page_of_large_rows_is_short() {
+        let row = r#"{"PartitionKey":"p","RowKey":"r","properties":{}}"#;
+        let rows = [row; 5].join(",");
+        let file = format!(r#"{{"collections":[{{"name":"a$t","data":[{rows}]}}]}}"#);
+        let database = Database::of(serde_json::from_str(&file).unwrap(), "a").unwrap();
+        let count = |rows: usize, bytes: usize| database.rows("t", 0, rows, bytes).unwrap().len();
+        assert_eq!((count(10, usize::MAX), count(10, 150)), (5, 2));
+        assert_eq!((count(10, 1), count(1, 150)), (1, 1), "there is one at least");
     }
 
     #[test]
@@ -172,7 +197,7 @@ mod tests {
         }
         let text = r#"{"collections":[{"name":"a$t","data":[{"properties":{"PartitionKey":"p","RowKey":"r","x":[1]}}]}]}"#;
         let database = Database::of(serde_json::from_str(text).unwrap(), "a").unwrap();
-        let error = database.rows("t", 0, 10).unwrap_err();
+        let error = database.rows("t", 0, 10, usize::MAX).unwrap_err();
         assert!(error.to_string().contains("document 0 of the table t: x:"), "{error}");
     }
 }

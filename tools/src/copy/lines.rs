@@ -87,11 +87,12 @@ impl Reader {
         Ok(Reader { path, rows })
     }
 
-    /// The next rows, at most so many; none at the end.
-    pub(crate) fn next(&mut self, most: usize) -> Result<Vec<Entity>> {
-        let mut page = Vec::new();
+    /// The next rows, at most so many, and none behind the one that has made them so many bytes;
+    /// none at the end.
+    pub(crate) fn next(&mut self, most: usize, bytes_max: usize) -> Result<Vec<Entity>> {
+        let (mut page, mut bytes) = (Vec::new(), 0);
         let Some(rows) = &mut self.rows else { return Ok(page) };
-        while page.len() < most {
+        while page.len() < most && bytes < bytes_max {
             let record = match rows.next()? {
                 Next::Record(record) => record,
                 Next::Bad { line, why } => bail!("{}:{line}: {why}", self.path.display()),
@@ -102,7 +103,9 @@ impl Reader {
                 Cells::Csv(_) | Cells::Typed(_) => Err("not a line of JSON".to_owned()),
             };
             let place = || format!("{}:{}", self.path.display(), record.line);
-            page.push(entity.map_err(anyhow::Error::msg).with_context(place)?);
+            let entity = entity.map_err(anyhow::Error::msg).with_context(place)?;
+            bytes += json::entity_bytes_max(&entity);
+            page.push(entity);
         }
         Ok(page)
     }
@@ -144,5 +147,31 @@ impl Writer {
         let named = || format!("{}", self.path.display());
         self.out.into_inner().map_err(|error| error.into_error()).with_context(named)?;
         self.draft.finish()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+
+    /// A thousand lines of 1 MiB were one page.
+    #[test]
+    fn a_page_of_large_rows_is_short() {
+        let dir = tempfile::tempdir().unwrap();
+        let row = |n: usize| {
+            let text = "x".repeat(1000);
+            format!("{{\"PartitionKey\":\"p\",\"RowKey\":\"{n}\",\"text\":\"{text}\"}}\n")
+        };
+        fs::write(dir.path().join("rows.jsonl"), (0..5).map(row).collect::<String>()).unwrap();
+        let mut reader = Reader::open(dir.path(), "rows").unwrap();
+        let mut next = |most: usize, bytes_max: usize| {
+            let page = reader.next(most, bytes_max).unwrap();
+            page.iter().map(|row| row.row_key.clone()).collect::<String>()
+        };
+        assert_eq!(next(10, 1500), "01");
+        assert_eq!(next(10, 1), "2", "there is one at least");
+        assert_eq!(next(1, 1500), "3");
+        assert_eq!((next(10, usize::MAX).as_str(), next(10, 1).as_str()), ("4", ""));
     }
 }

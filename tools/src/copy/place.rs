@@ -20,6 +20,9 @@ use tabulith_client::connection::DEVELOPMENT_ACCOUNT;
 /// Rows that are read at a time.
 pub(crate) const PAGE_ROWS: usize = 1000;
 
+/// Bytes of files that are held of them, and a row more.
+const PAGE_BYTES: usize = 16 << 20;
+
 /// A place with tables.
 #[derive(Clone)]
 pub(crate) enum Place {
@@ -174,9 +177,9 @@ impl Reading {
                 }
                 Ok(rows)
             }
-            Reading::Lines(reader) => reader.next(PAGE_ROWS),
+            Reading::Lines(reader) => reader.next(PAGE_ROWS, PAGE_BYTES),
             Reading::Azurite { database, table, at } => {
-                let rows = database.rows(table, *at, PAGE_ROWS)?;
+                let rows = database.rows(table, *at, PAGE_ROWS, PAGE_BYTES)?;
                 *at += rows.len();
                 Ok(rows)
             }
