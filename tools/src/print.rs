@@ -327,7 +327,10 @@ impl<W: Write> Printer<W> {
             let cells = self.cells(entity);
             return self.print_table_row(&cells);
         }
-        self.held.push(self.cells(entity));
+        // No more of a text than is shown: these are many rows.
+        let mut cells = self.cells(entity);
+        cells.iter_mut().for_each(|cell| cell.text = shown(&cell.text));
+        self.held.push(cells);
         if self.held.len() == TABLE_ROWS_MEASURED { self.release() } else { Ok(()) }
     }
 
@@ -441,6 +444,20 @@ mod tests {
              p             1          7\n\
              p             2       1234  a \"b\",\u{fffd}\n"
         );
+    }
+
+    /// A thousand rows of 1 MiB were held for a table that shows 60 characters of each.
+    #[test]
+    fn what_is_held_of_a_text_is_what_is_shown() {
+        let mut printer = Printer::new(Output::Table, Vec::new(), Columns::OfFirstRows);
+        printer.print(&entity("1", &[("s", Value::from("é".repeat(1 << 20)))])).unwrap();
+        let held = &printer.held[0][2].text;
+        assert_eq!(chars(held), CELL_CHARS_MAX);
+        assert!(held.capacity() < 1024, "{} bytes", held.capacity());
+        let text = held.clone();
+        printer.release().unwrap();
+        let printed = String::from_utf8(printer.out).unwrap();
+        assert!(printed.lines().last().unwrap().ends_with(&text), "{printed}");
     }
 
     #[test]
