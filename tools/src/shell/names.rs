@@ -83,10 +83,16 @@ impl Known {
 
     /// Learns the names of what was read from a table.
     pub(crate) fn see<'a>(&mut self, table: &str, entities: impl IntoIterator<Item = &'a Entity>) {
+        let properties = entities.into_iter().flat_map(|entity| &entity.properties);
+        self.learn(table, properties.map(|(name, _)| name.as_str()));
+    }
+
+    /// Learns names of a table's properties.
+    pub(crate) fn learn<'a>(&mut self, table: &str, names: impl Iterator<Item = &'a str>) {
         let own = self.of(table);
-        for (name, _) in entities.into_iter().flat_map(|entity| &entity.properties) {
+        for name in names {
             if own.names.len() < NAMES_MAX && !own.names.contains(name) {
-                own.names.insert(name.clone());
+                own.names.insert(name.to_owned());
             }
         }
     }

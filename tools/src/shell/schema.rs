@@ -16,35 +16,60 @@ use tabulith::table::entity::Entity;
 /// Rows that `.schema` looks at.
 pub(crate) const SCHEMA_ROWS: usize = 1_000;
 
-/// The first rows of a table.
-#[derive(Debug)]
+/// What the first rows of a table have.
+#[derive(Debug, Default)]
 pub(crate) struct Sample {
-    /// The rows.
-    pub(crate) entities: Vec<Entity>,
-    /// Whether there are more.
+    rows: u64,
+    /// Properties with each type that they have and how many rows have it so, in the order in which
+    /// they come.
+    properties: Vec<(String, EdmType, u64)>,
+    /// Of each type and name its place among `properties`.
+    places: HashMap<EdmType, HashMap<String, usize>>,
+    /// Whether there are more rows.
     more: bool,
 }
 
 impl Sample {
     /// Reads at most so many rows.
     pub(crate) async fn read(target: &Target, table: &str, rows: usize) -> Result<Sample> {
-        let mut entities = Vec::new();
-        let mut from: Option<From> = None;
+        let mut sample = Sample::default();
+        let (mut left, mut from) = (rows, None::<From>);
         loop {
-            let ask = Ask { top: rows - entities.len(), ..Ask::rows(None, None) };
+            let ask = Ask { top: left, ..Ask::rows(None, None) };
             let page = target.page(table, &ask, from.as_ref()).await?;
-            entities.extend(page.entities.into_iter().take(rows - entities.len()));
+            page.entities.iter().take(left).for_each(|row| sample.add(row));
+            left = left.saturating_sub(page.entities.len());
             from = page.next;
-            if from.is_none() || entities.len() >= rows {
-                return Ok(Sample { entities, more: from.is_some() });
+            if from.is_none() || left == 0 {
+                sample.more = from.is_some();
+                return Ok(sample);
             }
         }
     }
 
+    fn add(&mut self, row: &Entity) {
+        self.rows += 1;
+        for (name, value) in &row.properties {
+            let edm = edm::type_of(value);
+            let places = self.places.entry(edm).or_default();
+            if let Some(place) = places.get(name) {
+                self.properties[*place].2 += 1;
+            } else {
+                places.insert(name.clone(), self.properties.len());
+                self.properties.push((name.clone(), edm, 1));
+            }
+        }
+    }
+
+    /// The names of the properties.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.properties.iter().map(|(name, ..)| name.as_str())
+    }
+
     /// Prints what the rows have.
     pub(crate) fn print(&self, table: &str, form: Output) -> Result<()> {
-        let rows = self.entities.len() as u64;
-        let items = counted(&self.entities).into_iter().map(|(name, edm, count)| {
+        let rows = self.rows;
+        let items = self.counted().into_iter().map(|(name, edm, count)| {
             let percent = (count * 1000 / rows.max(1)) as f64 / 10.0;
             Map::from_iter([
                 ("property".to_owned(), Json::from(name)),
@@ -64,29 +89,18 @@ impl Sample {
         });
         Ok(())
     }
-}
 
-/// Properties with each type that they have and how many rows have it so, in the order in which
-/// they come.
-fn counted(entities: &[Entity]) -> Vec<(String, EdmType, u64)> {
-    let mut counted: Vec<(String, EdmType, u64)> = Vec::new();
-    let mut places: HashMap<(&str, EdmType), usize> = HashMap::new();
-    for (name, value) in entities.iter().flat_map(|entity| &entity.properties) {
-        let edm = edm::type_of(value);
-        let place = *places.entry((name, edm)).or_insert_with(|| {
-            counted.push((name.clone(), edm, 0));
-            counted.len() - 1
-        });
-        counted[place].2 += 1;
+    /// What every row has, and the properties.
+    fn counted(&self) -> Vec<(&str, EdmType, u64)> {
+        let system = [
+            ("PartitionKey", EdmType::String),
+            ("RowKey", EdmType::String),
+            ("Timestamp", EdmType::DateTime),
+        ];
+        let system = system.into_iter().map(|(name, edm)| (name, edm, self.rows));
+        let own = self.properties.iter().map(|(name, edm, count)| (name.as_str(), *edm, *count));
+        if self.rows == 0 { Vec::new() } else { system.chain(own).collect() }
     }
-    let rows = entities.len() as u64;
-    let system = [
-        ("PartitionKey", EdmType::String),
-        ("RowKey", EdmType::String),
-        ("Timestamp", EdmType::DateTime),
-    ];
-    let system = system.map(|(name, edm)| (name.to_owned(), edm, rows));
-    if rows == 0 { Vec::new() } else { system.into_iter().chain(counted).collect() }
 }
 
 #[cfg(test)]
@@ -108,14 +122,17 @@ mod tests {
             entity(&[("n", Value::Double(1.0))]),
             entity(&[("n", Value::Int32(2))]),
         ];
-        let counted = counted(&entities);
+        let mut sample = Sample::default();
+        assert!(sample.counted().is_empty());
+        entities.iter().for_each(|row| sample.add(row));
+        assert_eq!(sample.names().collect::<Vec<_>>(), ["n", "s", "n"]);
         let of = |name: &str| -> Vec<(EdmType, u64)> {
-            let own = counted.iter().filter(|(own, _, _)| own == name);
-            own.map(|(_, edm, count)| (*edm, *count)).collect()
+            let counted = sample.counted().into_iter();
+            let own = counted.filter(|(own, _, _)| *own == name);
+            own.map(|(_, edm, count)| (edm, count)).collect()
         };
         assert_eq!(of("n"), [(EdmType::Int32, 2), (EdmType::Double, 1)]);
         assert_eq!(of("s"), [(EdmType::String, 1)]);
         assert_eq!(of("RowKey"), [(EdmType::String, 3)]);
-        assert!(super::counted(&[]).is_empty());
     }
 }

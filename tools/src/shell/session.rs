@@ -221,7 +221,7 @@ impl Session {
     async fn schema(&mut self, table: Option<String>) -> Result<()> {
         let table = table.or_else(|| self.table.clone()).ok_or_else(no_table)?;
         let sample = Sample::read(&self.open()?, &table, SCHEMA_ROWS).await?;
-        self.known.see(&table, &sample.entities);
+        self.known.learn(&table, sample.names());
         self.known.set_sampled(&table);
         sample.print(&table, self.wishes.mode.unwrap_or(Output::Table))
     }
@@ -236,7 +236,7 @@ impl Session {
         TableName::parse(&table)
             .map_err(|error| Failure::usage(format!("the table name {table}: {error}")))?;
         let sample = Sample::read(&self.open()?, &table, NAME_ROWS).await?;
-        self.known.see(&table, &sample.entities);
+        self.known.learn(&table, sample.names());
         self.known.set_sampled(&table);
         self.table = Some(table);
         Ok(())
@@ -259,7 +259,7 @@ impl Session {
                 {
                     let asked = async { Sample::read(&self.open()?, table, NAME_ROWS).await };
                     if let Ok(Ok(sample)) = tokio::time::timeout(NAMES_TIME_MAX, asked).await {
-                        self.known.see(table, &sample.entities);
+                        self.known.learn(table, sample.names());
                     }
                     self.known.set_sampled(table);
                 }
