@@ -98,6 +98,38 @@ fn kills_lose_nothing_and_planted_losses_are_told() {
     counts::tell("torture", &floors);
 }
 
+/// Without the durability in its ledger, a run of flushed commits was told to have lost what the
+/// power may take.
+#[test]
+fn flushed_commits_need_not_outlive_the_power() {
+    let place = Place::new();
+    let run = ["torture", "--kills", "6", "--data-dir", "t", "--writers", "1"];
+    place.ok(&[&run[..], &["--durability", "flushed"]].concat());
+    let ran = verified(&place);
+    assert!(ran.code == 0 && ran.out.contains("Nothing that was acknowledged"), "{}", ran.out);
+    let take = |of: fn(&[u64]) -> u64| {
+        let db = Db::open(place.path("t/data")).unwrap();
+        let table = db.table("t0000000").unwrap();
+        let rows = table.scan::<&[u8], &[u8]>(..).unwrap();
+        let keys: Vec<Vec<u8>> = rows.map(|row| row.unwrap().row_key.to_vec()).collect();
+        let number = |key: &[u8]| std::str::from_utf8(&key[..8]).unwrap().parse::<u64>().unwrap();
+        let numbers: Vec<u64> = keys.iter().map(|key| number(key)).collect();
+        let gone = of(&numbers);
+        for key in keys.iter().filter(|key| number(key) == gone) {
+            table.delete("c0", key, If::Any).unwrap();
+        }
+        db.close().unwrap();
+    };
+    take(|numbers| *numbers.last().unwrap());
+    let ran = verified(&place);
+    assert_eq!(ran.code, 0, "{}", ran.out);
+    assert!(ran.out.contains("1 of the last commits are not: flushed commits"), "{}", ran.out);
+    take(|numbers| numbers[0]);
+    let ran = verified(&place);
+    assert_eq!(ran.code, 8, "{}", ran.out);
+    assert!(ran.out.contains("a later one of its writer is there"), "{}", ran.out);
+}
+
 /// A power cut in the first moments left such a ledger, which was praised for nothing.
 #[test]
 fn a_ledger_without_a_commit_proves_nothing() {

@@ -50,7 +50,8 @@ not at all, and nothing else. In the end the folder is read whole, as by `check`
 
 A kill takes nothing from the kernel, so this tries the program and its file system, not whether
 the disk keeps what it has synced. For that, pull the plug while it runs, start the machine again
-and run it with --verify.
+and run it with --verify. Of flushed commits, which do not promise to outlive that, each writer may
+then miss the last ones.
 
 DIR holds in the end: data, the database; ledger, what was acknowledged; report.json and report.txt.
 

@@ -33,6 +33,8 @@ pub(crate) struct Report {
     pub(crate) under_way_there: u64,
     /// Commits that were found in the end.
     pub(crate) found: u64,
+    /// Commits that were acknowledged and are not there, where only a kill was to leave them.
+    pub(crate) gone: Option<u64>,
     /// The longest time that a folder took to open after a kill.
     pub(crate) slowest_open_ms: f64,
     /// What a sync of the disk costs.
@@ -97,12 +99,22 @@ impl Report {
                 let _ = writeln!(out, "{title}: {line}");
             }
         }
-        let verdict = match self.is_clean() {
-            true => {
+        let verdict = match (self.is_clean(), self.gone) {
+            (true, Some(gone @ 1..)) => format!(
+                "What is there is whole. {} of the last commits are not: {} commits outlive a kill and not \
+                 the power, so that nothing is lost which was promised if the power was cut.",
+                grouped(gone),
+                self.durability
+            ),
+            (true, _) => {
                 "Nothing that was acknowledged is lost. Kills take nothing from the kernel: whether the disk \
                      keeps what it has synced, only a power cut shows (--verify)."
+                    .to_owned()
             }
-            false => "ACKNOWLEDGED COMMITS ARE LOST OR FILES DAMAGED. The folder is left as it is.",
+            (false, _) => {
+                "ACKNOWLEDGED COMMITS ARE LOST OR FILES DAMAGED. The folder is left as it is."
+                    .to_owned()
+            }
         };
         let _ = writeln!(out, "\n{verdict}");
         out
@@ -119,6 +131,10 @@ mod tests {
         assert!(
             report.is_clean() && report.text().contains("Nothing that was acknowledged is lost")
         );
+        let flushed = Report { gone: Some(2), durability: "flushed".to_owned(), ..report.clone() };
+        let text = flushed.text();
+        assert!(flushed.is_clean() && text.contains("2 of the last commits are not: flushed"));
+        assert!(!text.contains("Nothing that was acknowledged"), "{text}");
         report.lost.push("t00001: gone".to_owned());
         let text = report.text();
         assert!(

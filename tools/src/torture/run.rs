@@ -13,7 +13,7 @@ use crate::exit::{self, Exit, Failure};
 use crate::print::note;
 use crate::torture::ledger::{Book, Ledger, OfTable};
 use crate::torture::report::Report;
-use crate::torture::trial::{self, Look};
+use crate::torture::trial::{self, All, Look};
 use crate::torture::writer;
 use anyhow::{Context, Result, bail};
 use std::io::{self, BufRead, BufReader, Write};
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &TortureArgs) -> Result<Exit> {
     }
     empty_folder(&args.data_dir).context("--data-dir")?;
     let clock = SystemClock::new();
-    let ledger = Ledger::new(args.seed, args.writers.into());
+    let ledger = Ledger::new(args.seed, args.writers.into(), args.durability);
     let mut torture = Torture {
         args,
         data,
@@ -94,7 +94,7 @@ fn verify_again(args: &TortureArgs, data: &Path) -> Result<Exit> {
     let before = clock.steady();
     let db = trial::open(data, Look::Recovered)?;
     let slowest_open_ms = clock.steady().saturating_sub(before).as_secs_f64() * 1e3;
-    let (found, lost) = trial::verify_all(&db, &ledger, true)?;
+    let All { found, gone, lost } = trial::verify_all(&db, &ledger, true)?;
     db.close().context("closing")?;
     let damage = damage(data)?;
     let commits: Vec<&Commit> = ledger.tables.values().flat_map(|of| &of.commits).collect();
@@ -107,11 +107,12 @@ fn verify_again(args: &TortureArgs, data: &Path) -> Result<Exit> {
         acknowledged: commits.len() as u64,
         rows: commits.iter().map(|commit| commit.rows as u64).sum(),
         found,
+        gone,
         lost,
         damage,
         slowest_open_ms,
         seconds: clock.steady().as_secs_f64(),
-        durability: "as the earlier run had it".to_owned(),
+        durability: ledger.durability.name().to_owned(),
         ..head(args, &clock)?
     };
     tell(args, &report, "verified")
@@ -259,7 +260,10 @@ impl Torture<'_> {
 
     /// Opens the folder, in turns as a reader beside and as the next owner, and verifies the table.
     fn look(&mut self, name: &str, of: &mut OfTable, under_way: &[Commit]) -> Result<()> {
-        let look = if self.rng.below(2) == 0 { Look::Beside } else { Look::Recovered };
+        // What the last look at a table finds has to stay: the next lines are of another one.
+        let is_last = self.report.kills.is_multiple_of(KILLS_PER_TABLE);
+        let is_beside = self.rng.below(2) == 0 && !is_last;
+        let look = if is_beside { Look::Beside } else { Look::Recovered };
         let before = self.clock.steady();
         let db = trial::open(&self.data, look)?;
         let took = self.clock.steady().saturating_sub(before).as_secs_f64() * 1e3;
@@ -269,7 +273,11 @@ impl Torture<'_> {
         let kept: Vec<Commit> =
             verdict.there.iter().filter(|there| under_way.contains(there)).copied().collect();
         for commit in kept {
-            self.book.line(&format!("k {} {}", commit.writer, commit.number))?;
+            let line = format!("k {} {}", commit.writer, commit.number);
+            match look {
+                Look::Beside => self.book.hold(line),
+                Look::Recovered => self.book.line(&line)?,
+            }
             self.report.under_way_there += 1;
             of.commits.push(commit);
         }
@@ -289,10 +297,12 @@ impl Torture<'_> {
         self.book.sync()?;
         if self.report.is_clean() {
             let db = trial::open(&self.data, Look::Recovered)?;
-            let (found, lost) = trial::verify_all(&db, &self.ledger, false)?;
+            self.book.settle()?;
+            self.book.sync()?;
+            let all = trial::verify_all(&db, &self.ledger, false)?;
             db.close().context("closing")?;
-            self.report.found = found;
-            self.report.lost.extend(lost);
+            self.report.found = all.found;
+            self.report.lost.extend(all.lost);
             self.report.damage = damage(&self.data)?;
             if self.report.kills == 0 || self.report.acknowledged == 0 {
                 bail!("too little happened to mean anything: --minutes or --kills is too small");
