@@ -1,6 +1,7 @@
 //! `tabulith inspect`: the files of a data folder, listed or printed.
 
 use crate::args::folder::{InspectArgs, Part};
+use crate::args::output::Output;
 use crate::exit::{Exit, Failure};
 use crate::list;
 use anyhow::{Context, Result};
@@ -22,6 +23,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Exit> {
         let why = format!("there is no {}", args.path.display());
         return Err(Failure::new(Exit::NotFound, why).into());
     }
+    check_flags(args)?;
     if !args.path.is_dir() {
         check_kind(&args.path, args.what)?;
         return print_file(&args.path, depth);
@@ -51,10 +53,25 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Exit> {
         }
         _ => {
             let items: Vec<Map<String, Json>> = files.iter().map(item).collect();
-            list::print(&mut io::stdout().lock(), args.output, &items)?;
+            let form = args.output.unwrap_or(Output::Table);
+            list::print(&mut io::stdout().lock(), form, &items)?;
             Ok(Exit::Ok)
         }
     }
+}
+
+/// A flag that would mean nothing is a mistake.
+fn check_flags(args: &InspectArgs) -> Result<()> {
+    if args.offset.is_some() && args.what != Part::Block {
+        let why = "--offset is where a block begins: tabulith inspect block PATH --offset BYTES";
+        return Err(Failure::usage(why).into());
+    }
+    let lists = args.path.is_dir() && !matches!(args.what, Part::Manifest | Part::Filter);
+    if args.output.is_some() && !lists {
+        let why = "--output is the form of a list of files; what is in them is text";
+        return Err(Failure::usage(why).into());
+    }
+    Ok(())
 }
 
 fn is_of(part: Part, kind: Kind) -> bool {

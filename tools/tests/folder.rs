@@ -62,6 +62,10 @@ fn files_are_listed_and_printed_beside_a_server() {
         (&["inspect", "manifest", "data/ROOT-B"], 0),
         (&["inspect", "block", &sst], 2),
         (&["inspect", "block", &sst, "--offset", "1"], 1),
+        (&["inspect", "sst", &sst, "--offset", "0"], 2),
+        (&["inspect", "sst", &sst, "-o", "json"], 2),
+        (&["inspect", "manifest", "data", "-o", "json"], 2),
+        (&["inspect", "filter", "data", "-o", "json"], 2),
         (&["inspect", "sst", "none"], 3),
         (&["inspect", "sst", "none.sst"], 3),
     ] {

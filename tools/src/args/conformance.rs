@@ -16,10 +16,11 @@ pub(crate) struct ConformanceArgs {
     /// The account, where the address does not name it.
     #[arg(long, value_name = "NAME")]
     pub(crate) account: Option<String>,
-    /// Its key. Without it: that of the development account, or AZURE_STORAGE_KEY.
+    /// Its key. Other users of the machine can see it: the variable AZURE_STORAGE_KEY is better,
+    /// which counts without it; the development account needs neither.
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
-    /// Its second key, for the rows about it.
+    /// Its second key, for the rows about it. Other users of the machine can see it.
     #[arg(long, value_name = "KEY")]
     pub(crate) second_key: Option<String>,
     /// Certificates to trust beside the machine's authorities, in PEM.

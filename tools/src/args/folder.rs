@@ -47,12 +47,12 @@ pub(crate) struct InspectArgs {
     /// Of a table file or a blob file also a line for each row or value.
     #[arg(long)]
     pub(crate) rows: bool,
-    /// Where the block begins.
+    /// Where the block begins, of `block`.
     #[arg(long, value_name = "BYTES", required_if_eq("what", "block"))]
     pub(crate) offset: Option<u64>,
-    /// Form of a list of files.
-    #[arg(short, long, value_enum, default_value_t = Output::Table)]
-    pub(crate) output: Output,
+    /// Form of a list of files, else `table`. What is in a file is text.
+    #[arg(short, long, value_enum)]
+    pub(crate) output: Option<Output>,
 }
 
 /// A kind of files, or a part of one.
