@@ -10,6 +10,7 @@ mod edm;
 mod json;
 mod yaml;
 mod list;
+mod harmless;
 mod print;
 mod columnar;
 mod connect;
