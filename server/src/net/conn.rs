@@ -1,30 +1,25 @@
 //! One connection: HTTP/1.1 between the socket and the app.
 //!
 //! A request is admitted by its head before its body is read, so that who may not ask cannot make
-//! the server hold or wait for anything. What is in memory is answered on the connection's own
-//! task; what may wait for the disk goes to a thread that may; a commit is waited for without one.
+//! the server hold or wait for anything.
 
-use crate::app::App;
-use crate::error::{BAD_BODY, INTERNAL_ERROR};
+use crate::error::BAD_BODY;
 use crate::faults::fault::Fault;
-use crate::handle::answer::{Answer, Write};
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
-use crate::limits::{
-    BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX, QUICK_BODY_BYTES_MAX,
-};
-use crate::net::admin::{self, Admin, Origin};
+use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::net::admin::{self, Origin};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::heads;
-use crate::net::payload::{Broken, Payload, held, into_hyper};
-use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
+use crate::net::payload::{Broken, Payload, into_hyper};
 use crate::net::sent::Sent;
+use crate::net::shared::Shared;
+use crate::net::work::{Answered, perform, with_place};
 use crate::observe::requests::Kind;
-use crate::observe::spans::{Span, Spans};
+use crate::observe::spans::Span;
 use crate::services::Store;
-use crate::sparing::Sparing;
 use crate::testing;
 use crate::trace::Trace;
 use hyper::body::{Body as _, Incoming};
@@ -33,121 +28,10 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
-use tabulith::options::Reach;
-use tabulith::table::rules::ENTITY_BYTES_MAX;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::{JoinError, spawn_blocking};
-
-/// As many pages are made at once, however little memory there is for answers.
-const TURNS_MIN: usize = 2;
-
-/// What an entity takes as JSON at most: of a text's units, which count two bytes, each six, and
-/// names twice. A list of a thousand tables takes less.
-const ENTITY_JSON_BYTES_MAX: usize = 4 * ENTITY_BYTES_MAX;
-
-/// As many entities are read from the disk at once, however little memory there is for answers.
-const READS_MIN: usize = 8;
-
-/// Commits that may wait have so many threads at most: half of those that tokio makes, so that
-/// reads have theirs however long commits wait.
-const COMMITS_AT_ONCE: usize = 256;
-
-/// Change sets with merges are worked on so many at once: each may write a hundred entities that
-/// are in nobody's body.
-const MERGES_AT_ONCE: usize = 2;
-
-/// So many at once make or drop tables, or change settings: each may wait for the one before, with
-/// a thread and a commit's turn, until that is durable.
-const SERIAL_AT_ONCE: usize = 16;
-
-/// Room for long heads where there is little for bodies.
-const HEADS_BYTES_MIN: usize = 8 << 20;
-
-/// What the connections of a server share.
-pub(crate) struct Shared<S> {
-    pub(crate) app: App<S>,
-    /// Room for bodies of requests.
-    room: Room,
-    /// Room for heads that are long.
-    heads: Room,
-    /// Room for answers that clients take their time to read.
-    answers: Room,
-    /// Turns to make a page: as many as there is room for.
-    turns: Arc<Semaphore>,
-    /// Turns to read an entity that is not in memory: as many as there is room for, too.
-    reads: Arc<Semaphore>,
-    /// Turns to do what is done by one after the other.
-    serial: Arc<Semaphore>,
-    /// Turns to merge several entities at once.
-    merges: Arc<Semaphore>,
-    /// Turns to make a commit that may wait.
-    commits: Arc<Semaphore>,
-    /// Whether there are threads for what may wait for the disk.
-    has_threads: bool,
-    /// What is told below `/_/`.
-    admin: Option<Arc<Admin>>,
-    /// Where spans of requests are left.
-    spans: Option<Arc<Spans>>,
-    /// Says which requests were slow, not of each.
-    slow: Sparing,
-}
-
-impl<S: Store> Shared<S> {
-    pub(crate) fn new(app: App<S>) -> Shared<S> {
-        let config = app.config();
-        let room = Room::new(config.body_bytes_max);
-        // Short heads and small answers need no place.
-        let heads = Room::of_large(config.body_bytes_max.max(HEADS_BYTES_MIN));
-        let answers = Room::of_large(config.answer_bytes_max);
-        let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
-        let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
-        let reads = answers.places_of(ENTITY_JSON_BYTES_MAX).max(READS_MIN);
-        let reads = Arc::new(Semaphore::new(reads.min(Semaphore::MAX_PERMITS)));
-        let serial = Arc::new(Semaphore::new(SERIAL_AT_ONCE));
-        let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
-        let commits = Arc::new(Semaphore::new(COMMITS_AT_ONCE));
-        let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
-        Shared {
-            app,
-            room,
-            heads,
-            answers,
-            turns,
-            reads,
-            serial,
-            merges,
-            commits,
-            has_threads,
-            admin,
-            spans,
-            slow,
-        }
-    }
-
-    /// Has `admin` answer operators.
-    pub(crate) fn with_admin(self, admin: Arc<Admin>) -> Shared<S> {
-        Shared { admin: Some(admin), ..self }
-    }
-
-    /// Leaves spans of requests there.
-    pub(crate) fn with_spans(self, spans: Option<Arc<Spans>>) -> Shared<S> {
-        Shared { spans, ..self }
-    }
-
-    /// The room for bodies, and that for answers.
-    pub(crate) fn rooms(&self) -> (Room, Room) {
-        (self.room.clone(), self.answers.clone())
-    }
-
-    /// All work is done on the event loop, in the order in which it is asked for.
-    pub(crate) fn without_threads(app: App<S>) -> Shared<S> {
-        Shared { has_threads: false, ..Shared::new(app) }
-    }
-}
+use tokio::task::spawn_blocking;
 
 /// Serves a connection until either side ends it; with `watcher`, until the server stops and the
 /// request in flight is answered.
@@ -345,33 +229,6 @@ fn log(
     );
 }
 
-/// Gives a large answer a place until it has left; without one there is another answer. That to a
-/// change is given in any case, as it has happened: it keeps the `places` of the body that it
-/// repeats, and what was taken beyond them before the change.
-fn with_place<S: Store>(
-    shared: &Shared<S>,
-    call: &Call,
-    response: Response,
-    mut places: Vec<Place>,
-) -> Response {
-    if response.body.len() <= SMALL_BYTES_MAX {
-        return response;
-    }
-    let own = match response.is_of_change {
-        true => shared.answers.take_once(response.body.len()),
-        false => shared.answers.take(response.body.len()),
-    };
-    match own {
-        Some(own) => places = vec![own],
-        None if response.is_of_change => {}
-        None => return shared.app.busy(call),
-    }
-    Response { body: held(response.body, places), ..response }
-}
-
-/// What a request is answered, and the places of its body.
-type Answered = (Response, Vec<Place>);
-
 async fn answer<S: Store>(
     shared: &Arc<Shared<S>>,
     call: &Arc<Call>,
@@ -404,160 +261,9 @@ async fn answer<S: Store>(
     }
 }
 
-/// Has the app do the work, where it may be done. The body has its `places` for as long as it is
-/// worked on, whether or not anybody still waits for the answer.
-async fn perform<S: Store>(
-    shared: &Arc<Shared<S>>,
-    call: &Arc<Call>,
-    body: Body,
-    mut places: Vec<Place>,
-) -> Answered {
-    let bytes: &[u8] = if let Body::Whole(bytes) = &body { bytes } else { &[] };
-    if call.may_be_quick(bytes.len()) {
-        let (answer, beyond) = worked(shared, call, &body, Reach::Memory, &places);
-        match answer {
-            Answer::NeedsDisk => {}
-            Answer::Now(response) => return (response, places),
-            later => {
-                places.extend(beyond);
-                let work = async { (settled(call, later).await, places) };
-                return in_time(shared, call, work).await;
-            }
-        }
-    }
-    // In this order: of these two there are the fewest turns, and who waits for one holds no
-    // commit's; who has a page's or a read's turn waits for no other.
-    let (needed, body_bytes) = (call.turns(bytes), bytes.len());
-    let turns = [
-        needed.serial.then_some(&shared.serial),
-        needed.merge.then_some(&shared.merges),
-        needed.commit.then_some(&shared.commits),
-        needed.page.then_some(&shared.turns),
-        needed.read.then_some(&shared.reads),
-    ];
-    let (own_shared, own_call) = (shared.clone(), call.clone());
-    let work = async {
-        let mut held = Vec::new();
-        for turns in turns.into_iter().flatten() {
-            // Nobody closes a semaphore, so that this is a turn wherever one is needed.
-            held.extend(turns.clone().acquire_owned().await.ok());
-        }
-        let work = move || {
-            let _held = held;
-            let (answer, beyond) = worked(&own_shared, &own_call, &body, Reach::Disk, &places);
-            places.extend(beyond);
-            (answer, places)
-        };
-        match aside(shared, work).await {
-            Ok((answer, places)) => written(shared, call, answer, places, body_bytes).await,
-            Err(error) => lost(call, &error),
-        }
-    };
-    in_time(shared, call, work).await
-}
-
-/// The answer, once that is safe to tell; that to a large body is written aside, as the body was
-/// read.
-async fn written<S: Store>(
-    shared: &Shared<S>,
-    call: &Arc<Call>,
-    answer: Answer,
-    places: Vec<Place>,
-    body_bytes: usize,
-) -> Answered {
-    match answer {
-        Answer::Now(response) => (response, places),
-        later if body_bytes <= QUICK_BODY_BYTES_MAX => (settled(call, later).await, places),
-        later => {
-            let write = decided(call, later).await;
-            let answered = aside(shared, move || (write(), places)).await;
-            answered.unwrap_or_else(|error| lost(call, &error))
-        }
-    }
-}
-
-/// Does what may take its time where that holds up no other connection.
-async fn aside<S: Store, T: Send + 'static>(
-    shared: &Shared<S>,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, JoinError> {
-    match shared.has_threads {
-        true => spawn_blocking(work).await,
-        false => Ok(work()),
-    }
-}
-
-fn lost(call: &Call, error: &JoinError) -> Answered {
-    tracing::error!(%error, "a request's thread ended without an answer");
-    (reply::answered(call, Err(INTERNAL_ERROR)), Vec::new())
-}
-
-/// Does the work. Where the answer to a change may be larger than the `places` of the body, which
-/// it will have when the body is gone, the rest of its place is taken before the change is made.
-fn worked<S: Store>(
-    shared: &Shared<S>,
-    call: &Arc<Call>,
-    body: &Body,
-    reach: Reach,
-    places: &[Place],
-) -> (Answer, Option<Place>) {
-    let own_bytes = places.iter().map(Place::bytes).sum::<usize>();
-    let beyond = Cell::new(None);
-    let take_room = |bytes: usize| {
-        if bytes <= SMALL_BYTES_MAX.max(own_bytes) {
-            return true;
-        }
-        // One that is larger than all of the room has all of it.
-        let lacking = (bytes - own_bytes).min(shared.answers.bytes().max(1));
-        let place = shared.answers.take_once(lacking);
-        let is_there = place.is_some();
-        beyond.set(place);
-        is_there
-    };
-    let answer = shared.app.perform_with_room(call, body, reach, &take_room);
-    (answer, beyond.into_inner())
-}
-
-/// The answer, or that the client's time is over. A commit that is under way stands all the same.
-async fn in_time<S: Store>(
-    shared: &Shared<S>,
-    call: &Call,
-    work: impl Future<Output = Answered>,
-) -> Answered {
-    let time_left = shared.app.time_left(call);
-    let answer = tokio::time::timeout(time_left, work).await;
-    answer.unwrap_or_else(|_| (shared.app.timed_out(call), Vec::new()))
-}
-
-/// The answer, once that is safe to tell.
-async fn settled(call: &Arc<Call>, answer: Answer) -> Response {
-    let write = decided(call, answer).await;
-    write()
-}
-
-/// Waits for a commit, without a thread, and gives what writes the answer.
-async fn decided(call: &Arc<Call>, answer: Answer) -> Write {
-    let own_call = call.clone();
-    let failed = move || reply::answered(&own_call, Err(INTERNAL_ERROR));
-    let later = match answer {
-        Answer::Now(response) => return Box::new(|| response),
-        Answer::Later(later) => later,
-        Answer::NeedsDisk => return Box::new(failed),
-    };
-    let (done, outcome) = oneshot::channel::<Write>();
-    later.notify(Box::new(move |write| {
-        // Whoever waited may be gone; the commit stands all the same.
-        let _ = done.send(write);
-    }));
-    outcome.await.unwrap_or_else(|_| Box::new(failed))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{
-        ENTITY_JSON_BYTES_MAX, QUICK_BODY_BYTES_MAX, Shared, in_time, perform, serve, settled,
-        with_place, written,
-    };
+    use super::{Shared, serve};
     use crate::app::App;
     use crate::auth::canonical;
     use crate::auth::shared_key::signature_text;
@@ -565,7 +271,10 @@ mod tests {
     use crate::handle::answer::{Answer, Later, Write};
     use crate::handle::call::Call;
     use crate::http::message::{Body, Head, Headers, Request, Response};
+    use crate::limits::QUICK_BODY_BYTES_MAX;
     use crate::net::admin::Origin;
+    use crate::net::shared::ENTITY_JSON_BYTES_MAX;
+    use crate::net::work::{in_time, perform, settled, with_place, written};
     use crate::observe::text::Text;
     use crate::odata::address::entity_path;
     use hyper_util::server::graceful::GracefulShutdown;
@@ -827,7 +536,7 @@ mod tests {
     fn inserts(shared: &Shared<Db>, partition_key: &str) -> (Arc<Call>, Body) {
         let insert = |row: usize| {
             format!(
-                "--c\r\n\r\nPOST /T HTTP/1.1\r\nAccept: application/json;odata=fullmetadata\r\n\r\n\
+                "--c\r\n\r\nPOST /Rows HTTP/1.1\r\nAccept: application/json;odata=fullmetadata\r\n\r\n\
                  {{\"PartitionKey\":\"{partition_key}\",\"RowKey\":\"{}\"}}\r\n",
                 row_key(row)
             )
@@ -865,7 +574,7 @@ mod tests {
                     .answer(Request { head, body: Body::Whole(body.to_owned().into()) })
                     .status
             };
-            assert_eq!(ask("POST", "Tables", "{\"TableName\":\"T\"}"), 201);
+            assert_eq!(ask("POST", "Tables", "{\"TableName\":\"Rows\"}"), 201);
             let taken_bytes = || shared.room.taken_bytes() + shared.answers.taken_bytes();
             let mut answers = Vec::new();
             for (key, status) in keys.iter().zip(statuses) {
@@ -876,11 +585,13 @@ mod tests {
                     runtime.block_on(perform(&shared, &call, body, vec![place]));
                 let response = with_place(&shared, &call, response, places);
                 assert_eq!(response.status, status, "{answer_bytes_max}");
-                let is_there = ask("GET", &entity_path("T", key, &row_key(0)), "") == 200;
+                let is_there = ask("GET", &entity_path("Rows", key, &row_key(0)), "") == 200;
                 assert_eq!(is_there, status == 202, "{answer_bytes_max}");
                 answers.push(response);
                 // One that is larger than all of the room is one at a time.
-                let bytes: usize = answers.iter().map(|answer| answer.body.len()).sum();
+                let bytes = answers.iter().map(|answer| answer.body.len());
+                let bytes: usize =
+                    bytes.filter(|bytes| *bytes > crate::net::room::SMALL_BYTES_MAX).sum();
                 let is_bound = taken_bytes() >= bytes || shared.answers.bytes() == 1 << 20;
                 assert!(is_bound, "{bytes} bytes in {}", taken_bytes());
             }
@@ -897,10 +608,10 @@ mod tests {
     fn changes_of_settings_and_tables_leave_turns_to_other_commits() {
         let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
         for (method, path, body, status) in [
-            ("POST", "/Tables", "{\"TableName\":\"T\"}", 201),
-            ("PUT", "/T?comp=acl", "<SignedIdentifiers />", 204),
+            ("POST", "/Tables", "{\"TableName\":\"Rows\"}", 201),
+            ("PUT", "/Rows?comp=acl", "<SignedIdentifiers />", 204),
             ("PUT", "/?restype=service&comp=properties", "<StorageServiceProperties />", 202),
-            ("DELETE", "/Tables('T')", "", 204),
+            ("DELETE", "/Tables('Rows')", "", 204),
         ] {
             let (target, authority) = (format!("/{DEVELOPMENT_ACCOUNT}{path}"), "h".to_owned());
             let head = Head { method: method.to_owned(), target, authority, ..Head::default() };

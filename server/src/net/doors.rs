@@ -2,10 +2,11 @@
 
 use crate::config::Config;
 use crate::net::admin::Origin;
-use crate::net::conn::{Shared, serve};
+use crate::net::conn::serve;
 use crate::net::counts::{Connections, Reason};
 use crate::net::first::{First, Speech, Told};
 use crate::net::places::Places;
+use crate::net::shared::Shared;
 use crate::net::tls::Presented;
 use crate::services::Store;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};

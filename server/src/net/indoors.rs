@@ -7,7 +7,8 @@
 
 use crate::app::App;
 use crate::net::admin::Origin;
-use crate::net::conn::{Shared, serve};
+use crate::net::conn::serve;
+use crate::net::shared::Shared;
 use crate::services::Store;
 use hyper_util::server::graceful::GracefulShutdown;
 use parking_lot::Mutex;

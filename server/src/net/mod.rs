@@ -12,6 +12,8 @@ pub mod payload;
 pub mod sent;
 pub mod heads;
 pub mod admin;
+pub(crate) mod shared;
+pub(crate) mod work;
 pub mod conn;
 pub mod indoors;
 pub mod doors;

@@ -3,11 +3,11 @@
 use crate::app::App;
 use crate::config::{Accounts, Config, ConfigError};
 use crate::net::admin::{Admin, Tables};
-use crate::net::conn::Shared;
 use crate::net::counts::Connections;
 use crate::net::doors::{Addresses, Doors, Inside};
 use crate::net::places::Places;
 use crate::net::reload::Reloader;
+use crate::net::shared::Shared;
 use crate::net::signals::{Signal, Signals};
 use crate::net::tls::Presented;
 use crate::observe::engine::Engine;

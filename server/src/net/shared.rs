@@ -1,0 +1,119 @@
+//! What the connections of a server share: room for what they hold, and turns for work of which
+//! only so much may be under way.
+
+use crate::app::App;
+use crate::net::admin::Admin;
+use crate::net::room::Room;
+use crate::observe::spans::Spans;
+use crate::services::Store;
+use crate::sparing::Sparing;
+use std::sync::Arc;
+use tabulith::table::rules::ENTITY_BYTES_MAX;
+use tokio::sync::Semaphore;
+
+/// As many pages are made at once, however little memory there is for answers.
+const TURNS_MIN: usize = 2;
+
+/// What an entity takes as JSON at most: of a text's units, which count two bytes, each six, and
+/// names twice. A list of a thousand tables takes less.
+pub(super) const ENTITY_JSON_BYTES_MAX: usize = 4 * ENTITY_BYTES_MAX;
+
+/// As many entities are read from the disk at once, however little memory there is for answers.
+const READS_MIN: usize = 8;
+
+/// Commits that may wait have so many threads at most: half of those that tokio makes, so that
+/// reads have theirs however long commits wait.
+const COMMITS_AT_ONCE: usize = 256;
+
+/// Change sets with merges are worked on so many at once: each may write a hundred entities that
+/// are in nobody's body.
+const MERGES_AT_ONCE: usize = 2;
+
+/// So many at once make or drop tables, or change settings: each may wait for the one before, with
+/// a thread and a commit's turn, until that is durable.
+const SERIAL_AT_ONCE: usize = 16;
+
+/// Room for long heads where there is little for bodies.
+const HEADS_BYTES_MIN: usize = 8 << 20;
+
+/// What the connections of a server share.
+pub(crate) struct Shared<S> {
+    pub(crate) app: App<S>,
+    /// Room for bodies of requests.
+    pub(super) room: Room,
+    /// Room for heads that are long.
+    pub(super) heads: Room,
+    /// Room for answers that clients take their time to read.
+    pub(super) answers: Room,
+    /// Turns to make a page: as many as there is room for.
+    pub(super) turns: Arc<Semaphore>,
+    /// Turns to read an entity that is not in memory: as many as there is room for, too.
+    pub(super) reads: Arc<Semaphore>,
+    /// Turns to do what is done by one after the other.
+    pub(super) serial: Arc<Semaphore>,
+    /// Turns to merge several entities at once.
+    pub(super) merges: Arc<Semaphore>,
+    /// Turns to make a commit that may wait.
+    pub(super) commits: Arc<Semaphore>,
+    /// Whether there are threads for what may wait for the disk.
+    pub(super) has_threads: bool,
+    /// What is told below `/_/`.
+    pub(super) admin: Option<Arc<Admin>>,
+    /// Where spans of requests are left.
+    pub(super) spans: Option<Arc<Spans>>,
+    /// Says which requests were slow, not of each.
+    pub(super) slow: Sparing,
+}
+
+impl<S: Store> Shared<S> {
+    pub(crate) fn new(app: App<S>) -> Shared<S> {
+        let config = app.config();
+        let room = Room::new(config.body_bytes_max);
+        // Short heads and small answers need no place.
+        let heads = Room::of_large(config.body_bytes_max.max(HEADS_BYTES_MIN));
+        let answers = Room::of_large(config.answer_bytes_max);
+        let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
+        let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
+        let reads = answers.places_of(ENTITY_JSON_BYTES_MAX).max(READS_MIN);
+        let reads = Arc::new(Semaphore::new(reads.min(Semaphore::MAX_PERMITS)));
+        let serial = Arc::new(Semaphore::new(SERIAL_AT_ONCE));
+        let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
+        let commits = Arc::new(Semaphore::new(COMMITS_AT_ONCE));
+        let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
+        Shared {
+            app,
+            room,
+            heads,
+            answers,
+            turns,
+            reads,
+            serial,
+            merges,
+            commits,
+            has_threads,
+            admin,
+            spans,
+            slow,
+        }
+    }
+
+    /// Has `admin` answer operators.
+    pub(crate) fn with_admin(self, admin: Arc<Admin>) -> Shared<S> {
+        Shared { admin: Some(admin), ..self }
+    }
+
+    /// Leaves spans of requests there.
+    pub(crate) fn with_spans(self, spans: Option<Arc<Spans>>) -> Shared<S> {
+        Shared { spans, ..self }
+    }
+
+    /// The room for bodies, and that for answers.
+    pub(crate) fn rooms(&self) -> (Room, Room) {
+        (self.room.clone(), self.answers.clone())
+    }
+
+    /// All work is done on the event loop, in the order in which it is asked for.
+    pub(crate) fn without_threads(app: App<S>) -> Shared<S> {
+        Shared { has_threads: false, ..Shared::new(app) }
+    }
+}
