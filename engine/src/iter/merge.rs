@@ -171,7 +171,7 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
-    /// All versions of the key here, downwards; what each source shows of the key, the newest of it.
+    /// All versions of the key here, downwards; the newest of what each source shows of it.
     fn try_pass_key(&mut self, at: CommitTs, scratch: &mut Vec<u8>) -> Result<Option<Found>> {
         let mut newest: Option<Found> = None;
         loop {
