@@ -379,7 +379,22 @@ fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
+    use super::shares_of;
     use crate::args::command::Cli;
+
+    #[test]
+    fn files_that_connections_may_not_take_are_the_databases() {
+        // Files, connections asked for; connections, table files.
+        for (files, asked, connections, table_files) in [
+            (1_024, 10_000, 768, 118),
+            (65_536, 10_000, 10_000, 27_758),
+            (65_536, 100_000, 61_440, 2_038),
+            (64, 10, 10, 17),
+            (8, 10, 1, 14),
+        ] {
+            assert_eq!(shares_of(files, asked), (connections, table_files), "{files}, {asked}");
+        }
+    }
 
     #[test]
     fn tls_options_belong_together() {
