@@ -48,7 +48,7 @@ const MIXES: [Mix; 6] = [
 struct Table<'a> {
     engine: &'a dyn Engine,
     value_bytes: usize,
-    rows: u64, // That were loaded.
+    rows: u64,        // That were loaded.
     begun: AtomicU64, // Rows below this have been written or are being written.
     zipfian: Vec<u32>,
     latest: Vec<u32>,
