@@ -27,8 +27,12 @@ fn options(durability: Durability) -> Options {
 }
 
 fn open(disk: &FaultFs, jobs: Arc<dyn Jobs>, durability: Durability) -> (Db, Table) {
+    open_with(disk, jobs, options(durability))
+}
+
+fn open_with(disk: &FaultFs, jobs: Arc<dyn Jobs>, options: Options) -> (Db, Table) {
     let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
-    let builder = Db::builder().options(options(durability));
+    let builder = Db::builder().options(options);
     let db = builder.parts(Arc::new(disk.clone()), clock, jobs).open("/db").unwrap();
     let table = db.table("rows").unwrap();
     (db, table)
@@ -202,10 +206,7 @@ fn memtables_are_written_where_the_log_gets_no_further_segment() {
         ..Advanced::default()
     };
     let options = Options { advanced, ..options(Durability::Flushed) };
-    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
-    let builder = Db::builder().options(options);
-    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("/db").unwrap();
-    let table = db.table("rows").unwrap();
+    let (db, table) = open_with(&disk, Arc::new(ByHand), options);
     disk.add(Rule::fail(Call::Create).named("*.spare").with(Errno::NoSpace).forever());
     let mut row = 0u64;
     while db.stats().sealed_memtables == 0 {
@@ -237,11 +238,7 @@ fn open_to_count(disk: &FaultFs) -> (Db, Table) {
         ..Advanced::default()
     };
     let options = Options { advanced, ..options(Durability::Synced) };
-    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
-    let builder = Db::builder().options(options);
-    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("/db").unwrap();
-    let table = db.table("rows").unwrap();
-    (db, table)
+    open_with(disk, Arc::new(ByHand), options)
 }
 
 /// Another version of a row takes some bytes of memory and a block of the log.
@@ -291,10 +288,7 @@ fn a_segment_is_as_large_as_the_disk_has_room_for() {
         ..Advanced::default()
     };
     let options = Options { advanced, ..options(Durability::Synced) };
-    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
-    let builder = Db::builder().options(options);
-    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("/db").unwrap();
-    let table = db.table("rows").unwrap();
+    let (db, table) = open_with(&disk, Arc::new(ByHand), options);
     let put = |row: u64| table.upsert("p", row.to_be_bytes(), vec![7; 256 << 10]);
     let mut rows = 0;
     // Of 1, 2, 4 and 8 MiB; the next one would have 16.

@@ -235,7 +235,7 @@ impl Depot {
             let meta = BlobMeta { no, bytes, values: wanted.values };
             BlobFile::open(Arc::clone(&file), path.clone(), &meta)?.walk(&mut |_| Ok(()))?;
         }
-        // What is made of a log has no other place to be copied from.
+        // What is made of a log is cleared away at the end, so that nothing shares its bytes then.
         let sharing = if is_passing { Sharing::Link } else { run.sharing };
         let (digest, linked) = self.bring(&*file, &path, wanted, sharing)?;
         let kept = Kept::new(kind, no, mark, digest);
