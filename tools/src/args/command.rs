@@ -184,6 +184,9 @@ mod tests {
         let args = serve_args(&[&words[..], &more].concat());
         assert_eq!((args.listen.to_string().as_str(), args.port), ("0.0.0.0", 1));
         assert!(args.silent);
+        let args = serve_args(&["-s", "-L", "-l", "d", "-d", "log"]);
+        assert!(args.silent && args.loose);
+        assert_eq!((args.data_dir, args.debug), (PathBuf::from("d"), Some(PathBuf::from("log"))));
     }
 
     /// The words of a line as a shell takes it apart, up to a pipe or a redirection.

@@ -167,7 +167,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", requires = "fault_lab", help_heading = "Trouble on purpose")]
     pub(crate) fault_seed: Option<u64>,
     /// Print nothing but errors.
-    #[arg(long)]
+    #[arg(short, long)]
     pub(crate) silent: bool,
     /// Write a detailed log to this file.
     #[arg(short, long, value_name = "FILE")]
@@ -189,7 +189,7 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(crate) azurite: AzuriteArgs,
     /// Accepted for Azurite's sake: unknown headers and parameters are always ignored here.
-    #[arg(long, hide = true)]
+    #[arg(short = 'L', long, hide = true)]
     pub(crate) loose: bool,
     /// Accepted for Azurite's sake: every service version is always accepted here.
     #[arg(long = "skipApiVersionCheck", hide = true)]
