@@ -13,7 +13,7 @@ use tabulith_server::source::Network;
 #[derive(Args, Clone, Debug)]
 #[command(
     before_help = "Examples:\n  tabulith serve\n  \
-    tabulith serve --data-dir /var/lib/tabulith --accounts-file accounts --silent\n  \
+    tabulith serve --data-dir /var/lib/tabulith --accounts-file accounts\n  \
     tabulith serve --history 24h\n  \
     tabulith serve --tls-listen 127.0.0.1:10443 --tls-self-signed ca.pem\n  \
     tabulith serve --config tabulith.toml --admin-address 0.0.0.0:10003 --log-format json",
@@ -166,7 +166,7 @@ pub(crate) struct ServeArgs {
     /// The seed of the rules that go by chance, in place of the one in the file.
     #[arg(long, value_name = "N", requires = "fault_lab", help_heading = "Trouble on purpose")]
     pub(crate) fault_seed: Option<u64>,
-    /// Print nothing but errors.
+    /// Print nothing but errors, such as damage that was found and background work that failed.
     #[arg(short, long)]
     pub(crate) silent: bool,
     /// Write a detailed log to this file.
