@@ -185,9 +185,13 @@ impl Settings {
                 None => writeln!(out, "# {key} is not set")?,
             }
         }
-        let accounts = std::env::var_os("AZURITE_ACCOUNTS").filter(|text| !text.is_empty());
-        let accounts =
-            accounts.map_or("devstoreaccount1 # default", |_| "not shown # AZURITE_ACCOUNTS");
+        let has_file = own.is_some_and(|own| own.get_raw("accounts_file").is_some());
+        let accounts = match std::env::var_os("AZURITE_ACCOUNTS").filter(|text| !text.is_empty()) {
+            // They replace those of the variable.
+            _ if has_file => "not shown # accounts-file",
+            Some(_) => "not shown # AZURITE_ACCOUNTS",
+            None => "devstoreaccount1 # default",
+        };
         writeln!(out, "# accounts: {accounts}")?;
         Ok(Exit::Ok)
     }

@@ -73,6 +73,22 @@ fn settings_come_from_flags_then_variables_then_a_file_then_defaults() {
     place.ok(&["config", "print", "--config", &needs, "--tls-self-signed", "ca.pem"]);
 }
 
+#[test]
+fn settings_say_where_the_accounts_come_from() {
+    let place = Place::new();
+    let is = |file: &str, accounts: &str, told: &str| {
+        let file = place.file("t.toml", file);
+        let mut command = place.command(&["config", "print", "--config", &file]);
+        command.env("AZURITE_ACCOUNTS", accounts);
+        let out = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(out.ends_with(&format!("\n# accounts: {told}\n")), "{told}: {out}");
+    };
+    is("", "", "devstoreaccount1 # default");
+    is("", "mine:YQ==", "not shown # AZURITE_ACCOUNTS");
+    is("accounts-file = \"accounts\"\n", "", "not shown # accounts-file");
+    is("accounts-file = \"accounts\"\n", "mine:YQ==", "not shown # accounts-file");
+}
+
 fn url(server: &Server, path: &str) -> String {
     format!("http://127.0.0.1:{}{path}", server.port())
 }
