@@ -74,7 +74,9 @@ without a value is not stored, but its text still makes a key.
 Rows are inserted or replaced, in batches of up to 100 rows of a partition. After an interruption
 the same command goes on where it stopped; rows that were on their way are written again. How far
 it came is kept in $XDG_STATE_HOME/tabulith/imports, else in ~/.local/state/tabulith/imports.
-Two rows with the same keys are an error: the second one is a bad row.";
+Two rows with the same keys are an error: the second one is a bad row. For that the keys of the
+first 33,554,432 rows are remembered, at some 32 bytes each. Of equal rows beyond them the last one
+to arrive stays.";
 
 /// What to ask of a table.
 #[derive(Args, Clone, Debug)]
