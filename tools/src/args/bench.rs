@@ -331,10 +331,9 @@ has in all, and at any one time (of 1,000 writes in a row); how many writes a se
 hottest partition is at 2,000; whether keys only grow or only fall; and in how many places a range
 of the keys as they are has to be read.";
 
-const COMPARE_HELP: &str =
-    "Compared are the medians of all runs of the same workload under the same conditions: \
-operations a second
-and p99. B is worse where its median is beyond the spread of both sides and beyond the
+const COMPARE_HELP: &str = "\
+Compared are the medians of all runs of the same workload under the same conditions: operations a
+second and p99. B is worse where its median is beyond the spread of both sides and beyond the
 tolerance. With one run on a side nothing is known of the spread; 10 % counts as nothing then.
 
 Exit codes: 0 nothing is worse, 1 something is, 2 nothing can be compared.";

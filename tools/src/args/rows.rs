@@ -67,9 +67,8 @@ const IMPORT_HELP: &str = "Key templates:
 A file is read more than once: a pipe, a FIFO or /dev/stdin is refused, and has to be saved first.
 
 Types come from the whole file, which is read once before the first row is written, or from what
-Parquet says of itself: Int32,
-Int64, Double, Boolean, DateTime, Guid or String, the narrowest that holds every value. A cell
-without a value is not stored, but its text still makes a key.
+Parquet says of itself: Int32, Int64, Double, Boolean, DateTime, Guid or String, the narrowest that
+holds every value. A cell without a value is not stored, but its text still makes a key.
 
 Rows are inserted or replaced, in batches of up to 100 rows of a partition. After an interruption
 the same command goes on where it stopped; rows that were on their way are written again. How far
