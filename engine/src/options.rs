@@ -207,8 +207,9 @@ pub struct Advanced {
     /// Seconds within which the scrub reads every byte of every live file once, a little at a time
     /// and behind all other work, and tells of damage before somebody needs what is damaged
     /// ([`Event::DamageFound`](crate::Event::DamageFound),
-    /// [`stats::Stats::scrub`](crate::stats::Stats::scrub)). It never reads more than 64 MiB/s. 0
-    /// turns it off.
+    /// [`stats::Stats::scrub`](crate::stats::Stats::scrub)). It never reads more than 64 MiB/s:
+    /// where there is more than half of what that gives in a period, some bytes wait longer. 0 turns
+    /// it off.
     ///
     /// Default 86,400, a day; 0 to 1,000,000,000.
     pub scrub_period_s: u64,
