@@ -85,7 +85,10 @@ pub struct Options {
     pub advanced: Advanced,
 }
 
-/// Settings with a reasoned default each. They change speed and space, never what is promised.
+/// Settings with a reasoned default each. They change speed and space, never what is promised, but
+/// for three: [`Advanced::mapped`] has dangers, without [`Advanced::scrub_period_s`] damage is found
+/// when somebody reads it, and the longer [`Advanced::buffered_flush_ms`] is, the more of what was
+/// [`Durability::Buffered`] goes with the process.
 #[derive(Clone, Debug)]
 pub struct Advanced {
     /// Longest time a [`Durability::Buffered`] commit stays in the process, in milliseconds.
