@@ -310,12 +310,12 @@ impl Advanced {
         }
     }
 
-    /// Bytes of a memtable; the budget has set them in every database that is open.
     /// Bytes of log after which a memtable is written to a file though it is not full.
     pub(crate) fn log_bytes_max(&self) -> u64 {
         LOG_TIMES_MAX * self.memtable().max(self.wal_segment_bytes) as u64
     }
 
+    /// Bytes of a memtable; the budget has set them in every database that is open.
     pub(crate) fn memtable(&self) -> usize {
         self.memtable_bytes.unwrap_or(64 << 20)
     }
