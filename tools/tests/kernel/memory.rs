@@ -1,7 +1,7 @@
 //! Little memory: 256 MiB by a control group where this process may make one, addresses by
 //! `ulimit -v` elsewhere.
 //!
-//! `TABULITH_ROWS=1000000` scans more rows than the default.
+//! `TABULITH_SCAN_ROWS=1000000` scans more rows than the default.
 
 use crate::common::Place;
 use crate::limited::{Limited, all_there, entity, rows, table};
@@ -73,7 +73,7 @@ fn small_rows(place: &Place, count: u64) -> String {
 
 #[test]
 fn with_little_memory_scans_and_large_batches_are_served() {
-    let scanned = seed::number("TABULITH_ROWS").unwrap_or(ROWS_DEFAULT);
+    let scanned = seed::number("TABULITH_SCAN_ROWS").unwrap_or(ROWS_DEFAULT);
     let place = Place::new();
     let file = small_rows(&place, scanned);
     place.ok(&["import", "--table", "many", "--data-dir", "data", &file]);
