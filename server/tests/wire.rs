@@ -18,8 +18,8 @@
 //! each exchange a second passes; the first is at 2021-01-01T00:00:01Z.
 //!
 //! In answers, headers that all carry are left out (the test below looks at them), and so are the
-//! id and the time in the text of errors. `BLESS=1 cargo test -p tabulith-server --test wire`
-//! rewrites the answers.
+//! id and the time in the text of errors. `TABULITH_BLESS=1 cargo test -p tabulith-server --test
+//! wire` rewrites the answers.
 
 #![allow(clippy::disallowed_methods, reason = "scripts are files of the repository")]
 
@@ -55,13 +55,13 @@ fn run(path: &Path) {
         let (title, rest) = exchange.split_once('\n').expect("a title");
         let (asked, expected) = rest.split_once("----\n").expect("a line of dashes");
         let answer = shown(&bench.app.answer(read(&bench, asked)));
-        if std::env::var_os("BLESS").is_none() {
+        if std::env::var_os("TABULITH_BLESS").is_none() {
             let place = format!("{}: {title}", path.display());
             assert_eq!(answer.trim_end(), expected.trim_end(), "{place}");
         }
         answered.push_str(&format!("== {title}\n{asked}----\n{}\n\n", answer.trim_end()));
     }
-    if std::env::var_os("BLESS").is_some() {
+    if std::env::var_os("TABULITH_BLESS").is_some() {
         std::fs::write(path, format!("{}\n", answered.trim_end())).expect("a blessed script");
     }
 }
