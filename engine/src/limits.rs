@@ -1,4 +1,4 @@
-//! Every bound and size constant of the engine, with the relations between them asserted.
+//! Bounds that several files share, with the relations between them asserted.
 
 /// Most bytes of a PartitionKey or of a RowKey in its stored form.
 ///
