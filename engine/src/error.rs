@@ -34,11 +34,12 @@ pub enum Kind {
     Io,
     /// No room on the disk; reads go on, writes resume when there is room.
     NoSpace,
-    /// Another process holds the folder.
+    /// The folder is open already: in another process, or by another handle of this one.
     Locked,
     /// The database was opened read-only.
     ReadOnly,
-    /// An earlier failed sync closed the log, or the database was closed. Open it again.
+    /// A write or a sync that failed before has closed the log or the manifest, or the database was
+    /// closed. Open it again.
     Closed,
 }
 
