@@ -11,26 +11,27 @@ use std::sync::Arc;
 use tabulith::table::rules::ENTITY_BYTES_MAX;
 use tokio::sync::Semaphore;
 
-/// As many pages are made at once, however little memory there is for answers.
+/// At least so many pages may be made at once, however little memory there is for answers.
 const TURNS_MIN: usize = 2;
 
 /// What an entity takes as JSON at most: of a text's units, which count two bytes, each six, and
 /// names twice. A list of a thousand tables takes less.
 pub(super) const ENTITY_JSON_BYTES_MAX: usize = 4 * ENTITY_BYTES_MAX;
 
-/// As many entities are read from the disk at once, however little memory there is for answers.
+/// At least so many entities may be read from the disk at once, however little memory there is for
+/// answers.
 const READS_MIN: usize = 8;
 
-/// Commits that may wait have so many threads at most: half of those that tokio makes, so that
-/// reads have theirs however long commits wait.
+/// Most threads for commits that may wait: half of those that tokio makes, so that reads have theirs
+/// however long commits wait.
 const COMMITS_AT_ONCE: usize = 256;
 
-/// Change sets with merges are worked on so many at once: each may write a hundred entities that
+/// Most change sets with merges that are worked on at once: each may write a hundred entities that
 /// are in nobody's body.
 const MERGES_AT_ONCE: usize = 2;
 
-/// So many at once make or drop tables, or change settings: each may wait for the one before, with
-/// a thread and a commit's turn, until that is durable.
+/// Most requests at once that make or drop tables, or change settings: each may wait, with a thread
+/// and a commit's turn, until the one before is durable.
 const SERIAL_AT_ONCE: usize = 16;
 
 /// Room for long heads where there is little for bodies.
