@@ -10,11 +10,11 @@
 
 use crate::options::{Advanced, Options};
 
-/// Of the budget, where nothing says how much: a quarter of what the process may use.
+/// The budget where nothing says how much: a quarter of what the process may use.
 const USABLE_SHARE: usize = 4;
 const BUDGET_BYTES_MIN: usize = 128 << 20;
-/// And then left by writers, whatever theirs are set to: without room for index and filters, a get
-/// takes a hundred times as long.
+/// What such a budget leaves beside the shares of writers, whatever these are set to: without room
+/// for index and filters, a get takes a hundred times as long.
 const LEFT_BYTES_MIN: usize = 32 << 20;
 
 /// Of the budget for memtables: a quarter. Larger ones merge less; the reads of a cache gain more.
@@ -49,19 +49,18 @@ const BUILDER_SHARE: usize = 16;
 const UNCOUNTED_SHARE: usize = 16;
 const UNCOUNTED_BYTES_MAX: usize = 8 << 20;
 
-/// Of the caches' bytes single rows may take this part, in percent, as far as they are asked for;
-/// blocks have the rest. A row held as such is found three times as fast as in its block, but
-/// serves no scan.
+/// The part of the caches' bytes, in percent, that rows read singly may take; blocks have the rest.
+/// A row held as such is found three times as fast as in its block, but serves no scan.
 const ROWS_PERCENT: usize = 50;
-/// The same where blocks are read in place and mostly need no cache.
+/// The same of a mapped database, whose blocks are read in place and mostly need no cache.
 const ROWS_PERCENT_MAPPED: usize = 75;
 
-/// Of what writers leave, index and filters of open files may take this part, in percent: a block
-/// that is not in memory costs a read of 4 KiB, an index one of a hundred times that.
+/// The part of what writers leave, in percent, that index and filters of open files may take: a
+/// block that is not in memory costs a read of 4 KiB, an index one of a hundred times that.
 const OPEN_PERCENT: usize = 75;
-/// Of that, files that are opened for a while.
+/// The part of that, in percent, for files that are opened for a while.
 const PASSING_PERCENT: usize = 33;
-/// And so many of them at a time, or as many as stay open.
+/// At most so many of those at a time, and no more than may stay open.
 const PASSING_FILES_MAX: usize = 64;
 
 /// The shares of one budget, in bytes.
