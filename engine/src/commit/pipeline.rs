@@ -75,20 +75,20 @@ pub(crate) struct Pipeline {
     clock: Arc<dyn Clock>,
     pub(crate) events: Events,
     pub(crate) buffered_flush: Duration,
-    /// A group that holds this much takes no further commit before it is written: bounds what is in
-    /// memory only, and what one frame holds together with the largest commit.
+    /// A group that holds this much takes no further commit before it is written. That bounds what
+    /// is in memory alone and, with the largest commit on top of it, what one frame holds.
     group_bytes_max: usize,
     pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
     pub(crate) segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) spare_due: AtomicBool,
-    buffer_bytes: AtomicUsize, // When somebody looked last.
+    buffer_bytes: AtomicUsize, // As of the last look that got the lock.
     at_door: AtomicU32,        // Threads with a commit that are about to take the order lock.
     // Lock order: order before log; the leader takes log alone.
     pub(crate) order: Mutex<Order>,
     pub(crate) log: Mutex<LogWriter>,
-    seats: [Seat; SEATS], // Per group: its commits are visible, or one of it may lead.
+    seats: [Seat; SEATS], // Where a group waits to be visible, or for one of it to lead.
     pub(crate) moved: Condvar, // `visible` rose, the leader left, a sync ended, or the log failed.
     pub(crate) called: Condvar, // The background leader has something to do.
 }
