@@ -506,8 +506,8 @@ impl LogWriter {
         written
     }
 
-    /// `sync`: makes the frame durable where one call does that, and where all before it is or it
-    /// opens its segment. Returns whether it did.
+    /// Writes a frame. With `sync` it is made durable by the same call, where the disk has one for
+    /// that and all before it is durable, or the frame opens its segment. Returns whether it was.
     fn write_frame(
         &mut self,
         kind: FrameKind,
