@@ -2,8 +2,9 @@
 //!
 //! Old and hand-written clients bend RFC 2046, and all of this is taken: bare LF, blank lines too
 //! many or too few, a preamble, a missing `--` or line end at the end, `Content-Length` that lies,
-//! raw blanks in a request target, headers that go on in the next line. A delimiter is only ever a
-//! whole line of its own.
+//! raw blanks in a request target, headers that go on in the next line. A delimiter is a line of
+//! its own or the end of one: the SDK for C++ has none between JSON and the next part, and the
+//! service's reader asks for none. What ends in a quote, as texts in JSON do, is no delimiter.
 //!
 //! Promise: one pass over the body, nothing of it copied.
 
@@ -35,10 +36,10 @@ pub fn parts<'a>(body: &'a [u8], boundary: &str, parts_max: usize) -> Option<Vec
     for line in lines(body) {
         let start = at;
         at += line.len();
-        let Some(delimiter) = Delimiter::parse(line, boundary) else { continue };
+        let Some((before, delimiter)) = Delimiter::parse(line, boundary) else { continue };
         delimited = true;
         if let Some(from) = open.take() {
-            parts.push(split(&body[from..start]));
+            parts.push(split(&body[from..start + before]));
         }
         match delimiter {
             Delimiter::Last => break,
@@ -80,13 +81,37 @@ enum Delimiter {
     Last,
 }
 
+/// What stands behind the boundary in a last delimiter. The long dash is there where an editor has
+/// replaced two short ones.
+const LAST: [&[u8]; 2] = [b"--", b"\xe2\x80\x94"];
+
 impl Delimiter {
-    fn parse(line: &[u8], boundary: &str) -> Option<Delimiter> {
-        let rest = line.strip_prefix(b"--")?.strip_prefix(boundary.as_bytes())?;
-        match rest.trim_ascii_end() {
-            b"" => Some(Delimiter::Next),
-            // A long dash where an editor has replaced two short ones.
-            b"--" | b"\xe2\x80\x94" => Some(Delimiter::Last),
+    /// The delimiter that a line is, or that it ends with, and how many bytes stand before that.
+    fn parse(line: &[u8], boundary: &str) -> Option<(usize, Delimiter)> {
+        let whole = Delimiter::whole(line, boundary).map(|delimiter| (0, delimiter));
+        whole.or_else(|| Delimiter::at_end(line, boundary))
+    }
+
+    fn whole(line: &[u8], boundary: &str) -> Option<Delimiter> {
+        let rest = line.strip_prefix(b"--")?.strip_prefix(boundary.as_bytes())?.trim_ascii_end();
+        if rest.is_empty() {
+            return Some(Delimiter::Next);
+        }
+        LAST.contains(&rest).then_some(Delimiter::Last)
+    }
+
+    /// Read from the end, which takes no search. Where nothing stands behind it, not even a line
+    /// end, only a last delimiter is one.
+    fn at_end(line: &[u8], boundary: &str) -> Option<(usize, Delimiter)> {
+        let text = line.trim_ascii_end();
+        let before = |text: &[u8]| {
+            let before = text.strip_suffix(boundary.as_bytes())?.strip_suffix(b"--")?;
+            Some(before.len())
+        };
+        let last = LAST.iter().find_map(|last| before(text.strip_suffix(*last)?));
+        match (last, line.last()) {
+            (Some(bytes), _) => Some((bytes, Delimiter::Last)),
+            (None, Some(b'\n')) => before(text).map(|bytes| (bytes, Delimiter::Next)),
             _ => None,
         }
     }
@@ -237,13 +262,28 @@ mod tests {
     }
 
     #[test]
-    fn only_whole_lines_delimit() {
+    fn lines_delimit_and_ends_of_lines() {
         check(
-            "--b\r\n\r\nx --b\r\n --b\r\n--bc\r\n--b-\r\n--b--\r\n",
-            &["x --b\r\n --b\r\n--bc\r\n--b-\r\n"],
+            "--b\r\n\r\nx --b c\r\n--b\"\r\n --bc\r\n--b-\r\nx--b---\r\n-b\r\n--b--\r\n",
+            &["x --b c\r\n--b\"\r\n --bc\r\n--b-\r\nx--b---\r\n-b\r\n"],
         );
+        check("--b\n\none--b\n\ntwo --b \t\r\n\nthree--b-- \r\nx", &["one", "two ", "three"]);
+        check("--b\n\none---b\n\ntwo----b--", &["one-", "two--"]);
+        check("--b\n\none--b--", &["one"]);
+        check("--b\n\none--b\u{2014}\n", &["one"]);
+        check("--b\n\none--b--b\n\ntwo--b----b--\n", &["one--b", "two--b--"]);
+        check("x--b\n\none--b--\n", &["one"]);
+        // Without a line end more may have been to come.
+        check("--b\n\none--b", &["one--b"]);
         assert_eq!(contents("no delimiter", "b"), None);
         assert_eq!(contents("", "b"), None);
+    }
+
+    #[test]
+    fn boundaries_of_dashes() {
+        let contents = |body: &str, boundary: &str| contents(body, boundary).expect("delimiters");
+        assert_eq!(contents("--a--\n\none--a--\n\ntwo\n--a----\n", "a--"), ["one", "two\n"]);
+        assert_eq!(contents("----\n\none----\n\ntwo------\n", "--"), ["one", "two"]);
     }
 
     #[test]
@@ -313,5 +353,8 @@ mod tests {
         let body = "--bb\n".repeat(800_000);
         assert_eq!(parts(body.as_bytes(), "b", 100), None);
         assert_eq!(parts(body.as_bytes(), "bb", 100).expect("delimiters").len(), 101);
+        // The same in one line.
+        let body = "--b".repeat(1_400_000);
+        assert_eq!(parts(body.as_bytes(), "b", 100), None);
     }
 }
