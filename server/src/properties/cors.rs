@@ -1,7 +1,8 @@
 //! Rules for browsers: what a question of one is answered, and what other answers say to one.
 //!
 //! The first rule that fits origin and verb decides. A rule for `*` is for every origin and never
-//! for credentials; an origin that a rule spells out is compared letter for letter.
+//! for credentials; an origin that a rule spells out is compared letter for letter, and one such as
+//! `https://*.contoso.com` is for those of all subdomains, not for that of the host itself.
 
 use crate::http::message::Response;
 use crate::properties::model::CorsRule;
@@ -36,11 +37,27 @@ impl Fit<'_> {
 fn fitting<'a>(rules: &'a [CorsRule], method: &str, origin: Option<&'a str>) -> Option<Fit<'a>> {
     let rules = rules.iter().filter(|rule| rule.allowed_methods.iter().any(|own| own == method));
     rules.into_iter().find_map(|rule| {
-        let names = |name: &str| rule.allowed_origins.iter().any(|own| own == name);
+        let is_for_all = rule.allowed_origins.iter().any(|own| own == ANY);
+        let names = |name: &str| {
+            rule.allowed_origins.iter().any(|own| own == name || has_subdomain(own, name))
+        };
         let named = || origin.filter(|origin| *origin != NO_ORIGIN && names(origin));
-        let origin = if names(ANY) { Some(ANY) } else { named() };
+        let origin = if is_for_all { Some(ANY) } else { named() };
         origin.map(|origin| Fit { rule, origin })
     })
+}
+
+/// Whether `entry` is for the subdomains of a host, and `origin` is that of one: in the place of
+/// the star it has labels, and nothing that could be more of an address.
+fn has_subdomain(entry: &str, origin: &str) -> bool {
+    let Some((scheme, host)) = entry.split_once("://*.") else { return false };
+    let labels = origin.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://"));
+    let labels = labels.and_then(|rest| rest.strip_suffix(host)?.strip_suffix('.'));
+    let is_label = |label: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.bytes().all(is_plain)
+    };
+    !host.is_empty() && labels.is_some_and(|labels| labels.split('.').all(is_label))
 }
 
 /// What a browser asks before it sends a request for a page.
@@ -188,6 +205,54 @@ mod tests {
         }
         assert_eq!(answer(&[rule("null", "GET", "*", "", 1)], "null", "GET", None), None);
         assert_eq!(answer(&[], "http://a", "GET", None), None);
+    }
+
+    /// Azurite #1762: such an entry was kept, and fitted no origin.
+    #[test]
+    fn origins_of_subdomains() {
+        let rules = [rule("https://*.contoso.com,http://*.b:81", "GET", "", "", 5)];
+        for origin in [
+            "https://app.contoso.com",
+            "https://a-1.b_2.contoso.com",
+            "https://www.contoso.com.contoso.com",
+            "http://a.b:81",
+        ] {
+            let expected = (true, Some(origin.to_owned()), false);
+            assert_eq!(said(&rules, "GET", Some(origin)), expected);
+            let text = answer(&rules, origin, "GET", None).expect(origin);
+            let own = format!(
+                "Access-Control-Allow-Origin: {origin}\nAccess-Control-Allow-Credentials: true\n"
+            );
+            assert!(text.starts_with(&own), "{text}");
+        }
+        for origin in [
+            "https://contoso.com",
+            "https://.contoso.com",
+            "https://evilcontoso.com",
+            "https://a..contoso.com",
+            "http://app.contoso.com",
+            "https://app.contoso.com:444",
+            "https://app.contoso.com.evil.com",
+            "https://APP.CONTOSO.COM",
+            "https://evil.com/.contoso.com",
+            "https://evil.com:1@a.contoso.com",
+            "https://evil.com#.contoso.com",
+            "xhttps://app.contoso.com",
+            "app.contoso.com",
+            "http://a.b",
+            "null",
+            "",
+        ] {
+            assert_eq!(answer(&rules, origin, "GET", None), None, "{origin}");
+            assert_eq!(said(&rules, "GET", Some(origin)), (true, None, false), "{origin}");
+        }
+        // A star elsewhere is no more than a letter.
+        for entry in ["https://*", "https://*.", "*.contoso.com", "https://a*.contoso.com"] {
+            let rules = [rule(entry, "GET", "", "", 5)];
+            for origin in ["https://app.contoso.com", "https://app.", "app.contoso.com"] {
+                assert_eq!(answer(&rules, origin, "GET", None), None, "{entry} {origin}");
+            }
+        }
     }
 
     fn said(
