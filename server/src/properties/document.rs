@@ -16,8 +16,9 @@ use crate::xml::{self, Element, Writer};
 /// The only version of analytics that there is.
 const ANALYTICS_VERSION: &str = "1.0";
 
-/// Verbs that a rule may name.
-const METHODS: [&str; 8] = ["DELETE", "GET", "HEAD", "MERGE", "OPTIONS", "PATCH", "POST", "PUT"];
+/// Verbs that a rule may name: those that Azure's resource manager and old .NET clients have.
+const METHODS: [&str; 10] =
+    ["CONNECT", "DELETE", "GET", "HEAD", "MERGE", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
 
 /// Reads a document; what it does not name stays as it is.
 pub fn read(document: &[u8]) -> Result<Given, WireError> {
@@ -330,6 +331,8 @@ mod tests {
         let many = |count: usize| vec!["http://a"; count].join(",");
         assert!(given(&days("1")).is_ok() && given(&days("365")).is_ok());
         assert!(given(&cors(&rule_of("", "", ""))).is_ok());
+        assert!(given(&cors(&rule_of("*", &METHODS.join(","), ""))).is_ok());
+        assert!(given(&cors(&rule_of("*", "TRACE,GET,CONNECT", ""))).is_ok());
         assert!(given(&cors(&rule_of(&many(64), "GET", ""))).is_ok());
         for (inner, error) in [
             (days("0"), INVALID_XML_DOCUMENT),
@@ -352,6 +355,7 @@ mod tests {
             ),
             (cors(&rule_of("*", "GET", "").repeat(6)), INVALID_XML_DOCUMENT),
             (cors(&rule_of("*", "FETCH", "")), INVALID_XML_NODE_VALUE),
+            (cors(&rule_of("*", "GET,trace", "")), INVALID_XML_NODE_VALUE),
             (cors(&rule_of(&many(65), "GET", "")), INVALID_XML_DOCUMENT),
             (cors(&rule_of(&"a".repeat(257), "GET", "")), INVALID_XML_DOCUMENT),
             (cors(&rule_of("*", "GET", "a*,b*,c*")), INVALID_XML_DOCUMENT),
