@@ -13,16 +13,20 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
+    /// What a trusted proxy says of its client's connection counts, not its own connection: one
+    /// that passes plain requests on over TLS has not made them secure.
     pub(crate) fn of(head: &Head, trusted: &[Network]) -> Origin {
         let Some(peer) = head.peer else { return Origin { peer: None, secure: head.secure } };
         let by_proxy = trusted.iter().any(|network| network.contains(peer));
-        let mut protocols = head.headers.all("X-Forwarded-Proto");
-        let says_secure = protocols.next().is_some_and(|text| text.trim() == "https")
-            && protocols.next().is_none();
-        Origin {
-            peer: behind_proxies(peer, head.headers.all("X-Forwarded-For"), trusted),
-            secure: head.secure || by_proxy && says_secure,
-        }
+        let mut protocols = head.headers.all("X-Forwarded-Proto").filter(|_| by_proxy);
+        let secure = match (protocols.next(), protocols.next()) {
+            (None, _) => head.secure,
+            (Some(only), None) => only.trim().eq_ignore_ascii_case("https"),
+            // Who asks may have sent one of them himself.
+            (Some(_), Some(_)) => false,
+        };
+        let peer = behind_proxies(peer, head.headers.all("X-Forwarded-For"), trusted);
+        Origin { peer, secure }
     }
 }
 
@@ -30,29 +34,42 @@ impl Origin {
 mod tests {
     use super::*;
 
+    /// `own`: whether the connection is over TLS itself.
     #[track_caller]
-    fn check(peer: &str, says: &[&str], secure: bool) {
-        let mut head = Head { peer: peer.parse().ok(), ..Head::default() };
+    fn check(peer: &str, own: bool, says: &[&str], secure: bool) {
+        let mut head = Head { peer: peer.parse().ok(), secure: own, ..Head::default() };
         for text in says {
             head.headers.push("X-Forwarded-Proto", *text);
         }
         let trusted = ["10.0.0.0/8".parse().expect("a network")];
-        assert_eq!(Origin::of(&head, &trusted).secure, secure, "{peer} says {says:?}");
-        head.secure = true;
-        assert!(Origin::of(&head, &trusted).secure, "it came over TLS itself");
+        assert_eq!(Origin::of(&head, &trusted).secure, secure, "{peer}, {own}, says {says:?}");
     }
 
     /// Signatures for HTTPS only depend on it: nobody but a trusted proxy may say so.
     #[test]
-    fn only_a_trusted_proxy_says_that_it_came_over_tls() {
-        check("10.0.0.7", &["https"], true);
-        check("10.0.0.7", &[" https "], true);
-        check("10.0.0.7", &[], false);
-        check("10.0.0.7", &["http"], false);
-        // Who asks may have sent the first one himself.
-        check("10.0.0.7", &["https", "http"], false);
-        check("10.0.0.7", &["https", "https"], false);
-        check("192.0.2.1", &["https"], false);
-        check("nowhere", &["https"], false);
+    fn a_trusted_proxy_says_whether_it_came_over_tls() {
+        for own in [false, true] {
+            for https in ["https", " https ", "HTTPS"] {
+                check("10.0.0.7", own, &[https], true);
+            }
+            // A proxy may have TLS behind it and none before it.
+            for other in ["http", "", "https, http", "https,https", "wss"] {
+                check("10.0.0.7", own, &[other], false);
+            }
+            // Who asks may have sent the first one himself.
+            check("10.0.0.7", own, &["https", "http"], false);
+            check("10.0.0.7", own, &["https", "https"], false);
+        }
+    }
+
+    #[test]
+    fn where_no_trusted_proxy_says_anything_the_connection_does() {
+        for own in [false, true] {
+            check("10.0.0.7", own, &[], own);
+            for says in ["https", "http"] {
+                check("192.0.2.1", own, &[says], own);
+                check("nowhere", own, &[says], own);
+            }
+        }
     }
 }
