@@ -336,8 +336,8 @@ impl<S: Store> Services<S> {
     pub fn create_table(&self, grant: &Grant, name: &str) -> Result<(), WireError> {
         grant.check(Access::CreateTable)?;
         let name = TableName::parse(name).map_err(name_refusal)?;
-        // With a lab none is made while another call says that it goes, and drops it.
-        let _changing = self.lab.as_ref().map(|_| self.policies.changing(grant.account(), &name));
+        // Not while another call drops it, and a lab says that it goes.
+        let _making = self.policies.making(grant.account(), &name);
         self.check_going(grant, &name)?;
         self.tables.create_table(grant.account(), &name).map_err(refusal)?;
         Ok(())
@@ -348,7 +348,7 @@ impl<S: Store> Services<S> {
     pub fn delete_table(&self, grant: &Grant, going: Option<Duration>) -> Result<(), WireError> {
         grant.check(Access::DeleteTable)?;
         let table = table_name(grant)?;
-        let _changing = self.policies.changing(grant.account(), &table);
+        let _removing = self.policies.removing(grant.account(), &table);
         let removed = || match self.tables.delete_table(grant.account(), &table) {
             Ok(()) => Ok(()),
             Err(TableError::TableNotFound) => Err(RESOURCE_NOT_FOUND),
@@ -382,7 +382,7 @@ impl<S: Store> Services<S> {
                 break;
             }
             for table in &page.tables {
-                let _changing = self.policies.changing(account, &table.name);
+                let _removing = self.policies.removing(account, &table.name);
                 match self.tables.delete_table(account, &table.name) {
                     Ok(()) => removed += 1,
                     Err(TableError::TableNotFound) => {}
@@ -525,7 +525,7 @@ impl<S: Store> Services<S> {
         grant.check(access_of(&write))?;
         let (partition_key, row_key) = write.keys();
         grant.check_keys(partition_key, row_key)?;
-        let Some(_steady) = self.steady(grant, reach)? else { return Ok(None) };
+        let _steady = self.steady(grant)?;
         let table = self.entity_table(grant)?;
         match self.tables.write_within(grant.account(), &table, write, reach) {
             Ok(pending) => Ok(Some(pending)),
@@ -570,7 +570,7 @@ impl<S: Store> Services<S> {
         let Some((first, _)) = changes.first() else { return Err((0, INVALID_INPUT)) };
         let first = first.clone();
         let table = self.entity_table(&first).map_err(|error| (0, error))?;
-        let _steady = self.steady(&first, Reach::Disk).map_err(|error| (0, error))?;
+        let _steady = self.steady(&first).map_err(|error| (0, error))?;
         for (index, (grant, write)) in changes.iter().enumerate() {
             let check = || {
                 grant.check(access_of(write))?;
@@ -612,17 +612,14 @@ impl<S: Store> Services<S> {
         self.policies.check(&self.tables, grant.account(), &table, stored).map_err(refusal)?
     }
 
-    /// The same for a change: the policy does not change before the answer is dropped. Nothing
-    /// where the caller would have to wait.
-    fn steady(&self, grant: &Grant, reach: Reach) -> Result<Option<Held<'_>>, WireError> {
+    /// The same for a change: nobody is told that the policy changed before the answer is dropped.
+    fn steady(&self, grant: &Grant) -> Result<Held<'_>, WireError> {
         if grant.stored().is_none() {
-            return Ok(Some(Held(None)));
+            return Ok(Held(None));
         }
-        let Some(steady) = self.policies.steady(grant.account(), &table_name(grant)?, reach) else {
-            return Ok(None);
-        };
+        let steady = self.policies.steady(grant.account(), &table_name(grant)?);
         self.check_policy(grant)?;
-        Ok(Some(Held(Some(steady))))
+        Ok(Held(Some(steady)))
     }
 }
 

@@ -2,17 +2,17 @@
 //! change that depends on one is applied.
 //!
 //! Promise: once policies are set, or their table is gone, no change is applied any more by leave
-//! of the old ones, not even one that was admitted before. Who reads waits for nobody: he compares
-//! once more when he has read, and shows nothing where they are not what they were.
+//! of the old ones, not even one that was admitted before. Whoever sets policies or removes a table
+//! waits for the changes that are being applied; they wait for nobody here. Who reads compares once
+//! more when he has read, and shows nothing where they are not what they were.
 
 use crate::auth::policy::{self, Policy, Stored};
 use crate::error::{AUTHENTICATION_FAILED, WireError};
 use crate::remembered::Remembered;
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use tabulith::ids::TableId;
-use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::error::{TableError, TableResult};
 use tabulith::table::name::{AccountName, TableName};
@@ -38,10 +38,33 @@ pub struct StoredPolicies {
 /// What tables share whose names have one hash.
 #[derive(Debug, Default)]
 struct Gate {
-    /// Held by who sets policies or removes a table, from beginning to end.
+    /// Held by who sets policies, or makes or removes a table, from beginning to end.
     changing: Mutex<()>,
-    /// Shared by changes of entities.
-    steady: RwLock<()>,
+    applying: Mutex<Applying>,
+    /// Told when the last one of a side has applied its change.
+    applied: Condvar,
+}
+
+/// How many changes of entities are being applied: those that began before policies were set or a
+/// table was removed on one side, those that began after it on the other.
+#[derive(Debug, Default)]
+struct Applying {
+    /// The side of those that begin now.
+    side: usize,
+    counts: [usize; 2],
+}
+
+impl Gate {
+    /// Waits for all changes that have begun. Those that begin meanwhile wait for nobody, and see
+    /// what was done before this. The caller holds `changing`, so that the other side is empty.
+    fn let_apply(&self) {
+        let mut applying = self.applying.lock();
+        let begun = applying.side;
+        applying.side = 1 - begun;
+        while applying.counts[begun] > 0 {
+            self.applied.wait(&mut applying);
+        }
+    }
 }
 
 impl Default for StoredPolicies {
@@ -51,38 +74,63 @@ impl Default for StoredPolicies {
     }
 }
 
-/// While one lives, a table stays, and so do its policies.
-pub type Steady<'a> = RwLockReadGuard<'a, ()>;
-
-/// While one lives, a table belongs to who removes it.
+/// While one lives, who sets policies or removes the table is not done, and its name means no other
+/// table than before.
 #[derive(Debug)]
-pub struct Changing<'a> {
-    _steady: RwLockWriteGuard<'a, ()>,
+pub struct Steady<'a> {
+    gate: &'a Gate,
+    side: usize,
+}
+
+impl Drop for Steady<'_> {
+    fn drop(&mut self) {
+        let mut applying = self.gate.applying.lock();
+        applying.counts[self.side] -= 1;
+        if applying.counts[self.side] == 0 {
+            self.gate.applied.notify_all();
+        }
+    }
+}
+
+/// While one lives, a name belongs to who makes its table.
+pub type Making<'a> = MutexGuard<'a, ()>;
+
+/// While one lives, a table belongs to who removes it. Its end waits for the changes that may have
+/// found the table there.
+#[derive(Debug)]
+pub struct Removing<'a> {
+    gate: &'a Gate,
     _one_at_a_time: MutexGuard<'a, ()>,
 }
 
+impl Drop for Removing<'_> {
+    fn drop(&mut self) {
+        self.gate.let_apply();
+    }
+}
+
 impl StoredPolicies {
-    /// Keeps a table as it is: to be held from the look at a policy to the end of the change that
-    /// it allows. Waits for whoever removes the table, and so for the disk; nothing for one who
-    /// must not.
-    pub fn steady(
-        &self,
-        account: &AccountName,
-        table: &TableName,
-        reach: Reach,
-    ) -> Option<Steady<'_>> {
-        let gate = &self.gate(account, table).steady;
-        match reach {
-            Reach::Memory => gate.try_read(),
-            Reach::Disk => Some(gate.read()),
-        }
+    /// To be held from the look at a policy to the end of the change that it allows. Waits for
+    /// nobody.
+    pub fn steady(&self, account: &AccountName, table: &TableName) -> Steady<'_> {
+        let gate = self.gate(account, table);
+        let mut applying = gate.applying.lock();
+        let side = applying.side;
+        applying.counts[side] += 1;
+        Steady { gate, side }
     }
 
-    /// To be held while a table is removed, and while one is made that no removal may meet.
-    pub fn changing(&self, account: &AccountName, table: &TableName) -> Changing<'_> {
+    /// To be held while a table is made: until whoever removes one of that name, and those who
+    /// apply what its policies allow, are done.
+    pub fn making(&self, account: &AccountName, table: &TableName) -> Making<'_> {
+        self.gate(account, table).changing.lock()
+    }
+
+    /// To be held while a table is removed. Changes go on meanwhile, by leave of policies that are
+    /// still there.
+    pub fn removing(&self, account: &AccountName, table: &TableName) -> Removing<'_> {
         let gate = self.gate(account, table);
-        let one_at_a_time = gate.changing.lock();
-        Changing { _steady: gate.steady.write(), _one_at_a_time: one_at_a_time }
+        Removing { gate, _one_at_a_time: gate.changing.lock() }
     }
 
     /// Of a table by its name, in whatever case: one that is made anew has the gate of the one
@@ -163,10 +211,10 @@ impl StoredPolicies {
         let text = (!policies.is_empty()).then(|| policy::written(&policies));
         // Until then everything goes on by the old ones, and nobody waits for the disk.
         let set = tables.set_table_setting(account, table, SETTING, text.as_deref());
-        // Once this is had, whoever compared with the old ones has applied what they allow.
-        let _nobody_applies = gate.steady.write();
         // One that failed may have been kept all the same: the store will be asked what it has.
         self.known.change(found.id, set.is_ok().then(|| policies.into()));
+        // Then whoever compared with the old ones has applied what they allow.
+        gate.let_apply();
         set
     }
 }
@@ -212,29 +260,71 @@ mod tests {
             let (policies, tables, account, asked) = (&policies, &tables, &account, &asked);
             scope.spawn(move || done.send(policies.get(tables, account, asked, "p")));
             let found = read.recv_timeout(Duration::from_secs(20));
-            let steady = policies.steady(account, &changed, Reach::Memory).is_some();
+            let (done, steady) = channel();
+            let changed = &changed;
+            scope.spawn(move || {
+                drop(policies.steady(account, changed));
+                done.send(())
+            });
+            let steady = steady.recv_timeout(Duration::from_secs(20));
             drop(go_on);
             assert_ne!(found.as_ref().err(), Some(&RecvTimeoutError::Timeout), "it waits");
             assert!(found.expect("read").expect("sound").is_some());
-            assert!(steady, "a change waits for the disk that keeps the policies");
+            assert!(steady.is_ok(), "a change waits for the disk that keeps the policies");
         });
         assert!(policies.get(&tables, &account, &changed, "p").expect("sound").is_some());
     }
 
+    /// Who had a turn to commit kept it while he waited for whoever removed his table, and who
+    /// removes one waits for the disk and for all who make or remove others.
     #[test]
-    fn who_must_not_wait_is_not_kept_waiting() {
+    fn who_applies_a_change_waits_for_no_removal() {
+        let policies = StoredPolicies::default();
+        let account = AccountName::parse("devstoreaccount1").expect("a name");
+        let own = TableName::parse("Table").expect("a name");
+        let removing = policies.removing(&account, &own);
+        std::thread::scope(|scope| {
+            let (done, applied) = channel();
+            scope.spawn(|| {
+                drop(policies.steady(&account, &own));
+                done.send(())
+            });
+            let applied = applied.recv_timeout(Duration::from_secs(20));
+            drop(removing);
+            assert!(applied.is_ok(), "it waits");
+        });
+    }
+
+    #[test]
+    fn a_name_is_free_when_all_have_applied_who_may_have_found_its_table() {
         let policies = StoredPolicies::default();
         let account = AccountName::parse("devstoreaccount1").expect("a name");
         let table = |name: &str| TableName::parse(name).expect("a name");
         let own = table("Table");
-        let steady = |name: &str, reach| policies.steady(&account, &table(name), reach);
-        let changing = policies.changing(&account, &own);
-        assert!(steady("tAble", Reach::Memory).is_none(), "somebody removes it");
-        // Of a hundred others hardly one shares the gate.
-        let others = (0..100).filter(|n| steady(&format!("table{n}"), Reach::Memory).is_some());
-        assert!(others.count() > 50, "nobody removes other tables");
-        drop(changing);
-        let (one, other) = (steady("Table", Reach::Memory), steady("Table", Reach::Disk));
-        assert!(one.is_some() && other.is_some());
+        let gate = policies.gate(&account, &own);
+        for _ in 0..3 {
+            let (before, side) = (policies.steady(&account, &own), gate.applying.lock().side);
+            std::thread::scope(|scope| {
+                let (done, removed) = channel();
+                let (policies, account) = (&policies, &account);
+                let other_case = table("tAble");
+                scope.spawn(move || {
+                    drop(policies.removing(account, &other_case));
+                    done.send(())
+                });
+                while gate.applying.lock().side == side {
+                    std::thread::yield_now();
+                }
+                let after = policies.steady(account, &own);
+                assert!(gate.changing.try_lock().is_none(), "it may be made anew");
+                assert!(removed.try_recv().is_err(), "the removal is told");
+                drop(before);
+                // Whoever began since then has found no table.
+                removed.recv_timeout(Duration::from_secs(20)).expect("the removal waits");
+                drop(policies.making(account, &own));
+                drop(after);
+            });
+        }
+        assert_eq!(gate.applying.lock().counts, [0, 0]);
     }
 }
