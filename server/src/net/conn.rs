@@ -267,7 +267,7 @@ mod tests {
     use crate::app::App;
     use crate::auth::canonical;
     use crate::auth::shared_key::signature_text;
-    use crate::config::{Config, DEVELOPMENT_ACCOUNT, Key};
+    use crate::config::{Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Key};
     use crate::handle::answer::{Answer, Later, Write};
     use crate::handle::call::Call;
     use crate::http::message::{Body, Head, Headers, Request, Response};
@@ -600,6 +600,27 @@ mod tests {
             drop(answers);
             assert_eq!(taken_bytes(), 0);
         }
+    }
+
+    /// Who took nothing of his pages could have all of the room, and pages of all other accounts
+    /// were refused.
+    #[test]
+    fn an_account_leaves_room_for_the_answers_of_others() {
+        let answers_that_nobody_takes = |accounts: &str| {
+            let accounts = Accounts::parse(accounts).expect("accounts");
+            let config = Config { answer_bytes_max: 16 << 20, accounts, ..Config::default() };
+            let shared = shared_over(Arc::new(ManualClock::at(1)), Arc::new(ByHand), config);
+            let call = shared.app.receive(&delete()).expect("admitted");
+            let answer = || {
+                let response = Response { body: vec![b'x'; 1 << 20].into(), ..Response::new(200) };
+                Some(with_place(&shared, &call, response, Vec::new()))
+            };
+            let given = std::iter::from_fn(|| answer().filter(|answer| answer.status == 200));
+            given.collect::<Vec<_>>().len()
+        };
+        let own = format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY}");
+        assert_eq!(answers_that_nobody_takes(&own), 8);
+        assert_eq!(answers_that_nobody_takes(&format!("{own};another1:YWJj")), 6);
     }
 
     /// Settings of one account, or tables, change one after the other: 256 who waited for that

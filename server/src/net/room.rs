@@ -8,8 +8,11 @@
 //! waits.
 //!
 //! A part of the room is for small bodies alone, where there are such: a few clients who declare
-//! much and send slowly cannot keep everybody else from writing.
+//! much and send slowly cannot keep everybody else from writing. Of several owners each leaves a
+//! part of it to the others: one whose answers nobody takes cannot keep all from reading.
 
+use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -25,6 +28,10 @@ pub(crate) const SMALL_BYTES_MAX: usize = 64 << 10;
 /// The share of the room that large bodies together may take, in quarters.
 const LARGE_QUARTERS: usize = 3;
 
+/// An owner who has a place may have so many times what he leaves: three quarters where he is the
+/// only one, three sevenths beside another who has as much.
+const OWNED_TIMES: usize = 3;
+
 /// The room, shared by those who ask for a place in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
@@ -32,6 +39,8 @@ pub(crate) struct Room {
     /// The part that large bodies may take; none where they may take all of it.
     large: Option<Arc<Semaphore>>,
     units: usize,
+    /// Units by owner, of those who have any.
+    owned: Arc<Mutex<HashMap<String, usize>>>,
 }
 
 /// A place in the room, until it is dropped.
@@ -39,6 +48,25 @@ pub(crate) struct Room {
 pub(crate) struct Place {
     all: OwnedSemaphorePermit,
     _large: Option<OwnedSemaphorePermit>,
+    _owned: Option<Owned>,
+}
+
+/// Units that an owner has, until it is dropped.
+#[derive(Debug)]
+struct Owned {
+    by_owner: Arc<Mutex<HashMap<String, usize>>>,
+    owner: String,
+    units: usize,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let mut by_owner = self.by_owner.lock();
+        let own = by_owner.remove(&self.owner).unwrap_or_default();
+        if own > self.units {
+            by_owner.insert(std::mem::take(&mut self.owner), own - self.units);
+        }
+    }
 }
 
 impl Place {
@@ -58,7 +86,8 @@ impl Room {
     /// One in which nobody small asks for a place, so that all of it is for large bodies.
     pub(crate) fn of_large(bytes: usize) -> Room {
         let units = (bytes / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
-        Room { all: Arc::new(Semaphore::new(units)), large: None, units }
+        let all = Arc::new(Semaphore::new(units));
+        Room { all, large: None, units, owned: Arc::default() }
     }
 
     /// How many large bodies of that many bytes an empty room of large ones has places for.
@@ -79,12 +108,32 @@ impl Room {
 
     /// A place for that many bytes, if there is one now.
     pub(crate) fn take(&self, bytes: usize) -> Option<Place> {
-        self.place(bytes.checked_mul(COPIES)?, bytes > SMALL_BYTES_MAX)
+        self.take_for(bytes, None)
     }
 
-    /// A place for that many bytes of which there are no copies and that have nothing to spare.
-    pub(crate) fn take_once(&self, bytes: usize) -> Option<Place> {
-        self.place(bytes, bytes > SMALL_BYTES_MAX)
+    /// The same for an `owner`, if the room has several.
+    pub(crate) fn take_for(&self, bytes: usize, owner: Option<&str>) -> Option<Place> {
+        self.place_for(bytes.checked_mul(COPIES)?, bytes > SMALL_BYTES_MAX, owner)
+    }
+
+    /// The same for that many bytes of which there are no copies and that have nothing to spare.
+    pub(crate) fn take_once_for(&self, bytes: usize, owner: Option<&str>) -> Option<Place> {
+        self.place_for(bytes, bytes > SMALL_BYTES_MAX, owner)
+    }
+
+    fn place_for(&self, bytes: usize, is_large: bool, owner: Option<&str>) -> Option<Place> {
+        let Some(owner) = owner else { return self.place(bytes, is_large) };
+        let mut by_owner = self.owned.lock();
+        let place = self.place(bytes, is_large)?;
+        let (units, left) = (place.all.num_permits(), self.all.available_permits());
+        let own = by_owner.get(owner).copied().unwrap_or_default();
+        // Who has nothing may have all that is there: what is larger than a part has its turn too.
+        if own > 0 && own + units > OWNED_TIMES * left {
+            return None;
+        }
+        by_owner.insert(owner.to_owned(), own + units);
+        let owned = Owned { by_owner: self.owned.clone(), owner: owner.to_owned(), units };
+        Some(Place { _owned: Some(owned), ..place })
     }
 
     fn place(&self, bytes: usize, is_large: bool) -> Option<Place> {
@@ -95,7 +144,7 @@ impl Room {
             Some(large) if is_large => Some(take(large)?),
             _ => None,
         };
-        Some(Place { all: take(&self.all)?, _large: large })
+        Some(Place { all: take(&self.all)?, _large: large, _owned: None })
     }
 }
 
@@ -126,9 +175,32 @@ mod tests {
         assert_eq!((large.len(), room.taken_bytes()), (8, room.bytes()));
         assert_eq!(room.places_of(usize::MAX), 0);
         drop(large);
-        let once: Vec<_> = std::iter::from_fn(|| room.take_once(16 << 20)).collect();
+        let once: Vec<_> = std::iter::from_fn(|| room.take_once_for(16 << 20, None)).collect();
         assert_eq!((once.len(), room.taken_bytes()), (16, room.bytes()));
         assert_eq!(once.iter().map(Place::bytes).sum::<usize>(), room.bytes());
+    }
+
+    #[test]
+    fn an_owner_who_has_much_leaves_some_to_others() {
+        let room = Room::of_large(256 << 20);
+        let places = |owner: &str| -> Vec<Place> {
+            std::iter::from_fn(|| room.take_once_for(16 << 20, Some(owner))).collect()
+        };
+        let first = places("first");
+        assert_eq!(first.len(), 12);
+        let second = places("second");
+        assert_eq!(second.len(), 3);
+        assert!(room.take_for(16 << 20, Some("third")).is_none(), "twice what is left");
+        let third = places("third");
+        assert_eq!((third.len(), room.taken_bytes()), (1, room.bytes()));
+        drop((second, third));
+        assert_eq!(places("first").len(), 0, "they have what they may");
+        drop(first);
+        assert!(room.owned.lock().is_empty());
+        let all = room.take_once_for(256 << 20, Some("first"));
+        assert!(all.is_some(), "who has nothing may have all of it");
+        drop(all);
+        assert_eq!((room.taken_bytes(), room.owned.lock().len()), (0, 0));
     }
 
     #[test]

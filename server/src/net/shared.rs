@@ -2,6 +2,7 @@
 //! only so much may be under way.
 
 use crate::app::App;
+use crate::handle::call::Call;
 use crate::net::admin::Admin;
 use crate::net::room::Room;
 use crate::observe::spans::Spans;
@@ -106,6 +107,13 @@ impl<S: Store> Shared<S> {
     /// Leaves spans of requests there.
     pub(crate) fn with_spans(self, spans: Option<Arc<Spans>>) -> Shared<S> {
         Shared { spans, ..self }
+    }
+
+    /// Whose place the answer to a call takes: nobody's where one account is served, which may
+    /// have all of the room.
+    pub(super) fn owner<'a>(&self, call: &'a Call) -> Option<&'a str> {
+        let is_one_of_several = self.app.keyring().accounts().names().nth(1).is_some();
+        is_one_of_several.then_some(call.address.account.as_str())
     }
 
     /// The room for bodies, and that for answers.

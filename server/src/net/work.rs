@@ -34,9 +34,10 @@ pub(super) fn with_place<S: Store>(
     if response.body.len() <= SMALL_BYTES_MAX {
         return response;
     }
+    let (bytes, owner) = (response.body.len(), shared.owner(call));
     let own = match response.is_of_change {
-        true => shared.answers.take_once(response.body.len()),
-        false => shared.answers.take(response.body.len()),
+        true => shared.answers.take_once_for(bytes, owner),
+        false => shared.answers.take_for(bytes, owner),
     };
     match own {
         Some(own) => places = vec![own],
@@ -151,7 +152,7 @@ fn worked<S: Store>(
         }
         // One that is larger than all of the room has all of it.
         let lacking = (bytes - own_bytes).min(shared.answers.bytes().max(1));
-        let place = shared.answers.take_once(lacking);
+        let place = shared.answers.take_once_for(lacking, shared.owner(call));
         let is_there = place.is_some();
         beyond.set(place);
         is_there
