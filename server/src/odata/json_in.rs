@@ -19,8 +19,8 @@ use crate::error::{
 use crate::limits::JSON_MEMBERS_MAX;
 use crate::odata::json_text::{Json, Member, members};
 use crate::odata::literal;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use base64::alphabet;
+use base64::engine::{Engine as _, GeneralPurpose, GeneralPurposeConfig};
 use std::collections::{HashMap, HashSet};
 use tabulith::ids::CommitTs;
 use tabulith::table::entity::Entity;
@@ -29,6 +29,13 @@ use tabulith::table::time::{self, TimeError};
 use tabulith::table::value::Value;
 
 const TYPE_SUFFIX: &str = "@odata.type";
+
+/// Base64 of an Edm.Binary, read as .NET reads it: bits of the last character that belong to no
+/// byte do not count.
+static BINARY: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
 
 /// What a body says of an entity: perhaps not yet its keys.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -235,7 +242,7 @@ fn from_text(text: &str, edm_type: &str) -> Option<Value> {
         "Edm.Guid" => literal::guid_of_any_form(text).map(Value::Guid),
         "Edm.Binary" => {
             let text: String = text.split_ascii_whitespace().collect();
-            STANDARD.decode(text).ok().map(Value::Binary)
+            BINARY.decode(text).ok().map(Value::Binary)
         }
         "Edm.Int32" | "Edm.Int64" => number(text, edm_type),
         _ => None,
@@ -300,6 +307,9 @@ mod tests {
         check(&of("Edm.Double", r#""1.5""#), Value::Double(1.5));
         check(&of("Edm.Double", r#""-Infinity""#), Value::Double(f64::NEG_INFINITY));
         check(&of("Edm.Binary", r#""AQID BAU=\n""#), Value::Binary(vec![1, 2, 3, 4, 5]));
+        // Bits that no byte has.
+        check(&of("Edm.Binary", r#""AQIDBAV=""#), Value::Binary(vec![1, 2, 3, 4, 5]));
+        check(&of("Edm.Binary", r#""Qf==""#), Value::Binary(vec![0x41]));
         for guid in [
             "0D391D16-97f1-4b9a-be68-4cc871f90001",
             "0d391d1697f14b9abe684cc871f90001",
@@ -337,6 +347,11 @@ mod tests {
             ("Edm.Guid", r#""0d391d1697f14b9abe684cc871f9000g""#),
             ("Edm.Guid", "1"),
             ("Edm.Binary", r#""AQI""#),
+            ("Edm.Binary", r#""Qf""#),
+            ("Edm.Binary", r#""Qf=""#),
+            ("Edm.Binary", r#""Q===""#),
+            ("Edm.Binary", r#""Qf==Qf==""#),
+            ("Edm.Binary", r#""AQID=""#),
             ("Edm.Binary", r#""_-==""#),
             ("Edm.DateTime", r#""yesterday""#),
             ("Edm.DateTime", "1"),
