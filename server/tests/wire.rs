@@ -140,6 +140,42 @@ fn what_every_answer_carries() {
     }
 }
 
+/// Whatever cannot be read of a body, the answer has what others have.
+#[test]
+fn what_a_refused_body_carries() {
+    let bench = Bench::new();
+    let none: &[(&str, &str)] = &[];
+    let batch: &[(&str, &str)] = &[("Content-Type", "multipart/mixed; boundary=b")];
+    for (path, headers, body) in [
+        ("/Tables", none, "{"),
+        ("/Tables", none, ""),
+        ("/nothing", none, "\u{0}"),
+        ("/nothing", none, "{\"A@odata.type\":\"Edm.DateTime\",\"A\":\"0001-01-01\"}"),
+        ("/$batch", batch, "--b"),
+        ("/$batch", batch, "--b\r\nContent-Type: application/http\r\n\r\nGET\r\n--b--"),
+    ] {
+        let refused = bench.send("POST", path, headers, body);
+        assert!((400..500).contains(&refused.status), "{path}: {}", refused.status);
+        assert_eq!(refused.get("Cache-Control"), Some("no-cache"), "{path}: {body}");
+        assert_eq!(refused.get("X-Content-Type-Options"), Some("nosniff"), "{path}: {body}");
+    }
+}
+
+/// .NET's writers put one before what they write, unless they are told not to.
+#[test]
+fn settings_behind_a_byte_order_mark() {
+    let bench = Bench::new();
+    assert_eq!(bench.send("POST", "/Tables", &[], "{\"TableName\":\"Mine\"}").status, 201);
+    let declaration = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>";
+    for (path, document, status) in [
+        ("/Mine?comp=acl", "<SignedIdentifiers />", 204),
+        ("/?restype=service&comp=properties", "<StorageServiceProperties />", 202),
+    ] {
+        let body = format!("{declaration}{document}");
+        assert_eq!(bench.send("PUT", path, &[], &body).status, status, "{path}");
+    }
+}
+
 /// Recorded of a wrong key and of a token that counts for nothing.
 #[test]
 fn what_a_refused_authentication_lacks() {
