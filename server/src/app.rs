@@ -8,6 +8,7 @@ use crate::auth::bearer::{Bearer, challenge};
 use crate::auth::keyring::Keyring;
 use crate::auth::origin::Origin;
 use crate::auth::verify::{Authority, authenticate};
+use crate::batch::changeset::{self, Outline};
 use crate::config::Config;
 use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
 use crate::error::{
@@ -158,22 +159,23 @@ impl<S: Store> App<S> {
     /// one entity may come back
     /// as [`Answer::NeedsDisk`]; everything else may wait for the disk.
     pub fn perform(&self, call: &Arc<Call>, body: &Body, reach: Reach) -> Answer {
-        self.perform_with_room(call, body, reach, &|_| true)
+        self.perform_with_room(call, (body, None), reach, &|_| true)
     }
 
     /// The same where answers to changes, which are given in any case, must have room: a change for
-    /// whose answer there is none is not made.
+    /// whose answer there is none is not made. The body of a batch is read unless its outline is
+    /// there.
     pub fn perform_with_room(
         &self,
         call: &Arc<Call>,
-        body: &Body,
+        (body, outline): (&Body, Option<&Outline>),
         reach: Reach,
         take_room: TakeRoom<'_>,
     ) -> Answer {
         let answer = match body {
             Body::TooLarge => Err(REQUEST_BODY_TOO_LARGE),
-            Body::Empty => self.dispatch(call, &[], reach, take_room),
-            Body::Whole(body) => self.dispatch(call, body, reach, take_room),
+            Body::Empty => self.dispatch(call, (&[], outline), reach, take_room),
+            Body::Whole(body) => self.dispatch(call, (body, outline), reach, take_room),
         };
         answer.unwrap_or_else(|error| Answer::Now(reply::answered(call, Err(error))))
     }
@@ -269,7 +271,7 @@ impl<S: Store> App<S> {
     fn dispatch(
         &self,
         call: &Arc<Call>,
-        body: &[u8],
+        (body, outline): (&[u8], Option<&Outline>),
         reach: Reach,
         take_room: TakeRoom<'_>,
     ) -> Result<Answer, WireError> {
@@ -286,7 +288,13 @@ impl<S: Store> App<S> {
             Operation::Insert(_) | Operation::Change(..) => {
                 return entities::change(services, call, body, reach, take_room);
             }
-            Operation::Batch => return group::batch(services, &self.ids, call, body, take_room),
+            Operation::Batch => {
+                let reading = match outline {
+                    Some(outline) => outline.reading(body),
+                    None => changeset::read(&call.content_type, body),
+                };
+                return group::batch(services, &self.ids, call, reading, take_room);
+            }
             Operation::Get(place) => match entities::get(services, call, place, reach)? {
                 Some(response) => response,
                 None => return Ok(Answer::NeedsDisk),

@@ -4,7 +4,7 @@
 //! Layout matters to the last line end: the Java SDK looks at fixed columns, the JS SDK splits at
 //! the literal `--changesetresponse_`, and old .NET counts line ends.
 
-use crate::batch::multipart::{Embedded, Part, parts};
+use crate::batch::multipart::{Embedded, Part, Place, parts};
 use crate::error::{INVALID_INPUT, MEDIA_TYPE_NOT_SUPPORTED, TOO_MANY_CHANGES, WireError};
 use crate::http::message::{Response, reason};
 use crate::limits::{BOUNDARY_CHARS_MAX, CHANGES_MAX};
@@ -13,11 +13,41 @@ use std::borrow::Borrow;
 
 /// What a `$batch` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Batch<'a> {
+pub enum Batch<R> {
     /// Writes that happen together or not at all.
-    Changes(Vec<Embedded<'a>>),
+    Changes(Vec<R>),
     /// One read.
-    Query(Embedded<'a>),
+    Query(R),
+}
+
+impl<R> Batch<R> {
+    fn each<'a, T>(&'a self, make: impl Fn(&'a R) -> T) -> Batch<T> {
+        match self {
+            Batch::Changes(requests) => Batch::Changes(requests.iter().map(make).collect()),
+            Batch::Query(request) => Batch::Query(make(request)),
+        }
+    }
+}
+
+/// What a body was read as.
+pub type Reading<'a> = Result<Batch<Embedded<'a>>, NoBatch>;
+
+/// The same without the body, for whoever works on that later and elsewhere.
+#[derive(Clone, Debug)]
+pub struct Outline(Result<Batch<Place>, NoBatch>);
+
+impl Outline {
+    /// Of what was read from `body`.
+    pub fn of(reading: &Reading<'_>, body: &[u8]) -> Outline {
+        let places = |batch: &Batch<Embedded<'_>>| batch.each(|request| request.place(body));
+        Outline(reading.as_ref().map(places).map_err(NoBatch::clone))
+    }
+
+    /// What was read from `body`.
+    pub fn reading<'a>(&self, body: &'a [u8]) -> Reading<'a> {
+        let requests = |batch: &Batch<Place>| batch.each(|place| Embedded::at(place, body));
+        self.0.as_ref().map(requests).map_err(NoBatch::clone)
+    }
 }
 
 /// Why a body is no batch, and for which operation that is to be said, if for one.
@@ -38,7 +68,7 @@ fn at(index: usize, error: WireError) -> NoBatch {
 }
 
 /// Reads a batch body. `content_type` is the request's own.
-pub fn read<'a>(content_type: &str, body: &'a [u8]) -> Result<Batch<'a>, NoBatch> {
+pub fn read<'a>(content_type: &str, body: &'a [u8]) -> Reading<'a> {
     let boundary = boundary(content_type).map_err(whole)?;
     let parts = parts(body, boundary, 1).ok_or_else(|| whole(INVALID_INPUT))?;
     // Two change sets would need two answers and could not be one transaction.
@@ -183,6 +213,21 @@ mod tests {
         let query =
             "--batch_1\r\nContent-Type: application/http\r\n\r\nGET /T HTTP/1.1\r\n\r\n--batch_1--";
         assert_eq!(read_count(OUTER, query), Ok(0));
+    }
+
+    #[test]
+    fn an_outline_gives_back_what_was_read() {
+        let one =
+            change("PUT http://h/T(PartitionKey='a b',RowKey='ü') HTTP/1.1\r\nA: b\r\n\r\n{}");
+        let bare = change("DELETE /T HTTP/1.1");
+        let query = "--batch_1\nContent-Type: application/http\n\nGET /T HTTP/1.1\n\n--batch_1--";
+        let mut bodies: Vec<String> = nasty(1 << 12).into_iter().map(|(_, body)| body).collect();
+        bodies.extend([batch(&(one.clone() + &bare)), batch(&one.repeat(101)), query.to_owned()]);
+        for body in bodies {
+            let body = body.as_bytes();
+            let reading = read(OUTER, body);
+            assert_eq!(Outline::of(&reading, body).reading(body), reading);
+        }
     }
 
     #[test]

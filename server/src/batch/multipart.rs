@@ -10,6 +10,7 @@
 
 use memchr::memchr;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// A part: its headers and everything behind them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +183,15 @@ pub struct Embedded<'a> {
     pub body: &'a [u8],
 }
 
+/// Where a request stands in a body that was read: it need not be read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    method: Range<usize>,
+    target: Range<usize>,
+    headers: Range<usize>,
+    body: Range<usize>,
+}
+
 impl<'a> Embedded<'a> {
     /// Reads the request of a part; none where its first line is no request line.
     pub fn parse(content: &'a [u8]) -> Option<Embedded<'a>> {
@@ -201,6 +211,34 @@ impl<'a> Embedded<'a> {
             headers: part.headers,
             body: part.content.trim_ascii(),
         })
+    }
+
+    /// Where it stands in `whole`, which it was read from.
+    pub fn place(&self, whole: &[u8]) -> Place {
+        let of = |part: &[u8]| {
+            // One without bytes may stand anywhere.
+            let is_empty = part.is_empty();
+            let from = if is_empty { 0 } else { part.as_ptr().addr() - whole.as_ptr().addr() };
+            from..from + part.len()
+        };
+        Place {
+            method: of(self.method.as_bytes()),
+            target: of(self.target.as_bytes()),
+            headers: of(self.headers),
+            body: of(self.body),
+        }
+    }
+
+    /// The request that stands there in `whole`.
+    pub fn at(place: &Place, whole: &'a [u8]) -> Embedded<'a> {
+        let part = |place: &Range<usize>| whole.get(place.clone()).unwrap_or_default();
+        let text = |place| std::str::from_utf8(part(place)).unwrap_or_default();
+        Embedded {
+            method: text(&place.method),
+            target: text(&place.target),
+            headers: part(&place.headers),
+            body: part(&place.body),
+        }
     }
 
     /// A header of the request.

@@ -2,7 +2,7 @@
 
 use crate::auth::moment;
 use crate::auth::verify::{Grant, Principal};
-use crate::batch::changeset::{self, Batch};
+use crate::batch::changeset::{self, Batch, Outline, Reading};
 use crate::batch::multipart::Embedded;
 use crate::config::Accounts;
 use crate::context::Context;
@@ -197,18 +197,22 @@ impl Call {
         }
     }
 
-    /// The turns that it waits for, with this body.
-    pub fn turns(&self, body: &[u8]) -> Turns {
-        match self.operation {
+    /// The turns that it waits for, with this body, and what a batch was read as to know them.
+    pub fn turns(&self, body: &[u8]) -> (Turns, Option<Outline>) {
+        let turns = match self.operation {
+            Operation::Batch => {
+                let reading = changeset::read(&self.content_type, body);
+                return (turns_of_batch(&reading), Some(Outline::of(&reading, body)));
+            }
             Operation::Query(_) | Operation::Metadata => Turns { page: true, ..Turns::default() },
             Operation::Get(_) | Operation::ListTables => Turns { read: true, ..Turns::default() },
-            Operation::Batch => turns_of_batch(&self.content_type, body),
             Operation::CreateTable
             | Operation::DeleteTable(_)
             | Operation::SetProperties
             | Operation::SetAcl(_) => Turns { serial: true, commit: true, ..Turns::default() },
             _ => Turns { commit: self.operation.writes(), ..Turns::default() },
-        }
+        };
+        (turns, None)
     }
 
     /// The condition in `If-Match`.
@@ -217,10 +221,10 @@ impl Call {
     }
 }
 
-/// The turns of a batch by its parts, whatever stands around and in them: it is read as it will be
-/// when it is worked on. One that does not read is refused, and waits for nothing.
-fn turns_of_batch(content_type: &str, body: &[u8]) -> Turns {
-    match changeset::read(content_type, body) {
+/// The turns of a batch by its parts, whatever stands around and in them. One that does not read is
+/// refused, and waits for nothing.
+fn turns_of_batch(reading: &Reading<'_>) -> Turns {
+    match reading {
         Ok(Batch::Query(_)) => Turns { page: true, ..Turns::default() },
         Ok(Batch::Changes(changes)) => {
             Turns { merge: changes.iter().any(may_merge), commit: true, ..Turns::default() }
@@ -333,7 +337,8 @@ mod tests {
     #[track_caller]
     fn check_turns(body: &str, turns: Turns) {
         let content_type = "multipart/mixed; boundary=b";
-        assert_eq!(turns_of_batch(content_type, body.as_bytes()), turns, "{body}");
+        let reading = changeset::read(content_type, body.as_bytes());
+        assert_eq!(turns_of_batch(&reading), turns, "{body}");
     }
 
     fn query(request: &str) -> String {

@@ -1,7 +1,7 @@
 //! `POST /$batch`: a change set that happens as a whole or not at all, or one query.
 
 use crate::auth::verify::Grant;
-use crate::batch::changeset::{self, Answer as PartAnswer, Batch, NoBatch};
+use crate::batch::changeset::{self, Answer as PartAnswer, Batch, NoBatch, Reading};
 use crate::batch::multipart::Embedded;
 use crate::context::Ids;
 use crate::error::{
@@ -30,16 +30,16 @@ const PART_BYTES_MAX: usize = 512;
 /// What stands around all of them.
 const FRAME_BYTES_MAX: usize = 512;
 
-/// Answers a batch.
+/// Answers a batch, as its body was read.
 pub fn batch<S: Store>(
     services: &Services<S>,
     ids: &Ids,
     call: &Arc<Call>,
-    body: &[u8],
+    reading: Reading<'_>,
     take_room: TakeRoom<'_>,
 ) -> Result<Answer, WireError> {
     let boundaries = Boundaries { batch: ids.next(), changeset: ids.next() };
-    match changeset::read(&call.content_type, body) {
+    match reading {
         Ok(Batch::Query(request)) => {
             let response = read(services, call, &request)?;
             Ok(Answer::Now(reply::finished(&call.context, boundaries.query(response))))

@@ -267,6 +267,8 @@ mod tests {
     use crate::app::App;
     use crate::auth::canonical;
     use crate::auth::shared_key::signature_text;
+    use crate::batch::changeset;
+    use crate::batch::multipart::work;
     use crate::config::{Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Key};
     use crate::handle::answer::{Answer, Later, Write};
     use crate::handle::call::Call;
@@ -490,6 +492,23 @@ mod tests {
         head.headers.push("Content-Type", "multipart/mixed; boundary=b");
         head.headers.push("Content-Length", body.len().to_string());
         (shared.app.receive(&head).expect("admitted"), Body::Whole(body.into()))
+    }
+
+    /// It was read for its turns, and once more where it was worked on.
+    #[test]
+    fn a_batch_is_read_once() {
+        let shared = shared(&Arc::new(ManualClock::at(1)));
+        let shared = Arc::new(Shared { has_threads: false, ..shared });
+        let query = "Content-Type: application/http\r\n\r\nGET /T() HTTP/1.1\r\n\r\n";
+        let (call, body) = batch(&shared, &(query.to_owned() + &"x".repeat(10_000)));
+        let Body::Whole(bytes) = &body else { panic!("no body") };
+        let _ = work::since();
+        assert!(changeset::read(&call.content_type, bytes).is_ok());
+        let once = work::since();
+        let (response, _) = run(perform(&shared, &call, body, Vec::new()));
+        assert_eq!(response.status, 202);
+        let looked_at = work::since();
+        assert!(once > 10_000 && looked_at < once + 1_000, "{looked_at} bytes, not {once}");
     }
 
     /// Who could else keep others from what he does not do: a query with the text `MERGE` held a

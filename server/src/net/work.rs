@@ -3,6 +3,7 @@
 //! What is in memory is answered on the connection's own task; what may wait for the disk goes to a
 //! thread that may; a commit is waited for without one.
 
+use crate::batch::changeset::Outline;
 use crate::error::INTERNAL_ERROR;
 use crate::handle::answer::{Answer, Write};
 use crate::handle::call::Call;
@@ -57,7 +58,7 @@ pub(super) async fn perform<S: Store>(
 ) -> Answered {
     let bytes: &[u8] = if let Body::Whole(bytes) = &body { bytes } else { &[] };
     if call.may_be_quick(bytes.len()) {
-        let (answer, beyond) = worked(shared, call, &body, Reach::Memory, &places);
+        let (answer, beyond) = worked(shared, call, (&body, None), Reach::Memory, &places);
         match answer {
             Answer::NeedsDisk => {}
             Answer::Now(response) => return (response, places),
@@ -70,7 +71,7 @@ pub(super) async fn perform<S: Store>(
     }
     // In this order: of these two there are the fewest turns, and who waits for one holds no
     // commit's; who has a page's or a read's turn waits for no other.
-    let (needed, body_bytes) = (call.turns(bytes), bytes.len());
+    let ((needed, outline), body_bytes) = (call.turns(bytes), bytes.len());
     let turns = [
         needed.serial.then_some(&shared.serial),
         needed.merge.then_some(&shared.merges),
@@ -87,7 +88,8 @@ pub(super) async fn perform<S: Store>(
         }
         let work = move || {
             let _held = held;
-            let (answer, beyond) = worked(&own_shared, &own_call, &body, Reach::Disk, &places);
+            let body = (&body, outline.as_ref());
+            let (answer, beyond) = worked(&own_shared, &own_call, body, Reach::Disk, &places);
             places.extend(beyond);
             (answer, places)
         };
@@ -140,7 +142,7 @@ fn lost(call: &Call, error: &JoinError) -> Answered {
 fn worked<S: Store>(
     shared: &Shared<S>,
     call: &Arc<Call>,
-    body: &Body,
+    (body, outline): (&Body, Option<&Outline>),
     reach: Reach,
     places: &[Place],
 ) -> (Answer, Option<Place>) {
@@ -157,7 +159,7 @@ fn worked<S: Store>(
         beyond.set(place);
         is_there
     };
-    let answer = shared.app.perform_with_room(call, body, reach, &take_room);
+    let answer = shared.app.perform_with_room(call, (body, outline), reach, &take_room);
     (answer, beyond.into_inner())
 }
 
