@@ -150,10 +150,16 @@ impl Operation {
         }
     }
 
+    /// Whether it tells whose its transaction is: an insert of an entity with properties. Keys
+    /// alone are what anybody would insert.
+    pub(crate) fn is_telling(&self) -> bool {
+        matches!(self, Operation::Insert(entity) if !entity.properties.is_empty())
+    }
+
     /// Whether `found`, what is there now, is what this operation would leave behind if nobody
     /// has written since. An update that names a version has not been done while that is still
-    /// there. Of a merge nobody can tell: what it sets may be there without it, and others may have
-    /// written beside it.
+    /// there. Of a merge it is not enough: what it sets may be there without it, and others may
+    /// have written beside it.
     pub(crate) fn is_done(&self, found: Option<&Entity>) -> bool {
         let moved_on = match (self.condition(), found) {
             (Some(Condition::Is(old)), Some(found)) => found.etag.as_ref() != Some(old),
@@ -164,7 +170,8 @@ impl Operation {
             (Operation::Insert(wanted) | Operation::Replace(wanted, _), Some(found)) => {
                 moved_on && found.is_same(wanted)
             }
-            (Operation::Merge(..), _) | (_, None) => false,
+            (Operation::Merge(wanted, _), Some(found)) => moved_on && found.holds(wanted),
+            (_, None) => false,
         }
     }
 }

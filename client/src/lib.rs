@@ -47,9 +47,12 @@
 //! done all the same: [`Error::maybe_done`] says so, as it does after any other failure. Where it
 //! is false, nothing was done.
 //!
-//! A merge is not looked up, nor is a transaction that has one: that its properties are there does
-//! not tell who set them, nor that nobody has written since, and the entity's ETag could be
-//! another's. It fails with its refusal, as a 412, and with [`Error::maybe_done`].
+//! A merge is not looked up: that its properties are there does not tell who set them, nor that
+//! nobody has written since, and the entity's ETag could be another's. It fails with its refusal,
+//! as a 412, and with [`Error::maybe_done`]. So does a transaction that has one, but for this:
+//! where it inserts an entity with properties, and what its merges wrote to is of the same ETag as
+//! that entity, both are of one commit, and it counts as done. Commits of Tabulith have one ETag;
+//! where a service gives each entity another, as Azure does, the transaction stays in doubt.
 //!
 //! # HTTPS
 //!

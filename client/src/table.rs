@@ -3,7 +3,8 @@
 //! A write whose answer was lost is made again, and may then meet what it did itself. Such a
 //! refusal is checked against what is there: if that is what the write would have left, the write
 //! is done. If not, or if the look-up is refused, the refusal of the write is the outcome, and says
-//! that the write may be done. So it is for every merge: what is there does not tell whose it is.
+//! that the write may be done. So it is for a merge: what is there does not tell whose it is,
+//! unless an insert of the same commit does.
 
 use crate::address::{percent, row_path};
 use crate::batch::{self, Operation, Transaction};
@@ -184,9 +185,10 @@ impl Table {
     }
 
     /// The ETags of what the operations wrote, if all of them are done; `None` where one is not, or
-    /// where one is a merge, of which nobody can tell.
+    /// where one is a merge of which nobody can tell.
     async fn done(&self, operations: &[Operation]) -> Result<Option<Vec<Option<ETag>>>, Error> {
-        if operations.iter().any(|operation| matches!(operation, Operation::Merge(..))) {
+        let merges = operations.iter().any(|operation| matches!(operation, Operation::Merge(..)));
+        if merges && !operations.iter().any(Operation::is_telling) {
             return Ok(None);
         }
         let mut etags = Vec::with_capacity(operations.len());
@@ -198,7 +200,7 @@ impl Table {
             }
             etags.push(found.and_then(|entity| entity.etag));
         }
-        Ok(Some(etags))
+        Ok(are_of_one_commit(operations, &etags).then_some(etags))
     }
 }
 
@@ -218,6 +220,23 @@ impl Http {
 fn met_itself(error: &Error) -> bool {
     let codes = ["EntityAlreadyExists", "ResourceNotFound", "UpdateConditionNotSatisfied"];
     error.maybe_done() && error.code().is_some_and(|code| codes.contains(&code))
+}
+
+/// Whether what each merge wrote to is still the version that a telling insert of its transaction
+/// made. Where all operations of a commit share one ETag, as Tabulith's do, this proves that the
+/// merge was done with the insert, and that nobody has written there since. Elsewhere their ETags
+/// differ, and it stays open.
+fn are_of_one_commit(operations: &[Operation], etags: &[Option<ETag>]) -> bool {
+    let told: Vec<&ETag> = operations
+        .iter()
+        .zip(etags)
+        .filter(|(operation, _)| operation.is_telling())
+        .filter_map(|(_, etag)| etag.as_ref())
+        .collect();
+    operations.iter().zip(etags).all(|(operation, etag)| {
+        !matches!(operation, Operation::Merge(..))
+            || etag.as_ref().is_some_and(|etag| told.contains(&etag))
+    })
 }
 
 /// The entity that an answer's body is, with the ETag of its headers where the body has none.

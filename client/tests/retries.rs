@@ -202,6 +202,38 @@ async fn a_merge_whose_version_is_gone_is_not_taken_for_done() {
     script.check(&["PATCH", "PATCH"], &[1000]);
 }
 
+/// A transaction is done whole or not at all, and its insert tells whose it was: it failed with a
+/// conflict with itself.
+#[tokio::test]
+async fn a_merge_of_the_same_commit_as_an_insert_is_recognised() {
+    let merged = || Entity::new("p", "s").with("b", 2_i32);
+    let mut transaction = Transaction::new();
+    transaction.insert(row()).merge(merged(), old());
+    let lost = |status, code| vec![Act::Hang, refused_part(status, code)];
+    let (own, beside) = (there("new", ",\"a\":1"), there("new", ",\"b\":2,\"y\":5"));
+    for (status, code) in [(409, "EntityAlreadyExists"), (412, "UpdateConditionNotSatisfied")] {
+        let looked_up = vec![own.clone(), beside.clone()];
+        let script = Script::new([lost(status, code), looked_up].concat()).await;
+        assert_eq!(script.table.submit(&transaction).await.unwrap(), [Some(new()), Some(new())]);
+        script.check(&["POST", "POST", "GET", "GET"], &[1000]);
+    }
+    let lost = || lost(409, "EntityAlreadyExists");
+    // Another has written there since, or has set something else, or has inserted something else.
+    let (moved_on, other) = (there("e3", ",\"b\":2"), there("new", ",\"b\":3"));
+    for acts in [vec![own.clone(), moved_on], vec![own, other], vec![there("new", ",\"a\":2")]] {
+        let script = Script::new([lost(), acts].concat()).await;
+        let error = script.table.submit(&transaction).await.unwrap_err();
+        assert!(error.is_conflict() && error.maybe_done(), "{error}");
+    }
+    // Keys without properties are what anybody would insert: they are not looked up.
+    let mut bare = Transaction::new();
+    bare.insert(Entity::new("p", "r")).merge(merged(), old());
+    let script = Script::new(lost()).await;
+    let error = script.table.submit(&bare).await.unwrap_err();
+    assert!(error.is_conflict() && error.maybe_done(), "{error}");
+    script.check(&["POST", "POST"], &[1000]);
+}
+
 /// The look-up's refusal took the place of the write's: who may not read was told he may not write.
 #[tokio::test]
 async fn a_look_up_that_is_refused_leaves_the_refusal_of_the_write() {
