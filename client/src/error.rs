@@ -21,8 +21,8 @@ pub struct Refusal {
     /// How long the service wants to be left alone.
     pub retry_after: Option<Duration>,
     /// Whether what was asked may have been done nevertheless: by this attempt, where the status
-    /// leaves it open (408, 500, 502, 504, and 429 and 503 without the code of a busy service), or
-    /// by an earlier one whose outcome nobody knows.
+    /// leaves it open (408, 500, 502, 504, 520 to 524, and 429 and 503 without the code of a busy
+    /// service), or by an earlier one whose outcome nobody knows.
     pub maybe_done: bool,
 }
 
@@ -166,15 +166,16 @@ impl Refusal {
 
     /// Whether the same call may succeed later.
     pub fn is_passing(&self) -> bool {
-        matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504)
+        matches!(self.status, 408 | 429 | 500 | 502 | 503 | 504 | 520..=524)
     }
 }
 
 /// Whether what is refused so may have been done. A service that is busy names its code; without it
-/// the status is that of a proxy, whose connection may have broken after it had handed the call on.
+/// the status is that of a proxy, whose connection may have broken after it had handed the call on;
+/// 520 to 524 are Cloudflare's words for that.
 fn leaves_open(status: u16, code: &str) -> bool {
     match status {
-        408 | 500 | 502 | 504 => true,
+        408 | 500 | 502 | 504 | 520..=524 => true,
         429 | 503 => !BUSY.contains(&code),
         _ => false,
     }
@@ -225,9 +226,11 @@ mod tests {
 
     #[test]
     fn a_body_of_another_kind_still_gives_a_refusal() {
-        let refusal = Refusal::read(502, b"<html>");
-        assert_eq!((refusal.code.as_str(), refusal.index), ("HTTP 502", None));
-        assert!(refusal.is_passing() && refusal.maybe_done);
+        for status in [502, 504, 520, 521, 522, 523, 524] {
+            let (refusal, code) = (Refusal::read(status, b"<html>"), format!("HTTP {status}"));
+            assert_eq!((&refusal.code, refusal.index), (&code, None));
+            assert!(refusal.is_passing() && refusal.maybe_done, "{status}");
+        }
         assert!(!Refusal::read(501, b"").is_passing());
     }
 

@@ -1,6 +1,7 @@
 //! When a call is made again, and after how long.
 //!
-//! Only what may pass is tried again: no answer, and the statuses 408, 429, 500, 502, 503 and 504.
+//! Only what may pass is tried again: no answer, and the statuses 408, 429, 500, 502, 503, 504 and
+//! 520 to 524.
 
 use std::time::Duration;
 

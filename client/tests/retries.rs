@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 
 #[tokio::test]
 async fn what_may_pass_is_tried_again_after_exact_waits() {
-    for status in [408, 429, 500, 502, 503, 504] {
+    for status in [408, 429, 500, 502, 503, 504, 520, 524] {
         let again = || refusal(status, "", "Whatever");
         let script = Script::new(vec![again(), again(), again(), done()]).await;
         assert_eq!(script.table.upsert(&row()).await.unwrap(), new());
@@ -114,7 +114,13 @@ async fn an_insert_that_was_done_and_lost_is_recognised() {
 /// had handed on was told as a conflict with somebody else.
 #[tokio::test]
 async fn a_proxy_that_is_busy_may_have_handed_the_call_on() {
-    for (status, text) in [(503, "upstream connect error"), (503, ""), (429, "slow down")] {
+    for (status, text) in [
+        (503, "upstream connect error"),
+        (503, ""),
+        (429, "slow down"),
+        (520, "error code: 520"),
+        (524, "error code: 524"),
+    ] {
         let proxy = Act::Answer(status, "", text.to_owned());
         let script = Script::new(vec![proxy.clone(), exists(), there("new", ",\"a\":1")]).await;
         assert_eq!(script.table.insert(&row()).await.unwrap(), new());
