@@ -112,6 +112,12 @@ fn target(args: &ConformanceArgs) -> Result<Target> {
         target.key = Key::of_base64(&key).map_err(|error| usage(&error))?;
         target
     } else {
+        for (flag, given) in [("--account", &args.account), ("--key", &args.key)] {
+            if given.is_some() {
+                let why = format!("{flag} cannot be used with a connection string: it has its own");
+                return Err(Failure::usage(why).into());
+            }
+        }
         let connection = connect::parse(&args.endpoint)?;
         let Some(key) = connection.key() else {
             return Err(Failure::usage("the connection string has no AccountKey").into());

@@ -36,6 +36,19 @@ fn what_fails_is_shown_and_is_exit_1() {
     assert_eq!(report["rows"][0]["outcome"], "failed");
 }
 
+/// They were passed over: the account and the key of the connection string were asked.
+#[test]
+fn account_and_key_are_refused_beside_a_connection_string() {
+    let place = Place::new();
+    let text = "AccountName=abc;AccountKey=aGVsbG8=;TableEndpoint=http://127.0.0.1:1/abc";
+    for flag in ["--account", "--key"] {
+        let ran = place.run(&["conformance", text, flag, "d3Jvbmc="]);
+        assert_eq!(ran.code, 2, "{}{}", ran.out, ran.err);
+        let why = format!("{flag} cannot be used with a connection string");
+        assert!(ran.err.contains(&why), "{}", ran.err);
+    }
+}
+
 #[test]
 fn rows_are_listed_and_chosen() {
     let place = Place::new();
