@@ -1,7 +1,8 @@
 //! A file that is written beside the place of its name, which it takes once it is whole.
 //!
 //! Links are followed: the file that they lead to is replaced. A pipe or a device has no such place
-//! and is written to itself.
+//! and is written to itself. So is what stdout or stderr go to, as `/dev/stdout` says it, though it
+//! be a file: what went there before stays, and what comes later has its place behind.
 //!
 //! Promise: several processes may write one file at a time, and it is what one of them wrote. Each
 //! holds a lock of its draft; one that nobody holds was left by a process that was killed, and the
@@ -36,7 +37,11 @@ impl Draft {
     /// For a file that is to be at `path`. Where there is one, it is as readable as that.
     pub(crate) fn create(path: &Path) -> Result<Draft> {
         let named = || format!("{}", path.display());
-        let old = match fs::metadata(path) {
+        let found = fs::metadata(path);
+        if let Some(file) = found.as_ref().ok().and_then(own_stream) {
+            return Ok(Draft { places: None, file });
+        }
+        let old = match found {
             Ok(old) if !old.is_file() => {
                 let file = File::options().write(true).open(path).with_context(named)?;
                 return Ok(Draft { places: None, file });
@@ -69,6 +74,25 @@ impl Drop for Draft {
             let _ = fs::remove_file(draft);
         }
     }
+}
+
+/// A share of stdout or stderr, where that is the file. Opened anew it would be written from its
+/// beginning.
+#[cfg(unix)]
+fn own_stream(found: &Metadata) -> Option<File> {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::fs::MetadataExt as _;
+    let (stdout, stderr) = (io::stdout(), io::stderr());
+    [stdout.as_fd(), stderr.as_fd()].into_iter().find_map(|stream| {
+        let share = File::from(stream.try_clone_to_owned().ok()?);
+        let own = share.metadata().ok()?;
+        ((own.dev(), own.ino()) == (found.dev(), found.ino())).then_some(share)
+    })
+}
+
+#[cfg(not(unix))]
+fn own_stream(_: &Metadata) -> Option<File> {
+    None
 }
 
 /// Where the file lies, or is to lie, that `path` leads to.

@@ -20,6 +20,8 @@ pub(crate) async fn dump(target: &Target, table: &str, file: Option<&Path>) -> R
         let out = BufWriter::with_capacity(WRITE_BYTES, print::out());
         return write(target, table, out).await.map(drop);
     };
+    // The file may be stdout's.
+    print::out().flush()?;
     let draft = Draft::create(path)?;
     let out = BufWriter::with_capacity(WRITE_BYTES, &draft.file);
     let rows = write(target, table, out).await?;

@@ -282,6 +282,27 @@ fn a_dump_goes_where_its_name_leads() {
     }
 }
 
+/// The file that stdout went to was replaced: what had been printed was lost, and what came later.
+#[test]
+fn a_dump_to_stdout_is_a_part_of_what_is_printed() {
+    for tables in Tables::both() {
+        tables.out(TYPES);
+        let printed = tables.out("export types");
+        let path = tables.place.path("out");
+        let names = "empty\ntypes\n";
+        for to in ["/dev/stdout", "out"] {
+            let script = format!(".tables\n.dump types {to}\n.tables\n");
+            let mut args = [&["shell", "-o", "tsv"][..], &tables.target()[..]].concat();
+            args.extend(script.lines().flat_map(|line| ["-c", line]));
+            let mut command = tables.place.command(&args);
+            let ran = command.stdout(std::fs::File::create(&path).unwrap()).output().unwrap();
+            assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+            let out = std::fs::read_to_string(&path).unwrap();
+            assert_eq!(out, format!("{names}{printed}{names}"), "{to}");
+        }
+    }
+}
+
 #[test]
 fn flags_of_import_follow_its_table() {
     for tables in Tables::both() {
