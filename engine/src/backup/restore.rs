@@ -23,8 +23,8 @@ impl Backups {
     /// apart, their files are told from each other.
     ///
     /// Errors: `NotFound` where there is no such backup, or it is pruned meanwhile; `Invalid` for a
-    /// moment that no backup can show, with those that can be; `Exists` where `dir` is not empty;
-    /// `Corrupt` where the backup is damaged.
+    /// `dir` in the folder of backups, and for a moment that no backup can show, with those that
+    /// can be; `Exists` where `dir` is not empty; `Corrupt` where the backup is damaged.
     pub fn restore(
         &self,
         which: Which,
@@ -32,6 +32,7 @@ impl Backups {
         sharing: Sharing,
     ) -> Result<Restored> {
         let (dir, vfs) = (dir.as_ref(), &self.depot.vfs);
+        self.keep_apart(dir)?;
         let (manifest, at) = self.choose(which)?;
         vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
         let there = self.depot.list(dir)?;
@@ -50,6 +51,17 @@ impl Backups {
         let (files, bytes) = (sizes().count() as u64, sizes().sum());
         recovery::start_copy(vfs, dir, state, self.clock.seed() ^ at.0)?;
         Ok(Restored { number: manifest.number, at, files, bytes })
+    }
+
+    /// The next run clears away files of a database's names there. By names alone: links are for
+    /// who knows them.
+    fn keep_apart(&self, dir: &Path) -> Result<()> {
+        let backups = &self.depot.dir;
+        if dir.starts_with(backups) {
+            let (dir, backups) = (dir.display(), backups.display());
+            return Err(Error::invalid(format!("{dir} lies in the folder of backups {backups}")));
+        }
+        Ok(())
     }
 
     /// The backup to take, and the moment to show of it.

@@ -154,6 +154,24 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
     assert!(house.disk.open(&Path::new(DEST).join("000002.backup"), Access::Read).is_ok());
 }
 
+/// It was done, and the next run took the files of the restored database for those that a run
+/// which was cut had left, and removed them.
+#[test]
+fn nothing_is_restored_into_the_backups() {
+    let house = filled(10);
+    house.backups().create(DIR, Sharing::Copy).unwrap();
+    let dest = Path::new(DEST);
+    let before = all_below(&house.disk, dest);
+    for dir in [dest.join("staging"), dest.join("new/data"), dest.to_owned()] {
+        let refused = house.backups().restore(Which::Newest, &dir, Sharing::Copy).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+        assert!(refused.to_string().contains("lies in the folder of backups"), "{refused}");
+    }
+    assert_eq!(all_below(&house.disk, dest), before, "and no folder is made");
+    // A name that begins alike is another one.
+    house.backups().restore(Which::Newest, format!("{DEST}-2"), Sharing::Copy).unwrap();
+}
+
 /// Everything below a folder of the disk.
 fn all_below(disk: &SimFs, dir: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
