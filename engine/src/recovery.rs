@@ -272,11 +272,12 @@ fn start(
     restore.give();
     let segment_bytes = options.advanced.wal_segment_bytes;
     let log = LogWriter::create(Arc::clone(&vfs), &dir, segment_bytes, &replay)?;
-    if let Err(error) = restore.finish(&mut state) {
-        // Nothing names it. Left there, each open that fails would add one, to a full disk at last.
+    // While nothing names it. Left there, each open that fails would add one, to a full disk at
+    // last.
+    let remove_log = || {
         let _ = vfs.remove(&names::segment_path(&dir, log.current()));
-        return Err(error);
-    }
+    };
+    restore.finish(&mut state).inspect_err(|_| remove_log())?;
     // Planted: the old log goes before the manifest that does without it is durable.
     held.iter().for_each(|id| drop(vfs.remove(&names::segment_path(&dir, *id))));
     let history_floor = state.history_floor;
@@ -292,7 +293,13 @@ fn start(
     }
     state.last_ts = last_ts;
     state.log_floor = log.current();
-    let manifest = Manifest::start(vfs, &dir, &state)?;
+    let started = Manifest::begin(Arc::clone(&vfs), &dir, &state);
+    let manifest = started.map_err(|unswitched| {
+        if unswitched.is_unnamed {
+            remove_log();
+        }
+        unswitched.error
+    })?;
     let history = state.history;
     let version = Arc::new(Version::of(&state, &shelf));
     let set = VersionSet::new(manifest, state, Arc::clone(&version), Arc::clone(&shelf));

@@ -9,7 +9,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::options::{Advanced, Options};
 use tabulith::vfs::api::{Access, Vfs};
-use tabulith::vfs::fault::{Call, FaultFs, Rule};
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, If, Result, verify};
 use tabulith_testkit::seed::Rng;
@@ -146,6 +146,70 @@ fn opens_that_fail_leave_no_more_and_more_behind() {
     }
     assert!(counts.iter().all(|count| *count <= counts[0]), "log segments: {counts:?}");
     check(&open(Arc::new(disk), 64 << 10, Arc::new(Threads)).unwrap(), &rows);
+}
+
+/// What an open made goes with it, unless a root may name it.
+#[test]
+fn opens_that_cannot_write_the_manifest_leave_no_more_and_more_behind() {
+    let (disk, rows) = killed();
+    let full = |call, files| Rule::fail(call).named(files).with(Errno::NoSpace).forever();
+    for rule in [
+        full(Call::Create, "*.manifest-a"),
+        full(Call::Write, "*.manifest-b"),
+        full(Call::Sync, "*.manifest-b"),
+        full(Call::Create, "*.tmp"),
+        full(Call::Write, "*.tmp").half_done(),
+        full(Call::Rename, "ROOT-A"),
+    ] {
+        let disk = disk.fork();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        faults.add(rule.clone());
+        let mut counts = Vec::new();
+        for _ in 0..6 {
+            open(Arc::new(faults.clone()), 64 << 10, Arc::new(ByHand)).unwrap_err();
+            counts.push(disk.list(Path::new(DIR)).unwrap().len());
+        }
+        assert!(counts.iter().all(|count| *count <= counts[0]), "{rule:?}: files: {counts:?}");
+        check(&open(Arc::new(disk), 64 << 10, Arc::new(ByHand)).unwrap(), &rows);
+    }
+}
+
+#[test]
+fn a_log_that_a_root_may_name_stays() {
+    let (disk, rows) = killed();
+    // The first root is another one; that it is, the disk does not say.
+    let fail = |root| Rule::fail(Call::Rename).named(root);
+    for rule in [fail("ROOT-A").done(), fail("ROOT-B")] {
+        let disk = disk.fork();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        faults.add(rule);
+        open(Arc::new(faults), 64 << 10, Arc::new(ByHand)).unwrap_err();
+        check(&open(Arc::new(disk), 64 << 10, Arc::new(ByHand)).unwrap(), &rows);
+    }
+}
+
+#[test]
+fn opens_that_cannot_begin_a_log_leave_nothing_of_it() {
+    let (disk, rows) = killed();
+    let segments = |disk: &SimFs| {
+        let names = disk.list(Path::new(DIR)).unwrap();
+        names.iter().filter(|name| name.ends_with(".wal") || name.ends_with(".spare")).count()
+    };
+    let before = segments(&disk);
+    for call in [Call::Create, Call::Open, Call::Write, Call::Sync, Call::Rename] {
+        for skip in 0.. {
+            let disk = disk.fork();
+            let faults = FaultFs::new(Arc::new(disk.clone()));
+            // Its files keep the name that they were made under.
+            faults.add(Rule::fail(call).named("*.spare").skip(skip));
+            if open(Arc::new(faults), 64 << 10, Arc::new(ByHand)).is_ok() {
+                assert!(skip > 0, "{call:?} was never met");
+                break;
+            }
+            assert_eq!(segments(&disk), before, "{call:?} {skip}");
+            check(&open(Arc::new(disk), 64 << 10, Arc::new(ByHand)).unwrap(), &rows);
+        }
+    }
 }
 
 #[test]

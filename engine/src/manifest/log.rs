@@ -12,7 +12,7 @@ use crate::ids::FileNo;
 use crate::manifest::edit::Edit;
 use crate::manifest::frame::{self, EDIT_BYTES_MAX};
 use crate::manifest::load::{self, Loaded};
-use crate::manifest::root::{self, Root};
+use crate::manifest::root::{self, Root, Unswitched};
 use crate::manifest::state::State;
 use crate::names::{self, Copy, FileKind};
 use crate::vfs::api::{File, Vfs};
@@ -56,7 +56,18 @@ impl Manifest {
     /// Writes `state` as a new generation, switches to it and removes the older ones. From here on
     /// `state` is what a crash leaves.
     pub(crate) fn start(vfs: Arc<dyn Vfs>, dir: &Path, state: &State) -> Result<Manifest> {
-        let root = Root { generation: next_generation(&*vfs, dir)?, db_id: state.db_id };
+        Manifest::begin(vfs, dir, state).map_err(|unswitched| unswitched.error)
+    }
+
+    /// The same for whoever made files that only `state` names: errors say whether they may go.
+    pub(crate) fn begin(
+        vfs: Arc<dyn Vfs>,
+        dir: &Path,
+        state: &State,
+    ) -> Result<Manifest, Unswitched> {
+        let unwritten = |error| Unswitched { error, is_unnamed: true };
+        let generation = next_generation(&*vfs, dir).map_err(unwritten)?;
+        let root = Root { generation, db_id: state.db_id };
         let header = frame::encode_header(root.generation, root.db_id);
         let at = header.len() as u64;
         let first = frame::encode_frame(root.generation, at, 1, &state.as_edit().encode());
@@ -67,12 +78,12 @@ impl Manifest {
                 let _ = vfs.remove(&copy_path(dir, copy, &root));
             }
         };
-        let [a, b] = write_copies(&*vfs, dir, &root, &bytes).inspect_err(|_| remove())?;
-        root::switch(&*vfs, dir, &root).map_err(|unswitched| {
+        let written = write_copies(&*vfs, dir, &root, &bytes).map_err(unwritten);
+        let [a, b] = written.inspect_err(|_| remove())?;
+        root::switch(&*vfs, dir, &root).inspect_err(|unswitched| {
             if unswitched.is_unnamed {
                 remove();
             }
-            unswitched.error
         })?;
         remove_older(&*vfs, dir, root.generation);
         Ok(Manifest {

@@ -194,7 +194,10 @@ impl LogWriter {
             closed: None,
             buffer: FrameBuffer::default(),
         };
-        writer.begin_segment()?;
+        if let Err(error) = writer.begin_segment() {
+            let _ = writer.vfs.remove(&writer.segment.path); // No manifest names it.
+            return Err(error);
+        }
         writer.sealed = true;
         Ok(writer)
     }
