@@ -26,13 +26,17 @@ fn seeded(file_id: u64, offset: u64) -> Hasher {
 /// Bytes that are read at once to make [`Beginnings`].
 const READ_BYTES: u64 = 1 << 20;
 
-/// From each beginning to the next.
+/// From each beginning of a file to the next.
 const STEP_BYTES: usize = 4096;
 
-/// The sums of a file's beginnings, 4 KiB apart, from which that of any part is put together: for
-/// who asks for those of many long parts that lie in each other.
+/// The same of bytes in memory: of those a part may begin anywhere.
+const STEP_BYTES_IN_MEMORY: usize = 256;
+
+/// The sums of beginnings, of a file or of bytes in memory, from which that of any part is put
+/// together: for who asks for those of many long parts that lie in each other.
 #[derive(Debug)]
 pub(crate) struct Beginnings {
+    step_bytes: usize,
     sums: Vec<u32>,
 }
 
@@ -53,40 +57,49 @@ impl Beginnings {
             }
             at += READ_BYTES;
         }
-        Ok(Beginnings { sums })
+        Ok(Beginnings { step_bytes: STEP_BYTES, sums })
+    }
+
+    /// Of bytes in memory, of which they take another 64th.
+    pub(crate) fn in_memory(bytes: &[u8]) -> Beginnings {
+        let (mut hasher, mut sums) = (Hasher::new(), vec![0]);
+        for step in bytes.chunks(STEP_BYTES_IN_MEMORY) {
+            hasher.update(step);
+            sums.push(hasher.clone().finalize());
+        }
+        Beginnings { step_bytes: STEP_BYTES_IN_MEMORY, sums }
     }
 
     /// What [`placed`] gives for the bytes of `part`, which is within the file.
     ///
-    /// Cost: reads less than 4 KiB before each end of it, however long it is.
-    pub(crate) fn placed<E>(
+    /// Cost: reads less than 4 KiB, in memory 256 bytes, before each end of it, however long it is.
+    pub(crate) fn placed<E, B: AsRef<[u8]>>(
         &self,
         file_id: u64,
         offset: u64,
         part: Range<u64>,
-        read: &mut impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
+        read: &mut impl FnMut(u64, usize) -> Result<B, E>,
     ) -> Result<u32, E> {
         let (before, all) = (self.up_to(part.start, read)?, self.up_to(part.end, read)?);
         let len = part.end.saturating_sub(part.start);
         // The sum of two pieces is that of the first, moved along by the length of the second, xor
-        // that of the second.
-        let mut moved = Hasher::new_with_initial(before);
+        // that of the second. So the sums of what goes before, there and here, move along together.
+        let mut moved = Hasher::new_with_initial(seeded(file_id, offset).finalize() ^ before);
         moved.combine(&Hasher::new_with_initial_len(0, len));
-        let mut hasher = seeded(file_id, offset);
-        hasher.combine(&Hasher::new_with_initial_len(moved.finalize() ^ all, len));
-        Ok(hasher.finalize())
+        Ok(moved.finalize() ^ all)
     }
 
-    fn up_to<E>(
+    fn up_to<E, B: AsRef<[u8]>>(
         &self,
         end: u64,
-        read: &mut impl FnMut(u64, usize) -> Result<Vec<u8>, E>,
+        read: &mut impl FnMut(u64, usize) -> Result<B, E>,
     ) -> Result<u32, E> {
-        let (step, rest) = (end / STEP_BYTES as u64, (end % STEP_BYTES as u64) as usize);
+        let step_bytes = self.step_bytes as u64;
+        let (step, rest) = (end / step_bytes, (end % step_bytes) as usize);
         let sum = self.sums.get(step as usize).copied().unwrap_or_default();
         let mut hasher = Hasher::new_with_initial(sum);
         if rest > 0 {
-            hasher.update(&read(end - rest as u64, rest)?);
+            hasher.update(read(end - rest as u64, rest)?.as_ref());
         }
         Ok(hasher.finalize())
     }
@@ -107,16 +120,17 @@ mod tests {
                 Ok(file[at as usize..][..len].to_vec())
             };
             let Ok(sums) = Beginnings::of(len as u64, &mut read);
+            let in_memory = Beginnings::in_memory(&file);
             let ends = [0, 1, 4096, 8192, len / 2, len];
             let mut parts: Vec<_> = ends.iter().flat_map(|a| ends.map(|b| (*a, b))).collect();
             parts.extend((0..200).map(|_| (rng.between(0, len), rng.between(0, len))));
             for (from, to) in parts.into_iter().filter(|(from, to)| from <= to && *to <= len) {
-                let Ok(sum) = sums.placed(9, from as u64, from as u64..to as u64, &mut read);
-                assert_eq!(
-                    sum,
-                    placed(9, from as u64, &[&file[from..to]]),
-                    "{from}..{to} of {len}"
-                );
+                let wanted = placed(9, from as u64, &[&file[from..to]]);
+                for sums in [&sums, &in_memory] {
+                    let part = from as u64..to as u64;
+                    let Ok(sum) = sums.placed(9, from as u64, part, &mut read);
+                    assert_eq!(sum, wanted, "{from}..{to} of {len}");
+                }
             }
         }
     }

@@ -11,10 +11,12 @@ use super::format::{FOOTER_LEN, FileMeta, Footer, Props, SUM_LEN, Stretch, unsea
 use super::index::{EntryAt, Handle, Index};
 use super::layout::{HEADER_LEN, Layout};
 use super::raw::RawFile;
+use crate::checksum::Beginnings;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::vfs::api::File;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -161,38 +163,89 @@ fn footer(raw: &RawFile, len: u64) -> Option<Footer> {
 /// Every block in the first `end` bytes of the file, and what lies between and behind them. Blocks
 /// have at most `longest` bytes; twice as many are read at a time.
 fn search(raw: &RawFile, end: u64, longest: usize) -> Result<Vec<Piece>> {
-    let (mut pieces, mut at, mut gap_from) = (Vec::new(), 0, 0);
-    let close = |gap_from: u64, at: u64, pieces: &mut Vec<Piece>| {
-        if gap_from < at {
-            pieces.push(Piece::Gap(Stretch { offset: gap_from, len: at - gap_from }));
-        }
-    };
-    let (mut window, mut from) = (Vec::new(), 0);
-    while at + (HEADER_LEN + SUM_LEN) as u64 <= end {
-        if from + (window.len() as u64) < end.min(at + longest as u64) {
-            let len = (end - at).min(2 * longest as u64);
-            raw.read_into(Stretch { offset: at, len }, &mut window)?;
-            from = at;
-        }
-        match block_at(raw.no, at, window.get((at - from) as usize..).unwrap_or_default()) {
-            Some(len) => {
-                close(gap_from, at, &mut pieces);
-                pieces.push(Piece::Block(Handle { offset: at, len: len as u32 }));
-                at += len as u64;
-                gap_from = at;
-            }
-            None => at += 1,
-        }
-    }
-    close(gap_from, end, &mut pieces);
-    Ok(pieces)
+    Search::of(raw, end, longest).pieces()
 }
 
-/// The length, checksum included, of the block at `at`, where `bytes` begin.
-fn block_at(no: FileNo, at: u64, bytes: &[u8]) -> Option<usize> {
-    let len = Layout::claimed_len(bytes.get(..HEADER_LEN)?)?.checked_add(SUM_LEN)?;
-    let body = unseal(no, at, bytes.get(..len)?).ok()?;
-    Block::copy_data(body, Unpack::Later).ok().map(|_| len)
+/// A search for blocks, and the part of the file that it has read.
+struct Search<'a> {
+    raw: &'a RawFile,
+    end: u64,
+    longest: usize,
+    window: Vec<u8>,
+    from: u64,
+    /// The sums of the window, once more was summed in vain than the file has bytes.
+    beginnings: Option<Beginnings>,
+    /// Bytes that were summed for what claimed to be a block and is none.
+    summed_in_vain: u64,
+}
+
+impl Search<'_> {
+    fn of(raw: &RawFile, end: u64, longest: usize) -> Search<'_> {
+        let (window, beginnings) = (Vec::new(), None);
+        Search { raw, end, longest, window, from: 0, beginnings, summed_in_vain: 0 }
+    }
+
+    fn pieces(&mut self) -> Result<Vec<Piece>> {
+        let (mut pieces, mut at, mut gap_from) = (Vec::new(), 0, 0);
+        let close = |gap_from: u64, at: u64, pieces: &mut Vec<Piece>| {
+            if gap_from < at {
+                pieces.push(Piece::Gap(Stretch { offset: gap_from, len: at - gap_from }));
+            }
+        };
+        while at + (HEADER_LEN + SUM_LEN) as u64 <= self.end {
+            if self.from + (self.window.len() as u64) < self.end.min(at + self.longest as u64) {
+                let len = (self.end - at).min(2 * self.longest as u64);
+                self.raw.read_into(Stretch { offset: at, len }, &mut self.window)?;
+                (self.from, self.beginnings) = (at, None);
+            }
+            match self.block_at(at) {
+                Some(len) => {
+                    close(gap_from, at, &mut pieces);
+                    pieces.push(Piece::Block(Handle { offset: at, len: len as u32 }));
+                    at += len as u64;
+                    gap_from = at;
+                }
+                None => at += 1,
+            }
+        }
+        close(gap_from, self.end, &mut pieces);
+        Ok(pieces)
+    }
+
+    /// The length, checksum included, of the block at `at`, which the window covers.
+    fn block_at(&mut self, at: u64) -> Option<usize> {
+        let start = (at - self.from) as usize;
+        let bytes = self.window.get(start..)?;
+        let len = Layout::claimed_len(bytes.get(..HEADER_LEN)?)?.checked_add(SUM_LEN)?;
+        if bytes.len() < len || self.summed_in_vain > self.end && !self.has_its_sum(at, len) {
+            return None;
+        }
+        let sealed = self.window.get(start..start + len)?;
+        let body = unseal(self.raw.no, at, sealed);
+        let is_block = body.and_then(|body| Block::copy_data(body, Unpack::Later)).is_ok();
+        if !is_block {
+            self.summed_in_vain += len as u64;
+        }
+        is_block.then_some(len)
+    }
+
+    /// Whether the `len` bytes at `at`, which are in the window, have the checksum that they end
+    /// in; sums few of them. What somebody wrote may look like a header wherever one fits, each of
+    /// a block as long as any.
+    fn has_its_sum(&mut self, at: u64, len: usize) -> bool {
+        let (window, summed) = (self.window.as_slice(), &mut self.summed_in_vain);
+        let beginnings = self.beginnings.get_or_insert_with(|| {
+            *summed += window.len() as u64;
+            Beginnings::in_memory(window)
+        });
+        let (start, end) = ((at - self.from) as usize, (at - self.from) as usize + len - SUM_LEN);
+        let mut read = |at: u64, len: usize| -> Result<&[u8], Infallible> {
+            *summed += len as u64;
+            Ok(window.get(at as usize..at as usize + len).unwrap_or_default())
+        };
+        let Ok(sum) = beginnings.placed(self.raw.no.0, at, start as u64..end as u64, &mut read);
+        window.get(end..end + SUM_LEN) == Some(&sum.to_le_bytes())
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +287,42 @@ mod tests {
         for longest in longest..longest + 100 {
             assert_eq!(search(&raw, bytes, longest)?, whole, "pieces of {longest}");
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_search_sums_little_of_values_that_look_like_headers() -> Result<()> {
+        // One row, whose value has 200,000 bytes.
+        let mut header = [0; HEADER_LEN];
+        (header[0], header[2], header[10]) = (1, 1, 1);
+        for at in [12, 16] {
+            header[at..at + 4].copy_from_slice(&200_000u32.to_le_bytes());
+        }
+        assert!(Layout::claimed_len(&header).is_some_and(|len| len > 200_000));
+        let (no, path) = (FileNo(7), Path::new("000007.sst"));
+        let file = SimFs::new().create(path).map_err(|e| Error::io("making a file", path, e))?;
+        let options = TableOptions { block_bytes: 256, filter_bits: 10, codec: Codec::None };
+        let mut builder = TableBuilder::new(Arc::clone(&file), path, no, options);
+        for row in 0..40u32 {
+            let key = order::row_key(TableId(1), b"p", &row.to_be_bytes());
+            let prefix_len = order::prefix_len(&key).unwrap_or_default();
+            builder.add(&key, prefix_len, CommitTs(9), RowKind::Put, &header.repeat(1000))?;
+        }
+        let bytes = builder.finish()?.bytes;
+        let raw = RawFile { file, path: path.to_owned(), no, ts_base: 0 };
+        let mut pieces = search(&raw, bytes, BLOCK_LEN_MAX)?;
+        assert_eq!(pieces.len(), 41, "a block for each row, and what follows them");
+        for piece in pieces.iter_mut().step_by(2) {
+            if let Piece::Block(Handle { offset, len }) = *piece {
+                let damaged = raw.file.write_all_at(&[0xff], offset + HEADER_LEN as u64);
+                damaged.map_err(|e| Error::io("damaging it", path, e))?;
+                *piece = Piece::Gap(Stretch { offset, len: len.into() });
+            }
+        }
+        let mut search = Search::of(&raw, bytes, BLOCK_LEN_MAX);
+        assert_eq!(search.pieces()?, pieces);
+        let summed = search.summed_in_vain;
+        assert!(summed < 16 * bytes, "{summed} bytes of a file of {bytes}");
         Ok(())
     }
 }
