@@ -3,10 +3,12 @@
 //! Promise: nothing is kept compressed that does not pay for its decompression, and no length is
 //! believed that the codec could not have reached.
 
+use crate::error::Error;
 use crate::zstandard;
 use lz4_flex::block::{
     CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size,
 };
+use std::path::Path;
 
 /// Stored bytes may be at most this share of the raw ones, in percent. Above it the bytes saved
 /// cost more in decompression (8 GB/s) than they save in reading and in cache.
@@ -50,6 +52,11 @@ impl Codec {
             Codec::Lz4 => raw_len / LZ4_EXPANSION_MAX <= stored_len,
             Codec::Zstd => raw_len / ZSTD_EXPANSION_MAX <= stored_len,
         }
+    }
+
+    /// Whether this build cannot read what is stored so.
+    pub(crate) fn is_lacking(self) -> bool {
+        self == Codec::Zstd && cfg!(not(feature = "zstd"))
     }
 
     /// The `raw_len` bytes that `stored` was made from; otherwise what is wrong.
@@ -105,6 +112,15 @@ impl Codec {
             Codec::Zstd => zstandard::decompress_into(stored, raw)?,
         };
         if len == raw.len() { Ok(()) } else { Err(BROKEN) }
+    }
+}
+
+/// The error of what is wrong with bytes of `file` at `offset`: damage, unless it is this build
+/// that lacks their codec.
+pub(crate) fn error_at(what: &'static str, file: &Path, offset: u64) -> Error {
+    match what == zstandard::LACKING {
+        true => Error::unsupported(file, offset, what),
+        false => Error::corrupt(file, offset, what),
     }
 }
 

@@ -27,9 +27,11 @@ pub enum Kind {
     Busy,
     /// The answer needs the disk and the call asked for memory only; ask again without that.
     WouldBlock,
-    /// Bytes on disk disagree with docs/format.md, or are of a codec that this build lacks, as the
-    /// message then says; [`Error::place`] names them. Run `check`.
+    /// Bytes on disk disagree with docs/format.md; [`Error::place`] names them. Run `check`.
     Corrupt,
+    /// Stored in a way that this build cannot read, as the message says, and no damage;
+    /// [`Error::place`] names it. Use a build that has what this one lacks.
+    Unsupported,
     /// The disk refused; [`source`](std::error::Error::source) says how.
     Io,
     /// No room on the disk; reads go on, writes resume when there is room.
@@ -78,9 +80,17 @@ impl Error {
 
     /// Bytes of `file` at `offset` that are not what the format says.
     pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Error {
-        let mut error = Error::new(Kind::Corrupt, what);
-        error.0.place = Some((file.to_owned(), Some(offset)));
-        error
+        Error::new(Kind::Corrupt, what).placed(file, offset)
+    }
+
+    /// Bytes of `file` at `offset` that only another build can read.
+    pub(crate) fn unsupported(file: &Path, offset: u64, what: impl Into<String>) -> Error {
+        Error::new(Kind::Unsupported, what).placed(file, offset)
+    }
+
+    fn placed(mut self, file: &Path, offset: u64) -> Error {
+        self.0.place = Some((file.to_owned(), Some(offset)));
+        self
     }
 
     /// The operating system refused `doing`, which concerns no file.
@@ -118,7 +128,7 @@ impl Error {
         &self.0.message
     }
 
-    /// The file concerned and, for corruption, the offset in it.
+    /// The file concerned and, for corruption and what is unsupported, the offset in it.
     pub fn place(&self) -> Option<(&Path, Option<u64>)> {
         self.0.place.as_ref().map(|(file, offset)| (file.as_path(), *offset))
     }

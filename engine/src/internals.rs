@@ -532,9 +532,11 @@ pub fn read_backup_manifest(text: &[u8], sealed: bool) -> Result<usize> {
     Ok(manifest.files.len())
 }
 
-/// Whether an error is what damaged bytes should give.
+/// Whether an error is what damaged bytes should give. They may look like those of a codec that
+/// this build lacks.
 pub fn is_placed_damage(error: &Error) -> bool {
-    error.kind() == Kind::Corrupt && error.place().is_some_and(|(_, offset)| offset.is_some())
+    matches!(error.kind(), Kind::Corrupt | Kind::Unsupported)
+        && error.place().is_some_and(|(_, offset)| offset.is_some())
 }
 
 /// A folder on a simulated disk.

@@ -163,8 +163,8 @@
 //! # Features
 //!
 //! `tracing` tells of each event and piece of background work by spans of that crate; `zstd` adds
-//! [`Codec::Zstd`]. Builds without it say so where they meet a value that is stored with zstd; the
-//! program `tabulith` has a feature of that name.
+//! [`Codec::Zstd`]. Builds without it say so where they meet a value that is stored with zstd
+//! ([`Kind::Unsupported`]); the program `tabulith` has a feature of that name.
 //!
 //! # Layout
 //!

@@ -346,7 +346,7 @@ impl Advanced {
         check("advanced.sealed_memtables_max", self.sealed_memtables_max as u64, 1, 16)?;
         check("advanced.filter_bits", u64::from(self.filter_bits), 0, u64::from(FILTER_BITS_MAX))?;
         let Compression { upper, bottom } = self.compression;
-        if [upper, bottom].contains(&Codec::Zstd) && cfg!(not(feature = "zstd")) {
+        if upper.is_lacking() || bottom.is_lacking() {
             let what = "option advanced.compression is zstd; this build lacks the cargo feature";
             return Err(Error::invalid(format!("{what} `zstd`")));
         }

@@ -12,7 +12,7 @@
 use crate::blob::format::BlobMeta;
 use crate::blob::reader::{BlobFile, Walked};
 use crate::env::clock::Clock;
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::event::Event;
 use crate::ids::{FileNo, SegmentId};
 use crate::manifest::load;
@@ -306,7 +306,7 @@ fn place_of_damage(file: Arc<dyn File>, path: PathBuf, meta: &FileMeta) -> Error
     let table = TableFile::open(file, path.clone(), meta, cache);
     let found = table.and_then(|table| table.verify(meta).map(|_| ()));
     let vague = || Error::corrupt(&path, 0, "table file's digest is not the manifest's");
-    found.err().unwrap_or_else(vague)
+    found.err().filter(|error| error.kind() != Kind::Unsupported).unwrap_or_else(vague)
 }
 
 fn blob_piece(tree: &Tree, meta: &BlobMeta, mut walked: Walked) -> Piece {

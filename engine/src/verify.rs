@@ -21,6 +21,7 @@ use crate::sstable::reader::{BlockCache, TableFile};
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::wal::replay;
+use crate::zstandard;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -54,14 +55,25 @@ pub struct Report {
     pub last_ts: CommitTs,
     /// Every damaged place.
     pub damage: Vec<Error>,
+    /// What this build cannot read, [`Kind::Unsupported`]: the first such value of each file. The
+    /// checksums of these files were found right, and no more was looked at.
+    pub unread: Vec<Error>,
     /// What is odd and harmless: files that a crash left over, or that are not ours.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// Whether nothing is damaged.
+    /// Whether nothing is damaged, and nothing was left unread.
     pub fn is_clean(&self) -> bool {
-        self.damage.is_empty()
+        self.damage.is_empty() && self.unread.is_empty()
+    }
+
+    /// Takes note of what reading a file came upon.
+    fn add(&mut self, error: Error) {
+        match error.kind() {
+            Kind::Unsupported => self.unread.push(error),
+            _ => self.damage.push(error),
+        }
     }
 }
 
@@ -78,7 +90,7 @@ pub fn check(dir: impl AsRef<Path>) -> Result<Report> {
     let mut names = list(&*vfs, dir)?;
     let mut report = look(&vfs, dir, &names)?;
     for _ in 1..LOOKS_MAX {
-        if report.is_clean() {
+        if report.damage.is_empty() {
             break;
         }
         SystemClock::new().sleep(BETWEEN_LOOKS);
@@ -157,7 +169,7 @@ fn check_file(
     report.file_bytes += meta.bytes;
     report.versions += meta.rows;
     if let Err(error) = checked {
-        report.damage.push(error);
+        report.add(error);
     }
 }
 
@@ -168,12 +180,17 @@ fn check_blob(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &BlobMeta, links: &Links, re
     report.file_bytes += meta.bytes;
     let path = names::path(dir, FileKind::Blob, meta.no);
     let mut wanted = links.range((meta.no, 0, 0)..=(meta.no, u64::MAX, u32::MAX)).peekable();
+    let mut unread = None;
     let checked = vfs
         .open(&path, Access::Read)
         .map_err(|e| Error::io("opening a blob file", &path, e))
         .and_then(|file| BlobFile::open(file, path, meta))
         .and_then(|blob| {
             blob.walk(&mut |link| {
+                if link.codec.is_lacking() && unread.is_none() {
+                    let what = zstandard::LACKING;
+                    unread = Some(Error::unsupported(blob.path(), link.offset, what));
+                }
                 let here = (link.file, link.offset, link.checksum);
                 match wanted.peek() {
                     Some(first) if **first < here => {
@@ -191,7 +208,10 @@ fn check_blob(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &BlobMeta, links: &Links, re
                 Err(blob.corrupt(*offset, "a row refers to what is no value"))
             })
         });
-    report.damage.extend(checked.err());
+    match checked {
+        Ok(()) => report.unread.extend(unread),
+        Err(error) => report.damage.push(error),
+    }
 }
 
 fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> Result<()> {

@@ -3,7 +3,6 @@
 //! Promise: every build knows what bytes of zstd are, and says so where it cannot read them.
 
 /// What a build without the feature says of values that are stored so.
-#[cfg(any(test, not(feature = "zstd")))]
 pub(crate) const LACKING: &str =
     "values are compressed with zstd, which this build lacks (cargo feature `zstd`)";
 

@@ -16,6 +16,8 @@ use tabulith::env::jobs::ByHand;
 use tabulith::inspect::{self, Depth};
 use tabulith::vfs::os::OsVfs;
 use tabulith::{Advanced, Codec, CommitTs, Compression, Db, Entity, Options};
+#[cfg(not(feature = "zstd"))]
+use tabulith::{Error, Kind, env::clock::Clock, salvage::rebuild::salvage, verify};
 use tempfile::TempDir;
 
 fn folder(name: &str) -> PathBuf {
@@ -169,7 +171,10 @@ fn a_build_without_zstd_names_the_feature() {
 
     let db = Db::open(copy.path()).unwrap();
     for (table, file) in [("rows", "000001.sst"), ("large", "000002.blob")] {
-        let error = db.table(table).unwrap().get("p", [0]).map(drop).unwrap_err().to_string();
+        let error = db.table(table).unwrap().get("p", [0]).map(drop).unwrap_err();
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert!(error.place().unwrap().1.is_some(), "{error}");
+        let error = error.to_string();
         assert!(error.contains(file) && error.contains(LACKING), "{error}");
     }
     drop(db);
@@ -179,4 +184,45 @@ fn a_build_without_zstd_names_the_feature() {
     let options = Options { advanced, ..Options::default() };
     let error = Db::builder().options(options).open(copy.path()).map(drop).unwrap_err().to_string();
     assert!(error.contains("lacks the cargo feature `zstd`"), "{error}");
+}
+
+#[test]
+#[cfg(not(feature = "zstd"))]
+fn what_a_build_without_zstd_cannot_read_is_no_damage() {
+    let copy = copy_of("zstd-v1");
+    let name = |error: &Error| error.place().unwrap().0.file_name().unwrap().to_owned();
+    let named = |errors: &[Error]| errors.iter().map(name).collect::<Vec<_>>();
+    let report = verify::check(copy.path()).unwrap();
+    assert!(report.damage.is_empty() && !report.is_clean(), "{report:?}");
+    assert_eq!(named(&report.unread), ["000001.sst", "000002.blob"]);
+
+    // What it cannot read another build saves: nothing is given up for lost.
+    let target = tempfile::tempdir().unwrap();
+    let error = salvage(copy.path(), target.path()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    let there = Options { create_if_missing: false, ..Options::default() };
+    assert!(Db::builder().options(there).open(target.path()).is_err());
+
+    // Damage is damage all the same.
+    for file in ["000001.sst", "000002.blob"] {
+        let path = copy.path().join(file);
+        let sound = fs::read(&path).unwrap();
+        let mut bytes = sound.clone();
+        bytes[sound.len() / 2] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let report = verify::check(copy.path()).unwrap();
+        assert_eq!(named(&report.damage), [file], "{report:?}");
+        fs::write(&path, &sound).unwrap();
+    }
+
+    let clock = Arc::new(ManualClock::at(16_000_000_000_000_000));
+    let told = Arc::clone(&clock) as Arc<dyn Clock>;
+    let parts = Db::builder().parts(Arc::new(OsVfs::new()), told, Arc::new(ByHand));
+    let db = parts.open(copy.path()).unwrap();
+    while db.stats().scrub.passes == 0 {
+        let pause = db.scrub_step().unwrap();
+        clock.advance(pause.max(std::time::Duration::from_nanos(1)));
+    }
+    let scrub = db.stats().scrub;
+    assert!(scrub.files >= 2 && scrub.finds == 0, "{scrub:?}");
 }

@@ -22,6 +22,11 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
         note(&format!("{dir} is clean ({seconds:.2} s)"));
         return exit::verdict(told, Exit::Ok);
     }
+    if report.damage.is_empty() {
+        let unread = report.unread.len();
+        note(&format!("{dir}: this build cannot read {unread} files of it ({seconds:.2} s)"));
+        return exit::verdict(told, Exit::Failure);
+    }
     note(&format!("{dir} is damaged in {} places ({seconds:.2} s)", report.damage.len()));
     exit::verdict(told, Exit::Corrupt)
 }
@@ -29,6 +34,9 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
 fn tell(report: &Report, mut out: impl Write) -> io::Result<()> {
     for damage in &report.damage {
         writeln!(out, "damaged: {damage}")?;
+    }
+    for unread in &report.unread {
+        writeln!(out, "unread: {unread}")?;
     }
     for oddity in &report.notes {
         writeln!(out, "note: {oddity}")?;

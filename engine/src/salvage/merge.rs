@@ -2,6 +2,7 @@
 
 use super::report::Loss;
 use super::table::{Rows, Version};
+use crate::error::{Error, Result};
 use crate::ids::CommitTs;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -13,6 +14,7 @@ pub(crate) struct Merge {
     tables: Vec<Option<Rows>>,
     heads: BinaryHeap<Reverse<Head>>,
     last: Option<(Vec<u8>, CommitTs)>,
+    unread: Option<Error>,
     /// What reading the files has found to be lost so far.
     pub(crate) losses: Vec<Loss>,
     /// Files of which it is not known when their rows were ingested, and what these have for it.
@@ -57,6 +59,7 @@ impl Merge {
             tables,
             heads: BinaryHeap::new(),
             last: None,
+            unread: None,
             losses: Vec::new(),
             undated: Vec::new(),
         };
@@ -65,9 +68,14 @@ impl Merge {
     }
 
     /// The next version; `None` at the end.
-    pub(crate) fn next(&mut self) -> Option<Version> {
+    ///
+    /// Errors: `Unsupported` where this build cannot read a file.
+    pub(crate) fn next(&mut self) -> Result<Option<Version>> {
         loop {
-            let Reverse(Head { version, source }) = self.heads.pop()?;
+            if let Some(error) = self.unread.take() {
+                return Err(error);
+            }
+            let Some(Reverse(Head { version, source })) = self.heads.pop() else { return Ok(None) };
             self.refill(source);
             let again = self
                 .last
@@ -75,7 +83,7 @@ impl Merge {
                 .is_some_and(|(key, ts)| *key == version.key && *ts == version.ts);
             if !again {
                 self.last = Some((version.key.clone(), version.ts));
-                return Some(version);
+                return Ok(Some(version));
             }
         }
     }
@@ -86,6 +94,8 @@ impl Merge {
             Some(table) => {
                 let version = table.as_mut().and_then(Rows::next);
                 if version.is_none() {
+                    let unread = table.as_mut().and_then(|rows| rows.unread.take());
+                    self.unread = self.unread.take().or(unread);
                     let undated = table.as_ref().and_then(Rows::undated);
                     self.undated.extend(undated.map(|(file, guess)| (file.to_owned(), guess)));
                     self.losses.extend(table.take().map(Rows::into_losses).unwrap_or_default());

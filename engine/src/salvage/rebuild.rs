@@ -51,8 +51,9 @@ use std::sync::Arc;
 /// Cost: reads every file once and writes what it held; the log's commits are held in memory.
 ///
 /// Errors: `NotFound` where there is no file of a database; `Exists` for a target that is not
-/// empty; `Locked` where a process has the database open; `Io` and `NoSpace` of the target. What
-/// cannot be read of `dir` is no error: it is in the report.
+/// empty; `Locked` where a process has the database open; `Io` and `NoSpace` of the target;
+/// `Unsupported` where this build lacks the codec of values, which another one would save. What
+/// cannot be read of `dir` otherwise is no error: it is in the report.
 pub fn salvage(dir: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Report> {
     let seed = SystemClock::new().wall_ticks();
     salvage_with(Arc::new(OsVfs::new()), dir.as_ref(), target.as_ref(), seed)
@@ -180,9 +181,9 @@ impl Salvage {
         let mut merge = Merge::new(versions, std::mem::take(&mut self.tables));
         let mut last_ts = self.log.seen_ts.max(self.survey.last_ts);
         let mut key = Vec::new();
-        while let Some(version) = merge.next() {
+        while let Some(version) = merge.next()? {
             last_ts = last_ts.max(version.ts);
-            let Some(version) = self.with_value(version) else { continue };
+            let Some(version) = self.with_value(version)? else { continue };
             if key != version.key {
                 key.clone_from(&version.key);
                 self.names.look(&version, &self.erasures);
@@ -222,10 +223,13 @@ impl Salvage {
     }
 
     /// The version with its value where it was in a blob file; `None` where that is lost.
-    fn with_value(&mut self, version: Version) -> Option<Version> {
+    ///
+    /// Errors: `Unsupported` where this build cannot read it.
+    fn with_value(&mut self, version: Version) -> Result<Option<Version>> {
         match self.values.resolve(&version) {
-            Ok(None) => Some(version),
-            Ok(Some((kind, value))) => Some(Version { kind, value, ..version }),
+            Ok(None) => Ok(Some(version)),
+            Ok(Some((kind, value))) => Ok(Some(Version { kind, value, ..version })),
+            Err(error) if error.kind() == Kind::Unsupported => Err(error),
             Err(error) => {
                 let file = error.place().map_or(self.dir.as_path(), |(file, _)| file).to_owned();
                 let mut loss = Loss::new(What::Value, file, &error);
@@ -234,7 +238,7 @@ impl Salvage {
                 loss.commits = (CommitTs(ts.saturating_sub(1)), CommitTs(ts.saturating_add(1)));
                 loss.keys = (Some(version.key.clone()), Some(version.key));
                 self.report.losses.push(loss);
-                None
+                Ok(None)
             }
         }
     }

@@ -2,7 +2,7 @@
 //! list.
 
 use super::report::{Loss, What};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::sstable::block::Block;
 use crate::sstable::format::FileMeta;
@@ -33,6 +33,8 @@ pub(crate) struct Rows {
     open_gap: Option<Loss>,
     rows: u64,
     losses: Vec<Loss>,
+    /// What ended the rows, though they are not lost: this build cannot read them.
+    pub(crate) unread: Option<Error>,
 }
 
 impl Rows {
@@ -66,10 +68,11 @@ impl Rows {
             open_gap: None,
             rows: 0,
             losses: Vec::new(),
+            unread: None,
         })
     }
 
-    /// The next version; `None` at the end.
+    /// The next version; `None` at the end, and where this build cannot read what follows.
     pub(crate) fn next(&mut self) -> Option<Version> {
         loop {
             if let Some((block, row)) = &mut self.block
@@ -91,6 +94,10 @@ impl Rows {
             }
             match self.rescue.next() {
                 Some(Part::Rows(block)) => self.block = Some((block, 0)),
+                Some(Part::Lost(lost)) if lost.why.kind() == Kind::Unsupported => {
+                    self.unread = Some(lost.why);
+                    return None;
+                }
                 Some(Part::Lost(lost)) => {
                     let mut loss = Loss::new(What::Rows, self.path.clone(), &lost.why);
                     loss.offset = Some(lost.offset);

@@ -28,7 +28,7 @@
 use crate::blob::format::{Link, Uses, put_uses, read_uses};
 use crate::checksum;
 use crate::codec::{Reader, put_slice, put_varint};
-use crate::compress::Codec;
+use crate::compress::{self, Codec};
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
@@ -101,9 +101,10 @@ impl From<&Options> for TableOptions {
 pub(crate) struct Damage(pub(crate) &'static str);
 
 impl Damage {
-    /// The error of damage found in `file` at `offset`.
+    /// The error of damage found in `file` at `offset`; where it is the codec that this build
+    /// lacks, it says so and is none.
     pub(crate) fn at(self, file: &Path, offset: u64) -> Error {
-        Error::corrupt(file, offset, self.0)
+        compress::error_at(self.0, file, offset)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::expiry;
 use crate::ids::CommitTs;
 use crate::key::{hash, order};
 use crate::lapsing::Lapsing;
+use crate::zstandard;
 use std::cmp::Ordering;
 use std::mem::take;
 use xxhash_rust::xxh3::Xxh3Default;
@@ -33,6 +34,9 @@ impl TableFile {
     /// and the counts and digest of `meta`. Returns what it counted.
     ///
     /// Cost: reads the file twice, past the cache.
+    ///
+    /// Errors: the first damage. `Unsupported` where there is none and this build lacks the codec
+    /// of values: from the first of those on, checksums and digest are all that was proved.
     pub(crate) fn verify(&self, meta: &FileMeta) -> Result<Props> {
         self.verify_with(meta, &Erasures::default(), &mut |_| {})
     }
@@ -50,15 +54,22 @@ impl TableFile {
             return Err(Damage("filter or zones are damaged")
                 .at(self.path(), self.footer().row_filter().offset));
         }
-        let mut pass = Pass::default();
+        let (mut pass, mut lacking) = (Pass::default(), None);
         let mut entry = Some(self.index().first());
         while let Some(at) = entry {
             let handle = self.index().handle(at);
             let block = self.raw().read_block(handle, Unpack::Now)?;
-            self.verify_block(&mut pass, at, &block, link)
-                .and_then(|()| verify_erased(&block, meta.erased_to, erasures))
-                .map_err(|damage| damage.at(self.path(), handle.offset))?;
+            lacking = lacking.or(block.layout().codec.is_lacking().then_some(handle.offset));
+            if lacking.is_none() {
+                self.verify_block(&mut pass, at, &block, link)
+                    .and_then(|()| verify_erased(&block, meta.erased_to, erasures))
+                    .map_err(|damage| damage.at(self.path(), handle.offset))?;
+            }
             entry = self.index().next(at);
+        }
+        if let Some(offset) = lacking {
+            self.verify_digest(meta)?;
+            return Err(Error::unsupported(self.path(), offset, zstandard::LACKING));
         }
         pass.counts.largest = take(&mut pass.key);
         if pass.counts != *self.props() {
