@@ -14,6 +14,7 @@
 use crate::chunks::{Chunk, SpareChunks};
 use crate::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{IS_MODEL, weakened};
+use std::cmp;
 use std::marker::PhantomData;
 use std::ptr;
 use std::sync::Arc;
@@ -54,6 +55,21 @@ impl<T> Copy for Ref<T> {}
 impl<T> PartialEq for Ref<T> {
     fn eq(&self, other: &Ref<T>) -> bool {
         self.0 == other.0
+    }
+}
+
+impl<T> Eq for Ref<T> {}
+
+/// By their places, which mean nothing: so that a `Ref` can be looked for.
+impl<T> Ord for Ref<T> {
+    fn cmp(&self, other: &Ref<T>) -> cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl<T> PartialOrd for Ref<T> {
+    fn partial_cmp(&self, other: &Ref<T>) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -93,7 +93,7 @@ impl Cursor for MemCursor {
         if row::key_of(arena, here.row) != key {
             return Ok(());
         }
-        match arena.get(here.row).newest_at(arena, ts) {
+        match self.table.newest_at(here.row, ts) {
             Some(version) => here.version = version,
             None => {
                 let next = here.place.next(arena);
@@ -187,11 +187,10 @@ impl Cursor for MemCursor {
         Ok(())
     }
 
-    /// A walk along the chain, with no look at keys.
+    /// No look at keys, nor at most of the versions where there are many.
     fn pass_newer(&mut self, at: CommitTs, _scratch: &mut Vec<u8>) -> Result<bool> {
-        let arena = &self.table.arena;
         let Some(here) = &mut self.here else { return Ok(false) };
-        match arena.get(here.row).newest_at(arena, at) {
+        match self.table.newest_at(here.row, at) {
             Some(version) => {
                 here.version = version;
                 self.newer.clear();
@@ -210,7 +209,7 @@ impl Cursor for MemCursor {
     fn pass_key(&mut self, at: CommitTs, _scratch: &mut Vec<u8>) -> Result<Option<Found>> {
         let Some(here) = self.here else { return Ok(None) };
         let table = &self.table;
-        let found = table.arena.get(here.row).newest_at(&table.arena, at).map(|at| {
+        let found = table.newest_at(here.row, at).map(|at| {
             let version = table.arena.get(at);
             let value = row::value_of(&table.arena, &table.shared, at);
             Found { ts: version.ts(), kind: version.kind(), value }

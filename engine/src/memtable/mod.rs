@@ -4,6 +4,7 @@ pub(crate) mod api;
 pub(crate) mod arena;
 pub(crate) mod shared;
 pub(crate) mod row;
+pub(crate) mod marks;
 pub(crate) mod hash_index;
 pub(crate) mod node;
 pub(crate) mod tree;

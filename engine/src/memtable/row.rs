@@ -67,15 +67,22 @@ impl Row {
     }
 
     /// Adds a version, newer than all there are, or one that replaces the newest of the same
-    /// commit.
-    pub(super) fn push(&self, arena: &Arena, bump: &mut Bump, version: NewVersion<'_>) {
+    /// commit. Returns it.
+    pub(super) fn push(
+        &self,
+        arena: &Arena,
+        bump: &mut Bump,
+        version: NewVersion<'_>,
+    ) -> Ref<Version> {
         let newest = self.newest.load();
         let older = newest.and_then(|at| {
             let newest = arena.get(at);
             debug_assert!(newest.ts() <= version.ts, "timestamps of a key rise");
             if newest.ts() == version.ts { newest.older() } else { Some(at) }
         });
-        self.put(Version::create(arena, bump, version, older), older.is_none());
+        let made = Version::create(arena, bump, version, older);
+        self.put(made, older.is_none());
+        made
     }
 
     fn put(&self, version: Ref<Version>, is_oldest: bool) {
@@ -91,15 +98,6 @@ impl Row {
 
     pub(super) fn newest(&self) -> Option<Ref<Version>> {
         self.newest.load()
-    }
-
-    /// The newest version not newer than `at`.
-    pub(super) fn newest_at(&self, arena: &Arena, at: CommitTs) -> Option<Ref<Version>> {
-        let mut version = self.newest.load();
-        while let Some(here) = version.filter(|here| arena.get(*here).ts() > at) {
-            version = arena.get(here).older();
-        }
-        version
     }
 }
 

@@ -1,7 +1,7 @@
 //! Rows of a memtable in one arena, with their two indexes.
 //!
 //! A key's first version is added to the tree and to the hash index; a further one only to its
-//! row's chain.
+//! row's chain, and now and then to the marks.
 
 use crate::batch::Commit;
 use crate::chunks::SpareChunks;
@@ -10,7 +10,8 @@ use crate::ids::{CommitTs, RowKind};
 use crate::key::hash;
 use crate::memtable::arena::{Arena, Bump, Ref};
 use crate::memtable::hash_index::{Fill, HashIndex, Looked};
-use crate::memtable::row::{self, NewVersion, Row, SHARED_BYTES_MIN};
+use crate::memtable::marks::{MARK_BYTES, Marks, VERSIONS_BEFORE_MARKS};
+use crate::memtable::row::{self, NewVersion, Row, SHARED_BYTES_MIN, Version};
 use crate::memtable::shared::SharedValues;
 use crate::memtable::tree::{Finger, Tree};
 use crate::sync::Mutex;
@@ -21,13 +22,15 @@ use std::sync::Arc;
 /// Operations whose memory is fetched at once: as many misses as a processor keeps under way.
 const GROUP_OPERATIONS: usize = 10;
 
-/// Versions of rows. One writer; readers take no lock and wait for nobody.
+/// Versions of rows. One writer; readers take no lock and wait for nobody, unless they look for an
+/// old version among many newer ones: see [`Marks`].
 #[derive(Debug)]
 pub(super) struct ArenaMemtable {
     pub(super) arena: Arena,
     pub(super) tree: Tree,
     pub(super) shared: SharedValues,
     hashes: HashIndex,
+    marks: Marks,
     writer: Mutex<Writer>, // Never waited for: one thread inserts at a time.
     bytes: AtomicUsize,
 }
@@ -37,8 +40,8 @@ struct Writer {
     bump: Bump,
     fill: Fill,
     finger: Finger,
-    shared_bytes: usize, // Of the buffers that large values keep.
-    keys: Vec<u8>,       // Kept for the next commit.
+    kept_bytes: usize, // Of the buffers that large values keep, and of marks.
+    keys: Vec<u8>,     // Kept for the next commit.
 }
 
 impl ArenaMemtable {
@@ -46,12 +49,13 @@ impl ArenaMemtable {
         let (arena, mut bump) = Arena::new(spare);
         let tree = Tree::new(&arena, &mut bump);
         let (fill, finger) = (Fill::new(), Finger::default());
-        let writer = Writer { bump, fill, finger, shared_bytes: 0, keys: Vec::new() };
+        let writer = Writer { bump, fill, finger, kept_bytes: 0, keys: Vec::new() };
         ArenaMemtable {
             arena,
             tree,
             shared: SharedValues::default(),
             hashes: HashIndex::new(),
+            marks: Marks::default(),
             writer: Mutex::new(writer),
             bytes: AtomicUsize::new(0),
         }
@@ -72,7 +76,7 @@ impl ArenaMemtable {
         self.add_group(&mut writer, commit, &mut group);
         writer.keys = group.keys;
         if self.shared.len() > shared_before {
-            writer.shared_bytes += commit.operations().len(); // One value keeps all of them.
+            writer.kept_bytes += commit.operations().len(); // One value keeps all of them.
         }
         self.count_bytes(&writer);
         whole
@@ -107,7 +111,7 @@ impl ArenaMemtable {
         let mut writer = self.writer.lock();
         let copy = || Bytes::copy_from_slice(value);
         let shared = share(&self.shared, value, copy);
-        writer.shared_bytes += shared.map_or(0, |_| value.len());
+        writer.kept_bytes += shared.map_or(0, |_| value.len());
         self.add(&mut writer, key, hash::of_row(key), NewVersion { ts, kind, value, shared });
         self.count_bytes(&writer);
     }
@@ -116,10 +120,40 @@ impl ArenaMemtable {
     pub(super) fn find(&self, key: &[u8], row_hash: u64, at: CommitTs) -> Option<Found> {
         let arena = &self.arena;
         let row = self.row_of(key, row_hash)?;
-        let version = arena.get(row).newest_at(arena, at)?;
+        let version = self.newest_at(row, at)?;
         let value = row::value_of(arena, &self.shared, version);
         let version = arena.get(version);
         Some(Found { ts: version.ts(), kind: version.kind(), value })
+    }
+
+    /// The newest version of `row` not newer than `at`.
+    #[inline]
+    pub(super) fn newest_at(&self, row: Ref<Row>, at: CommitTs) -> Option<Ref<Version>> {
+        self.walk_to(row, at).0
+    }
+
+    /// The same, and how many newer ones were looked at.
+    #[inline]
+    fn walk_to(&self, row: Ref<Row>, at: CommitTs) -> (Option<Ref<Version>>, usize) {
+        let (arena, mut looked) = (&self.arena, 0);
+        let mut version = arena.get(row).newest();
+        while let Some(here) = version.filter(|here| arena.get(*here).ts() > at) {
+            version = arena.get(here).older();
+            looked += 1;
+            if looked == VERSIONS_BEFORE_MARKS {
+                version = version.map(|version| self.marked_behind(version, row, at));
+            }
+        }
+        (version, looked)
+    }
+
+    /// The last marked version behind this one that is newer than `at`; this one where there is
+    /// none.
+    #[cold]
+    fn marked_behind(&self, here: Ref<Version>, row: Ref<Row>, at: CommitTs) -> Ref<Version> {
+        let is_behind =
+            |mark: &Ref<Version>| self.arena.get(*mark).ts() < self.arena.get(here).ts();
+        self.marks.above(row, at).filter(is_behind).unwrap_or(here)
     }
 
     /// Bytes that were handed out, indexes and shared values included; 0 before the first insert.
@@ -140,9 +174,13 @@ impl ArenaMemtable {
     }
 
     fn add(&self, writer: &mut Writer, key: &[u8], hash: u64, version: NewVersion<'_>) {
-        let (arena, Writer { bump, fill, finger, .. }) = (&self.arena, writer);
+        let (arena, Writer { bump, fill, finger, kept_bytes, .. }) = (&self.arena, writer);
         if let Some(row) = self.row_of(key, hash) {
-            arena.get(row).push(arena, bump, version);
+            let made = arena.get(row).push(arena, bump, version);
+            if Marks::is_due(version.ts) {
+                self.marks.add(row, version.ts, made);
+                *kept_bytes += MARK_BYTES;
+            }
             return;
         }
         let row = Row::create(arena, bump, key, version);
@@ -151,7 +189,7 @@ impl ArenaMemtable {
     }
 
     fn count_bytes(&self, writer: &Writer) {
-        let bytes = writer.bump.used_bytes() + writer.shared_bytes;
+        let bytes = writer.bump.used_bytes() + writer.kept_bytes;
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 }
@@ -232,6 +270,27 @@ mod tests {
             assert_eq!((0..count).filter(is_found).count() as u64, count.min(5), "{count} rows");
             assert_eq!(looked(count) == Looked::Crowded, count >= 5, "{count} rows");
         }
+    }
+
+    #[test]
+    fn an_old_version_is_found_without_a_look_at_all_newer_ones() {
+        const VERSIONS: u64 = 100_000;
+        let table = ArenaMemtable::new(SpareChunks::new(0));
+        for n in 1..=VERSIONS {
+            for key in [b"a", b"b"] {
+                table.insert_version(key, CommitTs(2 * n), RowKind::Put, &n.to_be_bytes());
+            }
+        }
+        let row = table.row_of(b"a", hash::of_row(b"a")).expect("it is there");
+        let (mut looked_in_all, mut asked) = (0, 0);
+        for at in (0..=2 * VERSIONS + 1).step_by(97) {
+            let (found, looked) = table.walk_to(row, CommitTs(at));
+            let found = found.map(|version| table.arena.get(version).ts().0);
+            assert_eq!(found, Some(at / 2 * 2).filter(|ts| *ts > 0));
+            looked_in_all += looked;
+            asked += 1;
+        }
+        assert!(looked_in_all < 200 * asked, "{looked_in_all} versions for {asked} looks");
     }
 
     #[test]
