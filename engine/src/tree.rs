@@ -478,8 +478,8 @@ impl Tree {
     }
 
     /// Sees to it that a merge which could not read a file is not picked again at once: where it is
-    /// damaged or this build lacks its codec never, where the disk failed, or contents are wrong under
-    /// good checksums, after a while.
+    /// damaged or this build lacks its codec never, where the disk failed, or contents are wrong
+    /// under good checksums, after a while.
     fn merge_failed(&self, merge: &Merge, version: &Version, error: &Error, turns: &mut Turns) {
         let later = self.clock.steady() + TRY_AGAIN_AFTER;
         let until = match error.kind() {
