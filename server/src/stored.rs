@@ -283,8 +283,8 @@ mod tests {
         let account = AccountName::parse("devstoreaccount1").expect("a name");
         let own = TableName::parse("Table").expect("a name");
         let removing = policies.removing(&account, &own);
+        let (done, applied) = channel();
         std::thread::scope(|scope| {
-            let (done, applied) = channel();
             scope.spawn(|| {
                 drop(policies.steady(&account, &own));
                 done.send(())
