@@ -264,3 +264,65 @@ fn accounts_are_read_anew() {
     assert_eq!(status(), "200");
     running.stop();
 }
+
+/// Who is not let in any more is told so as who never was: without a version, and in JSON only
+/// where that is asked for.
+#[test]
+fn refusals_behind_the_gate_are_those_before_it() {
+    let told = |response: &Response| {
+        let id = response.get("x-ms-request-id").expect("an id");
+        let body = String::from_utf8_lossy(&response.body).replace(id, "ID");
+        let headers = response.headers.iter().filter(|(name, _)| *name != "x-ms-request-id");
+        let headers: Vec<_> = headers.map(|(name, value)| format!("{name}: {value}")).collect();
+        (response.status, headers, body)
+    };
+    let check = |bench: &Bench, ask: &Request, happens: &dyn Fn()| {
+        let late = between(bench, ask.clone(), happens);
+        let early = bench.app.answer(ask.clone());
+        assert_eq!(late.get("x-ms-error-code"), Some("AuthenticationFailed"));
+        assert_eq!(late.get("x-ms-version"), None);
+        assert_eq!(told(&late), told(&early));
+    };
+    let entity = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\"}";
+    let json = "application/json";
+    let mut cases = 0;
+    for (method, path, content_type, body, accepts) in [
+        ("GET", "/Mine()", "", "", "|*/*|application/json|application/json;odata=fullmetadata"),
+        ("POST", "/Mine", json, entity, "|*/*|application/json|application/json;odata=nometadata"),
+        (
+            "POST",
+            "/$batch",
+            "multipart/mixed; boundary=b",
+            "--b--",
+            "|*/*|application/json|multipart/mixed",
+        ),
+        ("PUT", "/Mine?comp=acl", "application/xml", "<a/>", "|*/*|application/json"),
+        ("GET", "/?restype=service&comp=properties", "", "", "|multipart/mixed|application/json"),
+    ] {
+        for accept in accepts.split('|') {
+            let bench = bench();
+            let headers = [
+                ("Accept", accept),
+                ("Content-Type", content_type),
+                ("Prefer", "return-no-content"),
+                ("x-ms-client-request-id", "mine"),
+                ("x-ms-version", "2019-02-02"),
+            ];
+            let mut signed = request(method, path, &headers, body);
+            sign(&mut signed.head, &date_of(bench.clock.wall_ticks()));
+            let accounts = format!("{DEVELOPMENT_ACCOUNT}:{OTHER_KEY}");
+            check(&bench, &signed, &|| {
+                bench.app.keyring().replace(Accounts::parse(&accounts).expect("accounts"));
+            });
+            cases += 1;
+            if path.starts_with("/Mine") && !path.contains('?') {
+                let own = self::bench();
+                let token = Sas::table("Mine").without("se").with("si", "p").token();
+                let by_policy = request(method, &format!("{path}?{token}"), &headers, body);
+                check(&own, &by_policy, &|| allow(&own, ""));
+                cases += 1;
+            }
+        }
+    }
+    println!("{cases} refusals before the gate and behind it");
+}

@@ -15,7 +15,7 @@ use crate::faults::fault::Fault;
 use crate::http::message::Head;
 use crate::limits::{HEADERS_MAX, QUICK_BODY_BYTES_MAX};
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
-use crate::odata::options::{Metadata, Params, media_type, negotiate};
+use crate::odata::options::{Metadata, Params, front_end_speaks_json, media_type, negotiate};
 use crate::route::{Change, Operation, route, verb};
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub struct Call {
     pub time_max: Duration,
     /// What is to go wrong with it, on purpose.
     pub fault: Option<Fault>,
+    /// Whether it is told in JSON that its sender is not let in any more.
+    pub front_end_speaks_json: bool,
     if_match: Result<Option<IfMatch>, WireError>,
     principal: Arc<Principal>,
     grant: Option<Grant>,
@@ -110,7 +112,10 @@ impl Call {
         if let (Some(grant), Operation::Change(place, _)) = (&grant, &operation) {
             grant.check_keys(&place.partition_key, &place.row_key)?;
         }
-        let metadata = match negotiate(params.get("$format"), head.headers.get("Accept")) {
+        let accept = head.headers.get("Accept");
+        let negotiated = negotiate(params.get("$format"), accept);
+        let front_end_speaks_json = front_end_speaks_json(&params, accept, &negotiated);
+        let metadata = match negotiated {
             _ if operation.speaks_xml() || operation == Operation::Metadata => Metadata::default(),
             // Who sends a batch accepts multipart, and says for each part what else.
             Err(_) if operation == Operation::Batch => Metadata::default(),
@@ -135,6 +140,7 @@ impl Call {
             content_type,
             time_max,
             fault: None,
+            front_end_speaks_json,
             if_match,
             principal,
             grant,

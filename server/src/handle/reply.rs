@@ -5,7 +5,7 @@ use crate::error::{AUTHENTICATION_FAILED, BEARER_REFUSED, WireError};
 use crate::handle::call::{Call, Prefer};
 use crate::http::message::{Head, Response};
 use crate::odata::json_out::{self, Form};
-use crate::odata::options::{Metadata, Params, negotiate};
+use crate::odata::options::{Metadata, Params, front_end_speaks_json, negotiate};
 
 /// How refusals of a request are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,18 +23,23 @@ impl ErrorForm {
             return ErrorForm::Xml;
         }
         let accept = head.headers.get("Accept");
-        let names_json = accept.is_some_and(|accept| accept.contains("json"));
-        // The service's front end speaks JSON only to who asks for it.
-        let by_front_end = is_by_front_end(error);
-        if params.is_for_settings() && !(by_front_end && names_json) {
+        let negotiated = negotiate(params.get("$format"), accept);
+        if is_by_front_end(error) {
+            return ErrorForm::of_front_end(front_end_speaks_json(params, accept, &negotiated));
+        }
+        if params.is_for_settings() {
             return ErrorForm::Xml;
         }
-        match negotiate(params.get("$format"), accept) {
-            Ok(_) if by_front_end && !names_json => ErrorForm::Xml,
+        match negotiated {
             Ok(metadata) => ErrorForm::Json(metadata),
             Err(error) if error.code == "AtomFormatNotSupported" => ErrorForm::Xml,
             Err(_) => ErrorForm::Json(Metadata::Minimal),
         }
+    }
+
+    /// The JSON of the front end knows no levels.
+    fn of_front_end(speaks_json: bool) -> ErrorForm {
+        if speaks_json { ErrorForm::Json(Metadata::Minimal) } else { ErrorForm::Xml }
     }
 }
 
@@ -79,10 +84,18 @@ const PLAIN_JSON: &str = "application/json";
 /// Probes look for the first token.
 const SERVER: &str = concat!("Windows-Azure-Table/1.0 Tabulith/", env!("CARGO_PKG_VERSION"));
 
-/// The answer to an admitted request: what its handler made of it, or the refusal.
+/// The answer to an admitted request: what its handler made of it, or the refusal. Who is not let
+/// in any more is refused as if he came now.
 pub fn answered(call: &Call, result: Result<Response, WireError>) -> Response {
-    let response = result.unwrap_or_else(|error| refused(call, &error));
-    finished(&call.context, response)
+    match result {
+        Ok(response) => finished(&call.context, response),
+        Err(error) if is_by_front_end(&error) => {
+            let form = ErrorForm::of_front_end(call.front_end_speaks_json);
+            let context = Context { version: String::new(), ..Context::clone(&call.context) };
+            finished(&context, error_response(&context, form, &error))
+        }
+        Err(error) => finished(&call.context, refused(call, &error)),
+    }
 }
 
 /// A refusal of an admitted request, without what all answers carry.

@@ -215,6 +215,21 @@ pub fn negotiate(format: Option<&str>, accept: Option<&str>) -> Result<Metadata,
     Err(error)
 }
 
+/// Whether the service's front end, which comes before the service proper, refuses a request in
+/// JSON: only where it is asked for by name. `negotiated` is what [`negotiate`] makes of it.
+pub fn front_end_speaks_json(
+    params: &Params,
+    accept: Option<&str>,
+    negotiated: &Result<Metadata, WireError>,
+) -> bool {
+    let names_json = accept.is_some_and(|accept| accept.contains("json"));
+    match negotiated {
+        Ok(_) => names_json,
+        Err(error) if error.code == ATOM_FORMAT_NOT_SUPPORTED.code => false,
+        Err(_) => names_json || !params.is_for_settings(),
+    }
+}
+
 /// A media type in lower case, without its parameters.
 pub fn media_type(text: &str) -> String {
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
