@@ -114,13 +114,10 @@ fn host_style(authority: &str) -> Option<(String, bool)> {
     is_account_name(account).then(|| (account.to_owned(), secondary))
 }
 
-/// The Python SDK puts the account behind `{account}-secondary` once more.
+/// The Python SDK puts the account behind `{account}-secondary` once more, and a slash behind it.
+/// Without one it is a table that is called as the account is.
 pub(crate) fn without_repeated_account<'a>(path: &'a str, account: &str) -> &'a str {
-    match path.strip_prefix(account) {
-        Some("") => "",
-        Some(rest) => rest.strip_prefix('/').unwrap_or(path),
-        None => path,
-    }
+    path.strip_prefix(account).and_then(|rest| rest.strip_prefix('/')).unwrap_or(path)
 }
 
 /// An account's name without the mark of its second endpoint.
@@ -362,6 +359,25 @@ mod tests {
                 Address { account, secondary, base, resource },
                 "{authority}{target}"
             );
+        }
+    }
+
+    #[test]
+    fn the_account_once_more_on_the_second_endpoint() {
+        let table = || Resource::Entities("acct".to_owned());
+        for (path, resource) in [
+            ("/acct/", Resource::Service),
+            ("/acct/?restype=service&comp=stats", Resource::Service),
+            ("/acct/acct", table()),
+            ("/acct/acct()", table()),
+            // Before, this was the service.
+            ("/acct", table()),
+            ("/acct?$top=1", table()),
+            ("/acct()", table()),
+            ("/acctx", Resource::Entities("acctx".to_owned())),
+        ] {
+            let address = parse("host", &format!("/acct-secondary{path}")).expect(path);
+            assert_eq!((address.secondary, address.resource), (true, resource), "{path}");
         }
     }
 
