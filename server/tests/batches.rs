@@ -11,6 +11,7 @@ mod common;
 use common::Bench;
 use serde_json::Value;
 use std::path::Path;
+use tabulith::env::clock::Clock as _;
 use tabulith_server::http::message::Response;
 
 const OUTER: &str = "multipart/mixed; boundary=batch_1";
@@ -229,4 +230,19 @@ fn many_small_parts_are_refused_at_once() {
         let answer = bench.send("POST", "/$batch", &[("Content-Type", OUTER)], &body);
         assert!(text(&answer).contains("\"99:The batch request operation exceeds"), "{count}");
     }
+}
+
+/// A point read in a batch is as much of its partition's heat as one by itself.
+#[test]
+fn a_point_read_in_a_batch_is_counted_among_hot_partitions() {
+    let bench = bench();
+    let counted = || bench.app.hot().ranking(bench.clock.steady()).entities;
+    let entity = "/people(PartitionKey='p',RowKey='r')";
+    assert_eq!((counted(), bench.send("GET", entity, &[], "").status, counted()), (0, 404, 1));
+    let body = format!(
+        "--batch_1\r\nContent-Type: application/http\r\n\r\nGET {entity} HTTP/1.1\r\n\r\n--batch_1--"
+    );
+    let answer = bench.send("POST", "/$batch", &[("Content-Type", OUTER)], &body);
+    assert!(text(&answer).contains("HTTP/1.1 404 "), "{}", text(&answer));
+    assert_eq!(counted(), 2);
 }

@@ -246,6 +246,7 @@ fn read<S: Store>(
             let (grant, partition_key) = (part.grant()?, &place.partition_key);
             if grant.check_keys(partition_key, &place.row_key).is_ok() {
                 services.throttle(grant, partition_key, 1)?;
+                services.count_hot(grant, partition_key, 1);
             }
             entities::get(services, &part, place, Reach::Disk)
                 .and_then(|response| response.ok_or(INVALID_INPUT))
