@@ -18,7 +18,7 @@ use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith_server::config::Config;
 use tabulith_server::faults::rule::Rules;
-use tabulith_server::http::message::Body;
+use tabulith_server::http::message::{Body, Response};
 use tabulith_server::{Running, Server};
 
 /// A server with a table.
@@ -284,6 +284,28 @@ fn a_table_that_is_being_deleted() {
     assert_eq!(house.send("GET", "/Tables('people')", &[], "").status, 404);
     assert_eq!(house.send("DELETE", "/Tables('people')", &[], "").status, 404);
     assert_eq!(house.send("POST", "/Tables", &[], "{\"TableName\":\"others\"}").status, 201);
+}
+
+/// What the server itself had no room for was told both times.
+#[test]
+fn one_time_to_wait() {
+    let faults = Some(Rules::parse("busy retry-after=3 limit=2").expect("rules"));
+    let bench = Bench::with(Config { faults, ..Config::default() });
+    let ask = || {
+        let mut ask = request("GET", "/Tables", &[], "");
+        sign(&mut ask.head, &date_of(bench.clock.wall_ticks()));
+        ask
+    };
+    let told = |response: &Response| {
+        assert_eq!(response.status, 503);
+        let headers = response.headers.iter().filter(|(name, _)| *name == "Retry-After");
+        headers.map(|(_, value)| value.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&bench.app.answer(ask())), ["3"]);
+    let busy = || bench.app.busy(&bench.app.receive(&ask().head).expect("an admitted request"));
+    assert_eq!(told(&busy()), ["3"]);
+    // The rule has had its two.
+    assert_eq!(told(&busy()), ["1"]);
 }
 
 #[test]

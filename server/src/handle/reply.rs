@@ -71,9 +71,6 @@ pub fn finished(context: &Context, mut response: Response) -> Response {
     if let Some(id) = &context.client_request_id {
         response.header("x-ms-client-request-id", id.clone());
     }
-    if let Some(seconds) = context.retry_after.filter(|_| response.status == 503) {
-        response.header("Retry-After", seconds.to_string());
-    }
     context.cors.add_to(&mut response);
     response
 }
@@ -118,7 +115,9 @@ pub fn add_preference_applied(response: &mut Response, prefer: Option<Prefer>) {
 pub fn error_response(context: &Context, form: ErrorForm, error: &WireError) -> Response {
     let mut response = Response::new(error.status);
     response.header("x-ms-error-code", error.code);
-    if let Some(seconds) = error.retry_after_s {
+    // Whatever refuses it: a request that is to be told a time to wait is told no other.
+    let retry_after_s = context.retry_after.filter(|_| error.status == 503).or(error.retry_after_s);
+    if let Some(seconds) = retry_after_s {
         response.header("Retry-After", seconds.to_string());
     }
     if error.bare {
