@@ -98,7 +98,8 @@ fn run(direct: bool) -> Finished {
 /// A run of which everybody was told what is durable alone.
 fn finished(trace: Trace, history: History, options: Options) -> Finished {
     let (floor, unsure, copies) = (Need::default(), Vec::new(), Vec::new());
-    Finished { trace, history, floor, options, told_is_safe: true, unsure, copies }
+    let long_logs = 0;
+    Finished { trace, history, floor, options, told_is_safe: true, unsure, copies, long_logs }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use tabulith_testkit::watch::{Watch, watched};
 /// States that are opened and compared; the variable asks for another number.
 const STATES: u64 = 850_000;
 /// Jobs of a round: two of each family, one on each kind of disk, and four sequences.
-const ROUND: u64 = 18;
+const ROUND: u64 = 20;
 /// Workloads in which rows expire, cut at few places each.
 const LIVES: u64 = 2000;
 const STATES_VARIABLE: &str = "TABULITH_CRASH_STATES";
@@ -51,8 +51,9 @@ impl Job {
             8 | 9 => Name(Family::Rolling, round),
             10 | 11 => Name(Family::Filling, round),
             12 | 13 => Name(Family::Entities, round),
+            14 | 15 => Name(Family::Counting, round),
             // A stride that shares no factor with their number: far apart at first, all in the end.
-            _ => Name(Family::Triple, (round * 4 + place - 14) * 619 % TRIPLES),
+            _ => Name(Family::Triple, (round * 4 + place - 16) * 619 % TRIPLES),
         };
         Job { name, profile }
     }
@@ -79,6 +80,10 @@ impl Job {
         };
         match self.name.0 {
             Family::Tiny => Depth { levels: 3, one_nested_in: 128, ..depth },
+            // Hundreds of commits, each with few states.
+            Family::Counting => {
+                Depth { states: 24, one_used_in: 64, one_nested_in: 2048, levels: 1, ..depth }
+            }
             _ => depth,
         }
     }
@@ -180,6 +185,8 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     eprintln!("crash states: {all}");
     // Some families make none, and neither do the first few workloads.
     let copies_min = if only.is_none() { wanted.saturating_sub(100_000) / 300 } else { 0 };
+    // Four of a round, which is 300,000 states about.
+    let long_logs_min = if only.is_none() { wanted / 400_000 } else { 0 };
     counts::tell(
         "crash",
         &[
@@ -189,6 +196,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
             count("used", all.used, wanted / 100),
             count("peeks", all.peeks.into(), wanted / 50),
             count("copies", all.copies.into(), copies_min),
+            count("long-logs", all.long_logs, long_logs_min),
         ],
     );
 }
@@ -269,7 +277,7 @@ fn what_is_gone_stays_gone_and_the_rest_stays_in_many_short_lives() {
 }
 
 /// Kinds of steps that there are.
-const KINDS: usize = 30;
+const KINDS: usize = 31;
 
 /// No feature is left out of the long lists.
 #[test]
@@ -283,6 +291,16 @@ fn random_lists_have_every_kind_of_step() {
     eprintln!("{kinds:?}");
     assert_eq!(kinds.len(), KINDS, "{kinds:?}");
     assert!(kinds.values().all(|times| *times >= 10), "{kinds:?}");
+}
+
+/// No list of this family ends before a flush that only the log's length asked for.
+#[test]
+fn lists_that_count_have_long_logs() {
+    for number in 0..12 {
+        let job = Job { name: Name(Family::Counting, number), profile: Profile::Ordered };
+        let run = job.run().unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
+        assert!(run.long_logs >= 1, "{job}: no flush of a long log");
+    }
 }
 
 /// Runs one crash point, every state of it; by default one that tells whether runs repeat.

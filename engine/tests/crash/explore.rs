@@ -62,6 +62,8 @@ pub(crate) struct Tally {
     pub(crate) copies: u32,
     pub(crate) copies_there: u32,
     pub(crate) deepest: u32,
+    /// Flushes of the runs because the log was long.
+    pub(crate) long_logs: u64,
 }
 
 impl AddAssign for Tally {
@@ -76,6 +78,7 @@ impl AddAssign for Tally {
         self.copies += other.copies;
         self.copies_there += other.copies_there;
         self.deepest = self.deepest.max(other.deepest);
+        self.long_logs += other.long_logs;
     }
 }
 
@@ -85,7 +88,7 @@ impl fmt::Display for Tally {
             f,
             "{} crash points, {} states, {} different ones opened ({} kills, {} after a second or \
              later crash, {} crashes deep), {} used and cut again, {} opened for reading only before, \
-             {} copies looked for, {} there",
+             {} copies looked for, {} there, {} flushes of long logs",
             self.crash_points,
             self.states,
             self.opened,
@@ -96,6 +99,7 @@ impl fmt::Display for Tally {
             self.peeks,
             self.copies,
             self.copies_there,
+            self.long_logs,
         )
     }
 }
@@ -132,7 +136,8 @@ pub(crate) struct Explorer<'a> {
 
 impl<'a> Explorer<'a> {
     pub(crate) fn new(run: &'a Finished, depth: &'a Depth) -> Explorer<'a> {
-        let (tally, opened, has_copy) = (Tally::default(), HashMap::new(), HashMap::new());
+        let tally = Tally { long_logs: run.long_logs, ..Tally::default() };
+        let (opened, has_copy) = (HashMap::new(), HashMap::new());
         Explorer { depth, run, level: 0, tally, opened, has_copy, watch: None }
     }
 

@@ -26,6 +26,8 @@ pub(crate) struct Finished {
     pub(crate) unsure: Vec<Unsure>,
     /// Databases that were made beside the one at work, in their order.
     pub(crate) copies: Vec<Made>,
+    /// Flushes because the log was long.
+    pub(crate) long_logs: u64,
 }
 
 /// An open that found what may be of several counts of commits, as where a table was made and

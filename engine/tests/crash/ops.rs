@@ -37,6 +37,14 @@ pub(crate) enum Op {
         level: Durability,
         wait: bool,
     },
+    /// Commits one small row of a partition so many times, and waits each time, so that each takes a
+    /// block of the log and a few bytes of memory. What is sealed because the log is long is
+    /// flushed at once, as a worker would.
+    Count {
+        table: u8,
+        pk: u8,
+        times: u8,
+    },
     /// Removes the rows of one partition from a RowKey's number on, or to before another.
     Erase {
         table: u8,

@@ -30,6 +30,9 @@ use tabulith_testkit::seed::Rng;
 /// Ticks: more than a start goes on from the newest commit that it finds.
 const LONGER_THAN_A_START: u64 = 100_000_000;
 
+/// More of a memtable than a commit of one small row takes.
+const SMALL_COMMIT_BYTES_MAX: usize = 1 << 10;
+
 /// A database at work, and what is known of it.
 pub(crate) struct Run {
     sim: SimFs,
@@ -54,6 +57,8 @@ pub(crate) struct Run {
     folders: u64,
     copies: Vec<Made>,
     unsure: Vec<Unsure>,
+    /// Flushes because the log was long, of memtables that were not full.
+    pub(crate) long_logs: u64,
 }
 
 impl Run {
@@ -83,6 +88,7 @@ impl Run {
             folders: 0,
             copies: Vec::new(),
             unsure: Vec::new(),
+            long_logs: 0,
         }
     }
 
@@ -122,9 +128,10 @@ impl Run {
         let trace = self.trace.take().expect("a run that is recorded");
         let (history, options) = (self.history.clone(), self.options.clone());
         let (unsure, copies) = (std::mem::take(&mut self.unsure), std::mem::take(&mut self.copies));
+        let long_logs = self.long_logs;
         self.sim.kill();
         self.let_go();
-        Finished { trace, history, floor, options, told_is_safe: false, unsure, copies }
+        Finished { trace, history, floor, options, told_is_safe: false, unsure, copies, long_logs }
     }
 
     pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Result<(), Stop> {
@@ -175,6 +182,7 @@ impl Run {
                 self.write(&name_of(*table), *pk, &rows, *level)?;
                 if *wait { self.wait_all() } else { Ok(()) }
             }
+            Op::Count { table, pk, times } => self.count_up(&name_of(*table), *pk, *times),
             Op::Erase { table, pk, from, to, level, wait } => {
                 self.erase(&name_of(*table), *pk, *from, *to, *level)?;
                 if *wait { self.wait_all() } else { Ok(()) }
@@ -306,6 +314,24 @@ impl Run {
             self.history.push(ticket.ts().0, level.min(self.options.durability), change)?;
         }
         self.tickets.push(ticket);
+        Ok(())
+    }
+
+    /// Writes one small row again and again, and flushes what is sealed on the way though it is not
+    /// full.
+    fn count_up(&mut self, table: &str, pk: u8, times: u8) -> Result<(), Stop> {
+        let full = self.options.advanced.memtable_bytes.unwrap_or(0);
+        for _ in 0..times {
+            let before = self.db()?.stats();
+            self.write(table, pk, &[(0, Some(4))], Durability::Synced)?;
+            self.wait_all()?;
+            let after = self.db()?.stats();
+            let is_sealed = after.sealed_memtables > before.sealed_memtables;
+            if is_sealed && before.memtable_bytes + SMALL_COMMIT_BYTES_MAX < full {
+                self.idle()?;
+                self.long_logs += u64::from(self.db()?.stats().flushes > after.flushes);
+            }
+        }
         Ok(())
     }
 

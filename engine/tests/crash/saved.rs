@@ -96,8 +96,10 @@ fn lists_that_failed_once_pass() {
 #[test]
 fn a_list_that_was_written_reads_back() {
     for number in 0..60 {
-        let families =
-            ["triple", "random", "mixed", "tiny", "rolling", "filling", "aging", "entities"];
+        let families = [
+            "triple", "random", "mixed", "tiny", "rolling", "filling", "aging", "entities",
+            "counting",
+        ];
         let options_of = format!("{}:{number}", families[number % families.len()]);
         let ops = Name::parse(&options_of).expect("a name").workload().ops;
         let (states, one_nested_in, levels) = (150, 512, 2);

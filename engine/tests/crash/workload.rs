@@ -41,10 +41,12 @@ pub(crate) enum Family {
     Aging,
     /// Few entities, inserted, replaced, merged and removed in groups.
     Entities,
+    /// One row counted up, until the log is long though little is in memory.
+    Counting,
 }
 
 impl Family {
-    const ALL: [(Family, &str); 8] = [
+    const ALL: [(Family, &str); 9] = [
         (Family::Triple, "triple"),
         (Family::Random, "random"),
         (Family::Mixed, "mixed"),
@@ -53,6 +55,7 @@ impl Family {
         (Family::Filling, "filling"),
         (Family::Aging, "aging"),
         (Family::Entities, "entities"),
+        (Family::Counting, "counting"),
     ];
 }
 
@@ -91,7 +94,14 @@ impl Name {
         let (options, ops) = match family {
             Family::Triple => (small(), triple(number)),
             Family::Random => {
-                (varied(number, &mut rng), random(&mut rng, 40, &[Durability::Synced]))
+                let options = varied(number, &mut rng);
+                let mut ops = random(&mut rng, 40, &[Durability::Synced]);
+                if number % 3 == 1 {
+                    let at = rng.between(1, ops.len());
+                    let (pk, times) = (rng.below(3) as u8, rng.between(2, 6) as u8);
+                    ops.insert(at, Op::Count { table: 0, pk, times });
+                }
+                (options, ops)
             }
             Family::Mixed => {
                 use Durability::{Buffered, Flushed, Synced};
@@ -121,6 +131,10 @@ impl Name {
             }
             Family::Aging => (varied(number, &mut rng), aging(&mut rng)),
             Family::Entities => (varied(number, &mut rng), groups(&mut rng)),
+            Family::Counting => {
+                let small = varied(number, &mut rng);
+                (counted(small), counting(&mut rng))
+            }
         };
         Workload { options, ops }
     }
@@ -145,6 +159,13 @@ pub(crate) fn small() -> Options {
         threads: Some(1),
         ..Options::default()
     }
+}
+
+/// The same with memtables that are not full when four segments of the log are.
+pub(crate) fn counted(small: Options) -> Options {
+    let advanced =
+        Advanced { memtable_bytes: Some(16 << 10), wal_segment_bytes: 16 << 10, ..small.advanced };
+    Options { advanced, ..small }
 }
 
 #[cfg(feature = "zstd")]
@@ -320,6 +341,31 @@ fn aging(rng: &mut Rng) -> Vec<Op> {
             22 => Op::Kill,
             _ => Op::ClockBack,
         });
+    }
+    ops
+}
+
+/// Twice as many small commits as make a long log, and what else there is beside them.
+fn counting(rng: &mut Rng) -> Vec<Op> {
+    let mut ops = vec![Op::Create(0), put(0, 0, &[(0, Some(30)), (1, Some(600))], true)];
+    for _ in 0..2 {
+        ops.push(Op::Count {
+            table: 0,
+            pk: rng.below(2) as u8,
+            times: rng.between(136, 150) as u8,
+        });
+        for _ in 0..2 {
+            ops.push(match rng.below(8) {
+                0 => put(0, 0, &[(0, None), (2, Some(900))], false),
+                1 => put(0, 1, &[(0, Some(70))], true),
+                2 => Op::Read,
+                3 => rng.pick(&[Op::Kill, Op::Reopen]).clone(),
+                4 => rng.pick(&[Op::Flush, Op::Compact, Op::Step]).clone(),
+                5 => Op::Checkpoint,
+                6 => Op::SetTtl { table: 0, ticks: random_ticks(rng) },
+                _ => Op::Life(rng.chance(50).then(|| random_ticks(rng))),
+            });
+        }
     }
     ops
 }
