@@ -5,6 +5,7 @@
 
 use crate::explore::{Depth, Explorer, Tally};
 use crate::finished::Finished;
+use crate::kept::{Kept, Promise};
 use crate::model::{Change, History, NEVER, Need};
 use crate::opening::DIR;
 use crate::workload::small;
@@ -97,9 +98,18 @@ fn run(direct: bool) -> Finished {
 
 /// A run of which everybody was told what is durable alone.
 fn finished(trace: Trace, history: History, options: Options) -> Finished {
-    let (floor, unsure, copies) = (Need::default(), Vec::new(), Vec::new());
-    let long_logs = 0;
-    Finished { trace, history, floor, options, told_is_safe: true, unsure, copies, long_logs }
+    Finished {
+        trace,
+        history,
+        floor: Need::default(),
+        options,
+        told_is_safe: true,
+        unsure: Vec::new(),
+        copies: Vec::new(),
+        long_logs: 0,
+        kept: Kept::since(Promise::NONE),
+        moments: 0,
+    }
 }
 
 #[test]

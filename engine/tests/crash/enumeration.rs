@@ -17,7 +17,7 @@ use tabulith_testkit::watch::{Watch, watched};
 /// States that are opened and compared; the variable asks for another number.
 const STATES: u64 = 850_000;
 /// Jobs of a round: two of each family, one on each kind of disk, and four sequences.
-const ROUND: u64 = 20;
+const ROUND: u64 = 22;
 /// Workloads in which rows expire, cut at few places each.
 const LIVES: u64 = 2000;
 const STATES_VARIABLE: &str = "TABULITH_CRASH_STATES";
@@ -52,8 +52,9 @@ impl Job {
             10 | 11 => Name(Family::Filling, round),
             12 | 13 => Name(Family::Entities, round),
             14 | 15 => Name(Family::Counting, round),
+            16 | 17 => Name(Family::Changing, round),
             // A stride that shares no factor with their number: far apart at first, all in the end.
-            _ => Name(Family::Triple, (round * 4 + place - 16) * 619 % TRIPLES),
+            _ => Name(Family::Triple, (round * 4 + place - 18) * 619 % TRIPLES),
         };
         Job { name, profile }
     }
@@ -197,6 +198,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
             count("peeks", all.peeks.into(), wanted / 50),
             count("copies", all.copies.into(), copies_min),
             count("long-logs", all.long_logs, long_logs_min),
+            count("moments", all.moments, wanted / 10),
         ],
     );
 }
@@ -277,7 +279,7 @@ fn what_is_gone_stays_gone_and_the_rest_stays_in_many_short_lives() {
 }
 
 /// Kinds of steps that there are.
-const KINDS: usize = 31;
+const KINDS: usize = 32;
 
 /// No feature is left out of the long lists.
 #[test]
@@ -301,6 +303,19 @@ fn lists_that_count_have_long_logs() {
         let run = job.run().unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
         assert!(run.long_logs >= 1, "{job}: no flush of a long log");
     }
+}
+
+/// What must be shown of the past becomes more and less again, under which crashes come.
+#[test]
+fn lists_that_change_options_change_what_must_be_kept() {
+    let (mut changes, mut moments) = (0, 0);
+    for number in 0..40 {
+        let job = Job { name: Name(Family::Changing, number), profile: Profile::Ordered };
+        let run = job.run().unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
+        changes += run.kept.changes();
+        moments += run.moments;
+    }
+    assert!(changes > 40 && moments > 40, "{changes} changes, {moments} moments shown");
 }
 
 /// Runs one crash point, every state of it; by default one that tells whether runs repeat.

@@ -2,6 +2,7 @@
 //! left.
 
 use crate::finished::{Finished, Unsure};
+use crate::kept::Promise;
 use crate::model::{History, Need};
 use crate::ops::Op;
 use crate::run::Run;
@@ -64,6 +65,8 @@ pub(crate) struct Tally {
     pub(crate) deepest: u32,
     /// Flushes of the runs because the log was long.
     pub(crate) long_logs: u64,
+    /// Moments of the past that opened states have shown.
+    pub(crate) moments: u64,
 }
 
 impl AddAssign for Tally {
@@ -79,6 +82,7 @@ impl AddAssign for Tally {
         self.copies_there += other.copies_there;
         self.deepest = self.deepest.max(other.deepest);
         self.long_logs += other.long_logs;
+        self.moments += other.moments;
     }
 }
 
@@ -88,7 +92,8 @@ impl fmt::Display for Tally {
             f,
             "{} crash points, {} states, {} different ones opened ({} kills, {} after a second or \
              later crash, {} crashes deep), {} used and cut again, {} opened for reading only before, \
-             {} copies looked for, {} there, {} flushes of long logs",
+             {} copies looked for, {} there, {} flushes of long logs, {} \
+             moments of the past shown",
             self.crash_points,
             self.states,
             self.opened,
@@ -100,6 +105,7 @@ impl fmt::Display for Tally {
             self.copies,
             self.copies_there,
             self.long_logs,
+            self.moments,
         )
     }
 }
@@ -227,12 +233,15 @@ impl<'a> Explorer<'a> {
         self.tally.nested += u64::from(self.level > 0);
         let history = self.history(n);
         let need = Need::all(enough(self.run.need(n)));
+        let past = self.run.kept.after(n);
         if chance.is_multiple_of(ONE_PEEKED_AT_IN) {
             self.tally.peeks += 1;
             resume(&fs(), &self.run.options, history.clone(), need).peek_alone()?;
         }
-        let mut run = resume(&fs(), &self.run.options, history.clone(), need);
+        let run = resume(&fs(), &self.run.options, history.clone(), need);
+        let mut run = run.keeping(past);
         let most = run.open(|need| need.power)?;
+        self.tally.moments += run.moments;
         Ok((run.history.len(), most))
     }
 
@@ -296,8 +305,9 @@ impl<'a> Explorer<'a> {
             return Ok(());
         }
         let history = self.history(n).truncated(most, floor.told_ts);
+        let past = self.run.kept.after(n);
         if nested {
-            let run = self.second(&fs(), history.clone(), floor, &[])?;
+            let run = self.second(&fs(), history.clone(), (floor, past), &[])?;
             let (level, depth) = (self.level + 1, self.depth);
             let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
             match inner.all() {
@@ -310,7 +320,7 @@ impl<'a> Explorer<'a> {
         }
         if chance.is_multiple_of(self.depth.one_used_in) {
             self.tally.used += 1;
-            let run = self.second(&fs(), history, floor, &more_work(chance))?;
+            let run = self.second(&fs(), history, (floor, past), &more_work(chance))?;
             let (level, depth) = (self.level + 1, &Depth { levels: 0, ..self.depth.clone() });
             let mut inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
             let n = (chance >> 8) as usize % (run.trace.len() + 1);
@@ -326,10 +336,11 @@ impl<'a> Explorer<'a> {
         &self,
         fs: &SimFs,
         history: History,
-        floor: Need,
+        (floor, past): (Need, Promise),
         ops: &[Op],
     ) -> Result<Finished, Violation> {
-        let mut run = resume(fs, &self.run.options, history, floor).recorded();
+        let run = resume(fs, &self.run.options, history, floor);
+        let mut run = run.keeping(past).recorded();
         let outcome = run.open(|need| need.kill).and_then(|_| run.apply_all(ops));
         match outcome {
             Ok(()) => Ok(run.finish(floor)),

@@ -1,5 +1,6 @@
 //! A run that is over: all that its crashes are judged by.
 
+use crate::kept::Kept;
 use crate::look::read_world;
 use crate::model::{History, Need, World};
 use crate::stop::Stop;
@@ -28,6 +29,9 @@ pub(crate) struct Finished {
     pub(crate) copies: Vec<Made>,
     /// Flushes because the log was long.
     pub(crate) long_logs: u64,
+    /// What is promised of the past, and how many moments of it were shown.
+    pub(crate) kept: Kept,
+    pub(crate) moments: u64,
 }
 
 /// An open that found what may be of several counts of commits, as where a table was made and

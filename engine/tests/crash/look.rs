@@ -169,17 +169,27 @@ impl ZoneFilter for Wanted {
     }
 }
 
-/// One moment of the past, another at each call, is shown as it was; or refused, if the history
-/// `window` allows that.
-pub(crate) fn read_past(db: &Db, history: &History, window: Duration) -> Result<(), Stop> {
-    if window.is_zero() || history.len() == 0 {
-        return Ok(());
+/// One moment of the past, after one of the first `commits`, another at each call, is shown as it
+/// was; or refused, if it lies before `kept_from`. Gives whether it was shown.
+pub(crate) fn read_past(
+    db: &Db,
+    history: &History,
+    commits: usize,
+    kept_from: u64,
+) -> Result<bool, Stop> {
+    if commits == 0 {
+        return Ok(false);
     }
     let choice = db.visible().0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    let count = 1 + choice as usize % history.len();
+    let count = 1 + choice as usize % commits;
     let (at, world) = history.after(count);
     let snapshot = match db.snapshot_at(CommitTs(at)) {
-        Err(error) if error.kind() == Kind::Invalid && window < LONG_HISTORY => return Ok(()),
+        Err(error) if error.kind() == Kind::Invalid && at < kept_from => return Ok(false),
+        Err(error) if error.kind() == Kind::Invalid => {
+            let what =
+                format!("commit {at}, the {count}th, must be shown, and all from {kept_from}");
+            return Err(Stop::Wrong(format!("{what}: {error}")));
+        }
         snapshot => snapshot?,
     };
     for number in 0..=ENTITIES {
@@ -207,7 +217,7 @@ pub(crate) fn read_past(db: &Db, history: &History, window: Duration) -> Result<
             )));
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The name of a table by its number.

@@ -18,6 +18,7 @@ mod entities;
 mod look;
 mod opening;
 mod workload;
+mod kept;
 mod finished;
 mod doubts;
 mod run;

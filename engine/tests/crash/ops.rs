@@ -110,6 +110,15 @@ pub(crate) enum Op {
     Reopen,
     /// Kills the process and opens.
     Kill,
+    /// Closes, or is killed, and opens with other options: a history window in ticks, or none that
+    /// is said, the durability, and the bytes of a value from which it goes into a blob file.
+    Alter {
+        history: Option<u64>,
+        #[serde(with = "crate::levels")]
+        durability: Durability,
+        blob_bytes_min: u16,
+        kill: bool,
+    },
     /// Opens for reading only, beside who has it open.
     Peek,
     /// Copies the database into a folder beside it, and reads the copy.

@@ -4,6 +4,7 @@
 use crate::doubts::Doubts;
 use crate::entities::{self, Group};
 use crate::finished::{Finished, Made, Unsure};
+use crate::kept::{Kept, Promise};
 use crate::look::{FIRST_BYTE, catalog_of, name_of, read_past, read_world};
 use crate::model::{Change, History, NEVER, Need, World};
 use crate::opening::{DIR, START_TICKS, open_with, track_rows};
@@ -20,7 +21,7 @@ use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
 use tabulith::ids::CommitTs;
-use tabulith::options::{Durability, Options, Reach};
+use tabulith::options::{Advanced, Durability, Options, Reach};
 use tabulith::rows::{Catalog, CommitTicket, RowStore};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
@@ -38,6 +39,8 @@ pub(crate) struct Run {
     sim: SimFs,
     vfs: Arc<dyn Vfs>,
     options: Options,
+    /// Whether an open had others than the first.
+    is_altered: bool,
     clock: Arc<ManualClock>,
     db: Option<Db>,
     tickets: Vec<Box<dyn CommitTicket>>,
@@ -49,6 +52,9 @@ pub(crate) struct Run {
     /// What failed and may happen all the same.
     doubts: Doubts,
     need: Need,
+    kept: Kept,
+    /// Moments of the past that were shown.
+    pub(crate) moments: u64,
     /// The ticks that rows written from here on last; `None` for ever.
     life: Option<u64>,
     /// A snapshot, and what it shows.
@@ -75,6 +81,7 @@ impl Run {
             sim: sim.clone(),
             vfs,
             options: options.clone(),
+            is_altered: false,
             clock: Arc::new(ManualClock::at(START_TICKS)),
             db: None,
             tickets: Vec::new(),
@@ -83,6 +90,8 @@ impl Run {
             history,
             doubts: Doubts::default(),
             need: floor,
+            kept: Kept::since(Promise::NONE),
+            moments: 0,
             life: None,
             held: None,
             folders: 0,
@@ -90,6 +99,11 @@ impl Run {
             unsure: Vec::new(),
             long_logs: 0,
         }
+    }
+
+    /// The same where so much of the past was promised before.
+    pub(crate) fn keeping(self, past: Promise) -> Run {
+        Run { kept: Kept::since(past), ..self }
     }
 
     /// The same, and every effect from here on is recorded.
@@ -126,12 +140,26 @@ impl Run {
     pub(crate) fn finish(mut self, floor: Need) -> Finished {
         // The trace ends here: what dropping the database does is not part of the run.
         let trace = self.trace.take().expect("a run that is recorded");
-        let (history, options) = (self.history.clone(), self.options.clone());
+        let (history, mut options) = (self.history.clone(), self.options.clone());
+        if self.is_altered {
+            options.history = None; // So that what the folder knows of it counts after a crash.
+        }
         let (unsure, copies) = (std::mem::take(&mut self.unsure), std::mem::take(&mut self.copies));
-        let long_logs = self.long_logs;
+        let (long_logs, moments, kept) = (self.long_logs, self.moments, self.kept.clone());
         self.sim.kill();
         self.let_go();
-        Finished { trace, history, floor, options, told_is_safe: false, unsure, copies, long_logs }
+        Finished {
+            trace,
+            history,
+            floor,
+            options,
+            told_is_safe: false,
+            unsure,
+            copies,
+            long_logs,
+            kept,
+            moments,
+        }
     }
 
     pub(crate) fn apply_all(&mut self, ops: &[Op]) -> Result<(), Stop> {
@@ -209,8 +237,17 @@ impl Run {
             Op::Settle => Ok(self.db()?.settle()?),
             Op::Step => Ok(self.db()?.step().map(drop)?),
             Op::Idle => self.idle(),
-            Op::Reopen => self.reopen(),
-            Op::Kill => self.kill(),
+            Op::Reopen => self.reopen(self.options.clone()),
+            Op::Kill => self.kill(self.options.clone()),
+            Op::Alter { history, durability, blob_bytes_min, kill } => {
+                let blob_bytes_min = usize::from(*blob_bytes_min);
+                let advanced = Advanced { blob_bytes_min, ..self.options.advanced.clone() };
+                let history = history.map(|ticks| Duration::from_nanos(ticks * 100));
+                let durability = *durability;
+                let options = Options { history, durability, advanced, ..self.options.clone() };
+                self.is_altered = true;
+                if *kill { self.kill(options) } else { self.reopen(options) }
+            }
             Op::Peek => self.peek(),
             Op::Checkpoint => {
                 let dir = self.folder();
@@ -231,10 +268,13 @@ impl Run {
     /// Opens and takes what is found for the truth, if it is one that `enough` of the need allows.
     /// Gives the greatest number of commits that may be there.
     pub(crate) fn open(&mut self, enough: impl Fn(Need) -> usize) -> Result<usize, Stop> {
+        let effects = self.effects();
+        self.kept.begin(self.options.history, effects);
         let db = open_with(&self.vfs, &self.options, &self.clock)?;
         self.history.restart_time();
         let db = self.db.insert(db);
         let (found, visible, now) = (read_world(db)?, db.visible().0, db.time().0);
+        let window = db.history();
         let need = enough(self.need);
         self.settle(&found)?;
         self.doubts.clear();
@@ -250,9 +290,20 @@ impl Run {
         self.history = self.history.truncated(*counts.start(), self.need.told_ts);
         // What was lost and might be counts no more.
         self.need = Need { told_ts: self.need.told_ts, ..Need::default() };
-        read_past(self.db()?, &self.history, self.options.history.unwrap_or_default())?;
+        let effects = self.effects();
+        if !self.kept.end(self.options.history, (visible, window), effects) {
+            return Err(Stop::Wrong(format!("another history window than was set: {window:?}")));
+        }
+        self.look_back(self.history.len())?;
         self.promise_all()?;
         Ok(*counts.end())
+    }
+
+    /// Reads a moment of the past, after one of the first `count` commits.
+    fn look_back(&mut self, count: usize) -> Result<(), Stop> {
+        let is_shown = read_past(self.db()?, &self.history, count, self.kept.now().from)?;
+        self.moments += u64::from(is_shown);
+        Ok(())
     }
 
     fn db(&self) -> Result<&Db, Stop> {
@@ -280,6 +331,7 @@ impl Run {
         let (vfs, history) = (Arc::new(fs.clone()), self.history.clone());
         let mut run = Run::new(fs, vfs, &self.options, history, self.need);
         run.doubts = self.doubts.clone();
+        run = run.keeping(self.kept.now());
         run.open(enough)?;
         Ok(run)
     }
@@ -585,7 +637,7 @@ impl Run {
             return Err(Stop::Wrong(format!("a reader: {what}")));
         }
         self.promise(self.history.promised(count));
-        Ok(())
+        self.look_back(count)
     }
 
     fn create(&mut self, table: &str) -> Result<(), Stop> {
@@ -807,20 +859,22 @@ impl Run {
         self.db = None;
     }
 
-    fn reopen(&mut self) -> Result<(), Stop> {
+    fn reopen(&mut self, options: Options) -> Result<(), Stop> {
         let closed = self.db.as_ref().map_or(Ok(()), Db::close);
         if closed.is_ok() && self.db.is_some() {
             self.promise_all()?;
             self.wait_all()?;
         }
         self.let_go();
+        self.options = options;
         self.open(|need| need.kill)?;
         Ok(closed?)
     }
 
-    fn kill(&mut self) -> Result<(), Stop> {
+    fn kill(&mut self, options: Options) -> Result<(), Stop> {
         self.sim.kill();
         self.let_go();
+        self.options = options;
         self.open(|need| need.kill).map(drop)
     }
 }

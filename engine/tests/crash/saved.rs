@@ -98,7 +98,7 @@ fn a_list_that_was_written_reads_back() {
     for number in 0..60 {
         let families = [
             "triple", "random", "mixed", "tiny", "rolling", "filling", "aging", "entities",
-            "counting",
+            "counting", "changing",
         ];
         let options_of = format!("{}:{number}", families[number % families.len()]);
         let ops = Name::parse(&options_of).expect("a name").workload().ops;

@@ -43,10 +43,12 @@ pub(crate) enum Family {
     Entities,
     /// One row counted up, until the log is long though little is in memory.
     Counting,
+    /// Few rows, written again and again between opens with other options.
+    Changing,
 }
 
 impl Family {
-    const ALL: [(Family, &str); 9] = [
+    const ALL: [(Family, &str); 10] = [
         (Family::Triple, "triple"),
         (Family::Random, "random"),
         (Family::Mixed, "mixed"),
@@ -56,6 +58,7 @@ impl Family {
         (Family::Aging, "aging"),
         (Family::Entities, "entities"),
         (Family::Counting, "counting"),
+        (Family::Changing, "changing"),
     ];
 }
 
@@ -96,10 +99,14 @@ impl Name {
             Family::Random => {
                 let options = varied(number, &mut rng);
                 let mut ops = random(&mut rng, 40, &[Durability::Synced]);
-                if number % 3 == 1 {
-                    let at = rng.between(1, ops.len());
-                    let (pk, times) = (rng.below(3) as u8, rng.between(2, 6) as u8);
-                    ops.insert(at, Op::Count { table: 0, pk, times });
+                let at = rng.between(1, ops.len());
+                match number % 3 {
+                    1 => {
+                        let (pk, times) = (rng.below(3) as u8, rng.between(2, 6) as u8);
+                        ops.insert(at, Op::Count { table: 0, pk, times });
+                    }
+                    2 => ops.insert(at, random_alter(&mut rng)),
+                    _ => {}
                 }
                 (options, ops)
             }
@@ -135,6 +142,7 @@ impl Name {
                 let small = varied(number, &mut rng);
                 (counted(small), counting(&mut rng))
             }
+            Family::Changing => (varied(number, &mut rng), changing(&mut rng)),
         };
         Workload { options, ops }
     }
@@ -368,6 +376,46 @@ fn counting(rng: &mut Rng) -> Vec<Op> {
         }
     }
     ops
+}
+
+/// Versions for a history window to keep, or not.
+fn changing(rng: &mut Rng) -> Vec<Op> {
+    use Durability::{Buffered, Flushed, Synced};
+    let mut ops = vec![Op::Create(0)];
+    while ops.len() < 20 {
+        ops.push(match rng.below(24) {
+            0..9 => {
+                let value = |rng: &mut Rng| if rng.chance(20) { 1500 } else { 60 };
+                let rows = (0..4).filter(|_| rng.chance(50)).collect::<Vec<_>>().into_iter();
+                let rows = rows.map(|rk| (rk, (!rng.chance(20)).then_some(value(rng)))).collect();
+                let level = *rng.pick(&[Synced, Synced, Flushed, Buffered]);
+                Op::Write { table: 0, pk: 0, rows, level, wait: rng.chance(75) }
+            }
+            9..13 => random_alter(rng),
+            13 | 14 => Op::Flush,
+            15 => Op::Compact,
+            16 => rng.pick(&[Op::Settle, Op::Idle]).clone(),
+            17 | 18 => Op::Read,
+            19 => rng.pick(&[Op::Kill, Op::Reopen]).clone(),
+            20 => rng.pick(&[Op::Drop(0), Op::Checkpoint]).clone(),
+            21 => Op::Create(0),
+            22 => random_erase(rng, 0, &[Synced]),
+            _ => Op::SetTtl { table: 0, ticks: if rng.chance(60) { random_ticks(rng) } else { 0 } },
+        });
+    }
+    ops
+}
+
+/// No window, none that is said, a short one, or one that is longer than all of it.
+fn random_alter(rng: &mut Rng) -> Op {
+    use Durability::{Buffered, Flushed, Synced};
+    let long = Some(3600 * SECOND);
+    Op::Alter {
+        history: *rng.pick(&[None, None, Some(0), Some(30), long, long]),
+        durability: *rng.pick(&[Synced, Synced, Flushed, Buffered]),
+        blob_bytes_min: *rng.pick(&[0, 50, 500]),
+        kill: rng.chance(40),
+    }
 }
 
 fn groups(rng: &mut Rng) -> Vec<Op> {
