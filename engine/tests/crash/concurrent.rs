@@ -128,7 +128,7 @@ fn a_crash_under_several_writers_keeps_what_each_was_told() {
             };
             match Explorer::new(&run, &depth).all() {
                 Ok(tally) => all += tally,
-                Err((_, violation)) => panic!("round {round}, {profile:?}\n{violation}"),
+                Err(violation) => panic!("round {round}, {profile:?}\n{violation}"),
             }
         }
     }
@@ -181,7 +181,7 @@ fn what_a_reader_sees_between_write_and_sync_is_safe() {
         };
         match Explorer::new(&run, &depth).all() {
             Ok(tally) => all += tally,
-            Err((_, violation)) => panic!("a reader in between, {profile:?}: {violation}"),
+            Err(violation) => panic!("a reader in between, {profile:?}: {violation}"),
         }
     }
     eprintln!("crashes where somebody looked in between: {all}");

@@ -101,12 +101,14 @@ impl Job {
 
     fn explore(self, watch: &Watch) -> (Tally, Option<Violation>) {
         watch.step(self.to_string());
-        let outcome = self.run().map_err(|violation| (Tally::default(), violation));
-        let all = |run: Finished| Explorer::new(&run, &self.depth()).watched(watch).all();
-        match outcome.and_then(all) {
-            Ok(tally) => (tally, None),
-            Err((tally, violation)) => (tally, Some(violation)),
-        }
+        let run = match self.run() {
+            Ok(run) => run,
+            Err(violation) => return (Tally::default(), Some(violation)),
+        };
+        let depth = self.depth();
+        let mut explorer = Explorer::new(&run, &depth).watched(watch);
+        let violation = explorer.all().err();
+        (explorer.tally(), violation)
     }
 
     /// Writes a shorter list that fails into a file; gives what there is to say of that.
@@ -186,6 +188,9 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     eprintln!("crash states: {all}");
     // Some families make none, and neither do the first few workloads.
     let copies_min = if only.is_none() { wanted.saturating_sub(100_000) / 300 } else { 0 };
+    let is_full = only.is_none() && wanted >= STATES;
+    let after_three = all.by_depth[2..].iter().sum();
+    assert!(!is_full || all.deepest() >= 3, "no crash within a crash within a crash: {all}");
     // Four of a round, which is 300,000 states about.
     let long_logs_min = if only.is_none() { wanted / 400_000 } else { 0 };
     counts::tell(
@@ -193,6 +198,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
         &[
             count("states", all.opened, wanted),
             count("nested", all.nested, wanted / 20),
+            count("after-three", after_three, if is_full { wanted / 100 } else { 0 }),
             count("kills", all.kills, wanted / 50),
             count("used", all.used, wanted / 100),
             count("peeks", all.peeks.into(), wanted / 50),

@@ -28,6 +28,9 @@ const ONE_PEEKED_AT_IN: u64 = 16;
 const ONE_COPY_LOOKED_AT_IN: u64 = 16;
 const EFFECTS_AFTER_A_COPY: usize = 2;
 
+/// How many crashes, one within the other, are counted apart.
+pub(crate) const DEPTHS: usize = 4;
+
 /// How thoroughly to look.
 #[derive(Clone, Debug)]
 pub(crate) struct Depth {
@@ -62,11 +65,19 @@ pub(crate) struct Tally {
     /// Copies that were looked for in a state, and those of them that were there.
     pub(crate) copies: u32,
     pub(crate) copies_there: u32,
-    pub(crate) deepest: u32,
+    /// Those that were opened, by how many crashes came one within the other.
+    pub(crate) by_depth: [u64; DEPTHS],
     /// Flushes of the runs because the log was long.
     pub(crate) long_logs: u64,
     /// Moments of the past that opened states have shown.
     pub(crate) moments: u64,
+}
+
+impl Tally {
+    /// The most crashes that came one within the other.
+    pub(crate) fn deepest(&self) -> u64 {
+        self.by_depth.iter().rposition(|states| *states > 0).map_or(0, |last| last as u64 + 1)
+    }
 }
 
 impl AddAssign for Tally {
@@ -80,7 +91,8 @@ impl AddAssign for Tally {
         self.peeks += other.peeks;
         self.copies += other.copies;
         self.copies_there += other.copies_there;
-        self.deepest = self.deepest.max(other.deepest);
+        let depths = self.by_depth.iter_mut().zip(other.by_depth);
+        depths.for_each(|(own, other)| *own += other);
         self.long_logs += other.long_logs;
         self.moments += other.moments;
     }
@@ -91,15 +103,15 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} crash points, {} states, {} different ones opened ({} kills, {} after a second or \
-             later crash, {} crashes deep), {} used and cut again, {} opened for reading only before, \
-             {} copies looked for, {} there, {} flushes of long logs, {} \
+             later crash; by crashes one within the other {:?}), {} used and cut again, {} opened \
+             for reading only before, {} copies looked for, {} there, {} flushes of long logs, {} \
              moments of the past shown",
             self.crash_points,
             self.states,
             self.opened,
             self.kills,
             self.nested,
-            self.deepest,
+            self.by_depth,
             self.used,
             self.peeks,
             self.copies,
@@ -158,12 +170,8 @@ impl<'a> Explorer<'a> {
     }
 
     /// Crashes after every effect.
-    pub(crate) fn all(mut self) -> Result<Tally, (Tally, Violation)> {
-        for n in 0..=self.run.trace.len() {
-            if let Err(violation) = self.crash_after(n) {
-                return Err((self.tally, violation));
-            }
-        }
+    pub(crate) fn all(&mut self) -> Result<Tally, Violation> {
+        (0..=self.run.trace.len()).try_for_each(|n| self.crash_after(n))?;
         Ok(self.tally)
     }
 
@@ -173,7 +181,6 @@ impl<'a> Explorer<'a> {
         let need = run.need(n);
         let Some(disk) = run.trace.at(n) else { return Ok(()) };
         self.tally.crash_points += 1;
-        self.tally.deepest = self.tally.deepest.max(self.level as u32 + 1);
         let states = if self.level == 0 { self.depth.states } else { self.depth.nested_states };
         for state in disk.crash_states(self.depth.profile, states, n as u64) {
             self.tally.states += 1;
@@ -231,6 +238,7 @@ impl<'a> Explorer<'a> {
         self.watch.inspect(|watch| watch.tick());
         self.tally.opened += 1;
         self.tally.nested += u64::from(self.level > 0);
+        self.tally.by_depth[self.level.min(DEPTHS - 1)] += 1;
         let history = self.history(n);
         let need = Need::all(enough(self.run.need(n)));
         let past = self.run.kept.after(n);
@@ -309,14 +317,10 @@ impl<'a> Explorer<'a> {
         if nested {
             let run = self.second(&fs(), history.clone(), (floor, past), &[])?;
             let (level, depth) = (self.level + 1, self.depth);
-            let inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
-            match inner.all() {
-                Ok(tally) => self.tally += tally,
-                Err((tally, violation)) => {
-                    self.tally += tally;
-                    return Err(violation);
-                }
-            }
+            let mut inner = Explorer { level, watch: self.watch, ..Explorer::new(&run, depth) };
+            let outcome = inner.all();
+            self.tally += inner.tally();
+            outcome?;
         }
         if chance.is_multiple_of(self.depth.one_used_in) {
             self.tally.used += 1;

@@ -59,7 +59,7 @@ fn no_crash_leaves_a_part_of_a_merge() {
             };
             match Explorer::new(&run, &depth).all() {
                 Ok(tally) => assert!(tally.opened > 500 && tally.used > 20, "{tally}"),
-                Err((_, violation)) => panic!("{threads} threads, {profile:?}\n{violation}"),
+                Err(violation) => panic!("{threads} threads, {profile:?}\n{violation}"),
             }
         }
     }

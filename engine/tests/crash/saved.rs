@@ -53,7 +53,7 @@ impl Settings {
             first_effect: 0,
             what: stop.to_string(),
         })?;
-        Explorer::new(&run, &self.depth()).all().map_err(|(_, violation)| violation)
+        Explorer::new(&run, &self.depth()).all()
     }
 }
 
