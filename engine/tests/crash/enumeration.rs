@@ -189,7 +189,7 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     // Some families make none, and neither do the first few workloads.
     let copies_min = if only.is_none() { wanted.saturating_sub(100_000) / 300 } else { 0 };
     let is_full = only.is_none() && wanted >= STATES;
-    let after_three = all.by_depth[2..].iter().sum();
+    let after_three: u64 = all.by_depth[2..].iter().sum();
     assert!(!is_full || all.deepest() >= 3, "no crash within a crash within a crash: {all}");
     // Four of a round, which is 300,000 states about.
     let long_logs_min = if only.is_none() { wanted / 400_000 } else { 0 };

@@ -1,16 +1,18 @@
 //! Every call of the disk fails, one after the other, in every way: what was acknowledged is kept,
 //! what failed is there whole or not at all, no answer is wrong, and nothing hangs or panics.
 
+use crate::look::LONG_HISTORY;
 use crate::model::{History, Need};
 use crate::ops::Op;
 use crate::run::Run;
 use crate::stop::Stop;
-use crate::workload::{Family, Name, small};
+use crate::workload::{self, Family, Name, small};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use tabulith::Codec;
 use tabulith::env::clock::ManualClock;
-use tabulith::options::{Advanced, Durability, Options};
+use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::{Profile, SimFs, SyncFailure};
 use tabulith_testkit::counts::{self, count};
@@ -27,22 +29,24 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// A fresh database with one table; the disk is well. It takes direct writes or does not: then
-    /// the log is written and synced by two calls.
-    pub(crate) fn new(name: String, direct: bool) -> Case {
+    /// A disk with nothing on it, which is well. It takes direct writes or does not: then the log is
+    /// written and synced by two calls.
+    fn new(name: String, options: &Options, direct: bool) -> Case {
         let sim = SimFs::new();
         if !direct {
             sim.refuse_direct();
         }
         let faults = FaultFs::new(Arc::new(sim.clone()));
-        let advanced = Advanced { block_cache_bytes: Some(0), ..small().advanced };
-        let options = Options { advanced, ..small() };
         let vfs = Arc::new(faults.clone());
-        let mut run = Run::new(&sim, vfs, &options, History::new(), Need::default());
-        run.open(|need| need.kill).unwrap_or_else(|stop| panic!("{name}: {stop}"));
-        let mut case = Case { name, sim, faults, run, refused: 0 };
-        case.must(&[Op::Create(0), put(0, 0, 20)]);
-        case
+        let run = Run::new(&sim, vfs, options, History::new(), Need::default());
+        Case { name, sim, faults, run, refused: 0 }
+    }
+
+    /// Has a database with one table there, in which `before` was done.
+    fn opened(mut self, before: &[Op]) -> Case {
+        self.must(&[Op::Reopen, Op::Create(0), put(0, 0, 20)]);
+        self.must(before);
+        self
     }
 
     /// Does what can be done.
@@ -196,27 +200,133 @@ fn more_work() -> Vec<Op> {
     ]
 }
 
-/// A random list, another one for each seed.
+/// A database is made, used and found again.
+fn first_work() -> Vec<Op> {
+    vec![Op::Reopen, Op::Create(0), put(0, 0, 20), Op::Kill, put(0, 1, 30), Op::Reopen, Op::Read]
+}
+
+/// Versions that a window keeps and readers look back at; then other windows.
+fn past_work() -> Vec<Op> {
+    let long = LONG_HISTORY.as_nanos() as u64 / 100;
+    let (level, durability) = (Durability::Synced, Durability::Synced);
+    let alter = |history, kill| Op::Alter { history, durability, blob_bytes_min: 50, kill };
+    vec![
+        put(0, 0, 300),
+        Op::Flush,
+        put(0, 0, 40),
+        Op::Erase { table: 0, pk: 0, from: 1, to: None, level, wait: true },
+        Op::Read,
+        Op::Compact,
+        Op::Read,
+        alter(None, true),
+        put(0, 0, 80),
+        Op::Flush,
+        alter(Some(0), false),
+        put(0, 0, 60),
+        Op::Compact,
+        alter(Some(long), true),
+        put(0, 0, 70),
+        Op::Flush,
+        put(0, 0, 10),
+        Op::Compact,
+        Op::Read,
+    ]
+}
+
+/// So many small commits that the log is nearly long.
+fn nearly_long() -> Vec<Op> {
+    vec![Op::Count { table: 0, pk: 0, times: LOG_COMMITS - 8 }]
+}
+
+/// It becomes long, and what it holds a file.
+fn long_work() -> Vec<Op> {
+    vec![Op::Count { table: 0, pk: 0, times: 12 }, put(0, 1, 90), Op::Reopen, Op::Read]
+}
+
+/// Commits of one block each until a log of the smallest segments is long.
+const LOG_COMMITS: u8 = 128;
+
+/// A random list and what it runs under, others for each seed.
+fn random_workload() -> workload::Workload {
+    Name(Family::Random, seed::seed_or(7) % (1 << 40)).workload()
+}
+
+fn random_options() -> Options {
+    random_workload().options
+}
+
+fn counted_options() -> Options {
+    workload::counted(uncached())
+}
+
 fn random_work() -> Vec<Op> {
-    let mut ops = Name(Family::Random, seed::seed_or(7) % (1 << 40)).workload().ops;
+    let mut ops = random_workload().ops;
     ops.truncate(24);
     ops
+}
+
+/// Every block is read from its file.
+fn uncached() -> Options {
+    let advanced = Advanced { block_cache_bytes: Some(0), ..small().advanced };
+    Options { advanced, ..small() }
+}
+
+/// Every version stays; index and filters are read again at each use.
+fn remembering() -> Options {
+    let advanced = Advanced { index_and_filter_bytes: Some(0), ..uncached().advanced };
+    Options { history: Some(LONG_HISTORY), advanced, ..small() }
+}
+
+/// Files are read in place, and values in blob files are of other codecs.
+fn mapped() -> Options {
+    let bottom = if cfg!(feature = "zstd") { Codec::Zstd } else { Codec::Lz4 };
+    let compression = Compression { upper: Codec::None, bottom };
+    let advanced = Advanced { mapped: true, compression, ..uncached().advanced };
+    Options { advanced, ..small() }
 }
 
 /// What is done while calls fail.
 #[derive(Clone, Copy)]
 pub(crate) struct Workload {
     pub(crate) name: &'static str,
+    options: fn() -> Options,
+    /// Makes the database and does this on a disk that is well; `None` where the first open is
+    /// among what may fail.
+    before: Option<fn() -> Vec<Op>>,
     pub(crate) ops: fn() -> Vec<Op>,
     /// Whether the disk takes direct writes.
-    pub(crate) direct: bool,
+    direct: bool,
 }
 
-pub(crate) const WORKLOADS: [Workload; 4] = [
-    Workload { name: "work", ops: work, direct: true },
-    Workload { name: "work in two calls", ops: work, direct: false },
-    Workload { name: "more work", ops: more_work, direct: false },
-    Workload { name: "random work", ops: random_work, direct: true },
+impl Workload {
+    /// A run that has come to where calls may fail.
+    pub(crate) fn case(&self, name: String) -> Case {
+        let case = Case::new(name, &(self.options)(), self.direct);
+        match self.before {
+            Some(before) => case.opened(&before()),
+            None => case,
+        }
+    }
+}
+
+const WORK: Workload =
+    Workload { name: "work", options: uncached, before: Some(Vec::new), ops: work, direct: true };
+
+pub(crate) const WORKLOADS: [Workload; 8] = [
+    WORK,
+    Workload { name: "work in two calls", direct: false, ..WORK },
+    Workload { name: "more work", ops: more_work, direct: false, ..WORK },
+    Workload { name: "random work", options: random_options, ops: random_work, ..WORK },
+    Workload { name: "a first open", before: None, ops: first_work, ..WORK },
+    Workload { name: "work with a past", options: remembering, ops: past_work, ..WORK },
+    Workload { name: "work in place", options: mapped, ops: past_work, direct: false, ..WORK },
+    Workload {
+        name: "work on a long log",
+        options: counted_options,
+        before: Some(nearly_long),
+        ops: long_work,
+        ..WORK
+    },
 ];
 
 impl Faults {
@@ -309,7 +419,7 @@ fn fail_one(
     let (how_often, mode_of, heals) = MODES[mode];
     let name = format!("call {n} of {calls}, {}: {what} {how_often}", workload.name);
     watch.step(name.clone());
-    let mut case = Case::new(name, workload.direct);
+    let mut case = workload.case(name);
     case.faults.add(mode_of(kind_of(Rule::any().skip(n))));
     case.may(&(workload.ops)());
     case.faults.clear();
@@ -333,8 +443,9 @@ fn every_call_may_fail() {
     let _replay = Replay::new(seed::seed_or(7), REPLAY_COMMAND);
     let mut all = Faults::default();
     let mut sites: BTreeMap<(Call, String), u64> = BTreeMap::new();
+    let (mut of_each, mut long_logs, mut moments) = (Vec::new(), 0, 0);
     for workload in WORKLOADS {
-        let mut case = Case::new(format!("no fault in {}", workload.name), workload.direct);
+        let mut case = workload.case(format!("no fault in {}", workload.name));
         let before = case.faults.counts();
         let first = case.faults.calls();
         case.must(&(workload.ops)());
@@ -345,9 +456,16 @@ fn every_call_may_fail() {
                 *sites.entry(site).or_default() += more;
             }
         }
+        (long_logs, moments) = (long_logs + case.run.long_logs, moments + case.run.moments);
         case.end();
-        let others = calls * KINDS.len() as u64 * (MODES.len() as u64 - 1);
-        let left = (wanted / WORKLOADS.len() as u64).saturating_sub(calls * KINDS.len() as u64);
+        eprintln!("faults: {calls} calls in {}", workload.name);
+        of_each.push((workload, calls));
+    }
+    assert!(long_logs > 0 && moments > 0, "{long_logs} long logs, {moments} looks back");
+    // Every call with every kind once; the rest is shared out by the number of calls.
+    let once: u64 = of_each.iter().map(|(_, calls)| calls * KINDS.len() as u64).sum();
+    let (others, left) = (once * (MODES.len() as u64 - 1), wanted.saturating_sub(once));
+    for (workload, calls) in of_each {
         let runs = runs(calls, others.div_ceil(left.max(1)).max(1));
         let (next, found) = (AtomicUsize::new(0), Mutex::new(Faults::default()));
         std::thread::scope(|scope| {
@@ -397,7 +515,7 @@ fn every_sync_may_fail_as_file_systems_fail_it() {
         watched(|watch| {
             watch.step(format!("sync 0 of none, {}", workload.name));
             let syncs = {
-                let mut case = Case::new("no fault".to_owned(), workload.direct);
+                let mut case = workload.case("no fault".to_owned());
                 let before = case.sim.syncs();
                 case.must(&(workload.ops)());
                 case.sim.syncs() - before
@@ -406,7 +524,7 @@ fn every_sync_may_fail_as_file_systems_fail_it() {
                 for n in 0..syncs {
                     let name = format!("sync {n} of {syncs}, {}: {how:?}", workload.name);
                     watch.step(name.clone());
-                    let mut case = Case::new(name, workload.direct);
+                    let mut case = workload.case(name);
                     case.sim.fail_sync(n, how);
                     case.may(&(workload.ops)());
                     assert!(case.refused > 0, "{}: nobody was told", case.name);
@@ -432,8 +550,8 @@ fn a_full_disk_refuses_writes_until_there_is_room() {
         for (room, before) in rooms.chain(shifted) {
             let name = format!("room for {room} bytes, after {before} commits more");
             watch.step(name.clone());
-            let mut case = Case::new(name, before % 2 == 0);
-            case.must(&vec![put(0, 7, 100); before]);
+            let case = Case::new(name, &uncached(), before % 2 == 0);
+            let mut case = case.opened(&vec![put(0, 7, 100); before]);
             case.faults.set_room(Some(room));
             for op in work().iter().filter(|op| !matches!(op, Op::Reopen)) {
                 case.may(std::slice::from_ref(op));

@@ -2,7 +2,7 @@
 //! it. Nothing is acknowledged before its time, readers go on, and writers do when the call
 //! returns.
 
-use crate::faults::{Case, WORKLOADS};
+use crate::faults::WORKLOADS;
 use crate::opening::{DIR, open_on};
 use crate::workload::small;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ fn a_call_that_takes_ten_seconds_changes_nothing() {
     let mut slow = 0;
     for workload in WORKLOADS {
         watched(|watch| {
-            let mut case = Case::new(format!("slow, {}", workload.name), workload.direct);
+            let mut case = workload.case(format!("slow, {}", workload.name));
             let before = case.faults.calls();
             case.must(&(workload.ops)());
             let calls = case.faults.calls() - before;
             for n in 0..calls {
                 let name = format!("slow call {n} of {calls}, {}", workload.name);
                 watch.step(name.clone());
-                let mut case = Case::new(name, workload.direct);
+                let mut case = workload.case(name);
                 let (clock, taken) = (case.clock(), Arc::new(AtomicU32::new(0)));
                 let own = Arc::clone(&taken);
                 case.faults.interrupt(Rule::any().skip(n), move || {
