@@ -31,6 +31,7 @@ impl Op {
             Op::Batch { then: Then::Poll, .. } => "batch, polled",
             Op::Batch { then: Then::Notify, .. } => "batch, with a callback",
             Op::Batch { then: Then::Forget, .. } => "batch, forgotten",
+            Op::Count { .. } => "row counted up",
             Op::Get { .. } => "get",
             Op::GetFromMemory { .. } => "get from memory",
             Op::GetAt { .. } => "get of a snapshot",

@@ -99,6 +99,7 @@ fn every_answer_equals_the_model() {
     assert!(reached.blob_files > 2, "too few values in blob files to mean anything");
     assert!(reached.level >= 2, "no row reached a deep level");
     assert!(reached.exports > 0 || lists < 10, "no snapshot was exported");
+    assert!(reached.long_logs > lists / 20 || !is_long, "too few flushes of long logs");
     assert!(reached.moves > lists && reached.dropped_files > lists, "{reached:?}");
     let spared = [("rows", &zones::SKIPPED, 10), ("entities", &zones::SKIPPED_FOR_ENTITIES, 6)];
     for (whose, skipped, floor) in spared {

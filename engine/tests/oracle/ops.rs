@@ -19,7 +19,7 @@ pub(crate) const CURSORS: usize = 4;
 /// Moments of the past that are known at a time.
 pub(crate) const PASTS: usize = 4;
 /// Sets of options, of which each opening takes one.
-pub(crate) const OPTION_SETS: usize = 8;
+pub(crate) const OPTION_SETS: usize = 9;
 
 /// A PartitionKey and a RowKey.
 pub(crate) type Keys = (Vec<u8>, Vec<u8>);
@@ -73,6 +73,8 @@ pub(crate) enum Op {
         level: Option<Durability>,
         then: Then,
     },
+    /// Commits one row again and again, a number for its value, and waits each time.
+    Count { table: usize, keys: Keys, times: usize },
     /// Reads a row as of now.
     Get { table: usize, keys: Keys },
     /// Reads a row only if memory has it.
@@ -234,6 +236,7 @@ enum Kind {
     Update,
     Transact,
     Batch,
+    Count,
     Get,
     GetFromMemory,
     GetAt,
@@ -320,6 +323,7 @@ impl Mix {
                 *weight = 0;
             }
         }
+        weights.push((Kind::Count, if rng.chance(50) { 8 } else { 0 }));
         let mix = Mix {
             weights,
             ranges: *rng.pick(&[0, 1, 6]),
@@ -420,6 +424,7 @@ impl Mix {
                 level: self.level(rng),
                 then: *rng.pick(&[Then::Wait, Then::Later, Then::Poll, Then::Notify, Then::Forget]),
             },
+            Kind::Count => Op::Count { table, keys: self.keys(rng), times: rng.between(150, 260) },
             Kind::Get => Op::Get { table, keys: self.keys(rng) },
             Kind::GetFromMemory => Op::GetFromMemory { table, keys: self.keys(rng) },
             Kind::GetAt => Op::GetAt { snapshot, table, keys: self.keys(rng) },

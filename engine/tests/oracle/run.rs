@@ -23,6 +23,9 @@ use tabulith::rows::{Catalog, PartitionUpdate, RowSnapshot, RowStore};
 use tabulith::{Db, Snapshot, Table};
 use tabulith_testkit::oracle::{Change, NewRow, Oracle};
 
+/// More of a memtable than a commit of one row without a large value takes.
+const SMALL_COMMIT_BYTES_MAX: usize = 4 << 10;
+
 /// A store, the model, and what is held of both.
 pub(crate) struct Run {
     store: Store,
@@ -136,6 +139,7 @@ impl Run {
                 self.batch(*table, pk, writes, *level, *then)
             }
             Op::Get { table, keys } => self.get(*table, keys, Reach::Disk),
+            Op::Count { table, keys, times } => self.count_up(*table, keys, *times),
             Op::GetFromMemory { table, keys } => self.get(*table, keys, Reach::Memory),
             Op::GetMany { snapshot, table, keys } => self.get_many(*snapshot, *table, keys),
             Op::GetAt { snapshot, table, keys } => self.get_at(*snapshot, *table, keys),
@@ -348,6 +352,30 @@ impl Run {
             self.committed(Commit { table, pk, ts, changes: changes.to_vec(), level })?;
         }
         self.pending.push(Pending::Rows(ticket));
+        Ok(())
+    }
+
+    /// Counts one row up. Where nothing but the log's length has a memtable sealed that is far from
+    /// full, one that was is flushed at once.
+    fn count_up(&mut self, slot: usize, (pk, rk): &Keys, times: usize) -> Result<(), Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(()) };
+        let full = self.store.long_log_memtable_bytes();
+        if full.is_some() {
+            self.step()?;
+        }
+        // Elsewhere the log would not be long by then.
+        for n in 0..if full.is_some() { times } else { times / 8 } {
+            let before = full.map(|_| self.store.db().stats().memtable_bytes);
+            self.model.turn_clock(self.store.db().time().0);
+            let value = n.to_be_bytes().to_vec();
+            self.update(id, pk, &[Change::Put(rk.clone(), value)], None, false)?;
+            self.settle()?;
+            let was_full = full <= before.map(|bytes| bytes + SMALL_COMMIT_BYTES_MAX);
+            if !was_full && self.store.db().stats().sealed_memtables > 0 {
+                self.step()?;
+                self.store.count_long_log();
+            }
+        }
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The store under test: a database on a disk in memory, under one of eight sets of options.
+//! The store under test: a database on a disk in memory, under one of nine sets of options.
 
 use crate::clocks::Clocks;
 use crate::ops::OPTION_SETS;
@@ -58,6 +58,8 @@ pub(crate) struct Reached {
     pub(crate) checkpoints: u64,
     /// Snapshots that were made databases of their own.
     pub(crate) exports: u64,
+    /// Memtables that were flushed because the log was long, and were not full.
+    pub(crate) long_logs: u64,
     /// Kills that took commits back, of those that allowed it.
     pub(crate) lost: u64,
     /// The most blob files that there were at a closing.
@@ -76,6 +78,7 @@ impl Reached {
         self.dropped_files += other.dropped_files;
         self.checkpoints += other.checkpoints;
         self.exports += other.exports;
+        self.long_logs += other.long_logs;
         self.lost += other.lost;
         self.blob_files = self.blob_files.max(other.blob_files);
         self.level = self.level.max(other.level);
@@ -136,6 +139,7 @@ impl Store {
             dropped_files: stats.dropped_files,
             checkpoints: 0, // Counted when they are made, as are the next.
             exports: 0,
+            long_logs: 0,
             lost: 0,
             blob_files: stats.blob_files,
             level,
@@ -169,6 +173,16 @@ impl Store {
         self.db = None;
         self.verify()?;
         self.reopen(options)
+    }
+
+    /// Bytes of a memtable, where the log is long before small commits fill one.
+    pub(crate) fn long_log_memtable_bytes(&self) -> Option<usize> {
+        (self.set == LONG_LOG).then_some(LONG_LOG_MEMTABLE_BYTES)
+    }
+
+    /// One was flushed because the log was long.
+    pub(crate) fn count_long_log(&mut self) {
+        self.reached.long_logs += 1;
     }
 
     /// A kill took commits back.
@@ -297,6 +311,10 @@ const SEALED_MEMTABLES_MAX: usize = 16;
 const STARVED_MEMTABLE_BYTES: usize =
     (MEMORY_BYTES - (19 << 19) - LEFT_BYTES) / (SEALED_MEMTABLES_MAX + 2);
 
+/// The set in which four segments of the log are few: 128 blocks, where a small commit takes one.
+const LONG_LOG: usize = 8;
+const LONG_LOG_MEMTABLE_BYTES: usize = 16 << 10;
+
 /// Small everything, so that a few thousand operations reach the deep levels; each set differs in
 /// what could make an answer differ.
 fn options(set: usize) -> Result<Options> {
@@ -356,15 +374,21 @@ fn options(set: usize) -> Result<Options> {
         },
         5 => Advanced { mapped: true, index_and_filter_bytes: Some(0), ..small },
         6 => Advanced::default(),
+        LONG_LOG => Advanced {
+            memtable_bytes: Some(LONG_LOG_MEMTABLE_BYTES),
+            wal_segment_bytes: LONG_LOG_MEMTABLE_BYTES,
+            ..small
+        },
         // All shares are those of the budget.
         _ => Advanced { memtable_bytes: None, block_cache_bytes: None, ..small },
     };
     let memory = [STARVED, 7].contains(&set).then_some(MEMORY_BYTES);
     // The seventh leaves it as it was.
-    let history = [Some(60), Some(0), Some(60), Some(5), Some(600), Some(60), None, Some(5)]
-        [set % OPTION_SETS];
+    let history =
+        [Some(60), Some(0), Some(60), Some(5), Some(600), Some(60), None, Some(5), Some(60)]
+            [set % OPTION_SETS];
     let history = history.map(Duration::from_secs);
     // With threads and without: the even sets do the parts of a merge one after the other.
-    let threads = Some([2, 3, 4, 1, 8, 2, 1, 4][set % OPTION_SETS]);
+    let threads = Some([2, 3, 4, 1, 8, 2, 1, 4, 2][set % OPTION_SETS]);
     Options { durability, history, memory, threads, advanced, ..Options::default() }.validated()
 }
