@@ -66,24 +66,32 @@ fn list(seed: u64) -> List<Op> {
 fn every_answer_equals_the_model() {
     let ops = seed::number("TABULITH_ORACLE_OPS").unwrap_or(OPS_DEFAULT);
     let (first, lists) = (seed::seed_or(1), ops.div_ceil(LIST_LEN));
-    let (mut reached, mut kinds) = (Reached::default(), BTreeMap::<_, u64>::new());
+    let (mut reached, mut generated) = (Reached::default(), BTreeMap::<_, u64>::new());
     self::lists().check(first, lists, list, |seed, list, one| {
         reached.add(&one);
-        *kinds.entry(list_kind(Mix::choose(&mut Rng::new(seed)).preset())).or_default() += 1;
-        list.ops.iter().for_each(|op| *kinds.entry(op.kind()).or_default() += 1);
+        *generated.entry(list_kind(Mix::choose(&mut Rng::new(seed)).preset())).or_default() += 1;
+        list.ops.iter().for_each(|op| *generated.entry(op.kind()).or_default() += 1);
     });
     let operations = lists * LIST_LEN;
     eprintln!(
         "{operations} operations in {lists} lists from seed {first}: 0 differences\n{reached:?}"
     );
     let (own, of_lists): (Vec<_>, Vec<_>) =
-        kinds.iter().partition(|(kind, _)| !kind.starts_with("list,"));
-    eprintln!("operations by kind, and lists: {kinds:#?}");
+        generated.iter().partition(|(kind, _)| !kind.starts_with("list,"));
+    eprintln!("operations by kind, and lists: {generated:#?}");
     let is_long = lists >= 100;
     for (kind, times) in own.iter().filter(|_| is_long) {
         assert!(**times >= EACH_MIN * operations / 1_000_000, "{kind}: only {times} times");
     }
     assert!(!is_long || of_lists.len() == 6, "{of_lists:?}");
+    eprintln!("of those, had something to do or to compare: {:#?}", reached.done);
+    for (kind, least) in kinds::DONE_MIN.iter().filter(|_| is_long) {
+        let done = reached.done.get(kind).copied().unwrap_or(0);
+        assert!(done >= least * operations / 1_000_000, "{kind}: only {done} did anything");
+    }
+    let has_floor = |kind: &str| kinds::DONE_MIN.iter().any(|(other, _)| *other == kind);
+    let without: Vec<_> = own.iter().filter(|(kind, _)| !has_floor(kind)).collect();
+    assert!(without.is_empty(), "no floor in kinds.rs: {without:?}");
     let kinds_min = if is_long { KINDS_MIN } else { 1 };
     let counts = [
         count("operations", operations, ops),

@@ -108,15 +108,16 @@ fn find(db: &Db, table: &Entities, filter: Filter, expected: &Vec<Row>) -> Resul
     }
 }
 
-/// All entities as of a moment of the past, when the model was as `model`. The store may refuse a
-/// moment before `history_floor`, and has no table at one before it was made.
+/// All entities as of a moment of the past, when the model was as `model`; whether there was
+/// anything to compare. The store may refuse a moment before `history_floor`, and has no table at
+/// one before it was made.
 pub(crate) fn look_back(
     db: &Db,
     model: &Oracle,
     at: CommitTs,
     history_floor: u64,
-) -> Result<(), Difference> {
-    let Some(info) = db.find_table(CATALOG_NAME).map_err(wrong)? else { return Ok(()) };
+) -> Result<bool, Difference> {
+    let Some(info) = db.find_table(CATALOG_NAME).map_err(wrong)? else { return Ok(false) };
     let table = db.entities(TABLE).map_err(wrong)?;
     let filter = Filter::compare("N", Compare::Ge, 500.into());
     let look = || {
@@ -124,8 +125,8 @@ pub(crate) fn look_back(
         Ok((past.query(None)?, past.query(Some(filter))?, past.count()?))
     };
     let (found, passing, count) = match look() {
-        Err(TableError::TableNotFound) if info.created > at => return Ok(()),
-        Err(TableError::MomentNotKept { .. }) if at.0 < history_floor => return Ok(()),
+        Err(TableError::TableNotFound) if info.created > at => return Ok(false),
+        Err(TableError::MomentNotKept { .. }) if at.0 < history_floor => return Ok(false),
         looked => looked.map_err(wrong)?,
     };
     let all = |entities: &[Entity]| entities.iter().map(row).collect::<Vec<_>>();
@@ -133,5 +134,5 @@ pub(crate) fn look_back(
     same(&all(&found), &expected)?;
     same(&count, &(expected.len() as u64))?;
     let passes = |stored: &Stored| numbers_of(&stored.value).0.is_some_and(|number| number >= 500);
-    same(&all(&passing), &rows(model, info.id.0, passes))
+    same(&all(&passing), &rows(model, info.id.0, passes)).map(|()| true)
 }

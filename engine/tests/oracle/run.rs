@@ -13,6 +13,7 @@ use crate::transactions::Open;
 use crate::updates::{changes_something, rehearse};
 use crate::walk::{key_range, same, scan};
 use crate::zones;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 use tabulith::error::{Error, Kind};
@@ -81,14 +82,17 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
         doubt: None,
         told_ts: 0,
     };
+    let mut done = BTreeMap::<_, u64>::new();
     for (i, op) in ops.iter().enumerate() {
-        run.apply(op).map_err(|difference| format!("operation {i}, {op:?}: {difference}"))?;
+        let outcome = run.apply(op);
+        let did = outcome.map_err(|difference| format!("operation {i}, {op:?}: {difference}"))?;
+        *done.entry(op.kind()).or_default() += u64::from(did);
     }
     run.settle()?;
     run.compare_everything()?;
     run.reopen(options, Ending::Close)?;
     run.compare_everything()?;
-    Ok(run.store.reached())
+    Ok(Reached { done, ..run.store.reached() })
 }
 
 enum Ending {
@@ -97,7 +101,8 @@ enum Ending {
 }
 
 impl Run {
-    fn apply(&mut self, op: &Op) -> Result<(), Difference> {
+    /// Does it on both sides; whether there was anything to do or to compare.
+    fn apply(&mut self, op: &Op) -> Result<bool, Difference> {
         // What has outlived its table must not change with each commit that becomes visible.
         if !matches!(op, Op::Update { .. } | Op::Batch { .. }) || self.ages {
             self.settle()?;
@@ -106,12 +111,15 @@ impl Run {
         self.model.turn_clock(self.store.db().time().0);
         match op {
             Op::Update { table, pk, changes, level, refuse, wait } => {
-                let Some(id) = self.tables[*table] else { return Ok(()) };
+                let Some(id) = self.tables[*table] else { return Ok(false) };
                 self.update(id, pk, &self.timed(changes), *level, *refuse)?;
-                if *wait { self.settle() } else { Ok(()) }
+                if *wait {
+                    self.settle()?;
+                }
+                Ok(true)
             }
             Op::Transact { table: slot, pk, changes, undone, scan, part, meanwhile, also } => {
-                let Some(id) = self.tables[*slot] else { return Ok(()) };
+                let Some(id) = self.tables[*slot] else { return Ok(false) };
                 let before = self.model.clone();
                 let mut open = Open::begin(self.store.db(), &before, id, pk)?;
                 open.write(&self.timed(changes))?;
@@ -122,18 +130,18 @@ impl Run {
                 self.settle()?;
                 match also {
                     Also::Nothing => {}
-                    Also::Ingest(rows) => self.ingest(*slot, rows)?,
-                    Also::Truncate => self.truncate(*slot)?,
+                    Also::Ingest(rows) => _ = self.ingest(*slot, rows)?,
+                    Also::Truncate => _ = self.truncate(*slot)?,
                     Also::Drop => {
                         self.drop_table(*slot)?;
-                        return open.commit_without_table();
+                        return open.commit_without_table().map(|()| true);
                     }
                 }
                 if let Some((ts, changes)) = open.commit(&self.model)? {
                     self.model.commit(id.0, pk, ts.0, &changes);
                     self.all_is_safe();
                 }
-                Ok(())
+                Ok(true)
             }
             Op::Batch { table, pk, writes, level, then } => {
                 self.batch(*table, pk, writes, *level, *then)
@@ -145,9 +153,9 @@ impl Run {
             Op::GetAt { snapshot, table, keys } => self.get_at(*snapshot, *table, keys),
             Op::Scan { table, range, steps } => self.scan(*table, range, steps),
             Op::ScanAt { snapshot, table, range, steps } => {
-                let Some(held) = &self.snapshots[*snapshot] else { return Ok(()) };
-                let Some(id) = held.tables[*table] else { return Ok(()) };
-                scan(&*held.store, &held.model, id, range, steps)
+                let Some(held) = &self.snapshots[*snapshot] else { return Ok(false) };
+                let Some(id) = held.tables[*table] else { return Ok(false) };
+                scan(&*held.store, &held.model, id, range, steps).map(|()| true)
             }
             Op::Iterate { snapshot, table, range, fronts, seek } => {
                 self.read_as_user(*snapshot, *table, |snapshot, model, table| {
@@ -156,7 +164,7 @@ impl Run {
             }
             Op::Point { cursor, snapshot, table, range } => {
                 if self.cursors[*cursor].take().is_some() {
-                    return Ok(());
+                    return Ok(false);
                 }
                 let mut opened = None;
                 self.read_as_user(*snapshot, *table, |snapshot, model, table| {
@@ -164,10 +172,11 @@ impl Run {
                     Ok(())
                 })?;
                 self.cursors[*cursor] = opened;
-                Ok(())
+                Ok(self.cursors[*cursor].is_some())
             }
             Op::Move { cursor, steps } => {
-                self.cursors[*cursor].as_mut().map_or(Ok(()), |held| held.walk(steps))
+                let Some(held) = &mut self.cursors[*cursor] else { return Ok(false) };
+                held.walk(steps).map(|()| true)
             }
             Op::Split { snapshot, table, parts } => {
                 self.read_as_user(*snapshot, *table, |snapshot, model, table| {
@@ -181,66 +190,70 @@ impl Run {
             }
             Op::Remember { past, quiet } => self.remember(*past, *quiet),
             Op::GetPast { past, table, keys: (pk, rk) } => {
-                let Some((store, past, id)) = self.back_to(*past, *table)? else { return Ok(()) };
+                let Some((store, past, id)) = self.back_to(*past, *table)? else {
+                    return Ok(false);
+                };
                 let found = store.get(id, pk, rk).map_err(said)?;
-                same(found.as_ref(), past.model.get(id.0, pk, rk))
+                same(found.as_ref(), past.model.get(id.0, pk, rk)).map(|()| true)
             }
             Op::ScanPast { past, table, range, steps } => {
-                let Some((store, past, id)) = self.back_to(*past, *table)? else { return Ok(()) };
-                scan(&*store, &past.model, id, range, steps)
+                let Some((store, past, id)) = self.back_to(*past, *table)? else {
+                    return Ok(false);
+                };
+                scan(&*store, &past.model, id, range, steps).map(|()| true)
             }
             Op::EntitiesPast { past } => {
-                let Some(Past { at, model, .. }) = &self.pasts[*past] else { return Ok(()) };
+                let Some(Past { at, model, .. }) = &self.pasts[*past] else { return Ok(false) };
                 questions::look_back(self.store.db(), model, *at, self.history_floor)
             }
             Op::Wait { millis } => {
                 self.store.wait(*millis);
-                Ok(())
+                Ok(true)
             }
             Op::Step => self.step(),
             Op::Hold { snapshot } => self.hold(*snapshot),
             Op::Truncate { table } => self.truncate(*table),
-            Op::Create { table } => self.create(*table),
+            Op::Create { table } => self.create(*table).map(|()| true),
             Op::Drop { table } => self.drop_table(*table),
             Op::SetTtl { table, ttl } => self.set_ttl(*table, *ttl),
             Op::Declare { table, columns } => self.declare(*table, zones::COLUMNS[*columns]),
             // Of those, files know no properties that zones could be of: nobody told the engine how
             // to find them.
-            Op::Entities(Deed::Declare { .. }) if self.store.tracks_rows() => Ok(()),
+            Op::Entities(Deed::Declare { .. }) if self.store.tracks_rows() => Ok(false),
             Op::Entities(deed) => {
                 if entities::run(self.store.db(), &mut self.model, deed)? {
                     self.all_is_safe();
                 }
-                Ok(())
+                Ok(true)
             }
             Op::Ingest { table, rows } => self.ingest(*table, rows),
             Op::CompactRange { table, from, to } => {
-                let Some(id) = self.tables[*table] else { return Ok(()) };
+                let Some(id) = self.tables[*table] else { return Ok(false) };
                 let table = self.store.db().table(&name(*table)).map_err(said)?;
                 table.compact((from.clone(), to.clone())).map_err(said)?;
                 // An empty range is left alone: nothing is flushed.
                 if !key_range(id, &Range::Between(from.clone(), to.clone())).is_empty() {
                     self.all_is_safe();
                 }
-                Ok(())
+                Ok(true)
             }
-            Op::ListTables => self.list_tables(),
-            Op::Weigh { values } => self.weigh(*values),
+            Op::ListTables => self.list_tables().map(|()| true),
+            Op::Weigh { values } => self.weigh(*values).map(|()| true),
             Op::Flush => {
                 self.store.db().flush().map_err(said)?;
                 self.all_is_safe();
-                Ok(())
+                Ok(true)
             }
             Op::Compact => {
                 self.store.db().compact().map_err(said)?;
                 self.all_is_safe();
-                Ok(())
+                Ok(true)
             }
-            Op::Settle => self.store.db().settle().map_err(said),
-            Op::Checkpoint { options, stay } => self.checkpoint(*options, *stay),
+            Op::Settle => self.store.db().settle().map_err(said).map(|()| true),
+            Op::Checkpoint { options, stay } => self.checkpoint(*options, *stay).map(|()| true),
             Op::Export { snapshot, options } => self.export(*snapshot, *options),
-            Op::Reopen { options } => self.reopen(*options, Ending::Close),
-            Op::Kill { options } => self.reopen(*options, Ending::Kill),
+            Op::Reopen { options } => self.reopen(*options, Ending::Close).map(|()| true),
+            Op::Kill { options } => self.reopen(*options, Ending::Kill).map(|()| true),
         }
     }
 
@@ -357,8 +370,8 @@ impl Run {
 
     /// Counts one row up. Where nothing but the log's length has a memtable sealed that is far from
     /// full, one that was is flushed at once.
-    fn count_up(&mut self, slot: usize, (pk, rk): &Keys, times: usize) -> Result<(), Difference> {
-        let Some(id) = self.tables[slot] else { return Ok(()) };
+    fn count_up(&mut self, slot: usize, (pk, rk): &Keys, times: usize) -> Result<bool, Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(false) };
         let full = self.store.long_log_memtable_bytes();
         if full.is_some() {
             self.step()?;
@@ -376,7 +389,7 @@ impl Run {
                 self.store.count_long_log();
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Commits a batch, or sees it refused.
@@ -387,8 +400,8 @@ impl Run {
         writes: &[(Change, Demand)],
         level: Option<Durability>,
         then: Then,
-    ) -> Result<(), Difference> {
-        let Some(id) = self.tables[slot] else { return Ok(()) };
+    ) -> Result<bool, Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(false) };
         let partition = self.store.db().table(&name(slot)).map_err(said)?.partition(pk);
         let (changes, demands): (Vec<_>, Vec<_>) = writes.iter().cloned().unzip();
         let changes = self.timed(&changes);
@@ -402,7 +415,7 @@ impl Run {
         let Some(ts) = ticket.ts().filter(|_| refusal.is_none()) else {
             let outcome = ticket.wait();
             return match (outcome, refusal) {
-                (Err(error), Some(kind)) if error.kind() == kind => Ok(()),
+                (Err(error), Some(kind)) if error.kind() == kind => Ok(true),
                 (outcome, refusal) => Err(format!("a batch gave {outcome:?}, not {refusal:?}")),
             };
         };
@@ -416,23 +429,29 @@ impl Run {
             let read = read.map_err(said)?;
             self.pending.push(Pending::Rows(read));
         }
-        if then == Then::Wait { self.settle() } else { Ok(()) }
+        if then == Then::Wait {
+            self.settle()?;
+        }
+        Ok(true)
     }
 
-    fn get(&self, table: usize, (pk, rk): &Keys, reach: Reach) -> Result<(), Difference> {
-        let Some(id) = self.tables[table] else { return Ok(()) };
-        match self.store.rows().get(id, pk, rk, reach) {
-            Err(error) if reach == Reach::Memory && error.kind() == Kind::WouldBlock => Ok(()),
-            found => same(found.map_err(said)?.as_ref(), self.model.get(id.0, pk, rk)),
-        }
+    fn get(&self, table: usize, (pk, rk): &Keys, reach: Reach) -> Result<bool, Difference> {
+        let Some(id) = self.tables[table] else { return Ok(false) };
+        let found = match self.store.rows().get(id, pk, rk, reach) {
+            Err(error) if reach == Reach::Memory && error.kind() == Kind::WouldBlock => {
+                return Ok(false);
+            }
+            found => found.map_err(said)?,
+        };
+        same(found.as_ref(), self.model.get(id.0, pk, rk)).map(|()| true)
     }
 
     /// A table that was dropped since is still there for the snapshot.
-    fn get_at(&self, snapshot: usize, table: usize, (pk, rk): &Keys) -> Result<(), Difference> {
-        let Some(held) = &self.snapshots[snapshot] else { return Ok(()) };
-        let Some(id) = held.tables[table] else { return Ok(()) };
+    fn get_at(&self, snapshot: usize, table: usize, (pk, rk): &Keys) -> Result<bool, Difference> {
+        let Some(held) = &self.snapshots[snapshot] else { return Ok(false) };
+        let Some(id) = held.tables[table] else { return Ok(false) };
         let found = held.store.get(id, pk, rk).map_err(said)?;
-        same(found.as_ref(), held.model.get(id.0, pk, rk))
+        same(found.as_ref(), held.model.get(id.0, pk, rk)).map(|()| true)
     }
 
     fn get_many(
@@ -440,16 +459,16 @@ impl Run {
         snapshot: Option<usize>,
         table: usize,
         keys: &[Keys],
-    ) -> Result<(), Difference> {
+    ) -> Result<bool, Difference> {
         let pairs: Vec<_> = keys.iter().map(|(pk, rk)| (pk.as_slice(), rk.as_slice())).collect();
         let (id, model, found) = match snapshot {
             None => {
-                let Some(id) = self.tables[table] else { return Ok(()) };
+                let Some(id) = self.tables[table] else { return Ok(false) };
                 (id, &self.model, self.store.rows().get_many(id, &pairs, Reach::Disk))
             }
             Some(snapshot) => {
-                let Some(held) = &self.snapshots[snapshot] else { return Ok(()) };
-                let Some(id) = held.tables[table] else { return Ok(()) };
+                let Some(held) = &self.snapshots[snapshot] else { return Ok(false) };
+                let Some(id) = held.tables[table] else { return Ok(false) };
                 (id, &held.model, held.store.get_many(id, &pairs))
             }
         };
@@ -458,16 +477,18 @@ impl Run {
             return Err(format!("{} rows for {} keys", found.len(), keys.len()));
         }
         let mut all = found.iter().zip(&pairs);
-        all.try_for_each(|(row, (pk, rk))| same(row.as_ref(), model.get(id.0, pk, rk)))
+        all.try_for_each(|(row, (pk, rk))| same(row.as_ref(), model.get(id.0, pk, rk)))?;
+        Ok(!keys.is_empty())
     }
 
-    /// Has `look` read a table as of now or as of a held snapshot, beside the model of then.
+    /// Has `look` read a table as of now or as of a held snapshot, beside the model of then; whether
+    /// there is one.
     fn read_as_user(
         &self,
         held: Option<usize>,
         slot: usize,
         look: impl FnOnce(&Snapshot, &Oracle, (&Table, u32)) -> Result<(), Difference>,
-    ) -> Result<(), Difference> {
+    ) -> Result<bool, Difference> {
         let now;
         let (snapshot, model, tables) = match held {
             None => {
@@ -475,24 +496,24 @@ impl Run {
                 (&now, &self.model, &self.tables)
             }
             Some(held) => {
-                let Some(held) = &self.snapshots[held] else { return Ok(()) };
+                let Some(held) = &self.snapshots[held] else { return Ok(false) };
                 (&held.public, &held.model, &held.tables)
             }
         };
         match (snapshot.table(&name(slot)), tables[slot]) {
-            (Some(table), Some(id)) => look(snapshot, model, (&table, id.0)),
-            (None, None) => Ok(()),
+            (Some(table), Some(id)) => look(snapshot, model, (&table, id.0)).map(|()| true),
+            (None, None) => Ok(false),
             (found, expected) => Err(format!("table {found:?} in place of {expected:?}")),
         }
     }
 
-    fn scan(&self, table: usize, range: &Range, steps: &[Step]) -> Result<(), Difference> {
-        let Some(id) = self.tables[table] else { return Ok(()) };
+    fn scan(&self, table: usize, range: &Range, steps: &[Step]) -> Result<bool, Difference> {
+        let Some(id) = self.tables[table] else { return Ok(false) };
         let now = self.store.rows().snapshot().map_err(said)?;
-        scan(&*now, &self.model, id, range, steps)
+        scan(&*now, &self.model, id, range, steps).map(|()| true)
     }
 
-    fn hold(&mut self, slot: usize) -> Result<(), Difference> {
+    fn hold(&mut self, slot: usize) -> Result<bool, Difference> {
         self.snapshots[slot] = match self.snapshots[slot].take() {
             Some(_) => None,
             None => Some(Held {
@@ -502,10 +523,10 @@ impl Run {
                 tables: self.tables,
             }),
         };
-        Ok(())
+        Ok(self.snapshots[slot].is_some())
     }
 
-    fn remember(&mut self, slot: usize, quiet: bool) -> Result<(), Difference> {
+    fn remember(&mut self, slot: usize, quiet: bool) -> Result<bool, Difference> {
         let mut at = self.store.db().visible();
         if at.0 < self.model.last_ts() {
             return Err(format!("commit {} is done and not visible", self.model.last_ts()));
@@ -513,7 +534,7 @@ impl Run {
         if quiet {
             let (from, end) = self.store.rows().moments_kept();
             if from >= end {
-                return Ok(()); // None is kept: a merge that began now gave up all before.
+                return Ok(false); // None is kept: a merge that began now gave up all before.
             }
             at = CommitTs(end.0 - 1);
             // Whoever has read it must find it so again: what is committed from here on comes
@@ -524,7 +545,7 @@ impl Run {
         let mut model = self.model.clone();
         model.turn_clock(at.0);
         self.pasts[slot] = Some(Past { at, model, tables: self.tables });
-        Ok(())
+        Ok(true)
     }
 
     /// The store as of a remembered moment, which it may refuse only if it lay before the history
@@ -546,13 +567,16 @@ impl Run {
         }
     }
 
-    fn step(&self) -> Result<(), Difference> {
-        while self.store.db().step().map_err(said)? {}
-        Ok(())
+    fn step(&self) -> Result<bool, Difference> {
+        let mut did = false;
+        while self.store.db().step().map_err(said)? {
+            did = true;
+        }
+        Ok(did)
     }
 
-    fn truncate(&mut self, slot: usize) -> Result<(), Difference> {
-        let Some(id) = self.tables[slot] else { return Ok(()) };
+    fn truncate(&mut self, slot: usize) -> Result<bool, Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(false) };
         let ticket = self.store.rows().truncate(id, None).map_err(said)?;
         let changes = self.model.table(id.0).next().is_some();
         if changes {
@@ -563,11 +587,11 @@ impl Run {
         if changes {
             self.all_is_safe();
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn set_ttl(&mut self, slot: usize, ttl: Option<u64>) -> Result<(), Difference> {
-        let Some(id) = self.tables[slot] else { return Ok(()) };
+    fn set_ttl(&mut self, slot: usize, ttl: Option<u64>) -> Result<bool, Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(false) };
         let table = self.store.db().table(&name(slot)).map_err(said)?;
         let span = ttl.map(|ticks| Duration::from_nanos(ticks * 100));
         let before = table.ttl();
@@ -580,23 +604,23 @@ impl Run {
             self.all_is_safe();
         }
         self.ages = true;
-        Ok(())
+        Ok(true)
     }
 
-    fn declare(&self, slot: usize, columns: &[&str]) -> Result<(), Difference> {
+    fn declare(&self, slot: usize, columns: &[&str]) -> Result<bool, Difference> {
         if self.tables[slot].is_none() {
-            return Ok(());
+            return Ok(false);
         }
         let table = self.store.db().table(&name(slot)).map_err(said)?;
         table.set_zone_columns(columns).map_err(said)?;
         match table.zone_columns() == columns {
-            true => Ok(()),
+            true => Ok(true),
             false => Err(format!("{:?} are declared, not {columns:?}", table.zone_columns())),
         }
     }
 
-    fn ingest(&mut self, slot: usize, rows: &[NewRow]) -> Result<(), Difference> {
-        let Some(id) = self.tables[slot] else { return Ok(()) };
+    fn ingest(&mut self, slot: usize, rows: &[NewRow]) -> Result<bool, Difference> {
+        let Some(id) = self.tables[slot] else { return Ok(false) };
         let table = self.store.db().table(&name(slot)).map_err(said)?;
         let mut ingest = table.ingest().map_err(said)?;
         let now = self.store.db().time().0;
@@ -615,11 +639,11 @@ impl Run {
             self.model.ingest(id.0, ts.0, &rows);
             self.all_is_safe();
         }
-        Ok(())
+        Ok(true)
     }
 
-    fn drop_table(&mut self, slot: usize) -> Result<(), Difference> {
-        let Some(id) = self.tables[slot].take() else { return Ok(()) };
+    fn drop_table(&mut self, slot: usize) -> Result<bool, Difference> {
+        let Some(id) = self.tables[slot].take() else { return Ok(false) };
         if !self.store.catalog().drop_table(&name(slot)).map_err(said)? {
             return Err("the table was not there".into());
         }
@@ -629,7 +653,7 @@ impl Run {
         }
         self.model.drop_table(id.0);
         self.all_is_safe();
-        Ok(())
+        Ok(true)
     }
 
     fn create(&mut self, slot: usize) -> Result<(), Difference> {
@@ -738,8 +762,8 @@ impl Run {
     }
 
     /// Makes a database of a held snapshot and compares that with the model of then.
-    fn export(&mut self, slot: usize, options: usize) -> Result<(), Difference> {
-        let Some(held) = &self.snapshots[slot] else { return Ok(()) };
+    fn export(&mut self, slot: usize, options: usize) -> Result<bool, Difference> {
+        let Some(held) = &self.snapshots[slot] else { return Ok(false) };
         let dir = self.store.export(&held.public).map_err(said)?;
         let copy = self.store.read_copy(&dir, options).map_err(said)?;
         let mut model = held.model.clone();
@@ -747,7 +771,7 @@ impl Run {
         compare_tables(&copy, &held.tables)?;
         compare_rows(&copy, &model, &held.tables)?;
         drop(copy);
-        self.store.remove(&dir).map_err(said)
+        self.store.remove(&dir).map_err(said).map(|()| true)
     }
 
     fn compare_everything(&mut self) -> Result<(), Difference> {

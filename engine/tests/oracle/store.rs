@@ -3,6 +3,7 @@
 use crate::clocks::Clocks;
 use crate::ops::OPTION_SETS;
 use crate::zones::FirstByte;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +47,7 @@ pub(crate) struct Store {
 }
 
 /// How deep the run went, so that one which reaches nothing cannot pass for a good one.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reached {
     pub(crate) openings: u64,
     pub(crate) flushes: u64,
@@ -66,6 +67,8 @@ pub(crate) struct Reached {
     pub(crate) blob_files: usize,
     /// The deepest level that ever held a file.
     pub(crate) level: usize,
+    /// Operations that had something to do or to compare, by their kind.
+    pub(crate) done: BTreeMap<&'static str, u64>,
 }
 
 impl Reached {
@@ -82,6 +85,9 @@ impl Reached {
         self.lost += other.lost;
         self.blob_files = self.blob_files.max(other.blob_files);
         self.level = self.level.max(other.level);
+        for (kind, times) in &other.done {
+            *self.done.entry(*kind).or_default() += times;
+        }
     }
 }
 
@@ -122,7 +128,7 @@ impl Store {
     /// What this store has done since it was made.
     pub(crate) fn reached(&mut self) -> Reached {
         self.count();
-        self.reached
+        self.reached.clone()
     }
 
     /// Adds what the open database counted; its counters start anew at each opening.
@@ -143,6 +149,7 @@ impl Store {
             lost: 0,
             blob_files: stats.blob_files,
             level,
+            done: BTreeMap::new(),
         });
     }
 
