@@ -117,6 +117,17 @@ impl House {
         self.model.note(made);
     }
 
+    /// Removes all rows of a table.
+    pub(crate) fn truncate(&mut self, table: &str) {
+        self.table(table);
+        let before = self.db.visible();
+        self.db.table(table).unwrap().truncate().unwrap();
+        if self.db.visible() > before {
+            self.model.now.rows.retain(|(of, _, _), _| of != table);
+            self.model.note(self.db.visible());
+        }
+    }
+
     /// One of the things that happen to a database, by chance.
     pub(crate) fn step(&mut self, rng: &mut Rng) {
         self.clock.advance(Duration::from_millis(rng.between(0, 2000) as u64));
@@ -136,15 +147,7 @@ impl House {
                     self.model.note(gone);
                 }
             }
-            84..86 => {
-                self.table(table);
-                let before = self.db.visible();
-                self.db.table(table).unwrap().truncate().unwrap();
-                if self.db.visible() > before {
-                    self.model.now.rows.retain(|(of, _, _), _| of != table);
-                    self.model.note(self.db.visible());
-                }
-            }
+            84..86 => self.truncate(table),
             86..87 => {
                 if self.db.drop_table(table).unwrap() {
                     self.model.now.rows.retain(|(of, _, _), _| of != table);

@@ -1,16 +1,18 @@
-//! Runs that are cut: after every effect of a backup, and of a pruning, the process dies or the
-//! power fails. Older backups are whole, the next run finishes, and the database is as ever.
+//! Runs that are cut: after every effect of a backup, of a pruning and of a restore, to the newest
+//! moment and to an earlier one, the process dies or the power fails. Older backups are whole, the
+//! next run finishes, and the database is as ever.
 
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use tabulith::Options;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::Which;
 use tabulith::env::clock::ManualClock;
 use tabulith::vfs::api::Vfs as _;
 use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::{CommitTs, Db, Kind, Options};
 use tabulith_testkit::counts::{self, count};
 
 /// States that a power loss leaves, of each crash point and profile.
@@ -161,26 +163,131 @@ fn a_pruning_that_is_cut_harms_nothing_that_stays() {
     counts::tell("prune cuts", &[count("cuts", all.len() as u64, 50)]);
 }
 
+/// A database whose newest backup shows its past, and a moment of that: of the commits since then
+/// one file has none, one some, one only such, and the log's are made a file of; a table lost all
+/// its rows at once.
+pub(crate) fn house_with_a_past() -> (House, CommitTs) {
+    let mut house = House::new(Duration::from_secs(1000));
+    for row in 0..40 {
+        let value = vec![row; if row % 20 == 0 { 900 } else { 60 }];
+        house.put("one", "p", &format!("r{row:04}"), &value);
+    }
+    // More than are removed row by row.
+    for row in 0..70 {
+        house.put("two", "p", &format!("r{row:04}"), b"there");
+    }
+    house.db.compact().expect("a compaction");
+    house.backups().create(DIR, Sharing::Copy).expect("a backup");
+    for row in 0..10 {
+        house.put("one", "p", &format!("r{row:04}"), b"changed");
+    }
+    let at = house.model.last();
+    for row in 5..15 {
+        house.put("one", "p", &format!("r{row:04}"), b"changed again");
+    }
+    house.truncate("two");
+    house.db.flush().expect("a flush");
+    house.put("one", "p", "r0030", &[7; 900]);
+    house.db.flush().expect("a second flush");
+    house.put("two", "p", "in the log", &[9; 1000]);
+    house.backups().create(DIR, Sharing::Copy).expect("a second backup");
+    (house, at)
+}
+
+/// The names of the table files in a folder.
+fn tables_in(disk: &SimFs, dir: &str) -> BTreeSet<String> {
+    let names = disk.list(Path::new(dir)).unwrap_or_default();
+    names.into_iter().filter(|name| name.ends_with(".sst")).collect()
+}
+
 #[test]
 fn a_restore_that_is_cut_is_no_database_or_the_whole_one() {
-    let (house, _) = house();
-    house.backups().create(DIR, Sharing::Copy).expect("a backup");
-    let all = fates(&house.disk, || {
-        house.backups().restore(Which::Newest, "whole", Sharing::Copy).expect("a restore");
-    });
-    let (mut none, mut whole) = (0, 0);
-    for (place, disk) in &all {
-        let options = Options { create_if_missing: false, ..small(Duration::ZERO) };
-        match open(disk, &house.clock, "whole", options) {
-            Ok(db) => {
-                whole += 1;
-                assert!(look(&db) == house.model.now, "{place}");
+    let (house, at) = house_with_a_past();
+    let (mut cuts, mut none, mut whole, mut within) = (0, 0, 0, 0);
+    let mut rewound = Vec::new();
+    for sharing in [Sharing::Copy, Sharing::Link] {
+        let mut of_newest = BTreeSet::new();
+        for (which, moment) in [(Which::Newest, CommitTs::MAX), (Which::At(at), at)] {
+            let (world, disk) = (house.model.at(moment), house.disk.fork());
+            let all = fates(&disk, || {
+                let done = backups(&disk, &house.clock).restore(which, "whole", sharing);
+                done.expect("a restore");
+            });
+            let made = tables_in(&disk, "whole");
+            match which {
+                Which::Newest => of_newest = made.clone(),
+                _ => rewound.push((made.len(), of_newest.difference(&made).count())),
             }
-            Err(_) => none += 1,
+            // Those that are written anew, without what came later.
+            let anew: BTreeSet<_> = made.difference(&of_newest).collect();
+            for (place, disk) in &all {
+                let place = format!("{which:?}, {sharing:?}: {place}");
+                let cut = disk.fork();
+                match open_whole(disk, &house.clock, "whole") {
+                    Ok(db) => {
+                        whole += 1;
+                        assert!(look(&db) == world, "{place}");
+                    }
+                    Err(_) => {
+                        none += 1;
+                        let there = tables_in(&cut, "whole");
+                        within += u64::from(anew.iter().any(|name| there.contains(*name)));
+                    }
+                }
+                assert!(disk_is_sound(disk, &house), "{place}: the backups");
+                cuts += 1;
+                // The rest takes longer, and is looked at for some.
+                if cuts % 2 == 0 {
+                    restore_again(&cut, &house, (which, sharing), &world, &place);
+                }
+            }
         }
-        assert!(disk_is_sound(disk, &house), "{place}: the backups");
+    }
+    for (files, gone) in rewound {
+        assert!(files > 1 && gone > 2, "{files} files, {gone} of the newest are gone");
     }
     assert!(none > 20 && whole > 2, "{none} none, {whole} whole");
+    let counts = [
+        count("cuts", cuts, 1000),
+        count("none", none, 800),
+        count("whole", whole, 100),
+        count("within the rewinding", within, 200),
+    ];
+    counts::tell("restore cuts", &counts);
+}
+
+/// What was cut is restored again: elsewhere always, and in its place where nothing lies there.
+fn restore_again(
+    disk: &SimFs,
+    house: &House,
+    (which, sharing): (Which, Sharing),
+    world: &World,
+    place: &str,
+) {
+    let backups = backups(disk, &house.clock);
+    let is_free = disk.list(Path::new("whole")).is_ok_and(|names| names.is_empty());
+    for dir in ["whole", "again"] {
+        match backups.restore(which, dir, sharing) {
+            Ok(_) => {
+                let db = open_whole(disk, &house.clock, dir);
+                let db = db.unwrap_or_else(|error| panic!("{place}: {dir}: {error}"));
+                assert!(look(&db) == *world, "{place}: {dir}");
+            }
+            Err(error) => {
+                let is_told = error.kind() == Kind::Exists && dir == "whole" && !is_free;
+                assert!(is_told, "{place}: {dir}: {error}");
+            }
+        }
+    }
+}
+
+pub(crate) fn open_whole(
+    disk: &SimFs,
+    clock: &Arc<ManualClock>,
+    dir: &str,
+) -> tabulith::Result<Db> {
+    let options = Options { create_if_missing: false, ..small(Duration::from_secs(1000)) };
+    open(disk, clock, dir, options)
 }
 
 fn disk_is_sound(disk: &SimFs, house: &House) -> bool {
