@@ -8,6 +8,7 @@ mod moments;
 mod folders;
 mod damage;
 mod cuts;
+mod faults;
 mod beside;
 mod golden;
 mod size;

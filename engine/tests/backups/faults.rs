@@ -1,0 +1,195 @@
+//! Calls of the disk that fail: every call of a backup, of a pruning and of a restore, in several
+//! ways. Older backups stay whole, what failed can be done again, what says that it is done is, and
+//! the database is as ever.
+
+use crate::common::{DEST, DIR, House, World, backups, look, open, small};
+use crate::cuts::{house_with_a_past, open_whole};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tabulith::backup::depot::Sharing;
+use tabulith::backup::folder::{Backups, Which};
+use tabulith::vfs::fault::{Errno, FaultFs, Rule};
+use tabulith::vfs::mem::SimFs;
+use tabulith::{Kind, Options, Result};
+use tabulith_testkit::counts::{self, count};
+
+/// How a call fails.
+type Turn = fn(Rule) -> Rule;
+
+/// What the call answers; behind "for ever" all later ones do.
+const KINDS: [(&str, Turn); 6] = [
+    ("EIO", |rule| rule),
+    ("EIO, half of the write landed, for ever", |rule| rule.half_done().forever()),
+    ("EIO, all of it landed", Rule::done),
+    ("ENOSPC for ever", |rule| rule.with(Errno::NoSpace).forever()),
+    ("ENOENT", |rule| rule.with(Errno::NotFound)),
+    ("a short read", |rule| rule.with(Errno::EndOfFile)),
+];
+
+/// Of so many runs one has all of it looked at.
+const ONE_LOOKED_AT_IN: u64 = 4;
+
+/// What was tried.
+#[derive(Default)]
+struct Tally {
+    calls: u64,
+    runs: u64,
+    refused: u64,
+}
+
+/// Does `work` on copies of the disk on which another call fails each time, and has `judge` look at
+/// what is left once the disk is well again. Whether it is to look at all of it goes with that.
+fn each_fault<T>(
+    house: &House,
+    tally: &mut Tally,
+    work: impl Fn(&Backups) -> Result<T>,
+    judge: impl Fn(&str, &SimFs, Option<T>, bool),
+) {
+    let on = |disk: &SimFs| {
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        let vfs = Arc::new(faults.clone());
+        (faults, Backups::with(vfs, house.clock.clone(), Path::new(DEST)))
+    };
+    let (faults, backups) = on(&house.disk.fork());
+    work(&backups).expect("a disk that is well");
+    let calls = faults.calls();
+    tally.calls += calls;
+    for n in 0..calls {
+        for (what, turn) in KINDS {
+            let disk = house.disk.fork();
+            let (faults, backups) = on(&disk);
+            faults.add(turn(Rule::any().skip(n)));
+            let done = work(&backups).ok();
+            assert!(faults.injected() > 0, "call {n} of {calls} is not reached");
+            tally.runs += 1;
+            tally.refused += u64::from(done.is_none());
+            let all = tally.runs.is_multiple_of(ONE_LOOKED_AT_IN);
+            judge(&format!("call {n} of {calls}: {what}"), &disk, done, all);
+        }
+    }
+}
+
+impl Tally {
+    fn tell(&self, layer: &str, calls: u64) {
+        let runs = self.calls * KINDS.len() as u64;
+        let counts = [
+            count("calls", self.calls, calls),
+            count("runs", self.runs, runs),
+            count("refused", self.refused, runs / 4),
+        ];
+        counts::tell(layer, &counts);
+    }
+}
+
+#[track_caller]
+fn must_be_sound(backups: &Backups, place: &str) {
+    let report = backups.verify().unwrap_or_else(|error| panic!("{place}: {error}"));
+    assert!(report.damage.is_empty(), "{place}: {:?}", report.damage);
+}
+
+/// Restores a backup and looks at it.
+#[track_caller]
+fn must_show(disk: &SimFs, house: &House, which: Which, world: &World, place: &str) {
+    let done = backups(disk, &house.clock).restore(which, "shown", Sharing::Link);
+    done.unwrap_or_else(|error| panic!("{place}: {which:?}: {error}"));
+    let db = open_whole(disk, &house.clock, "shown");
+    let db = db.unwrap_or_else(|error| panic!("{place}: {which:?}: {error}"));
+    assert!(look(&db) == *world, "{place}: {which:?}");
+}
+
+#[track_caller]
+fn must_be_as_ever(disk: &SimFs, house: &House, place: &str) {
+    let options = Options { create_if_missing: false, ..small(Duration::from_secs(1000)) };
+    let db = open(disk, &house.clock, DIR, options);
+    let db = db.unwrap_or_else(|error| panic!("{place}: the database: {error}"));
+    assert!(look(&db) == house.model.now, "{place}: the database has changed");
+}
+
+#[test]
+fn a_backup_whose_calls_fail_harms_nothing_and_can_be_made_again() {
+    let (mut house, at) = house_with_a_past();
+    house.put("three", "p", "after the backups", &[3; 700]);
+    let mut tally = Tally::default();
+    for sharing in [Sharing::Copy, Sharing::Link] {
+        let work =
+            |backups: &Backups| -> Result<u64> { Ok(backups.create(DIR, sharing)?.backup.number) };
+        each_fault(&house, &mut tally, work, |place, disk, done, all| {
+            let backups = backups(disk, &house.clock);
+            must_be_sound(&backups, place);
+            let there = backups.list().expect("a list");
+            assert!(there.len() >= 2, "{place}: {there:?}");
+            if all {
+                must_be_as_ever(&disk.fork(), &house, place);
+                must_show(&disk.fork(), &house, Which::At(at), &house.model.at(at), place);
+            }
+            if let Some(number) = done {
+                must_show(&disk.fork(), &house, Which::Number(number), &house.model.now, place);
+            }
+            let next = backups.create(DIR, sharing);
+            let next = next.unwrap_or_else(|error| panic!("{place}: once more: {error}"));
+            must_be_sound(&backups, place);
+            if all || done.is_none() {
+                let which = Which::Number(next.backup.number);
+                must_show(disk, &house, which, &house.model.now, place);
+            }
+        });
+    }
+    tally.tell("backup faults", 150);
+}
+
+#[test]
+fn a_pruning_whose_calls_fail_leaves_what_it_keeps_and_can_be_done_again() {
+    let (mut house, _) = house_with_a_past();
+    house.put("three", "p", "after the backups", &[3; 700]);
+    house.db.compact().expect("a compaction");
+    let newest = house.db.backup(DEST).expect("the third backup").backup.number;
+    let mut tally = Tally::default();
+    let work = |backups: &Backups| backups.prune(1);
+    each_fault(&house, &mut tally, work, |place, disk, _, all| {
+        let backups = backups(disk, &house.clock);
+        must_be_sound(&backups, place);
+        let there = backups.list().expect("a list");
+        assert!(there.last().is_some_and(|last| last.number == newest), "{place}: {there:?}");
+        if all {
+            must_be_as_ever(&disk.fork(), &house, place);
+        }
+        let pruned = backups.prune(1);
+        pruned.unwrap_or_else(|error| panic!("{place}: once more: {error}"));
+        let report = backups.verify().expect("a look");
+        assert!(report.damage.is_empty() && report.unused == 0, "{place}: {report:?}");
+        assert_eq!(report.backups, 1, "{place}");
+        must_show(disk, &house, Which::Newest, &house.model.now, place);
+    });
+    tally.tell("prune faults", 20);
+}
+
+#[test]
+fn a_restore_whose_calls_fail_is_no_database_or_the_whole_one() {
+    let (house, at) = house_with_a_past();
+    let mut tally = Tally::default();
+    for (which, sharing) in [(Which::Newest, Sharing::Copy), (Which::At(at), Sharing::Link)] {
+        let world = match which {
+            Which::At(moment) => house.model.at(moment),
+            _ => house.model.now.clone(),
+        };
+        let work = |backups: &Backups| backups.restore(which, "whole", sharing);
+        each_fault(&house, &mut tally, work, |place, disk, done, all| {
+            let again = backups(disk, &house.clock).restore(which, "whole", sharing);
+            if let Err(error) = &again {
+                assert_eq!(error.kind(), Kind::Exists, "{place}: once more: {error}");
+            }
+            let is_done = done.is_some() || again.is_ok();
+            match open_whole(&disk.fork(), &house.clock, "whole") {
+                Ok(db) => assert!(look(&db) == world, "{place}"),
+                Err(error) => assert!(!is_done, "{place}: it is done: {error}"),
+            }
+            must_be_sound(&backups(disk, &house.clock), place);
+            if all {
+                must_be_as_ever(&disk.fork(), &house, place);
+                must_show(disk, &house, which, &world, place);
+            }
+        });
+    }
+    tally.tell("restore faults", 100);
+}
