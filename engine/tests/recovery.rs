@@ -3,15 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::options::{Advanced, Options};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Db, If, Result, verify};
+use tabulith::{Db, If, Kind, Result, verify};
 use tabulith_testkit::seed::Rng;
 
 const DIR: &str = "db";
@@ -243,4 +244,57 @@ fn a_damaged_copy_is_put_right_by_the_next_open() {
             assert!(check(&disk).is_clean(), "{copy}: {:?}", check(&disk).damage);
         }
     }
+}
+
+/// Without the word that the log's own thread puts behind it a commit that was damaged looks like
+/// one that a power cut has torn, and is cut off in silence.
+#[test]
+fn damage_to_the_last_commit_of_an_idle_log_is_told() {
+    const VALUE: &[u8] = b"the last commit before the process died";
+    let disk = SimFs::new();
+    let open = |disk: SimFs| open(Arc::new(disk), 1 << 20, Arc::new(Threads));
+    let db = open(disk.process()).unwrap();
+    db.table("rows").unwrap().upsert("p", "r", VALUE).unwrap();
+    let (segment, at) = place_in_the_log(&disk, VALUE);
+    let behind = at.next_multiple_of(512); // Of a block that was synced nothing is written anew.
+    wait_for_bytes(&disk, &segment, behind);
+    disk.kill();
+    drop(db);
+    let file = disk.open(&segment, Access::ReadWrite).unwrap();
+    file.write_all_at(&[VALUE[0] ^ 1], at as u64).unwrap();
+    let error = open(disk.process()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+    let (named, offset) = error.place().unwrap();
+    assert_eq!(named, segment, "{error}");
+    assert!(offset.is_some_and(|offset| offset <= at as u64), "{error}");
+}
+
+/// The segment of the log that holds `bytes`, and where.
+fn place_in_the_log(disk: &SimFs, bytes: &[u8]) -> (PathBuf, usize) {
+    let names = disk.list(Path::new(DIR)).unwrap();
+    let mut segments = names.iter().filter(|name| name.ends_with(".wal"));
+    let place = segments.find_map(|name| {
+        let path = Path::new(DIR).join(name);
+        let log = contents(disk, &path);
+        let at = log.windows(bytes.len()).position(|found| found == bytes)?;
+        Some((path, at))
+    });
+    place.expect("what was acknowledged is in the log")
+}
+
+/// Waits until the file holds something from `at` on.
+#[expect(clippy::disallowed_methods, reason = "a thread of the database is waited for")]
+fn wait_for_bytes(disk: &SimFs, file: &Path, at: usize) {
+    for _ in 0..60_000 {
+        if contents(disk, file)[at..].iter().any(|byte| *byte != 0) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("nothing comes behind the last commit");
+}
+
+fn contents(disk: &SimFs, path: &Path) -> Vec<u8> {
+    let file = disk.open(path, Access::Read).unwrap();
+    file.read_vec_at(file.len().unwrap() as usize, 0).unwrap()
 }
