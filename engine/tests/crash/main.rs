@@ -38,4 +38,5 @@ mod promised;
 mod seals;
 mod damages;
 mod verdict;
+mod mended;
 mod damage;

@@ -751,6 +751,17 @@ impl Run {
         self.read()
     }
 
+    /// Lets the scrub read all files once, and mend what it can.
+    pub(crate) fn scrub(&mut self) -> Result<(), Stop> {
+        let passes = |db: &Db| db.stats().scrub.passes;
+        let before = passes(self.db()?);
+        while passes(self.db()?) == before {
+            let pause = self.db()?.scrub_step()?;
+            self.clock.advance(pause.max(Duration::from_nanos(100)));
+        }
+        Ok(())
+    }
+
     /// A folder for a copy, another one each time.
     fn folder(&mut self) -> PathBuf {
         self.folders += 1;
