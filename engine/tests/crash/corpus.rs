@@ -1,6 +1,7 @@
 //! A closed database with a file of every kind, for damage: what it holds, its files, and what they
 //! were earlier.
 
+use crate::look::LONG_HISTORY;
 use crate::model::{History, Need, World};
 use crate::opening::DIR;
 use crate::ops::Op;
@@ -9,6 +10,7 @@ use crate::workload::small;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tabulith::ids::CommitTs;
 use tabulith::options::{Advanced, Compression, Durability, Options};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
@@ -21,6 +23,8 @@ pub(crate) struct Corpus {
     pub(crate) config: &'static str,
     pub(crate) options: Options,
     pub(crate) world: World,
+    /// Moments that its window shows, and what they were.
+    past: Vec<(CommitTs, World)>,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     /// What files held that hold something else by now, oldest first.
     pub(crate) earlier: BTreeMap<String, Vec<Vec<u8>>>,
@@ -35,7 +39,9 @@ fn options(config: &str) -> Options {
         "mapped" => Advanced { mapped: true, blob_bytes_min: 100, ..cached },
         _ => Advanced { block_cache_bytes: Some(1 << 20), ..cached },
     };
-    Options { advanced, ..small() }
+    // Two keep versions of rows that only the past shows, and one gives them up.
+    let history = (config != "plain").then_some(LONG_HISTORY);
+    Options { advanced, history, ..small() }
 }
 
 /// Some of everything that leaves a mark in a file.
@@ -60,11 +66,21 @@ fn ops() -> Vec<Op> {
         write(0, 0, &[(3, None), (5, Some(12)), (40, Some(30))]),
         write(1, 0, &[(0, Some(300)), (1, Some(300))]),
         Op::Compact,
+        // What has outlived its table, which then lets rows live longer.
+        Op::SetTtl { table: 1, ticks: 3 },
+        write(0, 0, &[(1, Some(90)), (2, Some(700)), (7, None)]),
+        Op::SetTtl { table: 1, ticks: 1 << 50 },
         write(1, 5, &equal),
         Op::Fill { table: 0, pk: 4, level, wait: true },
         Op::Flush,
         write(1, 0, &[(1, Some(20))]),
         Op::Erase { table: 0, pk: 4, from: 3, to: Some(6), level, wait: true },
+        Op::Flush,
+        // A partition that is gone as a whole, and versions of rows above older ones.
+        Op::Fill { table: 1, pk: 4, level, wait: true },
+        Op::Flush,
+        Op::Erase { table: 1, pk: 4, from: 0, to: None, level, wait: true },
+        write(0, 0, &[(1, Some(30)), (2, None), (7, Some(8))]),
         Op::Flush,
         Op::Ingest { table: 1, pk: 6, rows: vec![(0, 50), (1, 700), (2, 60)] },
         Op::Drop(2),
@@ -81,6 +97,14 @@ fn ops() -> Vec<Op> {
     ]
 }
 
+/// Percent of the commits that moments of the past come after: files alone hold these.
+const MOMENTS: [usize; 2] = [35, 60];
+
+fn moment(history: &History, percent: usize) -> (CommitTs, World) {
+    let (ts, world) = history.after(history.len() * percent / 100);
+    (CommitTs(ts), world.clone())
+}
+
 impl Corpus {
     pub(crate) fn new(config: &'static str) -> Corpus {
         let (sim, options) = (SimFs::new(), options(config));
@@ -90,6 +114,7 @@ impl Corpus {
             config,
             options: options.clone(),
             world: World::default(),
+            past: Vec::new(),
             files: BTreeMap::new(),
             earlier: BTreeMap::new(),
             sim: sim.clone(),
@@ -101,7 +126,11 @@ impl Corpus {
         }
         run.close().unwrap_or_else(|stop| panic!("{stop}"));
         corpus.look();
+        run.history.restart_time();
         corpus.world = run.history.last().clone();
+        if options.history.is_some() {
+            corpus.past = MOMENTS.map(|part| moment(&run.history, part)).into();
+        }
         corpus.earlier.retain(|name, _| corpus.files.contains_key(name));
         corpus
     }
@@ -117,6 +146,11 @@ impl Corpus {
             }
         }
         self.files = now;
+    }
+
+    /// A moment of the past and what it was, another one for each `turn`; for some turns none.
+    pub(crate) fn moment(&self, turn: u64) -> Option<&(CommitTs, World)> {
+        self.past.get(turn as usize % (self.past.len() + 1))
     }
 
     /// The same files for somebody to damage.

@@ -99,7 +99,7 @@ impl Sweep {
         // Every eighth is opened for reading only, which goes another way through the log.
         let options = Options { read_only: number.is_multiple_of(8), ..corpus.options.clone() };
         allocator::take_largest();
-        let look = AssertUnwindSafe(|| look(corpus, map, case, &options));
+        let look = AssertUnwindSafe(|| look(corpus, map, case, (number, &options)));
         let found = catch_unwind(look).unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().map(String::as_str);
             let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("?");
@@ -163,12 +163,16 @@ struct Found {
     wrong: Option<(Wrong, String)>,
 }
 
-fn look(corpus: &Corpus, map: &Map, case: &Case, options: &Options) -> Found {
+fn look(corpus: &Corpus, map: &Map, case: &Case, (turn, options): (u64, &Options)) -> Found {
     let sim = corpus.copy();
     case.apply(&sim, corpus, map).expect("the simulated disk does it");
     let opened = open_on(Arc::new(sim), options);
     let (seen, refused) = match opened {
-        Ok(db) => (verdict::read(&db, &corpus.world), false),
+        Ok(db) => {
+            let mut seen = verdict::read(&db, &corpus.world);
+            corpus.moment(turn).inspect(|then| verdict::read_past(&db, then, &mut seen));
+            (seen, false)
+        }
         Err(crate::stop::Stop::Refused(error)) => {
             (Seen { refused: Some(error), ..Seen::default() }, true)
         }
@@ -234,7 +238,10 @@ fn corpora() -> Vec<(Corpus, Map)> {
         let map = damages::map_of(&corpus);
         let whole = open_on(Arc::new(corpus.copy()), &corpus.options);
         let whole = whole.unwrap_or_else(|stop| panic!("{stop}"));
-        let seen = verdict::read(&whole, &corpus.world);
+        let mut seen = verdict::read(&whole, &corpus.world);
+        for turn in 0..8 {
+            corpus.moment(turn).inspect(|then| verdict::read_past(&whole, then, &mut seen));
+        }
         assert!(seen.wrong.is_none() && seen.refused.is_none(), "{config}, undamaged: {seen:?}");
         let bytes: usize = corpus.files.values().map(Vec::len).sum();
         eprintln!(

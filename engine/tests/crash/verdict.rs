@@ -3,9 +3,10 @@
 
 use crate::model::{Place, Stored, World};
 use std::collections::BTreeMap;
+use tabulith::Scan;
 use tabulith::db::Db;
 use tabulith::error::{Error, Kind};
-use tabulith::ids::TableId;
+use tabulith::ids::{CommitTs, TableId};
 use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore, TableInfo};
 
@@ -95,15 +96,37 @@ pub(crate) fn read(db: &Db, expected: &World) -> Seen {
         };
         let rows: BTreeMap<&Place, &Stored> = table.shown(now).collect();
         for back in [false, true] {
-            scan(db, name, &rows, back, &mut seen);
+            let opened = db.table(name).and_then(|table| table.scan::<&[u8], &[u8]>(..));
+            scan(name, opened, &rows, back, &mut seen);
         }
         get(db, name, info.id, &rows, &mut seen);
     }
     seen
 }
 
-fn scan(db: &Db, name: &str, rows: &BTreeMap<&Place, &Stored>, back: bool, seen: &mut Seen) {
-    let opened = db.table(name).and_then(|table| table.scan::<&[u8], &[u8]>(..));
+/// Reads a moment of the past.
+pub(crate) fn read_past(db: &Db, (at, expected): &(CommitTs, World), seen: &mut Seen) {
+    let snapshot = match db.snapshot_at(*at) {
+        Ok(snapshot) => snapshot,
+        Err(error) => return seen.refused(error),
+    };
+    for (name, table) in &expected.tables {
+        let Some(found) = snapshot.table(name) else {
+            seen.wrong(Wrong::Missing, format!("table {name} as of {at}"));
+            continue;
+        };
+        let rows: BTreeMap<&Place, &Stored> = table.shown(at.0).collect();
+        scan(name, snapshot.scan::<&[u8], &[u8]>(&found, ..), &rows, false, seen);
+    }
+}
+
+fn scan(
+    name: &str,
+    opened: tabulith::Result<Scan>,
+    rows: &BTreeMap<&Place, &Stored>,
+    back: bool,
+    seen: &mut Seen,
+) {
     let mut scan = match opened {
         Ok(scan) => scan,
         Err(error) => return seen.refused(error),
