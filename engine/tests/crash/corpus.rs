@@ -23,6 +23,8 @@ pub(crate) struct Corpus {
     pub(crate) config: &'static str,
     pub(crate) options: Options,
     pub(crate) world: World,
+    /// All that it ever was.
+    pub(crate) history: History,
     /// Moments that its window shows, and what they were.
     past: Vec<(CommitTs, World)>,
     pub(crate) files: BTreeMap<String, Vec<u8>>,
@@ -114,6 +116,7 @@ impl Corpus {
             config,
             options: options.clone(),
             world: World::default(),
+            history: History::new(),
             past: Vec::new(),
             files: BTreeMap::new(),
             earlier: BTreeMap::new(),
@@ -128,6 +131,7 @@ impl Corpus {
         corpus.look();
         run.history.restart_time();
         corpus.world = run.history.last().clone();
+        corpus.history = run.history.clone();
         if options.history.is_some() {
             corpus.past = MOMENTS.map(|part| moment(&run.history, part)).into();
         }

@@ -8,6 +8,7 @@
 use crate::allocator;
 use crate::corpus::{CONFIGS, Corpus};
 use crate::damages::{self, Case, Class, Damage, Map};
+use crate::look::read_world;
 use crate::opening::open_on;
 use crate::seals;
 use crate::verdict::{self, Seen, Wrong};
@@ -17,12 +18,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use tabulith::db::Db;
 use tabulith::options::Options;
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay};
 
 /// Opens of one run, about.
 const OPENS: u64 = 120_000;
+/// Percent of these that meet two damages.
+const PAIRS_PERCENT: u64 = 3;
 const OPENS_VARIABLE: &str = "TABULITH_DAMAGE";
 const REPLAY_COMMAND: &str = "cargo test -p tabulith --test crash damage";
 /// Alarms that are shown.
@@ -170,6 +174,9 @@ fn look(corpus: &Corpus, map: &Map, case: &Case, (turn, options): (u64, &Options
     let (seen, refused) = match opened {
         Ok(db) => {
             let mut seen = verdict::read(&db, &corpus.world);
+            if case.is_twice_of_the_log() && seen.wrong.is_some() && is_earlier(&db, corpus) {
+                seen.wrong = None;
+            }
             corpus.moment(turn).inspect(|then| verdict::read_past(&db, then, &mut seen));
             (seen, false)
         }
@@ -190,25 +197,37 @@ fn look(corpus: &Corpus, map: &Map, case: &Case, (turn, options): (u64, &Options
     Found { refused, failed: seen.refused.is_some(), any_right: seen.right > 0, wrong }
 }
 
-impl Case {
-    /// The files that an error may name.
-    fn files(&self) -> Vec<&str> {
-        let other = match &self.damage {
-            Damage::Swapped(other) | Damage::Doubled(other) => Some(other.as_str()),
-            _ => None,
-        };
-        [Some(self.file.as_str()), self.twin.as_deref(), other].into_iter().flatten().collect()
-    }
+/// Whether it is what it was after some commit: the log's end is gone, and nothing else.
+fn is_earlier(db: &Db, corpus: &Corpus) -> bool {
+    let found = read_world(db);
+    let now = db.time().0;
+    found.is_ok_and(|found| corpus.history.find(&found, 0, u64::MAX, now).is_some())
+}
 
+impl Case {
     /// What is wrong with refusing for `error`, if anything.
     fn refusal_is_wrong(&self, error: &tabulith::error::Error) -> Option<String> {
-        let metadata = self.file.starts_with("ROOT") || self.file.contains("manifest");
-        let single = self.twin.is_none() && !matches!(self.damage, Damage::Swapped(_));
-        if metadata && single {
+        if self.is_beyond_copies() {
+            return None; // It may be told of a file that is missing by what the copies say now.
+        }
+        if self.each().all(Case::is_of_a_copy) && !self.is_of_both_copies() {
             return Some(format!("the other copy is whole, yet {error:?}"));
         }
         let named = verdict::names_one_of(error, &self.files());
         (!named).then(|| format!("it does not name the file: {error:?}"))
+    }
+
+    /// Whether one copy of the metadata is damaged, and the other one is not by that.
+    fn is_of_a_copy(&self) -> bool {
+        let metadata = self.file.starts_with("ROOT") || self.file.contains("manifest");
+        metadata && self.twin.is_none() && !matches!(self.damage, Damage::Swapped(_))
+    }
+
+    /// Whether each of two copies of the same is damaged in its way.
+    fn is_of_both_copies(&self) -> bool {
+        let what = |case: &'_ Case| case.file.trim_end_matches(['A', 'B', 'a', 'b']).to_owned();
+        let other = |second: &Case| second.file != self.file && what(second) == what(self);
+        self.second.as_deref().is_some_and(other)
     }
 
     /// Whether nothing in the folder tells that anything is amiss: the log's last segment is the
@@ -217,8 +236,23 @@ impl Case {
         let logs = corpus.files.iter().filter(|(name, _)| name.ends_with(".wal"));
         let last = logs.filter(|(_, bytes)| seals::newest_frame(bytes) > 0);
         let last = last.max_by_key(|(_, bytes)| seals::newest_frame(bytes));
-        matches!(self.damage, Damage::Earlier(_))
-            && last.is_some_and(|(name, _)| *name == self.file)
+        let is_earlier = |case: &Case| {
+            matches!(case.damage, Damage::Earlier(_))
+                && last.is_some_and(|(name, _)| *name == case.file)
+        };
+        self.each().any(is_earlier) || self.is_beyond_copies()
+    }
+
+    /// Whether both copies of a piece of the metadata are damaged, and one of them may end where it
+    /// once did.
+    fn is_beyond_copies(&self) -> bool {
+        self.is_of_both_copies() && !self.each().all(|case| case.damage.is_in_place())
+    }
+
+    /// Whether the log is damaged in two places: one of them may be what would have told that the
+    /// other is no torn write.
+    fn is_twice_of_the_log(&self) -> bool {
+        self.second.is_some() && self.each().all(|case| case.file.ends_with(".wal"))
     }
 }
 
@@ -260,11 +294,14 @@ fn damage_is_never_a_wrong_answer() {
     let _replay = Replay::new(seed, REPLAY_COMMAND);
     let sweep = Sweep::default();
     let wanted = budget() * 2 / 3 / CONFIGS.len() as u64;
+    let pairs = wanted * PAIRS_PERCENT / 100;
     for (corpus, map) in &corpora() {
         let always = damages::all(corpus, map, usize::MAX, 0).len() as u64;
         let every = damages::all(corpus, map, 1, 0).len() - always as usize;
-        let step = step(every, wanted.saturating_sub(always));
-        sweep.run(corpus, map, &damages::all(corpus, map, step, seed));
+        let step = step(every, wanted.saturating_sub(always + pairs));
+        let mut cases = damages::all(corpus, map, step, seed);
+        cases.extend(damages::pairs(&cases, pairs as usize, seed));
+        sweep.run(corpus, map, &cases);
     }
     let part = |percent| wanted * percent / 100;
     sweep.end(
@@ -275,6 +312,7 @@ fn damage_is_never_a_wrong_answer() {
             (Class::Sectors, 500),
             (Class::Lengths, part(3)),
             (Class::Files, 60),
+            (Class::Pairs, pairs),
         ],
     );
 }

@@ -70,11 +70,13 @@ pub(crate) enum Class {
     Sectors,
     Lengths,
     Files,
+    /// Two at once, of any of these.
+    Pairs,
     /// With the checksums made good again.
     Nonsense,
 }
 
-/// Damage to one file, or the same to it and its twin.
+/// Damage to one file, or the same to it and its twin; and what else is damaged, if anything.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) class: Class,
@@ -82,13 +84,15 @@ pub(crate) struct Case {
     pub(crate) damage: Damage,
     /// Done to this file as well.
     pub(crate) twin: Option<String>,
+    pub(crate) second: Option<Box<Case>>,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Case { class, file, damage, twin } = self;
+        let Case { class, file, damage, twin, second } = self;
         write!(f, "{class:?} of {file}: {damage:?}")?;
-        twin.as_ref().map_or(Ok(()), |twin| write!(f, ", and {twin}"))
+        twin.as_ref().map_or(Ok(()), |twin| write!(f, ", and {twin}"))?;
+        second.as_ref().map_or(Ok(()), |second| write!(f, "; then {second}"))
     }
 }
 
@@ -114,11 +118,51 @@ impl Case {
                 sim.open(&path(file), Access::ReadWrite)?.write_all_at(&bytes, 0)?;
             }
         }
-        Ok(())
+        self.second.as_ref().map_or(Ok(()), |second| second.apply(sim, corpus, map))
+    }
+
+    /// Itself, and what else is damaged.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Case> {
+        std::iter::once(self).chain(self.second.as_deref())
+    }
+
+    /// The files that are not what they were.
+    pub(crate) fn files(&self) -> Vec<&str> {
+        self.each().flat_map(Case::own_files).collect()
+    }
+
+    fn own_files(&self) -> impl Iterator<Item = &str> {
+        let other = match &self.damage {
+            Damage::Swapped(other) | Damage::Doubled(other) => Some(other.as_str()),
+            _ => None,
+        };
+        [Some(self.file.as_str()), self.twin.as_deref(), other].into_iter().flatten()
+    }
+
+    /// Whether both can be done to one folder: to files of their own, or to places of one file.
+    fn goes_with(&self, other: &Case) -> bool {
+        let places =
+            self.file == other.file && self.damage.is_in_place() && other.damage.is_in_place();
+        places || self.files().iter().all(|file| !other.files().contains(file))
     }
 }
 
 impl Damage {
+    /// Whether the file stays, with other bytes in some place.
+    pub(crate) fn is_in_place(&self) -> bool {
+        use Damage::{Byte, Flip, Foreign, Garbage, Moved, Number, Zeros};
+        matches!(
+            self,
+            Flip { .. }
+                | Byte { .. }
+                | Number { .. }
+                | Zeros { .. }
+                | Garbage { .. }
+                | Moved { .. }
+                | Foreign { .. }
+        )
+    }
+
     fn apply(&self, sim: &SimFs, corpus: &Corpus, name: &str) -> io::Result<()> {
         let whole = |name: &str, bytes: &[u8]| -> io::Result<()> {
             let file = sim.open(&path(name), Access::ReadWrite)?;
@@ -166,7 +210,7 @@ pub(crate) fn all(corpus: &Corpus, map: &Map, step: usize, seed: u64) -> Vec<Cas
     for (file, bytes) in &corpus.files {
         let used = used_bytes(bytes);
         let mut add = |class, damage| {
-            cases.push(Case { class, file: file.clone(), damage, twin: None });
+            cases.push(Case { class, file: file.clone(), damage, twin: None, second: None });
         };
         for at in (0..used).chain((used..bytes.len()).step_by(37)) {
             for bit in (0..8).filter(|_| is_due()) {
@@ -199,8 +243,27 @@ pub(crate) fn all(corpus: &Corpus, map: &Map, step: usize, seed: u64) -> Vec<Cas
     }
     // Each of the two could be made good by the other.
     let (file, twin) = ("ROOT-A".to_owned(), Some("ROOT-B".to_owned()));
-    cases.push(Case { class: Class::Files, file, damage: Damage::Removed, twin });
+    let damage = Damage::Removed;
+    cases.push(Case { class: Class::Files, file, damage, twin, second: None });
     cases
+}
+
+/// Two of `cases` at once, by chance, each class as often as another.
+pub(crate) fn pairs(cases: &[Case], count: usize, seed: u64) -> Vec<Case> {
+    let classes = [Class::Bits, Class::Sectors, Class::Lengths, Class::Files];
+    let classes = classes.map(|class| cases.iter().filter(|case| case.class == class).collect());
+    let classes: Vec<Vec<&Case>> = classes.into();
+    let (mut rng, mut pairs) = (Rng::new(seed), Vec::new());
+    while pairs.len() < count {
+        let [first, second] = [0, 1].map(|_| {
+            let class = rng.below(classes.len());
+            (*rng.pick(&classes[class])).clone()
+        });
+        if first.goes_with(&second) {
+            pairs.push(Case { class: Class::Pairs, second: Some(Box::new(second)), ..first });
+        }
+    }
+    pairs
 }
 
 /// Bytes before the zeros that a file ends in, and some of those.
@@ -263,7 +326,7 @@ pub(crate) fn nonsense(corpus: &Corpus, step: usize, seed: u64) -> Vec<Case> {
             turn += 1;
             if turn.is_multiple_of(step) || step == 1 {
                 let (class, file, twin) = (Class::Nonsense, file.clone(), twin.clone());
-                cases.push(Case { class, file, damage, twin });
+                cases.push(Case { class, file, damage, twin, second: None });
             }
         };
         for at in 0..used_bytes(bytes) {
