@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::verify::{self, Report};
@@ -22,7 +23,8 @@ const DIR: &str = "db";
 /// Frames of the log begin here, in a log of small segments.
 const BLOCK_BYTES: usize = 512;
 
-/// Several table files, blob files, and a log of which a part is needed.
+/// Several table files, blob files, versions of rows and a partition that only the past shows, a
+/// table whose rows last a while, and a log of which a part is needed.
 fn database() -> SimFs {
     let sim = SimFs::new();
     let advanced = Advanced {
@@ -35,9 +37,10 @@ fn database() -> SimFs {
         scrub_period_s: 0,
         ..Advanced::default()
     };
+    let history = Some(Duration::from_secs(3600));
     let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
     let db = Db::builder()
-        .options(Options { advanced, threads: Some(1), ..Options::default() })
+        .options(Options { advanced, threads: Some(1), history, ..Options::default() })
         .parts(Arc::new(sim.clone()), clock, Arc::new(ByHand))
         .open(DIR)
         .unwrap();
@@ -50,6 +53,18 @@ fn database() -> SimFs {
     }
     db.flush().unwrap();
     table.partition("p").batch().delete_range("0050".."0055").commit().unwrap();
+    for row in 0..10 {
+        table.upsert("p", format!("{row:04}"), "once more").unwrap();
+    }
+    // More rows than are removed one by one.
+    let gone =
+        (0..70).fold(table.partition("gone").batch(), |batch, row: u8| batch.upsert([row], ""));
+    gone.commit().unwrap();
+    db.flush().unwrap();
+    table.drop_partition("gone").unwrap();
+    let aging = db.table("aging").unwrap();
+    aging.set_ttl(Some(Duration::from_secs(60))).unwrap();
+    aging.upsert("p", "r", "a minute").unwrap();
     db.flush().unwrap();
     for row in 0..8 {
         table.upsert("p", format!("in the log {row}"), [7; 300]).unwrap();

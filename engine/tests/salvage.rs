@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::error::Kind;
@@ -82,6 +83,8 @@ fn options(rng: &mut Rng) -> Options {
             ..Advanced::default()
         },
         threads: Some(1),
+        // With one no version of a row is given up.
+        history: rng.chance(50).then_some(Duration::from_secs(3600)),
         ..Options::default()
     }
 }
@@ -134,6 +137,24 @@ fn step(db: &Db, model: &mut Model, rng: &mut Rng) -> tabulith::Result<()> {
             let within = |rk: &Vec<u8>| *rk >= from && *rk < to;
             model.erase(ts, |place| place.0 == id && place.1 == pk && within(&place.2));
         }
+        // More rows than are removed one by one.
+        21 => {
+            let rows: Vec<_> = (0..70).map(|row| format!("f{row:02}").into_bytes()).collect();
+            let batch = table.partition(&pk).batch();
+            let ts = rows.iter().fold(batch, |batch, rk| batch.upsert(rk, "")).commit()?;
+            for rk in rows {
+                model.put((id, pk.clone(), rk), ts, Some(Vec::new()));
+            }
+            if rng.chance(50) {
+                db.flush()?;
+            }
+            if rng.chance(70) {
+                let ts = table.drop_partition(&pk)?;
+                model.erase(ts, |place| place.0 == id && place.1 == pk);
+            }
+        }
+        // No row gets as old as that: the clock stands still.
+        22 => table.set_ttl(rng.chance(60).then_some(Duration::from_secs(60)))?,
         4 | 5 => db.flush()?,
         6 => db.compact()?,
         7 => ingest(&table, id, model, rng)?,

@@ -13,7 +13,7 @@ use tabulith::error::Kind;
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, Db, Event, Options, verify};
+use tabulith::{Advanced, Db, Event, Options, Table, verify};
 use tabulith_testkit::seed::Rng;
 
 const DAY_S: u64 = 24 * 60 * 60;
@@ -48,17 +48,44 @@ impl Bench {
     /// A database with several table files, blob files and a log.
     fn new(scrub_period_s: u64) -> Bench {
         let bench = Bench::empty(options(scrub_period_s));
-        let table = bench.db.table("t").unwrap();
+        bench.fill(|_| {});
+        bench
+    }
+
+    /// The same with versions of rows and a partition that only the past shows, and a table whose
+    /// rows last a while.
+    fn with_past(scrub_period_s: u64) -> Bench {
+        let history = Some(Duration::from_secs(7 * DAY_S));
+        let bench = Bench::empty(Options { history, ..options(scrub_period_s) });
+        bench.fill(|table| {
+            for row in 0..20 {
+                table.upsert("p", format!("{:04}", row * 30), "once more").unwrap();
+            }
+            // More rows than are removed one by one.
+            let batch = table.partition("gone").batch();
+            (0..70).fold(batch, |batch, row: u8| batch.upsert([row], "")).commit().unwrap();
+            bench.db.flush().unwrap();
+            table.drop_partition("gone").unwrap();
+            let aging = bench.db.table("aging").unwrap();
+            aging.set_ttl(Some(Duration::from_secs(60))).unwrap();
+            aging.upsert("p", "r", "a minute").unwrap();
+        });
+        bench
+    }
+
+    /// Rows in files, what `also` writes beside them, and a row in the log.
+    fn fill(&self, also: impl FnOnce(&Table)) {
+        let table = self.db.table("t").unwrap();
         for row in 0..600 {
             let len = if row % 20 == 0 { 5000 } else { 200 };
             let value: Vec<u8> = (0..len).map(|i| (i * row % 251) as u8).collect();
             table.upsert("p", format!("{row:04}"), value).unwrap();
-            while bench.db.step().unwrap() {}
+            while self.db.step().unwrap() {}
         }
-        bench.db.flush().unwrap();
+        also(&table);
+        self.db.flush().unwrap();
         table.upsert("p", "in the log", "value").unwrap();
-        while bench.db.step().unwrap() {}
-        bench
+        while self.db.step().unwrap() {}
     }
 
     fn empty(options: Options) -> Bench {
@@ -122,7 +149,7 @@ impl Bench {
 
 #[test]
 fn every_byte_of_every_live_file_is_read_within_the_period() {
-    let bench = Bench::new(DAY_S);
+    let bench = Bench::with_past(DAY_S);
     let files = [bench.names(".sst"), bench.names(".blob")].concat();
     assert!(bench.names(".sst").len() > 2 && bench.names(".blob").len() > 1, "{files:?}");
     let bytes: u64 = files.iter().map(|name| bench.len(name)).sum();
@@ -171,7 +198,7 @@ fn a_file_that_is_partly_read_leaves_the_disk_when_it_is_dropped() {
 
 #[test]
 fn damage_of_any_byte_is_told_with_its_file() {
-    let bench = Bench::new(DAY_S);
+    let bench = Bench::with_past(DAY_S);
     for name in [bench.names(".sst"), bench.names(".blob")].concat() {
         let len = bench.len(&name);
         for at in (0..len).step_by(len as usize / 7 + 1).chain([len - 1]) {
