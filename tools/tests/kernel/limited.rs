@@ -78,6 +78,24 @@ impl Limited {
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
+    /// Whether none of its threads runs until it is told to go on.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn stands_still(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        threads.expect("its threads").flatten().all(|thread| {
+            // The state follows the name, which is in brackets. One that has ended has none.
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('T'))
+        })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn stands_still(&self) -> bool {
+        let id = self.child.id().to_string();
+        let said = Command::new("ps").args(["-o", "state=", "-p", &id]).output().expect("ps");
+        String::from_utf8_lossy(&said.stdout).trim_start().starts_with('T')
+    }
+
     /// Whether it is still there.
     pub(crate) fn lives(&mut self) -> bool {
         self.child.try_wait().expect("its state").is_none()

@@ -1,9 +1,22 @@
 //! A process that is stopped, and a second one on the same folder.
 
-use crate::client::Client;
-use crate::common::Place;
-use crate::limited::{Limited, all_there, entity, table};
+use crate::common::{PATIENCE, Place};
+use crate::limited::{Limited, all_there, entity, rows, table};
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// In which a server that runs has answered many times.
+const SILENCE: Duration = Duration::from_millis(200);
+
+/// Sends the signal, and waits until every thread has stopped.
+fn stop(server: &Limited) {
+    server.signal("-STOP");
+    let sent = Instant::now();
+    while !server.stands_still() {
+        assert!(sent.elapsed() < PATIENCE, "it goes on");
+        std::thread::yield_now();
+    }
+}
 
 #[test]
 fn a_process_that_was_stopped_goes_on() {
@@ -13,21 +26,25 @@ fn a_process_that_was_stopped_goes_on() {
     let mut acked = BTreeSet::new();
     for row in 0..60 {
         if row % 20 == 10 {
-            server.signal("-STOP");
-            // Sent to a process that stands still; its answer comes when that goes on.
-            let port = server.port;
-            let waiting = std::thread::spawn(move || {
-                let mut client = Client::connect(port).expect("the kernel accepts");
-                client.insert("rows", &entity(1000 + row, 100)).expect("an answer").status
-            });
+            stop(&server);
+            let mut new = server.client(); // Accepted by the kernel alone.
+            client.begin_insert("rows", &entity(1000 + row, 100)).unwrap();
+            new.begin_insert("rows", &entity(2000 + row, 100)).unwrap();
+            let heard = [&mut client, &mut new].map(|one| one.hears_within(SILENCE).unwrap());
+            assert_eq!(heard, [false, false], "an answer of a process that stands still");
             server.signal("-CONT");
-            assert_eq!(waiting.join().unwrap(), 201);
-            acked.insert(1000 + row);
+            for (late, one) in [(1000 + row, &mut client), (2000 + row, &mut new)] {
+                let reply = one.read_reply().unwrap();
+                assert_eq!(reply.status, 201, "{}", reply.body);
+                assert!(reply.body.contains(&format!("\"{late:08}\"")), "{}", reply.body);
+                acked.insert(late);
+            }
         }
         assert_eq!(client.insert("rows", &entity(row, 100)).unwrap().status, 201);
         acked.insert(row);
     }
     assert!(server.lives());
+    assert_eq!(rows(&mut client), acked);
     drop(server);
     all_there(&place, &acked);
 }

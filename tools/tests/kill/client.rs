@@ -55,6 +55,25 @@ impl Client {
         self.send("POST", table, "", "application/json", entity)
     }
 
+    /// Sends the insert of an entity given as JSON; [`Client::read_reply`] waits for its answer.
+    pub(crate) fn begin_insert(&mut self, table: &str, entity: &str) -> io::Result<()> {
+        let text = self.written("POST", table, "application/json", entity);
+        self.stream.get_mut().write_all(text.as_bytes())
+    }
+
+    /// Whether anything of an answer, or the end, comes within `wait`.
+    pub(crate) fn hears_within(&mut self, wait: Duration) -> io::Result<bool> {
+        let stream = self.stream.get_ref();
+        stream.set_read_timeout(Some(wait))?;
+        let heard = stream.peek(&mut [0]);
+        stream.set_read_timeout(Some(REPLY_WAIT))?;
+        match heard.map_err(|error| (error.kind(), error)) {
+            Ok(_) => Ok(true),
+            Err((io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, _)) => Ok(false),
+            Err((_, error)) => Err(error),
+        }
+    }
+
     /// Inserts or replaces the entity of two keys, given as JSON.
     pub(crate) fn put(
         &mut self,
@@ -163,7 +182,8 @@ impl Client {
         Ok(BASE64.encode(mac.finalize().into_bytes()))
     }
 
-    fn read_reply(&mut self) -> io::Result<Reply> {
+    /// Waits for the answer to what was sent.
+    pub(crate) fn read_reply(&mut self) -> io::Result<Reply> {
         let status_line = self.read_line()?;
         let status = status_line.split(' ').nth(1).and_then(|text| text.parse().ok());
         let status = status.ok_or_else(|| io::Error::other(format!("not HTTP: {status_line}")))?;
