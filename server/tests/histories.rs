@@ -1,5 +1,6 @@
 //! Histories over real sockets: clients that fight for a few entities, some of which hang up
-//! without waiting for their answers, find them linearizable.
+//! without waiting for their answers, find them linearizable, batches whole, and pages of one
+//! moment.
 //!
 //! `TABULITH_HTTP_HISTORY_OPS` sends another number of requests.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
@@ -25,6 +26,7 @@ use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::linear::Call;
 use tabulith_testkit::register::{self, Act, Answer, Ask, Checked};
 use tabulith_testkit::seed::{self, Replay, Rng};
+use tabulith_testkit::wholes::{self, Wholes};
 use talk::{Credentials, PARTITIONS, Reply, Speaker};
 
 const OPS_DEFAULT: u64 = 20_000;
@@ -36,7 +38,7 @@ const KEYS: u32 = 6;
 fn entities_are_linearizable_over_sockets() {
     let ops = seed::number("TABULITH_HTTP_HISTORY_OPS").unwrap_or(OPS_DEFAULT);
     let first = seed::seed_or(1);
-    let mut all = Checked::default();
+    let (mut all, mut seen) = (Checked::default(), Wholes::default());
     let mut histories = 0;
     while all.calls < ops {
         let seed = first + histories;
@@ -44,18 +46,28 @@ fn entities_are_linearizable_over_sockets() {
             seed,
             "TABULITH_HTTP_HISTORY_OPS=1 cargo test -p tabulith-server --test histories",
         );
-        match register::check(false, &history(seed)) {
-            Ok(checked) => all.add(&checked),
+        let calls = history(seed);
+        let checked = register::check(false, &calls).and_then(|checked| {
+            all.add(&checked);
+            wholes::check(&calls)
+        });
+        match checked {
+            Ok(wholes) => seen.add(&wholes),
             Err(anomaly) => panic!("{anomaly}"),
         }
         histories += 1;
     }
     eprintln!(
-        "{} calls in {histories} histories from seed {first}, {} of them without an answer, {} steps of \
-         the search: 0 anomalies",
-        all.calls, all.unknown, all.steps
+        "{} calls in {histories} histories from seed {first}, {} of them without an answer, {} pages that \
+         showed {} batches, {} steps of the search: 0 anomalies",
+        all.calls, all.unknown, seen.pages, seen.batches, all.steps
     );
-    let counts = [count("calls", all.calls, ops), count("unanswered", all.unknown, histories * 4)];
+    let counts = [
+        count("calls", all.calls, ops),
+        count("unanswered", all.unknown, histories * 4),
+        count("pages", seen.pages, histories * 10),
+        count("batches", seen.batches, histories),
+    ];
     counts::tell("http-histories", &counts);
 }
 

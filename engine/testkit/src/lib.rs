@@ -14,4 +14,5 @@ pub mod hex;
 pub mod oracle;
 pub mod linear;
 pub mod register;
+pub mod wholes;
 pub mod isolation;

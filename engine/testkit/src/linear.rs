@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// A call as who made it saw it. Times are of one clock that never gives a time twice.
+/// A call as who made it saw it. Times are of one clock that never gives a time twice; what one
+/// request asks of several keys begins at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<A> {
     /// Before it was sent.

@@ -18,6 +18,7 @@ use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::linear::Call;
 use tabulith_testkit::register::{self, Act, Answer, Ask, Checked, Condition};
 use tabulith_testkit::seed::{self, Replay, Rng};
+use tabulith_testkit::wholes::{self, Wholes};
 
 const OPS_DEFAULT: u64 = 200_000;
 const THREADS: usize = 4;
@@ -31,7 +32,7 @@ const PARTITIONS: u32 = 2;
 fn entities_are_linearizable_across_kills_and_power_losses() {
     let ops = seed::number("TABULITH_HISTORY_OPS").unwrap_or(OPS_DEFAULT);
     let first = seed::seed_or(1);
-    let mut checked = Checked::default();
+    let (mut checked, mut seen) = (Checked::default(), Wholes::default());
     let (mut histories, mut losses) = (0, 0);
     while checked.calls < ops {
         let seed = first + histories;
@@ -40,8 +41,12 @@ fn entities_are_linearizable_across_kills_and_power_losses() {
             "TABULITH_HISTORY_OPS=1 cargo test -p tabulith --test histories entities",
         );
         let (calls, lost) = history(seed);
-        match register::check(false, &calls) {
-            Ok(one) => checked.add(&one),
+        let one = register::check(false, &calls).and_then(|one| {
+            checked.add(&one);
+            wholes::check(&calls)
+        });
+        match one {
+            Ok(wholes) => seen.add(&wholes),
             Err(anomaly) => panic!("{anomaly}"),
         }
         histories += 1;
@@ -49,14 +54,17 @@ fn entities_are_linearizable_across_kills_and_power_losses() {
     }
     eprintln!(
         "{} calls in {histories} histories of {} keys from seed {first}, {} of them without an \
-         answer, {losses} kills and power losses, {} steps of the search: 0 anomalies",
-        checked.calls, checked.keys, checked.unknown, checked.steps
+         answer, {losses} kills and power losses, {} pages that showed {} batches, {} steps of the \
+         search: 0 anomalies",
+        checked.calls, checked.keys, checked.unknown, seen.pages, seen.batches, checked.steps
     );
     let counts = [
         count("calls", checked.calls, ops),
         count("keys", checked.keys, histories * u64::from(KEYS)),
         count("crashes", losses, histories),
         count("unanswered", checked.unknown, histories / 3),
+        count("pages", seen.pages, histories * 20),
+        count("batches", seen.batches, histories * 2),
     ];
     counts::tell("histories", &counts);
 }

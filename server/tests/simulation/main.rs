@@ -34,6 +34,7 @@ use tabulith_server::config::{Config, Throttling};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::register;
 use tabulith_testkit::seed::{self, Replay, Rng};
+use tabulith_testkit::wholes::{self, Wholes};
 use tokio::time::{sleep, timeout};
 use world::World;
 
@@ -70,6 +71,7 @@ const TROUBLES: [Trouble; 8] = [
 struct Outcome {
     hash: u64,
     calls: u64,
+    wholes: Wholes,
     simulated: Duration,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -98,6 +100,7 @@ fn every_seed_ends_well() {
                     let (all, twice) = &mut *all.lock();
                     *twice += u64::from(again);
                     all.calls += one.calls;
+                    all.wholes.add(&one.wholes);
                     all.simulated += one.simulated;
                     for (what, count) in one.counts {
                         *all.counts.entry(what).or_default() += count;
@@ -119,6 +122,8 @@ fn every_seed_ends_well() {
         count("twice", twice, seeds.div_ceil(TWICE_EVERY)),
         count("calls", all.calls, seeds * 50),
         count("seconds", seconds, seeds / 20 * 100),
+        count("pages", all.wholes.pages, seeds / 2),
+        count("batches", all.wholes.batches, seeds / 20),
     ];
     counts::tell("simulation", &counts);
     for what in [
@@ -204,10 +209,12 @@ async fn run(seed: u64) -> Outcome {
     Client::new(&world, &book, Role::Owner, 0, false).look().await;
     world.event(&world.boots());
     let book = std::mem::take(&mut *book.lock());
-    match register::check(false, &book.calls) {
-        Ok(checked) => Outcome {
+    let checked = register::check(false, &book.calls);
+    match checked.and_then(|checked| Ok((checked, wholes::check(&book.calls)?))) {
+        Ok((checked, wholes)) => Outcome {
             hash: world.hash(),
             calls: checked.calls,
+            wholes,
             simulated: world.clock.steady(),
             counts: book.counts,
         },
