@@ -48,7 +48,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let (connections_max, table_files_max) = files_allowed(config.connections_max);
     config.connections_max = connections_max;
     let (durability, history) = (args.durability.into(), args.history);
-    let mut options = Options { durability, history, ..Options::default() };
+    let memory = args.memory.map(usize::try_from).transpose()?.map(|mib| mib << 20);
+    let mut options = Options { durability, history, memory, ..Options::default() };
     options.advanced.open_files_max = Some(table_files_max);
     options.advanced.scrub_period_s = u64::from(args.scrub_hours) * 3600;
     let data = Data::of(args)?;

@@ -108,6 +108,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS_PER_ADDRESS")]
     pub(crate) connections_per_address: Option<NonZeroU32>,
+    /// MiB of the database, for memtables, caches and the work on files. A quarter of the memory if
+    /// nothing is said, 128 at least.
+    #[arg(long, value_name = "MiB", help_heading = "Load")]
+    #[arg(env = "TABULITH_MEMORY", value_parser = clap::value_parser!(u32).range(32..=1_048_576))]
+    pub(crate) memory: Option<u32>,
     /// MiB for request bodies that are held at once, 503 beyond them. A sixteenth of the memory if
     /// nothing is said, of 32 to 256.
     #[arg(long, value_name = "MiB", help_heading = "Load")]
