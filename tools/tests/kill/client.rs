@@ -104,6 +104,43 @@ impl Client {
         self.send("POST", "$batch", "", "multipart/mixed; boundary=batch_b", &body)
     }
 
+    /// Changes the entity of two keys: a verb, the RowKey, and an entity as JSON unless it is
+    /// deleted.
+    pub(crate) fn change(
+        &mut self,
+        table: &str,
+        partition: &str,
+        (verb, row, entity): (&str, &str, &str),
+    ) -> io::Result<Reply> {
+        let resource = format!("{table}(PartitionKey='{partition}',RowKey='{row}')");
+        self.send(verb, &resource, "", "application/json", entity)
+    }
+
+    /// Such changes in one transaction.
+    pub(crate) fn change_batch(
+        &mut self,
+        table: &str,
+        partition: &str,
+        changes: &[(&str, String, String)],
+    ) -> io::Result<Reply> {
+        let mut body = String::from(
+            "--batch_b\r\nContent-Type: multipart/mixed; boundary=changeset_c\r\n\r\n",
+        );
+        for (verb, row, entity) in changes {
+            let condition = condition(verb);
+            let _ = write!(
+                body,
+                "--changeset_c\r\nContent-Type: application/http\r\n\
+                 Content-Transfer-Encoding: binary\r\n\r\n\
+                 {verb} /{ACCOUNT}/{table}(PartitionKey='{partition}',RowKey='{row}') HTTP/1.1\r\n\
+                 {condition}Content-Type: application/json\r\nDataServiceVersion: 3.0;\r\n\r\n\
+                 {entity}\r\n"
+            );
+        }
+        body.push_str("--changeset_c--\r\n--batch_b--\r\n");
+        self.send("POST", "$batch", "", "multipart/mixed; boundary=batch_b", &body)
+    }
+
     /// One page of a table; `query` begins with `?` where it is not empty.
     pub(crate) fn page(&mut self, table: &str, query: &str) -> io::Result<Reply> {
         self.send("GET", &format!("{table}()"), query, "", "")
@@ -166,9 +203,10 @@ impl Client {
         let path = format!("/{ACCOUNT}/{resource}");
         let date = jiff::Timestamp::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let signature = self.signature(&format!("{date}\n/{ACCOUNT}{path}"))?;
+        let condition = condition(verb);
         let head = format!(
             "{verb} {path}{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nx-ms-date: {date}\r\n\
-             x-ms-version: 2019-02-02\r\nAuthorization: SharedKeyLite {ACCOUNT}:{signature}\r\n\
+             x-ms-version: 2019-02-02\r\n{condition}Authorization: SharedKeyLite {ACCOUNT}:{signature}\r\n\
              Accept: application/json;odata=nometadata\r\nContent-Type: {content_type}\r\n\
              Content-Length: {}\r\n\r\n",
             body.len()
@@ -233,6 +271,11 @@ impl Client {
         }
         Ok(line.trim_end().to_owned())
     }
+}
+
+/// What is deleted is deleted whatever it is.
+fn condition(verb: &str) -> &'static str {
+    if verb == "DELETE" { "If-Match: *\r\n" } else { "" }
 }
 
 fn percent_encoded(token: &str) -> String {
