@@ -112,7 +112,7 @@ mod tests {
         disk.add(Rule::fail(Call::Create).named("*.sst"));
         let rows = db.table("rows").unwrap();
         for n in 0..4_u32 {
-            rows.upsert("p", n.to_be_bytes(), vec![0; 2 << 10]).unwrap();
+            rows.upsert("p", n.to_be_bytes(), vec![0_u8; 2 << 10]).unwrap();
         }
         let text = told(&failed.recv().unwrap());
         assert!(text.contains("ERROR") && text.contains("background work failed"), "{text}");
