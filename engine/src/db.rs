@@ -153,8 +153,8 @@ impl Builder {
     /// Opens the folder.
     ///
     /// Errors: `Invalid` for a bad setting; `NotFound` where there is no database and none may be
-    /// made; `Locked` where another process, or this one, has it open; `Corrupt` where its files are
-    /// damaged or the folder is not ours; `Io`.
+    /// made; `Locked` where another process, or this one, has it open; `Corrupt` where its files
+    /// are damaged or the folder is not ours; `Io`.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(dir.as_ref(), self)
     }

@@ -86,9 +86,9 @@ pub struct Options {
 }
 
 /// Settings with a reasoned default each. They change speed and space, never what is promised, but
-/// for three: [`Advanced::mapped`] has dangers, without [`Advanced::scrub_period_s`] damage is found
-/// when somebody reads it, and the longer [`Advanced::buffered_flush_ms`] is, the more of what was
-/// [`Durability::Buffered`] goes with the process.
+/// for three: [`Advanced::mapped`] has dangers, without [`Advanced::scrub_period_s`] damage is
+/// found when somebody reads it, and the longer [`Advanced::buffered_flush_ms`] is, the more of
+/// what was [`Durability::Buffered`] goes with the process.
 #[derive(Clone, Debug)]
 pub struct Advanced {
     /// Longest time a [`Durability::Buffered`] commit stays in the process, in milliseconds.
@@ -211,8 +211,8 @@ pub struct Advanced {
     /// and behind all other work, and tells of damage before somebody needs what is damaged
     /// ([`Event::DamageFound`](crate::Event::DamageFound),
     /// [`stats::Stats::scrub`](crate::stats::Stats::scrub)). It never reads more than 64 MiB/s:
-    /// where there is more than half of what that gives in a period, some bytes wait longer. 0 turns
-    /// it off.
+    /// where there is more than half of what that gives in a period, some bytes wait longer. 0
+    /// turns it off.
     ///
     /// Default 86,400, a day; 0 to 1,000,000,000.
     pub scrub_period_s: u64,

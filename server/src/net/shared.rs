@@ -23,8 +23,8 @@ pub(super) const ENTITY_JSON_BYTES_MAX: usize = 4 * ENTITY_BYTES_MAX;
 /// answers.
 const READS_MIN: usize = 8;
 
-/// Most threads for commits that may wait: half of those that tokio makes, so that reads have theirs
-/// however long commits wait.
+/// Most threads for commits that may wait: half of those that tokio makes, so that reads have
+/// theirs however long commits wait.
 const COMMITS_AT_ONCE: usize = 256;
 
 /// Most change sets with merges that are worked on at once: each may write a hundred entities that

@@ -136,8 +136,8 @@ pub(crate) struct ServeArgs {
         env = "TABULITH_ADMIN_ADDRESS"
     )]
     pub(crate) admin_address: Option<SocketAddr>,
-    /// Whether the partitions of which most entities are read or written are counted: by rank, or by
-    /// name at /_/hot too.
+    /// Whether the partitions of which most entities are read or written are counted: by rank, or
+    /// by name at /_/hot too.
     #[arg(long, value_enum, default_value_t = HotArg::Ranks, help_heading = "Operation")]
     #[arg(env = "TABULITH_HOT_PARTITIONS")]
     pub(crate) hot_partitions: HotArg,
