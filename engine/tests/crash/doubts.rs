@@ -79,17 +79,17 @@ impl Doubts {
                         && removed.all(|(rk, _)| !shown.rows.contains_key(&at(rk)));
                     match own.max() {
                         Some(ts) => history.insert(ts, change)?,
-                        None if removes => history.insert(after + 1, change)?,
+                        None if removes => history.insert_after(after, change)?,
                         None => self.0.push((after, change)),
                     }
                 }
                 // Nobody tells when it happened; before the next commit.
-                (Change::Drop { .. }, None) => history.insert(after + 1, change)?,
+                (Change::Drop { .. }, None) => history.insert_after(after, change)?,
                 (Change::Declare { columns, .. }, Some(shown)) if shown.columns == *columns => {
-                    history.insert(after + 1, change)?;
+                    history.insert_after(after, change)?;
                 }
                 (Change::SetTtl { ttl, .. }, Some(shown)) if shown.life.ttl == *ttl => {
-                    history.insert(after + 1, change)?;
+                    history.insert_after(after, change)?;
                 }
                 _ => self.0.push((after, change)),
             }

@@ -198,13 +198,13 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
         &[
             count("states", all.opened, wanted),
             count("nested", all.nested, wanted / 20),
-            count("after-three", after_three, if is_full { wanted / 100 } else { 0 }),
+            count("after-three", after_three, if is_full { wanted / 200 } else { 0 }),
             count("kills", all.kills, wanted / 50),
             count("used", all.used, wanted / 100),
             count("peeks", all.peeks.into(), wanted / 50),
             count("copies", all.copies.into(), copies_min),
             count("long-logs", all.long_logs, long_logs_min),
-            count("moments", all.moments, wanted / 10),
+            count("moments", all.moments, if is_full { wanted / 1000 } else { 0 }),
         ],
     );
 }

@@ -205,7 +205,7 @@ fn first_work() -> Vec<Op> {
     vec![Op::Reopen, Op::Create(0), put(0, 0, 20), Op::Kill, put(0, 1, 30), Op::Reopen, Op::Read]
 }
 
-/// Versions that a window keeps and readers look back at; then other windows.
+/// Versions that a window keeps and readers look back at; then no window, and one again.
 fn past_work() -> Vec<Op> {
     let long = LONG_HISTORY.as_nanos() as u64 / 100;
     let (level, durability) = (Durability::Synced, Durability::Synced);
@@ -216,34 +216,28 @@ fn past_work() -> Vec<Op> {
         put(0, 0, 40),
         Op::Erase { table: 0, pk: 0, from: 1, to: None, level, wait: true },
         Op::Read,
-        Op::Compact,
-        Op::Read,
-        alter(None, true),
-        put(0, 0, 80),
-        Op::Flush,
-        alter(Some(0), false),
+        alter(Some(0), true),
         put(0, 0, 60),
         Op::Compact,
-        alter(Some(long), true),
+        alter(Some(long), false),
         put(0, 0, 70),
         Op::Flush,
-        put(0, 0, 10),
-        Op::Compact,
         Op::Read,
     ]
 }
 
 /// So many small commits that the log is nearly long.
 fn nearly_long() -> Vec<Op> {
-    vec![Op::Count { table: 0, pk: 0, times: LOG_COMMITS - 8 }]
+    vec![Op::Count { table: 0, pk: 0, times: LOG_COMMITS - 20 }]
 }
 
 /// It becomes long, and what it holds a file.
 fn long_work() -> Vec<Op> {
-    vec![Op::Count { table: 0, pk: 0, times: 12 }, put(0, 1, 90), Op::Reopen, Op::Read]
+    vec![Op::Count { table: 0, pk: 0, times: 24 }, put(0, 1, 90), Op::Reopen, Op::Read]
 }
 
-/// Commits of one block each until a log of the smallest segments is long.
+/// Commits of one block each until a log of the smallest segments is long, and a few less with what
+/// else stands in the log.
 const LOG_COMMITS: u8 = 128;
 
 /// A random list and what it runs under, others for each seed.
@@ -285,6 +279,9 @@ fn mapped() -> Options {
     Options { advanced, ..small() }
 }
 
+/// Calls by their kind and class of file.
+pub(crate) type Sites = BTreeMap<(Call, String), u64>;
+
 /// What is done while calls fail.
 #[derive(Clone, Copy)]
 pub(crate) struct Workload {
@@ -293,7 +290,9 @@ pub(crate) struct Workload {
     /// Makes the database and does this on a disk that is well; `None` where the first open is
     /// among what may fail.
     before: Option<fn() -> Vec<Op>>,
-    pub(crate) ops: fn() -> Vec<Op>,
+    ops: fn() -> Vec<Op>,
+    /// The list ends with the operation that makes so many calls.
+    calls_max: u64,
     /// Whether the disk takes direct writes.
     direct: bool,
 }
@@ -307,25 +306,58 @@ impl Workload {
             None => case,
         }
     }
+
+    /// The run without a fault, its list as far as it goes, and the calls that it makes.
+    pub(crate) fn without_fault(&self) -> (Case, Vec<Op>, Sites) {
+        let mut case = self.case(format!("no fault in {}", self.name));
+        let (before, first) = (case.faults.counts(), case.faults.calls());
+        let (mut ops, mut done) = ((self.ops)(), 0);
+        while done < ops.len() && case.faults.calls() - first < self.calls_max {
+            case.must(&ops[done..=done]);
+            done += 1;
+        }
+        ops.truncate(done);
+        let mut sites = case.faults.counts();
+        for (site, calls) in &mut sites {
+            *calls -= before.get(site).copied().unwrap_or(0);
+        }
+        sites.retain(|_, calls| *calls > 0);
+        (case, ops, sites)
+    }
 }
 
-const WORK: Workload =
-    Workload { name: "work", options: uncached, before: Some(Vec::new), ops: work, direct: true };
+const WORK: Workload = Workload {
+    name: "work",
+    options: uncached,
+    before: Some(Vec::new),
+    ops: work,
+    calls_max: u64::MAX,
+    direct: true,
+};
+
+/// Where every use of a file may read its index anew, a few steps are many calls.
+const FEW: Workload = Workload { calls_max: 300, ..WORK };
 
 pub(crate) const WORKLOADS: [Workload; 8] = [
     WORK,
     Workload { name: "work in two calls", direct: false, ..WORK },
     Workload { name: "more work", ops: more_work, direct: false, ..WORK },
-    Workload { name: "random work", options: random_options, ops: random_work, ..WORK },
-    Workload { name: "a first open", before: None, ops: first_work, ..WORK },
-    Workload { name: "work with a past", options: remembering, ops: past_work, ..WORK },
-    Workload { name: "work in place", options: mapped, ops: past_work, direct: false, ..WORK },
+    Workload {
+        name: "random work",
+        options: random_options,
+        ops: random_work,
+        calls_max: 600,
+        ..WORK
+    },
+    Workload { name: "a first open", before: None, ops: first_work, ..FEW },
+    Workload { name: "work with a past", options: remembering, ops: past_work, ..FEW },
+    Workload { name: "work in place", options: mapped, ops: past_work, direct: false, ..FEW },
     Workload {
         name: "work on a long log",
         options: counted_options,
         before: Some(nearly_long),
         ops: long_work,
-        ..WORK
+        ..FEW
     },
 ];
 
@@ -411,6 +443,7 @@ struct Faults {
 /// One call of a workload fails.
 fn fail_one(
     workload: Workload,
+    ops: &[Op],
     (n, kind, mode): (u64, usize, usize),
     calls: u64,
     watch: &Watch,
@@ -421,7 +454,7 @@ fn fail_one(
     watch.step(name.clone());
     let mut case = workload.case(name);
     case.faults.add(mode_of(kind_of(Rule::any().skip(n))));
-    case.may(&(workload.ops)());
+    case.may(ops);
     case.faults.clear();
     let mut faults = Faults { runs: 1, refused: case.refused, ..Faults::default() };
     for (site, count) in case.faults.injected_counts() {
@@ -442,30 +475,23 @@ fn every_call_may_fail() {
     let wanted = seed::number(RUNS_VARIABLE).unwrap_or(RUNS);
     let _replay = Replay::new(seed::seed_or(7), REPLAY_COMMAND);
     let mut all = Faults::default();
-    let mut sites: BTreeMap<(Call, String), u64> = BTreeMap::new();
+    let mut sites = Sites::new();
     let (mut of_each, mut long_logs, mut moments) = (Vec::new(), 0, 0);
     for workload in WORKLOADS {
-        let mut case = workload.case(format!("no fault in {}", workload.name));
-        let before = case.faults.counts();
-        let first = case.faults.calls();
-        case.must(&(workload.ops)());
-        let calls = case.faults.calls() - first;
-        for (site, count) in case.faults.counts() {
-            let more = count - before.get(&site).copied().unwrap_or(0);
-            if more > 0 {
-                *sites.entry(site).or_default() += more;
-            }
-        }
+        let (case, ops, own) = workload.without_fault();
+        let calls: u64 = own.values().sum();
+        own.into_iter().for_each(|(site, count)| *sites.entry(site).or_default() += count);
         (long_logs, moments) = (long_logs + case.run.long_logs, moments + case.run.moments);
         case.end();
-        eprintln!("faults: {calls} calls in {}", workload.name);
-        of_each.push((workload, calls));
+        eprintln!("faults: {calls} calls of {} steps in {}", ops.len(), workload.name);
+        of_each.push((workload, ops, calls));
     }
     assert!(long_logs > 0 && moments > 0, "{long_logs} long logs, {moments} looks back");
     // Every call with every kind once; the rest is shared out by the number of calls.
-    let once: u64 = of_each.iter().map(|(_, calls)| calls * KINDS.len() as u64).sum();
+    let once: u64 = of_each.iter().map(|(_, _, calls)| calls * KINDS.len() as u64).sum();
     let (others, left) = (once * (MODES.len() as u64 - 1), wanted.saturating_sub(once));
-    for (workload, calls) in of_each {
+    for (workload, ops, calls) in &of_each {
+        let (workload, calls) = (*workload, *calls);
         let runs = runs(calls, others.div_ceil(left.max(1)).max(1));
         let (next, found) = (AtomicUsize::new(0), Mutex::new(Faults::default()));
         std::thread::scope(|scope| {
@@ -473,7 +499,7 @@ fn every_call_may_fail() {
                 scope.spawn(|| {
                     watched(|watch| {
                         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                            let one = fail_one(workload, *run, calls, watch);
+                            let one = fail_one(workload, ops, *run, calls, watch);
                             found.lock().expect("no panic while it is held").add(one);
                         }
                     });
@@ -514,10 +540,11 @@ fn every_sync_may_fail_as_file_systems_fail_it() {
     for workload in WORKLOADS {
         watched(|watch| {
             watch.step(format!("sync 0 of none, {}", workload.name));
+            let (_, ops, _) = workload.without_fault();
             let syncs = {
                 let mut case = workload.case("no fault".to_owned());
                 let before = case.sim.syncs();
-                case.must(&(workload.ops)());
+                case.must(&ops);
                 case.sim.syncs() - before
             };
             for how in [SyncFailure::MarksClean, SyncFailure::Reverts, SyncFailure::ShutsDown] {
@@ -526,7 +553,7 @@ fn every_sync_may_fail_as_file_systems_fail_it() {
                     watch.step(name.clone());
                     let mut case = workload.case(name);
                     case.sim.fail_sync(n, how);
-                    case.may(&(workload.ops)());
+                    case.may(&ops);
                     assert!(case.refused > 0, "{}: nobody was told", case.name);
                     within_opens += case.end_within_an_open(all as usize);
                     case.end();

@@ -183,6 +183,9 @@ pub(crate) fn read_past(
     let choice = db.visible().0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     let count = 1 + choice as usize % commits;
     let (at, world) = history.after(count);
+    if history.is_guessed(at) {
+        return Ok(false);
+    }
     let snapshot = match db.snapshot_at(CommitTs(at)) {
         Err(error) if error.kind() == Kind::Invalid && at < kept_from => return Ok(false),
         Err(error) if error.kind() == Kind::Invalid => {

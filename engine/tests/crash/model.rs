@@ -185,6 +185,8 @@ pub(crate) struct History {
     levels: Vec<Durability>,
     timestamps: Vec<u64>,
     changes: Vec<Arc<Change>>,
+    /// Timestamps of commits of which nobody told when they came.
+    guessed: Vec<u64>,
     /// What commits must come after, beside those that are here.
     taken_ts: u64,
     /// The greatest table number that was made durable.
@@ -200,6 +202,7 @@ impl History {
             levels: Vec::new(),
             timestamps: Vec::new(),
             changes: Vec::new(),
+            guessed: Vec::new(),
             taken_ts: 0,
             last_table: 0,
             safe: 0,
@@ -297,6 +300,17 @@ impl History {
         Ok(())
     }
 
+    /// The same where all that is known is that it came after the commit `after`.
+    pub(crate) fn insert_after(&mut self, after: u64, change: Change) -> Result<(), String> {
+        self.guessed.push(after + 1);
+        self.insert(after + 1, change)
+    }
+
+    /// Whether the moment `ts` may lie before the commit that it stands for.
+    pub(crate) fn is_guessed(&self, ts: u64) -> bool {
+        self.guessed.contains(&ts)
+    }
+
     /// The states from `from` on, of commits not above `visible`, that are `found` by the time
     /// `now`. Where a table was made and dropped, or a row was written that is gone, there may be
     /// several.
@@ -343,6 +357,7 @@ impl History {
             levels: self.levels[..count].to_vec(),
             timestamps: self.timestamps[..count].to_vec(),
             changes: self.changes[..count].to_vec(),
+            guessed: self.guessed.clone(),
             taken_ts: told_ts,
             last_table: 0,
             safe: count,
