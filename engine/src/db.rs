@@ -34,7 +34,7 @@ use crate::sync::Mutex;
 use crate::tree::{Tree, World};
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
-use crate::view::View;
+use crate::view::{CachedRows, View};
 use crate::work::Work;
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -609,8 +609,10 @@ impl Inner {
         let row_hash = hash::of_row(key);
         let view = self.tree.view();
         let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
-        let found = view.get(&self.tree.shelf.pool.rows, key, row_hash, at, reach)?;
-        let found = found.filter(|found| found.ts > self.outlived_to(key, at, now));
+        let outlived_to = || self.outlived_to(key, at, now);
+        let rows = CachedRows { cache: &self.tree.shelf.pool.rows, outlived_to: &outlived_to };
+        let found = view.get(&rows, key, row_hash, at, reach)?;
+        let found = found.filter(|found| found.ts > outlived_to());
         let now = || now.unwrap_or_else(|| self.time());
         found.map_or(Ok(None), |found| row_of(&view, found, now, reach))
     }
@@ -631,7 +633,8 @@ impl Inner {
         let outlived_by = self.tree.ages().then(|| *now.get_or_init(|| self.time()));
         let outlived_to = self.outlived_to(first, at, outlived_by);
         let mut found = Vec::with_capacity(keys.len());
-        view.get_many(&self.tree.shelf.pool.rows, keys, at, reach, |asked, row| {
+        let rows = CachedRows { cache: &self.tree.shelf.pool.rows, outlived_to: &|| outlived_to };
+        view.get_many(&rows, keys, at, reach, |asked, row| {
             if row.ts > outlived_to {
                 found.push((asked, row));
             }

@@ -1,5 +1,7 @@
 //! Which cached rows an edit outdates: the newest versions in the files change where rows are
-//! added, not where files are merged or moved, which drops what newer versions hide.
+//! added, not where files are merged or moved, which drops what newer versions hide. A merge also
+//! drops newest versions, those that are erased or have outlived their table; what is older then
+//! is as hidden, and nobody has cached it (`view`).
 //!
 //! Absent: memtables. They are asked before the row cache, so what they hold outdates nothing
 //! there.

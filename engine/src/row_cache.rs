@@ -6,7 +6,8 @@
 //! before any reader sees the new files, [`RowCache::forget`] begins a new *edition* and drops the
 //! flushed keys. A reader adds what it found only if the edition of its View is still the present
 //! one, which is asked under the lock of the row's bucket: a slow reader cannot put back what a
-//! flush has just dropped.
+//! flush has just dropped. Nor does it add what is hidden from it, erased or outlived: where a
+//! merge has dropped newer versions as hidden, that is not the newest for who reads older files.
 //!
 //! Six rows share a bucket of two cache lines with their 16-bit tags and one small lock, so threads
 //! that read different rows touch no common line. The tags are looked at before the lock is taken:

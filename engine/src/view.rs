@@ -49,12 +49,20 @@ pub(crate) struct View {
     pub(crate) edition: u64,
 }
 
+/// The cached rows, which stand before the files.
+pub(crate) struct CachedRows<'a> {
+    pub(crate) cache: &'a RowCache,
+    /// Up to which commit rows of the table that is read have outlived it, for this reader. Asked
+    /// where a row is about to be cached.
+    pub(crate) outlived_to: &'a dyn Fn() -> CommitTs,
+}
+
 impl View {
     /// The newest version of `key`, whose hash is `row_hash`, not newer than `at`, unless it is
     /// erased. `rows` stands before the files.
     pub(crate) fn get(
         &self,
-        rows: &RowCache,
+        rows: &CachedRows<'_>,
         key: &[u8],
         row_hash: u64,
         at: CommitTs,
@@ -79,13 +87,13 @@ impl View {
 
     fn find(
         &self,
-        rows: &RowCache,
+        rows: &CachedRows<'_>,
         key: &[u8],
         row_hash: u64,
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        rows.prefetch(row_hash);
+        rows.cache.prefetch(row_hash);
         if let Some(found) = self.find_in_memtables(key, row_hash, at) {
             return Ok(Some(found));
         }
@@ -98,7 +106,7 @@ impl View {
     /// blocks that memory lacks are asked of the disk together, [`READS_MAX`] at a time.
     pub(crate) fn get_many(
         &self,
-        rows: &RowCache,
+        rows: &CachedRows<'_>,
         keys: &KeyList,
         at: CommitTs,
         reach: Reach,
@@ -110,7 +118,7 @@ impl View {
         while keys.peek().is_some() {
             pending.extend(keys.by_ref().take(GROUP_KEYS).map(|listed| (listed, None)));
             for (listed, _) in &pending {
-                rows.prefetch(listed.row_hash);
+                rows.cache.prefetch(listed.row_hash);
             }
             for (ListedKey { key, row_hash, asked }, files) in &mut pending {
                 match self.find_in_memtables(key, *row_hash, at) {
@@ -142,7 +150,7 @@ impl View {
     fn read_all(
         &self,
         keys: &[(ListedKey<'_>, Candidates<'_>)],
-        rows: &RowCache,
+        rows: &CachedRows<'_>,
         at: CommitTs,
         each: &mut impl FnMut(usize, Found),
     ) -> Result<()> {
@@ -171,7 +179,7 @@ impl View {
     fn find_in_files(
         &self,
         files: &Candidates<'_>,
-        rows: &RowCache,
+        rows: &CachedRows<'_>,
         key: &[u8],
         row_hash: u64,
         at: CommitTs,
@@ -179,15 +187,33 @@ impl View {
     ) -> Result<Option<Found>> {
         // A row that is newer than these files came by a flush since: what was written with it may
         // be missing here, and is then missing all together.
-        if let Some(found) = rows.get(key, row_hash, at.min(self.version.max_ts)) {
+        if let Some(found) = rows.cache.get(key, row_hash, at.min(self.version.max_ts)) {
             return Ok(Some(found));
         }
         let found = files.get(key, row_hash, at, reach)?;
-        // An earlier reader may have been shown an older version than the files hold.
-        if let Some(found) = found.as_ref().filter(|_| at >= self.version.max_ts) {
-            rows.add(key, row_hash, found, self.edition);
+        if let Some(found) = found.as_ref().filter(|found| self.may_be_cached(rows, key, found, at))
+        {
+            rows.cache.add(key, row_hash, found, self.edition);
         }
         Ok(found)
+    }
+
+    /// Whether every reader of a View that may hold the row finds this version of it the newest in
+    /// its files, or is shown none.
+    ///
+    /// An earlier reader may have been shown an older version than the files hold. And where nobody
+    /// is shown the newest one, because it is erased or has outlived its table, a merge drops it:
+    /// what is found then is as hidden, but not for who reads the files of before.
+    fn may_be_cached(
+        &self,
+        rows: &CachedRows<'_>,
+        key: &[u8],
+        found: &Found,
+        at: CommitTs,
+    ) -> bool {
+        at >= self.version.max_ts
+            && !self.erases(key, found.ts, at)
+            && found.ts > (rows.outlived_to)()
     }
 
     /// Whether a reader at `at` finds the version `ts` of `key` erased. Cost: one branch per
@@ -265,6 +291,7 @@ mod tests {
         rows.add(&keys[0], hash::of_row(&keys[0]), &newer, edition);
         assert!(rows.get(&keys[0], hash::of_row(&keys[0]), CommitTs(9)).is_some(), "it is cached");
         let list = KeyList::new(TableId(1), &[(b"p", b"a"), (b"p", b"b")]);
+        let rows = CachedRows { cache: &rows, outlived_to: &|| CommitTs::ZERO };
         for (view, expected) in [(&view, [Some(3), Some(3)]), (&empty, [None, None])] {
             let mut found = [None; 2];
             let each = |asked: usize, row: Found| found[asked] = Some(row.ts.0);

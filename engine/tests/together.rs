@@ -105,3 +105,36 @@ fn values_in_blob_files_are_asked_of_the_disk_before_the_first_is_read() {
     get_many(&disk, &table, &apart(40), "*.blob");
     assert_eq!(get_many(&disk, &table, &apart(40), "*.blob"), (0, 0), "the cache has them");
 }
+
+/// With a partition go whole files that hold nothing else. Older versions of its rows stay in those
+/// that hold more, hidden from everybody who reads the files of then, and not to be shown to who
+/// reads the ones of before.
+#[test]
+fn who_reads_while_a_partition_is_dropped_meets_no_older_version_of_a_row() {
+    let (disk, db, table) = filled(16 << 20, 1 << 20);
+    table.upsert("q", "r", "beside").unwrap();
+    db.compact().unwrap();
+    let mut batch = table.partition("p").batch();
+    for row in 0..ROWS {
+        batch = batch.upsert(row.to_be_bytes(), "newer");
+    }
+    batch.commit().unwrap();
+    db.flush().unwrap();
+    let (first, last) = (0_u64.to_be_bytes(), (ROWS - 1).to_be_bytes());
+    let looked = Arc::new(AtomicU64::new(0));
+    let (others, of_others, also_looked) = (db.clone(), table.clone(), Arc::clone(&looked));
+    disk.interrupt(Rule::fail(Call::Read).named("*.sst"), move || {
+        of_others.drop_partition("p").unwrap();
+        others.flush().unwrap();
+        while others.step().unwrap() {}
+        assert!(others.stats().dropped_files > 0, "the newer versions are in no file any more");
+        assert!(of_others.get("p", last).unwrap().is_none());
+        also_looked.store(1, Ordering::Relaxed);
+    });
+    let found = table.get_many(&[("p", first), ("p", last)]).unwrap();
+    assert_eq!(looked.load(Ordering::Relaxed), 1, "the partition went while the rows were read");
+    for row in found {
+        assert_eq!(row.map(|row| row.value.to_vec()).as_deref(), Some(&b"newer"[..]));
+    }
+    assert!(table.get("p", last).unwrap().is_none());
+}
