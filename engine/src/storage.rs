@@ -88,7 +88,11 @@ impl RowStore for Db {
         let writer = inner.writer()?;
         writer.admit()?;
         let latches = inner.latches.lock_all();
-        inner.check_writable(writer, table, Reach::Disk)?;
+        if inner.check_writable(writer, table, Reach::Memory).is_err() {
+            drop(latches); // Nobody else waits for the sync of a drop.
+            inner.check_writable(writer, table, Reach::Disk)?;
+            return Err(no_such_table());
+        }
         // A commit names a partition, if only that of the empty PartitionKey.
         let mut batch = Batch::new(order::partition_prefix(table, b""));
         if inner.may_have_rows(table)? {

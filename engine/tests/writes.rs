@@ -5,8 +5,9 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
 use std::time::Duration;
 use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::ByHand;
@@ -324,6 +325,36 @@ fn who_needs_the_log_to_itself_is_not_passed_by_those_who_never_stop() {
     taken.store(0, Ordering::Relaxed);
     db.settle().unwrap();
     assert!(taken.load(Ordering::Relaxed) <= 2, "{taken:?} went before it");
+}
+
+#[test]
+fn who_empties_a_table_that_is_being_dropped_holds_up_nobody_else() {
+    let sim = SimFs::new();
+    sim.refuse_direct(); // The log is synced by a call of its own, while others write to it.
+    let disk = FaultFs::new(Arc::new(sim));
+    let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
+    let builder = Db::builder().parts(Arc::new(disk.clone()), clock, Arc::new(ByHand));
+    let db = builder.open(DIR).unwrap();
+    let (dropped, other) = (db.table("dropped").unwrap(), db.table("other").unwrap());
+    let (done, is_done) = mpsc::channel();
+    let emptied = Arc::new(Mutex::new(None));
+    let emptying = Arc::clone(&emptied);
+    disk.interrupt(Rule::fail(Call::Sync), move || {
+        *emptying.lock().unwrap() = Some(thread::spawn(move || dropped.truncate()));
+        thread::spawn(move || {
+            // They are safe after it, and have their tickets before.
+            for n in 0..1000_u32 {
+                let batch = other.partition(n.to_be_bytes()).batch().upsert("r", "v");
+                assert!(batch.commit_async().ts().is_some());
+            }
+            done.send(()).unwrap();
+        });
+        // The drop is not safe before this returns.
+        is_done.recv_timeout(Duration::from_secs(20)).expect("others wait for the drop");
+    });
+    assert!(db.drop_table("dropped").unwrap());
+    let emptied = emptied.lock().unwrap().take().unwrap().join().unwrap();
+    assert_eq!(emptied.unwrap_err().kind(), Kind::NotFound);
 }
 
 #[test]
