@@ -44,6 +44,24 @@ pub(crate) const LAYERS: &[Layer] = &[
         floors: &[("states", 900_000), ("nested", 45_000)],
     },
     Layer {
+        name: "sequences",
+        asks: "sequences of three steps, cut at four of their effects: the same",
+        package: "tabulith",
+        test: Program::Tests("crash"),
+        only: "sequences_of_three",
+        sizes: &[("TABULITH_SEQUENCES", 19_683)], // All of them.
+        floors: &[("runs", 19_683), ("states", 1_400_000)],
+    },
+    Layer {
+        name: "held-up",
+        asks: "commits, ingests and flushes while a merge waits in the middle of a call",
+        package: "tabulith",
+        test: Program::Tests("crash"),
+        only: "while_work_is_held_up",
+        sizes: &[], // It has one.
+        floors: &[("trials", 375)],
+    },
+    Layer {
         name: "oracle",
         asks: "random operations against an ordered map",
         package: "tabulith",
@@ -98,6 +116,15 @@ pub(crate) const LAYERS: &[Layer] = &[
         floors: &[("salvages", 20_000), ("lost", 1_000)],
     },
     Layer {
+        name: "backups",
+        asks: "every moment that a backup promises, restored: as the model has it",
+        package: "tabulith",
+        test: Program::Tests("backups"),
+        only: "random_moments",
+        sizes: &[],
+        floors: &[("moments", 80), ("rewound", 40)],
+    },
+    Layer {
         name: "faults",
         asks: "every call of the disk fails: what was acknowledged is kept, the rest whole or not there",
         package: "tabulith",
@@ -114,6 +141,15 @@ pub(crate) const LAYERS: &[Layer] = &[
         only: "damage_is_never",
         sizes: &[("TABULITH_DAMAGE", 300_000)],
         floors: &[("opens", 120_000)],
+    },
+    Layer {
+        name: "nonsense",
+        asks: "the same with checksums made good: no panic, no allocation above 64 MiB",
+        package: "tabulith",
+        test: Program::Tests("crash"),
+        only: "nonsense_with_a_good",
+        sizes: &[("TABULITH_DAMAGE", 900_000)],
+        floors: &[("opens", 180_000)],
     },
     Layer {
         name: "http-lists",
