@@ -168,6 +168,11 @@ impl Block {
         self.columns().cmp_key(row, key)
     }
 
+    /// How the row lies to the place of (`key`, `ts`) in the order of rows.
+    pub(crate) fn cmp_row(&self, row: usize, (key, ts): (&[u8], CommitTs)) -> Ordering {
+        self.cmp_key(row, key).then_with(|| ts.cmp(&self.ts(row)))
+    }
+
     /// Whether the row and the one after it are versions of one key.
     pub(crate) fn continues(&self, row: usize) -> bool {
         if self.facts.distinct || row + 1 >= self.rows() {

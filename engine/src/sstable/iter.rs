@@ -2,10 +2,13 @@
 //!
 //! Promise: both directions cost the same; a value is decompressed only when it is asked for; the
 //! first error stays. With a sieve, a cursor stands on no row of a block that the sieve passes
-//! over, as if the file did not have it.
+//! over, as if the file did not have it. No move and no seek leads to the wrong side of where it
+//! began, whatever the file holds: blocks that do not follow one another are damage, or who seeks
+//! past what he need not see would come by it for ever.
 
 use super::ahead::{Ahead, Pace};
 use super::block::{Block, Unpack};
+use super::format::Damage;
 use super::index::EntryAt;
 use super::reader::TableFile;
 use super::sieve::{Sieve, Sifted};
@@ -13,6 +16,8 @@ use crate::cursor::{Cursor, Direction, Unwanted};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
+use std::cmp::Ordering;
+use std::mem;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -26,6 +31,7 @@ pub(crate) struct TableCursor {
     // The key at `at`; its first `share_len` bytes are those of the whole run.
     key: Vec<u8>,
     share_len: usize,
+    left: Vec<u8>, // Kept for the key of the row that a block is left from.
 }
 
 struct Position {
@@ -55,6 +61,7 @@ impl TableFile {
             error: None,
             key: Vec::new(),
             share_len: 0,
+            left: Vec::new(),
         }
     }
 }
@@ -97,11 +104,14 @@ impl TableCursor {
             return Ok(());
         };
         let next = self.file.index().next(entry);
-        let Some(ruled_out) = self.sift(entry) else { return self.enter(next, Direction::Up) };
+        let from = (key, ts);
+        let Some(ruled_out) = self.sift(entry) else {
+            return self.enter(next, Direction::Up, from);
+        };
         let block = self.load(entry, Direction::Up, true)?;
         let row = block.lower_bound(key, ts);
         if row == block.rows() {
-            return self.enter(next, Direction::Up);
+            return self.enter(next, Direction::Up, from);
         }
         self.stand(entry, block, row, ruled_out, Direction::Up);
         Ok(())
@@ -111,15 +121,18 @@ impl TableCursor {
         if self.holds_nothing() {
             return Ok(());
         }
+        let from = (key, CommitTs::MAX);
         let Some(entry) = self.file.index().seek(key, CommitTs::MAX) else {
-            return self.enter(Some(self.file.index().last()), Direction::Down);
+            return self.enter(Some(self.file.index().last()), Direction::Down, from);
         };
         let before = self.file.index().prev(entry);
-        let Some(ruled_out) = self.sift(entry) else { return self.enter(before, Direction::Down) };
+        let Some(ruled_out) = self.sift(entry) else {
+            return self.enter(before, Direction::Down, from);
+        };
         let block = self.load(entry, Direction::Down, true)?;
         match block.lower_bound(key, CommitTs::MAX).checked_sub(1) {
             Some(row) => self.stand(entry, block, row, ruled_out, Direction::Down),
-            None => return self.enter(before, Direction::Down),
+            None => return self.enter(before, Direction::Down, from),
         }
         Ok(())
     }
@@ -132,7 +145,7 @@ impl TableCursor {
             return Ok(());
         }
         let next = self.file.index().next(at.entry);
-        self.enter(next, Direction::Up)
+        self.leave_block(next, Direction::Up)
     }
 
     fn try_prev(&mut self) -> Result<()> {
@@ -143,12 +156,26 @@ impl TableCursor {
             return Ok(());
         }
         let prev = self.file.index().prev(at.entry);
-        self.enter(prev, Direction::Down)
+        self.leave_block(prev, Direction::Down)
+    }
+
+    /// Goes on into a block, from the row here.
+    fn leave_block(&mut self, entry: Option<EntryAt>, direction: Direction) -> Result<()> {
+        let (mut left, ts) = (mem::take(&mut self.left), self.ts());
+        mem::swap(&mut left, &mut self.key);
+        let entered = self.enter(entry, direction, (&left, ts));
+        self.left = left;
+        entered
     }
 
     /// Goes to the first row in `direction` of the block, or of the next one that is not passed
-    /// over; to nowhere without one.
-    fn enter(&mut self, mut entry: Option<EntryAt>, direction: Direction) -> Result<()> {
+    /// over; to nowhere without one. That row lies in `direction` of the place `from`.
+    fn enter(
+        &mut self,
+        mut entry: Option<EntryAt>,
+        direction: Direction,
+        from: (&[u8], CommitTs),
+    ) -> Result<()> {
         while let Some(at) = entry {
             let Some(ruled_out) = self.sift(at) else {
                 let index = self.file.index();
@@ -159,15 +186,23 @@ impl TableCursor {
                 continue;
             };
             let block = self.load(at, direction, false)?;
-            let row = match direction {
-                Direction::Up => 0,
-                Direction::Down => block.rows() - 1,
+            let (row, wrong) = match direction {
+                Direction::Up => (0, Ordering::Less),
+                Direction::Down => (block.rows() - 1, Ordering::Greater),
             };
+            if block.cmp_row(row, from) == wrong {
+                return Err(self.disorder(at));
+            }
             self.stand(at, block, row, ruled_out, direction);
             return Ok(());
         }
         self.at = None;
         Ok(())
+    }
+
+    fn disorder(&self, entry: EntryAt) -> Error {
+        let offset = self.file.index().handle(entry).offset;
+        Damage("block's rows are not where its index has them").at(self.file.path(), offset)
     }
 
     /// Whether no row of the block passes the filter; `None` where the block is passed over.
@@ -237,6 +272,23 @@ impl TableCursor {
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
             return Ok(Arc::clone(&at.block));
         }
+        let block = self.find_block(entry, direction, begins)?;
+        let (index, props) = (self.file.index(), self.file.props());
+        let begins_before = || entry == index.first() && block.cmp_key(0, &props.smallest).is_lt();
+        let ends_behind =
+            || entry == index.last() && block.cmp_key(block.rows() - 1, &props.largest).is_gt();
+        if begins_before() || ends_behind() {
+            return Err(self.disorder(entry));
+        }
+        Ok(block)
+    }
+
+    fn find_block(
+        &mut self,
+        entry: EntryAt,
+        direction: Direction,
+        begins: bool,
+    ) -> Result<Arc<Block>> {
         let handle = self.file.index().handle(entry);
         self.file.prefetch(handle, direction, begins);
         if let Some(block) = self.file.block_in_place(entry, handle)? {

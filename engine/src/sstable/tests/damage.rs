@@ -294,3 +294,52 @@ fn a_cursor_keeps_its_first_error() {
     let ended = (0..meta.rows + 1).find_map(|_| pass.next().map(drop).err());
     failed(ended.map_or(Ok(()), Err));
 }
+
+/// Who seeks past what he need not see would come by blocks that lead him back for ever.
+#[test]
+fn blocks_in_each_others_place_lead_nobody_back() {
+    let row = |n: u32| {
+        let key = order::row_key(TableId(1), b"p", &n.to_be_bytes());
+        ((key, Reverse(CommitTs(9))), (RowKind::Put, vec![n as u8; 40]))
+    };
+    let model: Model = (0..300).map(row).collect();
+    let (sound, meta) = build(&model, options(512, 10, false));
+    let index = open(&sound, &meta, 0).unwrap();
+    let handles: Vec<Handle> =
+        std::iter::successors(Some(index.index().first()), |at| index.index().next(*at))
+            .map(|at| index.index().handle(at))
+            .collect();
+    let count = handles.len();
+    for (a, b) in [(1, 2), (0, 3), (2, count - 3), (3, count - 2)] {
+        let (a, b) = (handles[a], handles[b]);
+        assert_eq!(a.len, b.len, "blocks of so many rows of one length");
+        let file = Arc::new(MemoryFile::holding(sound.bytes()));
+        file.change(|bytes| {
+            for i in 0..a.len as usize {
+                bytes.swap(a.offset as usize + i, b.offset as usize + i);
+            }
+            for handle in [a, b] {
+                mend(bytes, Stretch { offset: handle.offset, len: handle.len.into() });
+            }
+        });
+        let bytes = file.bytes().len();
+        let opened = open(&file, &meta, 0).unwrap();
+        placed(&walk(&opened, true, 1000).unwrap_err(), bytes);
+        placed(&walk(&opened, false, 1000).unwrap_err(), bytes);
+        let (mut fine, mut failed) = (0, 0);
+        for (key, _) in model.keys() {
+            let (mut up, mut down) = (opened.cursor(), opened.cursor());
+            match up.seek(key, CommitTs::MAX) {
+                Ok(()) => assert!(!up.valid() || up.key() >= key.as_slice()),
+                Err(error) => placed(&error, bytes),
+            }
+            match down.seek_before(key) {
+                Ok(()) => assert!(!down.valid() || down.key() < key.as_slice()),
+                Err(error) => placed(&error, bytes),
+            }
+            let is_fine = up.valid() && down.valid();
+            (fine, failed) = (fine + u32::from(is_fine), failed + u32::from(!is_fine));
+        }
+        assert!(fine > failed && failed > 0, "{fine} and {failed}");
+    }
+}
