@@ -29,8 +29,8 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    /// A disk with nothing on it, which is well. It takes direct writes or does not: then the log is
-    /// written and synced by two calls.
+    /// A disk with nothing on it, which is well. It takes direct writes or does not: then the log
+    /// is written and synced by two calls.
     fn new(name: String, options: &Options, direct: bool) -> Case {
         let sim = SimFs::new();
         if !direct {

@@ -1,7 +1,10 @@
-//! The steps of a workload.
+//! The steps of a workload, and the keys, values and times that their numbers mean.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use tabulith::options::Durability;
+use tabulith_testkit::seed::Rng;
 
 /// One step of a workload. Steps that find nothing to do, such as a write to a table that is not
 /// there, do nothing.
@@ -37,8 +40,8 @@ pub(crate) enum Op {
         level: Durability,
         wait: bool,
     },
-    /// Commits one small row of a partition so many times, and waits each time, so that each takes a
-    /// block of the log and a few bytes of memory. What is sealed because the log is long is
+    /// Commits one small row of a partition so many times, and waits each time, so that each takes
+    /// a block of the log and a few bytes of memory. What is sealed because the log is long is
     /// flushed at once, as a worker would.
     Count {
         table: u8,
@@ -142,4 +145,20 @@ pub(crate) enum Verb {
     Merge,
     /// There must be one.
     Delete,
+}
+
+/// A table's time to live; 0 is none.
+pub(crate) fn ttl_of(ticks: u64) -> Option<Duration> {
+    (ticks > 0).then(|| Duration::from_nanos(ticks * 100))
+}
+
+pub(crate) fn key_of(letter: char, number: u8) -> Bytes {
+    format!("{letter}{number}").into()
+}
+
+/// The value of a commit's row. Half of it compresses.
+pub(crate) fn value_of(commit: u64, bytes: u16) -> Bytes {
+    let mut value = Rng::new(commit).bytes(usize::from(bytes) / 2);
+    value.resize(usize::from(bytes), b'.');
+    value.into()
 }

@@ -8,7 +8,7 @@ use crate::kept::{Kept, Promise};
 use crate::look::{FIRST_BYTE, catalog_of, name_of, read_past, read_world};
 use crate::model::{Change, History, NEVER, Need, World};
 use crate::opening::{DIR, START_TICKS, open_with, track_rows};
-use crate::ops::{Op, Verb};
+use crate::ops::{Op, Verb, key_of, ttl_of, value_of};
 use crate::stop::Stop;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -26,7 +26,6 @@ use tabulith::rows::{Catalog, CommitTicket, RowStore};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::{SimFs, Trace};
 use tabulith::{Codec, Snapshot};
-use tabulith_testkit::seed::Rng;
 
 /// Ticks: more than a start goes on from the newest commit that it finds.
 const LONGER_THAN_A_START: u64 = 100_000_000;
@@ -888,19 +887,4 @@ impl Run {
         self.options = options;
         self.open(|need| need.kill).map(drop)
     }
-}
-
-fn ttl_of(ticks: u64) -> Option<Duration> {
-    (ticks > 0).then(|| Duration::from_nanos(ticks * 100))
-}
-
-fn key_of(letter: char, number: u8) -> Bytes {
-    format!("{letter}{number}").into()
-}
-
-/// Half of it compresses.
-fn value_of(commit: u64, bytes: u16) -> Bytes {
-    let mut value = Rng::new(commit).bytes(usize::from(bytes) / 2);
-    value.resize(usize::from(bytes), b'.');
-    value.into()
 }

@@ -481,8 +481,8 @@ impl Run {
         Ok(!keys.is_empty())
     }
 
-    /// Has `look` read a table as of now or as of a held snapshot, beside the model of then; whether
-    /// there is one.
+    /// Has `look` read a table as of now or as of a held snapshot, beside the model of then;
+    /// whether there is one.
     fn read_as_user(
         &self,
         held: Option<usize>,
