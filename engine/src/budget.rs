@@ -10,9 +10,12 @@
 
 use crate::options::{Advanced, Options};
 
-/// The budget where nothing says how much: a quarter of what the process may use.
+/// The budget where nothing says how much: a quarter of what the process may use, or so many bytes
+/// where that is less.
 const USABLE_SHARE: usize = 4;
 const BUDGET_BYTES_MIN: usize = 128 << 20;
+/// So many bytes leave two thirds of what the process may use to everything else in it.
+const USABLE_SHARE_MAX: usize = 3;
 /// What such a budget leaves beside the shares of writers, whatever these are set to: without room
 /// for index and filters, a get takes a hundred times as long.
 const LEFT_BYTES_MIN: usize = 32 << 20;
@@ -101,8 +104,7 @@ impl Budget {
     pub(crate) fn of(options: &Options, usable: usize) -> Budget {
         let Advanced { memtable_bytes, block_cache_bytes, .. } = options.advanced;
         let memtables = options.advanced.sealed_memtables_max + 2;
-        let wanted = (usable / USABLE_SHARE).max(BUDGET_BYTES_MIN);
-        let wanted = options.memory.unwrap_or(wanted);
+        let wanted = options.memory.unwrap_or_else(|| unasked(usable));
         let memtable = memtable_bytes.unwrap_or_else(|| {
             let share = wanted / MEMTABLES_SHARE / memtables;
             share.clamp(MEMTABLE_BYTES_MIN, MEMTABLE_BYTES_MAX)
@@ -191,6 +193,15 @@ impl Budget {
     }
 }
 
+/// The budget of a process that may use `usable` bytes (0: nobody says).
+fn unasked(usable: usize) -> usize {
+    let least = match usable {
+        0 => BUDGET_BYTES_MIN,
+        usable => BUDGET_BYTES_MIN.min(usable / USABLE_SHARE_MAX),
+    };
+    least.max(usable / USABLE_SHARE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,6 +254,15 @@ mod tests {
         assert_eq!(Budget::of(&defaults, 16 << 30).bytes, 4 << 30);
         assert_eq!(Budget::of(&defaults, 0).bytes, BUDGET_BYTES_MIN);
         assert_eq!(Budget::of(&defaults, 16 << 30).memtable, MEMTABLE_BYTES_MAX);
+    }
+
+    /// Half of what there was went to a database in 256 MiB, and its server was killed for want.
+    #[test]
+    fn with_little_memory_most_of_it_is_left_to_others() {
+        let bytes = |usable| Budget::of(&Options::default(), usable).bytes;
+        assert_eq!(bytes(400 << 20), BUDGET_BYTES_MIN);
+        assert_eq!(bytes(240 << 20), 80 << 20);
+        assert!(bytes(128 << 20) < 64 << 20, "with room for index and filters");
     }
 
     #[test]

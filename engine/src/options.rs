@@ -62,8 +62,9 @@ pub struct Options {
     /// read those again, see [`Advanced::index_and_filter_bytes`]. Values that the caller holds,
     /// and memtables and files that an open cursor reads, come on top.
     ///
-    /// Default `None`: a quarter of the memory that this process may use, at least 128 MiB; more
-    /// where settings of [`Advanced`] ask for more. 32 MiB to 1 TiB.
+    /// Default `None`: a quarter of the memory that this process may use; at least 128 MiB, or
+    /// a third of that memory where this is less; more where settings of [`Advanced`] ask for more.
+    /// 32 MiB to 1 TiB.
     pub memory: Option<usize>,
 
     /// Threads that a merge of table files may use at once. A merge has one of its own; it is

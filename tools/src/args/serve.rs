@@ -109,7 +109,7 @@ pub(crate) struct ServeArgs {
     #[arg(env = "TABULITH_CONNECTIONS_PER_ADDRESS")]
     pub(crate) connections_per_address: Option<NonZeroU32>,
     /// MiB of the database, for memtables, caches and the work on files. A quarter of the memory if
-    /// nothing is said, 128 at least.
+    /// nothing is said; 128 at least, or a third of the memory where this is less.
     #[arg(long, value_name = "MiB", help_heading = "Load")]
     #[arg(env = "TABULITH_MEMORY", value_parser = clap::value_parser!(u32).range(32..=1_048_576))]
     pub(crate) memory: Option<u32>,
