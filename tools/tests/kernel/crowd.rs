@@ -65,7 +65,7 @@ fn ten_times_the_load_is_refused_in_order_and_all_gets_through() {
 const IDLE: usize = 5_000;
 const SLOW: usize = 500;
 /// What an idle connection may take of memory.
-const IDLE_BYTES_MAX: usize = 40 << 10;
+const IDLE_BYTES_MAX: u64 = 40 << 10;
 
 /// How many files this process may have open, after asking for as many as there may be.
 fn files_allowed() -> usize {
@@ -107,7 +107,7 @@ fn a_crowd_of_idle_and_slow_connections_keeps_nobody_out() {
     }
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(
-        grown <= (idle + slow) * IDLE_BYTES_MAX,
+        grown <= (idle + slow) as u64 * IDLE_BYTES_MAX,
         "{grown} bytes for {idle} and {slow} connections"
     );
     eprintln!(

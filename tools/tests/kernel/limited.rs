@@ -55,21 +55,26 @@ impl Limited {
         (status, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).trim().to_owned())
     }
 
-    /// Its memory that is in use.
+    /// The memory that it has, all of it; what it has of files the kernel may take back.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.memory_bytes("VmRSS:")
+    }
+
+    /// The memory that no file stands behind.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.memory_bytes("RssAnon:")
+    }
+
     #[cfg(target_os = "linux")]
-    pub(crate) fn resident_bytes(&self) -> usize {
+    fn memory_bytes(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("its state");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its memory");
-        1024 * line
-            .split_whitespace()
-            .nth(1)
-            .and_then(|kib| kib.parse::<usize>().ok())
-            .expect("KiB")
+        let line = status.lines().find(|line| line.starts_with(name)).expect("its memory");
+        1024 * line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("KiB")
     }
 
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn resident_bytes(&self) -> usize {
+    fn memory_bytes(&self, _name: &str) -> u64 {
         0
     }
 

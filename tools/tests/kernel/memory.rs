@@ -100,7 +100,7 @@ fn with_little_memory_scans_and_large_batches_are_served() {
             status => panic!("{status}: {}", reply.body),
         }
     }
-    eprintln!("{} bytes in use", server.resident_bytes());
+    eprintln!("{} bytes of its own", server.own_bytes());
     std::thread::scope(|scope| {
         let (server, acked) = (&server, &acked);
         for _ in 0..2 {
@@ -112,13 +112,15 @@ fn with_little_memory_scans_and_large_batches_are_served() {
             });
         }
     });
-    eprintln!("{} bytes in use", server.resident_bytes());
+    let own_bytes = server.own_bytes();
     eprintln!("{} rows of 39 KB in batches, {refused} batches refused", acked.len());
     assert!(acked.len() >= 1000 && server.lives());
     if let Some(group) = &group {
         let most = group.most();
-        eprintln!("{most} bytes at most, of {LIMIT_BYTES}");
-        assert!(most <= LIMIT_BYTES, "{most}");
+        eprintln!("{own_bytes} bytes of its own, {most} at most with those of files");
+        // An eighth is for the kernel, whose share of the group's memory varies: beyond the limit
+        // it ends the process.
+        assert!(own_bytes <= LIMIT_BYTES / 8 * 7, "{own_bytes}");
     }
     assert_eq!(server.stop(), Some(0));
     drop(group);
