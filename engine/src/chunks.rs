@@ -9,7 +9,7 @@
 
 use crate::errands::{Errand, Errands};
 use crate::sync::Mutex;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 use rustix::mm::{Advice, madvise};
 use std::alloc::{self, Layout};
 use std::fmt;
@@ -18,20 +18,20 @@ use std::sync::Arc;
 
 /// A chunk from this size on asks for huge pages: they are cleared whole, so the last one of a
 /// memtable that is not full may be 2 MiB in vain.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_FROM_BYTES: usize = 8 << 20;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// The largest page that systems are built with.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
 /// A chunk from this size on is made ahead: what smaller ones cost at first touch nobody notices.
 const AHEAD_FROM_BYTES: usize = 4 << 20;
 
 /// Touched at once: whoever maps memory meanwhile waits no longer than that takes.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(miri)))]
 const TOUCHED_BYTES: usize = 2 << 20;
 
 /// A piece of memory, freed when dropped. Nothing of it is read or written here.
@@ -60,7 +60,7 @@ impl Chunk {
     /// Where the system gives them to those who ask. With small pages, finding a row costs mostly
     /// misses of the TLB.
     fn ask_for_huge_pages(&self) {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         if self.bytes >= HUGE_FROM_BYTES {
             let (begin, end) = (self.at.as_ptr() as usize, self.at.as_ptr() as usize + self.bytes);
             let first = begin.next_multiple_of(HUGE_PAGE_BYTES);
@@ -76,7 +76,7 @@ impl Chunk {
     /// Has the system map and clear the first `bytes` of the chunk, a piece at a time for as long
     /// as `goes_on`. Does nothing where it does not know how.
     fn touch(&self, bytes: usize, goes_on: impl Fn() -> bool) {
-        #[cfg(target_os = "linux")]
+        #[cfg(all(target_os = "linux", not(miri)))]
         {
             let base = self.at.as_ptr() as usize;
             let end = (base + bytes.min(self.bytes)) / PAGE_BYTES_MAX * PAGE_BYTES_MAX;
@@ -93,7 +93,7 @@ impl Chunk {
                 let _ = done;
             }
         }
-        #[cfg(not(target_os = "linux"))]
+        #[cfg(not(all(target_os = "linux", not(miri))))]
         let _ = (bytes, goes_on);
     }
 

@@ -14,6 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tabulith_testkit::fewer::fewer;
 
 /// How keys of a test come.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +60,7 @@ struct Pair {
 fn used(rng: &mut Rng) -> Arc<SpareChunks> {
     let spare = SpareChunks::new(64 << 20);
     let before = ArenaMemtable::new(Arc::clone(&spare));
-    for ts in 1..2000 {
+    for ts in 1..fewer(2000, 40) {
         let (key, value) = (rng.next_u64().to_be_bytes(), [0xab; 200]);
         before.insert(&key, CommitTs(ts), RowKind::Put, &value);
     }
@@ -99,8 +100,8 @@ fn here(cursor: &mut dyn Cursor) -> Here {
 fn finds_what_the_map_finds() {
     for shape in SHAPES {
         let mut rng = Rng::seeded(1);
-        let pair = filled(shape, &mut rng, 4000);
-        for _ in 0..8000 {
+        let pair = filled(shape, &mut rng, fewer(4000, 120));
+        for _ in 0..fewer(8000, 200) {
             let mut key = pair.keys[rng.below(pair.keys.len() as u64) as usize].clone();
             match rng.below(6) {
                 0 => key.push(0),
@@ -118,10 +119,10 @@ fn finds_what_the_map_finds() {
 fn walks_as_the_map_walks() {
     for (seed, shape) in (0..).zip(SHAPES) {
         let mut rng = Rng::seeded(seed);
-        let pair = filled(shape, &mut rng, 3000);
+        let pair = filled(shape, &mut rng, fewer(3000, 120));
         let mut ours = Arc::clone(&pair.arena).cursor();
         let mut map = Arc::clone(&pair.model).cursor();
-        for step in 0..30_000 {
+        for step in 0..fewer(30_000, 600) {
             let same = here(&mut *ours) == here(&mut *map);
             assert!(same, "{shape:?} step {step}: {:?} {:?}", here(&mut *ours), here(&mut *map));
             let mut key = pair.keys[rng.below(pair.keys.len() as u64) as usize].clone();
@@ -168,7 +169,7 @@ fn walks_as_the_map_walks() {
 fn every_row_is_met_once_in_both_directions() {
     for shape in SHAPES {
         let mut rng = Rng::seeded(3);
-        let pair = filled(shape, &mut rng, 20_000);
+        let pair = filled(shape, &mut rng, fewer(20_000, 120));
         let keys: BTreeSet<_> = pair.keys.iter().cloned().collect();
         let mut cursor = Arc::clone(&pair.arena).cursor();
         let (mut up, mut down) = (Vec::new(), Vec::new());
@@ -255,7 +256,7 @@ fn state_at(shape: Shape, at: u64) -> BTreeMap<Vec<u8>, (u64, RowKind, Vec<u8>)>
 
 #[test]
 fn a_reader_sees_its_moment_while_others_write() {
-    const LAST: u64 = 6_000;
+    const LAST: u64 = fewer(6_000, 100);
     for shape in SHAPES {
         let table = Arc::new(ArenaMemtable::new(used(&mut Rng::seeded(9))));
         let visible = AtomicU64::new(0);

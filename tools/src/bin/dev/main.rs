@@ -1,5 +1,6 @@
 //! The chores of this repository:
-//! `cargo dev check | tidy | map | bless | smoke | planted | loom | sanitize | coverage | soak`.
+//! `cargo dev check | tidy | map | bless | smoke | planted | loom | shuttle | miri | sanitize |
+//! coverage | soak`.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people")]
 #![allow(
     clippy::disallowed_methods,
@@ -19,6 +20,7 @@ mod map;
 mod bugs;
 mod planted;
 mod models;
+mod miri;
 mod sanitize;
 mod coverage;
 mod soak;
@@ -38,6 +40,7 @@ cargo dev planted plants bugs and sees that the tests find each: B01 B02 ..., or
 cargo dev loom    every order that threads may take in the pieces that they share: engine/src/models;
                   words name some of them
 cargo dev shuttle orders drawn by chance, of the pieces and of the whole engine; the same
+cargo dev miri    the tests of the modules with unsafe code, interpreted; words name some of them
 cargo dev sanitize the engine's tests and the fuzz targets with AddressSanitizer
 cargo dev coverage the branches of log, manifest, recovery and authentication that tests never took
 cargo dev soak    the random tests with fresh seeds, for hours; alone it says how
@@ -64,6 +67,7 @@ fn run() -> Result<ExitCode> {
         checker @ ("loom" | "shuttle") => {
             models::run(checker, &std::env::args().skip(2).collect::<Vec<_>>())?;
         }
+        "miri" => miri::run(&std::env::args().skip(2).collect::<Vec<_>>())?,
         "sanitize" => sanitize::run()?,
         "coverage" => coverage::run(&std::env::args().skip(2).collect::<Vec<_>>())?,
         "soak" => return soak::command::run(&std::env::args().skip(2).collect::<Vec<_>>()),
