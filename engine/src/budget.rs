@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(Budget::of(&defaults, 16 << 30).memtable, MEMTABLE_BYTES_MAX);
     }
 
-    /// Half of what there was went to a database in 256 MiB, and its server was killed for want.
+    /// Of 256 MiB half went to the database, and its server had 194 to 229 in use.
     #[test]
     fn with_little_memory_most_of_it_is_left_to_others() {
         let bytes = |usable| Budget::of(&Options::default(), usable).bytes;

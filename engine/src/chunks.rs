@@ -9,7 +9,7 @@
 
 use crate::errands::{Errand, Errands};
 use crate::sync::Mutex;
-#[cfg(all(target_os = "linux", not(miri)))]
+#[cfg(all(target_os = "linux", not(miri)))] // Miri knows no advice about memory.
 use rustix::mm::{Advice, madvise};
 use std::alloc::{self, Layout};
 use std::fmt;
