@@ -139,6 +139,11 @@ impl Budget {
         Budget { open: usize::MAX, open_files: usize::MAX, ..Budget::default() }
     }
 
+    /// Of the index and filters of open files, those of files that stay open.
+    pub(crate) fn staying(&self) -> usize {
+        self.open - self.passing()
+    }
+
     /// Of the index and filters of open files, those of files that are opened for a while.
     pub(crate) fn passing(&self) -> usize {
         self.open / 100 * PASSING_PERCENT

@@ -36,6 +36,8 @@ pub(crate) struct Taken {
     pub(crate) files: usize,
     /// Index and filters of open files.
     pub(crate) pinned: usize,
+    /// Of these, of files that do not stay open.
+    pub(crate) passing: usize,
     /// Buffers of flush, merge and ingest.
     pub(crate) working: usize,
     /// Of these, of ingests.
@@ -76,10 +78,17 @@ impl Pool {
         *self.taken.lock()
     }
 
-    /// Whether a file that was opened, and is counted, may stay so: room for others remains.
+    /// Whether there is room for one more file that stays open.
     pub(crate) fn may_stay(&self) -> bool {
-        let Taken { files, pinned, .. } = self.taken();
-        files <= self.budget.open_files && pinned <= self.budget.open - self.budget.passing()
+        let taken = self.taken();
+        taken.files < self.budget.open_files && self.has_room(&taken, 1)
+    }
+
+    /// Whether files that stay open may hold so many bytes more. What those may hold that do not
+    /// stay is theirs alone: they come whenever somebody reads them.
+    fn has_room(&self, taken: &Taken, bytes: usize) -> bool {
+        let staying = taken.pinned.saturating_sub(taken.passing);
+        staying.saturating_add(bytes) <= self.budget.staying()
     }
 
     /// Background work begins that holds `bytes`.
@@ -122,26 +131,36 @@ impl Pool {
 }
 
 impl Books for Pool {
-    fn opened(&self, bytes: usize) {
+    fn opened(&self, bytes: usize) -> bool {
         self.change(|taken| {
+            let stays = taken.files < self.budget.open_files && self.has_room(taken, bytes);
             taken.files += 1;
             taken.pinned += bytes;
-        });
+            if !stays {
+                taken.passing += bytes;
+            }
+            stays
+        })
     }
 
-    fn take(&self, bytes: usize) {
-        self.change(|taken| taken.pinned += bytes);
+    fn take(&self, bytes: usize) -> bool {
+        self.change(|taken| {
+            let is_granted = self.has_room(taken, bytes);
+            if is_granted {
+                taken.pinned += bytes;
+            }
+            is_granted
+        })
     }
 
-    fn closed(&self, bytes: usize) {
+    fn closed(&self, bytes: usize, stays: bool) {
         self.change(|taken| {
             taken.files = taken.files.saturating_sub(1);
             taken.pinned = taken.pinned.saturating_sub(bytes);
+            if !stays {
+                taken.passing = taken.passing.saturating_sub(bytes);
+            }
         });
-    }
-
-    fn has_room(&self, bytes: usize) -> bool {
-        self.taken().pinned.saturating_add(bytes) <= self.budget.open
     }
 }
 

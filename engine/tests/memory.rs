@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use tabulith::stats::MemoryStats;
-use tabulith::{Db, If, Kind, Options};
+use tabulith::{Db, Entity, Filter, If, Kind, Op, Options};
 use tempfile::TempDir;
 
 const BUDGET: usize = 32 << 20;
@@ -236,6 +236,48 @@ fn files_that_do_not_fit_are_opened_again() {
     db.settle().unwrap();
     let held = check(&db).index_and_filters.bytes;
     assert_eq!(held, catalogue.index_and_filters.bytes, "files that are gone hold nothing");
+}
+
+/// Sums and zones of files that stay open took the room of files that are opened for a while.
+#[test]
+fn what_is_learned_of_open_files_leaves_room_for_others() {
+    const ROWS: i32 = 40_000;
+    let folder = tempfile::tempdir().unwrap();
+    let advanced = tabulith::Advanced {
+        file_bytes: 64 << 10,
+        block_bytes: 512,
+        index_and_filter_bytes: Some(96 << 10),
+        ..tabulith::Advanced::default()
+    };
+    let durability = tabulith::Durability::Buffered;
+    let options = Options { memory: Some(BUDGET), durability, advanced, ..Options::default() };
+    let db = Db::builder().options(options).open(folder.path()).unwrap();
+    let things = db.entities("Things").unwrap();
+    let name = |row: i32| format!("{row:06}");
+    for row in 0..ROWS {
+        let entity = Entity::new("p", name(row)).with("N", row / 7);
+        things.upsert(entity.with("B", value(row as u64, 60))).unwrap();
+    }
+    db.compact().unwrap();
+    let files = db.stats().levels.iter().map(|(files, _)| *files).sum::<usize>();
+    assert!(files > 30, "{files} files");
+    let get_all_over = || {
+        for row in (0..ROWS).step_by(150).chain((0..ROWS).step_by(220)) {
+            assert!(things.get("p", &name(row)).unwrap().is_some(), "row {row}");
+            check(&db);
+        }
+    };
+    get_all_over();
+    let opened = check(&db).index_and_filters;
+    assert!(opened.bytes > opened.bytes_max / 2, "the room is used: {opened:?}");
+    for number in 0..50 {
+        let seven = things.query(Some(Filter::compare("N", Op::Eq, (number * 100).into())));
+        assert_eq!(seven.count(), 7);
+        check(&db);
+        assert_eq!(things.count().unwrap(), ROWS as u64);
+        check(&db);
+    }
+    get_all_over();
 }
 
 /// How many table files of a folder this process has open.

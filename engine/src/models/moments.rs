@@ -90,8 +90,8 @@ fn books() {
     let most = Budget::of(&blocks(None), 0).caches(0, 0).both;
     let pool = Pool::new(Budget::of(&blocks(Some(1000)), 0));
     let theirs = Arc::clone(&pool);
-    let opening = thread::spawn(move || theirs.take(most - 500));
-    pool.take(150);
+    let opening = thread::spawn(move || theirs.opened(most - 500));
+    pool.opened(150);
     opening.join().expect("it ends");
     let (here, lent) = pool.blocks.sizes();
     assert_eq!((here + lent, pool.taken().pinned), (350, most - 350));

@@ -20,8 +20,7 @@ use crate::errands::Errands;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
-use crate::sync::OnceLock;
-use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Mutex, OnceLock};
 use crate::vfs::api::File;
 use bytes::Bytes;
 use std::path::{Path, PathBuf};
@@ -32,25 +31,37 @@ pub(crate) type BlockCache = Cache<Block>;
 
 /// Who keeps count of open files and of the memory that they hold.
 pub(crate) trait Books: Send + Sync {
-    /// One more is open, and holds so many bytes.
-    fn opened(&self, bytes: usize);
-    /// One of them holds so many bytes more.
-    fn take(&self, bytes: usize);
-    /// One is closed that held so many.
-    fn closed(&self, bytes: usize);
-    /// Whether so many more would be within what open files may hold.
-    fn has_room(&self, bytes: usize) -> bool;
+    /// One more is open, and holds so many bytes. Says whether it may stay so.
+    fn opened(&self, bytes: usize) -> bool;
+    /// One that stays would hold so many bytes more. Says whether it may, and counts them then.
+    fn take(&self, bytes: usize) -> bool;
+    /// One is closed that held so many, and stayed or not.
+    fn closed(&self, bytes: usize, stays: bool);
 }
 
 /// What a file holds according to the books, as long as it is open.
 struct Counted {
     books: Arc<dyn Books>,
-    bytes: AtomicUsize,
+    bytes: Mutex<usize>,
+    stays: bool,
+}
+
+impl Counted {
+    /// Sets what was not known when the file was opened, where its `bytes` have room. A file that
+    /// does not stay is counted with what it held at first, so it keeps nothing more.
+    fn keep<T>(&self, cell: &OnceLock<T>, value: T, bytes: usize) {
+        let mut held = self.bytes.lock();
+        // Another thread may have been first; it found the same.
+        if cell.get().is_none() && (bytes == 0 || self.stays && self.books.take(bytes)) {
+            *held += bytes;
+            let _ = cell.set(value);
+        }
+    }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.books.closed(self.bytes.load(Ordering::Relaxed));
+        self.books.closed(*self.bytes.lock(), self.stays);
     }
 }
 
@@ -64,7 +75,7 @@ pub(crate) struct TableFile {
     partition_filter: Option<Filter>,
     filters_ignored: u32,
     zones: OnceLock<StoredZones>,
-    sums: OnceLock<PlainSums>,
+    sums: OnceLock<Arc<PlainSums>>,
     cache: Arc<BlockCache>,
     mapped: Option<Mapped>,
     errands: Option<Arc<Errands>>,
@@ -147,18 +158,20 @@ impl TableFile {
 
     /// The file with its memory in the books, until it is closed.
     pub(crate) fn counted_in(self, books: Arc<dyn Books>) -> TableFile {
-        let bytes = AtomicUsize::new(self.resident_bytes());
-        books.opened(bytes.load(Ordering::Relaxed));
-        TableFile { counted: Some(Counted { books, bytes }), ..self }
+        let bytes = self.resident_bytes();
+        let stays = books.opened(bytes);
+        TableFile { counted: Some(Counted { books, bytes: Mutex::new(bytes), stays }), ..self }
     }
 
-    /// Counts what it has come to hold since: sums, and zones.
-    fn count_memory(&self) {
-        let Some(Counted { books, bytes }) = &self.counted else { return };
-        let now = self.resident_bytes();
-        let before = bytes.fetch_max(now, Ordering::Relaxed);
-        if now > before {
-            books.take(now - before);
+    /// Whether the books had room for it to stay open.
+    pub(crate) fn stays(&self) -> bool {
+        self.counted.as_ref().is_none_or(|counted| counted.stays)
+    }
+
+    fn keep_in<T>(&self, cell: &OnceLock<T>, value: T, bytes: usize) {
+        match &self.counted {
+            Some(counted) => counted.keep(cell, value, bytes),
+            None => drop(cell.set(value)),
         }
     }
 
@@ -300,24 +313,18 @@ impl TableFile {
             Err(error) => return Err(error),
         };
         let zones = whole(&stored);
-        let has_room = |counted: &Counted| {
-            counted.books.has_room(zones.as_ref().map_or(0, |zones| zones.bytes()))
-        };
-        if self.counted.as_ref().is_none_or(has_room) {
-            // Another thread may have been first; it read the same.
-            let _ = self.zones.set(stored);
-            self.count_memory();
-        }
+        self.keep_in(&self.zones, stored, zones.as_ref().map_or(0, |zones| zones.bytes()));
         Ok(zones)
     }
 
-    /// Sums of the rows that can be counted unread. Cost: the first call goes over the index.
-    pub(crate) fn sums(&self) -> &PlainSums {
+    /// Sums of the rows that can be counted unread. Cost: the first call goes over the index, and
+    /// so does each one where there is no room to keep them.
+    pub(crate) fn sums(&self) -> Arc<PlainSums> {
         if let Some(sums) = self.sums.get() {
-            return sums;
+            return Arc::clone(sums);
         }
-        let sums = self.sums.get_or_init(|| self.index.sums());
-        self.count_memory();
+        let sums = Arc::new(self.index.sums());
+        self.keep_in(&self.sums, Arc::clone(&sums), sums.bytes());
         sums
     }
 
@@ -330,7 +337,7 @@ impl TableFile {
             _ => 0,
         };
         let mapped = self.mapped.as_ref().map_or(0, Mapped::resident_bytes);
-        let sums = self.sums.get().map_or(0, PlainSums::bytes);
+        let sums = self.sums.get().map_or(0, |sums| sums.bytes());
         self.index.bytes() + filters.map(Filter::bytes).sum::<usize>() + zones + sums + mapped
     }
 

@@ -6,7 +6,7 @@
 
 use super::ahead::{Ahead, Pace};
 use super::block::{Block, Unpack};
-use super::index::EntryAt;
+use super::index::{EntryAt, PlainSums};
 use super::reader::TableFile;
 use super::zones::Times;
 use crate::cursor::Direction;
@@ -21,6 +21,8 @@ pub(crate) struct Tally {
     file: Arc<TableFile>,
     ahead: Ahead,
     at: At,
+    /// Of the file, once they were asked for.
+    sums: Option<Arc<PlainSums>>,
     /// On a row, its key; before a block, the key that `low` is about.
     key: Vec<u8>,
 }
@@ -71,7 +73,7 @@ impl Tally {
     pub(crate) fn new(file: &Arc<TableFile>, range: &KeyRange, pace: Pace) -> Tally {
         let (file, ahead) = (Arc::clone(file), Ahead::at_pace(pace));
         let entry = file.index().seek(&range.start, CommitTs::MAX);
-        let mut tally = Tally { file, ahead, at: At::End, key: Vec::new() };
+        let mut tally = Tally { file, ahead, at: At::End, sums: None, key: Vec::new() };
         tally.stand_before(entry);
         if let At::Block(block) = &mut tally.at
             && tally.key < range.start
@@ -155,7 +157,7 @@ impl Tally {
         }
         let from = index.ordinal(block.entry);
         let to = self.first_reaching(fence).map_or(index.blocks(), |entry| index.ordinal(entry));
-        let (to, rows) = self.file.sums().run(from, to);
+        let (to, rows) = self.sums.get_or_insert_with(|| self.file.sums()).run(from, to);
         self.stand_before(index.at_ordinal(to));
         Passed::Rows(rows)
     }

@@ -80,7 +80,7 @@ impl LiveFile {
         self.shelf.pool.opened.add(1);
         let books: Arc<dyn Books> = Arc::<Pool>::clone(&self.shelf.pool);
         let table = Arc::new(table.read_ahead_by(&self.shelf.errands).counted_in(books));
-        if self.shelf.pool.may_stay() {
+        if table.stays() {
             return Ok(Cow::Borrowed(self.table.get_or_init(|| table)));
         }
         let bytes = self.shelf.pool.budget.passing_weight(table.resident_bytes());
