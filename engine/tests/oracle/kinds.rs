@@ -5,7 +5,7 @@ use tabulith_testkit::oracle::Change;
 
 /// Of a million operations so many of each kind must have had something to do or to compare: a
 /// twentieth of what the weights make, less where another operation must have come before.
-pub(crate) const DONE_MIN: [(&str, u64); 71] = [
+pub(crate) const DONE_MIN: [(&str, u64); 73] = [
     ("update, refused", 1000),
     ("update, large", 50),
     ("update, empty", 400),
@@ -62,6 +62,8 @@ pub(crate) const DONE_MIN: [(&str, u64); 71] = [
     ("snapshot exported", 4),
     ("reopen", 20),
     ("kill", 20),
+    ("power loss", 18),
+    ("scrub", 30),
     ("entity inserted", 40),
     ("entity replaced", 40),
     ("entity merged", 40),
@@ -146,6 +148,8 @@ impl Op {
             Op::Export { .. } => "snapshot exported",
             Op::Reopen { .. } => "reopen",
             Op::Kill { .. } => "kill",
+            Op::LosePower { .. } => "power loss",
+            Op::Scrub { .. } => "scrub",
         }
     }
 }

@@ -104,6 +104,11 @@ fn every_answer_equals_the_model() {
     assert!(reached.compactions > lists * 10, "too few compactions to mean anything");
     assert!(reached.parts > reached.compactions + lists * 10, "too few divided merges");
     assert!(reached.lost > 0 || lists < 10, "no kill took a buffered commit back");
+    assert!(
+        reached.lost_with_power > lists / 20 || !is_long,
+        "too few commits lost with the power"
+    );
+    assert!(reached.scrubs > lists / 10 || !is_long, "too few files scrubbed to mean anything");
     assert!(reached.blob_files > 2, "too few values in blob files to mean anything");
     assert!(reached.level >= 2, "no row reached a deep level");
     assert!(reached.exports > 0 || lists < 10, "no snapshot was exported");

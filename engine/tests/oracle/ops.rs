@@ -152,6 +152,11 @@ pub(crate) enum Op {
     Reopen { options: usize },
     /// Ends without closing, as a killed process does, and opens.
     Kill { options: usize },
+    /// Loses power and opens; of what may be left the number says which. Where commits are not
+    /// synced, nothing happens.
+    LosePower { options: usize, state: u64 },
+    /// Has the scrub read so many pieces of files, as fast as it may.
+    Scrub { pieces: usize },
 }
 
 /// What a scan looks at.
@@ -272,6 +277,8 @@ enum Kind {
     Export,
     Reopen,
     Kill,
+    LosePower,
+    Scrub,
 }
 
 impl Mix {
@@ -317,6 +324,8 @@ impl Mix {
             (Kind::Export, 8),
             (Kind::Reopen, 12),
             (Kind::Kill, 12),
+            (Kind::LosePower, 12),
+            (Kind::Scrub, 20),
         ];
         for (kind, weight) in &mut weights {
             if !matches!(kind, Kind::Update | Kind::Get | Kind::Create) && rng.chance(50) {
@@ -489,6 +498,8 @@ impl Mix {
             Kind::Export => Op::Export { snapshot, options },
             Kind::Reopen => Op::Reopen { options },
             Kind::Kill => Op::Kill { options },
+            Kind::LosePower => Op::LosePower { options, state: rng.next_u64() },
+            Kind::Scrub => Op::Scrub { pieces: rng.between(1, 60) },
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::batches::{self, Pending};
 use crate::cursors;
-use crate::doubt::{self, Commit, Doubt};
+use crate::doubt::{Commit, Doubts, End};
 use crate::entities::{self, Deed};
 use crate::ops::{Also, CURSORS, Demand, Keys, Op, PASTS, Range, SNAPSHOTS, Step, TABLES, Then};
 use crate::questions;
@@ -45,7 +45,7 @@ pub(crate) struct Run {
     pending: Vec<Pending>,
     /// Begun before a closing, and outlives it.
     unfinished: Option<Ingest>,
-    doubt: Option<Doubt>,
+    doubts: Doubts,
     /// The newest commit that anybody was told of. It is not given again, be it lost.
     told_ts: u64,
 }
@@ -79,7 +79,7 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
         history_floor: 0,
         pending: Vec::new(),
         unfinished: None,
-        doubt: None,
+        doubts: Doubts::default(),
         told_ts: 0,
     };
     let mut done = BTreeMap::<_, u64>::new();
@@ -97,7 +97,7 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
 
 enum Ending {
     Close,
-    Kill,
+    Without(End, u64), // Of what a loss of power may leave, which state.
 }
 
 impl Run {
@@ -249,11 +249,18 @@ impl Run {
                 self.all_is_safe();
                 Ok(true)
             }
+            Op::Scrub { pieces } => self.store.scrub(*pieces),
             Op::Settle => self.store.db().settle().map_err(said).map(|()| true),
             Op::Checkpoint { options, stay } => self.checkpoint(*options, *stay).map(|()| true),
             Op::Export { snapshot, options } => self.export(*snapshot, *options),
             Op::Reopen { options } => self.reopen(*options, Ending::Close).map(|()| true),
-            Op::Kill { options } => self.reopen(*options, Ending::Kill).map(|()| true),
+            Op::Kill { options } => {
+                self.reopen(*options, Ending::Without(End::Kill, 0)).map(|()| true)
+            }
+            Op::LosePower { .. } if !self.store.syncs() => Ok(false),
+            Op::LosePower { options, state } => {
+                self.reopen(*options, Ending::Without(End::PowerLoss, *state)).map(|()| true)
+            }
         }
     }
 
@@ -277,13 +284,13 @@ impl Run {
                 return Err(format!("commit {} is not done, a later one is", earlier.ts()));
             }
         }
-        doubt::settle(&mut self.doubt);
+        self.doubts.settle();
         Ok(())
     }
 
-    /// Every commit so far outlives a kill.
+    /// Every commit so far outlives a kill, and in a store that syncs a loss of power.
     fn all_is_safe(&mut self) {
-        self.doubt = None;
+        self.doubts.clear();
         self.told_ts = self.told_ts.max(self.model.last_ts());
     }
 
@@ -295,17 +302,17 @@ impl Run {
         }
         let (table, pk, ts, changes) =
             (commit.table, commit.pk.clone(), commit.ts, commit.changes.clone());
-        doubt::note(&mut self.doubt, &self.model, commit);
+        self.doubts.note(&self.model, commit);
         self.model.commit(table, &pk, ts, &changes);
         self.told_ts = ts;
         Ok(())
     }
 
-    /// After a kill: the store holds some of what was in doubt, and all before it. Where rows have
-    /// outlived their table it may look the same with a commit and without it; then only moments
-    /// before all of those are as they were.
-    fn resolve(&mut self) -> Result<(), Difference> {
-        let Some(doubt) = self.doubt.take() else { return Ok(()) };
+    /// After such an end: the store holds some of what was in doubt, and all before it. Where rows
+    /// have outlived their table it may look the same with a commit and without it; then only
+    /// moments before all of those are as they were.
+    fn resolve(&mut self, end: End) -> Result<(), Difference> {
+        let Some(doubt) = self.doubts.take(end) else { return Ok(()) };
         let (newest, now) = (self.model.last_ts(), self.store.db().time().0);
         let (mut most, mut least_ts, mut first) = (None, 0, None);
         for mut outcome in doubt.outcomes() {
@@ -323,7 +330,7 @@ impl Run {
         };
         self.model = most;
         if self.model.last_ts() < newest {
-            self.store.count_lost();
+            self.store.count_lost(end);
         }
         let stays = |past: &Past| past.at.0 <= least_ts;
         self.pasts.iter_mut().for_each(|past| *past = past.take().filter(stays));
@@ -693,14 +700,20 @@ impl Run {
                 self.close()?;
                 self.store.open_closed(options)
             }
-            Ending::Kill => {
+            Ending::Without(end, state) => {
                 self.let_go();
-                self.store.kill_and_open(options, self.doubt.is_some())
+                let may_lose = self.doubts.is_any(end);
+                match end {
+                    End::Kill => self.store.kill_and_open(options, may_lose),
+                    End::PowerLoss => self.store.lose_power_and_open(options, may_lose, state),
+                }
             }
         }
         .map_err(said)?;
         self.list_tables()?;
-        self.resolve()?;
+        if let Ending::Without(end, _) = ending {
+            self.resolve(end)?;
+        }
         self.closed_stays_closed()
     }
 

@@ -1,7 +1,9 @@
 //! The store under test: a database on a disk in memory, under one of nine sets of options.
 
 use crate::clocks::Clocks;
+use crate::doubt::End;
 use crate::ops::OPTION_SETS;
+use crate::rows::{Difference, said};
 use crate::zones::FirstByte;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::store::TableStore;
 use tabulith::verify;
 use tabulith::vfs::api::Vfs;
-use tabulith::vfs::mem::SimFs;
+use tabulith::vfs::mem::{Profile, SimFs};
 use tabulith::{Codec, Snapshot};
 
 /// 2026-01-01, in ticks of 100 ns since 1970.
@@ -63,6 +65,10 @@ pub(crate) struct Reached {
     pub(crate) long_logs: u64,
     /// Kills that took commits back, of those that allowed it.
     pub(crate) lost: u64,
+    /// The same of losses of power.
+    pub(crate) lost_with_power: u64,
+    /// Passes of the scrub over all files.
+    pub(crate) scrubs: u64,
     /// The most blob files that there were at a closing.
     pub(crate) blob_files: usize,
     /// The deepest level that ever held a file.
@@ -83,6 +89,8 @@ impl Reached {
         self.exports += other.exports;
         self.long_logs += other.long_logs;
         self.lost += other.lost;
+        self.lost_with_power += other.lost_with_power;
+        self.scrubs += other.scrubs;
         self.blob_files = self.blob_files.max(other.blob_files);
         self.level = self.level.max(other.level);
         for (kind, times) in &other.done {
@@ -147,6 +155,8 @@ impl Store {
             exports: 0,
             long_logs: 0,
             lost: 0,
+            lost_with_power: 0,
+            scrubs: stats.scrub.passes,
             blob_files: stats.blob_files,
             level,
             done: BTreeMap::new(),
@@ -182,6 +192,28 @@ impl Store {
         self.reopen(options)
     }
 
+    /// As after a loss of power: what was synced is there, of all else whatever the disk had got
+    /// to; `state` chooses. `may_lose`: whether the newest commit may be gone.
+    pub(crate) fn lose_power_and_open(
+        &mut self,
+        options: usize,
+        may_lose: bool,
+        state: u64,
+    ) -> Result<()> {
+        self.count();
+        self.may_step_back &= !may_lose;
+        self.disk.kill(); // So that no thread goes on.
+        let profile = if state & 1 == 0 { Profile::Ordered } else { Profile::Hostile };
+        let states: Vec<_> = self.disk.crash_states(profile, CRASH_STATES, state).collect();
+        let Some(state) = states.get(state as usize / 2 % states.len().max(1)) else {
+            return Err(Error::invalid("a disk without a state"));
+        };
+        self.disk = SimFs::after_crash(state);
+        self.db = None;
+        self.verify_but_metadata()?;
+        self.reopen(options)
+    }
+
     /// Bytes of a memtable, where the log is long before small commits fill one.
     pub(crate) fn long_log_memtable_bytes(&self) -> Option<usize> {
         (self.set == LONG_LOG).then_some(LONG_LOG_MEMTABLE_BYTES)
@@ -192,9 +224,27 @@ impl Store {
         self.reached.long_logs += 1;
     }
 
-    /// A kill took commits back.
-    pub(crate) fn count_lost(&mut self) {
-        self.reached.lost += 1;
+    /// Such an end took commits back.
+    pub(crate) fn count_lost(&mut self, end: End) {
+        match end {
+            End::Kill => self.reached.lost += 1,
+            End::PowerLoss => self.reached.lost_with_power += 1,
+        }
+    }
+
+    /// Has the scrub read up to so many pieces, at once; whether there were any. Nothing is ever
+    /// damaged.
+    pub(crate) fn scrub(&self, pieces: usize) -> std::result::Result<bool, Difference> {
+        let before = self.db().stats().scrub;
+        for _ in 0..pieces {
+            let pause = self.db().scrub_step().map_err(said)?;
+            self.clock.sleep(pause);
+        }
+        let after = self.db().stats().scrub;
+        if after.finds > 0 {
+            return Err(format!("the scrub found damage where there is none: {after:?}"));
+        }
+        Ok(after.bytes > before.bytes)
     }
 
     /// Reads every byte of the closed folder; the first damage is an error.
@@ -203,8 +253,22 @@ impl Store {
     }
 
     fn verify_in(&self, dir: &Path) -> Result<()> {
-        let report = verify::check_with(Arc::new(self.disk.clone()), dir)?;
-        report.damage.into_iter().next().map_or(Ok(()), Err)
+        self.damage(dir)?.into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// The same where the power was lost: a copy of root or manifest that was being written is not
+    /// whole, until the open has put it right.
+    fn verify_but_metadata(&self) -> Result<()> {
+        let is_of_metadata = |error: &Error| {
+            let file = error.place().map(|(file, _)| file.to_string_lossy());
+            file.is_some_and(|file| file.contains("ROOT") || file.contains("manifest"))
+        };
+        let mut damage = self.damage(&self.dir)?.into_iter();
+        damage.find(|error| !is_of_metadata(error)).map_or(Ok(()), Err)
+    }
+
+    fn damage(&self, dir: &Path) -> Result<Vec<Error>> {
+        Ok(verify::check_with(Arc::new(self.disk.clone()), dir)?.damage)
     }
 
     /// Copies the database into a folder beside it.
@@ -255,6 +319,11 @@ impl Store {
     /// Whether nothing happens in the background but by steps.
     pub(crate) fn works_by_hand(&self) -> bool {
         self.set.is_multiple_of(2)
+    }
+
+    /// Whether a commit that asks for nothing is synced.
+    pub(crate) fn syncs(&self) -> bool {
+        self.set != STARVED
     }
 
     /// What readers and caches may hold together, where little of the budget is left for them.
@@ -317,6 +386,9 @@ const LEFT_BYTES: usize = 72 << 10;
 const SEALED_MEMTABLES_MAX: usize = 16;
 const STARVED_MEMTABLE_BYTES: usize =
     (MEMORY_BYTES - (19 << 19) - LEFT_BYTES) / (SEALED_MEMTABLES_MAX + 2);
+
+/// States that a loss of power may leave, of which one is taken.
+const CRASH_STATES: usize = 8;
 
 /// The set in which four segments of the log are few: 128 blocks, where a small commit takes one.
 const LONG_LOG: usize = 8;
