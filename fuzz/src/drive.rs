@@ -2,6 +2,7 @@
 //! how to run it again.
 
 use crate::corpus;
+use crate::memory;
 use crate::mutate::Mutator;
 use crate::targets::list::Target;
 use std::cell::RefCell;
@@ -9,6 +10,10 @@ use std::io;
 use std::sync::Once;
 use std::time::Duration;
 use tabulith::env::clock::{Clock, SystemClock};
+use tabulith_testkit::watch::{Watch, watched};
+
+/// What an input may take of memory, in bytes; those of the tests take up to 600 KiB.
+const MEMORY_MAX: usize = 4 << 20;
 
 /// What a run did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,13 +26,15 @@ pub struct Done {
     pub slowest: Duration,
     /// Its number among those made; none for one of the corpus.
     pub slowest_at: Option<u64>,
+    /// The most memory that one input took, in bytes.
+    pub most_held: usize,
     /// The whole run.
     pub time: Duration,
 }
 
 /// The input that this thread is at.
 struct Current {
-    target: &'static str,
+    target: &'static Target,
     what: String,
     input: Vec<u8>,
 }
@@ -38,16 +45,26 @@ thread_local! {
 
 /// Runs `target` over its corpus, then over the inputs numbered `from..from + runs` of `seed`.
 ///
-/// Panics as the target does; before that the input is kept and the line that runs it again is
-/// told.
+/// Panics as the target does, and where an input takes more memory than it may; before that the
+/// input is kept and the line that runs it again is told. One that does not end ends the program,
+/// with that line.
 pub fn run(target: &'static Target, seed: u64, from: u64, runs: u64) -> io::Result<Done> {
-    tell_failures();
+    watched(|watch| run_watched(target, (seed, from, runs), watch))
+}
+
+fn run_watched(
+    target: &'static Target,
+    (seed, from, runs): (u64, u64, u64),
+    watch: &Watch,
+) -> io::Result<Done> {
     let clock = SystemClock::new();
     let mut done = Done::default();
     let corpus = corpus::load(target)?;
     let one = |what: String, at: Option<u64>, input: Vec<u8>, done: &mut Done| {
+        watch.step(replay(target, &what));
         let start = clock.steady();
-        one_input(target, what, input);
+        let held = one_input(target, what, input);
+        done.most_held = done.most_held.max(held);
         let took = clock.steady().saturating_sub(start);
         if took > done.slowest {
             (done.slowest, done.slowest_at) = (took, at);
@@ -69,12 +86,21 @@ pub fn run(target: &'static Target, seed: u64, from: u64, runs: u64) -> io::Resu
     Ok(done)
 }
 
-/// Runs `target` on one input. `what`: the flags that run it again.
-pub fn one_input(target: &'static Target, what: String, input: Vec<u8>) {
+/// Runs `target` on one input; the bytes of memory that it took. `what`: the flags that run it
+/// again.
+pub fn one_input(target: &'static Target, what: String, input: Vec<u8>) -> usize {
     tell_failures();
-    CURRENT.set(Some(Current { target: target.name, what, input: input.clone() }));
-    (target.run)(&input);
+    CURRENT.set(Some(Current { target, what, input: input.clone() }));
+    let held = memory::most_held(|| (target.run)(&input));
+    let len = input.len();
+    assert!(held <= MEMORY_MAX, "{len} bytes of input took {held} of memory");
     CURRENT.set(None);
+    held
+}
+
+/// The line that runs an input again.
+fn replay(target: &Target, what: &str) -> String {
+    format!("cargo run --release -p tabulith-fuzz -- {} {what}", target.name)
 }
 
 /// Whatever ends the target ends with the line that replays it. A hook, not a guard: release builds
@@ -88,12 +114,13 @@ fn tell_failures() {
             before(panic);
             let Some(current) = CURRENT.take() else { return };
             let Current { target, what, input } = current;
-            eprintln!("replay: cargo run --release -p tabulith-fuzz -- {target} {what}");
-            match corpus::keep_failed(target, &input) {
+            eprintln!("replay: {}", replay(target, &what));
+            match corpus::keep_failed(target.name, &input) {
                 Ok(path) => eprintln!(
-                    "{} bytes kept in {}; it belongs into fuzz/corpus/{target}",
+                    "{} bytes kept in {}; it belongs into fuzz/corpus/{}",
                     input.len(),
-                    path.display()
+                    path.display(),
+                    target.name
                 ),
                 Err(error) => eprintln!("the input could not be kept: {error}"),
             }

@@ -7,6 +7,7 @@
 //! The `mod` lines of this file stand in dependency order: a file uses only what is listed before
 //! it.
 
+pub mod memory;
 pub mod input;
 pub mod mutate;
 pub mod targets;

@@ -63,12 +63,13 @@ fn line(target: &Target, seed: u64, done: &drive::Done) -> String {
         None => "of the corpus".to_owned(),
     };
     format!(
-        "{}: {} of the corpus and {} made from seed {seed} pass in {:.1} s; the slowest, {slowest}, took {} us",
+        "{}: {} of the corpus and {} made from seed {seed} pass in {:.1} s; the slowest, {slowest}, took {} us, the largest {} KiB",
         target.name,
         done.corpus,
         done.made,
         done.time.as_secs_f64(),
-        done.slowest.as_micros()
+        done.slowest.as_micros(),
+        done.most_held >> 10
     )
 }
 
