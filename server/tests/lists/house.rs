@@ -11,13 +11,16 @@ use tabulith::env::clock::{Clock as _, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::options::{Advanced, Options};
 use tabulith::table::store::TableStore;
-use tabulith::vfs::mem::SimFs;
+use tabulith::vfs::mem::{Profile, SimFs};
 use tabulith_server::app::App;
 use tabulith_server::config::Config;
 use tabulith_server::http::message::Response;
 
 /// 2026-01-01, in ticks of 100 ns since 1970.
 const START: u64 = 17_672_256_000_000_000;
+
+/// States that a loss of power may leave, of which one is taken.
+const CRASH_STATES: usize = 8;
 
 /// A service, and the machine below it.
 pub(crate) struct House {
@@ -44,7 +47,7 @@ impl House {
         let db = Arc::new(builder.open("db").map_err(|error| format!("opening: {error}"))?);
         let tables = TableStore::with_clock(db.clone(), self.clock.clone());
         // The clock goes anywhere; what is asked is not about dates.
-        let config = Config { date_checked: false, ..Config::default() };
+        let config = Config { date_checked: false, history: true, ..Config::default() };
         let app = App::new(config, Arc::new(tables), self.clock.clone(), self.starts);
         self.open = Some((db, app));
         Ok(())
@@ -62,6 +65,17 @@ impl House {
 
     pub(crate) fn kill(&mut self, options: usize) -> Result<(), String> {
         self.disk.kill();
+        self.open = None;
+        self.open(options)
+    }
+
+    /// Every change that was answered is synced, so all of them are there.
+    pub(crate) fn lose_power(&mut self, options: usize, state: u64) -> Result<(), String> {
+        self.disk.kill();
+        let profile = if state & 1 == 0 { Profile::Ordered } else { Profile::Hostile };
+        let states: Vec<_> = self.disk.crash_states(profile, CRASH_STATES, state).collect();
+        let state = states.get(state as usize / 2 % states.len().max(1)).ok_or("no state")?;
+        self.disk = SimFs::after_crash(state);
         self.open = None;
         self.open(options)
     }
@@ -105,6 +119,8 @@ fn settings(set: usize) -> Options {
         },
         _ => Advanced { memtable_bytes: Some(1 << 20), ..small },
     };
-    let options = Options { threads: Some(1), advanced, ..Options::default() };
+    // Longer than any list.
+    let history = Some(Duration::from_secs(24 * 3600));
+    let options = Options { threads: Some(1), history, advanced, ..Options::default() };
     options.validated().expect("settings that can be")
 }

@@ -1,6 +1,6 @@
 //! The service against the reference model: random lists of requests, answered in one process
-//! without sockets by the service and the engine, with reopen and kill between them. Every answer
-//! must be that of an ordered map under the rules of the protocol.
+//! without sockets by the service and the engine, with reopen, kill and loss of power between
+//! them. Every answer must be that of an ordered map under the rules of the protocol.
 //!
 //! A list that fails is made shorter, written into a file (`TABULITH_FAILED` names the folder), and
 //! printed with the line that replays it. Lists in `regress` are replayed for ever.
@@ -27,7 +27,7 @@ const LIST_LEN: u64 = 400;
 const OPS_DEFAULT: u64 = 400_000;
 const OPS_VARIABLE: &str = "TABULITH_HTTP_LIST_OPS";
 /// Kinds of operations; a run of many lists must have had each.
-const KINDS: u64 = 21;
+const KINDS: u64 = 26;
 
 fn lists() -> Lists<Op, Reached> {
     Lists {
@@ -66,6 +66,7 @@ fn every_answer_is_that_of_the_model() {
         count("batches_refused", reached.batches_refused, floor(15)),
         count("undisturbed", reached.undisturbed, floor(15)),
         count("flushes", reached.flushes, floor(3)),
+        count("past", reached.past, floor(7)),
     ];
     counts::tell("http-lists", &counts);
 }

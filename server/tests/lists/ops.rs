@@ -7,6 +7,8 @@ use tabulith_testkit::seed::Rng;
 
 /// Tables that a list works on; they come and go.
 pub(crate) const TABLES: usize = 3;
+/// Moments of the past that are known at a time.
+pub(crate) const PASTS: usize = 3;
 /// Sets of options of the engine, of which each opening takes one.
 pub(crate) const OPTION_SETS: usize = 4;
 
@@ -59,6 +61,31 @@ pub(crate) enum Op {
         top: u32,
         changes: Vec<(String, Change)>,
     },
+    /// Takes note of the present, to come back to it later: after an opening, too.
+    Remember {
+        past: usize,
+    },
+    /// An entity as of a moment that was noted, or of the newest where none was.
+    GetPast {
+        past: usize,
+        table: usize,
+        pk: String,
+        rk: String,
+        select: Select,
+    },
+    /// All that pass as of a moment of the past, page by page.
+    QueryPast {
+        past: usize,
+        table: usize,
+        filter: Option<Filter>,
+        select: Select,
+        top: Option<u32>,
+    },
+    /// All names as of a moment of the past.
+    ListPast {
+        past: usize,
+        top: Option<u32>,
+    },
     /// Closes the database and opens it, under a set of options.
     Reopen {
         options: usize,
@@ -66,6 +93,11 @@ pub(crate) enum Op {
     /// The process dies, and is started again.
     Kill {
         options: usize,
+    },
+    /// The power goes; of what may be left on the disk the number says which.
+    LosePower {
+        options: usize,
+        state: u64,
     },
     /// Writes the memtable to a file.
     Flush,
@@ -177,8 +209,13 @@ impl Op {
             Op::Query { filter: Some(_), .. } => "query with a filter",
             Op::Query { .. } => "query",
             Op::Walk { .. } => "query while it changes",
+            Op::Remember { .. } => "note a moment",
+            Op::GetPast { .. } => "get of the past",
+            Op::QueryPast { .. } => "query of the past",
+            Op::ListPast { .. } => "list tables of the past",
             Op::Reopen { .. } => "reopen",
             Op::Kill { .. } => "kill",
+            Op::LosePower { .. } => "lose power",
             Op::Flush => "flush",
             Op::Compact => "compact",
             Op::Clock { .. } => "set the clock",
@@ -194,7 +231,7 @@ pub(crate) struct Mix {
     without: Vec<usize>,
 }
 
-const KINDS: [(usize, usize); 13] = [
+const KINDS: [(usize, usize); 16] = [
     (0, 40), // changes
     (1, 12), // batches
     (2, 22), // gets
@@ -208,6 +245,9 @@ const KINDS: [(usize, usize); 13] = [
     (10, 1), // compact
     (11, 4), // clock
     (12, 2), // queries while it changes
+    (13, 3), // moments noted
+    (14, 8), // reads of the past
+    (15, 2), // losses of power
 ];
 
 impl Mix {
@@ -242,12 +282,10 @@ impl Mix {
             0 => Op::Change { table, pk: self.pk(rng), change: self.change(rng) },
             1 => self.batch(rng, table),
             2 => Op::Get { table, pk: self.pk(rng), rk: self.rk(rng), select: select(rng) },
-            3 => Op::Query {
-                table,
-                filter: rng.chance(75).then(|| self.filter(rng, 3)),
-                select: select(rng),
-                top: rng.chance(60).then(|| *rng.pick(&[1, 2, 7, 1000])),
-            },
+            3 => {
+                let (filter, select, top) = self.query(rng);
+                Op::Query { table, filter, select, top }
+            }
             4 => Op::CreateTable { table: rng.below(TABLES) },
             5 => Op::DropTable { table },
             6 => Op::ListTables { top: rng.chance(50).then(|| rng.between(1, 3) as u32) },
@@ -260,7 +298,31 @@ impl Mix {
                 top: rng.between(1, 9) as u32,
                 changes: (0..rng.between(1, 9)).map(|_| (self.pk(rng), self.change(rng))).collect(),
             },
+            13 => Op::Remember { past: rng.below(PASTS) },
+            14 => self.back(rng, table),
+            15 => Op::LosePower { options, state: rng.next_u64() },
             _ => Op::Clock { ticks: *rng.pick(&[0, 1, 3, 10_000, 50_000_000, -1, -20_000_000]) },
+        }
+    }
+
+    fn query(&self, rng: &mut Rng) -> (Option<Filter>, Select, Option<u32>) {
+        let filter = rng.chance(75).then(|| self.filter(rng, 3));
+        (filter, select(rng), rng.chance(60).then(|| *rng.pick(&[1, 2, 7, 1000])))
+    }
+
+    /// A look back.
+    fn back(&self, rng: &mut Rng, table: usize) -> Op {
+        let past = rng.below(PASTS);
+        match rng.below(10) {
+            0 => Op::ListPast { past, top: rng.chance(50).then(|| rng.between(1, 3) as u32) },
+            1..6 => {
+                let (pk, rk) = (self.pk(rng), self.rk(rng));
+                Op::GetPast { past, table, pk, rk, select: select(rng) }
+            }
+            _ => {
+                let (filter, select, top) = self.query(rng);
+                Op::QueryPast { past, table, filter, select, top }
+            }
         }
     }
 

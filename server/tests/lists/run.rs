@@ -2,10 +2,11 @@
 
 use crate::house::House;
 use crate::model::{Entity, Model, Refusal, Shown, name_of, partition_of};
-use crate::ops::{Change, Filter, Op, Properties, Select, Verb};
+use crate::ops::{Change, Filter, Op, PASTS, Properties, Select, Verb};
 use crate::talk::{self, Asked};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use tabulith::table::value::DateTime;
 use tabulith_server::http::message::Response;
 
 /// What differed, in words.
@@ -23,6 +24,8 @@ pub(crate) struct Reached {
     /// Entities that were there unchanged while others changed between pages.
     pub(crate) undisturbed: u64,
     pub(crate) flushes: u64,
+    /// Entities that were found in the past.
+    pub(crate) past: u64,
 }
 
 impl Reached {
@@ -35,6 +38,7 @@ impl Reached {
         self.batches_refused += other.batches_refused;
         self.undisturbed += other.undisturbed;
         self.flushes += other.flushes;
+        self.past += other.past;
     }
 }
 
@@ -42,12 +46,22 @@ struct Run {
     house: House,
     model: Model,
     reached: Reached,
+    pasts: [Option<Past>; PASTS],
+    /// What requests say that they want to see, if that is not the present.
+    as_of: Option<String>,
+}
+
+/// A moment, and what was there then.
+struct Past {
+    moment: String,
+    model: Model,
 }
 
 /// Runs `ops` on a service of their own; the first difference ends it.
 pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
     let house = House::start(options)?;
-    let mut run = Run { house, model: Model::default(), reached: Reached::default() };
+    let (model, reached) = (Model::default(), Reached::default());
+    let mut run = Run { house, model, reached, pasts: Default::default(), as_of: None };
     for (n, op) in ops.iter().enumerate() {
         run.one(op).map_err(|what| format!("operation {n}, {}: {what}", op.kind()))?;
     }
@@ -78,6 +92,17 @@ impl Run {
                 self.query(*table, filter.as_ref(), select, *top)
             }
             Op::Walk { table, top, changes } => self.walk(*table, *top, changes),
+            Op::Remember { past } => {
+                self.pasts[*past] = Some(self.present());
+                Ok(())
+            }
+            Op::GetPast { past, table, pk, rk, select } => {
+                self.look_back(*past, |run| run.get(*table, pk, rk, select))
+            }
+            Op::QueryPast { past, table, filter, select, top } => {
+                self.look_back(*past, |run| run.query(*table, filter.as_ref(), select, *top))
+            }
+            Op::ListPast { past, top } => self.look_back(*past, |run| run.list(*top)),
             Op::Reopen { options } => {
                 self.count();
                 self.house.reopen(*options)
@@ -86,6 +111,10 @@ impl Run {
                 self.count();
                 self.house.kill(*options)
             }
+            Op::LosePower { options, state } => {
+                self.count();
+                self.house.lose_power(*options, *state)
+            }
             Op::Flush => self.house.db().flush().map_err(|error| error.to_string()),
             Op::Compact => self.house.db().compact().map_err(|error| error.to_string()),
             Op::Clock { ticks } => {
@@ -93,6 +122,29 @@ impl Run {
                 self.house.db().step().map(drop).map_err(|error| error.to_string())
             }
         }
+    }
+
+    /// The newest moment that may be asked for.
+    fn present(&self) -> Past {
+        let moment = DateTime::from(self.house.db().visible()).to_string();
+        Past { moment, model: self.model.clone() }
+    }
+
+    /// Has `look` see what was there at a moment that was noted; where none was, at the newest.
+    fn look_back(
+        &mut self,
+        past: usize,
+        look: impl FnOnce(&mut Run) -> Result<(), Difference>,
+    ) -> Result<(), Difference> {
+        let Past { moment, model } = self.pasts[past].take().unwrap_or_else(|| self.present());
+        let (now, before) = (std::mem::replace(&mut self.model, model), self.reached.entities);
+        self.as_of = Some(moment.clone());
+        let outcome = look(self).map_err(|what| format!("as of {moment}: {what}"));
+        self.as_of = None;
+        self.reached.past += self.reached.entities - before;
+        let model = std::mem::replace(&mut self.model, now);
+        self.pasts[past] = Some(Past { moment, model });
+        outcome
     }
 
     /// Adds what the open database counted.
@@ -109,9 +161,9 @@ impl Run {
 
     fn ask(&mut self, method: &'static str, path: &str) -> Response {
         let accept = ("Accept", "application/json;odata=minimalmetadata".to_owned());
-        let asked =
-            Asked { method, path: path.to_owned(), headers: vec![accept], body: String::new() };
-        self.send(&asked)
+        let as_of = self.as_of.clone().map(|moment| ("x-tabulith-as-of", moment));
+        let headers = [Some(accept), as_of].into_iter().flatten().collect();
+        self.send(&Asked { method, path: path.to_owned(), headers, body: String::new() })
     }
 
     /// The answer has the status, or is the refusal, that it must be; whether it is no refusal.
