@@ -147,8 +147,9 @@ pub struct Advanced {
 
     /// Bytes of the index and the filters of open table files, which are about 1 % of the data. Two
     /// thirds are for files that stay open; the other third is a cache for the rest, of which a
-    /// file that does not fit is read again, some half a MiB, at each use. Zones stay as long as
-    /// there is room for them. 0 reads all of it at each use.
+    /// file that does not fit is read again, some half a MiB, at each use. Zones, and sums that
+    /// counts are made from, are kept of files that stay open, as long as there is room. 0 reads
+    /// all of it at each use.
     ///
     /// Default `None`: three quarters of what [`Options::memory`] leaves beside the shares of
     /// writers; the caches give way to them.

@@ -4,6 +4,7 @@
 //! Promise: after every call the caches hold no more than the [`Budget`] leaves them. What a file
 //! takes is counted once it is open, so for that moment the sum may pass the budget by one file's
 //! index and filters; and by those that are read again for each use, as long as that lasts.
+//! Absent: zones and sums that one walk made for itself, where there was no room to keep them.
 
 use crate::budget::Budget;
 use crate::cache::Lender;
@@ -34,6 +35,8 @@ pub(crate) struct Pool {
 pub(crate) struct Taken {
     /// Open table files.
     pub(crate) files: usize,
+    /// Of these, those that do not stay open.
+    pub(crate) passing_files: usize,
     /// Index and filters of open files.
     pub(crate) pinned: usize,
     /// Of these, of files that do not stay open.
@@ -78,14 +81,20 @@ impl Pool {
         *self.taken.lock()
     }
 
-    /// Whether there is room for one more file that stays open.
+    /// Whether there is room for one more file that stays open, of the size that others have.
     pub(crate) fn may_stay(&self) -> bool {
         let taken = self.taken();
-        taken.files < self.budget.open_files && self.has_room(&taken, 1)
+        let mean = taken.pinned / taken.files.max(1);
+        self.has_place(&taken) && self.has_room(&taken, mean.max(1))
     }
 
-    /// Whether files that stay open may hold so many bytes more. What those may hold that do not
-    /// stay is theirs alone: they come whenever somebody reads them.
+    /// Whether the number of files allows one more that stays open.
+    fn has_place(&self, taken: &Taken) -> bool {
+        taken.files.saturating_sub(taken.passing_files) < self.budget.open_files
+    }
+
+    /// Whether files that stay open may hold so many bytes more. The rest of the share is for files
+    /// that do not stay: they come whenever somebody reads them.
     fn has_room(&self, taken: &Taken, bytes: usize) -> bool {
         let staying = taken.pinned.saturating_sub(taken.passing);
         staying.saturating_add(bytes) <= self.budget.staying()
@@ -133,10 +142,11 @@ impl Pool {
 impl Books for Pool {
     fn opened(&self, bytes: usize) -> bool {
         self.change(|taken| {
-            let stays = taken.files < self.budget.open_files && self.has_room(taken, bytes);
+            let stays = self.has_place(taken) && self.has_room(taken, bytes);
             taken.files += 1;
             taken.pinned += bytes;
             if !stays {
+                taken.passing_files += 1;
                 taken.passing += bytes;
             }
             stays
@@ -155,9 +165,12 @@ impl Books for Pool {
 
     fn closed(&self, bytes: usize, stays: bool) {
         self.change(|taken| {
+            debug_assert!(taken.files > 0 && bytes <= taken.pinned, "{taken:?}");
             taken.files = taken.files.saturating_sub(1);
             taken.pinned = taken.pinned.saturating_sub(bytes);
             if !stays {
+                debug_assert!(taken.passing_files > 0 && bytes <= taken.passing, "{taken:?}");
+                taken.passing_files = taken.passing_files.saturating_sub(1);
                 taken.passing = taken.passing.saturating_sub(bytes);
             }
         });
@@ -170,5 +183,46 @@ impl Drop for Claim {
             taken.working = taken.working.saturating_sub(self.bytes);
             taken.ingests = taken.ingests.saturating_sub(self.of_ingest);
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{Advanced, Options};
+
+    fn pool(open: usize, open_files_max: usize) -> Arc<Pool> {
+        let advanced = Advanced {
+            index_and_filter_bytes: Some(open),
+            open_files_max: Some(open_files_max),
+            ..Advanced::default()
+        };
+        Pool::new(Budget::of(&Options { advanced, ..Options::default() }, 0))
+    }
+
+    #[test]
+    fn who_stays_and_who_passes_do_not_take_from_each_other() {
+        let pool = pool(1_000, 100);
+        assert_eq!((pool.budget.staying(), pool.budget.passing()), (670, 330));
+        assert!(pool.opened(300) && pool.opened(300), "both stay");
+        assert!(!pool.may_stay(), "one of their size would not");
+        assert!(!pool.opened(200), "which passes");
+        assert!(pool.take(70) && !pool.take(1), "it takes nothing of those that stay");
+        pool.closed(300, true);
+        assert!(pool.may_stay() && pool.opened(230), "what one gives back another has");
+        for (bytes, stays) in [(370, true), (230, true), (200, false)] {
+            pool.closed(bytes, stays);
+        }
+        let Taken { files, passing_files, pinned, passing, .. } = pool.taken();
+        assert_eq!((files, passing_files, pinned, passing), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn files_that_pass_take_no_places_of_those_that_stay() {
+        let pool = pool(1 << 20, 2);
+        assert!(pool.opened(10) && pool.opened(10));
+        assert!(!pool.opened(10) && !pool.opened(10));
+        pool.closed(10, true);
+        assert!(pool.opened(10), "though three are open");
     }
 }

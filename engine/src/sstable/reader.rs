@@ -47,9 +47,10 @@ struct Counted {
 }
 
 impl Counted {
-    /// Sets what was not known when the file was opened, where its `bytes` have room. A file that
-    /// does not stay is counted with what it held at first, so it keeps nothing more.
-    fn keep<T>(&self, cell: &OnceLock<T>, value: T, bytes: usize) {
+    /// Sets what was not known when the file was opened, where its `bytes` have room; that there is
+    /// nothing takes none. A file that does not stay is counted with what it held at first, so it
+    /// learns nothing more.
+    fn learn<T>(&self, cell: &OnceLock<T>, value: T, bytes: usize) {
         let mut held = self.bytes.lock();
         // Another thread may have been first; it found the same.
         if cell.get().is_none() && (bytes == 0 || self.stays && self.books.take(bytes)) {
@@ -168,9 +169,9 @@ impl TableFile {
         self.counted.as_ref().is_none_or(|counted| counted.stays)
     }
 
-    fn keep_in<T>(&self, cell: &OnceLock<T>, value: T, bytes: usize) {
+    fn learn<T>(&self, cell: &OnceLock<T>, value: T, bytes: usize) {
         match &self.counted {
-            Some(counted) => counted.keep(cell, value, bytes),
+            Some(counted) => counted.learn(cell, value, bytes),
             None => drop(cell.set(value)),
         }
     }
@@ -313,7 +314,7 @@ impl TableFile {
             Err(error) => return Err(error),
         };
         let zones = whole(&stored);
-        self.keep_in(&self.zones, stored, zones.as_ref().map_or(0, |zones| zones.bytes()));
+        self.learn(&self.zones, stored, zones.as_ref().map_or(0, |zones| zones.bytes()));
         Ok(zones)
     }
 
@@ -324,7 +325,7 @@ impl TableFile {
             return Arc::clone(sums);
         }
         let sums = Arc::new(self.index.sums());
-        self.keep_in(&self.sums, Arc::clone(&sums), sums.bytes());
+        self.learn(&self.sums, Arc::clone(&sums), sums.bytes());
         sums
     }
 

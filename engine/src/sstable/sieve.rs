@@ -52,7 +52,7 @@ pub(crate) struct Sieve {
 impl Sieve {
     /// The sieve of a scan of `range` before `file`; `None` where it would not pay. One that
     /// `shows` lets the first block be seen: a walk that has passed much has a place to stop. Cost:
-    /// the first in a file reads its zones.
+    /// the first in a file reads its zones, and each where they are not kept.
     pub(crate) fn new(
         file: &TableFile,
         range: &KeyRange,
