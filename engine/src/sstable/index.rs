@@ -289,6 +289,20 @@ impl Index {
         self.bytes
     }
 
+    /// The same as [`PlainSums::run`] of a few blocks, one after the other from `entry` on.
+    pub(crate) fn plain_run(&self, entry: EntryAt, to: usize) -> (usize, u64) {
+        let (mut at, mut rows) = (Some(entry), 0);
+        while let Some(entry) = at {
+            let (block, plain) = (self.ordinal(entry), self.plain_rows(entry));
+            if block >= to || plain == 0 {
+                return (block.min(to), rows);
+            }
+            rows += u64::from(plain);
+            at = self.next(entry);
+        }
+        (to, rows)
+    }
+
     /// The sums of its plain rows. Cost: a pass over it.
     pub(crate) fn sums(&self) -> PlainSums {
         let (mut sums, mut rows) = (PlainSums::default(), 0);

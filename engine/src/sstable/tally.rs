@@ -16,6 +16,9 @@ use crate::key::order::TABLE_LEN;
 use crate::key::range::KeyRange;
 use std::sync::Arc;
 
+/// As few blocks are counted one by one: their sums would cost a pass over the whole index.
+const BLOCKS_WALKED: usize = 64;
+
 /// A place in a file up to which all its rows are counted.
 pub(crate) struct Tally {
     file: Arc<TableFile>,
@@ -157,7 +160,10 @@ impl Tally {
         }
         let from = index.ordinal(block.entry);
         let to = self.first_reaching(fence).map_or(index.blocks(), |entry| index.ordinal(entry));
-        let (to, rows) = self.sums.get_or_insert_with(|| self.file.sums()).run(from, to);
+        let (to, rows) = match &self.sums {
+            None if to.saturating_sub(from) <= BLOCKS_WALKED => index.plain_run(block.entry, to),
+            _ => self.sums.get_or_insert_with(|| self.file.sums()).run(from, to),
+        };
         self.stand_before(index.at_ordinal(to));
         Passed::Rows(rows)
     }
