@@ -33,12 +33,12 @@ pub(crate) struct Commit {
     pub(crate) pk: Vec<u8>,
     pub(crate) ts: u64,
     pub(crate) changes: Vec<Change>,
-    /// What it asked for, if that is less than the store gives of itself.
+    /// What it asked for, if anything; the store may give less of itself.
     pub(crate) level: Option<Durability>,
 }
 
 impl Commit {
-    /// Whether that end takes it back.
+    /// Whether that end may take it back.
     fn is_weak(&self, end: End) -> bool {
         match self.level {
             Some(Durability::Buffered) => true,

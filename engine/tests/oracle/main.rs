@@ -1,5 +1,5 @@
-//! The store against an ordered map: random operations, reopen, kill, flush, compaction, snapshots
-//! and changes of options included. Every answer must be equal.
+//! The store against an ordered map: random operations, reopen, kill, loss of power, flush,
+//! compaction, scrub, snapshots and changes of options included. Every answer must be equal.
 //!
 //! A run is a number of lists of ten thousand operations, each with its own seed on its own store
 //! in memory. A list that fails is made shorter, written into a file (`TABULITH_FAILED` names the
@@ -108,7 +108,10 @@ fn every_answer_equals_the_model() {
         reached.lost_with_power > lists / 20 || !is_long,
         "too few commits lost with the power"
     );
-    assert!(reached.scrubs > lists / 10 || !is_long, "too few files scrubbed to mean anything");
+    assert!(
+        reached.scrubs > lists / 10 || !is_long,
+        "too few passes of the scrub to mean anything"
+    );
     assert!(reached.blob_files > 2, "too few values in blob files to mean anything");
     assert!(reached.level >= 2, "no row reached a deep level");
     assert!(reached.exports > 0 || lists < 10, "no snapshot was exported");

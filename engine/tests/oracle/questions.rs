@@ -108,6 +108,15 @@ fn find(db: &Db, table: &Entities, filter: Filter, expected: &Vec<Row>) -> Resul
     }
 }
 
+/// All entities that there are, if there is their table.
+pub(crate) fn compare_all(db: &Db, model: &Oracle) -> Result<(), Difference> {
+    let Some(info) = db.find_table(CATALOG_NAME).map_err(wrong)? else { return Ok(()) };
+    let table = db.entities(TABLE).map_err(wrong)?;
+    let found = table.query(None).map(|entity| entity.map(|entity| row(&entity)));
+    let found: Vec<_> = found.collect::<TableResult<_>>().map_err(wrong)?;
+    same(&found, &rows(model, info.id.0, |_| true))
+}
+
 /// All entities as of a moment of the past, when the model was as `model`; whether there was
 /// anything to compare. The store may refuse a moment before `history_floor`, and has no table at
 /// one before it was made.

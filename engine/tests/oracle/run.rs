@@ -97,7 +97,9 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
 
 enum Ending {
     Close,
-    Without(End, u64), // Of what a loss of power may leave, which state.
+    Kill,
+    /// Of the states that it may leave, which one.
+    PowerLoss(u64),
 }
 
 impl Run {
@@ -254,12 +256,10 @@ impl Run {
             Op::Checkpoint { options, stay } => self.checkpoint(*options, *stay).map(|()| true),
             Op::Export { snapshot, options } => self.export(*snapshot, *options),
             Op::Reopen { options } => self.reopen(*options, Ending::Close).map(|()| true),
-            Op::Kill { options } => {
-                self.reopen(*options, Ending::Without(End::Kill, 0)).map(|()| true)
-            }
+            Op::Kill { options } => self.reopen(*options, Ending::Kill).map(|()| true),
             Op::LosePower { .. } if !self.store.syncs() => Ok(false),
             Op::LosePower { options, state } => {
-                self.reopen(*options, Ending::Without(End::PowerLoss, *state)).map(|()| true)
+                self.reopen(*options, Ending::PowerLoss(*state)).map(|()| true)
             }
         }
     }
@@ -695,24 +695,31 @@ impl Run {
     fn reopen(&mut self, options: usize, ending: Ending) -> Result<(), Difference> {
         // An ingest of a database that was closed before: its files' numbers are others' by now.
         self.unfinished = None;
-        match ending {
+        let end = match ending {
+            Ending::Close => None,
+            Ending::Kill => Some(End::Kill),
+            Ending::PowerLoss(_) => Some(End::PowerLoss),
+        };
+        let may_lose = end.is_some_and(|end| self.doubts.is_any(end));
+        let opened = match ending {
             Ending::Close => {
                 self.close()?;
                 self.store.open_closed(options)
             }
-            Ending::Without(end, state) => {
+            Ending::Kill => {
                 self.let_go();
-                let may_lose = self.doubts.is_any(end);
-                match end {
-                    End::Kill => self.store.kill_and_open(options, may_lose),
-                    End::PowerLoss => self.store.lose_power_and_open(options, may_lose, state),
-                }
+                self.store.kill_and_open(options, may_lose)
             }
-        }
-        .map_err(said)?;
+            Ending::PowerLoss(state) => {
+                self.let_go();
+                self.store.lose_power_and_open(options, may_lose, state)
+            }
+        };
+        opened.map_err(said)?;
         self.list_tables()?;
-        if let Ending::Without(end, _) = ending {
+        if let Some(end) = end {
             self.resolve(end)?;
+            self.compare_everything()?;
         }
         self.closed_stays_closed()
     }
@@ -789,7 +796,8 @@ impl Run {
 
     fn compare_everything(&mut self) -> Result<(), Difference> {
         self.model.turn_clock(self.store.db().time().0);
-        compare_rows(self.store.db(), &self.model, &self.tables)
+        compare_rows(self.store.db(), &self.model, &self.tables)?;
+        questions::compare_all(self.store.db(), &self.model)
     }
 }
 

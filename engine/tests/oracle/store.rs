@@ -256,15 +256,20 @@ impl Store {
         self.damage(dir)?.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// The same where the power was lost: a copy of root or manifest that was being written is not
-    /// whole, until the open has put it right.
+    /// The same where the power was lost: one copy of the root and one of the manifest may have been
+    /// about to be written, and are not whole until the open has put that right.
     fn verify_but_metadata(&self) -> Result<()> {
-        let is_of_metadata = |error: &Error| {
-            let file = error.place().map(|(file, _)| file.to_string_lossy());
-            file.is_some_and(|file| file.contains("ROOT") || file.contains("manifest"))
-        };
-        let mut damage = self.damage(&self.dir)?.into_iter();
-        damage.find(|error| !is_of_metadata(error)).map_or(Ok(()), Err)
+        let (mut root, mut manifest) = (0, 0);
+        for error in self.damage(&self.dir)? {
+            let file = error.place().map(|(file, _)| file.to_string_lossy().into_owned());
+            let names = |kind: &str| file.as_ref().is_some_and(|file| file.contains(kind));
+            root += usize::from(names("ROOT"));
+            manifest += usize::from(names("manifest"));
+            if !names("ROOT") && !names("manifest") || root > 1 || manifest > 1 {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn damage(&self, dir: &Path) -> Result<Vec<Error>> {
