@@ -256,8 +256,8 @@ impl Store {
         self.damage(dir)?.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// The same where the power was lost: one copy of the root and one of the manifest may have been
-    /// about to be written, and are not whole until the open has put that right.
+    /// The same where the power was lost: one copy of the root and one of the manifest may have
+    /// been about to be written, and are not whole until the open has put that right.
     fn verify_but_metadata(&self) -> Result<()> {
         let (mut root, mut manifest) = (0, 0);
         for error in self.damage(&self.dir)? {
