@@ -69,15 +69,16 @@ impl House {
         self.open(options)
     }
 
-    /// Every change that was answered is synced, so all of them are there.
-    pub(crate) fn lose_power(&mut self, options: usize, state: u64) -> Result<(), String> {
+    /// Every change that was answered is synced, so all of them are there. Gives how many states
+    /// there were to choose from.
+    pub(crate) fn lose_power(&mut self, options: usize, state: u64) -> Result<usize, String> {
         self.disk.kill();
         let profile = if state & 1 == 0 { Profile::Ordered } else { Profile::Hostile };
         let states: Vec<_> = self.disk.crash_states(profile, CRASH_STATES, state).collect();
         let state = states.get(state as usize / 2 % states.len().max(1)).ok_or("no state")?;
         self.disk = SimFs::after_crash(state);
         self.open = None;
-        self.open(options)
+        self.open(options).map(|()| states.len())
     }
 
     /// Moves the wall clock, back as well.

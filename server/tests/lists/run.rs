@@ -26,6 +26,8 @@ pub(crate) struct Reached {
     pub(crate) flushes: u64,
     /// Entities that were found in the past.
     pub(crate) past: u64,
+    /// Losses of power that could leave one state or another.
+    pub(crate) power_losses: u64,
 }
 
 impl Reached {
@@ -39,6 +41,7 @@ impl Reached {
         self.undisturbed += other.undisturbed;
         self.flushes += other.flushes;
         self.past += other.past;
+        self.power_losses += other.power_losses;
     }
 }
 
@@ -113,7 +116,9 @@ impl Run {
             }
             Op::LosePower { options, state } => {
                 self.count();
-                self.house.lose_power(*options, *state)
+                let states = self.house.lose_power(*options, *state)?;
+                self.reached.power_losses += u64::from(states > 1);
+                Ok(())
             }
             Op::Flush => self.house.db().flush().map_err(|error| error.to_string()),
             Op::Compact => self.house.db().compact().map_err(|error| error.to_string()),
@@ -137,11 +142,14 @@ impl Run {
         look: impl FnOnce(&mut Run) -> Result<(), Difference>,
     ) -> Result<(), Difference> {
         let Past { moment, model } = self.pasts[past].take().unwrap_or_else(|| self.present());
+        let is_past = model.newest() < self.model.newest();
         let (now, before) = (std::mem::replace(&mut self.model, model), self.reached.entities);
         self.as_of = Some(moment.clone());
         let outcome = look(self).map_err(|what| format!("as of {moment}: {what}"));
         self.as_of = None;
-        self.reached.past += self.reached.entities - before;
+        if is_past {
+            self.reached.past += self.reached.entities - before;
+        }
         let model = std::mem::replace(&mut self.model, now);
         self.pasts[past] = Some(Past { moment, model });
         outcome
