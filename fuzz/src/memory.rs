@@ -22,7 +22,7 @@ thread_local! {
     static HELD: Cell<Held> = const { Cell::new(Held { now: 0, most: 0 }) };
 }
 
-/// The bytes given, less those taken back; memory that another thread was given counts as well.
+/// Bytes that are given, or below 0 given back, be it by another thread than was given them.
 fn count(bytes: isize) {
     // A thread that ends has nothing more to tell.
     let _ = HELD.try_with(|held| {

@@ -67,7 +67,7 @@ impl Drop for Ends<'_> {
 /// has no other way to be seen.
 pub fn watched<T>(work: impl FnOnce(&Watch) -> T) -> T {
     watched_by(LOOK_EVERY, work, |step| {
-        // Past what a test's output is kept in, which goes with the process.
+        // What print macros write libtest keeps, and it goes with the process.
         let _ = writeln!(io::stderr(), "{MARK}{step}");
         std::process::abort();
     })

@@ -63,7 +63,7 @@ fn line(target: &Target, seed: u64, done: &drive::Done) -> String {
         None => "of the corpus".to_owned(),
     };
     format!(
-        "{}: {} of the corpus and {} made from seed {seed} pass in {:.1} s; the slowest, {slowest}, took {} us, the largest {} KiB",
+        "{}: {} of the corpus and {} made from seed {seed} pass in {:.1} s; the slowest, {slowest}, took {} us, and none more than {} KiB",
         target.name,
         done.corpus,
         done.made,
