@@ -257,17 +257,20 @@ impl Store {
     }
 
     /// The same where the power was lost: one copy of the root and one of the manifest may have
-    /// been about to be written, and are not whole until the open has put that right.
+    /// been about to be written, and are not whole until the open has put that right. In that copy
+    /// several places may be named: an edit begins in the sector in which the one before it ends,
+    /// and takes it along.
     fn verify_but_metadata(&self) -> Result<()> {
-        let (mut root, mut manifest) = (0, 0);
+        let mut named: [Option<PathBuf>; 2] = [None, None];
         for error in self.damage(&self.dir)? {
-            let file = error.place().map(|(file, _)| file.to_string_lossy().into_owned());
-            let names = |kind: &str| file.as_ref().is_some_and(|file| file.contains(kind));
-            root += usize::from(names("ROOT"));
-            manifest += usize::from(names("manifest"));
-            if !names("ROOT") && !names("manifest") || root > 1 || manifest > 1 {
+            let file = error.place().map(|(file, _)| file.to_owned());
+            let is = |kind: &str| file.as_ref().is_some_and(|f| f.to_string_lossy().contains(kind));
+            let copy = named.iter_mut().zip(["ROOT", "manifest"]).find(|(_, kind)| is(kind));
+            let Some((copy, _)) = copy else { return Err(error) };
+            if copy.is_some() && *copy != file {
                 return Err(error);
             }
+            *copy = file;
         }
         Ok(())
     }
