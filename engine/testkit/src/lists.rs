@@ -11,9 +11,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Lists that run at a time.
 const THREADS: usize = 2;
+
+/// So long the search for a shorter list goes on. One that fails now and then, as threads have it,
+/// is hardly made shorter, and its test is to end by itself.
+const SHORTENING_MAX: Duration = Duration::from_secs(120);
 
 /// Of a difference and of an operation, so many characters are printed.
 const LINE_CHARS: usize = 600;
@@ -88,9 +93,9 @@ where
             Ok(reached) => return reached,
             Err(difference) => difference,
         };
-        // At once: the search for a shorter list may take longer than anybody waits.
+        // At once: so it is told whatever becomes of the search for a shorter list.
         eprintln!("seed {seed}, options {options}: {}", shortened(&difference));
-        let few = shrink(&list.ops, |rest| self.outcome(rest, options).is_err());
+        let few = self.shorter(list, SHORTENING_MAX);
         let shorter = shortened(&self.outcome(&few, options).err().unwrap_or_default());
         let printed: Vec<_> = few.iter().map(|op| shortened(&format!("  {op:?}"))).collect();
         let story = vec![format!("Seed {seed}: {shorter}")];
@@ -102,6 +107,13 @@ where
             printed.len(),
             printed.join("\n")
         );
+    }
+
+    /// The shortest list that still fails, of those tried until `time` is up.
+    fn shorter(&self, list: &List<T>, time: Duration) -> Vec<T> {
+        let begun = Instant::now();
+        let fails = |ops: &[T]| self.outcome(ops, list.options).is_err();
+        shrink(&list.ops, |ops| begun.elapsed() < time && fails(ops))
     }
 
     /// What a list comes to. A panic is a difference too.
@@ -197,5 +209,16 @@ mod tests {
             let told = replayed.expect_err("what was written fails again");
             assert!(told.downcast_ref::<String>().is_some_and(|told| told.contains("sums-50")));
         }
+    }
+
+    #[test]
+    fn once_the_time_is_up_a_list_stays_as_long_as_it_is() {
+        let ops = [list(50).ops, vec![95]].concat();
+        let shorter = |time| {
+            let list = List { ops: ops.clone(), options: 3 };
+            lists(Path::new("")).shorter(&list, time)
+        };
+        assert_eq!(shorter(Duration::ZERO), ops);
+        assert_eq!(shorter(Duration::MAX), [95]);
     }
 }
