@@ -37,6 +37,9 @@ pub use crate::vfs::sim::inode::SyncFailure;
 pub use crate::vfs::sim::states::{CrashState, CrashStates};
 pub use crate::vfs::sim::trace::Effect;
 
+/// States that a loss of power may leave, of which one is taken.
+const LOST_POWER_STATES: usize = 32;
+
 /// What [`Vfs::bytes_available`] says; a full disk is played by [`crate::vfs::fault::FaultFs`].
 const BYTES_AVAILABLE: u64 = 1 << 40;
 
@@ -98,6 +101,22 @@ impl SimFs {
     /// a few microseconds, and [`SimFs::after_crash`] the pages that differ.
     pub fn crash_states(&self, profile: Profile, budget: usize, seed: u64) -> CrashStates {
         CrashStates::new(self.0.lock().disk.clone(), profile, budget, seed)
+    }
+
+    /// Loses the power now, and kills the process with it: the disk that is left, one of those that
+    /// [`SimFs::crash_states`] has in either profile. The same `seed` leaves the same.
+    pub fn lose_power(&self, seed: u64) -> SimFs {
+        self.kill();
+        let mut rng = Rng::seeded(seed);
+        let profile = if rng.one_in(2) { Profile::Ordered } else { Profile::Hostile };
+        let states = self.crash_states(profile, LOST_POWER_STATES, rng.next_u64());
+        let mut seen = 0;
+        let left = states.fold(None, |chosen, state| {
+            seen += 1;
+            if rng.one_in(seen) { Some(state) } else { chosen }
+        });
+        // There is always one: all that was written is there.
+        left.map_or_else(|| self.fork(), |state| SimFs::after_crash(&state))
     }
 
     /// The machine comes up again with this on its disk, and an empty cache.

@@ -7,7 +7,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::{Clock, ManualClock, SystemClock};
 use tabulith::env::jobs::Threads;
 use tabulith::options::{Advanced, Durability, Options};
-use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::seed::Rng;
 
 /// 2026-01-01, in ticks of 100 ns since 1970.
@@ -113,13 +113,7 @@ impl House {
         match ending {
             Ending::Close => self.db.close().expect("nothing failed"),
             Ending::Kill => self.disk.kill(),
-            Ending::PowerLoss => {
-                self.disk.kill();
-                let profile = if rng.chance(50) { Profile::Ordered } else { Profile::Hostile };
-                let states = self.disk.crash_states(profile, 64, rng.next_u64());
-                let left: Vec<_> = states.collect();
-                self.disk = SimFs::after_crash(rng.pick(&left));
-            }
+            Ending::PowerLoss => self.disk = self.disk.lose_power(rng.next_u64()),
         }
         let jump = rng.below(3) as u64 * HOUR_TICKS;
         self.clock.wall.set_wall(START_TICKS + jump);

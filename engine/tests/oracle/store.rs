@@ -18,7 +18,7 @@ use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::store::TableStore;
 use tabulith::verify;
 use tabulith::vfs::api::Vfs;
-use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::vfs::mem::SimFs;
 use tabulith::{Codec, Snapshot};
 
 /// 2026-01-01, in ticks of 100 ns since 1970.
@@ -202,13 +202,7 @@ impl Store {
     ) -> Result<()> {
         self.count();
         self.may_step_back &= !may_lose;
-        self.disk.kill(); // So that no thread goes on.
-        let profile = if state & 1 == 0 { Profile::Ordered } else { Profile::Hostile };
-        let states: Vec<_> = self.disk.crash_states(profile, CRASH_STATES, state).collect();
-        let Some(state) = states.get(state as usize / 2 % states.len().max(1)) else {
-            return Err(Error::invalid("a disk without a state"));
-        };
-        self.disk = SimFs::after_crash(state);
+        self.disk = self.disk.lose_power(state);
         self.db = None;
         self.verify_but_metadata()?;
         self.reopen(options)
@@ -394,9 +388,6 @@ const LEFT_BYTES: usize = 72 << 10;
 const SEALED_MEMTABLES_MAX: usize = 16;
 const STARVED_MEMTABLE_BYTES: usize =
     (MEMORY_BYTES - (19 << 19) - LEFT_BYTES) / (SEALED_MEMTABLES_MAX + 2);
-
-/// States that a loss of power may leave, of which one is taken.
-const CRASH_STATES: usize = 8;
 
 /// The set in which four segments of the log are few: 128 blocks, where a small commit takes one.
 const LONG_LOG: usize = 8;

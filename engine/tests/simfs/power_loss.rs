@@ -127,6 +127,26 @@ fn a_kill_keeps_the_cache_frees_locks_and_ends_handles() -> io::Result<()> {
     Ok(())
 }
 
+#[test]
+fn a_lost_power_ends_the_process_and_leaves_one_of_the_states() -> io::Result<()> {
+    let left = |seed| {
+        let fs = SimFs::new();
+        synced(&fs, "/a", &[1; 512])?;
+        let file = fs.open(Path::new("/a"), Access::ReadWrite)?;
+        file.write_all_at(&[2; 512], 0)?;
+        let may_be = outcomes(&fs, "/a", Profile::Hostile);
+        let after = fs.lose_power(seed);
+        assert!(file.write_all_at(&[3; 512], 0).is_err(), "a dead process writes");
+        let found = read(&after, "/a");
+        assert!(may_be.contains(&found), "{found:?}");
+        io::Result::Ok(found)
+    };
+    let all: BTreeSet<_> = (0..200).map(left).collect::<io::Result<_>>()?;
+    assert_eq!(all.len(), 6, "each of them, by some seed");
+    assert_eq!(left(7)?, left(7)?);
+    Ok(())
+}
+
 /// A thread that a kill finds between two calls must not go on beside the next process.
 #[test]
 fn a_killed_process_makes_moves_and_deletes_nothing() -> io::Result<()> {

@@ -19,9 +19,6 @@ use tabulith_server::http::message::Response;
 /// 2026-01-01, in ticks of 100 ns since 1970.
 const START: u64 = 17_672_256_000_000_000;
 
-/// States that a loss of power may leave, of which one is taken.
-const CRASH_STATES: usize = 8;
-
 /// A service, and the machine below it.
 pub(crate) struct House {
     disk: SimFs,
@@ -69,16 +66,14 @@ impl House {
         self.open(options)
     }
 
-    /// Every change that was answered is synced, so all of them are there. Gives how many states
-    /// there were to choose from.
-    pub(crate) fn lose_power(&mut self, options: usize, state: u64) -> Result<usize, String> {
-        self.disk.kill();
-        let profile = if state & 1 == 0 { Profile::Ordered } else { Profile::Hostile };
-        let states: Vec<_> = self.disk.crash_states(profile, CRASH_STATES, state).collect();
-        let state = states.get(state as usize / 2 % states.len().max(1)).ok_or("no state")?;
-        self.disk = SimFs::after_crash(state);
+    /// Every change that was answered is synced, so all of them are there. Gives whether there was
+    /// anything to lose.
+    pub(crate) fn lose_power(&mut self, options: usize, state: u64) -> Result<bool, String> {
+        let can_lose = self.disk.crash_states(Profile::Hostile, 2, 0).count() > 1;
+        self.disk = self.disk.lose_power(state);
         self.open = None;
-        self.open(options).map(|()| states.len())
+        self.open(options)?;
+        Ok(can_lose)
     }
 
     /// Moves the wall clock, back as well.

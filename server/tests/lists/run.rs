@@ -116,8 +116,8 @@ impl Run {
             }
             Op::LosePower { options, state } => {
                 self.count();
-                let states = self.house.lose_power(*options, *state)?;
-                self.reached.power_losses += u64::from(states > 1);
+                let could_lose = self.house.lose_power(*options, *state)?;
+                self.reached.power_losses += u64::from(could_lose);
                 Ok(())
             }
             Op::Flush => self.house.db().flush().map_err(|error| error.to_string()),

@@ -14,7 +14,7 @@ use tabulith::env::jobs::ByHand;
 use tabulith::options::{Advanced, Options};
 use tabulith::table::store::TableStore;
 use tabulith::vfs::fault::FaultFs;
-use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::vfs::mem::SimFs;
 use tabulith_server::app::App;
 use tabulith_server::config::{Accounts, Config};
 use tabulith_server::net::indoors::Indoors;
@@ -238,14 +238,12 @@ impl World {
         let mut state = self.state.lock();
         state.tasks.drain(..).for_each(|task| task.abort());
         state.wires.drain(..).for_each(|wire| wire.cut());
-        state.disk.kill();
+        match power {
+            true => state.disk = state.disk.lose_power(rng.next_u64()),
+            false => state.disk.kill(),
+        }
         state.house = None;
         state.db = None;
-        if power {
-            let profile = if rng.chance(50) { Profile::Ordered } else { Profile::Hostile };
-            let left: Vec<_> = state.disk.crash_states(profile, 32, rng.next_u64()).collect();
-            state.disk = SimFs::after_crash(rng.pick(&left));
-        }
     }
 
     /// Stops as the process does when it is asked to: what is in flight is answered, for a while.
