@@ -357,3 +357,99 @@ pub(crate) fn start_copy(vfs: &Arc<dyn Vfs>, dir: &Path, state: State, seed: u64
     let state = State { log_floor: SegmentId(0), db_id, ..state };
     Manifest::start(Arc::clone(vfs), dir, &state).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::budget::Budget;
+    use crate::ids::TableId;
+    use crate::vfs::mem::SimFs;
+    use crate::wal::buffer::FrameBuffer;
+    use crate::wal::writer::Group;
+
+    const DIR: &str = "/db";
+
+    fn shelf() -> Arc<Shelf> {
+        let fs = SimFs::new();
+        fs.create_dir_all(Path::new(DIR)).expect("a folder");
+        Shelf::new(Arc::new(fs), DIR.into(), Pool::new(Budget::without_caches()), false)
+    }
+
+    fn commit(prefix: Vec<u8>, rk: &[u8], value: &[u8], ts: u64) -> crate::batch::Commit {
+        let mut batch = Batch::new(prefix);
+        batch.put(rk, value);
+        batch.into_commit(CommitTs(ts))
+    }
+
+    /// A log of groups of commits with these timestamps, in this order.
+    fn log(shelf: &Shelf, groups: &[&[u64]]) {
+        let found = Replay { next_segment: SegmentId(1), ..Replay::default() };
+        let vfs = Arc::clone(&shelf.vfs);
+        let mut log = LogWriter::create(vfs, &shelf.dir, 64 << 10, &found).expect("a fresh log");
+        for group in groups {
+            let mut frame = FrameBuffer::default();
+            for ts in *group {
+                let commit = commit(order::partition_prefix(TableId(1), b"p"), b"r", b"v", *ts);
+                let bytes = frame.room(100);
+                commit.put_head(bytes);
+                bytes.extend_from_slice(commit.operations());
+            }
+            let ts = |n: Option<&u64>| CommitTs(*n.expect("a commit"));
+            let (first_ts, last_ts) = (ts(group.iter().min()), ts(group.iter().max()));
+            let group = Group { first_ts, last_ts, frame: &mut frame, sync: true };
+            log.append(group).expect("room");
+        }
+        log.sync().expect("a sound disk");
+    }
+
+    /// The timestamps of what is read beyond `files` and before `end`.
+    fn read(groups: &[&[u64]], files: u64, end: u64) -> Result<Vec<u64>> {
+        let shelf = shelf();
+        log(&shelf, groups);
+        let log_floor = SegmentId(1);
+        let state = State { last_ts: CommitTs(files), log_floor, ..State::empty(1) };
+        let mut found = Vec::new();
+        let mut take = |commit: &LentCommit<'_>, _: &Bytes| {
+            found.push(commit.ts.0);
+            Some(())
+        };
+        read_log(&shelf, &state, CommitTs(end), &mut Recovery::default(), &mut take)?;
+        Ok(found)
+    }
+
+    #[test]
+    fn the_log_counts_beyond_the_files_and_before_the_end() {
+        let groups: &[&[u64]] = &[&[2, 3], &[5, 7, 8], &[9]];
+        assert_eq!(read(groups, 0, u64::MAX).expect("sound"), [2, 3, 5, 7, 8, 9]);
+        assert_eq!(read(groups, 5, u64::MAX).expect("sound"), [7, 8, 9]);
+        assert_eq!(read(groups, 2, 8).expect("sound"), [3, 5, 7]);
+        assert!(read(groups, 9, u64::MAX).expect("sound").is_empty());
+    }
+
+    /// Its checksum holds, so no disk did it.
+    #[test]
+    fn a_group_whose_commits_stand_in_no_order_is_refused() {
+        for groups in [&[&[2, 5, 4][..]][..], &[&[2], &[6, 6]]] {
+            let error = read(groups, 0, u64::MAX).expect_err("no writer writes it");
+            assert_eq!(error.kind(), Kind::Corrupt);
+            assert!(error.to_string().contains("not a list of commits in order"), "{error}");
+        }
+    }
+
+    /// A catalogue row of the future, which the readers of its table would wait for.
+    #[test]
+    fn a_table_made_after_the_last_commit_is_refused() {
+        let shelf = shelf();
+        let active = new_memtable(&shelf.pool.spare);
+        let row = catalog::encode(TableId(1), b"");
+        let made = commit(catalog::partition(), &catalog::row_key("one"), &row, 9);
+        assert!(active.apply(&made));
+        let (erased, version) = (Arc::default(), Arc::new(Version::of(&State::empty(1), &shelf)));
+        let view = View { active, erased, sealed: Vec::new(), version, edition: 0 };
+        assert!(load_tables(&view, CommitTs(9)).is_ok_and(|tables| tables.find("one").is_some()));
+        let error = load_tables(&view, CommitTs(8)).expect_err("it is not visible");
+        assert_eq!(error.kind(), Kind::Corrupt);
+        assert!(error.to_string().contains("changed at 9, after the last commit"), "{error}");
+    }
+}

@@ -53,6 +53,8 @@ const TESTS: [(&str, &[&str]); 2] = [
             "transactions",
             "--test",
             "deletes",
+            "--test",
+            "backups",
         ],
     ),
     ("tabulith-server", &["--lib", "--tests"]),
