@@ -30,7 +30,7 @@ use crate::odata::options::Params;
 use crate::properties::cors::{Cors, Question};
 use crate::properties::model::{CorsRule, Properties};
 use crate::route::Operation;
-use crate::services::{Bounds, Services, Store};
+use crate::services::base::{Bounds, Services, Store};
 use crate::throttle::gate::Gates;
 use std::sync::Arc;
 use std::time::Duration;

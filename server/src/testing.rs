@@ -6,7 +6,7 @@
 use crate::app::App;
 use crate::config::{Accounts, ConfigError, is_account_name};
 use crate::http::message::Head;
-use crate::services::Store;
+use crate::services::base::Store;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};

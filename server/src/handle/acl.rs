@@ -5,7 +5,7 @@ use crate::error::WireError;
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::Response;
-use crate::services::{Services, Store};
+use crate::services::base::{Services, Store};
 
 /// `GET /name?comp=acl`
 pub fn show<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, WireError> {

@@ -16,7 +16,7 @@ use crate::limits::{HEAD_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX};
 use crate::odata::options::{Metadata, Params, negotiate};
 use crate::refusal::group_refusal;
 use crate::route::Operation;
-use crate::services::{Services, Store};
+use crate::services::base::{Services, Store};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tabulith::options::Reach;

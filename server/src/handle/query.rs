@@ -8,7 +8,8 @@ use crate::http::message::Response;
 use crate::odata::literal::percent_encoded;
 use crate::odata::options::token_encoded;
 use crate::odata::{json_out, parser};
-use crate::services::{ReadEntities, Services, Store};
+use crate::services::base::{Services, Store};
+use crate::services::entities::ReadEntities;
 use std::ops::ControlFlow;
 use tabulith::table::page::{Blocks, Continuation};
 

@@ -6,7 +6,7 @@ use crate::handle::reply;
 use crate::http::message::Response;
 use crate::odata::json_out;
 use crate::properties::document;
-use crate::services::{Services, Store};
+use crate::services::base::{Services, Store};
 use crate::xml::Writer;
 use jiff::Timestamp;
 

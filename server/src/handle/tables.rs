@@ -8,7 +8,8 @@ use crate::http::message::Response;
 use crate::odata::address::table_path;
 use crate::odata::options::table_token_encoded;
 use crate::odata::{json_in, json_out, parser};
-use crate::services::{ListTables, Services, Store};
+use crate::services::base::{Services, Store};
+use crate::services::tables::ListTables;
 use std::time::Duration;
 
 /// `GET /Tables`

@@ -19,7 +19,7 @@ use crate::net::shared::Shared;
 use crate::net::work::{Answered, perform, with_place};
 use crate::observe::requests::Kind;
 use crate::observe::spans::Span;
-use crate::services::Store;
+use crate::services::base::Store;
 use crate::testing;
 use crate::trace::Trace;
 use hyper::body::{Body as _, Incoming};

@@ -8,7 +8,7 @@ use crate::net::first::{First, Speech, Told};
 use crate::net::places::Places;
 use crate::net::shared::Shared;
 use crate::net::tls::Presented;
-use crate::services::Store;
+use crate::services::base::Store;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use std::io;
 use std::net::SocketAddr;

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::net::admin::Origin;
 use crate::net::conn::serve;
 use crate::net::shared::Shared;
-use crate::services::Store;
+use crate::services::base::Store;
 use hyper_util::server::graceful::GracefulShutdown;
 use parking_lot::Mutex;
 use std::fmt;

@@ -12,7 +12,7 @@ use crate::net::signals::{Signal, Signals};
 use crate::net::tls::Presented;
 use crate::observe::engine::Engine;
 use crate::observe::spans::{Ender, Export, Spans};
-use crate::services::Store;
+use crate::services::base::Store;
 use crate::testing::Forks;
 use std::io;
 use std::net::SocketAddr;

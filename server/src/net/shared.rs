@@ -6,7 +6,7 @@ use crate::handle::call::Call;
 use crate::net::admin::Admin;
 use crate::net::room::Room;
 use crate::observe::spans::Spans;
-use crate::services::Store;
+use crate::services::base::Store;
 use crate::sparing::Sparing;
 use std::sync::Arc;
 use tabulith::table::rules::ENTITY_BYTES_MAX;

@@ -13,7 +13,7 @@ use crate::limits::QUICK_BODY_BYTES_MAX;
 use crate::net::payload::held;
 use crate::net::room::{Place, SMALL_BYTES_MAX};
 use crate::net::shared::Shared;
-use crate::services::Store;
+use crate::services::base::Store;
 use std::cell::Cell;
 use std::sync::Arc;
 use tabulith::options::Reach;
