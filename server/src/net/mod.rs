@@ -19,3 +19,6 @@ pub mod indoors;
 pub mod doors;
 pub mod signals;
 pub mod server;
+
+#[cfg(test)]
+mod tests;
