@@ -85,64 +85,91 @@ async fn respond<S: Store>(
         drop(head);
         return sent.discard().await.map(|()| into_hyper(response));
     }
-    let (requests, began) = (shared.app.requests(), clock.steady());
-    let _in_flight = requests.begin();
+    let _in_flight = shared.app.requests().begin();
     let began_ticks = shared.spans.as_ref().map(|_| clock.wall_ticks());
-    let (mut fault, mut kind, mut names) = (None, Kind::NONE, (None, None));
+    let began = clock.steady();
     let received = shared.app.receive(&head);
     // While a body is awaited there is no more of the head than what will be told of it.
     let head = {
         let whole = head;
         heads::remembered(&whole, is_told_in_detail())
     };
+    let call = received.as_ref().ok();
+    let fault = call.and_then(|call| call.fault);
+    let names = call.filter(|_| shared.spans.is_some()).map_or((None, None), |call| {
+        (Some(call.address.account.clone()), call.operation.table().map(str::to_owned))
+    });
+    let kind = call.map_or(Kind::NONE, |call| Kind::of(&call.operation));
     let response = match received {
-        Ok(call) => {
-            if shared.spans.is_some() {
-                let table = call.operation.table().map(str::to_owned);
-                names = (Some(call.address.account.clone()), table);
-            }
-            fault = call.fault;
-            kind = Kind::of(&call.operation);
-            if let Some(Fault::Delay { ms }) = fault {
-                tokio::time::sleep(Duration::from_millis(ms)).await;
-            }
-            match answer(shared, &call, &mut sent).await {
-                // Its body ends in nonsense, and the connection with it.
-                Err(Broken::Client(_)) if wire.verdict.is_refused() => {
-                    reply::answered(&call, Err(BAD_BODY))
-                }
-                answer => {
-                    let (response, places) = answer?;
-                    with_place(shared, &call, response, places)
-                }
-            }
-        }
-        Err(response) => match sent.discard().await {
-            Err(Broken::Client(_)) if wire.verdict.is_refused() => response,
-            discarded => discarded.map(|()| response)?,
-        },
+        Ok(call) => admitted(shared, &call, &mut sent, &wire.verdict).await?,
+        Err(refusal) => refused(refusal, &mut sent, &wire.verdict).await?,
     };
     let took = clock.steady().saturating_sub(began);
-    // Whoever sends a body slowly, and need not be let in to do so, makes nothing of the server's
-    // slow.
-    let own_time = took.saturating_sub(sent.waited);
-    requests.answered(kind, response.status, own_time);
-    if let Some(code) = response.named_error() {
-        requests.refused(code);
-    }
-    let slow_time = shared.app.config().slow_time.filter(|_| kind != Kind::NONE);
-    let mut warning = None;
-    if slow_time.is_some_and(|slow| own_time >= slow) {
-        requests.slow();
-        warning = shared.slow.one_more(clock.steady());
-    }
-    log(&head, &response, kind, (own_time, sent.waited), warning);
+    tell(shared, &head, &response, kind, Times { took, waited: sent.waited });
     if let (Some(spans), Some(began_ticks)) = (&shared.spans, began_ticks)
         && let Some(span) = Span::of(&head, &response, names)
     {
         spans.tell(Span { kind, began_ticks, took, ..span });
     }
     leaving(response, fault, wire)
+}
+
+/// The answer to a request that was let in, with a place if it needs one.
+async fn admitted<S: Store>(
+    shared: &Arc<Shared<S>>,
+    call: &Arc<Call>,
+    sent: &mut Sent<'_>,
+    verdict: &Verdict,
+) -> Result<Response, Broken> {
+    if let Some(Fault::Delay { ms }) = call.fault {
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+    match answer(shared, call, sent).await {
+        // Its body ends in nonsense, and the connection with it.
+        Err(Broken::Client(_)) if verdict.is_refused() => Ok(reply::answered(call, Err(BAD_BODY))),
+        answer => {
+            let (response, places) = answer?;
+            Ok(with_place(shared, call, response, places))
+        }
+    }
+}
+
+/// The answer to one that was not, once its body has been thrown away.
+async fn refused(
+    response: Response,
+    sent: &mut Sent<'_>,
+    verdict: &Verdict,
+) -> Result<Response, Broken> {
+    match sent.discard().await {
+        Err(Broken::Client(_)) if verdict.is_refused() => Ok(response),
+        discarded => discarded.map(|()| response),
+    }
+}
+
+/// How long a request took, and how much of that its client took for the body.
+#[derive(Clone, Copy)]
+struct Times {
+    took: Duration,
+    waited: Duration,
+}
+
+/// Counts a request that has been answered, and tells the log of it.
+fn tell<S: Store>(shared: &Shared<S>, head: &Head, response: &Response, kind: Kind, times: Times) {
+    let (app, requests) = (&shared.app, shared.app.requests());
+    // Whoever sends a body slowly, and need not be let in to do so, makes nothing of the server's
+    // slow.
+    let own_time = times.took.saturating_sub(times.waited);
+    requests.answered(kind, response.status, own_time);
+    if let Some(code) = response.named_error() {
+        requests.refused(code);
+    }
+    let slow_time = app.config().slow_time.filter(|_| kind != Kind::NONE);
+    let mut warning = None;
+    if slow_time.is_some_and(|slow| own_time >= slow) {
+        requests.slow();
+        warning = shared.slow.one_more(app.services().clock().steady());
+    }
+    log(head, response, kind, (own_time, times.waited), warning);
 }
 
 /// An answer as it leaves, or as it is lost on purpose.
