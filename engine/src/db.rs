@@ -31,7 +31,7 @@ use crate::scout::Scout;
 use crate::scrub::Scrub;
 use crate::stats::Recovery;
 use crate::sync::Mutex;
-use crate::tree::{Tree, World};
+use crate::tree::base::{Tree, World};
 use crate::vfs::api::{LockGuard, Vfs};
 use crate::vfs::os::OsVfs;
 use crate::view::{CachedRows, View};

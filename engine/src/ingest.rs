@@ -23,7 +23,7 @@ use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::press::PRESS_BYTES;
 use crate::storage::no_such_table;
-use crate::tree::Tree;
+use crate::tree::base::Tree;
 use crate::update::{check_key_part, check_value};
 use crate::version::shelf::Shelf;
 use crate::vfs::api::Vfs;

@@ -7,7 +7,7 @@ use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event};
 use crate::stall::{Bucket, Cause, Stall, stall};
 use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use crate::tree::Tree;
+use crate::tree::base::Tree;
 use crate::work::Work;
 use std::sync::Arc;
 use std::time::Duration;

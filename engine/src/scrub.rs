@@ -20,7 +20,7 @@ use crate::options::Options;
 use crate::sstable::format::FileMeta;
 use crate::sstable::reader::{BlockCache, TableFile};
 use crate::sync::Mutex;
-use crate::tree::Tree;
+use crate::tree::base::Tree;
 use crate::vfs::api::{Access, File};
 use crate::wal::replay;
 use std::collections::VecDeque;

@@ -11,7 +11,7 @@ use crate::flush_turns::Patience;
 use crate::ids::SegmentId;
 use crate::scrub::{Ask, Scrub};
 use crate::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
-use crate::tree::Tree;
+use crate::tree::base::Tree;
 use crate::vfs::api::LockGuard;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,334 @@
+//! The tree itself: what exists, as readers see it, and how that is replaced. Every change of files
+//! is an edit of the manifest first.
+
+use crate::batch::Commit;
+use crate::catalog::Tables;
+use crate::commit::pipeline::{self, LogPlace, Pipeline};
+use crate::compaction::picker::Turns;
+use crate::compaction::under_way::Merging;
+use crate::env::clock::Clock;
+use crate::env::jobs::Jobs;
+use crate::erasure::live::ErasureList;
+use crate::error::Result;
+use crate::event::Events;
+use crate::flush_turns::FlushTurns;
+use crate::ids::{CommitTs, FileNo, SegmentId, TableId};
+use crate::live_tables::LiveTables;
+use crate::manifest::edit::Edit;
+use crate::memtable::api::Memtable;
+use crate::memtable::table::new_memtable;
+use crate::moment;
+use crate::options::Options;
+use crate::outdated::Outdated;
+use crate::snapshot::{Boundaries, Snapshots};
+use crate::sstable::format::FileMeta;
+use crate::stall::Debt;
+use crate::stats::Counters;
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::sync::{ArcSwap, Guard, Mutex};
+use crate::version::files::Version;
+use crate::version::set::VersionSet;
+use crate::version::shelf::Shelf;
+use crate::view::{Sealed, View};
+use std::sync::Arc;
+
+/// A memtable with as many erasures is full: each one costs as much as there are.
+const MEMTABLE_ERASURES_MAX: usize = 1 << 10;
+
+/// What of the world a tree reaches, and who is told of what it does.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) jobs: Arc<dyn Jobs>,
+    pub(crate) events: Events,
+}
+
+/// Memtables and files of one database.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) options: Options,
+    pub(crate) shelf: Arc<Shelf>,
+    pub(crate) snapshots: Snapshots,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) jobs: Arc<dyn Jobs>,
+    pub(crate) tables: ArcSwap<Tables>,
+    live_tables: LiveTables,
+    pub(crate) counters: Counters,
+    pub(crate) events: Events,
+    ages: AtomicBool, // Whether any table ever had a time to live.
+    pub(super) view: ArcSwap<View>,
+    views_made: AtomicU64,
+    /// What the log had written when the active memtable began.
+    active_from: AtomicU64,
+    pub(super) flushes: FlushTurns<Sealed>,
+    // Lock order: compacting, then set, then merging. `set` is held over one manifest edit.
+    pub(super) compacting: Mutex<Turns>,
+    /// Held while what was trash is removed, so that whoever finds none can wait.
+    pub(super) deleting: Mutex<()>,
+    pub(super) merging: Mutex<Option<Merging>>,
+    pub(super) closing: AtomicBool, // Long work gives up.
+    set: Mutex<Option<VersionSet>>, // None where the database is read-only.
+}
+
+impl Tree {
+    /// A tree that shows `view`; `set` is what records its changes. Moments before `history_floor`
+    /// are not whole.
+    pub(crate) fn new(
+        options: Options,
+        World { clock, jobs, events }: World,
+        shelf: Arc<Shelf>,
+        view: View,
+        set: Option<VersionSet>,
+        history_floor: CommitTs,
+    ) -> Tree {
+        Tree {
+            options,
+            jobs,
+            shelf,
+            snapshots: Snapshots::new(history_floor),
+            clock,
+            tables: ArcSwap::from_pointee(Tables::new()),
+            live_tables: LiveTables::default(),
+            counters: Counters::default(),
+            events,
+            ages: AtomicBool::new(false),
+            view: ArcSwap::from_pointee(view),
+            views_made: AtomicU64::new(0),
+            active_from: AtomicU64::new(0),
+            flushes: FlushTurns::new(),
+            compacting: Mutex::default(),
+            deleting: Mutex::default(),
+            merging: Mutex::default(),
+            closing: AtomicBool::new(false),
+            set: Mutex::new(set),
+        }
+    }
+
+    /// Makes a merge that is under way end early. It leaves nothing behind.
+    pub(crate) fn close(&self) {
+        self.closing.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
+    /// The time for a reader who begins now and sees commits up to `at`: by it rows expire. Not
+    /// below any time by which a row was reclaimed, however the clock is turned.
+    pub(crate) fn time(&self, at: CommitTs) -> CommitTs {
+        pipeline::now(&*self.clock).max(at).max(self.snapshots.floor())
+    }
+
+    /// Whether rows of any table may have outlived its time to live.
+    pub(crate) fn ages(&self) -> bool {
+        self.ages.load(Relaxed)
+    }
+
+    /// Makes `tables` the catalogue that readers and writers go by.
+    pub(crate) fn show_tables(&self, tables: Tables) {
+        self.ages.store(tables.age(), Relaxed); // Before a commit of it can be seen.
+        self.shelf.declared.store(Arc::clone(tables.columns()));
+        let tables = Arc::new(tables);
+        self.live_tables.follow(&tables, || self.tables.store(Arc::clone(&tables)));
+    }
+
+    /// Whether the table is live, as applied.
+    pub(crate) fn is_live(&self, table: TableId) -> bool {
+        self.live_tables.knows(table) || self.tables.load().is_live(table)
+    }
+
+    /// Now, as what nobody can read any more is reclaimed: no commit comes before it any more.
+    pub(crate) fn reclaiming_time(&self, pipeline: &Pipeline) -> CommitTs {
+        pipeline.reclaiming_time(self.snapshots.floor())
+    }
+
+    /// What must stay readable, the history window included.
+    pub(super) fn boundaries(&self, pipeline: &Pipeline) -> Boundaries {
+        let history = moment::ticks(self.options.history.unwrap_or_default());
+        let now = self.reclaiming_time(pipeline);
+        let floor = CommitTs(now.0.saturating_sub(history));
+        self.snapshots.boundaries(|| pipeline.visible(), floor)
+    }
+
+    /// Tables that were dropped up to here have no reader any more, nor will have, and stay dropped
+    /// whatever happens.
+    pub(crate) fn last_drop_for_good(&self, pipeline: &Pipeline) -> CommitTs {
+        let recorded = self.with_set(|set| set.state().last_ts);
+        self.boundaries(pipeline).oldest().min(recorded.unwrap_or_default())
+    }
+
+    /// What exists now. Take it before the timestamp to read at.
+    pub(crate) fn view(&self) -> Guard<Arc<View>> {
+        self.view.load()
+    }
+
+    /// How many Views there have been: whoever keeps one for long sees by it that there is another.
+    pub(crate) fn views_made(&self) -> u64 {
+        self.views_made.load(Relaxed)
+    }
+
+    fn change_view(&self, change: impl FnMut(&Arc<View>) -> View) {
+        self.view.rcu(change);
+        self.views_made.fetch_add(1, Relaxed);
+    }
+
+    /// As [`Tree::view`], to be kept for long.
+    pub(crate) fn view_full(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Applies one commit to the active memtable. The caller holds the commit order.
+    pub(crate) fn insert(&self, commit: &Commit) {
+        let view = self.view.load();
+        let erasures = commit.erasures();
+        if !erasures.is_empty() {
+            view.erased.add(erasures);
+        }
+        let whole = view.active.apply(commit);
+        debug_assert!(whole, "a batch reads as it was written");
+    }
+
+    /// Whether the active memtable is full, or the log that it stands for is long: a commit may
+    /// take a block of the log and a few bytes of memory. `log`: where that is now.
+    pub(crate) fn wants_seal(&self, log: LogPlace) -> bool {
+        let view = self.view.load();
+        let log_bytes = log.bytes.saturating_sub(self.active_from.load(Relaxed));
+        view.active.bytes() >= self.options.advanced.memtable()
+            || view.erased.len() >= MEMTABLE_ERASURES_MAX
+            || log_bytes >= self.options.advanced.log_bytes_max()
+    }
+
+    /// Whether memtables wait for their flush.
+    pub(crate) fn has_sealed(&self) -> bool {
+        !self.view.load().sealed.is_empty()
+    }
+
+    /// Starts a new memtable. The caller holds the commit order; `last_ts` is the newest commit
+    /// applied, and every later one goes to a log segment at or after that of `log`.
+    pub(crate) fn seal(&self, last_ts: CommitTs, log: LogPlace) {
+        let log_floor = log.segment;
+        self.active_from.store(log.bytes, Relaxed);
+        let (active, erased) =
+            (new_memtable(&self.shelf.pool.spare), Arc::new(ErasureList::default()));
+        self.change_view(|view| {
+            if view.active.is_empty() && view.erased.is_empty() {
+                return View::clone(view);
+            }
+            let (table, list) = (Arc::clone(&view.active), Arc::clone(&view.erased));
+            let sealed = Sealed { table, erased: list, last_ts, log_floor };
+            let mut all = vec![Arc::new(sealed)];
+            all.extend(view.sealed.iter().cloned());
+            View {
+                active: Arc::clone(&active),
+                erased: Arc::clone(&erased),
+                sealed: all,
+                version: Arc::clone(&view.version),
+                edition: view.edition,
+            }
+        });
+    }
+
+    /// Whether what the active memtable erased covers files of at least one full file's bytes
+    /// between them, and no memtable waits for its flush.
+    pub(crate) fn erasures_free_files(&self) -> bool {
+        let view = self.view.load();
+        if view.erased.is_empty() || !view.sealed.is_empty() {
+            return false;
+        }
+        let erased = view.erased.get();
+        let covered = view.version.files().filter(|(_, file)| {
+            let FileMeta { smallest, largest, max_ts, .. } = &*file.meta;
+            erased.all_covered_from(smallest, largest, *max_ts).is_some()
+        });
+        let bytes: u64 = covered.map(|(_, file)| file.meta.bytes).sum();
+        bytes >= self.options.advanced.file_bytes as u64
+    }
+
+    /// Whether the active memtable erased anything.
+    pub(crate) fn has_unflushed_erasures(&self) -> bool {
+        !self.view.load().erased.is_empty()
+    }
+
+    pub(crate) fn debt(&self) -> Debt {
+        let view = self.view.load();
+        Debt {
+            l0_files: view.version.levels[0].len(),
+            sealed_memtables: view.sealed.len(),
+            active_bytes: view.active.bytes(),
+        }
+    }
+
+    /// Records that no segment of the log below `floor` is needed: every commit in them is in
+    /// files.
+    pub(crate) fn raise_log_floor(&self, floor: SegmentId) -> Result<()> {
+        match self.with_set(|set| set.state().log_floor < floor) {
+            Some(true) => self.install(Edit { log_floor: Some(floor), ..Edit::default() }, |_| ()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether some thread flushes or compacts.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.flushes.is_any_taken() || self.compacting.try_lock().is_none()
+    }
+
+    /// Records an edit and shows it to readers, together with what `also` changes in their view.
+    pub(super) fn install(&self, edit: Edit, also: impl Fn(&mut View)) -> Result<()> {
+        self.install_made(|_| edit, None, also)
+    }
+
+    /// The same with an edit that depends on the Version that it changes, or that writes the rows
+    /// of the memtable `flushed`.
+    pub(super) fn install_made(
+        &self,
+        made: impl FnOnce(&Version) -> Edit,
+        flushed: Option<&Arc<dyn Memtable>>,
+        also: impl Fn(&mut View),
+    ) -> Result<()> {
+        let mut set = self.set.lock();
+        let set = set.as_mut().expect("only a database that may be written changes its files");
+        let mut edit = made(set.current());
+        // Flushes, merges and ingests end in any order.
+        edit.history_floor = edit.history_floor.filter(|f| *f > set.state().history_floor);
+        // Kept even where it raises nothing: an edit with commits and no floor is of rows past the
+        // log.
+        edit.log_floor = edit.log_floor.map(|floor| floor.max(set.state().log_floor));
+        edit.last_ts = edit.last_ts.filter(|ts| *ts >= set.state().last_ts);
+        let added: Vec<_> = edit.added.iter().map(|(level, meta)| (*level, meta.no)).collect();
+        let outdated = Outdated::by(&edit, flushed);
+        let version = set.apply(edit)?;
+        debug_assert!(added.iter().all(|(_, no)| version.files().any(|(_, f)| f.meta.no == *no)));
+        version.open_early(&added); // Or the first to read would wait for it.
+        // Under the lock of the set, so that editions follow one another as the Views do.
+        let edition = outdated.forget(&self.shelf.pool.rows);
+        self.change_view(|view| {
+            let mut next = View::clone(view);
+            next.version = Arc::clone(&version);
+            next.edition = edition.unwrap_or(view.edition);
+            also(&mut next);
+            next
+        });
+        Ok(())
+    }
+
+    /// Makes the manifest take edits again where one failed.
+    pub(super) fn reopen_manifest(&self) -> Result<()> {
+        self.with_set_mut(VersionSet::reopen).unwrap_or(Ok(()))
+    }
+
+    /// The number of a file to be made.
+    pub(crate) fn next_file(&self) -> FileNo {
+        let no = self.with_set_mut(VersionSet::next_file);
+        no.expect("only a database that may be written makes files")
+    }
+
+    /// Runs `work` on the recorded state and its Version while no edit can happen.
+    pub(crate) fn with_set<T>(&self, work: impl FnOnce(&VersionSet) -> T) -> Option<T> {
+        self.set.lock().as_ref().map(work)
+    }
+
+    /// The same for work that changes it.
+    pub(crate) fn with_set_mut<T>(&self, work: impl FnOnce(&mut VersionSet) -> T) -> Option<T> {
+        self.set.lock().as_mut().map(work)
+    }
+}
