@@ -11,14 +11,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// Lists that run at a time.
 const THREADS: usize = 2;
 
-/// So long the search for a shorter list goes on. One that fails now and then, as threads have it,
-/// is hardly made shorter, and its test is to end by itself.
-const SHORTENING_MAX: Duration = Duration::from_secs(120);
+/// Operations that the search for a shorter list takes at most, a few minutes. One that fails now
+/// and then, as threads have it, is hardly made shorter, and its test is to end by itself.
+const SHORTENING_OPS_MAX: usize = 4_000_000;
 
 /// Of a difference and of an operation, so many characters are printed.
 const LINE_CHARS: usize = 600;
@@ -95,7 +94,7 @@ where
         };
         // At once: so it is told whatever becomes of the search for a shorter list.
         eprintln!("seed {seed}, options {options}: {}", shortened(&difference));
-        let few = self.shorter(list, SHORTENING_MAX);
+        let few = self.shorter(list, SHORTENING_OPS_MAX);
         let shorter = shortened(&self.outcome(&few, options).err().unwrap_or_default());
         let printed: Vec<_> = few.iter().map(|op| shortened(&format!("  {op:?}"))).collect();
         let story = vec![format!("Seed {seed}: {shorter}")];
@@ -109,11 +108,13 @@ where
         );
     }
 
-    /// The shortest list that still fails, of those tried until `time` is up.
-    fn shorter(&self, list: &List<T>, time: Duration) -> Vec<T> {
-        let begun = Instant::now();
-        let fails = |ops: &[T]| self.outcome(ops, list.options).is_err();
-        shrink(&list.ops, |ops| begun.elapsed() < time && fails(ops))
+    /// The shortest list that still fails, of those tried with `ops_max` operations in all.
+    fn shorter(&self, list: &List<T>, ops_max: usize) -> Vec<T> {
+        let mut left = Some(ops_max);
+        shrink(&list.ops, |ops| {
+            left = left.and_then(|left| left.checked_sub(ops.len()));
+            left.is_some() && self.outcome(ops, list.options).is_err()
+        })
     }
 
     /// What a list comes to. A panic is a difference too.
@@ -212,13 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn once_the_time_is_up_a_list_stays_as_long_as_it_is() {
+    fn the_search_for_a_shorter_list_has_an_end() {
         let ops = [list(50).ops, vec![95]].concat();
-        let shorter = |time| {
+        let shorter = |ops_max| {
             let list = List { ops: ops.clone(), options: 3 };
-            lists(Path::new("")).shorter(&list, time)
+            lists(Path::new("")).shorter(&list, ops_max)
         };
-        assert_eq!(shorter(Duration::ZERO), ops);
-        assert_eq!(shorter(Duration::MAX), [95]);
+        assert_eq!(shorter(0), ops);
+        assert_eq!(shorter(25), ops[26..], "the second half, and nothing after it");
+        assert_eq!(shorter(1000), [95]);
     }
 }
