@@ -137,6 +137,10 @@ fn a_log_that_was_ended_says_so_until_it_begins_anew() {
         let (seen, found) = read(&fs, FIRST).expect("a whole log");
         assert_eq!(seen, (1..=groups).collect::<Vec<_>>());
         assert!(found.ended && found.sealed && found.seen_ts == upto, "{groups}: {found:?}");
+        let mut lines = Vec::new();
+        dump(&fs, Path::new(DIR), log.current(), &mut |line| lines.push(line)).expect("a segment");
+        let end = format!("end    closed; what comes later comes after {}", upto.0);
+        assert!(lines.last().is_some_and(|last| last.ends_with(&end)), "{groups}: {lines:?}");
         let log = start(&fs, &found);
         assert!(!read(&fs, log.current()).expect("a whole log").1.ended);
     }
