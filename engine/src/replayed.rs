@@ -19,6 +19,10 @@ const CODE_BYTES: usize = 8;
 /// So many rows with the same code are put in order by comparing keys; more get the next code.
 const COMPARED_ROWS_MAX: usize = 8;
 
+/// After so many codes whole keys are compared: keys that part one by one, as an enemy may have
+/// them, would cost a look at all of them for each, and stack.
+const CODES_MAX: usize = 8;
+
 /// How far ahead of a cursor rows are fetched that will be asked for, and how much of each value:
 /// in the order of keys they lie all over the log.
 const ROWS_AHEAD: usize = 6;
@@ -131,7 +135,7 @@ impl Replayed {
         let keys = &self.keys;
         // A load in order is left as it is.
         if !self.rows.is_sorted_by(|a, b| by_key_and_age(a, b, keys).is_le()) {
-            sort_behind(&mut self.rows, keys, self.common_len);
+            sort_behind(&mut self.rows, keys, self.common_len, CODES_MAX);
         }
         self.rows.dedup_by(|b, a| {
             let same = a.code == b.code && a.ts == b.ts;
@@ -160,23 +164,24 @@ fn key_of<'a>(keys: &'a [u8], row: &Row) -> &'a [u8] {
     &keys[row.key_at..row.key_at + row.key_len as usize]
 }
 
-/// Sorts rows whose keys have their first `len` bytes in common. Numbers settle most of it, so that
-/// a key is looked at once for its eight bytes, not at every comparison; rows that share a number
-/// are sorted by what comes behind it. The last number stays in [`Row::code`]: rows of one key have
-/// the same.
+/// Sorts rows whose keys have their first `len` bytes in common, by up to `codes` codes. Numbers
+/// settle most of it, so that a key is looked at once for its eight bytes, not at every comparison;
+/// rows that share a number are sorted by what comes behind it. The last number stays in
+/// [`Row::code`]: rows of one key have the same.
 ///
 /// After Bentley and Sedgewick, "Fast Algorithms for Sorting and Searching Strings", 1997, by eight
 /// bytes at a time.
-fn sort_behind(rows: &mut [Row], keys: &[u8], len: usize) {
+fn sort_behind(rows: &mut [Row], keys: &[u8], len: usize, codes: usize) {
     for row in &mut *rows {
         row.code = code(key_of(keys, row).get(len..).unwrap_or_default());
     }
     rows.sort_by_key(|row| row.code); // Stable: it makes use of the runs that there are.
     for run in rows.chunk_by_mut(|a, b| a.code == b.code) {
-        let shared = if run.len() <= COMPARED_ROWS_MAX { 0 } else { common_len(run, keys) };
+        let is_worth_it = run.len() > COMPARED_ROWS_MAX && codes > 1;
+        let shared = if is_worth_it { common_len(run, keys) } else { 0 };
         // A shorter key has zeros in its code that another one may have of its own.
         if shared >= len + CODE_BYTES {
-            sort_behind(run, keys, shared);
+            sort_behind(run, keys, shared, codes - 1);
         } else {
             run.sort_by(|a, b| by_key_and_age(a, b, keys));
         }
@@ -387,6 +392,27 @@ mod tests {
             let found = walk(&rows).into_iter().map(|(key, ts, _)| (key, Reverse(ts)));
             assert_eq!(found.collect::<Vec<_>>(), want, "round {round}");
         }
+    }
+
+    /// Each key goes on where the one before it ends: whoever writes such keys must not make the
+    /// next open run out of stack.
+    #[test]
+    fn keys_that_part_one_by_one_are_sorted_on_a_small_stack() {
+        let mut rows = Replayed::default();
+        let long = |len: usize| vec![b'r'; len];
+        for n in (1..=500).rev() {
+            add(&mut rows, &(1000 - n, b"p", &[&long(n as usize * CODE_BYTES)]));
+        }
+        for n in 0..20 {
+            add(&mut rows, &(2000 - n, b"p", &[&long(500 * CODE_BYTES + 1 + n as usize)]));
+        }
+        let sort = move || {
+            rows.sort();
+            let lens: Vec<_> = rows.rows.iter().map(|row| row.key_len).collect();
+            (lens.len(), lens.is_sorted())
+        };
+        let small = std::thread::Builder::new().stack_size(64 << 10).spawn(sort).unwrap();
+        assert_eq!(small.join().unwrap(), (520, true));
     }
 
     #[test]
