@@ -9,6 +9,7 @@ use crate::cursor::Cursor;
 use crate::erasure::set::Erasures;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
+use crate::key::fences;
 use crate::prefetch;
 use bytes::Bytes;
 use std::cmp::Ordering;
@@ -23,10 +24,10 @@ const COMPARED_ROWS_MAX: usize = 8;
 /// them, would cost a look at all of them for each, and stack.
 const CODES_MAX: usize = 8;
 
-/// How far ahead of a cursor rows are fetched that will be asked for, and how much of each value:
-/// in the order of keys they lie all over the log.
+/// How far ahead of a cursor rows are fetched that will be asked for, and how much of each key and
+/// value: in the order of keys they lie all over the log.
 const ROWS_AHEAD: usize = 6;
-const VALUE_BYTES_AHEAD: usize = 512;
+const BYTES_AHEAD: usize = 512;
 
 /// Where values are less than this part of what the log was read in, they are copied out of it:
 /// small commits that were synced one by one have a block of the log each.
@@ -156,7 +157,7 @@ impl Replayed {
             return;
         }
         // The first key is where they begin.
-        self.common_len = shared_len(&before[..self.common_len], key);
+        self.common_len = fences::common_len(&before[..self.common_len], key);
     }
 }
 
@@ -198,15 +199,7 @@ fn by_key_and_age(a: &Row, b: &Row, keys: &[u8]) -> Ordering {
 fn common_len(rows: &[Row], keys: &[u8]) -> usize {
     let Some((first, others)) = rows.split_first() else { return 0 };
     let first = key_of(keys, first);
-    others.iter().fold(first.len(), |len, row| shared_len(&first[..len], key_of(keys, row)))
-}
-
-/// How many bytes two keys begin with.
-fn shared_len(a: &[u8], b: &[u8]) -> usize {
-    match b.starts_with(a) {
-        true => a.len(),
-        false => a.iter().zip(b).take_while(|(a, b)| a == b).count(),
-    }
+    others.iter().fold(first.len(), |len, row| fences::common_len(&first[..len], key_of(keys, row)))
 }
 
 /// The first bytes as a number in the same order; zeros where there are fewer.
@@ -234,10 +227,10 @@ impl ReplayedCursor<'_> {
     fn fetch_ahead(&self) {
         let Some(row) = self.of.rows.get(self.at + ROWS_AHEAD) else { return };
         if let Some(key) = self.of.keys.get(row.key_at) {
-            prefetch::read_from(key, row.key_len as usize);
+            prefetch::read_from(key, BYTES_AHEAD.min(row.key_len as usize));
         }
         if let Some(value) = self.of.windows[row.window as usize].get(row.value_at as usize) {
-            prefetch::read_from(value, VALUE_BYTES_AHEAD.min(row.value_len as usize));
+            prefetch::read_from(value, BYTES_AHEAD.min(row.value_len as usize));
         }
     }
 }

@@ -52,8 +52,12 @@ fn head(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-fn common_len(a: &[u8], b: &[u8]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+/// How many bytes both begin with.
+pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
+    match b.starts_with(a) {
+        true => a.len(),
+        false => a.iter().zip(b).take_while(|(a, b)| a == b).count(),
+    }
 }
 
 #[cfg(test)]
