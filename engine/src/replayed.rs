@@ -174,7 +174,7 @@ fn key_of<'a>(keys: &'a [u8], row: &Row) -> &'a [u8] {
 /// bytes at a time.
 fn sort_behind(rows: &mut [Row], keys: &[u8], len: usize, codes: usize) {
     for row in &mut *rows {
-        row.code = code(key_of(keys, row).get(len..).unwrap_or_default());
+        row.code = fences::head(key_of(keys, row).get(len..).unwrap_or_default());
     }
     rows.sort_by_key(|row| row.code); // Stable: it makes use of the runs that there are.
     for run in rows.chunk_by_mut(|a, b| a.code == b.code) {
@@ -200,14 +200,6 @@ fn common_len(rows: &[Row], keys: &[u8]) -> usize {
     let Some((first, others)) = rows.split_first() else { return 0 };
     let first = key_of(keys, first);
     others.iter().fold(first.len(), |len, row| fences::common_len(&first[..len], key_of(keys, row)))
-}
-
-/// The first bytes as a number in the same order; zeros where there are fewer.
-fn code(bytes: &[u8]) -> u64 {
-    let mut first = [0; CODE_BYTES];
-    let len = bytes.len().min(CODE_BYTES);
-    first[..len].copy_from_slice(&bytes[..len]);
-    u64::from_be_bytes(first)
 }
 
 /// A position among sorted rows.

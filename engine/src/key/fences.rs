@@ -43,7 +43,7 @@ impl Fences {
 }
 
 /// The first 8 bytes as a number in their order; what is missing counts as zeros.
-fn head(bytes: &[u8]) -> u64 {
+pub(crate) fn head(bytes: &[u8]) -> u64 {
     if let Some(head) = bytes.first_chunk() {
         return u64::from_be_bytes(*head);
     }
