@@ -24,6 +24,8 @@ use tabulith::{Codec, Snapshot};
 /// 2026-01-01, in ticks of 100 ns since 1970.
 const START_TICKS: u64 = 17_672_256_000_000_000;
 const SECOND_TICKS: u64 = 10_000_000;
+/// More ticks than a list has commits.
+const OUTAGE: Duration = Duration::from_millis(10);
 
 /// A database, and the disk and the clock below it.
 pub(crate) struct Store {
@@ -193,7 +195,9 @@ impl Store {
     }
 
     /// As after a loss of power: what was synced is there, of all else whatever the disk had got
-    /// to; `state` chooses. `may_lose`: whether the newest commit may be gone.
+    /// to; `state` chooses. `may_lose`: whether the newest commit may be gone. Then the clock has
+    /// moved on by the time that there is power again: where it has not, and more than a second of
+    /// commits is lost, their timestamps are given again.
     pub(crate) fn lose_power_and_open(
         &mut self,
         options: usize,
@@ -202,6 +206,9 @@ impl Store {
     ) -> Result<()> {
         self.count();
         self.may_step_back &= !may_lose;
+        if may_lose {
+            self.clock.advance(OUTAGE);
+        }
         self.disk = self.disk.lose_power(state);
         self.db = None;
         self.verify_but_metadata()?;
