@@ -129,36 +129,11 @@ pub(crate) trait Cursor {
         Ok(newest)
     }
 
-    /// How many moves in `direction` are plain: each leads to a put that is the only version of its
-    /// key as far as it is not newer than `at`, that is on this side of `fence` (below it on the
-    /// way up, above it on the way down; not at it), and that needs no read to be reached. 0 where
-    /// that is not known. What is here is left out of account, save that the first move must leave
-    /// its key.
-    fn plain_moves(&self, _direction: Direction, _at: CommitTs, _fence: &[u8]) -> usize {
-        0
-    }
-
-    /// No plain move from here leads to a version of an earlier commit; zero where that is not
-    /// known.
-    fn plain_from(&self) -> CommitTs {
-        CommitTs::ZERO
-    }
-
     /// Passes over versions older than `before` in `direction`, up to `fence` (to the first version
     /// at or after it on the way up, to the last one of a key below it on the way down), where that
     /// is known to skip nothing else. Whether it moved; the whole way or a part of it.
     fn skip(&mut self, _direction: Direction, _fence: &[u8], _before: CommitTs) -> Result<bool> {
         Ok(false)
-    }
-
-    /// Makes one of the moves that [`Cursor::plain_moves`] counted, with no look left or right.
-    fn move_plainly(&mut self, _direction: Direction) {}
-
-    /// Makes such moves upwards as long as they lead to versions that are `unwanted`, `moves_max`
-    /// at most; returns how many. One that is ruled out counts as unwanted, unasked. May stop
-    /// earlier.
-    fn pass_plainly(&mut self, _moves_max: usize, _unwanted: &mut Unwanted<'_>) -> usize {
-        0
     }
 }
 

@@ -114,6 +114,12 @@ impl DbCursor {
         Ok(self.fetched.get_or_init(|| value))
     }
 
+    /// Whether the last move is known to have led from a row to another of its partition.
+    #[inline]
+    pub(crate) fn stays_in_partition(&self) -> bool {
+        self.scan.stays_in_partition()
+    }
+
     /// The range.
     pub(crate) fn range(&self) -> &KeyRange {
         self.scan.range()
@@ -122,9 +128,14 @@ impl DbCursor {
     /// Moves on to the current View where there is another than the one being read.
     #[inline]
     fn refresh(&mut self) -> Result<()> {
-        self.fetched.take();
+        if self.fetched.get().is_some() {
+            self.fetched.take();
+        }
+        if !self.scan.is_at_edge() {
+            return Ok(());
+        }
         let tree = &self.pin.inner.tree;
-        if !self.scan.is_at_edge() || tree.views_made() == self.views_made {
+        if tree.views_made() == self.views_made {
             return Ok(());
         }
         let views_made = tree.views_made();

@@ -70,7 +70,7 @@ impl std::fmt::Debug for RowRef<'_> {
 }
 
 /// The partition of the last row. Most rows lie in the partition of the row before, and then their
-/// PartitionKey costs a comparison in place of a search for its end.
+/// PartitionKey costs a comparison in place of a search for its end, and often not even that.
 #[derive(Default)]
 struct PartitionHere {
     prefix: Vec<u8>, // Empty before the first row; no other partition's keys start with it.
@@ -78,13 +78,14 @@ struct PartitionHere {
 }
 
 impl PartitionHere {
-    /// The keys of the row whose encoded key is `key`.
+    /// The keys of the row whose encoded key is `key`; `stays` where that is known to be in the
+    /// partition of the row before.
     #[inline]
-    fn split<'a>(&'a mut self, key: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
-        if self.prefix.is_empty() || !key.starts_with(&self.prefix) {
+    fn split<'a>(&'a mut self, key: &'a [u8], stays: bool) -> Result<(&'a [u8], &'a [u8])> {
+        if self.prefix.is_empty() || !stays && !key.starts_with(&self.prefix) {
             self.enter(key)?;
         }
-        let (prefix, row_key) = key.split_at(self.prefix.len());
+        let (prefix, row_key) = key.split_at_checked(self.prefix.len()).unwrap_or_default();
         let partition_key = match &self.unescaped {
             Some(partition_key) => partition_key,
             None => order::escaped_partition_key(prefix),
@@ -94,6 +95,7 @@ impl PartitionHere {
 
     #[cold]
     fn enter(&mut self, key: &[u8]) -> Result<()> {
+        self.prefix.clear();
         let prefix = order::prefix_len(key).and_then(|len| key.get(..len));
         let prefix = prefix.ok_or_else(|| {
             Error::new(Kind::Corrupt, "a table file holds what is not a row's key")
@@ -142,7 +144,8 @@ impl Cursor {
     #[inline]
     fn here(&mut self) -> Result<RowRef<'_>> {
         let ts = self.rows.ts();
-        let (partition_key, row_key) = self.partition.split(self.rows.key())?;
+        let (partition_key, row_key) =
+            self.partition.split(self.rows.key(), self.rows.stays_in_partition())?;
         Ok(RowRef { partition_key, row_key, ts, rows: &self.rows })
     }
 }

@@ -1,12 +1,14 @@
 //! One sorted level as a cursor; files are opened as the cursor reaches them. A file in which the
 //! scan's filter leaves nothing is as good as absent.
 
-use crate::cursor::{Cursor, Direction, Unwanted};
-use crate::error::Result;
+use crate::cursor::{Cursor, Direction};
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::merge::KEY_ABOVE_ALL;
 use crate::iter::sifting::Sifting;
+use crate::sstable::format::Damage;
 use crate::sstable::iter::TableCursor;
+use crate::sstable::walk::{Effort, Walk, Walked};
 use crate::version::files::Part;
 use bytes::Bytes;
 
@@ -169,14 +171,6 @@ impl Cursor for LevelCursor {
         self.on_row().is_some_and(|cursor| cursor.ends_key(direction))
     }
 
-    fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
-        self.on_row().map_or(0, |cursor| cursor.plain_moves(direction, at, fence))
-    }
-
-    fn plain_from(&self) -> CommitTs {
-        self.on_row().map_or(CommitTs::ZERO, Cursor::plain_from)
-    }
-
     fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
         let from = self.at;
         let (mut at, older) = (Some(from), |at: usize| {
@@ -212,14 +206,30 @@ impl Cursor for LevelCursor {
         }
         Ok(true)
     }
+}
 
-    fn move_plainly(&mut self, direction: Direction) {
+impl Walked for LevelCursor {
+    fn plain_walk(
+        &self,
+        direction: Direction,
+        at: CommitTs,
+        fence: &[u8],
+        effort: Effort,
+    ) -> Option<(&Walk, usize)> {
+        self.on_row()?.plain_walk(direction, at, fence, effort)
+    }
+
+    fn plain_from(&self) -> CommitTs {
+        self.on_row().map_or(CommitTs::ZERO, Walked::plain_from)
+    }
+
+    fn follow(&mut self, direction: Direction, moves: usize) {
         if let Some(cursor) = &mut self.cursor {
-            cursor.move_plainly(direction);
+            cursor.follow(direction, moves);
         }
     }
 
-    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
-        self.cursor.as_mut().map_or(0, |cursor| cursor.pass_plainly(moves_max, unwanted))
+    fn blame(&self, damage: Damage) -> Error {
+        self.cursor.as_ref().map_or_else(|| damage.nowhere(), |cursor| cursor.blame(damage))
     }
 }

@@ -3,11 +3,13 @@
 //! The sources that stand on something are kept in the order in which they come. A move of the
 //! first one costs one comparison, with the second, for as long as it stays the first; where it
 //! does not, it is sorted in again by halving. Where the first source knows that the rest of its
-//! block lies before the second, no comparison is left ([`Cursor::plain_moves`]).
+//! block lies before the second, no comparison is left ([`Walked`]).
 
-use crate::cursor::{Cursor, Direction, Found, Unwanted};
+use crate::cursor::{Cursor, Direction, Found};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
+use crate::sstable::format::Damage;
+use crate::sstable::walk::{Effort, Walk, Walked};
 use bytes::Bytes;
 use std::cmp::Ordering;
 
@@ -15,7 +17,8 @@ use std::cmp::Ordering;
 pub(crate) const KEY_ABOVE_ALL: &[u8] = &[0xff; 5];
 
 /// Moves that a source must lead before its block is searched for the place where it stops
-/// leading. The search costs as much as ten comparisons; sources that alternate never pay it.
+/// leading. The search costs as much as ten comparisons; sources that alternate never pay it. Until
+/// then one comparison tells whether it leads to the end of the block.
 const MOVES_BEFORE_SEARCH: u32 = 8;
 
 /// A merge of sources that each hold different versions.
@@ -337,39 +340,46 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
         })
     }
 
-    fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
-        let Some(first) = self.first().filter(|_| direction == self.direction) else { return 0 };
-        let Some(second) = self.second() else { return first.plain_moves(direction, at, fence) };
-        if self.stays < MOVES_BEFORE_SEARCH {
-            return 0;
-        }
-        let nearer = match direction {
-            Direction::Up => fence.min(second.key()),
-            Direction::Down => fence.max(second.key()),
-        };
-        first.plain_moves(direction, at, nearer)
-    }
-
-    fn plain_from(&self) -> CommitTs {
-        self.first().map_or(CommitTs::ZERO, C::plain_from)
-    }
-
     fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
         match direction == self.direction {
             true => self.guard(|merge| merge.try_skip(direction, fence, before)),
             false => Ok(false),
         }
     }
+}
 
-    fn move_plainly(&mut self, direction: Direction) {
+impl<C: Walked> Walked for MergeCursor<C> {
+    fn plain_walk(
+        &self,
+        direction: Direction,
+        at: CommitTs,
+        fence: &[u8],
+        effort: Effort,
+    ) -> Option<(&Walk, usize)> {
+        let first = self.first().filter(|_| direction == self.direction)?;
+        let Some(second) = self.second() else {
+            return first.plain_walk(direction, at, fence, effort);
+        };
+        let effort = if self.stays < MOVES_BEFORE_SEARCH { Effort::Compare } else { effort };
+        let nearer = match direction {
+            Direction::Up => fence.min(second.key()),
+            Direction::Down => fence.max(second.key()),
+        };
+        first.plain_walk(direction, at, nearer, effort)
+    }
+
+    fn plain_from(&self) -> CommitTs {
+        self.first().map_or(CommitTs::ZERO, C::plain_from)
+    }
+
+    fn follow(&mut self, direction: Direction, moves: usize) {
         if let Some(first) = self.order.first() {
-            self.sources[*first].move_plainly(direction);
+            self.sources[*first].follow(direction, moves);
         }
     }
 
-    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
-        let first = self.order.first().map(|first| &mut self.sources[*first]);
-        first.map_or(0, |first| first.pass_plainly(moves_max, unwanted))
+    fn blame(&self, damage: Damage) -> Error {
+        self.first().map_or_else(|| damage.nowhere(), |first| first.blame(damage))
     }
 }
 
@@ -385,6 +395,8 @@ mod tests {
     use std::cmp::Reverse;
     use std::collections::BTreeSet;
     use std::sync::Arc;
+
+    impl Walked for Box<dyn Cursor + Send> {}
 
     impl Cursor for Box<dyn Cursor + Send> {
         fn seek(&mut self, key: &[u8], ts: CommitTs) -> Result<()> {

@@ -1,8 +1,8 @@
 //! A View as one cursor: its memtables, its L0 files and its deeper levels, merged; sources that
 //! cannot hold a row of the range are left out.
 
-use crate::cursor::{Cursor, Direction, Found, Unwanted};
-use crate::error::Result;
+use crate::cursor::{Cursor, Direction, Found};
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::level::LevelCursor;
 use crate::iter::merge::MergeCursor;
@@ -13,7 +13,9 @@ use crate::key::{hash, order};
 use crate::limits::LEVELS;
 use crate::memtable::api::Memtable;
 use crate::moment::Moment;
+use crate::sstable::format::Damage;
 use crate::sstable::iter::TableCursor;
+use crate::sstable::walk::{Effort, Walk, Walked};
 use crate::version::files::{LiveFile, Part};
 use crate::view::View;
 use crate::zone::ZoneScan;
@@ -212,14 +214,6 @@ impl Cursor for Source {
         each!(self, cursor => cursor.pass_key(at, scratch))
     }
 
-    fn plain_moves(&self, direction: Direction, at: CommitTs, fence: &[u8]) -> usize {
-        each!(self, cursor => cursor.plain_moves(direction, at, fence))
-    }
-
-    fn plain_from(&self) -> CommitTs {
-        each!(self, cursor => cursor.plain_from())
-    }
-
     fn skip(&mut self, direction: Direction, fence: &[u8], before: CommitTs) -> Result<bool> {
         match self {
             Source::Memory(_, last_ts) if *last_ts >= before => Ok(false),
@@ -229,12 +223,44 @@ impl Cursor for Source {
             Source::Level(cursor) => cursor.skip(direction, fence, before),
         }
     }
+}
 
-    fn move_plainly(&mut self, direction: Direction) {
-        each!(self, cursor => cursor.move_plainly(direction));
+impl Walked for Source {
+    fn plain_walk(
+        &self,
+        direction: Direction,
+        at: CommitTs,
+        fence: &[u8],
+        effort: Effort,
+    ) -> Option<(&Walk, usize)> {
+        match self {
+            Source::Memory(..) => None,
+            Source::File(cursor) => cursor.plain_walk(direction, at, fence, effort),
+            Source::Level(cursor) => cursor.plain_walk(direction, at, fence, effort),
+        }
     }
 
-    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
-        each!(self, cursor => cursor.pass_plainly(moves_max, unwanted))
+    fn plain_from(&self) -> CommitTs {
+        match self {
+            Source::Memory(..) => CommitTs::ZERO,
+            Source::File(cursor) => cursor.plain_from(),
+            Source::Level(cursor) => cursor.plain_from(),
+        }
+    }
+
+    fn follow(&mut self, direction: Direction, moves: usize) {
+        match self {
+            Source::Memory(..) => {}
+            Source::File(cursor) => cursor.follow(direction, moves),
+            Source::Level(cursor) => cursor.follow(direction, moves),
+        }
+    }
+
+    fn blame(&self, damage: Damage) -> Error {
+        match self {
+            Source::Memory(..) => damage.nowhere(),
+            Source::File(cursor) => cursor.blame(damage),
+            Source::Level(cursor) => cursor.blame(damage),
+        }
     }
 }

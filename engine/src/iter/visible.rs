@@ -3,21 +3,24 @@
 //!
 //! Both directions cost the same: a key with one version, which is nearly every key, is settled
 //! where the merge stands, with no copy. Going down, only a key with several versions is carried
-//! along, as the merge has passed it by then. Where the merge knows of a plain stretch (one source,
-//! puts of different keys), its rows are handed out one after the other with no check at all; where
-//! something is erased, such a stretch ends with it.
+//! along, as the merge has passed it by then. Where the merge knows of a plain stretch (one block,
+//! puts of different keys), its rows are handed out one after the other from the block, with no
+//! check at all, and the merge follows once that ends; where something is erased, such a stretch
+//! ends with it.
 //!
 //! Rows that an erasure hides are not walked one by one where a source knows that all of them are
 //! older than it: it is sought past them.
 
-use crate::cursor::{Cursor, Direction, Found, Unwanted};
+use crate::cursor::{Direction, Found, Unwanted};
 use crate::erasure::live::Cover;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::range::KeyRange;
 use crate::moment::Moment;
+use crate::sstable::walk::{Effort, Walk, Walked};
 use bytes::Bytes;
+use std::mem;
 
 /// The rows of a range as of a timestamp. Starts before the first row and after the last.
 pub(crate) struct VisibleCursor<C> {
@@ -30,11 +33,17 @@ pub(crate) struct VisibleCursor<C> {
     state: State,
     /// Where `state` is `On`: the direction in which the row was reached.
     direction: Direction,
-    /// Moves in `direction` that lead to rows without further checks.
+    /// Where the cursor is within a plain stretch. The merge stands where that began.
+    walk: Option<Walk>,
+    /// Moves that the walk has made, and those in `direction` that it may still make.
+    walked: usize,
     plain: usize,
+    /// Whether the last move is known to have led from a row to another of its partition.
+    stays: bool,
     /// Where `state` is `On`: the kind of the version here. Asked for at every value, and known.
     kind: RowKind,
     key: Vec<u8>,
+    walk_key: Vec<u8>, // Memory for the keys of the next walk.
     /// The row that the merge has passed.
     passed: Found,
     scratch: Vec<u8>,
@@ -51,7 +60,7 @@ pub(crate) struct VisibleCursor<C> {
 enum State {
     /// Not yet on any row.
     Fresh,
-    /// On a row, and so is the merge.
+    /// On a row, and so is the merge, unless the cursor walks.
     On,
     /// On a row with `key`; the merge is on some version of a smaller key, or on nothing.
     Passed,
@@ -68,7 +77,7 @@ fn none() -> Found {
     Found { ts: CommitTs::ZERO, kind: RowKind::Delete, value: Bytes::new() }
 }
 
-impl<C: Cursor> VisibleCursor<C> {
+impl<C: Walked> VisibleCursor<C> {
     /// The rows of `range` that a reader at `moment` sees; `cover` is what is erased for it.
     pub(crate) fn new(merge: C, cover: Cover, moment: Moment, range: KeyRange) -> VisibleCursor<C> {
         VisibleCursor {
@@ -80,9 +89,13 @@ impl<C: Cursor> VisibleCursor<C> {
             range,
             state: State::Fresh,
             direction: Direction::Up,
+            walk: None,
+            walked: 0,
             plain: 0,
+            stays: false,
             kind: RowKind::Delete,
             key: Vec::new(),
+            walk_key: Vec::new(),
             passed: none(),
             scratch: Vec::new(),
             hidden_max: usize::MAX,
@@ -116,7 +129,6 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// Goes to the first row at or after `key`; false where there is none in the range.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.plain = 0;
         self.guard(|rows| {
             rows.merge.seek(key.max(&rows.range.start), rows.at)?;
             rows.settle_upwards()
@@ -131,12 +143,15 @@ impl<C: Cursor> VisibleCursor<C> {
             return 0;
         }
         if self.plain == 0 {
-            self.plain = self.stretch(Direction::Up);
+            self.end_walk();
+            self.begin_walk(Direction::Up);
         }
-        let passed = self.merge.pass_plainly(rows_max.min(self.plain), unwanted);
+        let Some(walk) = &mut self.walk else { return 0 };
+        let passed = walk.pass_over(rows_max.min(self.plain), unwanted);
+        self.plain -= passed;
+        self.walked += passed;
         if passed > 0 {
-            self.plain -= passed;
-            self.kind = RowKind::Put;
+            (self.kind, self.stays) = (RowKind::Put, false);
         }
         passed
     }
@@ -147,25 +162,42 @@ impl<C: Cursor> VisibleCursor<C> {
         if let Some(error) = &self.error {
             return Err(error.duplicate());
         }
-        self.is_hidden = false;
+        (self.is_hidden, self.stays) = (false, false);
+        self.end_walk();
         step(self).inspect_err(|error| self.fail(error))
     }
 
     /// Every move from here on fails.
     pub(crate) fn fail(&mut self, error: &Error) {
-        self.plain = 0;
+        self.plain = 0; // The next move is none of a walk.
         if crate::planted!("B31") {
             return; // Planted, with the merge's part: it goes on.
         }
         self.error = Some(error.duplicate());
     }
 
+    #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        if self.state == State::On { self.merge.key() } else { &self.key }
+        match &self.walk {
+            Some(walk) => walk.key(),
+            None if self.state == State::On => self.merge.key(),
+            None => &self.key,
+        }
     }
 
+    #[inline]
     pub(crate) fn ts(&self) -> CommitTs {
-        if self.state == State::On { self.merge.ts() } else { self.passed.ts }
+        match &self.walk {
+            Some(walk) => walk.ts(),
+            None if self.state == State::On => self.merge.ts(),
+            None => self.passed.ts,
+        }
+    }
+
+    /// Whether the last move is known to have led from a row to another of its partition.
+    #[inline]
+    pub(crate) fn stays_in_partition(&self) -> bool {
+        self.stays
     }
 
     /// How the value is stored: as it is, or as a reference to it.
@@ -180,6 +212,10 @@ impl<C: Cursor> VisibleCursor<C> {
     /// The value as stored. Where it cannot be read the scan has failed.
     pub(crate) fn value(&mut self) -> Result<Bytes> {
         let start = expiry::value_start(self.stored_kind());
+        if let Some(Ok(value)) = self.walk.as_ref().map(Walk::value) {
+            return Ok(value); // Of a put, which has nothing before it.
+        }
+        self.end_walk(); // An error is the merge's to tell.
         let mut value = match self.state {
             State::On => self.merge.value().inspect_err(|error| self.fail(error))?,
             _ => self.passed.value.clone(),
@@ -188,14 +224,19 @@ impl<C: Cursor> VisibleCursor<C> {
     }
 
     /// The value as stored, borrowed. Cost: the first of a block decompresses the block's values.
+    #[inline]
     pub(crate) fn value_ref(&self) -> Result<&[u8]> {
+        if let Some(walk) = &self.walk {
+            return walk.value_ref().map_err(|damage| self.merge.blame(damage));
+        }
         let kind = self.stored_kind();
         let stored =
             if self.state == State::On { self.merge.value_ref()? } else { &self.passed.value };
         Ok(expiry::value_of(kind, stored))
     }
 
-    /// Whether the row is known not to pass the filter of the scan, or is none.
+    /// Whether the row is known not to pass the filter of the scan, or is none. While the cursor
+    /// walks, the merge stands in the same block, of which all rows are ruled out or none.
     pub(crate) fn is_ruled_out(&self) -> bool {
         self.is_hidden || self.state == State::On && self.merge.is_ruled_out()
     }
@@ -214,7 +255,7 @@ impl<C: Cursor> VisibleCursor<C> {
     /// Goes on with another merge that shows the same rows. What is erased stays as it was: it is
     /// so whether the other still holds such rows or not.
     pub(crate) fn go_on_with(&mut self, merge: C) {
-        self.plain = 0;
+        self.end_walk();
         self.leave_merge();
         if self.state == State::Passed {
             self.state = State::Apart;
@@ -224,25 +265,27 @@ impl<C: Cursor> VisibleCursor<C> {
 
     #[inline]
     fn moves_plainly(&mut self, direction: Direction) -> bool {
-        let plain = self.plain > 0 && self.direction == direction;
-        if plain {
-            self.plain -= 1;
-            self.merge.move_plainly(direction);
-            self.kind = RowKind::Put; // What a plain move leads to.
+        if self.plain == 0 || self.direction != direction {
+            return false;
         }
-        plain
+        let Some(walk) = &mut self.walk else { return false };
+        self.stays = walk.go(direction, 1);
+        self.plain -= 1;
+        self.walked += 1;
+        self.kind = RowKind::Put; // What a plain move leads to.
+        true
     }
 
     /// Begins a plain stretch and makes its first move, where the merge knows of one.
     fn enters_stretch(&mut self, direction: Direction) -> bool {
-        self.plain = self.stretch(direction);
+        self.begin_walk(direction);
         self.moves_plainly(direction)
     }
 
-    /// How many plain moves there are from here.
-    fn stretch(&mut self, direction: Direction) -> usize {
+    /// Begins a plain stretch, where the merge, which is here, knows of one.
+    fn begin_walk(&mut self, direction: Direction) {
         if self.outlived_to > CommitTs::ZERO && self.merge.plain_from() <= self.outlived_to {
-            return 0; // Some of it has gone by.
+            return; // Some of it has gone by.
         }
         let fence = match direction {
             Direction::Up => &self.range.end,
@@ -252,7 +295,24 @@ impl<C: Cursor> VisibleCursor<C> {
             true => Some(fence.as_slice()),
             false => self.cover.clear_to(direction, self.merge.key(), fence),
         };
-        fence.map_or(0, |fence| self.merge.plain_moves(direction, self.at, fence))
+        let Some(fence) = fence else { return };
+        let plain = self.merge.plain_walk(direction, self.at, fence, Effort::Search);
+        if let Some((walk, moves)) = plain {
+            let mut walk = walk.branch(mem::take(&mut self.walk_key));
+            walk.fetch_values(direction);
+            (self.walk, self.plain) = (Some(walk), moves);
+        }
+    }
+
+    /// Has the merge follow to the row here, where the cursor walks.
+    fn end_walk(&mut self) {
+        self.plain = 0;
+        let Some(walk) = self.walk.take() else { return };
+        self.walk_key = walk.into_key();
+        let moves = mem::take(&mut self.walked);
+        if moves > 0 {
+            self.merge.follow(self.direction, moves);
+        }
     }
 
     fn seek_next(&mut self) -> Result<bool> {
@@ -293,7 +353,6 @@ impl<C: Cursor> VisibleCursor<C> {
 
     /// Keeps the key of the row here, so that the merge may go anywhere.
     fn leave_merge(&mut self) {
-        self.plain = 0;
         if self.state == State::On {
             self.key.clear();
             self.key.extend_from_slice(self.merge.key());
@@ -425,6 +484,7 @@ impl<C: Cursor> VisibleCursor<C> {
 mod tests {
     use super::*;
     use crate::chunks::SpareChunks;
+    use crate::cursor::Cursor;
     use crate::env::rng::Rng;
     use crate::erasure::set::{Erasure, Erasures};
     use crate::iter::merge::MergeCursor;
@@ -543,7 +603,7 @@ mod tests {
         assert!(!rows.prev().unwrap());
     }
 
-    /// One row for each letter, reached by plain moves; the value of each is damaged, and after a
+    /// One row for each letter; the value of each is damaged, and after a
     /// look at it the cursor stands on nothing.
     #[derive(Default)]
     struct Damaged {
@@ -560,11 +620,11 @@ mod tests {
             Ok(())
         }
         fn next(&mut self) -> Result<()> {
-            self.move_plainly(Direction::Up);
+            self.step(1);
             Ok(())
         }
         fn prev(&mut self) -> Result<()> {
-            self.move_plainly(Direction::Down);
+            self.step(u8::MAX);
             Ok(())
         }
         fn valid(&self) -> bool {
@@ -586,12 +646,13 @@ mod tests {
         fn value_ref(&self) -> Result<&[u8]> {
             Ok(&[])
         }
-        fn plain_moves(&self, _direction: Direction, _at: CommitTs, _fence: &[u8]) -> usize {
-            10
-        }
-        fn move_plainly(&mut self, direction: Direction) {
-            let step = if direction == Direction::Up { 1 } else { u8::MAX };
-            self.letter.iter_mut().for_each(|letter| *letter = letter.wrapping_add(step));
+    }
+
+    impl Walked for Damaged {}
+
+    impl Damaged {
+        fn step(&mut self, by: u8) {
+            self.letter.iter_mut().for_each(|letter| *letter = letter.wrapping_add(by));
         }
     }
 

@@ -222,12 +222,14 @@ impl Block {
     }
 
     /// The same, borrowed.
+    #[inline]
     pub(crate) fn value_ref(&self, row: usize) -> Result<&[u8], Damage> {
         let range = self.columns().value_range(row);
         if range.is_empty() {
             return Ok(&[]);
         }
-        Ok(self.values()?.get(range).unwrap_or_default())
+        let values = if self.packed.is_none() { self.values_here() } else { self.values()? };
+        Ok(values.get(range).unwrap_or_default())
     }
 
     /// Whether nobody needs to decompress anything any more.
@@ -268,13 +270,12 @@ impl Block {
             return;
         }
         let Ok(values) = self.values() else { return };
-        let columns = self.columns();
         let rows = match direction {
-            Direction::Up => row..self.rows(),
-            Direction::Down => 0..row + 1,
+            Direction::Up => row..self.rows().min(row + VALUES_FETCHED),
+            Direction::Down => (row + 1).saturating_sub(VALUES_FETCHED)..row + 1,
         };
-        for row in rows.take(VALUES_FETCHED) {
-            if let Some(first) = values.get(columns.value_range(row).start) {
+        for start in self.columns().value_starts(rows) {
+            if let Some(first) = values.get(start) {
                 prefetch::read(first);
             }
         }
@@ -282,8 +283,13 @@ impl Block {
 
     /// The value of a row whose block keeps its values uncompressed, as an index block does.
     pub(crate) fn plain_value(&self, row: usize) -> &[u8] {
-        let values = self.bytes.get(self.layout.keys_len()..).unwrap_or_default();
-        values.get(self.columns().value_range(row)).unwrap_or_default()
+        self.values_here().get(self.columns().value_range(row)).unwrap_or_default()
+    }
+
+    /// The values of a block that has them behind its columns.
+    #[inline]
+    fn values_here(&self) -> &[u8] {
+        self.bytes.get(self.layout.keys_len()..).unwrap_or_default()
     }
 
     /// Appends the row's key.
@@ -303,6 +309,7 @@ impl Block {
     }
 
     /// Appends what the row's key has beyond what its run shares.
+    #[inline]
     pub(crate) fn put_suffix(&self, row: usize, out: &mut Vec<u8>) {
         self.columns().suffix(row).put(out);
     }
@@ -317,6 +324,7 @@ impl Block {
         self.layout.common_len + self.columns().run(run).prefix.len()
     }
 
+    #[inline]
     pub(super) fn columns(&self) -> Columns<'_> {
         // A mapping may have changed under us: then there are no columns, and no row is found.
         let keys = self.bytes.get(..self.layout.keys_len()).unwrap_or_default();

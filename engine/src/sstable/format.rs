@@ -29,7 +29,7 @@ use crate::blob::format::{Link, Uses, put_uses, read_uses};
 use crate::checksum;
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::compress::{self, Codec};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::lapsing::Lapsing;
@@ -105,6 +105,11 @@ impl Damage {
     /// lacks, it says so and is none.
     pub(crate) fn at(self, file: &Path, offset: u64) -> Error {
         compress::error_at(self.0, file, offset)
+    }
+
+    /// The same where its place is not known.
+    pub(crate) fn nowhere(self) -> Error {
+        Error::new(Kind::Corrupt, self.0)
     }
 }
 

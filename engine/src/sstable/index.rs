@@ -23,6 +23,7 @@ use super::block::Block;
 use super::block_builder::{BlockBuilder, NewRow, common_len};
 use super::format::Damage;
 use crate::codec::Reader;
+use crate::cursor::Direction;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::fences::Fences;
 use bytes::Bytes;
@@ -235,6 +236,14 @@ impl Index {
         }
         let part = at.part.checked_sub(1)?;
         Some(EntryAt { part, row: self.parts.get(part)?.block.rows() - 1 })
+    }
+
+    /// The block that a walk in `direction` comes to after this one.
+    pub(crate) fn step(&self, at: EntryAt, direction: Direction) -> Option<EntryAt> {
+        match direction {
+            Direction::Up => self.next(at),
+            Direction::Down => self.prev(at),
+        }
     }
 
     /// How many data blocks there are.

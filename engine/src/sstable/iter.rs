@@ -12,13 +12,13 @@ use super::format::Damage;
 use super::index::EntryAt;
 use super::reader::TableFile;
 use super::sieve::{Sieve, Sifted};
-use crate::cursor::{Cursor, Direction, Unwanted};
+use super::walk::{Effort, Walk, Walked};
+use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::mem;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A cursor over a table file's versions.
@@ -28,21 +28,18 @@ pub(crate) struct TableCursor {
     sieve: Option<Sieve>,
     at: Option<Position>,
     error: Option<Error>,
-    // The key at `at`; its first `share_len` bytes are those of the whole run.
-    key: Vec<u8>,
-    share_len: usize,
-    left: Vec<u8>, // Kept for the key of the row that a block is left from.
+    spare: Vec<u8>, // Memory for a key, while that of the row that a block is left from is needed.
 }
 
 struct Position {
     entry: EntryAt,
-    block: Arc<Block>,
-    row: usize,
-    /// Rows of the run that `row` is in; empty where it is not known yet.
-    run: Range<usize>,
-    prefix_len: usize,
-    /// No row of the block passes the filter of the scan.
-    ruled_out: bool,
+    walk: Walk,
+}
+
+impl Position {
+    fn block(&self) -> &Arc<Block> {
+        self.walk.block()
+    }
 }
 
 impl TableFile {
@@ -59,9 +56,7 @@ impl TableFile {
             sieve: None,
             at: None,
             error: None,
-            key: Vec::new(),
-            share_len: 0,
-            left: Vec::new(),
+            spare: Vec::new(),
         }
     }
 }
@@ -113,7 +108,7 @@ impl TableCursor {
         if row == block.rows() {
             return self.enter(next, Direction::Up, from);
         }
-        self.stand(entry, block, row, ruled_out, Direction::Up);
+        self.stand(entry, block, row, ruled_out);
         Ok(())
     }
 
@@ -131,7 +126,7 @@ impl TableCursor {
         };
         let block = self.load(entry, Direction::Down, true)?;
         match block.lower_bound(key, CommitTs::MAX).checked_sub(1) {
-            Some(row) => self.stand(entry, block, row, ruled_out, Direction::Down),
+            Some(row) => self.stand(entry, block, row, ruled_out),
             None => return self.enter(before, Direction::Down, from),
         }
         Ok(())
@@ -139,9 +134,9 @@ impl TableCursor {
 
     fn try_next(&mut self) -> Result<()> {
         let Some(at) = &mut self.at else { return Ok(()) };
-        if at.row + 1 < at.block.rows() {
-            at.row += 1;
-            self.show();
+        if at.walk.row() + 1 < at.block().rows() {
+            at.walk.fetch_values(Direction::Up);
+            at.walk.go(Direction::Up, 1);
             return Ok(());
         }
         let next = self.file.index().next(at.entry);
@@ -150,9 +145,9 @@ impl TableCursor {
 
     fn try_prev(&mut self) -> Result<()> {
         let Some(at) = &mut self.at else { return Ok(()) };
-        if at.row > 0 {
-            at.row -= 1;
-            self.show();
+        if at.walk.row() > 0 {
+            at.walk.fetch_values(Direction::Down);
+            at.walk.go(Direction::Down, 1);
             return Ok(());
         }
         let prev = self.file.index().prev(at.entry);
@@ -161,10 +156,11 @@ impl TableCursor {
 
     /// Goes on into a block, from the row here.
     fn leave_block(&mut self, entry: Option<EntryAt>, direction: Direction) -> Result<()> {
-        let (mut left, ts) = (mem::take(&mut self.left), self.ts());
-        mem::swap(&mut left, &mut self.key);
+        let ts = self.ts();
+        let Some(at) = &mut self.at else { return Ok(()) };
+        let left = at.walk.take_key(mem::take(&mut self.spare));
         let entered = self.enter(entry, direction, (&left, ts));
-        self.left = left;
+        self.spare = left;
         entered
     }
 
@@ -178,11 +174,7 @@ impl TableCursor {
     ) -> Result<()> {
         while let Some(at) = entry {
             let Some(ruled_out) = self.sift(at) else {
-                let index = self.file.index();
-                entry = match direction {
-                    Direction::Up => index.next(at),
-                    Direction::Down => index.prev(at),
-                };
+                entry = self.file.index().step(at, direction);
                 continue;
             };
             let block = self.load(at, direction, false)?;
@@ -193,7 +185,10 @@ impl TableCursor {
             if block.cmp_row(row, from) == wrong {
                 return Err(self.disorder(at));
             }
-            self.stand(at, block, row, ruled_out, direction);
+            self.stand(at, block, row, ruled_out);
+            if let Some(at) = &mut self.at {
+                at.walk.fetch_values(direction);
+            }
             return Ok(());
         }
         self.at = None;
@@ -210,7 +205,7 @@ impl TableCursor {
         let Some(sieve) = &mut self.sieve else { return Some(false) };
         // A block that it stands in was judged when it came there, and is not judged otherwise now.
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
-            return Some(at.ruled_out);
+            return Some(at.walk.is_ruled_out());
         }
         match sieve.sift(&self.file, entry) {
             Sifted::Read => Some(false),
@@ -227,38 +222,13 @@ impl TableCursor {
         self.sieve.as_ref().is_some_and(Sieve::skips_all)
     }
 
-    fn stand(
-        &mut self,
-        entry: EntryAt,
-        block: Arc<Block>,
-        row: usize,
-        ruled_out: bool,
-        direction: Direction,
-    ) {
+    fn stand(&mut self, entry: EntryAt, block: Arc<Block>, row: usize, ruled_out: bool) {
         let same_block = self.at.as_ref().is_some_and(|at| at.entry == entry);
         if let Some(sieve) = self.sieve.as_ref().filter(|_| !same_block) {
             sieve.count_read();
         }
-        if !same_block {
-            block.prefetch_values(row, direction);
-        }
-        self.at = Some(Position { entry, block, row, run: 0..0, prefix_len: 0, ruled_out });
-        self.show();
-    }
-
-    /// Makes `key` that of the present row.
-    fn show(&mut self) {
-        let Some(at) = &mut self.at else { return };
-        if at.run.contains(&at.row) {
-            self.key.truncate(self.share_len);
-        } else {
-            self.key.clear();
-            let run = at.block.run_of(at.row);
-            at.run = at.block.put_run_start(run, &mut self.key);
-            at.prefix_len = at.block.prefix_len(run);
-            self.share_len = self.key.len();
-        }
-        at.block.put_suffix(at.row, &mut self.key);
+        let key = self.at.take().map_or_else(Vec::new, |left| left.walk.into_key());
+        self.at = Some(Position { entry, walk: Walk::new(block, row, ruled_out, key) });
     }
 
     /// Whether the block at `at` begins between two versions of one key.
@@ -270,7 +240,7 @@ impl TableCursor {
     /// The block, which a walk in `direction` comes to or `begins` at.
     fn load(&mut self, entry: EntryAt, direction: Direction, begins: bool) -> Result<Arc<Block>> {
         if let Some(at) = self.at.as_ref().filter(|at| at.entry == entry) {
-            return Ok(Arc::clone(&at.block));
+            return Ok(Arc::clone(at.block()));
         }
         let block = self.find_block(entry, direction, begins)?;
         let (index, props) = (self.file.index(), self.file.props());
@@ -295,7 +265,7 @@ impl TableCursor {
             return Ok(block);
         }
         // Whoever asked for values of the last block will do so here.
-        let asked = self.at.as_ref().is_some_and(|at| at.block.is_unpacked());
+        let asked = self.at.as_ref().is_some_and(|at| at.block().is_unpacked());
         let unpack = if asked { Unpack::Now } else { Unpack::Later };
         self.ahead.block(&self.file, entry, direction, unpack)
     }
@@ -323,15 +293,15 @@ impl Cursor for TableCursor {
     }
 
     fn key(&self) -> &[u8] {
-        &self.key
+        self.at.as_ref().map_or(&[], |at| at.walk.key())
     }
 
     fn ts(&self) -> CommitTs {
-        self.at.as_ref().map_or(CommitTs::ZERO, |at| at.block.ts(at.row))
+        self.at.as_ref().map_or(CommitTs::ZERO, |at| at.walk.ts())
     }
 
     fn kind(&self) -> RowKind {
-        self.at.as_ref().map_or(RowKind::Delete, |at| at.block.kind(at.row))
+        self.at.as_ref().map_or(RowKind::Delete, |at| at.walk.kind())
     }
 
     fn value(&mut self) -> Result<Bytes> {
@@ -339,10 +309,8 @@ impl Cursor for TableCursor {
             let error = self.error.as_ref().map(Error::duplicate);
             return Err(error.unwrap_or_else(|| Error::new(Kind::Invalid, "no row is here")));
         };
-        let (entry, value) = (at.entry, at.block.value(at.row));
-        value.map_err(|damage| {
-            let offset = self.file.index().handle(entry).offset;
-            let error = damage.at(self.file.path(), offset);
+        at.walk.value().map_err(|damage| {
+            let error = self.blame(damage);
             self.error = Some(error.duplicate());
             self.at = None;
             error
@@ -351,65 +319,62 @@ impl Cursor for TableCursor {
 
     fn value_ref(&self) -> Result<&[u8]> {
         let Some(at) = &self.at else { return Ok(&[]) };
-        let offset = || self.file.index().handle(at.entry).offset;
-        at.block.value_ref(at.row).map_err(|damage| damage.at(self.file.path(), offset()))
+        at.walk.value_ref().map_err(|damage| self.blame(damage))
     }
 
     fn is_ruled_out(&self) -> bool {
-        self.at.as_ref().is_some_and(|at| at.ruled_out)
+        self.at.as_ref().is_some_and(|at| at.walk.is_ruled_out())
     }
 
     fn ends_key(&self, direction: Direction) -> bool {
         let Some(at) = &self.at else { return false };
+        let (block, row) = (at.block(), at.walk.row());
         match direction {
-            Direction::Up if at.row + 1 < at.block.rows() => !at.block.continues(at.row),
+            Direction::Up if row + 1 < block.rows() => !block.continues(row),
             Direction::Up => !self.file.index().splits_key_after(at.entry),
-            Direction::Down if at.row > 0 => !at.block.continues(at.row - 1),
+            Direction::Down if row > 0 => !block.continues(row - 1),
             Direction::Down => !self.begins_within_key(at),
         }
     }
+}
 
-    fn plain_moves(&self, direction: Direction, seen_at: CommitTs, fence: &[u8]) -> usize {
-        let Some(at) = self.at.as_ref().filter(|at| at.block.is_plain(seen_at)) else { return 0 };
-        let (block, row, last) = (&at.block, at.row, at.block.rows() - 1);
-        match direction {
+impl Walked for TableCursor {
+    fn plain_walk(
+        &self,
+        direction: Direction,
+        seen_at: CommitTs,
+        fence: &[u8],
+        effort: Effort,
+    ) -> Option<(&Walk, usize)> {
+        let at = self.at.as_ref().filter(|at| at.block().is_plain(seen_at))?;
+        let (block, row, last) = (at.block(), at.walk.row(), at.block().rows() - 1);
+        let moves = match direction {
             Direction::Up if row == last => 0,
             Direction::Up if block.cmp_key(last, fence).is_lt() => last - row,
-            Direction::Up => block.lower_bound(fence, CommitTs::MAX).saturating_sub(row + 1),
             Direction::Down if row == 0 => 0,
             Direction::Down if block.cmp_key(0, fence).is_gt() => {
                 // A newer version of the first row's key may lie in the block before.
                 row - usize::from(self.begins_within_key(at))
             }
+            _ if effort == Effort::Compare => 0,
+            Direction::Up => block.lower_bound(fence, CommitTs::MAX).saturating_sub(row + 1),
             Direction::Down => row.saturating_sub(block.lower_bound(fence, CommitTs::ZERO).max(1)),
-        }
+        };
+        (moves > 0).then_some((&at.walk, moves))
     }
 
     fn plain_from(&self) -> CommitTs {
-        self.at.as_ref().map_or(CommitTs::ZERO, |at| at.block.oldest())
+        self.at.as_ref().map_or(CommitTs::ZERO, |at| at.block().oldest())
     }
 
-    fn move_plainly(&mut self, direction: Direction) {
-        let Some(at) = &mut self.at else { return };
-        match direction {
-            Direction::Up => at.row += 1,
-            Direction::Down => at.row -= 1,
+    fn follow(&mut self, direction: Direction, moves: usize) {
+        if let Some(at) = &mut self.at {
+            at.walk.go(direction, moves);
         }
-        self.show();
     }
 
-    fn pass_plainly(&mut self, moves_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
-        let Some(at) = &mut self.at else { return 0 };
-        let here = at.row;
-        let is_unwanted = |row: usize, unwanted: &mut Unwanted<'_>| {
-            // Damage is told by whoever asks for the value.
-            at.ruled_out || at.block.value_ref(row).is_ok_and(|v| unwanted(at.block.ts(row), v))
-        };
-        let passed = (1..=moves_max).take_while(|n| is_unwanted(here + n, unwanted)).count();
-        if passed > 0 {
-            at.row = here + passed;
-            self.show();
-        }
-        passed
+    fn blame(&self, damage: Damage) -> Error {
+        let offset = self.at.as_ref().map_or(0, |at| self.file.index().handle(at.entry).offset);
+        damage.at(self.file.path(), offset)
     }
 }

@@ -301,10 +301,15 @@ impl<'a> Suffix<'a> {
         heads.then(self.head_len.cmp(&other.head_len)).then_with(|| self.tail.cmp(other.tail))
     }
 
+    /// Appends the bytes. A whole head is written and cut: a copy of eight bytes is one instruction,
+    /// one of so many a call.
+    #[inline]
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
-        let head = self.head.to_be_bytes();
-        out.extend_from_slice(head.get(..self.head_len).unwrap_or(&head));
-        out.extend_from_slice(self.tail);
+        out.extend_from_slice(&self.head.to_be_bytes());
+        out.truncate(out.len() - HEAD_LEN.saturating_sub(self.head_len));
+        if !self.tail.is_empty() {
+            out.extend_from_slice(self.tail);
+        }
     }
 }
 
@@ -360,10 +365,13 @@ impl<'a> Columns<'a> {
         self.slice(0, self.layout.at.heads, self.layout.at.metas).as_chunks().0
     }
 
+    #[inline]
     pub(crate) fn head(&self, row: usize) -> u64 {
-        self.heads().get(row).map_or(0, |head| u64::from_be_bytes(*head))
+        let head = self.bytes.get(self.layout.at.heads + row * HEAD_LEN..);
+        head.and_then(|head| head.first_chunk()).map_or(0, |head| u64::from_be_bytes(*head))
     }
 
+    #[inline]
     pub(crate) fn meta(&self, row: usize) -> u8 {
         self.bytes.get(self.layout.at.metas + row).copied().unwrap_or(0)
     }
@@ -372,10 +380,15 @@ impl<'a> Columns<'a> {
         RowKind::from_byte(self.meta(row) & KIND_BITS).unwrap_or(RowKind::Delete)
     }
 
+    #[inline]
     pub(crate) fn suffix(&self, row: usize) -> Suffix<'a> {
-        let start = if row == 0 { 0 } else { self.tail_end(row - 1) };
-        let tail = self.slice(self.layout.at.tails, start, self.tail_end(row));
+        let tail = if self.layout.tail_len == 0 { &[] } else { self.tail(row) };
         Suffix { head: self.head(row), head_len: usize::from(self.meta(row) >> 4), tail }
+    }
+
+    fn tail(&self, row: usize) -> &'a [u8] {
+        let start = if row == 0 { 0 } else { self.tail_end(row - 1) };
+        self.slice(self.layout.at.tails, start, self.tail_end(row))
     }
 
     pub(crate) fn tail_end(&self, row: usize) -> usize {
@@ -404,9 +417,23 @@ impl<'a> Columns<'a> {
     }
 
     /// Where a row's value lies among the values.
+    #[inline]
     pub(crate) fn value_range(&self, row: usize) -> Range<usize> {
         let start = if row == 0 { 0 } else { self.value_end(row - 1) };
         start..self.value_end(row)
+    }
+
+    /// Where the values of the rows begin, among the values.
+    pub(crate) fn value_starts(&self, rows: Range<usize>) -> impl Iterator<Item = usize> {
+        let (before, width) = (rows.start.saturating_sub(1), self.layout.value_end_width());
+        let ends = self.slice(self.layout.at.value_ends, before * width, rows.end * width);
+        let end = |end: &[u8]| match *end {
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]) as usize,
+            _ => 0,
+        };
+        let first = (rows.start == 0).then_some(0);
+        first.into_iter().chain(ends.chunks_exact(width).map(end)).take(rows.len())
     }
 
     fn value_end(&self, row: usize) -> usize {

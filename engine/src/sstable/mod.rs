@@ -2,8 +2,9 @@
 //!
 //! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
 //! columns of a block, `search` how they are searched; `builder` writes a file, `reader` answers
-//! point reads from it, `mapped` does so in place, `iter` walks it, `tally` counts in it, `verify`
-//! proves it, `rescue` reads what is left of a damaged one and `dump` prints it.
+//! point reads from it, `mapped` does so in place, `iter` is a cursor over it and `walk` one over a
+//! block, `tally` counts in it, `verify` proves it, `rescue` reads what is left of a damaged one and
+//! `dump` prints it.
 
 pub(crate) mod format;
 pub(crate) mod filter;
@@ -12,6 +13,7 @@ pub(crate) mod check;
 pub(crate) mod search;
 pub(crate) mod piece;
 pub(crate) mod block;
+pub(crate) mod walk;
 pub(crate) mod block_builder;
 pub(crate) mod index;
 pub(crate) mod zones;

@@ -12,6 +12,7 @@ mod memory;
 mod model;
 mod press;
 mod upcoming;
+mod walk;
 
 use super::builder::TableBuilder;
 use super::format::{FileMeta, TableOptions};

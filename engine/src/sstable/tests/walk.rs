@@ -1,0 +1,142 @@
+//! Plain walks: what they show is what the cursor would have shown.
+
+use super::*;
+use crate::cursor::{Cursor, Direction};
+use crate::sstable::iter::TableCursor;
+use crate::sstable::walk::{Effort, Walk, Walked};
+
+/// Key, timestamp, value.
+type Shown = (Vec<u8>, CommitTs, Vec<u8>);
+
+fn under(cursor: &mut TableCursor) -> Shown {
+    (cursor.key().to_vec(), cursor.ts(), cursor.value().unwrap().to_vec())
+}
+
+fn under_walk(walk: &Walk) -> Shown {
+    let value = walk.value_ref().unwrap().to_vec();
+    assert_eq!(walk.value().unwrap(), value);
+    assert_eq!(walk.kind(), RowKind::Put);
+    (walk.key().to_vec(), walk.ts(), value)
+}
+
+/// Mostly single puts; every third file has deletes and several versions as well.
+fn rows(rng: &mut Rng, seed: u64) -> Model {
+    match seed % 3 {
+        0 => random_model(rng, 300, 3, 60),
+        _ => {
+            let mut model = random_model(rng, 300, 1, 60);
+            model.retain(|_, (kind, _)| *kind == RowKind::Put);
+            model
+        }
+    }
+}
+
+/// From wherever `cursor` stands: every row of the walk against a second cursor that moves by
+/// itself, which sees neither another version of a key nor anything beyond the fence or newer than
+/// `at`. Then the first one follows. Returns how many moves there were.
+fn check_walk(
+    rng: &mut Rng,
+    file: &Arc<TableFile>,
+    cursor: &mut TableCursor,
+    direction: Direction,
+    (at, fence): (CommitTs, &[u8]),
+) -> usize {
+    let whole = cursor.plain_walk(direction, at, fence, Effort::Compare).map(|(_, moves)| moves);
+    let plain = cursor.plain_walk(direction, at, fence, Effort::Search);
+    assert!(whole.is_none_or(|whole| plain.is_some_and(|(_, moves)| moves == whole)));
+    let Some((walk, moves)) = plain else { return 0 };
+    let mut walk = walk.branch(b"what was here before".to_vec());
+    let mut other = file.cursor();
+    other.seek(cursor.key(), cursor.ts()).unwrap();
+    for _ in 0..moves {
+        let (left, ends) = (other.key().to_vec(), other.ends_key(direction));
+        assert!(ends, "the move leaves its key");
+        match direction {
+            Direction::Up => other.next().unwrap(),
+            Direction::Down => other.prev().unwrap(),
+        }
+        let stays = walk.go(direction, 1);
+        let shown = under_walk(&walk);
+        assert_eq!(shown, under(&mut other));
+        let prefix_len = order::prefix_len(&left).unwrap();
+        assert!(!stays || shown.0.starts_with(&left[..prefix_len]), "{left:?} and {:?}", shown.0);
+        assert!(shown.1 <= at && plain_side(direction, &shown.0, fence));
+    }
+    let goes = rng.below(moves as u64 + 1) as usize;
+    if goes > 0 {
+        cursor.follow(direction, goes);
+    }
+    for _ in goes..moves {
+        match direction {
+            Direction::Up => cursor.next().unwrap(),
+            Direction::Down => cursor.prev().unwrap(),
+        }
+    }
+    assert_eq!(under(cursor), under_walk(&walk));
+    moves
+}
+
+fn plain_side(direction: Direction, key: &[u8], fence: &[u8]) -> bool {
+    match direction {
+        Direction::Up => key < fence,
+        Direction::Down => key > fence,
+    }
+}
+
+#[test]
+fn a_walk_shows_what_the_cursor_would() {
+    let (mut moves, mut walks) = ([0; 2], 0);
+    for seed in 0..30 {
+        println!("replay: seed {seed}");
+        let mut rng = Rng::seeded(seed);
+        let model = rows(&mut rng, seed);
+        let keys: Vec<_> = model.keys().map(|(key, _)| key.clone()).collect();
+        let (bytes, meta) = build(&model, options(2000, 10, seed % 2 == 0));
+        let opened = [open(&bytes, &meta, 1 << 20), open_mapped(&bytes, &meta, 1 << 20)];
+        for file in opened.map(Result::unwrap) {
+            let mut cursor = file.cursor();
+            for _ in 0..60 {
+                let some = |rng: &mut Rng| keys[rng.below(keys.len() as u64) as usize].clone();
+                let (from, fence) = (some(&mut rng), some(&mut rng));
+                let at = if rng.one_in(4) { CommitTs(random_ts(&mut rng)) } else { CommitTs::MAX };
+                let (direction, fence) = match rng.below(4) {
+                    0 => (Direction::Up, fence),
+                    1 => (Direction::Down, fence),
+                    2 => (Direction::Up, vec![0xff; 5]),
+                    _ => (Direction::Down, Vec::new()),
+                };
+                cursor.seek(&from, CommitTs::MAX).unwrap();
+                let walked = check_walk(&mut rng, &file, &mut cursor, direction, (at, &fence));
+                moves[usize::from(direction == Direction::Up)] += walked;
+                walks += usize::from(walked > 0);
+            }
+        }
+    }
+    println!("{walks} walks, moves {moves:?}");
+    assert!(walks > 500 && moves.iter().all(|moves| *moves > 1500), "{walks}, {moves:?}");
+}
+
+#[test]
+fn rows_are_passed_as_long_as_nobody_wants_them() {
+    let mut passed_in_all = 0;
+    for seed in 1..30 {
+        let mut rng = Rng::seeded(seed);
+        let model = rows(&mut rng, 1);
+        let (bytes, meta) = build(&model, options(2000, 10, seed % 2 == 0));
+        let file = open(&bytes, &meta, 1 << 20).unwrap();
+        let mut cursor = file.cursor();
+        cursor.seek(b"", CommitTs::MAX).unwrap();
+        let plain = cursor.plain_walk(Direction::Up, CommitTs::MAX, &[0xff; 5], Effort::Search);
+        let Some((walk, moves)) = plain else { continue }; // The first block is one row.
+        let (mut walk, rows_max) = (walk.branch(Vec::new()), rng.below(moves as u64 + 1) as usize);
+        let wanted_len = 40 + rng.below(20) as usize;
+        let passed = walk.pass_over(rows_max, &mut |_, value: &[u8]| value.len() < wanted_len);
+        let mut rows = model.iter().skip(1).take(rows_max);
+        let expected = rows.by_ref().take_while(|(_, (_, value))| value.len() < wanted_len).count();
+        assert_eq!(passed, expected);
+        let ((key, Reverse(ts)), (_, value)) = model.iter().nth(passed).unwrap();
+        assert_eq!(under_walk(&walk), (key.clone(), *ts, value.clone()));
+        passed_in_all += passed;
+    }
+    assert!(passed_in_all > 20, "{passed_in_all}");
+}
