@@ -1,11 +1,12 @@
 //! A thread that does pieces of others' work, so that a second core helps with what one thread has
-//! begun: it loads what long walks will come to, and makes blocks of files that are being written.
+//! begun: it loads or proves what long walks will come to, and makes blocks of files that are being
+//! written.
 //!
 //! Errands are taken in the order in which they came. What nobody has begun when its owner needs it
 //! the owner does by itself: so a thread that is busy with others, or absent, costs nobody
 //! anything. An owner waits for its own errand alone, and only while that is being done.
 //!
-//! Absent: what an errand is; see `sstable::upcoming` and `sstable::press`.
+//! Absent: what an errand is; see `sstable::upcoming`, `sstable::proving` and `sstable::press`.
 
 use crate::sync::{Condvar, Mutex, weakened};
 use std::collections::VecDeque;

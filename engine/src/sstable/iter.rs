@@ -10,6 +10,7 @@ use super::ahead::{Ahead, Pace};
 use super::block::{Block, Unpack};
 use super::format::Damage;
 use super::index::EntryAt;
+use super::proving::Proving;
 use super::reader::TableFile;
 use super::sieve::{Sieve, Sifted};
 use super::walk::{Effort, Walk, Walked};
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub(crate) struct TableCursor {
     file: Arc<TableFile>,
     ahead: Ahead,
+    proving: Proving,
     sieve: Option<Sieve>,
     at: Option<Position>,
     error: Option<Error>,
@@ -53,6 +55,7 @@ impl TableFile {
         TableCursor {
             file: Arc::clone(self),
             ahead: Ahead::at_pace(pace),
+            proving: Proving::default(),
             sieve: None,
             at: None,
             error: None,
@@ -261,7 +264,9 @@ impl TableCursor {
     ) -> Result<Arc<Block>> {
         let handle = self.file.index().handle(entry);
         self.file.prefetch(handle, direction, begins);
+        let proves = !self.file.is_proved(entry);
         if let Some(block) = self.file.block_in_place(entry, handle)? {
+            self.proving.come_to(&self.file, entry, direction, (begins, proves));
             return Ok(block);
         }
         // Whoever asked for values of the last block will do so here.

@@ -301,8 +301,8 @@ impl<'a> Suffix<'a> {
         heads.then(self.head_len.cmp(&other.head_len)).then_with(|| self.tail.cmp(other.tail))
     }
 
-    /// Appends the bytes. A whole head is written and cut: a copy of eight bytes is one instruction,
-    /// one of so many a call.
+    /// Appends the bytes. A whole head is written and cut: to copy eight bytes is one instruction,
+    /// to copy so many is a call.
     #[inline]
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head.to_be_bytes());

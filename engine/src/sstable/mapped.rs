@@ -98,6 +98,11 @@ impl Mapped {
         Ok(Some(InPlace { mapping: &self.bytes, body, start, layout, facts }))
     }
 
+    /// Whether the `number`-th block was used before.
+    pub(super) fn is_proved(&self, number: usize) -> bool {
+        self.proofs.get(number).is_none_or(|proof| proof.load(Relaxed) != 0)
+    }
+
     /// The bytes of a block with its checksum, for those that are not read in place.
     pub(super) fn stretch(&self, handle: Handle) -> Option<Bytes> {
         let (start, sealed) = self.sealed(handle);

@@ -3,7 +3,7 @@
 //! A file is written once, front to back, and never changed. `format` has its parts, `layout` the
 //! columns of a block, `search` how they are searched; `builder` writes a file, `reader` answers
 //! point reads from it, `mapped` does so in place, `iter` is a cursor over it and `walk` one over a
-//! block, `tally` counts in it, `verify` proves it, `rescue` reads what is left of a damaged one and
+//! block, `tally` counts in it, `verify` proves it, `rescue` reads what is left of a damaged one,
 //! `dump` prints it.
 
 pub(crate) mod format;
@@ -24,6 +24,7 @@ pub(crate) mod raw;
 pub(crate) mod mapped;
 pub(crate) mod reader;
 pub(crate) mod upcoming;
+pub(crate) mod proving;
 pub(crate) mod ahead;
 pub(crate) mod sieve;
 pub(crate) mod iter;

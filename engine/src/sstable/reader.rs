@@ -383,6 +383,20 @@ impl TableFile {
         }
     }
 
+    /// Whether the block needs no proof any more, or will not be read in place.
+    pub(super) fn is_proved(&self, entry: EntryAt) -> bool {
+        self.mapped.as_ref().is_none_or(|mapped| mapped.is_proved(self.index.ordinal(entry)))
+    }
+
+    /// Proves the block, where it is to be read in place. One that is damaged stays unproved, for
+    /// whoever reads it.
+    pub(super) fn prove(&self, entry: EntryAt) {
+        if let Some(mapped) = self.mapped.as_ref().filter(|_| !self.is_proved(entry)) {
+            let (number, handle) = (self.index.ordinal(entry), self.index.handle(entry));
+            let _ = mapped.block(&self.raw, number, handle, Reach::Disk);
+        }
+    }
+
     /// The block, if it can be read in place.
     pub(super) fn block_in_place(
         &self,

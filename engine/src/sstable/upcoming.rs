@@ -62,13 +62,13 @@ impl Upcoming {
         unpack: Unpack,
     ) {
         self.leave();
-        let mut at = step(file, entry, direction);
+        let mut at = file.index().step(entry, direction);
         while let Some(entry) = at {
             let Handle { offset, len } = file.index().handle(entry);
             if offset < held.start || held.end < offset + u64::from(len) {
                 break;
             }
-            at = step(file, entry, direction);
+            at = file.index().step(entry, direction);
         }
         self.beyond = at;
         self.hand_over(file, direction, unpack);
@@ -143,7 +143,7 @@ impl Upcoming {
                 let handle = file.index().handle(entry);
                 bytes += u64::from(handle.len);
                 handles.push(handle);
-                at = step(file, entry, direction);
+                at = file.index().step(entry, direction);
             }
             if direction == Direction::Down {
                 handles.reverse();
@@ -174,14 +174,6 @@ impl Upcoming {
 impl Drop for Upcoming {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-/// The block that a walk comes to after that of `entry`.
-fn step(file: &TableFile, entry: EntryAt, direction: Direction) -> Option<EntryAt> {
-    match direction {
-        Direction::Up => file.index().next(entry),
-        Direction::Down => file.index().prev(entry),
     }
 }
 

@@ -11,6 +11,7 @@ mod mapped;
 mod memory;
 mod model;
 mod press;
+mod proving;
 mod upcoming;
 mod walk;
 

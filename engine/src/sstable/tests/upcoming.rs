@@ -12,7 +12,7 @@ use std::sync::{Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-const ROWS: usize = 20_000;
+pub(super) const ROWS: usize = 20_000;
 
 /// How long a test waits for what a thread does within moments.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,6 +38,13 @@ impl Helper {
         let file = TableFile::open(file.clone(), PathBuf::from(PATH), meta, cache).unwrap();
         Arc::new(file.read_ahead_by(&self.errands))
     }
+
+    /// The file as it is now, to be read in place, whose blocks it proves for long walks.
+    pub(super) fn open_mapped(&self, file: &Arc<MemoryFile>, meta: &FileMeta) -> Arc<TableFile> {
+        let cache = Arc::new(BlockCache::new(0));
+        let file = TableFile::open(file.clone(), PathBuf::from(PATH), meta, cache).unwrap();
+        Arc::new(file.in_place().read_ahead_by(&self.errands))
+    }
 }
 
 impl Drop for Helper {
@@ -49,7 +56,7 @@ impl Drop for Helper {
 }
 
 #[allow(clippy::disallowed_methods, reason = "how long a test waits")]
-fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
         assert!(start.elapsed() < PATIENCE, "not yet: {what}");
@@ -58,12 +65,12 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// The row that a cursor is on.
-fn row(cursor: &mut TableCursor) -> Option<(Vec<u8>, CommitTs, Vec<u8>)> {
+pub(super) fn row(cursor: &mut TableCursor) -> Option<(Vec<u8>, CommitTs, Vec<u8>)> {
     let valid = cursor.valid();
     valid.then(|| (cursor.key().to_vec(), cursor.ts(), cursor.value().unwrap().to_vec()))
 }
 
-fn step(cursor: &mut TableCursor, direction: Direction) -> Result<()> {
+pub(super) fn step(cursor: &mut TableCursor, direction: Direction) -> Result<()> {
     match direction {
         Direction::Up => cursor.next(),
         Direction::Down => cursor.prev(),
@@ -71,7 +78,7 @@ fn step(cursor: &mut TableCursor, direction: Direction) -> Result<()> {
 }
 
 /// The first row of a walk over the whole file.
-fn begin(cursor: &mut TableCursor, direction: Direction) {
+pub(super) fn begin(cursor: &mut TableCursor, direction: Direction) {
     match direction {
         Direction::Up => cursor.seek(&[], CommitTs::MAX).unwrap(),
         Direction::Down => cursor.seek_before(&[0xff; 8]).unwrap(),
@@ -79,7 +86,7 @@ fn begin(cursor: &mut TableCursor, direction: Direction) {
 }
 
 /// Rows from here to the end of the file, or to an error.
-fn count(cursor: &mut TableCursor, direction: Direction) -> (usize, Option<String>) {
+pub(super) fn count(cursor: &mut TableCursor, direction: Direction) -> (usize, Option<String>) {
     let mut rows = 0;
     while cursor.valid() {
         rows += 1;
@@ -94,9 +101,9 @@ fn count(cursor: &mut TableCursor, direction: Direction) -> (usize, Option<Strin
 fn walks_that_turn_and_jump_see_the_same_rows() {
     let (memory, meta) = large_file();
     let (helper, mut rng) = (Helper::start(), Rng::seeded(4711));
-    for cache_bytes in [0, 3 << 20] {
+    let opened = [0, 3 << 20].map(|cache_bytes| helper.open(&memory, &meta, cache_bytes));
+    for helped in opened.into_iter().chain([helper.open_mapped(&memory, &meta)]) {
         let plain = open(&memory, &meta, 0).unwrap();
-        let helped = helper.open(&memory, &meta, cache_bytes);
         let (mut expected, mut walked) = (plain.cursor(), helped.cursor());
         for _ in 0..40 {
             let direction = if rng.below(2) == 0 { Direction::Up } else { Direction::Down };

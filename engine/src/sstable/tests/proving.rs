@@ -1,0 +1,90 @@
+//! A walk in place whose blocks are proved for it is the same walk, and meets damage where it lies.
+
+use super::ahead::large_file;
+use super::upcoming::{Busy, Helper, ROWS, begin, count, step, until};
+use super::*;
+use crate::cursor::Direction;
+use std::sync::mpsc;
+
+/// Blocks that are proved, by their numbers.
+fn proved(file: &TableFile) -> Vec<usize> {
+    let is_proved = |block: &usize| file.is_proved(file.index().at_ordinal(*block).unwrap());
+    (0..file.index().blocks()).filter(is_proved).collect()
+}
+
+#[test]
+fn the_thread_proves_what_a_long_walk_will_come_to_and_no_more() {
+    let (memory, meta) = large_file();
+    let helper = Helper::start();
+    for direction in [Direction::Up, Direction::Down] {
+        let file = helper.open_mapped(&memory, &meta);
+        let (mut cursor, blocks) = (file.cursor(), file.index().blocks());
+        begin(&mut cursor, direction);
+        for _ in 0..ROWS / 2 {
+            step(&mut cursor, direction).unwrap();
+        }
+        // The walk stands still in the middle: what is proved beyond that, the thread proves. Of
+        // the file's five megabytes that is one at least, and at most one and a half.
+        let enough = blocks / 2 + blocks / 7;
+        until("it proves a megabyte ahead", || proved(&file).len() >= enough);
+        drop(cursor);
+        until("nothing holds the file", || Arc::strong_count(&file) == 1);
+        let proved = proved(&file);
+        assert!(proved.len() < blocks - blocks / 7, "{} of {blocks}", proved.len());
+        let (first, last) = (proved[0], *proved.last().unwrap());
+        assert_eq!(last - first + 1, proved.len(), "one beside the other");
+        assert!(if direction == Direction::Up { first == 0 } else { last == blocks - 1 });
+    }
+}
+
+#[test]
+fn short_walks_ask_for_nothing() {
+    let (memory, meta) = large_file();
+    let helper = Helper::start();
+    let file = helper.open_mapped(&memory, &meta);
+    let mut cursor = file.cursor();
+    for row in (0..ROWS).step_by(1000) {
+        let key = order::row_key(TableId(1), b"p", format!("row-{row:06}").as_bytes());
+        crate::cursor::Cursor::seek(&mut cursor, &key, CommitTs::MAX).unwrap();
+        (0..100).for_each(|_| step(&mut cursor, Direction::Up).unwrap());
+    }
+    assert_eq!(Arc::strong_count(&file), 2, "the cursor's and this one");
+    assert!(proved(&file).len() < file.index().blocks() / 5);
+}
+
+#[test]
+fn no_walk_waits_for_a_thread_that_is_busy() {
+    let (memory, meta) = large_file();
+    let helper = Helper::start();
+    let (end, ended) = mpsc::channel::<()>();
+    helper.errands.give(Arc::new(Busy(parking_lot::Mutex::new(ended))));
+    for direction in [Direction::Up, Direction::Down] {
+        let mut cursor = helper.open_mapped(&memory, &meta).cursor();
+        begin(&mut cursor, direction);
+        assert_eq!(count(&mut cursor, direction), (ROWS, None));
+    }
+    drop(end);
+}
+
+#[test]
+fn damage_ends_a_walk_where_it_lies() {
+    let (memory, meta) = large_file();
+    let helper = Helper::start();
+    let plain = open(&memory, &meta, 0).unwrap();
+    let blocks = plain.index().blocks();
+    for damaged in [blocks / 2, blocks / 2 + 1, blocks * 5 / 8] {
+        let handle = plain.index().handle(plain.index().at_ordinal(damaged).unwrap());
+        let flip = |bytes: &mut Vec<u8>| bytes[handle.offset as usize + 40] ^= 0x10;
+        memory.change(flip);
+        for direction in [Direction::Up, Direction::Down] {
+            let mut expected = open(&memory, &meta, 0).unwrap().cursor();
+            let mut walked = helper.open_mapped(&memory, &meta).cursor();
+            begin(&mut expected, direction);
+            begin(&mut walked, direction);
+            let (rows, error) = count(&mut expected, direction);
+            assert!(rows > 0 && rows < ROWS && error.is_some());
+            assert_eq!(count(&mut walked, direction), (rows, error));
+        }
+        memory.change(flip);
+    }
+}
