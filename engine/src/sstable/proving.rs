@@ -6,8 +6,8 @@
 //! most blocks proved. The thread goes through a stretch from the far end towards the walk, so that
 //! the two meet at most once in it instead of proving the same blocks side by side.
 //!
-//! Absent: waiting, and errors. What is not proved when the walk gets there, or cannot be, it proves
-//! itself.
+//! Absent: waiting, and errors. What is not proved when the walk gets there it proves itself, and
+//! so meets what cannot be.
 
 use super::index::EntryAt;
 use super::reader::TableFile;
