@@ -85,7 +85,7 @@ impl PartitionHere {
         if self.prefix.is_empty() || !stays && !key.starts_with(&self.prefix) {
             self.enter(key)?;
         }
-        let (prefix, row_key) = key.split_at_checked(self.prefix.len()).unwrap_or_default();
+        let (prefix, row_key) = key.split_at_checked(self.prefix.len()).ok_or_else(no_key)?;
         let partition_key = match &self.unescaped {
             Some(partition_key) => partition_key,
             None => order::escaped_partition_key(prefix),
@@ -97,9 +97,7 @@ impl PartitionHere {
     fn enter(&mut self, key: &[u8]) -> Result<()> {
         self.prefix.clear();
         let prefix = order::prefix_len(key).and_then(|len| key.get(..len));
-        let prefix = prefix.ok_or_else(|| {
-            Error::new(Kind::Corrupt, "a table file holds what is not a row's key")
-        })?;
+        let prefix = prefix.ok_or_else(no_key)?;
         prefix.clone_into(&mut self.prefix);
         self.unescaped = match order::partition_key(prefix) {
             Cow::Borrowed(_) => None,
@@ -107,6 +105,10 @@ impl PartitionHere {
         };
         Ok(())
     }
+}
+
+fn no_key() -> Error {
+    Error::new(Kind::Corrupt, "a table file holds what is not a row's key")
 }
 
 impl Cursor {

@@ -375,6 +375,7 @@ impl<C: Walked> Walked for MergeCursor<C> {
     fn follow(&mut self, direction: Direction, moves: usize) {
         if let Some(first) = self.order.first() {
             self.sources[*first].follow(direction, moves);
+            self.stays = self.stays.saturating_add(u32::try_from(moves).unwrap_or(u32::MAX));
         }
     }
 

@@ -139,7 +139,8 @@ impl<C: Walked> VisibleCursor<C> {
     /// `rows_max` at most; stands on the last of them and returns how many. One that is ruled out
     /// counts as unwanted, unasked.
     pub(crate) fn pass_over(&mut self, rows_max: usize, unwanted: &mut Unwanted<'_>) -> usize {
-        if self.state != State::On || self.direction != Direction::Up || self.is_hidden {
+        let is_on_row = self.state == State::On && !self.is_hidden && self.error.is_none();
+        if !is_on_row || self.direction != Direction::Up {
             return 0;
         }
         if self.plain == 0 {
@@ -603,8 +604,8 @@ mod tests {
         assert!(!rows.prev().unwrap());
     }
 
-    /// One row for each letter; the value of each is damaged, and after a
-    /// look at it the cursor stands on nothing.
+    /// One row for each letter; the value of each is damaged, and after a look at it the cursor
+    /// stands on nothing.
     #[derive(Default)]
     struct Damaged {
         letter: Vec<u8>,

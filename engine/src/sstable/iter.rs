@@ -230,8 +230,12 @@ impl TableCursor {
         if let Some(sieve) = self.sieve.as_ref().filter(|_| !same_block) {
             sieve.count_read();
         }
-        let key = self.at.take().map_or_else(Vec::new, |left| left.walk.into_key());
-        self.at = Some(Position { entry, walk: Walk::new(block, row, ruled_out, key) });
+        let walk = match self.at.take() {
+            Some(at) if same_block => at.walk.moved_to(row),
+            Some(left) => Walk::new(block, row, ruled_out, left.walk.into_key()),
+            None => Walk::new(block, row, ruled_out, Vec::new()),
+        };
+        self.at = Some(Position { entry, walk });
     }
 
     /// Whether the block at `at` begins between two versions of one key.
@@ -265,8 +269,9 @@ impl TableCursor {
         let handle = self.file.index().handle(entry);
         self.file.prefetch(handle, direction, begins);
         let proves = !self.file.is_proved(entry);
-        if let Some(block) = self.file.block_in_place(entry, handle)? {
-            self.proving.come_to(&self.file, entry, direction, (begins, proves));
+        let in_place = self.file.block_in_place(entry, handle)?;
+        self.proving.come_to(&self.file, entry, direction, (begins, proves));
+        if let Some(block) = in_place {
             return Ok(block);
         }
         // Whoever asked for values of the last block will do so here.
@@ -374,7 +379,7 @@ impl Walked for TableCursor {
 
     fn follow(&mut self, direction: Direction, moves: usize) {
         if let Some(at) = &mut self.at {
-            at.walk.go(direction, moves);
+            at.walk.follow(direction, moves);
         }
     }
 

@@ -30,8 +30,8 @@
 //! comparing words is comparing bytes. A row costs 14 bytes beside its tail and value; partition
 //! and shared bytes are paid once per run.
 //!
-//! Absent: trust. Reads of a row that is not there give zeros or nothing, never a panic;
-//! `check` proves the columns before anyone searches them.
+//! Absent: trust. Reads of a row that is not there give any bytes or none, never a panic; `check`
+//! proves the columns before anyone searches them.
 
 use super::format::Damage;
 use crate::compress::Codec;

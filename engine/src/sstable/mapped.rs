@@ -1,9 +1,10 @@
 //! A table file read in place: its blocks are searched where the mapping has them, past the cache
 //! and without a copy.
 //!
-//! A block is proved, checksum and all, when it is first used; one byte per block remembers that,
-//! and what a walk wants to know of it. From then on only its header is read again, to see where
-//! the columns lie: 15 ns, where an object per block would cost more than that in cache misses.
+//! A block is proved, checksum and all, when it is first used or ahead of a long walk; one byte per
+//! block remembers that, and what a walk wants to know of it. From then on only its header is read
+//! again, to see where the columns lie: 15 ns, where an object per block would cost more than that
+//! in cache misses.
 //! Blocks whose values are compressed are left to the cache.
 //!
 //! Promise: bytes that change after their proof give an error or a wrong row, never a panic.
@@ -98,7 +99,7 @@ impl Mapped {
         Ok(Some(InPlace { mapping: &self.bytes, body, start, layout, facts }))
     }
 
-    /// Whether the `number`-th block was used before.
+    /// Whether the `number`-th block is proved.
     pub(super) fn is_proved(&self, number: usize) -> bool {
         self.proofs.get(number).is_none_or(|proof| proof.load(Relaxed) != 0)
     }

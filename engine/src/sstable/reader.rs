@@ -152,7 +152,7 @@ impl TableFile {
         TableFile { mapped: whole.map(|bytes| Mapped::new(bytes, blocks, newest)), ..self }
     }
 
-    /// The file with somebody who loads what long walks over it will come to.
+    /// The file with somebody who loads or proves what long walks over it will come to.
     pub(crate) fn read_ahead_by(self, errands: &Arc<Errands>) -> TableFile {
         TableFile { errands: Some(Arc::clone(errands)), ..self }
     }

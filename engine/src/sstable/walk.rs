@@ -49,6 +49,13 @@ impl Walk {
         walk
     }
 
+    /// At another row of the block.
+    pub(super) fn moved_to(mut self, row: usize) -> Walk {
+        self.row = row;
+        self.show();
+        self
+    }
+
     /// The same place once more. `key` is memory for the keys.
     pub(crate) fn branch(&self, mut key: Vec<u8>) -> Walk {
         self.key.clone_into(&mut key);
@@ -94,6 +101,12 @@ impl Walk {
             Direction::Down => self.row.saturating_sub(rows),
         };
         self.show()
+    }
+
+    /// Follows another walk, which has the values fetched.
+    pub(super) fn follow(&mut self, direction: Direction, rows: usize) {
+        self.fetches = true;
+        self.go(direction, rows);
     }
 
     /// Goes up as long as that leads to versions that are `unwanted`, `rows_max` at most; returns

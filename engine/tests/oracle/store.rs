@@ -206,11 +206,11 @@ impl Store {
     ) -> Result<()> {
         self.count();
         self.may_step_back &= !may_lose;
+        self.disk = self.disk.lose_power(state);
+        self.db = None;
         if may_lose {
             self.clock.advance(OUTAGE);
         }
-        self.disk = self.disk.lose_power(state);
-        self.db = None;
         self.verify_but_metadata()?;
         self.reopen(options)
     }

@@ -2,14 +2,19 @@
 
 use super::*;
 use crate::cursor::Cursor;
+use crate::erasure::live::Cover;
 use crate::erasure::set::{Erasure, Erasures};
 use crate::error::{Error, Kind};
+use crate::iter::merge::MergeCursor;
+use crate::iter::visible::VisibleCursor;
 use crate::key::hash;
 use crate::key::range::KeyRange;
+use crate::moment::Moment;
 use crate::options::Reach;
 use crate::sstable::block::Block;
 use crate::sstable::format::{FOOTER_LEN, Footer, SUM_LEN, Stretch, seal};
 use crate::sstable::index::Handle;
+use crate::sstable::layout::Layout;
 use bytes::Bytes;
 
 /// Makes a block's compressed values ask for more than there is, under a mended checksum.
@@ -293,6 +298,45 @@ fn a_cursor_keeps_its_first_error() {
     let mut pass = opened.pass(1 << 20);
     let ended = (0..meta.rows + 1).find_map(|_| pass.next().map(drop).err());
     failed(ended.map_or(Ok(()), Err));
+}
+
+/// The checksum is right, and the columns are: only who asks for a value can find out. He is told
+/// where, and shown no row from then on.
+#[test]
+fn values_that_do_not_decompress_are_told_of_where_they_are_asked_for() {
+    let row = |n: u32| {
+        let key = order::row_key(TableId(1), b"p", &n.to_be_bytes());
+        ((key, Reverse(CommitTs(9))), (RowKind::Put, vec![7; 100]))
+    };
+    let model: Model = (0..300).map(row).collect();
+    let (sound, meta) = build(&model, options(2000, 10, true));
+    let index = open(&sound, &meta, 0).unwrap();
+    let handle = index.index().handle(index.index().first());
+    let file = Arc::new(MemoryFile::holding(sound.bytes()));
+    file.change(|bytes| {
+        let (start, end) = (handle.offset as usize, handle.offset as usize + handle.len as usize);
+        let keys_len = Layout::read(&bytes[start..end - SUM_LEN]).unwrap().keys_len();
+        bytes[start + keys_len..end - SUM_LEN].fill(0xff);
+        mend(bytes, Stretch { offset: handle.offset, len: handle.len.into() });
+    });
+    let told = |error: &Error| {
+        assert_eq!((error.kind(), error.place().unwrap().1), (Kind::Corrupt, Some(handle.offset)));
+    };
+    for opened in [open(&file, &meta, 0), open_mapped(&file, &meta, 0)].map(Result::unwrap) {
+        let (moment, range) = (Moment::past(CommitTs(9)), KeyRange::table(TableId(1)));
+        let cover = Cover::new(std::iter::empty(), moment.at);
+        let merge = MergeCursor::new(vec![opened.cursor()]);
+        let mut rows = VisibleCursor::new(merge, cover, moment, range);
+        for (key, _) in model.keys().take(3) {
+            assert!(rows.next().unwrap());
+            assert_eq!(rows.key(), key);
+            told(&rows.value_ref().unwrap_err());
+        }
+        told(&rows.value().unwrap_err());
+        told(&rows.next().unwrap_err());
+        told(&rows.seek(&model.keys().last().unwrap().0).unwrap_err());
+        assert_eq!(rows.pass_over(10, &mut |_, _: &[u8]| true), 0);
+    }
 }
 
 /// Who seeks past what he need not see would come by blocks that lead him back for ever.
