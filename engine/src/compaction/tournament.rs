@@ -17,8 +17,8 @@
 
 use crate::error::Result;
 use crate::ids::CommitTs;
+use crate::key::fences::common_len;
 use crate::limits::KEY_BYTES_MAX;
-use crate::sstable::block_builder::common_len;
 
 const COLUMN_BYTES: usize = 6;
 const COLUMNS_MAX: usize = 4095;

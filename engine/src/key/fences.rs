@@ -52,12 +52,17 @@ pub(crate) fn head(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// How many bytes both begin with.
+/// How many bytes `a` and `b` begin with alike.
 pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
-    match b.starts_with(a) {
-        true => a.len(),
-        false => a.iter().zip(b).take_while(|(a, b)| a == b).count(),
+    let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
+    for (i, (x, y)) in words_a.iter().zip(words_b).enumerate() {
+        let differs = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
+        if differs != 0 {
+            return i * 8 + differs.trailing_zeros() as usize / 8;
+        }
     }
+    let from = words_a.len().min(words_b.len()) * 8;
+    from + a[from..].iter().zip(&b[from..]).take_while(|(x, y)| x == y).count()
 }
 
 #[cfg(test)]

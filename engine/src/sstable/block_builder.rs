@@ -7,6 +7,7 @@
 use super::layout::{BLOCK_BYTES_MAX, Counts, HEAD_LEN, Layout, RUN_LEN, Suffix};
 use crate::compress::{Codec, Compressor};
 use crate::ids::{CommitTs, RowKind};
+use crate::key::fences::common_len;
 use crate::limits::KEY_BYTES_MAX;
 
 /// Bytes that a row takes beside its RowKey and its value: head padding is not counted, since
@@ -246,19 +247,6 @@ impl BlockBuilder {
         let start = if row == 0 { 0 } else { self.rows[row - 1].key_end };
         &self.row_keys[start as usize..self.rows[row].key_end as usize]
     }
-}
-
-/// How many bytes `a` and `b` begin with alike.
-pub(crate) fn common_len(a: &[u8], b: &[u8]) -> usize {
-    let (words_a, words_b) = (a.as_chunks::<8>().0, b.as_chunks::<8>().0);
-    for (i, (x, y)) in words_a.iter().zip(words_b).enumerate() {
-        let differs = u64::from_le_bytes(*x) ^ u64::from_le_bytes(*y);
-        if differs != 0 {
-            return i * 8 + differs.trailing_zeros() as usize / 8;
-        }
-    }
-    let from = words_a.len().min(words_b.len()) * 8;
-    from + a[from..].iter().zip(&b[from..]).take_while(|(x, y)| x == y).count()
 }
 
 const _: () = assert!(HEAD_LEN <= 15, "a head's length fits 4 bits");

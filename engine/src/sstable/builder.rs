@@ -5,7 +5,7 @@
 //! Absent: removing the file after a failure; whoever made it removes it.
 
 use super::block::fingerprint;
-use super::block_builder::{BlockBuilder, NewRow, common_len};
+use super::block_builder::{BlockBuilder, NewRow};
 use super::filter::Filter;
 use super::format::{FileMeta, Footer, Props, TableOptions, seal};
 use super::index::{Entry, Handle, IndexBuilder, separator};
@@ -16,6 +16,7 @@ use crate::errands::Errands;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::key::fences::common_len;
 use crate::key::hash;
 use crate::key::order::TABLE_LEN;
 use crate::lapsing::Lapsing;

@@ -20,12 +20,12 @@
 //! that is not so.
 
 use super::block::Block;
-use super::block_builder::{BlockBuilder, NewRow, common_len};
+use super::block_builder::{BlockBuilder, NewRow};
 use super::format::Damage;
 use crate::codec::Reader;
 use crate::cursor::Direction;
 use crate::ids::{CommitTs, RowKind};
-use crate::key::fences::Fences;
+use crate::key::fences::{Fences, common_len};
 use bytes::Bytes;
 
 /// Raw bytes of one index block: some 400 entries, so that the upper level of a 32 MiB file has

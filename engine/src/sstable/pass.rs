@@ -6,7 +6,6 @@
 //! count. The block cache is left alone. Promise: a block is proved sound before a row of it is
 //! shown, as the cursor proves it.
 
-use super::block_builder::common_len;
 use super::check;
 use super::format::{Damage, Stretch, unseal};
 use super::index::{EntryAt, Handle};
@@ -15,6 +14,7 @@ use super::reader::TableFile;
 use crate::compress::Codec;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
+use crate::key::fences::common_len;
 use crate::key::range::KeyRange;
 use std::ops::Range;
 use std::sync::Arc;

@@ -3,11 +3,11 @@
 use super::*;
 use crate::cursor::Cursor;
 use crate::error::Kind;
+use crate::key::fences::common_len;
 use crate::key::hash;
 use crate::key::range::KeyRange;
 use crate::lapsing::Lapsing;
 use crate::options::Reach;
-use crate::sstable::block_builder::common_len;
 use crate::sstable::dump::Detail;
 use crate::sstable::iter::TableCursor;
 use crate::sstable::pass::Pass;
