@@ -174,8 +174,13 @@ impl Errand for Busy {
 
 #[test]
 fn damage_ends_a_walk_where_it_lies() {
-    let (memory, meta) = large_file();
     let helper = Helper::start();
+    check_damage(|memory, meta| helper.open(memory, meta, 0));
+}
+
+/// Walks over files that `open_helped` gives meet a damaged block where those with nobody to help do.
+pub(super) fn check_damage(open_helped: impl Fn(&Arc<MemoryFile>, &FileMeta) -> Arc<TableFile>) {
+    let (memory, meta) = large_file();
     let blocks = open(&memory, &meta, 0).unwrap().index().blocks();
     for damaged in [blocks / 2, blocks / 2 + 1, blocks * 5 / 8] {
         let plain = open(&memory, &meta, 0).unwrap();
@@ -183,8 +188,7 @@ fn damage_ends_a_walk_where_it_lies() {
         let flip = |bytes: &mut Vec<u8>| bytes[handle.offset as usize + 40] ^= 0x10;
         memory.change(flip);
         for direction in [Direction::Up, Direction::Down] {
-            let (mut expected, mut walked) =
-                (plain.cursor(), helper.open(&memory, &meta, 0).cursor());
+            let (mut expected, mut walked) = (plain.cursor(), open_helped(&memory, &meta).cursor());
             begin(&mut expected, direction);
             begin(&mut walked, direction);
             let (rows, error) = count(&mut expected, direction);
