@@ -8,7 +8,7 @@ use crate::iter::merge::KEY_ABOVE_ALL;
 use crate::iter::sifting::Sifting;
 use crate::sstable::format::Damage;
 use crate::sstable::iter::TableCursor;
-use crate::sstable::walk::{Effort, Walk, Walked};
+use crate::sstable::walk::{Terms, Walk, Walked};
 use crate::version::files::Part;
 use bytes::Bytes;
 
@@ -209,14 +209,8 @@ impl Cursor for LevelCursor {
 }
 
 impl Walked for LevelCursor {
-    fn plain_walk(
-        &self,
-        direction: Direction,
-        at: CommitTs,
-        fence: &[u8],
-        effort: Effort,
-    ) -> Option<(&Walk, usize)> {
-        self.on_row()?.plain_walk(direction, at, fence, effort)
+    fn plain_walk(&self, terms: Terms<'_>) -> Option<(&Walk, usize)> {
+        self.on_row()?.plain_walk(terms)
     }
 
     fn plain_from(&self) -> CommitTs {

@@ -9,7 +9,7 @@ use crate::cursor::{Cursor, Direction, Found};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::sstable::format::Damage;
-use crate::sstable::walk::{Effort, Walk, Walked};
+use crate::sstable::walk::{Effort, Terms, Walk, Walked};
 use bytes::Bytes;
 use std::cmp::Ordering;
 
@@ -349,23 +349,16 @@ impl<C: Cursor> Cursor for MergeCursor<C> {
 }
 
 impl<C: Walked> Walked for MergeCursor<C> {
-    fn plain_walk(
-        &self,
-        direction: Direction,
-        at: CommitTs,
-        fence: &[u8],
-        effort: Effort,
-    ) -> Option<(&Walk, usize)> {
-        let first = self.first().filter(|_| direction == self.direction)?;
-        let Some(second) = self.second() else {
-            return first.plain_walk(direction, at, fence, effort);
+    fn plain_walk(&self, terms: Terms<'_>) -> Option<(&Walk, usize)> {
+        let first = self.first().filter(|_| terms.direction == self.direction)?;
+        let Some(second) = self.second() else { return first.plain_walk(terms) };
+        let searches = self.stays >= MOVES_BEFORE_SEARCH;
+        let effort = if searches { terms.effort } else { Effort::Compare };
+        let fence = match terms.direction {
+            Direction::Up => terms.fence.min(second.key()),
+            Direction::Down => terms.fence.max(second.key()),
         };
-        let effort = if self.stays < MOVES_BEFORE_SEARCH { Effort::Compare } else { effort };
-        let nearer = match direction {
-            Direction::Up => fence.min(second.key()),
-            Direction::Down => fence.max(second.key()),
-        };
-        first.plain_walk(direction, at, nearer, effort)
+        first.plain_walk(Terms { fence, effort, ..terms })
     }
 
     fn plain_from(&self) -> CommitTs {

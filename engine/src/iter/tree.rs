@@ -15,7 +15,7 @@ use crate::memtable::api::Memtable;
 use crate::moment::Moment;
 use crate::sstable::format::Damage;
 use crate::sstable::iter::TableCursor;
-use crate::sstable::walk::{Effort, Walk, Walked};
+use crate::sstable::walk::{Terms, Walk, Walked};
 use crate::version::files::{LiveFile, Part};
 use crate::view::View;
 use crate::zone::ZoneScan;
@@ -226,17 +226,11 @@ impl Cursor for Source {
 }
 
 impl Walked for Source {
-    fn plain_walk(
-        &self,
-        direction: Direction,
-        at: CommitTs,
-        fence: &[u8],
-        effort: Effort,
-    ) -> Option<(&Walk, usize)> {
+    fn plain_walk(&self, terms: Terms<'_>) -> Option<(&Walk, usize)> {
         match self {
             Source::Memory(..) => None,
-            Source::File(cursor) => cursor.plain_walk(direction, at, fence, effort),
-            Source::Level(cursor) => cursor.plain_walk(direction, at, fence, effort),
+            Source::File(cursor) => cursor.plain_walk(terms),
+            Source::Level(cursor) => cursor.plain_walk(terms),
         }
     }
 

@@ -13,7 +13,7 @@ use super::index::EntryAt;
 use super::proving::Proving;
 use super::reader::TableFile;
 use super::sieve::{Sieve, Sifted};
-use super::walk::{Effort, Walk, Walked};
+use super::walk::{Effort, Terms, Walk, Walked};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
@@ -349,13 +349,8 @@ impl Cursor for TableCursor {
 }
 
 impl Walked for TableCursor {
-    fn plain_walk(
-        &self,
-        direction: Direction,
-        seen_at: CommitTs,
-        fence: &[u8],
-        effort: Effort,
-    ) -> Option<(&Walk, usize)> {
+    fn plain_walk(&self, terms: Terms<'_>) -> Option<(&Walk, usize)> {
+        let Terms { direction, at: seen_at, fence, effort } = terms;
         let at = self.at.as_ref().filter(|at| at.block().is_plain(seen_at))?;
         let (block, row, last) = (at.block(), at.walk.row(), at.block().rows() - 1);
         let moves = match direction {

@@ -25,6 +25,17 @@ pub(crate) enum Effort {
     Search,
 }
 
+/// Which moves a reader takes for plain, and how he finds out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) direction: Direction,
+    /// What is newer he does not see.
+    pub(crate) at: CommitTs,
+    /// Moves lead to this side of it: below it on the way up, above it on the way down; not to it.
+    pub(crate) fence: &'a [u8],
+    pub(crate) effort: Effort,
+}
+
 /// A place in a block, with the key there.
 pub(crate) struct Walk {
     block: Arc<Block>,
@@ -171,18 +182,11 @@ impl Walk {
 
 /// A cursor that may stand in a block with plain rows next to it.
 pub(crate) trait Walked: Cursor {
-    /// Where it stands, and how many moves in `direction` from there are plain: each leads to a put
-    /// that is the only version of its key as far as it is not newer than `at`, that is on this
-    /// side of `fence` (below it on the way up, above it on the way down; not at it), and that lies
-    /// in the block. `None` where `effort` tells of no such move. What is here is left out of
-    /// account, save that the first move must leave its key.
-    fn plain_walk(
-        &self,
-        _direction: Direction,
-        _at: CommitTs,
-        _fence: &[u8],
-        _effort: Effort,
-    ) -> Option<(&Walk, usize)> {
+    /// Where it stands, and how many moves from there are plain on these terms: each leads to a put
+    /// that is the only version of its key as far as the reader sees, and that lies in the block.
+    /// `None` where no such move is found. What is here is left out of account, save that the first
+    /// move must leave its key.
+    fn plain_walk(&self, _terms: Terms<'_>) -> Option<(&Walk, usize)> {
         None
     }
 

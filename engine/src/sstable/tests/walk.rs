@@ -3,7 +3,7 @@
 use super::*;
 use crate::cursor::{Cursor, Direction};
 use crate::sstable::iter::TableCursor;
-use crate::sstable::walk::{Effort, Walk, Walked};
+use crate::sstable::walk::{Effort, Terms, Walk, Walked};
 
 /// Key, timestamp, value.
 type Shown = (Vec<u8>, CommitTs, Vec<u8>);
@@ -41,8 +41,9 @@ fn check_walk(
     direction: Direction,
     (at, fence): (CommitTs, &[u8]),
 ) -> usize {
-    let whole = cursor.plain_walk(direction, at, fence, Effort::Compare).map(|(_, moves)| moves);
-    let plain = cursor.plain_walk(direction, at, fence, Effort::Search);
+    let ask = |effort: Effort| cursor.plain_walk(Terms { direction, at, fence, effort });
+    let whole = ask(Effort::Compare).map(|(_, moves)| moves);
+    let plain = ask(Effort::Search);
     assert!(whole.is_none_or(|whole| plain.is_some_and(|(_, moves)| moves == whole)));
     let Some((walk, moves)) = plain else { return 0 };
     let mut walk = walk.branch(b"what was here before".to_vec());
@@ -126,7 +127,9 @@ fn rows_are_passed_as_long_as_nobody_wants_them() {
         let file = open(&bytes, &meta, 1 << 20).unwrap();
         let mut cursor = file.cursor();
         cursor.seek(b"", CommitTs::MAX).unwrap();
-        let plain = cursor.plain_walk(Direction::Up, CommitTs::MAX, &[0xff; 5], Effort::Search);
+        let (direction, fence) = (Direction::Up, &[0xff; 5]);
+        let terms = Terms { direction, at: CommitTs::MAX, fence, effort: Effort::Search };
+        let plain = cursor.plain_walk(terms);
         let Some((walk, moves)) = plain else { continue }; // The first block is one row.
         let (mut walk, rows_max) = (walk.branch(Vec::new()), rng.below(moves as u64 + 1) as usize);
         let wanted_len = 40 + rng.below(20) as usize;
