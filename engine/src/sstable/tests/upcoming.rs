@@ -178,7 +178,7 @@ fn damage_ends_a_walk_where_it_lies() {
     check_damage(|memory, meta| helper.open(memory, meta, 0));
 }
 
-/// Walks over files that `open_helped` gives meet a damaged block where those with nobody to help do.
+/// Walks over files that `open_helped` gives meet a damaged block where those without help do.
 pub(super) fn check_damage(open_helped: impl Fn(&Arc<MemoryFile>, &FileMeta) -> Arc<TableFile>) {
     let (memory, meta) = large_file();
     let blocks = open(&memory, &meta, 0).unwrap().index().blocks();
