@@ -2,24 +2,19 @@
 //!
 //! The sources that stand on something are kept in the order in which they come. A move of the
 //! first one costs one comparison, with the second, for as long as it stays the first; where it
-//! does not, it is sorted in again by halving. Where the first source knows that the rest of its
-//! block lies before the second, no comparison is left ([`Walked`]).
+//! does not, it is sorted in again by halving. Where the first source knows how many rows of its
+//! block lie before the second, no comparison is left ([`Walked`]).
 
 use crate::cursor::{Cursor, Direction, Found};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use crate::sstable::format::Damage;
-use crate::sstable::walk::{Effort, Terms, Walk, Walked};
+use crate::sstable::walk::{Terms, Walk, Walked};
 use bytes::Bytes;
 use std::cmp::Ordering;
 
 /// A key above every key: no table has this number.
 pub(crate) const KEY_ABOVE_ALL: &[u8] = &[0xff; 5];
-
-/// Moves that a source must lead before its block is searched for the place where it stops
-/// leading. The search costs as much as ten comparisons; sources that alternate never pay it. Until
-/// then one comparison tells whether it leads to the end of the block.
-const MOVES_BEFORE_SEARCH: u32 = 8;
 
 /// A merge of sources that each hold different versions.
 pub(crate) struct MergeCursor<C> {
@@ -30,8 +25,6 @@ pub(crate) struct MergeCursor<C> {
     direction: Direction,
     /// Whether the first two stand on the same key.
     same: bool,
-    /// Moves since another source came first.
-    stays: u32,
     error: Option<Error>,
 }
 
@@ -39,7 +32,7 @@ impl<C: Cursor> MergeCursor<C> {
     /// A merge of `sources`, not yet positioned.
     pub(crate) fn new(sources: Vec<C>) -> MergeCursor<C> {
         let order = Vec::with_capacity(sources.len());
-        MergeCursor { sources, order, direction: Direction::Up, same: false, stays: 0, error: None }
+        MergeCursor { sources, order, direction: Direction::Up, same: false, error: None }
     }
 
     fn first(&self) -> Option<&C> {
@@ -67,7 +60,6 @@ impl<C: Cursor> MergeCursor<C> {
             });
         }
         self.compare_first_two();
-        self.stays = 0;
     }
 
     fn compare_first_two(&mut self) {
@@ -79,10 +71,8 @@ impl<C: Cursor> MergeCursor<C> {
 
     /// After the first source moved: puts it where it now belongs.
     fn settle(&mut self, first: usize) {
-        self.stays = self.stays.saturating_add(1);
         if !self.sources[first].valid() {
             self.order.remove(0);
-            self.stays = 0;
             return self.compare_first_two();
         }
         let Some(second) = self.order.get(1).copied() else { return };
@@ -95,7 +85,6 @@ impl<C: Cursor> MergeCursor<C> {
         let leads = |other: &usize| leads(sources, *direction, *other, first);
         let before = 1 + self.order[2..].partition_point(leads);
         self.order[..=before].rotate_left(1);
-        self.stays = 0;
         if before > 1 {
             self.compare_first_two();
         }
@@ -352,13 +341,11 @@ impl<C: Walked> Walked for MergeCursor<C> {
     fn plain_walk(&self, terms: Terms<'_>) -> Option<(&Walk, usize)> {
         let first = self.first().filter(|_| terms.direction == self.direction)?;
         let Some(second) = self.second() else { return first.plain_walk(terms) };
-        let searches = self.stays >= MOVES_BEFORE_SEARCH;
-        let effort = if searches { terms.effort } else { Effort::Compare };
         let fence = match terms.direction {
             Direction::Up => terms.fence.min(second.key()),
             Direction::Down => terms.fence.max(second.key()),
         };
-        first.plain_walk(Terms { fence, effort, ..terms })
+        first.plain_walk(Terms { fence, ..terms })
     }
 
     fn plain_from(&self) -> CommitTs {
@@ -368,7 +355,6 @@ impl<C: Walked> Walked for MergeCursor<C> {
     fn follow(&mut self, direction: Direction, moves: usize) {
         if let Some(first) = self.order.first() {
             self.sources[*first].follow(direction, moves);
-            self.stays = self.stays.saturating_add(u32::try_from(moves).unwrap_or(u32::MAX));
         }
     }
 

@@ -18,7 +18,7 @@ use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::range::KeyRange;
 use crate::moment::Moment;
-use crate::sstable::walk::{Effort, Terms, Walk, Walked};
+use crate::sstable::walk::{Terms, Walk, Walked};
 use bytes::Bytes;
 use std::mem;
 
@@ -297,7 +297,7 @@ impl<C: Walked> VisibleCursor<C> {
             false => self.cover.clear_to(direction, self.merge.key(), fence),
         };
         let Some(fence) = fence else { return };
-        let terms = Terms { direction, at: self.at, fence, effort: Effort::Search };
+        let terms = Terms { direction, at: self.at, fence };
         if let Some((walk, moves)) = self.merge.plain_walk(terms) {
             let mut walk = walk.branch(mem::take(&mut self.walk_key));
             walk.fetch_values(direction);

@@ -13,7 +13,7 @@ use super::index::EntryAt;
 use super::proving::Proving;
 use super::reader::TableFile;
 use super::sieve::{Sieve, Sifted};
-use super::walk::{Effort, Terms, Walk, Walked};
+use super::walk::{Terms, Walk, Walked};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
@@ -350,21 +350,21 @@ impl Cursor for TableCursor {
 
 impl Walked for TableCursor {
     fn plain_walk(&self, terms: Terms<'_>) -> Option<(&Walk, usize)> {
-        let Terms { direction, at: seen_at, fence, effort } = terms;
+        let Terms { direction, at: seen_at, fence } = terms;
         let at = self.at.as_ref().filter(|at| at.block().is_plain(seen_at))?;
         let (block, row, last) = (at.block(), at.walk.row(), at.block().rows() - 1);
-        let moves = match direction {
-            Direction::Up if row == last => 0,
-            Direction::Up if block.cmp_key(last, fence).is_lt() => last - row,
-            Direction::Down if row == 0 => 0,
-            Direction::Down if block.cmp_key(0, fence).is_gt() => {
-                // A newer version of the first row's key may lie in the block before.
-                row - usize::from(self.begins_within_key(at))
+        let (in_run, mut moves) = at.walk.moves_in_run(direction, fence);
+        if moves == in_run {
+            match direction {
+                Direction::Up if row + moves == last => {}
+                Direction::Up if block.cmp_key(last, fence).is_lt() => moves = last - row,
+                Direction::Down if row == moves || block.cmp_key(0, fence).is_gt() => {
+                    // A newer version of the first row's key may lie in the block before.
+                    moves = row.saturating_sub(usize::from(self.begins_within_key(at)));
+                }
+                _ => {}
             }
-            _ if effort == Effort::Compare => 0,
-            Direction::Up => block.lower_bound(fence, CommitTs::MAX).saturating_sub(row + 1),
-            Direction::Down => row.saturating_sub(block.lower_bound(fence, CommitTs::ZERO).max(1)),
-        };
+        }
         (moves > 0).then_some((&at.walk, moves))
     }
 

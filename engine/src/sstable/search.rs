@@ -6,6 +6,7 @@
 use super::layout::{Columns, Run, Suffix};
 use crate::ids::CommitTs;
 use std::cmp::Ordering;
+use std::ops::Range;
 
 impl Columns<'_> {
     /// The newest version of `key` that is not newer than `at`. `print` is the fingerprint of the
@@ -58,19 +59,30 @@ impl Columns<'_> {
         let Some(rest) = row_key.strip_prefix(run.share) else {
             return if row_key < run.share { run.rows.start } else { run.rows.end };
         };
-        let wanted = Suffix::of(rest);
-        let heads = self.heads().get(run.rows.clone()).unwrap_or_default();
+        self.suffix_bound(run.rows.clone(), rest, |row| self.ts(row) > ts)
+    }
+
+    /// Of `rows`, which are of one run, the first that is not before `suffix`; the end where all
+    /// are. Of those that have it, `is_before` says which are.
+    pub(crate) fn suffix_bound(
+        &self,
+        rows: Range<usize>,
+        suffix: &[u8],
+        is_before: impl Fn(usize) -> bool,
+    ) -> usize {
+        let wanted = Suffix::of(suffix);
+        let heads = self.heads().get(rows.clone()).unwrap_or_default();
         let first =
-            run.rows.start + heads.partition_point(|head| u64::from_be_bytes(*head) < wanted.head);
+            rows.start + heads.partition_point(|head| u64::from_be_bytes(*head) < wanted.head);
         let before = |row| match self.suffix(row).cmp(&wanted) {
-            Ordering::Equal => self.ts(row) > ts,
+            Ordering::Equal => is_before(row),
             order => order.is_lt(),
         };
         // Mostly no other row has the same head, and this ends the search.
-        if first == run.rows.end || self.head(first) > wanted.head || !before(first) {
+        if first == rows.end || self.head(first) > wanted.head || !before(first) {
             return first;
         }
-        partition_point(first + 1, run.rows.end, before)
+        partition_point(first + 1, rows.end, before)
     }
 
     /// Whether the row's key is `key`.

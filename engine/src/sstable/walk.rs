@@ -16,16 +16,7 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much may be done to find out how far a walk could go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effort {
-    /// One comparison: whether it is to the end of the block.
-    Compare,
-    /// A search of the block where it is not, which costs as much as ten comparisons.
-    Search,
-}
-
-/// Which moves a reader takes for plain, and how he finds out.
+/// Which moves a reader takes for plain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) direction: Direction,
@@ -33,7 +24,6 @@ pub(crate) struct Terms<'a> {
     pub(crate) at: CommitTs,
     /// Moves lead to this side of it: below it on the way up, above it on the way down; not to it.
     pub(crate) fence: &'a [u8],
-    pub(crate) effort: Effort,
 }
 
 /// A place in a block, with the key there.
@@ -158,6 +148,29 @@ impl Walk {
     #[inline]
     pub(crate) fn value_ref(&self) -> Result<&[u8], Damage> {
         self.block.value_ref(self.row)
+    }
+
+    /// How many moves in `direction` stay in the run, and how many of those lead to this side of
+    /// `fence`. The rows must have different keys.
+    #[inline]
+    pub(super) fn moves_in_run(&self, direction: Direction, fence: &[u8]) -> (usize, usize) {
+        let rows = match direction {
+            Direction::Up => self.row + 1..self.run.end,
+            Direction::Down => self.run.start..self.row,
+        };
+        let share = &self.key[..self.share_len];
+        let bound = match fence.strip_prefix(share) {
+            Some(rest) => {
+                let is_before = |_| direction == Direction::Down;
+                self.block.columns().suffix_bound(rows.clone(), rest, is_before)
+            }
+            None if fence < share => rows.start,
+            None => rows.end,
+        };
+        match direction {
+            Direction::Up => (rows.len(), bound - rows.start),
+            Direction::Down => (rows.len(), rows.end - bound),
+        }
     }
 
     /// Makes `key` that of the row; whether that is of the same run.
