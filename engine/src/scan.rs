@@ -199,7 +199,11 @@ impl RowCursor for DbCursor {
         self.scan.value()
     }
 
+    #[inline]
     fn value_ref(&self) -> Result<&[u8]> {
+        if let Some(value) = self.scan.plain_value() {
+            return Ok(value);
+        }
         match self.scan.kind() {
             RowKind::Link => self.fetch().map(|value| &value[..]),
             _ => self.scan.value_ref(),

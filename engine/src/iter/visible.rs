@@ -224,6 +224,12 @@ impl<C: Walked> VisibleCursor<C> {
         Ok(if start == 0 { value } else { value.split_off(start.min(value.len())) })
     }
 
+    /// The value where the cursor walks: as it is. `None` elsewhere, and where it cannot be read.
+    #[inline]
+    pub(crate) fn plain_value(&self) -> Option<&[u8]> {
+        self.walk.as_ref()?.value_ref().ok()
+    }
+
     /// The value as stored, borrowed. Cost: the first of a block decompresses the block's values.
     #[inline]
     pub(crate) fn value_ref(&self) -> Result<&[u8]> {

@@ -396,22 +396,21 @@ impl<'a> Columns<'a> {
     }
 
     /// The timestamp above the block's base.
+    #[inline]
     pub(crate) fn stamp(&self, row: usize) -> u64 {
         let width = self.layout.ts_width;
-        let at = self.layout.at.stamps + row * width;
-        match width {
-            0 => 0,
-            1 => self.bytes.get(at).copied().unwrap_or(0).into(),
-            2 => self.u16_at(at) as u64,
-            4 => self.u32_at(at) as u64,
-            _ => self
-                .bytes
-                .get(at..)
-                .and_then(|b| b.first_chunk())
-                .map_or(0, |b| u64::from_le_bytes(*b)),
+        if width == 0 {
+            return 0;
+        }
+        let stamp = self.bytes.get(self.layout.at.stamps + row * width..).unwrap_or_default();
+        // Other columns follow, so all but the last stamps of a small block are read as one word.
+        match stamp.first_chunk() {
+            Some(word) => u64::from_le_bytes(*word) & u64::MAX >> (64 - 8 * width),
+            None => stamp.iter().take(width).rfold(0, |stamp, byte| stamp << 8 | u64::from(*byte)),
         }
     }
 
+    #[inline]
     pub(crate) fn ts(&self, row: usize) -> CommitTs {
         CommitTs(self.layout.base_ts.saturating_add(self.stamp(row)))
     }
@@ -419,8 +418,18 @@ impl<'a> Columns<'a> {
     /// Where a row's value lies among the values.
     #[inline]
     pub(crate) fn value_range(&self, row: usize) -> Range<usize> {
-        let start = if row == 0 { 0 } else { self.value_end(row - 1) };
-        start..self.value_end(row)
+        let ends = self.layout.at.value_ends;
+        if row == 0 {
+            return 0..if self.layout.wide_ends { self.u32_at(ends) } else { self.u16_at(ends) };
+        }
+        // The end before and its own, which lie side by side.
+        match self.layout.wide_ends {
+            false => {
+                let both = self.u32_at(ends + (row - 1) * 2);
+                both & 0xffff..both >> 16
+            }
+            true => self.u32_at(ends + (row - 1) * 4)..self.u32_at(ends + row * 4),
+        }
     }
 
     /// Where the values of the rows begin, among the values.
@@ -434,11 +443,6 @@ impl<'a> Columns<'a> {
         };
         let first = (rows.start == 0).then_some(0);
         first.into_iter().chain(ends.chunks_exact(width).map(end)).take(rows.len())
-    }
-
-    fn value_end(&self, row: usize) -> usize {
-        let at = self.layout.at.value_ends;
-        if self.layout.wide_ends { self.u32_at(at + row * 4) } else { self.u16_at(at + row * 2) }
     }
 
     /// Where the run's prefix and its share end in the run texts.

@@ -16,6 +16,9 @@ use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Bytes of memory for keys at first, so that few keys make it grow.
+const KEY_ROOM: usize = 64;
+
 /// Which moves a reader takes for plain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
@@ -59,7 +62,9 @@ impl Walk {
 
     /// The same place once more. `key` is memory for the keys.
     pub(crate) fn branch(&self, mut key: Vec<u8>) -> Walk {
-        self.key.clone_into(&mut key);
+        key.clear();
+        key.reserve(KEY_ROOM);
+        key.extend_from_slice(&self.key);
         Walk { block: Arc::clone(&self.block), run: self.run.clone(), key, ..*self }
     }
 
@@ -188,6 +193,7 @@ impl Walk {
     #[inline(never)]
     fn enter_run(&mut self) {
         self.key.clear();
+        self.key.reserve(KEY_ROOM);
         self.run = self.block.put_run_start(self.block.run_of(self.row), &mut self.key);
         self.share_len = self.key.len();
     }
