@@ -176,6 +176,7 @@ impl View {
         self.memtables().find_map(|table| table.get(key, row_hash, at))
     }
 
+    #[inline]
     fn find_in_files(
         &self,
         files: &Candidates<'_>,

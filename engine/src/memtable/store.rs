@@ -161,16 +161,19 @@ impl ArenaMemtable {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    #[inline]
     fn row_of(&self, key: &[u8], hash: u64) -> Option<Ref<Row>> {
-        let arena = &self.arena;
-        match self.hashes.find(arena, key, hash) {
+        match self.hashes.find(&self.arena, key, hash) {
             Looked::Found(row) => Some(row),
             Looked::Absent => None,
-            Looked::Crowded => {
-                let (_, row) = self.tree.seek(arena, key)?;
-                (row::key_of(arena, row) == key).then_some(row)
-            }
+            Looked::Crowded => self.row_in_tree(key),
         }
+    }
+
+    #[cold]
+    fn row_in_tree(&self, key: &[u8]) -> Option<Ref<Row>> {
+        let (_, row) = self.tree.seek(&self.arena, key)?;
+        (row::key_of(&self.arena, row) == key).then_some(row)
     }
 
     fn add(&self, writer: &mut Writer, key: &[u8], hash: u64, version: NewVersion<'_>) {

@@ -173,6 +173,7 @@ impl fmt::Debug for LiveFile {
 pub(crate) struct Candidates<'a> {
     newest: &'a [Arc<LiveFile>],
     sorted: [Option<&'a Arc<LiveFile>>; LEVELS],
+    depth: usize, // Of `sorted` so many may have one.
 }
 
 impl Candidates<'_> {
@@ -209,7 +210,7 @@ impl Candidates<'_> {
     }
 
     fn files(&self) -> impl Iterator<Item = &Arc<LiveFile>> {
-        self.newest.iter().chain(self.sorted.iter().copied().flatten())
+        self.newest.iter().chain(self.sorted[..self.depth].iter().copied().flatten())
     }
 }
 
@@ -254,6 +255,7 @@ pub(crate) struct Version {
     /// The newest commit in any file.
     pub(crate) max_ts: CommitTs,
     fences: [Fences; LEVELS], // Of each file's last key; empty for L0.
+    depth: usize,             // Levels down to the deepest that has files.
 }
 
 impl Version {
@@ -304,7 +306,8 @@ impl Version {
             *fences = Fences::of(level.iter().map(|file| file.meta.largest.as_slice()));
         }
         let max_ts = levels.iter().flatten().map(|file| file.meta.max_ts).max().unwrap_or_default();
-        Version { levels, erasures, blobs, max_ts, fences }
+        let depth = levels.iter().rposition(|level| !level.is_empty()).map_or(0, |last| last + 1);
+        Version { levels, erasures, blobs, max_ts, fences, depth }
     }
 
     /// Opens files that were just made, by level and number: a few of them, since others wait
@@ -319,13 +322,13 @@ impl Version {
     /// The files that may hold `key`. Starts fetching what their filters will be asked for: one
     /// miss per file, all of them under way before the first is waited for.
     pub(crate) fn candidates(&self, key: &[u8], row_hash: u64) -> Candidates<'_> {
-        let sorted = std::array::from_fn(|level| {
-            let file = self.file_up_to(level, key)?;
-            file.prefetch(row_hash);
-            Some(file)
-        });
+        let (mut sorted, depth) = ([None; LEVELS], self.depth);
+        for (level, file) in sorted[..depth].iter_mut().enumerate().skip(1) {
+            *file = self.file_up_to(level, key);
+            file.iter().for_each(|file| file.prefetch(row_hash));
+        }
         self.levels[0].iter().for_each(|file| file.prefetch(row_hash));
-        Candidates { newest: &self.levels[0], sorted }
+        Candidates { newest: &self.levels[0], sorted, depth }
     }
 
     /// The first file of a sorted level that does not end before `key`; nothing for L0.
