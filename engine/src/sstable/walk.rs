@@ -160,7 +160,8 @@ impl Walk {
     #[inline]
     pub(super) fn moves_in_run(&self, direction: Direction, fence: &[u8]) -> (usize, usize) {
         let rows = match direction {
-            Direction::Up => self.row + 1..self.run.end,
+            // In a block that changes under us a run may end anywhere.
+            Direction::Up => self.row + 1..self.run.end.min(self.block.rows()),
             Direction::Down => self.run.start..self.row,
         };
         let share = &self.key[..self.share_len];
@@ -172,10 +173,11 @@ impl Walk {
             None if fence < share => rows.start,
             None => rows.end,
         };
-        match direction {
-            Direction::Up => (rows.len(), bound - rows.start),
-            Direction::Down => (rows.len(), rows.end - bound),
-        }
+        let moves = match direction {
+            Direction::Up => bound.saturating_sub(rows.start),
+            Direction::Down => rows.end.saturating_sub(bound),
+        };
+        (rows.len(), moves.min(rows.len()))
     }
 
     /// Makes `key` that of the row; whether that is of the same run.

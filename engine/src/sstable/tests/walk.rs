@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::cursor::{Cursor, Direction};
+use crate::sstable::block::Block;
+use crate::sstable::check::Facts;
+use crate::sstable::format::SUM_LEN;
 use crate::sstable::iter::TableCursor;
+use crate::sstable::layout::Layout;
 use crate::sstable::walk::{Terms, Walk, Walked};
 
 /// Key, timestamp, value.
@@ -128,6 +132,47 @@ fn a_walk_shows_what_the_cursor_would() {
     }
     println!("{walks} walks, moves {moves:?}");
     assert!(walks > 500 && moves.iter().all(|moves| *moves > 1500), "{walks}, {moves:?}");
+}
+
+/// As a block in place could whose file somebody else writes to.
+#[test]
+fn no_walk_leaves_a_block_that_changes_under_it() {
+    let mut moves_in_all = 0;
+    for seed in 0..200 {
+        println!("replay: seed {seed}");
+        let mut rng = Rng::seeded(seed);
+        let model = rows(&mut rng, 1);
+        let keys: Vec<_> = model.keys().map(|(key, _)| key.clone()).collect();
+        let (bytes, meta) = build(&model, options(2000, 10, false));
+        let file = open(&bytes, &meta, 0).unwrap();
+        let number = rng.below(file.index().blocks() as u64) as usize;
+        let handle = file.index().handle(file.index().at_ordinal(number).unwrap());
+        let start = handle.offset as usize;
+        let mut body = bytes.bytes()[start..start + handle.len as usize - SUM_LEN].to_vec();
+        let layout = Layout::read(&body).unwrap();
+        for _ in 0..rng.below(30) {
+            let at = rng.below(layout.keys_len() as u64) as usize;
+            body[at] = rng.next_u64() as u8;
+        }
+        let facts = Facts { all_puts: true, distinct: true, max_ts: CommitTs::MAX };
+        let rows = layout.rows;
+        let block = Arc::new(Block::in_place(body.into(), layout, facts));
+        for _ in 0..30 {
+            let row = rng.below(rows as u64) as usize;
+            let fence = &keys[rng.below(keys.len() as u64) as usize];
+            let direction = if rng.one_in(2) { Direction::Up } else { Direction::Down };
+            let mut walk = Walk::new(Arc::clone(&block), row, false, Vec::new());
+            let (in_run, moves) = walk.moves_in_run(direction, fence);
+            let in_block = if direction == Direction::Up { rows - 1 - row } else { row };
+            assert!(moves <= in_run && in_run <= in_block, "{moves}, {in_run}, {in_block}");
+            for _ in 0..moves {
+                walk.go(direction, 1);
+                let _ = (walk.ts(), walk.kind(), walk.value_ref().is_ok());
+            }
+            moves_in_all += moves;
+        }
+    }
+    assert!(moves_in_all > 1000, "{moves_in_all}");
 }
 
 #[test]
