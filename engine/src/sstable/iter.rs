@@ -108,7 +108,7 @@ impl TableCursor {
         };
         let block = self.load(entry, Direction::Up, true)?;
         let row = block.lower_bound(key, ts);
-        if row == block.rows() {
+        if row >= block.rows() {
             return self.enter(next, Direction::Up, from);
         }
         self.stand(entry, block, row, ruled_out);
@@ -354,16 +354,21 @@ impl Walked for TableCursor {
         let at = self.at.as_ref().filter(|at| at.block().is_plain(seen_at))?;
         let (block, row, last) = (at.block(), at.walk.row(), at.block().rows() - 1);
         let (in_run, mut moves) = at.walk.moves_in_run(direction, fence);
-        if moves == in_run {
-            match direction {
-                Direction::Up if row + moves == last => {}
-                Direction::Up if block.cmp_key(last, fence).is_lt() => moves = last - row,
-                Direction::Down if row == moves || block.cmp_key(0, fence).is_gt() => {
-                    // A newer version of the first row's key may lie in the block before.
-                    moves = row.saturating_sub(usize::from(self.begins_within_key(at)));
-                }
-                _ => {}
-            }
+        let in_block = match direction {
+            Direction::Up => last.saturating_sub(row),
+            Direction::Down => row,
+        };
+        if moves == in_run && moves < in_block {
+            moves = match direction {
+                Direction::Up if block.cmp_key(last, fence).is_lt() => in_block,
+                Direction::Down if block.cmp_key(0, fence).is_gt() => in_block,
+                Direction::Up => block.lower_bound(fence, CommitTs::MAX).saturating_sub(row + 1),
+                Direction::Down => row.saturating_sub(block.lower_bound(fence, CommitTs::ZERO)),
+            };
+        }
+        if direction == Direction::Down && moves == in_block && moves > 0 {
+            // A newer version of the first row's key may lie in the block before.
+            moves -= usize::from(self.begins_within_key(at));
         }
         (moves > 0).then_some((&at.walk, moves))
     }

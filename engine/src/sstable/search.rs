@@ -24,18 +24,20 @@ impl Columns<'_> {
     /// The first row at or after (`key`, `ts`) in the order of rows; the number of rows where all
     /// lie before. `run_heads`: of each run's prefix the first 8 bytes, or nothing.
     pub(crate) fn lower_bound(&self, key: &[u8], ts: CommitTs, run_heads: &[u64]) -> usize {
+        let rows = self.layout.rows;
         let Some(rest) = key.strip_prefix(self.common()) else {
-            return if key < self.common() { 0 } else { self.layout.rows };
+            return if key < self.common() { 0 } else { rows };
         };
         let run = self.run_bound(rest, run_heads);
         if run == self.layout.runs {
-            return self.layout.rows;
+            return rows;
         }
         let run = self.run(run);
-        match rest.strip_prefix(run.prefix) {
+        let bound = match rest.strip_prefix(run.prefix) {
             Some(row_key) => self.lower_bound_in(&run, row_key, ts),
             None => run.rows.start,
-        }
+        };
+        bound.min(rows) // In a block that changes under us a run may lie anywhere.
     }
 
     /// The first run that holds keys starting with `rest`, or else lies after them. `rest` is a key
