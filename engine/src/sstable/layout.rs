@@ -403,7 +403,7 @@ impl<'a> Columns<'a> {
             return 0;
         }
         let stamp = self.bytes.get(self.layout.at.stamps + row * width..).unwrap_or_default();
-        // Other columns follow with four bytes a row at least: only a block of one row lacks a word.
+        // Other columns follow, four bytes a row at least: only a block of one row lacks a word.
         match stamp.first_chunk() {
             Some(word) => u64::from_le_bytes(*word) & u64::MAX >> (64 - 8 * width),
             None => stamp.iter().take(width).rfold(0, |stamp, byte| stamp << 8 | u64::from(*byte)),
