@@ -108,7 +108,7 @@ impl TableCursor {
         };
         let block = self.load(entry, Direction::Up, true)?;
         let row = block.lower_bound(key, ts);
-        if row >= block.rows() {
+        if row == block.rows() {
             return self.enter(next, Direction::Up, from);
         }
         self.stand(entry, block, row, ruled_out);
@@ -355,7 +355,7 @@ impl Walked for TableCursor {
         let (block, row, last) = (at.block(), at.walk.row(), at.block().rows() - 1);
         let (in_run, mut moves) = at.walk.moves_in_run(direction, fence);
         let in_block = match direction {
-            Direction::Up => last.saturating_sub(row),
+            Direction::Up => last - row,
             Direction::Down => row,
         };
         if moves == in_run && moves < in_block {
