@@ -179,6 +179,7 @@ impl TableFile {
     /// The newest version of `key` that is not newer than `at`. `row_hash` is the key's.
     ///
     /// Errors: [`Kind::WouldBlock`] where `reach` is memory and the block is not in the cache.
+    #[inline]
     pub(crate) fn get(
         &self,
         key: &[u8],
@@ -186,9 +187,17 @@ impl TableFile {
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        if !self.may_hold_row(row_hash) {
-            return Ok(None);
-        }
+        if self.may_hold_row(row_hash) { self.search(key, row_hash, at, reach) } else { Ok(None) }
+    }
+
+    #[inline(never)]
+    fn search(
+        &self,
+        key: &[u8],
+        row_hash: u64,
+        at: CommitTs,
+        reach: Reach,
+    ) -> Result<Option<Found>> {
         let Some(entry) = self.index.seek(key, at) else { return Ok(None) };
         let handle = self.index.handle(entry);
         if let Some(mapped) = &self.mapped
