@@ -281,14 +281,9 @@ impl Block {
         }
     }
 
-    /// The value of a row whose block keeps its values uncompressed, as an index block does.
-    pub(crate) fn plain_value(&self, row: usize) -> &[u8] {
-        self.values_here().get(self.columns().value_range(row)).unwrap_or_default()
-    }
-
     /// The values of a block that has them behind its columns.
     #[inline]
-    fn values_here(&self) -> &[u8] {
+    pub(super) fn values_here(&self) -> &[u8] {
         self.bytes.get(self.layout.keys_len()..).unwrap_or_default()
     }
 

@@ -359,6 +359,11 @@ impl PlainSums {
 impl Part {
     fn parse(bytes: Bytes, blocks_before: usize) -> Result<Part, Damage> {
         let block = Block::parse_index(bytes)?;
+        let columns = block.columns();
+        let is_entry = |row| columns.value_range(row).len() == ENTRY_LEN;
+        if !(0..block.rows()).all(is_entry) {
+            return Err(Damage("index entry is not one"));
+        }
         let last = block.rows() - 1;
         let mut key = Vec::new();
         block.put_key(last, &mut key);
@@ -373,8 +378,9 @@ impl Part {
         }
     }
 
+    /// Where the row's value begins needs no look: all are of one length.
     fn entry(&self, row: usize) -> Option<Entry> {
-        Entry::decode(self.block.plain_value(row))
+        Entry::decode(self.block.values_here().get(row * ENTRY_LEN..)?.get(..ENTRY_LEN)?)
     }
 }
 
@@ -460,6 +466,23 @@ mod tests {
             at = at.and_then(|at| index.next(at));
         }
         assert_eq!((at, index.at_ordinal(2000)), (None, None));
+    }
+
+    #[test]
+    fn entries_that_are_not_of_one_length_are_refused() {
+        let mut builder = IndexBuilder::default();
+        for (key, offset) in [(b"pka", 0), (b"pkb", 10)] {
+            let handle = Handle { offset, len: 10 };
+            builder.add(key, 2, CommitTs::ZERO, Entry { handle, plain_rows: 7 });
+        }
+        let mut bytes = Vec::new();
+        builder.finish(&mut bytes);
+        let ends = [ENTRY_LEN as u8, 0, 2 * ENTRY_LEN as u8, 0];
+        let at = bytes.windows(4).position(|window| window == ends).unwrap();
+        let parse = |bytes: &[u8]| Index::parse(&Bytes::copy_from_slice(bytes), 20).map(drop);
+        assert_eq!(parse(&bytes), Ok(()));
+        bytes[at] -= 1;
+        assert_eq!(parse(&bytes), Err(Damage("index entry is not one")));
     }
 
     #[test]
