@@ -131,14 +131,16 @@ impl DbCursor {
         if self.fetched.get().is_some() {
             self.fetched.take();
         }
-        if !self.scan.is_at_edge() {
-            return Ok(());
-        }
+        if self.scan.is_at_edge() { self.refresh_at_edge() } else { Ok(()) }
+    }
+
+    #[inline(never)]
+    fn refresh_at_edge(&mut self) -> Result<()> {
         let tree = &self.pin.inner.tree;
-        if tree.views_made() == self.views_made {
+        let views_made = tree.views_made();
+        if views_made == self.views_made {
             return Ok(());
         }
-        let views_made = tree.views_made();
         let view = tree.view_full();
         let merge = tree::merge(&view, self.scan.range(), self.zones.as_ref())
             .inspect_err(|error| self.scan.fail(error))?;
@@ -153,11 +155,13 @@ impl DbCursor {
 }
 
 impl RowCursor for DbCursor {
+    #[inline]
     fn next(&mut self) -> Result<bool> {
         self.refresh()?;
         self.scan.next()
     }
 
+    #[inline]
     fn prev(&mut self) -> Result<bool> {
         self.refresh()?;
         self.scan.prev()
@@ -168,10 +172,12 @@ impl RowCursor for DbCursor {
         self.scan.seek(key)
     }
 
+    #[inline]
     fn key(&self) -> &[u8] {
         self.scan.key()
     }
 
+    #[inline]
     fn ts(&self) -> CommitTs {
         self.scan.ts()
     }

@@ -118,13 +118,23 @@ impl<C: Walked> VisibleCursor<C> {
     /// Goes to the next row; false past the last.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<bool> {
-        if self.moves_plainly(Direction::Up) { Ok(true) } else { self.guard(Self::seek_next) }
+        if self.moves_plainly(Direction::Up) { Ok(true) } else { self.next_in_merge() }
     }
 
     /// Goes to the row before; false before the first.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<bool> {
-        if self.moves_plainly(Direction::Down) { Ok(true) } else { self.guard(Self::seek_prev) }
+        if self.moves_plainly(Direction::Down) { Ok(true) } else { self.prev_in_merge() }
+    }
+
+    #[inline(never)]
+    fn next_in_merge(&mut self) -> Result<bool> {
+        self.guard(Self::seek_next)
+    }
+
+    #[inline(never)]
+    fn prev_in_merge(&mut self) -> Result<bool> {
+        self.guard(Self::seek_prev)
     }
 
     /// Goes to the first row at or after `key`; false where there is none in the range.
