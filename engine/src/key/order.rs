@@ -58,11 +58,11 @@ fn put_escaped(out: &mut Vec<u8>, pk: &[u8]) {
 }
 
 /// Whether a byte is zero. Eight are looked at together, the last ones twice: most keys are too
-/// short for a library's search to gain anything, and every read of a row asks this.
+/// short for a library's search to gain anything, and every get asks this.
 fn has_zero(bytes: &[u8]) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
-    // Subtraction carries a high bit into the lowest byte that is zero, and into none if none is.
+    // The subtraction sets the high bit of a byte that is zero. Those that had it set do not count.
     let holds_zero = |word: &[u8; 8]| {
         let word = u64::from_ne_bytes(*word);
         word.wrapping_sub(ONES) & !word & HIGHS != 0

@@ -228,8 +228,7 @@ impl Block {
         if self.packed.is_some() && !range.is_empty() {
             return self.values().map(|values| values.get(range).unwrap_or_default());
         }
-        let at = self.layout.keys_len();
-        Ok(self.bytes.get(at + range.start..at + range.end).unwrap_or_default())
+        Ok(self.values_here().get(range).unwrap_or_default())
     }
 
     /// Whether nobody needs to decompress anything any more.
@@ -281,7 +280,7 @@ impl Block {
         }
     }
 
-    /// The values of a block that has them behind its columns.
+    /// The values of a block that has them behind its columns; nothing where they are packed.
     #[inline]
     pub(super) fn values_here(&self) -> &[u8] {
         self.bytes.get(self.layout.keys_len()..).unwrap_or_default()
@@ -304,7 +303,7 @@ impl Block {
     }
 
     /// Appends what the row's key has beyond what its run shares.
-    #[inline(always)] // As `Cursor::here`: a call costs as much as eight bytes.
+    #[inline(always)] // A call costs as much as the eight bytes that most suffixes are.
     pub(crate) fn put_suffix(&self, row: usize, out: &mut Vec<u8>) {
         self.columns().suffix(row).put(out);
     }

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_are_not_of_one_length_are_refused() {
+    fn entries_that_cannot_be_read_by_their_number_are_refused() {
         let mut builder = IndexBuilder::default();
         for (key, offset) in [(b"pka", 0), (b"pkb", 10)] {
             let handle = Handle { offset, len: 10 };
@@ -481,8 +481,12 @@ mod tests {
         let at = bytes.windows(4).position(|window| window == ends).unwrap();
         let parse = |bytes: &[u8]| Index::parse(&Bytes::copy_from_slice(bytes), 20).map(drop);
         assert_eq!(parse(&bytes), Ok(()));
-        bytes[at] -= 1;
-        assert_eq!(parse(&bytes), Err(Damage("index entry is not one")));
+        let (mut uneven, mut packed) = (bytes.clone(), bytes);
+        uneven[at] -= 1;
+        packed[8 + 10] |= 2; // The flags of the first block: its values are LZ4.
+        for bytes in [uneven, packed] {
+            assert_eq!(parse(&bytes), Err(Damage("index entry is not one")));
+        }
     }
 
     #[test]
