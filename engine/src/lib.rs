@@ -185,6 +185,7 @@ pub(crate) mod moment;
 pub(crate) mod lifetime;
 pub mod error;
 pub(crate) mod codec;
+pub(crate) mod words;
 pub(crate) mod expiry;
 pub(crate) mod lapsing;
 pub(crate) mod checksum;

@@ -14,6 +14,7 @@
 
 use crate::ids::TableId;
 use crate::limits::KEY_PART_BYTES_MAX;
+use crate::words;
 use std::borrow::Cow;
 
 const ZERO: u8 = 0x00;
@@ -60,13 +61,7 @@ fn put_escaped(out: &mut Vec<u8>, pk: &[u8]) {
 /// Whether a byte is zero. Eight are looked at together, the last ones twice: most keys are too
 /// short for a library's search to gain anything, and every get asks this.
 fn has_zero(bytes: &[u8]) -> bool {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
-    // The subtraction sets the high bit of a byte that is zero. Those that had it set do not count.
-    let holds_zero = |word: &[u8; 8]| {
-        let word = u64::from_ne_bytes(*word);
-        word.wrapping_sub(ONES) & !word & HIGHS != 0
-    };
+    let holds_zero = |word: &[u8; 8]| words::zero_bytes(u64::from_ne_bytes(*word)) != 0;
     match bytes.last_chunk() {
         Some(last) => bytes.as_chunks().0.iter().any(holds_zero) || holds_zero(last),
         None => bytes.contains(&ZERO),

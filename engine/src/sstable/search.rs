@@ -5,6 +5,7 @@
 
 use super::layout::{Columns, Run, Suffix};
 use crate::ids::CommitTs;
+use crate::words;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -130,13 +131,10 @@ fn partition_point(mut low: usize, mut high: usize, before: impl Fn(usize) -> bo
 /// The places of `byte` in `bytes`, and now and then a place beside one: eight bytes are compared
 /// at a time, and a match may carry into the next. Callers look at the row anyway.
 fn matches(bytes: &[u8], byte: u8) -> impl Iterator<Item = usize> {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGHS: u64 = 0x8080_8080_8080_8080;
-    let wanted = ONES * u64::from(byte);
+    let wanted = u64::from_ne_bytes([byte; 8]);
     let (words, rest) = bytes.as_chunks::<8>();
     let in_words = words.iter().enumerate().flat_map(move |(i, word)| {
-        let differs = u64::from_le_bytes(*word) ^ wanted;
-        let mut zeros = differs.wrapping_sub(ONES) & !differs & HIGHS;
+        let mut zeros = words::zero_bytes(u64::from_le_bytes(*word) ^ wanted);
         std::iter::from_fn(move || {
             let at = i * 8 + zeros.trailing_zeros() as usize / 8;
             let any = zeros != 0;
