@@ -11,7 +11,7 @@ pub(crate) fn read<T: ?Sized>(place: &T) {
 
 /// Starts fetching the cache lines of the `bytes` from `place` on, whoever they belong to.
 #[inline]
-pub(crate) fn read_from<T>(place: &T, bytes: usize) {
+pub(crate) fn read_from<T: ?Sized>(place: &T, bytes: usize) {
     let start = std::ptr::from_ref(place).cast::<u8>();
     (0..bytes).step_by(LINE_BYTES).for_each(|offset| fetch(start.wrapping_add(offset)));
 }

@@ -197,9 +197,8 @@ fn by_key_and_age(a: &Row, b: &Row, keys: &[u8]) -> Ordering {
 
 /// How many bytes the keys of all rows begin with.
 fn common_len(rows: &[Row], keys: &[u8]) -> usize {
-    let Some((first, others)) = rows.split_first() else { return 0 };
-    let first = key_of(keys, first);
-    others.iter().fold(first.len(), |len, row| fences::common_len(&first[..len], key_of(keys, row)))
+    let first = rows.first().map(|row| key_of(keys, row)).unwrap_or_default();
+    rows.iter().fold(first.len(), |len, row| fences::common_len(&first[..len], key_of(keys, row)))
 }
 
 /// A position among sorted rows.
@@ -218,9 +217,8 @@ impl ReplayedCursor<'_> {
     /// Has key and value of a row to come on their way into the processor's cache.
     fn fetch_ahead(&self) {
         let Some(row) = self.of.rows.get(self.at + ROWS_AHEAD) else { return };
-        if let Some(key) = self.of.keys.get(row.key_at) {
-            prefetch::read_from(key, BYTES_AHEAD.min(row.key_len as usize));
-        }
+        let key = key_of(&self.of.keys, row);
+        prefetch::read_from(key, BYTES_AHEAD.min(key.len()));
         if let Some(value) = self.of.windows[row.window as usize].get(row.value_at as usize) {
             prefetch::read_from(value, BYTES_AHEAD.min(row.value_len as usize));
         }

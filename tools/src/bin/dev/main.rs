@@ -42,7 +42,8 @@ cargo dev loom    every order that threads may take in the pieces that they shar
 cargo dev shuttle orders drawn by chance, of the pieces and of the whole engine; the same
 cargo dev miri    the tests of the modules with unsafe code, interpreted; words name some of them
 cargo dev sanitize the engine's tests and the fuzz targets with AddressSanitizer
-cargo dev coverage the branches of log, manifest, recovery and authentication that tests never took
+cargo dev coverage the branches of log, manifest, recovery and authentication that tests never took;
+                  --quick by the tests that take seconds
 cargo dev soak    the random tests with fresh seeds, for hours; alone it says how
 ";
 
