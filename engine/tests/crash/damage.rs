@@ -306,7 +306,7 @@ fn damage_is_never_a_wrong_answer() {
     let part = |percent| wanted * percent / 100;
     sweep.end(
         "damage",
-        wanted * 2,
+        most_of(wanted),
         &[
             (Class::Bits, part(40).saturating_sub(1000)),
             (Class::Sectors, 500),
@@ -315,6 +315,12 @@ fn damage_is_never_a_wrong_answer() {
             (Class::Pairs, pairs),
         ],
     );
+}
+
+/// Opens that there must be, where so many are wanted for each configuration: damages are taken in
+/// steps, which do not always come out even.
+fn most_of(wanted: u64) -> u64 {
+    wanted * CONFIGS.len() as u64 * 95 / 100
 }
 
 #[test]
@@ -327,5 +333,5 @@ fn nonsense_with_a_good_checksum_is_no_panic() {
         let step = step(damages::nonsense(corpus, 1, 0).len(), wanted);
         sweep.run(corpus, map, &damages::nonsense(corpus, step, seed));
     }
-    sweep.end("nonsense", wanted * 2, &[(Class::Nonsense, wanted * 4 / 5)]);
+    sweep.end("nonsense", most_of(wanted), &[(Class::Nonsense, wanted * 4 / 5)]);
 }

@@ -22,10 +22,16 @@ impl Doubts {
         self.0.push((history.newest(), change));
     }
 
-    /// A change of the catalogue failed. Of several on one table the first counts.
-    pub(crate) fn add_first_of_table(&mut self, history: &History, change: Change) {
-        if self.0.iter().all(|(_, other)| other.table() != change.table()) {
-            self.add(history, change);
+    /// A change of the catalogue failed by the time `now`. Of several on one table the first
+    /// counts. It comes after whatever failed before it and may be there, a tick for each, as an
+    /// ingest that failed leaves the log as it was.
+    pub(crate) fn add_first_of_table(&mut self, history: &History, now: u64, change: Change) {
+        let is_in_the_way = |other: &Change| {
+            !matches!(other, Change::Rows { .. }) && other.table() == change.table()
+        };
+        if !self.0.iter().any(|(_, other)| is_in_the_way(other)) {
+            let after = history.newest() + self.0.len() as u64;
+            self.0.push((after.max(now.saturating_sub(1)), change));
         }
     }
 

@@ -367,6 +367,9 @@ impl Faults {
         self.injected += other.injected;
         self.refused += other.refused;
         self.states += other.states;
+        for (own, other) in self.by_mode.iter_mut().zip(other.by_mode) {
+            *own += other;
+        }
         for (site, kinds) in other.coverage {
             let own = self.coverage.entry(site).or_default();
             kinds.into_iter().for_each(|(kind, count)| *own.entry(kind).or_default() += count);
@@ -405,27 +408,29 @@ const MODES: [(&str, Turn, bool); 4] = [
 /// Of so many effects of an open one is followed by a power loss.
 const OPEN_EFFECTS_STEP: usize = 3;
 
-/// Runs that [`every_call_may_fail`] makes, about; every call with every kind is among them.
-const RUNS: u64 = 30_000;
+/// Runs that [`every_call_may_fail`] makes, about; every call with every kind is among them, in one
+/// mode at least.
+const RUNS: u64 = 40_000;
 const RUNS_VARIABLE: &str = "TABULITH_FAULTS";
 const REPLAY_COMMAND: &str = "cargo test -p tabulith --test crash faults";
 
 /// What was injected: by call and class of file, and by kind.
 type Coverage = BTreeMap<(Call, String), BTreeMap<usize, u64>>;
 
-/// The runs of one workload that are due: every call with every kind once, and of the other modes
-/// one in `step`, others for another seed.
+/// The runs of one workload that are due: every call with every kind, the modes in turn, and of the
+/// others one in `step`; others for another seed.
 fn runs(calls: u64, step: u64) -> Vec<(u64, usize, usize)> {
-    let first = seed::seed_or(0) % step;
+    let (first, modes) = (seed::seed_or(0) % (1 << 32), MODES.len() as u64);
     let mut runs = Vec::new();
     for n in 0..calls {
         for kind in 0..KINDS.len() {
-            let turn = n * KINDS.len() as u64 + kind as u64;
-            let modes = (0..MODES.len()).filter(|mode| {
-                *mode == 0
-                    || (first + turn * (MODES.len() as u64 - 1) + *mode as u64).is_multiple_of(step)
+            // A call's kinds begin with another mode than those of the call before.
+            let turn = first + n * KINDS.len() as u64 + kind as u64;
+            let due = (0..MODES.len()).filter(|mode| {
+                let of_turn = (turn + *mode as u64) % modes;
+                of_turn == 0 || (turn * (modes - 1) + of_turn).is_multiple_of(step)
             });
-            runs.extend(modes.map(|mode| (n, kind, mode)));
+            runs.extend(due.map(|mode| (n, kind, mode)));
         }
     }
     runs
@@ -437,6 +442,7 @@ struct Faults {
     injected: u64,
     refused: u64,
     states: u64,
+    by_mode: [u64; MODES.len()],
     coverage: Coverage,
 }
 
@@ -457,6 +463,7 @@ fn fail_one(
     case.may(ops);
     case.faults.clear();
     let mut faults = Faults { runs: 1, refused: case.refused, ..Faults::default() };
+    faults.by_mode[mode] = 1;
     for (site, count) in case.faults.injected_counts() {
         faults.injected += count;
         faults.coverage.entry(site).or_default().insert(kind, count);
@@ -487,7 +494,7 @@ fn every_call_may_fail() {
         of_each.push((workload, ops, calls));
     }
     assert!(long_logs > 0 && moments > 0, "{long_logs} long logs, {moments} looks back");
-    // Every call with every kind once; the rest is shared out by the number of calls.
+    // Every call with every kind; the rest is shared out by the number of calls.
     let once: u64 = of_each.iter().map(|(_, _, calls)| calls * KINDS.len() as u64).sum();
     let (others, left) = (once * (MODES.len() as u64 - 1), wanted.saturating_sub(once));
     for (workload, ops, calls) in &of_each {
@@ -508,7 +515,7 @@ fn every_call_may_fail() {
         });
         all.add(found.into_inner().expect("no panic while it was held"));
     }
-    let Faults { runs, injected, refused, states, coverage } = all;
+    let Faults { runs, injected, refused, states, by_mode, coverage } = all;
     for (site, calls) in &sites {
         let kinds = coverage.get(site).map_or(0, BTreeMap::len);
         let times: u64 = coverage.get(site).into_iter().flat_map(BTreeMap::values).sum();
@@ -524,13 +531,15 @@ fn every_call_may_fail() {
         KINDS.len()
     );
     assert_eq!(met, cells, "every site must meet every kind");
-    let counts = [
+    let mut counts = vec![
         count("runs", runs, wanted * 9 / 10),
         count("faults", injected, runs),
         count("sites", sites.len() as u64, 35),
         count("pairs", met as u64, cells as u64),
         count("states", states, runs),
     ];
+    let modes = ["once", "twice", "forever", "healed"];
+    counts.extend(modes.iter().zip(by_mode).map(|(mode, of_it)| count(mode, of_it, runs / 5)));
     counts::tell("faults", &counts);
 }
 

@@ -378,7 +378,7 @@ impl History {
             );
         }
         let differences = |k: usize| self.states[k].differences(found, now);
-        let nearest = (0..=self.len()).min_by_key(|k| differences(*k).len()).unwrap_or(0);
+        let nearest = (0..=self.len()).rev().min_by_key(|k| differences(*k).len()).unwrap_or(0);
         let differences = differences(nearest);
         let first: Vec<_> = differences.iter().take(4).map(String::as_str).collect();
         format!(

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tabulith::db::Db;
-use tabulith::env::clock::ManualClock;
+use tabulith::env::clock::{Clock as _, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::error::{Error, Kind};
 use tabulith::ids::CommitTs;
@@ -724,7 +724,7 @@ impl Run {
 
     /// The catalogue could not be changed, or not yet.
     fn failed(&mut self, error: Error, change: Change) -> Result<(), Stop> {
-        self.doubts.add_first_of_table(&self.history, change);
+        self.doubts.add_first_of_table(&self.history, self.clock.wall_ticks(), change);
         self.settle_shown()?;
         Err(error.into())
     }

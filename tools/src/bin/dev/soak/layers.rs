@@ -130,8 +130,8 @@ pub(crate) const LAYERS: &[Layer] = &[
         package: "tabulith",
         test: Program::Tests("crash"),
         only: "every_call_may_fail",
-        sizes: &[("TABULITH_FAULTS", 30_000)],
-        floors: &[("runs", 20_000), ("faults", 20_000)],
+        sizes: &[("TABULITH_FAULTS", 60_000)],
+        floors: &[("runs", 50_000), ("faults", 50_000), ("healed", 10_000)],
     },
     Layer {
         name: "damage",
@@ -140,7 +140,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         test: Program::Tests("crash"),
         only: "damage_is_never",
         sizes: &[("TABULITH_DAMAGE", 300_000)],
-        floors: &[("opens", 120_000)],
+        floors: &[("opens", 180_000)],
     },
     Layer {
         name: "nonsense",
@@ -149,7 +149,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         test: Program::Tests("crash"),
         only: "nonsense_with_a_good",
         sizes: &[("TABULITH_DAMAGE", 900_000)],
-        floors: &[("opens", 180_000)],
+        floors: &[("opens", 270_000)],
     },
     Layer {
         name: "http-lists",
@@ -158,7 +158,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         test: Program::Tests("lists"),
         only: "every_answer_is",
         sizes: &[("TABULITH_HTTP_LIST_OPS", 1_000_000)],
-        floors: &[("operations", 1_000_000), ("kinds", 21)],
+        floors: &[("operations", 1_000_000), ("kinds", 26)],
     },
     Layer {
         name: "fuzz",
@@ -167,7 +167,7 @@ pub(crate) const LAYERS: &[Layer] = &[
         test: Program::Tests("run"),
         only: "",
         sizes: &[], // As many for each target as it says: most for the cheap ones.
-        floors: &[("executions", 10_000_000), ("targets", 21)],
+        floors: &[("executions", 10_000_000), ("targets", 22)],
     },
     Layer {
         name: "kill",
