@@ -221,6 +221,23 @@ impl FaultFile {
         self.fs.run(call, &[Path::new(&self.name)], work)
     }
 
+    /// Of a write: what of it lands, and what its caller is told then.
+    fn begin_write<'a>(
+        &self,
+        bytes: &'a [u8],
+        offset: u64,
+    ) -> io::Result<(&'a [u8], io::Result<()>)> {
+        let (len, refusal) = match self.fs.verdict(Call::Write, &[&self.name]) {
+            Some((errno, Landing::Nothing)) => return Err(errno.into()),
+            Some((errno, Landing::Half)) => (bytes.len() / 2, Some(errno)),
+            Some((errno, Landing::All)) => (bytes.len(), Some(errno)),
+            None => (bytes.len(), None),
+        };
+        let fits = self.take_room(offset, len as u64)? as usize;
+        let refusal = refusal.or((fits < len).then_some(Errno::NoSpace));
+        Ok((&bytes[..fits], refusal.map_or(Ok(()), |errno| Err(errno.into()))))
+    }
+
     /// How many of `bytes` more the file may have from `offset` on; takes them from the room.
     fn take_room(&self, offset: u64, bytes: u64) -> io::Result<u64> {
         let len = self.inner.len()?;
@@ -249,17 +266,23 @@ impl File for FaultFile {
     }
 
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let (len, refusal) = match self.fs.verdict(Call::Write, &[&self.name]) {
-            Some((errno, Landing::Nothing)) => return Err(errno.into()),
-            Some((errno, Landing::Half)) => (bytes.len() / 2, Some(errno)),
-            Some((errno, Landing::All)) => (bytes.len(), Some(errno)),
-            None => (bytes.len(), None),
+        let (landed, outcome) = self.begin_write(bytes, offset)?;
+        self.inner.write_all_at(landed, offset).and(outcome)
+    }
+
+    // A write and a sync to the rules, so that what has landed may not be durable.
+    fn write_synced_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let (landed, written) = self.begin_write(bytes, offset)?;
+        let sync = match written {
+            Ok(()) => self.fs.verdict(Call::Sync, &[&self.name]),
+            Err(error) => return self.inner.write_all_at(landed, offset).and(Err(error)),
         };
-        let fits = self.take_room(offset, len as u64)? as usize;
-        self.inner.write_all_at(&bytes[..fits], offset)?;
-        match refusal.or((fits < len).then_some(Errno::NoSpace)) {
-            Some(errno) => Err(errno.into()),
-            None => Ok(()),
+        match sync {
+            None => self.inner.write_synced_at(landed, offset),
+            Some((errno, Landing::All)) => {
+                self.inner.write_synced_at(landed, offset).and(Err(errno.into()))
+            }
+            Some((errno, _)) => self.inner.write_all_at(landed, offset).and(Err(errno.into())),
         }
     }
 
@@ -269,6 +292,10 @@ impl File for FaultFile {
 
     fn len(&self) -> io::Result<u64> {
         self.run(Call::Len, || self.inner.len())
+    }
+
+    fn zeros_from(&self) -> io::Result<u64> {
+        self.run(Call::Len, || self.inner.zeros_from())
     }
 
     fn map(&self) -> io::Result<Bytes> {

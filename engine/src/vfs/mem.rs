@@ -24,6 +24,7 @@ use crate::env::rng::Rng;
 use crate::sync::Mutex;
 use crate::vfs::api::{Access, File, LockGuard, Vfs};
 use crate::vfs::sim::disk::{Disk, Ino};
+use crate::vfs::sim::image::SECTOR_BYTES;
 use crate::vfs::sim::inode::Stamp;
 use crate::vfs::sim::trace::Log;
 use bytes::Bytes;
@@ -42,6 +43,9 @@ const LOST_POWER_STATES: usize = 32;
 
 /// What [`Vfs::bytes_available`] says; a full disk is played by [`crate::vfs::fault::FaultFs`].
 const BYTES_AVAILABLE: u64 = 1 << 40;
+
+/// Room is taken by so many bytes.
+const HOLE_BYTES: u64 = 4 << 10;
 
 /// A disk in memory. Clones are handles to the same disk.
 #[derive(Clone, Debug)]
@@ -185,10 +189,23 @@ impl SimFs {
         result
     }
 
-    fn handle(&self, state: &mut State, path: &Path, ino: Ino, access: Access) -> Arc<dyn File> {
+    fn open_as(&self, file: &Path, access: Access, direct: bool) -> io::Result<Arc<dyn File>> {
+        let mut state = self.0.lock();
+        self.check(&state)?;
+        let ino = state.disk.ino(file)?;
+        Ok(self.handle(&mut state, file, ino, (access, direct)))
+    }
+
+    fn handle(
+        &self,
+        state: &mut State,
+        path: &Path,
+        ino: Ino,
+        (access, direct): (Access, bool),
+    ) -> Arc<dyn File> {
         *state.open.entry(ino).or_insert(0) += 1;
         let (fs, path, process) = (self.clone(), path.to_owned(), state.process);
-        Arc::new(SimFile { fs, path, ino, access, process })
+        Arc::new(SimFile { fs, path, ino, access, direct, process })
     }
 }
 
@@ -215,7 +232,8 @@ impl State {
         }
     }
 
-    fn sync(&mut self, ino: Ino) -> io::Result<()> {
+    /// Syncs a file as `sync` does, unless this sync is the one that is to fail.
+    fn sync(&mut self, ino: Ino, sync: impl FnOnce(&mut Disk) -> io::Result<()>) -> io::Result<()> {
         let number = self.syncs;
         self.syncs += 1;
         match self.sync_failure {
@@ -224,7 +242,7 @@ impl State {
                 self.disk.fail_sync(ino, how)?;
                 Err(os_error(Code::Eio))
             }
-            _ => self.disk.sync(ino),
+            _ => sync(&mut self.disk),
         }
     }
 
@@ -248,21 +266,18 @@ impl Vfs for SimFs {
         let effect = || Effect::Create(file.to_owned());
         self.change(effect, |state| {
             let ino = state.disk.create(file)?;
-            Ok(self.handle(state, file, ino, Access::ReadWrite))
+            Ok(self.handle(state, file, ino, (Access::ReadWrite, false)))
         })
     }
 
     fn open(&self, file: &Path, access: Access) -> io::Result<Arc<dyn File>> {
-        let mut state = self.0.lock();
-        self.check(&state)?;
-        let ino = state.disk.ino(file)?;
-        Ok(self.handle(&mut state, file, ino, access))
+        self.open_as(file, access, false)
     }
 
     fn open_direct(&self, file: &Path) -> io::Result<Option<Arc<dyn File>>> {
         let direct = self.0.lock().direct;
         match direct {
-            true => self.open(file, Access::ReadWrite).map(Some),
+            true => self.open_as(file, Access::ReadWrite, true).map(Some),
             false => Ok(None),
         }
     }
@@ -334,6 +349,7 @@ struct SimFile {
     path: PathBuf,
     ino: Ino,
     access: Access,
+    direct: bool, // For whole sectors from addresses of whole sectors.
     process: u64,
 }
 
@@ -347,6 +363,16 @@ impl SimFile {
             self.check_alive(state)?;
             call(state)
         })
+    }
+
+    fn sync_by(&self, sync: impl FnOnce(&mut Disk) -> io::Result<()>) -> io::Result<()> {
+        let mut state = self.fs.0.lock();
+        self.check_alive(&state)?;
+        let before = state.disk.stamp();
+        let result = state.sync(self.ino, sync);
+        let effect = if result.is_ok() { Effect::Sync } else { Effect::FailSync };
+        state.record(before, || effect(self.path.clone()));
+        result
     }
 
     fn check_alive(&self, state: &State) -> io::Result<()> {
@@ -377,19 +403,33 @@ impl File for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut state = self.fs.0.lock();
-        self.check_alive(&state)?;
-        let before = state.disk.stamp();
-        let result = state.sync(self.ino);
-        let effect = if result.is_ok() { Effect::Sync } else { Effect::FailSync };
-        state.record(before, || effect(self.path.clone()));
-        result
+        self.sync_by(|disk| disk.sync(self.ino))
+    }
+
+    // Two effects: the power may fail between the blocks of one write.
+    fn write_synced_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let is_whole = |at: usize| at.is_multiple_of(SECTOR_BYTES);
+        let place = [bytes.as_ptr() as usize, bytes.len(), offset as usize];
+        if self.direct && !place.into_iter().all(is_whole) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.write_all_at(bytes, offset)?;
+        self.sync_by(|disk| disk.sync_part(self.ino, offset, bytes.len() as u64))
     }
 
     fn len(&self) -> io::Result<u64> {
         let state = self.fs.0.lock();
         self.check_alive(&state)?;
         Ok(state.disk.file(self.ino)?.cache.len())
+    }
+
+    fn zeros_from(&self) -> io::Result<u64> {
+        let state = self.fs.0.lock();
+        self.check_alive(&state)?;
+        let cache = &state.disk.file(self.ino)?.cache;
+        let written = cache.written_sectors_from(0).last().map_or(0, |last| last + 1);
+        let end = (written * SECTOR_BYTES as u64).next_multiple_of(HOLE_BYTES);
+        Ok(end.min(cache.len()))
     }
 
     /// A copy of the bytes as they are now.

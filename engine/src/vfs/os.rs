@@ -339,7 +339,8 @@ mod place {
         mut offset: u64,
     ) -> io::Result<()> {
         const PARTS_MAX: usize = 1024; // IOV_MAX of Linux.
-        let mut slices: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let some = parts.iter().filter(|part| !part.is_empty()); // None at all would write nothing.
+        let mut slices: Vec<_> = some.map(|part| IoSlice::new(part)).collect();
         let mut rest = slices.as_mut_slice();
         while !rest.is_empty() {
             match rustix::io::pwritev(file, &rest[..rest.len().min(PARTS_MAX)], offset) {

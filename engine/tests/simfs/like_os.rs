@@ -61,6 +61,10 @@ enum Call {
     Unlock,
     Read { handle: usize, offset: u64, bytes: usize },
     Write { handle: usize, offset: u64, bytes: Vec<u8> },
+    WriteParts { handle: usize, offset: u64, bytes: Vec<u8> },
+    WriteSynced { handle: usize, offset: u64, bytes: Vec<u8> },
+    Map { handle: usize },
+    Zeros { handle: usize },
     SetLen { handle: usize, len: u64 },
     Reserve { handle: usize, len: u64 },
     Len { handle: usize },
@@ -90,10 +94,16 @@ impl Call {
             24 => Call::Lock(name(rng)),
             25 => Call::Unlock,
             26..41 => Call::Read { handle, offset, bytes: size },
-            41..54 => {
-                let byte = rng.below(3) as u8;
-                Call::Write { handle, offset, bytes: vec![byte; size] }
+            41..52 => {
+                let bytes = vec![rng.below(3) as u8; size];
+                match rng.below(6) {
+                    0 => Call::WriteParts { handle, offset, bytes },
+                    1 => Call::WriteSynced { handle, offset, bytes },
+                    _ => Call::Write { handle, offset, bytes },
+                }
             }
+            52 => Call::Map { handle },
+            53 => Call::Zeros { handle },
             54..57 => Call::SetLen { handle, len: offset },
             57 => Call::Reserve { handle, len: offset },
             58..61 => Call::Len { handle },
@@ -129,6 +139,10 @@ impl<'a> Side<'a> {
         match call {
             Call::Read { handle, .. }
             | Call::Write { handle, .. }
+            | Call::WriteParts { handle, .. }
+            | Call::WriteSynced { handle, .. }
+            | Call::Map { handle }
+            | Call::Zeros { handle }
             | Call::SetLen { handle, .. }
             | Call::Reserve { handle, .. }
             | Call::Len { handle }
@@ -171,6 +185,10 @@ impl<'a> Side<'a> {
     fn run_on_file(&self, call: &Call) -> io::Result<Vec<u8>> {
         let (Call::Read { handle, .. }
         | Call::Write { handle, .. }
+        | Call::WriteParts { handle, .. }
+        | Call::WriteSynced { handle, .. }
+        | Call::Map { handle }
+        | Call::Zeros { handle }
         | Call::SetLen { handle, .. }
         | Call::Reserve { handle, .. }
         | Call::Len { handle }
@@ -188,6 +206,13 @@ impl<'a> Side<'a> {
                 return Ok(buf);
             }
             Call::Write { offset, bytes, .. } => file.write_all_at(bytes, *offset)?,
+            Call::WriteParts { offset, bytes, .. } => {
+                let (first, second) = bytes.split_at(bytes.len() / 3);
+                file.write_parts_at(&[first, second], *offset)?;
+            }
+            Call::WriteSynced { offset, bytes, .. } => file.write_synced_at(bytes, *offset)?,
+            Call::Map { .. } => return Ok(file.map()?.to_vec()),
+            Call::Zeros { .. } => return zeros(&**file),
             Call::SetLen { len, .. } => file.set_len(*len)?,
             Call::Reserve { len, .. } => file.reserve(*len)?,
             Call::Sync { .. } => file.sync()?,
@@ -203,6 +228,14 @@ impl<'a> Side<'a> {
         }
         self.handles.push(file);
     }
+}
+
+/// Whether there is nothing but zeros where the system says so. Where that begins is its own affair.
+fn zeros(file: &dyn File) -> io::Result<Vec<u8>> {
+    let (from, bytes) = (file.zeros_from()?, file.map()?);
+    let rest = bytes.get(from as usize..).expect("within the file");
+    assert!(rest.iter().all(|byte| *byte == 0), "bytes from {from} on are not all zero");
+    Ok(Vec::new())
 }
 
 fn listed(mut names: Vec<String>) -> io::Result<Vec<u8>> {

@@ -40,6 +40,49 @@ fn what_is_synced_has_one_outcome() -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes whose address a direct write takes.
+#[repr(align(4096))]
+struct Block([u8; 4096]);
+
+#[test]
+fn a_direct_write_is_durable_and_nothing_before_it() -> io::Result<()> {
+    let fs = SimFs::new();
+    synced(&fs, "/a", &[1; 3 * 4096])?;
+    let file = fs.open(Path::new("/a"), Access::ReadWrite)?;
+    let direct = fs.open_direct(Path::new("/a"))?.expect("it takes them");
+    file.write_all_at(&[2; 4096], 0)?;
+    direct.write_synced_at(&Block([3; 4096]).0, 4096)?;
+    let seen = outcomes(&fs, "/a", Profile::Ordered);
+    let blocks = |number: usize| -> BTreeSet<Vec<u8>> {
+        let states = seen.iter().flatten();
+        states.map(|bytes| bytes[number * 4096..][..4096].to_vec()).collect()
+    };
+    assert_eq!(blocks(1), [vec![3; 4096]].into());
+    assert!(blocks(0).contains(&vec![1; 4096]) && blocks(0).contains(&vec![2; 4096]));
+    // What makes the file longer takes its length along.
+    direct.write_synced_at(&Block([4; 4096]).0, 3 * 4096)?;
+    for bytes in outcomes(&fs, "/a", Profile::Ordered).into_iter().flatten() {
+        assert_eq!(bytes[3 * 4096..], [4; 4096]);
+    }
+    file.sync()?;
+    assert_eq!(outcomes(&fs, "/a", Profile::Ordered).len(), 1);
+    Ok(())
+}
+
+#[test]
+fn a_direct_write_is_of_whole_sectors() -> io::Result<()> {
+    let fs = SimFs::new();
+    synced(&fs, "/a", &[1; 8192])?;
+    let direct = fs.open_direct(Path::new("/a"))?.expect("it takes them");
+    let block = Block([2; 4096]);
+    for (bytes, offset) in [(&block.0[..500], 0), (&block.0[..], 100), (&block.0[12..524], 0)] {
+        let refused = direct.write_synced_at(bytes, offset).map_err(|error| error.kind());
+        assert_eq!(refused, Err(io::ErrorKind::InvalidInput));
+    }
+    assert_eq!(outcomes(&fs, "/a", Profile::Ordered), [Some(vec![1; 8192])].into());
+    Ok(())
+}
+
 #[test]
 fn an_overwritten_sector_may_be_torn_in_six_ways() -> io::Result<()> {
     let fs = SimFs::new();

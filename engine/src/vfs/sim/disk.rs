@@ -204,6 +204,11 @@ impl Disk {
         Ok(())
     }
 
+    pub(crate) fn sync_part(&mut self, ino: Ino, offset: u64, len: u64) -> io::Result<()> {
+        self.effect(ino)?.1.sync_part(offset, len);
+        Ok(())
+    }
+
     pub(crate) fn fail_sync(&mut self, ino: Ino, how: SyncFailure) -> io::Result<()> {
         self.effect(ino)?.1.fail_sync(how);
         Ok(())

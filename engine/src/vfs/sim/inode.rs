@@ -87,6 +87,21 @@ impl Inode {
         self.lengths.clear();
     }
 
+    /// Syncs the bytes of one write alone. Where the disk's length does not reach its end, the
+    /// length goes along: one number, as it is now.
+    pub(crate) fn sync_part(&mut self, offset: u64, len: u64) {
+        let end = offset + len;
+        if end > self.disk.len() {
+            self.disk.set_len(self.cache.len());
+            self.lengths.clear();
+        }
+        for sector in offset / SECTOR_BYTES as u64..end.div_ceil(SECTOR_BYTES as u64) {
+            if self.dirty.clean(sector) {
+                self.disk.put_sector(sector, self.cache.sector(sector));
+            }
+        }
+    }
+
     pub(crate) fn fail_sync(&mut self, how: SyncFailure) {
         match how {
             SyncFailure::MarksClean => self.dirty.for_each_mut(|unsynced| unsynced.lost = true),
@@ -132,6 +147,20 @@ impl Dirty {
         unsynced.stamp = stamp;
         unsynced.edge |= edge;
         unsynced.lost = false;
+    }
+
+    /// Takes a sector for written; false where it was already, or where no sync writes it.
+    fn clean(&mut self, sector: u64) -> bool {
+        let Some(group) = self.0.get_mut(&(sector / SECTORS_PER_GROUP)) else { return false };
+        if group.get(&sector).is_none_or(|unsynced| unsynced.lost) {
+            return false;
+        }
+        let group_now = Arc::make_mut(group);
+        group_now.remove(&sector);
+        if group_now.is_empty() {
+            self.0.remove(&(sector / SECTORS_PER_GROUP));
+        }
+        true
     }
 
     fn retain(&mut self, mut keep: impl FnMut(u64, &Unsynced) -> bool) {
