@@ -1,9 +1,11 @@
 //! What a database says of itself in numbers: gathered from the floors that count them.
 
+use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker;
 use crate::db::Db;
 use crate::ids::CommitTs;
 use crate::stats::{MemoryStats, MemoryUse, ScrubStats, Stats};
+use crate::sync::atomic::Ordering;
 use crate::view::View;
 use crate::waits::Stalls;
 
@@ -17,6 +19,8 @@ impl Db {
         let cache = pool.blocks.counts();
         let blobs = || view.version.blobs.iter();
         let (row_cache_hits, row_cache_misses, row_cache_bytes) = pool.rows.counts();
+        let writer = self.inner.writer.as_ref();
+        let of_log = |count: fn(&Pipeline) -> u64| writer.map_or(0, |w| count(&w.pipeline));
         Stats {
             levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
             compaction_debt_bytes: picker::debt_bytes(&view.version, &tree.options),
@@ -29,6 +33,9 @@ impl Db {
             erasures: view.version.erasures.len()
                 + view.sealed.iter().map(|sealed| sealed.erased.len()).sum::<usize>()
                 + view.erased.len(),
+            commits: of_log(|log| log.commits.get()),
+            commit_bytes: of_log(|log| log.commit_bytes.get()),
+            log_bytes: of_log(|log| log.log_bytes.load(Ordering::Relaxed)),
             flushes: counters.flushes.get(),
             flushed_bytes: counters.flushed_bytes.get(),
             compactions: counters.compactions.get(),
@@ -40,14 +47,9 @@ impl Db {
             ingested_files: counters.ingested_files.get(),
             ingested_bytes: counters.ingested_bytes.get(),
             stalls: self.stalls(),
-            log_syncs: self
-                .inner
-                .writer
-                .as_ref()
-                .map(|w| w.pipeline.waits.synced.get())
-                .unwrap_or_default(),
+            log_syncs: writer.map(|w| w.pipeline.waits.synced.get()).unwrap_or_default(),
             background_errors: counters.background_errors.get(),
-            last_background_error: self.inner.writer.as_ref().and_then(|w| w.work.last_error()),
+            last_background_error: writer.and_then(|w| w.work.last_error()),
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             table_files_opened: pool.opened.get(),

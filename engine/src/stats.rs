@@ -20,6 +20,22 @@ impl Counter {
     }
 }
 
+/// A number that only grows, raised by one thread at a time under a lock, and read without it.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(AtomicU64);
+
+impl Tally {
+    /// Adds `n`; the caller holds the lock.
+    pub(crate) fn raise(&self, n: u64) {
+        self.0.store(self.get() + n, Ordering::Relaxed);
+    }
+
+    /// The sum so far.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A number that many threads raise so often that they must not share a cache line for it.
 #[derive(Debug, Default)]
 pub(crate) struct StripedCounter([Stripe; STRIPES]);
@@ -117,6 +133,12 @@ pub struct Stats {
     pub snapshots: usize,
     /// Ranges that were deleted by one record each and still hide rows.
     pub erasures: usize,
+    /// Commits, those that make, change and drop tables among them.
+    pub commits: u64,
+    /// Their bytes: keys, values, and what is to happen to each row.
+    pub commit_bytes: u64,
+    /// Bytes that the log has written.
+    pub log_bytes: u64,
     /// Memtables written to L0.
     pub flushes: u64,
     /// Bytes of the files that flushes wrote.
@@ -166,6 +188,16 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// How far the scrub is that looks for damage.
     pub scrub: ScrubStats,
+}
+
+impl Stats {
+    /// Bytes written for each byte committed or ingested, by the log, flushes, merges and ingests;
+    /// `None` where nothing came.
+    pub fn write_amplification(&self) -> Option<f64> {
+        let given = self.commit_bytes + self.ingested_bytes;
+        let files = self.flushed_bytes + self.compaction_bytes_written + self.ingested_bytes;
+        (given > 0).then(|| (self.log_bytes + files) as f64 / given as f64)
+    }
 }
 
 /// What the scrub has done since the database was opened: it reads every byte of every live file

@@ -16,7 +16,7 @@ use tabulith::options::{Advanced, Durability, Reach};
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Db, If, Kind, Options};
+use tabulith::{Compression, Db, If, Kind, Options};
 
 const DIR: &str = "/db";
 
@@ -207,6 +207,31 @@ fn a_ticket_is_a_future_of_any_runtime() {
         std::thread::yield_now();
     }
     assert_eq!(partition.scan::<&str>(..).unwrap().count(), 50);
+}
+
+#[test]
+fn what_is_committed_is_counted_and_what_is_written_for_it() {
+    let advanced = Advanced { compression: Compression::NONE, ..Advanced::default() };
+    let db = by_hand(&SimFs::new(), Options { advanced, ..Options::default() });
+    let rows = db.table("rows").unwrap();
+    let before = db.stats();
+    for n in 0..20u32 {
+        rows.partition("p").batch().upsert(n.to_be_bytes(), [7; 1000]).commit().unwrap();
+    }
+    let after = db.stats();
+    assert_eq!(after.commits - before.commits, 20);
+    let bytes = after.commit_bytes - before.commit_bytes;
+    assert!((20 * 1005..20 * 1060).contains(&bytes), "keys, values and little else: {bytes}");
+    let log = after.log_bytes - before.log_bytes;
+    assert!((bytes..bytes + 20 * 4096).contains(&log), "a block for each sync: {log}");
+    db.flush().unwrap();
+    db.compact().unwrap();
+    let after = db.stats();
+    // Once to the log, once by the flush, and once more where it is merged.
+    let files = after.flushed_bytes + after.compaction_bytes_written;
+    assert!(files > bytes, "{after:?}");
+    let amplification = (after.log_bytes + files) as f64 / after.commit_bytes as f64;
+    assert_eq!(after.write_amplification(), Some(amplification));
 }
 
 #[test]

@@ -34,7 +34,7 @@ use crate::event::{Event, Events};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::{Durability, Reach};
-use crate::stats::PipelineWaits;
+use crate::stats::{PipelineWaits, Tally};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, try_lock_soon, weakened};
 use crate::wal::buffer::FrameBuffer;
@@ -82,6 +82,8 @@ pub(crate) struct Pipeline {
     visible: AtomicU64,
     pub(crate) segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
+    pub(crate) commits: Tally,
+    pub(crate) commit_bytes: Tally,
     pub(crate) spare_due: AtomicBool,
     buffer_bytes: AtomicUsize, // As of the last look that got the lock.
     at_door: AtomicU32,        // Threads with a commit that are about to take the order lock.
@@ -113,6 +115,8 @@ impl Pipeline {
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             log_bytes: AtomicU64::new(log.written_bytes()),
+            commits: Tally::default(),
+            commit_bytes: Tally::default(),
             spare_due: AtomicBool::new(false),
             buffer_bytes: AtomicUsize::new(0),
             at_door: AtomicU32::new(0),
@@ -263,6 +267,8 @@ impl Pipeline {
             commit.put_head(order.group.room(bytes));
             order.group.room(0).extend_from_slice(operations);
         }
+        self.commits.raise(1);
+        self.commit_bytes.raise(bytes as u64);
         order.group_commits += 1;
         order.waiting.push_back((ts, durability));
         match durability {

@@ -77,6 +77,9 @@ fn write_shape(stats: &Stats, text: &mut Text) {
 
 fn write_work(stats: &Stats, text: &mut Text) {
     let counters = [
+        ("tabulith_commits_total", "Commits to the engine.", stats.commits),
+        ("tabulith_commit_bytes_total", "Bytes of keys and values in them.", stats.commit_bytes),
+        ("tabulith_wal_bytes_total", "Bytes that the log has written.", stats.log_bytes),
         ("tabulith_flushes_total", "Memtables written to files.", stats.flushes),
         ("tabulith_flushed_bytes_total", "Bytes that flushes wrote.", stats.flushed_bytes),
         ("tabulith_compactions_total", "Merges of files.", stats.compactions),
