@@ -351,6 +351,12 @@ impl Db {
         self.inner.writer()?.work.step()
     }
 
+    /// The same, and once none is due one piece of what a database with threads does when nobody
+    /// has written for two seconds: merges that leave little above the deepest level.
+    pub fn step_at_rest(&self) -> Result<bool> {
+        self.inner.writer()?.work.step_at_rest()
+    }
+
     /// Reads a piece of the files if the scrub is to read one now; gives how long until the next
     /// one is due. For databases without threads; in others it happens by itself.
     ///

@@ -194,6 +194,12 @@ impl Work {
         Ok(self.pipeline.step()? || self.flush_step(false)? || self.compact_step(false)?)
     }
 
+    /// The same at rest: once nothing else is due, one piece of what can wait for such a moment.
+    pub(crate) fn step_at_rest(&self) -> Result<bool> {
+        let _running = self.enter()?;
+        Ok(self.step()? || self.compact_step(true)?)
+    }
+
     /// Makes what is applied durable, ends the workers and gives the folder back, once all who work
     /// in it have ended. Whoever calls this in the midst of such work, from a callback, waits for
     /// nobody: who leaves last gives the folder back.

@@ -45,6 +45,9 @@ fn a_database_at_rest_merges_what_is_not_due_and_its_threads_stand_back() {
     one_file_above_another(&db);
     finish_steps(&db);
     assert_eq!(db.stats().levels[0].0, 1, "no merge is due");
+    while db.step_at_rest().unwrap() {}
+    assert_eq!(db.stats().levels[0].0, 0, "one that can wait for rest is done");
+    assert_eq!(db.table("t").unwrap().count().unwrap(), 250);
 
     let (db, merges, _folder) = with_threads(Advanced::default(), "tabulith-compact", |event| {
         matches!(event, Event::CompactionEnd { what: Compaction::Merged, .. })

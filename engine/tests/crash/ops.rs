@@ -107,7 +107,7 @@ pub(crate) enum Op {
     Settle,
     /// One step of background work.
     Step,
-    /// Background work until there is none.
+    /// Background work until there is none, that of a database at rest included.
     Idle,
     /// Closes and opens.
     Reopen,

@@ -745,7 +745,7 @@ impl Run {
     }
 
     fn idle(&mut self) -> Result<(), Stop> {
-        while self.db()?.step()? {}
+        while self.db()?.step_at_rest()? {}
         // A step of the log writes and syncs all that was applied.
         self.read()
     }

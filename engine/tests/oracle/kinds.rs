@@ -5,7 +5,7 @@ use tabulith_testkit::oracle::Change;
 
 /// Of a million operations so many of each kind must have had something to do or to compare: a
 /// twentieth of what the weights make, less where another operation must have come before.
-pub(crate) const DONE_MIN: [(&str, u64); 73] = [
+pub(crate) const DONE_MIN: [(&str, u64); 74] = [
     ("update, refused", 1000),
     ("update, large", 50),
     ("update, empty", 400),
@@ -44,6 +44,7 @@ pub(crate) const DONE_MIN: [(&str, u64); 73] = [
     ("entities of the past", 5),
     ("time passes", 100),
     ("background step", 50),
+    ("rest", 15),
     ("snapshot", 60),
     ("truncate", 6),
     ("create table", 400),
@@ -129,6 +130,7 @@ impl Op {
             Op::EntitiesPast { .. } => "entities of the past",
             Op::Wait { .. } => "time passes",
             Op::Step => "background step",
+            Op::Rest => "rest",
             Op::Hold { .. } => "snapshot",
             Op::Truncate { .. } => "truncate",
             Op::Create { .. } => "create table",

@@ -115,6 +115,8 @@ pub(crate) enum Op {
     Wait { millis: u64 },
     /// Does what background work is due, where no threads do it.
     Step,
+    /// The same, and what waits until nobody writes.
+    Rest,
     /// Takes a snapshot, or lets go of the one in the slot.
     Hold { snapshot: usize },
     /// Removes all rows of a table.
@@ -259,6 +261,7 @@ enum Kind {
     EntitiesPast,
     Wait,
     Step,
+    Rest,
     Hold,
     Truncate,
     Create,
@@ -306,6 +309,7 @@ impl Mix {
             (Kind::EntitiesPast, 20),
             (Kind::Wait, 60),
             (Kind::Step, 300),
+            (Kind::Rest, 20),
             (Kind::Hold, 60),
             (Kind::Truncate, 4),
             (Kind::Create, 120),
@@ -474,6 +478,7 @@ impl Mix {
             Kind::EntitiesPast => Op::EntitiesPast { past },
             Kind::Wait => Op::Wait { millis: *rng.pick(&[1, 100, 3_000, 30_000]) },
             Kind::Step => Op::Step,
+            Kind::Rest => Op::Rest,
             Kind::Hold => Op::Hold { snapshot },
             Kind::Truncate => Op::Truncate { table },
             Kind::Create => Op::Create { table: rng.below(TABLES) },

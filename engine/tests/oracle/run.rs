@@ -213,6 +213,7 @@ impl Run {
                 Ok(true)
             }
             Op::Step => self.step(),
+            Op::Rest => self.rest(),
             Op::Hold { snapshot } => self.hold(*snapshot),
             Op::Truncate { table } => self.truncate(*table),
             Op::Create { table } => self.create(*table).map(|()| true),
@@ -577,6 +578,14 @@ impl Run {
     fn step(&self) -> Result<bool, Difference> {
         let mut did = false;
         while self.store.db().step().map_err(said)? {
+            did = true;
+        }
+        Ok(did)
+    }
+
+    fn rest(&self) -> Result<bool, Difference> {
+        let mut did = false;
+        while self.store.db().step_at_rest().map_err(said)? {
             did = true;
         }
         Ok(did)
