@@ -41,9 +41,16 @@ pub fn sequential(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let line = line.timed(&latency_ns);
     check(&*engine, written, value_bytes)?;
     engine.close()?;
-    let mut lines = vec![Line { note: crc_of_rocksdb(context), ..line }];
+    let share = share_of_rows(written, rows);
+    let crc = crc_of_rocksdb(context).map(|crc| format!("; {crc}")).unwrap_or_default();
+    let mut lines = vec![line.note(share + &crc)];
     lines.extend(ingested(context, rows, value_bytes)?);
     Ok(lines)
+}
+
+/// How much of the rows there was time for: who loads less has less to merge and to settle.
+fn share_of_rows(written: u64, rows: u64) -> String {
+    format!("{:.0} % of the rows", written as f64 / rows as f64 * 100.0)
 }
 
 /// What RocksDB's own log says of its checksums: software is many times slower, and whether it is
@@ -100,9 +107,9 @@ pub fn random(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let line = line.disk(&context.dir, bytes_of(sum.rows, value_bytes))?;
     let line = line.timed(&latency_ns);
     let before = sum.rows as f64 / filled;
-    let share = sum.rows as f64 / rows as f64 * 100.0;
+    let share = share_of_rows(sum.rows, rows);
     let line = line.note(format!(
-        "before settling {before:.0}/s and {written:.2} bytes written per byte; {share:.0} % of the rows"
+        "before settling {before:.0}/s and {written:.2} bytes written per byte; {share}"
     ));
     work::sum(&*engine, Direction::Forward)?.check(sum)?;
     engine.close()?;

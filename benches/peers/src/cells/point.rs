@@ -109,6 +109,7 @@ fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result
         (zipfian, 1),
         (zipfian, 2),
         (Choice::Absent, 1),
+        (Choice::Absent, 2),
     ] {
         let name = format!("W6 get, {what}{}, threads: {threads}", choice.name());
         let named = (Kind::Read, name.as_str(), "gets/s");
