@@ -70,8 +70,9 @@ pub struct Options {
     /// Threads that a merge of table files may use at once. A merge has one of its own; it is
     /// divided among more where commits would soon be slowed because merges are behind, and where
     /// somebody waits for it: [`Db::compact`](crate::Db::compact),
-    /// [`Db::settle`](crate::Db::settle). Flushes have two threads besides, the log one. They all
-    /// stand back behind those that commit.
+    /// [`Db::settle`](crate::Db::settle). Flushes have two threads besides, the log one, and so
+    /// have errands (blocks that long scans and writers of files will need), and the scrub where
+    /// it is on. Merges, flushes and the scrub stand back behind those that commit.
     ///
     /// Default `None`: as many as there are processors, at most 8. 1 to 64.
     pub threads: Option<usize>,

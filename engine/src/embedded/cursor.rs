@@ -12,7 +12,8 @@ use std::borrow::Cow;
 
 /// A position among the rows of a range, as of one moment. It begins before the first row and after
 /// the last: the first [`next`](Cursor::next) gives the first row, the first
-/// [`prev`](Cursor::prev) the last one; both directions cost the same.
+/// [`prev`](Cursor::prev) the last one. Both directions cost about the same in files; backwards,
+/// what is still in memory takes longer.
 ///
 /// It reads the moment at which it was opened for as long as it lives, yet a flush or compaction
 /// meanwhile makes it go on in the files that are then current: a long scan keeps no replaced file

@@ -1,7 +1,7 @@
 //! What a reader at one timestamp sees of a merge: per key the newest version not newer than it,
 //! and no row where that version is a delete, has expired or has outlived its table's time to live.
 //!
-//! Both directions cost the same: a key with one version, which is nearly every key, is settled
+//! Both directions take the same steps here: a key with one version, which is nearly every key, is settled
 //! where the merge stands, with no copy. Going down, only a key with several versions is carried
 //! along, as the merge has passed it by then. Where the merge knows of a plain stretch (one block,
 //! puts of different keys), its rows are handed out one after the other from the block, with no

@@ -23,7 +23,7 @@ pub(crate) struct Name(pub Family, pub u64);
 /// Kinds of workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
-    /// All sequences of three steps out of two dozen, after a short beginning.
+    /// All sequences of three steps out of twenty-seven, after a short beginning.
     Triple,
     /// Long random lists, every commit durable.
     Random,
