@@ -1,11 +1,11 @@
 //! What a reader at one timestamp sees of a merge: per key the newest version not newer than it,
 //! and no row where that version is a delete, has expired or has outlived its table's time to live.
 //!
-//! Both directions take the same steps here: a key with one version, which is nearly every key, is settled
-//! where the merge stands, with no copy. Going down, only a key with several versions is carried
-//! along, as the merge has passed it by then. Where the merge knows of a plain stretch (one block,
-//! puts of different keys), its rows are handed out one after the other from the block, with no
-//! check at all, and the merge follows once that ends; where something is erased, such a stretch
+//! Both directions take the same steps here: a key with one version, which is nearly every key, is
+//! settled where the merge stands, with no copy. Going down, only a key with several versions is
+//! carried along, as the merge has passed it by then. Where the merge knows of a plain stretch (one
+//! block, puts of different keys), its rows are handed out one after the other from the block, with
+//! no check at all, and the merge follows once that ends; where something is erased, such a stretch
 //! ends with it.
 //!
 //! Rows that an erasure hides are not walked one by one where a source knows that all of them are

@@ -230,7 +230,7 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Whether there is nothing but zeros where the system says so. Where that begins is its own affair.
+/// Whether there is nothing but zeros where the system says so; where that begins is its affair.
 fn zeros(file: &dyn File) -> io::Result<Vec<u8>> {
     let (from, bytes) = (file.zeros_from()?, file.map()?);
     let rest = bytes.get(from as usize..).expect("within the file");
