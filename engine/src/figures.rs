@@ -33,6 +33,7 @@ impl Db {
             erasures: view.version.erasures.len()
                 + view.sealed.iter().map(|sealed| sealed.erased.len()).sum::<usize>()
                 + view.erased.len(),
+            clock_behind_us: of_log(|log| log.visible().0.saturating_sub(log.now().0) / 10),
             commits: of_log(|log| log.commits.get()),
             commit_bytes: of_log(|log| log.commit_bytes.get()),
             log_bytes: of_log(|log| log.log_bytes.load(Ordering::Relaxed)),

@@ -133,6 +133,9 @@ pub struct Stats {
     pub snapshots: usize,
     /// Ranges that were deleted by one record each and still hide rows.
     pub erasures: usize,
+    /// How far the wall clock is behind the newest commit, in microseconds. Commits go on by their
+    /// own count meanwhile; a start after a crash is a second ahead by itself.
+    pub clock_behind_us: u64,
     /// Commits, those that make, change and drop tables among them.
     pub commits: u64,
     /// Their bytes: keys, values, and what is to happen to each row.

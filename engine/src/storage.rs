@@ -51,6 +51,10 @@ impl RowStore for Db {
         Ok(Box::new(DbSnapshot::past(self, at)?))
     }
 
+    fn newest(&self) -> CommitTs {
+        self.visible()
+    }
+
     fn moments_kept(&self) -> (CommitTs, CommitTs) {
         (self.inner.tree.snapshots.floor(), self.inner.past_ends())
     }

@@ -235,6 +235,21 @@ fn what_is_committed_is_counted_and_what_is_written_for_it() {
 }
 
 #[test]
+fn how_far_the_clock_is_behind_is_told() {
+    let (now, second) = (16_950_000_000_000_000, 10_000_000);
+    let clock = Arc::new(ManualClock::at(now));
+    let builder = Db::builder();
+    let db = builder.parts(Arc::new(SimFs::new()), clock.clone(), Arc::new(ByHand));
+    let db = db.open(DIR).unwrap();
+    db.table("rows").unwrap().upsert("p", "r", "v").unwrap();
+    assert_eq!(db.stats().clock_behind_us / 1_000_000, 0);
+    clock.set_wall(now - 5 * second);
+    assert_eq!(db.stats().clock_behind_us / 1_000_000, 5);
+    clock.set_wall(now + second);
+    assert_eq!(db.stats().clock_behind_us, 0);
+}
+
+#[test]
 fn a_wait_is_counted_with_its_cause_and_what_helps() {
     let log = Advanced { wal_segment_bytes: 16 << 10, ..Advanced::default() };
     let memtables =

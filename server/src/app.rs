@@ -22,7 +22,7 @@ use crate::handle::reply::{self, ErrorForm, is_by_front_end};
 use crate::handle::{acl, entities, group, query, service, tables};
 use crate::http::message::{Body, Head, Request, Response};
 use crate::lab::{Asked, HEADER, Lab};
-use crate::limits::QUERY_TIME_MAX;
+use crate::limits::{DATE_SKEW_MAX, QUERY_TIME_MAX};
 use crate::observe::hot::Hot;
 use crate::observe::requests::Requests;
 use crate::odata::address::Address;
@@ -33,6 +33,7 @@ use crate::route::Operation;
 use crate::services::base::{Bounds, Services, Store};
 use crate::throttle::gate::Gates;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tabulith::env::clock::Clock;
 use tabulith::ids::CommitTs;
@@ -51,6 +52,7 @@ pub struct App<S> {
     requests: Arc<Requests>,
     hot: Arc<Hot>,
     ids: Ids,
+    clock_is_back: AtomicBool,
 }
 
 impl<S: Store> App<S> {
@@ -73,7 +75,8 @@ impl<S: Store> App<S> {
         };
         let services = Services::new(tables, clock, gates, hot.clone(), lab.clone(), bounds);
         let (requests, ids) = (Arc::default(), Ids::seeded(ids_seed));
-        App { services, keyring, bearer, lab, config, requests, hot, ids }
+        let clock_is_back = AtomicBool::new(false);
+        App { services, keyring, bearer, lab, config, requests, hot, ids, clock_is_back }
     }
 
     /// Its settings.
@@ -211,6 +214,26 @@ impl<S: Store> App<S> {
         }
     }
 
+    /// The time `now` of the clock, unless that stands further behind the newest commit than a
+    /// request's date may be off: what has expired must not count again because a clock was set
+    /// back. Said once each way.
+    fn believed(&self, now: CommitTs) -> Option<CommitTs> {
+        let behind = self.services.newest().0.saturating_sub(now.0) / CommitTs::TICKS_PER_SECOND;
+        let is_sound = behind <= DATE_SKEW_MAX.as_secs();
+        if is_sound == self.clock_is_back.load(Ordering::Relaxed)
+            && self.clock_is_back.swap(!is_sound, Ordering::Relaxed) == is_sound
+        {
+            match is_sound {
+                true => tracing::info!("the clock is believed again"),
+                false => tracing::error!(
+                    behind_seconds = behind,
+                    "the clock stands behind the newest commit: what has an end or a date is refused"
+                ),
+            }
+        }
+        is_sound.then_some(now)
+    }
+
     /// Rules for browsers of an account that is served.
     fn cors_rules(&self, account: &str) -> Option<Arc<Properties>> {
         let is_served = self.keyring.accounts().keys(account).is_served();
@@ -238,7 +261,7 @@ impl<S: Store> App<S> {
             bearer: self.bearer.as_deref(),
             version: &context.version,
             trusted_proxies: &self.config.trusted_proxies,
-            now: context.received,
+            now: self.believed(context.received),
             date_checked: self.config.date_checked,
         };
         let principal = authenticate(head, &address, &params, &authority)?;
@@ -277,7 +300,8 @@ impl<S: Store> App<S> {
     ) -> Result<Answer, WireError> {
         // A body may have taken its time: the key that its head was signed with may be gone.
         let services = &self.services;
-        call.check_sender(&self.keyring.accounts(), CommitTs(services.clock().wall_ticks()))?;
+        let now = self.believed(CommitTs(services.clock().wall_ticks()));
+        call.check_sender(&self.keyring.accounts(), now)?;
         if let Some(Fault::Busy { .. }) = call.fault {
             return Err(SERVER_BUSY);
         }

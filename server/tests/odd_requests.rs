@@ -333,6 +333,34 @@ fn dates_of_signed_requests() {
     println!("dates: {} of requests, {times} of signatures", good.len() + bad.len() + 6);
 }
 
+/// What had expired does not count again because the clock was set back.
+#[test]
+fn a_clock_that_was_set_back_lets_nobody_in_by_time() {
+    for date_checked in [true, false] {
+        let bench = Bench::with(Config { date_checked, ..Config::default() });
+        let at = |seconds: u64| bench.clock.set_wall(START + seconds * 10_000_000);
+        assert_eq!(bench.send("POST", "/Tables", &[], "{\"TableName\":\"Mine\"}").status, 201);
+        at(3600); // The newest commit comes with this.
+        let body = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\"}";
+        assert_eq!(bench.send("POST", "/Mine", &[], body).status, 201);
+        let expired = Sas::table("Mine").with("sp", "r").with("se", "2021-01-01T00:30:00Z");
+        let lasting = Sas::table("Mine").with("sp", "r").with("se", FAR);
+        let by = |sas: &Sas| {
+            let target = format!("/Mine()?{}", sas.token());
+            bench.app.answer(request("GET", &target, &[], "")).status
+        };
+        let signed = || bench.send("GET", "/Mine()", &[], "").status;
+        assert_eq!((by(&expired), by(&lasting), signed()), (403, 200, 200));
+        at(3600 - 900);
+        assert_eq!((by(&expired), by(&lasting), signed()), (403, 200, 200));
+        at(1200); // Before the end of the one that has expired.
+        let by_key = if date_checked { 403 } else { 200 };
+        assert_eq!((by(&expired), by(&lasting), signed()), (403, 403, by_key));
+        at(3600);
+        assert_eq!((by(&expired), by(&lasting), signed()), (403, 200, 200));
+    }
+}
+
 /// A proxy that ends TLS passes requests on without it. Clients go where answers say.
 #[test]
 fn addresses_in_answers_are_those_that_clients_ask() {

@@ -46,7 +46,7 @@ pub fn authorization(data: &[u8]) {
             bearer: None,
             version: "2019-02-02",
             trusted_proxies: &[],
-            now: now.unwrap_or(NOW),
+            now: Some(now.unwrap_or(NOW)),
             date_checked: now.is_some(),
         };
         let found = authenticate(&head, &address, &params, &authority);

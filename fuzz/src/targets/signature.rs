@@ -62,7 +62,7 @@ pub fn signature(data: &[u8]) {
         bearer: None,
         version: "2019-02-02",
         trusted_proxies: &[],
-        now: CommitTs(now),
+        now: Some(CommitTs(now)),
         date_checked: true,
     };
     let found = authenticate(&head, &address, &params, &authority);

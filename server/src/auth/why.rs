@@ -379,7 +379,7 @@ mod tests {
                 bearer: None,
                 version: "2019-02-02",
                 trusted_proxies: &[],
-                now: asked.now.commit()?,
+                now: Some(asked.now.commit()?),
                 date_checked: true,
             };
             let principal = authenticate(&head, &address, &params, &authority).ok()?;

@@ -188,7 +188,11 @@ impl Call {
     }
 
     /// Fails where its sender, by what he has shown, would not be let in any more.
-    pub fn check_sender(&self, accounts: &Accounts, now: CommitTs) -> Result<(), WireError> {
+    pub fn check_sender(
+        &self,
+        accounts: &Accounts,
+        now: Option<CommitTs>,
+    ) -> Result<(), WireError> {
         if self.principal.is_current(accounts, now) { Ok(()) } else { Err(AUTHENTICATION_FAILED) }
     }
 

@@ -70,6 +70,8 @@ fn write_shape(stats: &Stats, text: &mut Text) {
     text.gauge("tabulith_blob_live_bytes", help).is(stats.blob_live_bytes);
     let help = "Memtables that wait for their flush.";
     text.gauge("tabulith_sealed_memtables", help).is(stats.sealed_memtables);
+    let help = "How far the clock is behind the newest commit.";
+    text.gauge("tabulith_clock_behind_seconds", help).is(seconds(stats.clock_behind_us));
     text.gauge("tabulith_snapshots", "Live snapshots.").is(stats.snapshots);
     let help = "Ranges deleted by one record each that still hide rows.";
     text.gauge("tabulith_erasures", help).is(stats.erasures);

@@ -112,6 +112,11 @@ impl<S: Store> Services<S> {
         &*self.clock
     }
 
+    /// The newest commit that is visible.
+    pub fn newest(&self) -> CommitTs {
+        self.tables.rows().newest()
+    }
+
     /// Fails where the account has too many requests.
     pub fn throttle_request(&self, account: &str) -> Result<(), WireError> {
         self.gates.request(account, self.clock.steady())

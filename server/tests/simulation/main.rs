@@ -265,8 +265,10 @@ async fn cause(world: &Arc<World>, owner: &mut Client, trouble: Trouble, rng: &m
         }
         Trouble::ClockStep => {
             world.begin(&trouble);
-            let hour = 36_000_000_000;
-            world.clock.set_off(if rest(2) == Duration::from_millis(1) { hour } else { -hour });
+            // After commits of more than a quarter of an hour ahead nobody would be let in.
+            let minute = 600_000_000;
+            let is_ahead = rest(2) == Duration::from_millis(1);
+            world.clock.set_off(if is_ahead { 14 * minute } else { -60 * minute });
             sleep(rest(4_000)).await;
             world.clock.set_off(0);
             world.end();

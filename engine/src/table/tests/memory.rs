@@ -72,6 +72,10 @@ impl RowStore for MemoryStore {
         }
     }
 
+    fn newest(&self) -> CommitTs {
+        CommitTs(self.last_ts.load(Ordering::Relaxed))
+    }
+
     fn moments_kept(&self) -> (CommitTs, CommitTs) {
         let now = self.last_ts.load(Ordering::Relaxed);
         (CommitTs(now), CommitTs(now + 1))
