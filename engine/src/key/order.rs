@@ -197,6 +197,26 @@ mod tests {
         }
     }
 
+    /// Escapes, ends of what one byte holds, ASCII and beginnings of UTF-8 among them.
+    const BYTES: [u8; 12] = [0, 1, 2, 0x20, 0x2f, 0x41, 0x7f, 0x80, 0xbf, 0xc3, 0xfe, 0xff];
+
+    #[test]
+    fn keys_of_three_bytes_out_of_twelve_are_in_order_and_come_back() {
+        let mut strings = all_strings(&BYTES, 3);
+        strings.sort();
+        let (mut before, mut keys) = (Vec::new(), 0);
+        for pk in &strings {
+            for rk in &strings {
+                let key = row_key(TableId(7), pk, rk);
+                assert!(before < key, "{pk:?} {rk:?}");
+                let (table, p, r) = split(&key).expect("a row's key");
+                assert_eq!((table, &*p, r), (TableId(7), pk.as_slice(), rk.as_slice()));
+                (before, keys) = (key, keys + 1);
+            }
+        }
+        assert_eq!(keys, 1885 * 1885);
+    }
+
     #[test]
     fn a_partition_ends_before_the_next_begins() {
         for pk in all_strings(&[0, 1, 0xff], 2) {
