@@ -7,7 +7,7 @@ use crate::ops::Op;
 use crate::run::Run;
 use crate::stop::Stop;
 use crate::workload::{self, Family, Name, small};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tabulith::Codec;
@@ -242,7 +242,7 @@ const LOG_COMMITS: u8 = 128;
 
 /// A random list and what it runs under, others for each seed.
 fn random_workload() -> workload::Workload {
-    Name(Family::Random, seed::seed_or(7) % (1 << 40)).workload()
+    Name(Family::Random, seed::seed_or(SEED) % (1 << 40)).workload()
 }
 
 fn random_options() -> Options {
@@ -411,6 +411,7 @@ const OPEN_EFFECTS_STEP: usize = 3;
 /// Runs that [`every_call_may_fail`] makes, about; every call with every kind is among them, in one
 /// mode at least.
 const RUNS: u64 = 40_000;
+const SEED: u64 = 7; // Where none is asked for.
 const RUNS_VARIABLE: &str = "TABULITH_FAULTS";
 const REPLAY_COMMAND: &str = "cargo test -p tabulith --test crash faults";
 
@@ -418,9 +419,10 @@ const REPLAY_COMMAND: &str = "cargo test -p tabulith --test crash faults";
 type Coverage = BTreeMap<(Call, String), BTreeMap<usize, u64>>;
 
 /// The runs of one workload that are due: every call with every kind, the modes in turn, and of the
-/// others one in `step`; others for another seed.
-fn runs(calls: u64, step: u64) -> Vec<(u64, usize, usize)> {
-    let (first, modes) = (seed::seed_or(0) % (1 << 32), MODES.len() as u64);
+/// others one in `step`; others for another `seed`.
+fn runs(calls: u64, step: u64, seed: u64) -> Vec<(u64, usize, usize)> {
+    let (first, modes) = (seed % (1 << 32), MODES.len() as u64);
+    let step = step.saturating_sub(1) | 1; // An even one would pass some modes over.
     let mut runs = Vec::new();
     for n in 0..calls {
         for kind in 0..KINDS.len() {
@@ -478,9 +480,23 @@ fn fail_one(
 }
 
 #[test]
+fn every_call_meets_every_kind_and_no_mode_is_passed_over() {
+    for (step, seed) in (0..12).flat_map(|step| (0..5).map(move |seed| (step, seed))) {
+        let all = runs(400, step, seed);
+        let mut by_mode = [0_usize; MODES.len()];
+        all.iter().for_each(|(_, _, mode)| by_mode[*mode] += 1);
+        let pairs: BTreeSet<_> = all.iter().map(|(n, kind, _)| (n, kind)).collect();
+        assert_eq!(pairs.len(), 400 * KINDS.len());
+        assert!(BTreeSet::from_iter(&all).len() == all.len(), "none twice");
+        let fair = all.len() / MODES.len();
+        assert!(by_mode.iter().all(|runs| runs.abs_diff(fair) <= 10), "{step}: {by_mode:?}");
+    }
+}
+
+#[test]
 fn every_call_may_fail() {
     let wanted = seed::number(RUNS_VARIABLE).unwrap_or(RUNS);
-    let _replay = Replay::new(seed::seed_or(7), REPLAY_COMMAND);
+    let _replay = Replay::new(seed::seed_or(SEED), REPLAY_COMMAND);
     let mut all = Faults::default();
     let mut sites = Sites::new();
     let (mut of_each, mut long_logs, mut moments) = (Vec::new(), 0, 0);
@@ -499,7 +515,7 @@ fn every_call_may_fail() {
     let (others, left) = (once * (MODES.len() as u64 - 1), wanted.saturating_sub(once));
     for (workload, ops, calls) in &of_each {
         let (workload, calls) = (*workload, *calls);
-        let runs = runs(calls, others.div_ceil(left.max(1)).max(1));
+        let runs = runs(calls, others.div_ceil(left.max(1)), seed::seed_or(SEED));
         let (next, found) = (AtomicUsize::new(0), Mutex::new(Faults::default()));
         std::thread::scope(|scope| {
             for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
