@@ -270,7 +270,8 @@ impl File for FaultFile {
         self.inner.write_all_at(landed, offset).and(outcome)
     }
 
-    // A write and a sync to the rules, so that what has landed may not be durable.
+    // A write and a sync to the rules, so that what has landed may not be durable. What a rule has
+    // done before the sync is done before either.
     fn write_synced_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         let (landed, written) = self.begin_write(bytes, offset)?;
         let sync = match written {

@@ -349,7 +349,7 @@ struct SimFile {
     path: PathBuf,
     ino: Ino,
     access: Access,
-    direct: bool, // For whole sectors from addresses of whole sectors.
+    direct: bool, // Its synced writes are of whole sectors, from addresses of whole sectors.
     process: u64,
 }
 

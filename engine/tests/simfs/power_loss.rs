@@ -66,6 +66,12 @@ fn a_direct_write_is_durable_and_nothing_before_it() -> io::Result<()> {
     }
     file.sync()?;
     assert_eq!(outcomes(&fs, "/a", Profile::Ordered).len(), 1);
+    // One that was cut before, without a sync.
+    file.set_len(4096)?;
+    direct.write_synced_at(&Block([5; 4096]).0, 2 * 4096)?;
+    for bytes in outcomes(&fs, "/a", Profile::Ordered).into_iter().flatten() {
+        assert_eq!(bytes[2 * 4096..3 * 4096], [5; 4096]);
+    }
     Ok(())
 }
 
