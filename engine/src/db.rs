@@ -351,8 +351,11 @@ impl Db {
         self.inner.writer()?.work.step()
     }
 
-    /// The same, and once none is due one piece of what a database with threads does when nobody
-    /// has written for two seconds: merges that leave little above the deepest level.
+    /// Does one piece of background work as [`Db::step`] does, and where none is due one that a
+    /// database with threads keeps for when nobody has written for two seconds: a merge that leaves
+    /// less above the deepest level. False where there is neither.
+    ///
+    /// Errors: where the database is read-only or closed, and those of the disk.
     pub fn step_at_rest(&self) -> Result<bool> {
         self.inner.writer()?.work.step_at_rest()
     }

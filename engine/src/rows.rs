@@ -56,7 +56,8 @@ pub trait RowStore: Send + Sync + 'static {
     /// Errors: `Invalid` where `at` lies before what is kept, or is not past yet.
     fn snapshot_at(&self, at: CommitTs) -> Result<Box<dyn RowSnapshot>>;
 
-    /// The newest commit that is visible, or the newest of an earlier opening. Waits for nobody.
+    /// The newest commit that is visible; before the first one, the time of the opening where that
+    /// is later than all commits. Waits for nobody.
     fn newest(&self) -> CommitTs;
 
     /// The moments of which [`RowStore::snapshot_at`] gives a snapshot now: from the first, which

@@ -133,14 +133,18 @@ pub struct Stats {
     pub snapshots: usize,
     /// Ranges that were deleted by one record each and still hide rows.
     pub erasures: usize,
-    /// How far the wall clock is behind the newest commit, in microseconds. Commits go on by their
-    /// own count meanwhile; a start after a crash is a second ahead by itself.
+    /// How far the wall clock is behind the newest commit or the last opening, whichever came later,
+    /// in microseconds. Commits go on by their own count meanwhile; an opening after a crash is a
+    /// second ahead by itself. 0 where the database is open for reading only.
     pub clock_behind_us: u64,
-    /// Commits, those that make, change and drop tables among them.
+    /// Commits that got a place in the order, those that make, change and drop tables among them;
+    /// ingests are none. Counted before they are written, so also where the log then failed. 0, as
+    /// the next two, where the database is open for reading only.
     pub commits: u64,
     /// Their bytes: keys, values, and what is to happen to each row.
     pub commit_bytes: u64,
-    /// Bytes that the log has written.
+    /// Bytes of the log's frames and what fills their blocks; not the zeros that new segments are
+    /// made of, which are written once where commits are synced.
     pub log_bytes: u64,
     /// Memtables written to L0.
     pub flushes: u64,
@@ -194,8 +198,9 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Bytes written for each byte committed or ingested, by the log, flushes, merges and ingests;
-    /// `None` where nothing came.
+    /// Bytes written for each byte committed or ingested, by the log, flushes, merges and ingests,
+    /// since the database was opened; `None` where nothing came. Rows that an opening has brought
+    /// from the log to files count as written and not as committed.
     pub fn write_amplification(&self) -> Option<f64> {
         let given = self.commit_bytes + self.ingested_bytes;
         let files = self.flushed_bytes + self.compaction_bytes_written + self.ingested_bytes;

@@ -224,7 +224,7 @@ impl<S: Store> App<S> {
             && self.clock_is_back.swap(!is_sound, Ordering::Relaxed) == is_sound
         {
             match is_sound {
-                true => tracing::info!("the clock is believed again"),
+                true => tracing::warn!("the clock is believed again"),
                 false => tracing::error!(
                     behind_seconds = behind,
                     "the clock stands behind the newest commit: what has an end or a date is refused"

@@ -10,6 +10,7 @@ use common::{Bench, START, request};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use std::time::Duration;
+use tabulith::env::clock::Clock as _;
 use tabulith::options::Reach;
 use tabulith_server::auth::jwks::Jwks;
 use tabulith_server::config::{Accounts, Config};
@@ -273,9 +274,19 @@ fn a_token_counts_until_its_request_is_done() {
     assert_eq!(insert("2", &|| bench.app.keyring().replace(others.clone())), 403);
     bench.app.keyring().replace(Accounts::clone(&accounts));
     assert_eq!(insert("3", &|| bench.clock.advance(Duration::from_secs(9))), 201);
-    assert_eq!(insert("4", &|| bench.clock.advance(Duration::from_secs(1))), 403);
+    let by_minutes = |minutes: u64| {
+        bench.clock.set_wall(bench.clock.wall_ticks() - minutes * 60 * 10_000_000);
+    };
+    // A clock that was set back, by more and by less than requests' dates may be off.
+    assert_eq!(insert("4", &|| by_minutes(16)), 403);
+    let late = with_token("POST", "/Mine", &token, NEW);
+    assert_eq!(bench.app.answer(late).status, 401);
+    bench.clock.advance(Duration::from_secs(16 * 60));
+    assert_eq!(insert("5", &|| by_minutes(14)), 201);
+    bench.clock.advance(Duration::from_secs(14 * 60));
+    assert_eq!(insert("6", &|| bench.clock.advance(Duration::from_secs(1))), 403);
     let page = bench.send("GET", "/Mine()", &[], "");
-    assert_eq!(String::from_utf8_lossy(&page.body).matches("\"RowKey\"").count(), 2);
+    assert_eq!(String::from_utf8_lossy(&page.body).matches("\"RowKey\"").count(), 3);
 }
 
 /// An operation: method, path, body, whether it asks for a condition, and the sets of actions of

@@ -267,8 +267,9 @@ async fn cause(world: &Arc<World>, owner: &mut Client, trouble: Trouble, rng: &m
             world.begin(&trouble);
             // After commits of more than a quarter of an hour ahead nobody would be let in.
             let minute = 600_000_000;
-            let is_ahead = rest(2) == Duration::from_millis(1);
-            world.clock.set_off(if is_ahead { 14 * minute } else { -60 * minute });
+            // By 14 minutes back commits go on, by an hour nothing does.
+            let minutes = [14, -14, -60][rest(3).as_millis() as usize - 1];
+            world.clock.set_off(minutes * minute);
             sleep(rest(4_000)).await;
             world.clock.set_off(0);
             world.end();
