@@ -133,9 +133,9 @@ pub struct Stats {
     pub snapshots: usize,
     /// Ranges that were deleted by one record each and still hide rows.
     pub erasures: usize,
-    /// How far the wall clock is behind the newest commit or the last opening, whichever came later,
-    /// in microseconds. Commits go on by their own count meanwhile; an opening after a crash is a
-    /// second ahead by itself. 0 where the database is open for reading only.
+    /// How far the wall clock is behind the newest commit or the last opening, whichever came
+    /// later, in microseconds. Commits go on by their own count meanwhile; an opening after a crash
+    /// is a second ahead by itself. 0 where the database is open for reading only.
     pub clock_behind_us: u64,
     /// Commits that got a place in the order, those that make, change and drop tables among them;
     /// ingests are none. Counted before they are written, so also where the log then failed. 0, as

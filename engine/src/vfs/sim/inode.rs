@@ -87,8 +87,8 @@ impl Inode {
         self.lengths.clear();
     }
 
-    /// Syncs the bytes of one write alone. Where the disk's length may not reach its end, the length
-    /// goes along: one number, as it is now.
+    /// Syncs the bytes of one write alone. Where the disk's length may not reach its end, the
+    /// length goes along: one number, as it is now.
     pub(crate) fn sync_part(&mut self, offset: u64, len: u64) {
         let end = offset + len;
         if end > self.disk.len() || self.lengths.iter().any(|(_, len)| *len < end) {
