@@ -20,22 +20,6 @@ impl Counter {
     }
 }
 
-/// A number that only grows, raised by one thread at a time under a lock, and read without it.
-#[derive(Debug, Default)]
-pub(crate) struct Tally(AtomicU64);
-
-impl Tally {
-    /// Adds `n`; the caller holds the lock.
-    pub(crate) fn raise(&self, n: u64) {
-        self.0.store(self.get() + n, Ordering::Relaxed);
-    }
-
-    /// The sum so far.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 /// A number that many threads raise so often that they must not share a cache line for it.
 #[derive(Debug, Default)]
 pub(crate) struct StripedCounter([Stripe; STRIPES]);

@@ -34,7 +34,7 @@ use crate::event::{Event, Events};
 use crate::ids::{CommitTs, SegmentId};
 use crate::limits::NUMBER_MAX;
 use crate::options::{Durability, Reach};
-use crate::stats::{PipelineWaits, Tally};
+use crate::stats::{Counter, PipelineWaits};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, try_lock_soon, weakened};
 use crate::wal::buffer::FrameBuffer;
@@ -82,8 +82,8 @@ pub(crate) struct Pipeline {
     visible: AtomicU64,
     pub(crate) segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
-    pub(crate) commits: Tally,
-    pub(crate) commit_bytes: Tally,
+    pub(crate) commits: Counter,
+    pub(crate) commit_bytes: Counter,
     pub(crate) spare_due: AtomicBool,
     buffer_bytes: AtomicUsize, // As of the last look that got the lock.
     at_door: AtomicU32,        // Threads with a commit that are about to take the order lock.
@@ -115,8 +115,8 @@ impl Pipeline {
             visible: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             log_bytes: AtomicU64::new(log.written_bytes()),
-            commits: Tally::default(),
-            commit_bytes: Tally::default(),
+            commits: Counter::default(),
+            commit_bytes: Counter::default(),
             spare_due: AtomicBool::new(false),
             buffer_bytes: AtomicUsize::new(0),
             at_door: AtomicU32::new(0),
@@ -267,8 +267,8 @@ impl Pipeline {
             commit.put_head(order.group.room(bytes));
             order.group.room(0).extend_from_slice(operations);
         }
-        self.commits.raise(1);
-        self.commit_bytes.raise(bytes as u64);
+        self.commits.add(1);
+        self.commit_bytes.add(bytes as u64);
         order.group_commits += 1;
         order.waiting.push_back((ts, durability));
         match durability {
