@@ -576,16 +576,16 @@ impl Run {
     }
 
     fn step(&self) -> Result<bool, Difference> {
-        let mut did = false;
-        while self.store.db().step().map_err(said)? {
-            did = true;
-        }
-        Ok(did)
+        self.work(Db::step)
     }
 
     fn rest(&self) -> Result<bool, Difference> {
+        self.work(Db::step_at_rest)
+    }
+
+    fn work(&self, step: fn(&Db) -> tabulith::error::Result<bool>) -> Result<bool, Difference> {
         let mut did = false;
-        while self.store.db().step_at_rest().map_err(said)? {
+        while step(self.store.db()).map_err(said)? {
             did = true;
         }
         Ok(did)
