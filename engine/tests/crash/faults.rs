@@ -1,6 +1,7 @@
 //! Every call of the disk fails, one after the other, in every way: what was acknowledged is kept,
 //! what failed is there whole or not at all, no answer is wrong, and nothing hangs or panics.
 
+use crate::kinds::{KINDS, Turn};
 use crate::look::LONG_HISTORY;
 use crate::model::{History, Need};
 use crate::ops::Op;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use tabulith::Codec;
 use tabulith::env::clock::ManualClock;
 use tabulith::options::{Advanced, Compression, Durability, Options};
-use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::{Profile, SimFs, SyncFailure};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay};
@@ -148,6 +149,7 @@ fn work() -> Vec<Op> {
         Op::WaitAll,
         Op::Drop(1),
         put(0, 3, 6000),
+        Op::Scrub,
         Op::Compact,
         Op::Read,
         Op::Reopen,
@@ -186,6 +188,7 @@ fn more_work() -> Vec<Op> {
         Op::Notify,
         Op::Step,
         Op::Peek,
+        Op::Scrub,
         Op::Checkpoint,
         Op::Compact,
         Op::Truncate { table: 0, level, wait: true },
@@ -376,26 +379,6 @@ impl Faults {
         }
     }
 }
-
-/// How a call fails.
-type Turn = fn(Rule) -> Rule;
-
-/// What a call may answer in place of doing what it should.
-const KINDS: [(&str, Turn); 13] = [
-    ("EIO", |rule| rule),
-    ("EIO, half of the write landed", Rule::half_done),
-    ("EIO, all of it landed", Rule::done),
-    ("ENOSPC", |rule| rule.with(Errno::NoSpace)),
-    ("ENOSPC, half of the write landed", |rule| rule.with(Errno::NoSpace).half_done()),
-    ("EDQUOT", |rule| rule.with(Errno::Quota)),
-    ("EMFILE", |rule| rule.with(Errno::TooManyFiles)),
-    ("EINTR", |rule| rule.with(Errno::Interrupted)),
-    ("EAGAIN", |rule| rule.with(Errno::Again)),
-    ("ENOENT", |rule| rule.with(Errno::NotFound)),
-    ("EEXIST", |rule| rule.with(Errno::Exists)),
-    ("EOPNOTSUPP", |rule| rule.with(Errno::NotSupported)),
-    ("a short read", |rule| rule.with(Errno::EndOfFile)),
-];
 
 /// How often it does, and whether the disk is well again before the end.
 const MODES: [(&str, Turn, bool); 4] = [

@@ -11,6 +11,8 @@
 mod allocator;
 #[path = "../common/levels.rs"]
 mod levels;
+#[path = "../common/kinds.rs"]
+mod kinds;
 mod ops;
 mod model;
 mod stop;

@@ -109,6 +109,8 @@ pub(crate) enum Op {
     Step,
     /// Background work until there is none, that of a database at rest included.
     Idle,
+    /// The scrub reads all files once.
+    Scrub,
     /// Closes and opens.
     Reopen,
     /// Kills the process and opens.

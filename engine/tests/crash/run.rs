@@ -236,6 +236,7 @@ impl Run {
             Op::Settle => Ok(self.db()?.settle()?),
             Op::Step => Ok(self.db()?.step().map(drop)?),
             Op::Idle => self.idle(),
+            Op::Scrub => self.scrub(),
             Op::Reopen => self.reopen(self.options.clone()),
             Op::Kill => self.kill(self.options.clone()),
             Op::Alter { history, durability, blob_bytes_min, kill } => {

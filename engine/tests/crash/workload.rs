@@ -162,6 +162,7 @@ pub(crate) fn small() -> Options {
             block_cache_bytes: Some(1 << 20),
             blob_bytes_min: 500,
             blob_file_bytes: 4 << 10,
+            scrub_period_s: 4, // A pass takes a moment of a list's time.
             ..Advanced::default()
         },
         threads: Some(1),
@@ -458,6 +459,7 @@ fn random(rng: &mut Rng, count: usize, levels: &[Durability]) -> Vec<Op> {
             91..94 => Op::Reopen,
             94..96 => Op::Kill,
             96 => Op::ClockBack,
+            97 => Op::Scrub,
             100..104 => Op::Life(rng.chance(70).then(|| random_ticks(rng))),
             104..108 if rng.chance(60) => Op::SetTtl { table, ticks: random_ticks(rng) },
             104..108 => Op::SetTtl { table, ticks: 0 },
