@@ -20,6 +20,7 @@ impl Db {
         let blobs = || view.version.blobs.iter();
         let (row_cache_hits, row_cache_misses, row_cache_bytes) = pool.rows.counts();
         let writer = self.inner.writer.as_ref();
+        let (pinned_files, pinned_file_bytes) = tree.shelf.left_behind();
         let of_log = |count: fn(&Pipeline) -> u64| writer.map_or(0, |w| count(&w.pipeline));
         Stats {
             levels: levels.map(|(level, files)| (files.len(), view.version.bytes(level))).collect(),
@@ -27,6 +28,8 @@ impl Db {
             blob_files: blobs().count(),
             blob_bytes: blobs().map(|(blob, _)| blob.meta.bytes).sum(),
             blob_live_bytes: blobs().map(|(_, used)| used.bytes).sum(),
+            pinned_files,
+            pinned_file_bytes,
             memtable_bytes: view.memtables().map(|table| table.bytes()).sum(),
             sealed_memtables: view.sealed.len(),
             snapshots: tree.snapshots.len(),
@@ -87,6 +90,7 @@ impl Db {
             index_and_filters: used(taken.pinned, budget.open),
             blocks: used(pool.blocks.counts().bytes as usize, blocks_max),
             rows: used(pool.rows.counts().2, rows_max),
+            pinned: self.inner.tree.bytes_left_behind(),
         }
     }
 

@@ -109,6 +109,11 @@ pub struct Stats {
     pub blob_bytes: u64,
     /// Bytes of them that rows refer to; the rest is reclaimed by compaction.
     pub blob_live_bytes: u64,
+    /// Files that are on the disk only because somebody still reads them, such as a cursor that
+    /// nobody has moved since they were merged. It lets go of them when it is moved or dropped.
+    pub pinned_files: u64,
+    /// Their bytes.
+    pub pinned_file_bytes: u64,
     /// Bytes in memtables, sealed ones included.
     pub memtable_bytes: usize,
     /// Memtables that wait for their flush.
@@ -232,6 +237,9 @@ pub struct MemoryStats {
     pub blocks: MemoryUse,
     /// The cache of single rows, which takes of the room for blocks as rows are read.
     pub rows: MemoryUse,
+    /// Bytes of memtables that are in files by now and that somebody still reads, such as a cursor
+    /// that nobody has moved since. Beyond the budget: they go when it is moved or dropped.
+    pub pinned: usize,
 }
 
 /// What one use of memory has.
@@ -244,7 +252,7 @@ pub struct MemoryUse {
 }
 
 impl MemoryStats {
-    /// Bytes held now by all uses together.
+    /// Bytes held now by all uses together, without what is pinned.
     pub fn bytes(&self) -> usize {
         let MemoryStats { memtables, log, work, index_and_filters, .. } = self;
         let all = [memtables, log, work, index_and_filters, &self.blocks, &self.rows];

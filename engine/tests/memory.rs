@@ -2,7 +2,11 @@
 //! does, and the caches give way.
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::sync::Arc;
+use tabulith::env::clock::SystemClock;
+use tabulith::env::jobs::ByHand;
 use tabulith::stats::MemoryStats;
+use tabulith::vfs::mem::SimFs;
 use tabulith::{Db, Entity, Filter, If, Kind, Op, Options};
 use tempfile::TempDir;
 
@@ -339,4 +343,42 @@ fn a_budget_too_small_to_work_with_is_refused() {
     let opened = Db::builder().memory(1 << 20).open(folder.path());
     let error = opened.map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("option memory"), "{error}");
+}
+
+/// A cursor that stands still keeps what it shows, and that is to be seen.
+#[test]
+fn what_a_cursor_keeps_is_told_until_it_is_moved() {
+    let options = Options { memory: Some(BUDGET), ..Options::default() };
+    let (disk, clock) = (Arc::new(SimFs::new()), Arc::new(SystemClock::new()));
+    let builder = Db::builder().options(options).parts(disk, clock, Arc::new(ByHand));
+    let db = builder.open("db").unwrap();
+    let rows = db.table("rows").unwrap();
+    let pinned = || {
+        let stats = db.stats();
+        (stats.memory.pinned, stats.pinned_files, stats.pinned_file_bytes)
+    };
+    for n in 0..100 {
+        rows.upsert("p", key(n), value(n, 2000)).unwrap();
+    }
+    let mut of_memory = rows.scan::<&str, &str>(..).unwrap();
+    of_memory.next().unwrap().unwrap();
+    let memtables = db.stats().memory.memtables.bytes;
+    db.flush().unwrap();
+    let (bytes, files, _) = pinned();
+    assert!(bytes > 200_000 && bytes <= memtables, "{bytes} of {memtables}");
+    assert_eq!(files, 0);
+    let mut of_files = rows.scan::<&str, &str>(..).unwrap();
+    of_files.next().unwrap().unwrap();
+    for n in 0..100 {
+        rows.upsert("p", key(n), value(n + 1, 2000)).unwrap();
+    }
+    db.compact().unwrap();
+    let (_, files, bytes) = pinned();
+    assert!(files == 1 && bytes > 1000, "the table file that was merged: {files}, {bytes}");
+    assert_eq!(of_memory.count(), 99);
+    of_files.next().unwrap().unwrap();
+    let (bytes, files, file_bytes) = pinned();
+    drop(of_files);
+    assert_eq!((bytes, files, file_bytes), (0, 0, 0), "of the first, and of one that was moved");
+    assert_eq!(pinned(), (0, 0, 0));
 }

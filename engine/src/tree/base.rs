@@ -30,7 +30,7 @@ use crate::version::files::Version;
 use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A memtable with as many erasures is full: each one costs as much as there are.
 const MEMTABLE_ERASURES_MAX: usize = 1 << 10;
@@ -61,6 +61,8 @@ pub(crate) struct Tree {
     /// What the log had written when the active memtable began.
     active_from: AtomicU64,
     pub(super) flushes: FlushTurns<Sealed>,
+    /// Memtables that are in files by now, as long as somebody still reads them.
+    left_behind: Mutex<Vec<Weak<dyn Memtable>>>,
     // Lock order: compacting, then set, then merging. `set` is held over one manifest edit.
     pub(super) compacting: Mutex<Turns>,
     /// Held while what was trash is removed, so that whoever finds none can wait.
@@ -96,6 +98,7 @@ impl Tree {
             views_made: AtomicU64::new(0),
             active_from: AtomicU64::new(0),
             flushes: FlushTurns::new(),
+            left_behind: Mutex::default(),
             compacting: Mutex::default(),
             deleting: Mutex::default(),
             merging: Mutex::default(),
@@ -247,6 +250,19 @@ impl Tree {
     /// Whether the active memtable erased anything.
     pub(crate) fn has_unflushed_erasures(&self) -> bool {
         !self.view.load().erased.is_empty()
+    }
+
+    /// Readers ask files in place of `table`, but for those that are at it.
+    pub(super) fn leave_behind(&self, table: &Arc<dyn Memtable>) {
+        let mut tables = self.left_behind.lock();
+        tables.retain(|table| table.strong_count() > 0);
+        tables.push(Arc::downgrade(table));
+    }
+
+    /// Bytes of the memtables that are there because somebody still reads them.
+    pub(crate) fn bytes_left_behind(&self) -> usize {
+        let tables = self.left_behind.lock();
+        tables.iter().filter_map(Weak::upgrade).map(|table| table.bytes()).sum()
     }
 
     pub(crate) fn debt(&self) -> Debt {

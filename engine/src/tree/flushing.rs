@@ -80,7 +80,9 @@ impl Tree {
             edit.blobs = blobs.into_iter().map(Arc::new).collect();
         }
         let also = |view: &mut View| view.sealed.retain(|s| !Arc::ptr_eq(s, sealed));
-        self.install_made(|_| edit, Some(&sealed.table), also)
+        self.install_made(|_| edit, Some(&sealed.table), also)?;
+        self.leave_behind(&sealed.table);
+        Ok(())
     }
 
     /// Adds ingested files, all of whose rows are of commit `ts`: each to the deepest level above

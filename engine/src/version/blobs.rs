@@ -60,7 +60,7 @@ impl LiveBlob {
 impl Drop for LiveBlob {
     fn drop(&mut self) {
         if self.dropped.load(Ordering::Relaxed) {
-            self.shelf.put_trash(FileKind::Blob, self.meta.no);
+            self.shelf.let_go(FileKind::Blob, self.meta.no, self.meta.bytes);
         }
     }
 }
@@ -100,6 +100,7 @@ impl Blobs {
                 (Some(used), Some((_, of_blob))) => *of_blob = *used,
                 (None, Some((blob, _))) => {
                     blob.dropped.store(true, Ordering::Relaxed);
+                    shelf.leave_behind(blob.meta.bytes);
                     all.remove(&no);
                 }
                 (_, None) => {}

@@ -158,7 +158,7 @@ impl LiveFile {
 impl Drop for LiveFile {
     fn drop(&mut self) {
         if self.dropped.load(Ordering::Relaxed) {
-            self.shelf.put_trash(FileKind::Table, self.meta.no);
+            self.shelf.let_go(FileKind::Table, self.meta.no, self.meta.bytes);
         }
     }
 }
@@ -290,6 +290,7 @@ impl Version {
         }
         for file in removed.into_values() {
             file.dropped.store(true, Ordering::Relaxed);
+            shelf.leave_behind(file.meta.bytes);
         }
         Version::sorted(levels, Arc::clone(&state.state().erasures), blobs)
     }

@@ -9,6 +9,7 @@ use crate::sstable::reader::TableFile;
 use crate::sync::ArcSwap;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::vfs::api::{Access, File, Vfs};
 use crate::zone::{Declared, Extract};
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ pub(crate) struct Shelf {
     /// Files that somebody else may delete before they are read.
     held: Mutex<HashMap<FileName, Arc<dyn File>>>,
     trash: Mutex<Vec<FileName>>,
+    /// Files that no Version to come has, and that somebody still reads; and their bytes.
+    left_behind: (AtomicU64, AtomicU64),
 }
 
 impl Shelf {
@@ -46,7 +49,20 @@ impl Shelf {
         let (extract, held, trash) = (OnceLock::new(), Mutex::default(), Mutex::default());
         let (errands, declared) = (Arc::clone(&pool.errands), ArcSwap::default());
         let passing = Cache::undivided(pool.budget.passing());
-        Arc::new(Shelf { vfs, dir, pool, errands, passing, extract, declared, mapped, held, trash })
+        let left_behind = Default::default();
+        Arc::new(Shelf {
+            vfs,
+            dir,
+            pool,
+            errands,
+            passing,
+            extract,
+            declared,
+            mapped,
+            held,
+            trash,
+            left_behind,
+        })
     }
 
     pub(crate) fn table_path(&self, no: FileNo) -> PathBuf {
@@ -78,6 +94,25 @@ impl Shelf {
         }
         *self.held.lock() = held;
         gone
+    }
+
+    /// A file of `bytes` is in no Version to come: it stays until its last reader lets go of it.
+    pub(crate) fn leave_behind(&self, bytes: u64) {
+        self.left_behind.0.fetch_add(1, Ordering::Relaxed);
+        self.left_behind.1.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Its last reader has let go of it: it can be deleted.
+    pub(crate) fn let_go(&self, kind: FileKind, no: FileNo, bytes: u64) {
+        self.left_behind.0.fetch_sub(1, Ordering::Relaxed);
+        self.left_behind.1.fetch_sub(bytes, Ordering::Relaxed);
+        self.put_trash(kind, no);
+    }
+
+    /// How many files there are because somebody still reads them, and their bytes.
+    pub(crate) fn left_behind(&self) -> (u64, u64) {
+        let (files, bytes) = &self.left_behind;
+        (files.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
 
     /// The files that no Version holds any more, each given out once.

@@ -68,6 +68,9 @@ fn write_shape(stats: &Stats, text: &mut Text) {
     text.gauge("tabulith_blob_bytes", "Bytes of files of large values.").is(stats.blob_bytes);
     let help = "Bytes of files of large values that rows refer to.";
     text.gauge("tabulith_blob_live_bytes", help).is(stats.blob_live_bytes);
+    let help = "Files that are there only because somebody still reads them.";
+    text.gauge("tabulith_pinned_files", help).is(stats.pinned_files);
+    text.gauge("tabulith_pinned_file_bytes", "Their bytes.").is(stats.pinned_file_bytes);
     let help = "Memtables that wait for their flush.";
     text.gauge("tabulith_sealed_memtables", help).is(stats.sealed_memtables);
     let help = "How far the clock is behind the newest commit.";
@@ -186,6 +189,7 @@ fn write_memory(memory: &MemoryStats, text: &mut Text) {
     for (what, share) in uses {
         family.of(&[("use", what)], share.bytes);
     }
+    family.of(&[("use", "pinned")], memory.pinned);
     let help = "Bytes that each use may hold now.";
     let mut family = text.gauge("tabulith_memory_limit_bytes", help);
     for (what, share) in uses {
