@@ -89,6 +89,11 @@ pub struct Config {
     /// Whether a request's date must lie within 15 minutes of the clock. Default true.
     pub date_checked: bool,
 
+    /// Whether the clock is believed however far it stands behind the newest commit: for a store
+    /// that a clock which was ahead has written to. What expired in between counts again. Default
+    /// false.
+    pub clock_believed: bool,
+
     /// Connections served at once; more wait to be accepted. Default 10,000.
     pub connections_max: usize,
 
@@ -144,6 +149,7 @@ impl Default for Config {
             faults: None,
             history: false,
             date_checked: true,
+            clock_believed: false,
             connections_max: 10_000,
             connections_per_address_max: None,
             body_bytes_max: 256 << 20,

@@ -218,6 +218,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
         accounts,
         development_key_for_all: args.development_key_for_all,
         trusted_proxies: args.trusted_proxies.clone(),
+        clock_believed: args.believe_clock,
         connections_max: usize::try_from(args.connections)?,
         connections_per_address_max: args
             .connections_per_address

@@ -99,6 +99,10 @@ pub(crate) struct ServeArgs {
     /// Accept tokens without TLS too: whoever reads one on its way may use it.
     #[arg(long, requires = "oauth", help_heading = "Access")]
     pub(crate) oauth_without_tls: bool,
+    /// Believe the clock though it stands more than 15 minutes behind the newest commit, as it does
+    /// once one that was ahead is right again: what expired in between counts again.
+    #[arg(long, help_heading = "Access")]
+    pub(crate) believe_clock: bool,
     /// Connections served at once; more wait. Fewer where the system allows fewer open files.
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
