@@ -209,22 +209,25 @@ fn every_crash_leaves_a_prefix_with_all_that_was_promised() {
     );
 }
 
-/// Crash points of each sequence of three steps.
-const POINTS: usize = 4;
+/// Crash points of each sequence of three steps, where nothing says how many.
+const POINTS: u64 = 4;
+const POINTS_VARIABLE: &str = "TABULITH_SEQUENCE_POINTS";
 
 /// Sequences of three steps that are run where nothing says how many, evenly over all of them.
 const SEQUENCES: u64 = 2_000;
 const SEQUENCES_VARIABLE: &str = "TABULITH_SEQUENCES";
 
 /// Sequences of three steps are run, all where that many are asked for, and cut at some of their
-/// effects: which ones goes on with the sequence's number, so that each effect of a step is met
-/// behind and before every other step. Which sequences depends on the seed.
+/// effects, at all where they have no more than are asked for: which ones goes on with the
+/// sequence's number, so that each effect of a step is met behind and before every other step.
+/// Which sequences and which effects depends on the seed.
 #[test]
 fn sequences_of_three_steps_survive() {
     let wanted = seed::number(SEQUENCES_VARIABLE).unwrap_or(SEQUENCES).clamp(1, TRIPLES);
+    let points = seed::number(POINTS_VARIABLE).unwrap_or(POINTS).max(1) as usize;
     let first = seed::seed_or(0) % TRIPLES;
     let next = AtomicU64::new(0);
-    let found = Mutex::new((0, Tally::default()));
+    let found = Mutex::new((0, 0, Tally::default()));
     let worker = |watch: &Watch| {
         loop {
             let turn = next.fetch_add(1, Ordering::Relaxed);
@@ -240,25 +243,31 @@ fn sequences_of_three_steps_survive() {
                 Depth { states: 4, one_used_in: 64, one_nested_in: 4096, levels: 1, ..job.depth() };
             let mut explorer = Explorer::new(&run, &depth).watched(watch);
             let effects = run.trace.len() + 1;
-            for point in 0..POINTS {
-                let n = (point * effects + number as usize * 7 % effects) / POINTS;
+            let (points, from) = (points.min(effects), (number * 7 + first) as usize % effects);
+            for point in 0..points {
+                let n = (point * effects + from) / points;
                 let outcome = explorer.crash_after(n);
                 outcome.unwrap_or_else(|violation| panic!("{}", job.alarm(&violation)));
             }
             let mut found = found.lock().expect("no worker panics with the lock held");
             found.0 += 1;
-            found.1 += explorer.tally();
+            found.1 += points as u64;
+            found.2 += explorer.tally();
         }
     };
     std::thread::scope(|scope| {
         let threads = std::thread::available_parallelism().map_or(2, usize::from);
         (0..threads).for_each(|_| drop(scope.spawn(|| watched(worker))));
     });
-    let (runs, all) = found.into_inner().expect("no worker panicked");
-    eprintln!("{runs} of {TRIPLES} sequences of three steps: {all}");
+    let (runs, points, all) = found.into_inner().expect("no worker panicked");
+    eprintln!("{runs} of {TRIPLES} sequences of three steps, cut at {points} places: {all}");
     counts::tell(
         "sequences",
-        &[count("runs", runs, wanted), count("states", all.opened, wanted * 75)],
+        &[
+            count("runs", runs, wanted),
+            count("points", points, wanted * POINTS),
+            count("states", all.opened, wanted * 75),
+        ],
     );
 }
 
