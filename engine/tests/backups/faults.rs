@@ -1,31 +1,22 @@
-//! Calls of the disk that fail: every call of a backup, of a pruning and of a restore, in several
-//! ways. Older backups stay whole, what failed can be done again, what says that it is done is, and
+//! Calls of the disk that fail: every call of a backup, of a pruning and of a restore, in every
+//! way. Older backups stay whole, what failed can be done again, what says that it is done is, and
 //! the database is as ever.
 
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
 use crate::cuts::{house_with_a_past, open_whole};
+use crate::kinds::KINDS;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backups, Which};
-use tabulith::vfs::fault::{Errno, FaultFs, Rule};
+use tabulith::vfs::fault::{FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Kind, Options, Result};
 use tabulith_testkit::counts::{self, count};
 
-/// How a call fails.
-type Turn = fn(Rule) -> Rule;
-
-/// What the call answers; behind "for ever" all later ones do.
-const KINDS: [(&str, Turn); 6] = [
-    ("EIO", |rule| rule),
-    ("EIO, half of the write landed, for ever", |rule| rule.half_done().forever()),
-    ("EIO, all of it landed", Rule::done),
-    ("ENOSPC for ever", |rule| rule.with(Errno::NoSpace).forever()),
-    ("ENOENT", |rule| rule.with(Errno::NotFound)),
-    ("a short read", |rule| rule.with(Errno::EndOfFile)),
-];
+/// How often a call fails in its way; the two take turns.
+const TIMES: [(&str, u64); 2] = [("once", 1), ("for ever", u64::MAX)];
 
 /// Of so many runs one has all of it looked at.
 const ONE_LOOKED_AT_IN: u64 = 4;
@@ -56,16 +47,17 @@ fn each_fault<T>(
     let calls = faults.calls();
     tally.calls += calls;
     for n in 0..calls {
-        for (what, turn) in KINDS {
+        for (kind, (what, turn)) in KINDS.into_iter().enumerate() {
+            let (how_often, times) = TIMES[(n as usize + kind) % TIMES.len()];
             let disk = house.disk.fork();
             let (faults, backups) = on(&disk);
-            faults.add(turn(Rule::any().skip(n)));
+            faults.add(turn(Rule::any().skip(n).times(times)));
             let done = work(&backups).ok();
             assert!(faults.injected() > 0, "call {n} of {calls} is not reached");
             tally.runs += 1;
             tally.refused += u64::from(done.is_none());
             let all = tally.runs.is_multiple_of(ONE_LOOKED_AT_IN);
-            judge(&format!("call {n} of {calls}: {what}"), &disk, done, all);
+            judge(&format!("call {n} of {calls}: {what} {how_often}"), &disk, done, all);
         }
     }
 }
