@@ -229,6 +229,7 @@ fn config(rng: &mut Rng, is_crowded: bool) -> Config {
         let most = NonZeroU32::new(rng.between(20, 200) as u32);
         config.throttling = Throttling { partition_entities: None, account_requests: most };
     }
+    config.clock_believed = rng.chance(50);
     config
 }
 
@@ -265,10 +266,11 @@ async fn cause(world: &Arc<World>, owner: &mut Client, trouble: Trouble, rng: &m
         }
         Trouble::ClockStep => {
             world.begin(&trouble);
-            // After commits of more than a quarter of an hour ahead nobody would be let in.
-            let minute = 600_000_000;
+            // After commits of more than a quarter of an hour ahead nobody is let in, but where
+            // the clock is believed all the same.
+            let (minute, ahead) = (600_000_000, if world.believes_clock() { 60 } else { 14 });
             // By 14 minutes back commits go on, by an hour nothing does.
-            let minutes = [14, -14, -60][rest(3).as_millis() as usize - 1];
+            let minutes = [ahead, -14, -60][rest(3).as_millis() as usize - 1];
             world.clock.set_off(minutes * minute);
             sleep(rest(4_000)).await;
             world.clock.set_off(0);

@@ -265,6 +265,11 @@ impl World {
         state.disk.kill();
     }
 
+    /// Whether its server goes by a clock that is behind the newest commit.
+    pub(crate) fn believes_clock(&self) -> bool {
+        self.config.clock_believed
+    }
+
     /// Sets the time that background work rests.
     pub(crate) fn set_pace(&self, pace: Duration) {
         self.state.lock().pace = pace;
