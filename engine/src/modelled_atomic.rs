@@ -103,6 +103,19 @@ atomics! {
     AtomicPtr<T> of *mut T: swap;
 }
 
+impl AtomicU64 {
+    pub(crate) fn fetch_update(
+        &self,
+        set: Ordering,
+        fetch: Ordering,
+        change: impl FnMut(u64) -> Option<u64>,
+    ) -> Result<u64, u64> {
+        self.marks.load();
+        self.marks.store();
+        self.value.fetch_update(set, fetch, change)
+    }
+}
+
 macro_rules! defaults {
     ($($name:ident)*) => {
         $(

@@ -10,7 +10,8 @@
 
 use crate::event::StallReason;
 use crate::options::Options;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::weakened;
 use std::time::Duration;
 
 /// What the background work has not caught up with.
@@ -104,7 +105,7 @@ fn pause_ns(bytes: usize, parts: u64, bytes_per_second: u64) -> u128 {
 /// Pauses that are owed: those of many small commits add up to one that a clock can measure.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket {
-    owed_ns: AtomicU64,
+    pub(crate) owed_ns: AtomicU64,
 }
 
 impl Bucket {
@@ -123,7 +124,8 @@ impl Bucket {
         }
         let taken = self.owed_ns.fetch_update(Relaxed, Relaxed, |owed| {
             let paid = owed.min(Bucket::PAID_NS_MAX);
-            (owed >= Bucket::PAID_NS_MIN).then(|| owed - paid)
+            let left = if weakened!("owed") { owed } else { owed - paid };
+            (owed >= Bucket::PAID_NS_MIN).then_some(left)
         });
         taken.ok().map(|owed| Duration::from_nanos(owed.min(Bucket::PAID_NS_MAX)))
     }

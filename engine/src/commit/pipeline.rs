@@ -586,7 +586,9 @@ impl Pipeline {
             (false, Ok(())) => {
                 order.add_callback(ts, done);
                 order.urged = order.urged.max(ts);
-                self.called.notify_one();
+                if !weakened!("callback") {
+                    self.called.notify_one();
+                }
                 return;
             }
         };

@@ -17,6 +17,8 @@ pub(crate) mod live_tables;
 #[cfg(model = "loom")]
 pub(crate) mod flushes;
 #[cfg(model = "loom")]
+pub(crate) mod pauses;
+#[cfg(model = "loom")]
 pub(crate) mod pipeline;
 #[cfg(model = "shuttle")]
 pub(crate) mod by_chance;

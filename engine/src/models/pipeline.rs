@@ -8,6 +8,7 @@ use crate::error::{Kind, Result};
 use crate::event::Events;
 use crate::ids::{CommitTs, SegmentId};
 use crate::options::{Durability, Reach};
+use crate::sync::{Condvar, Mutex};
 use crate::vfs::api::Vfs;
 use crate::vfs::mem::SimFs;
 use crate::wal::replay::Replay;
@@ -176,6 +177,42 @@ fn turns() {
     house.commit(Durability::Buffered).expect("an open log");
     committing.join().expect("it ends").expect("an open log");
     assert_eq!(house.look(), 3);
+}
+
+/// A commit that is to be called back for, while another leads: its callback comes once, when the
+/// commit is visible.
+fn called_back() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let leading = thread::spawn(move || other.pipeline.run());
+    let ts = house.commit(Durability::Synced).expect("an open log");
+    let told = Arc::new((Mutex::new(0), Condvar::new()));
+    let (to_tell, shown) = (Arc::clone(&told), Arc::clone(&house));
+    let ticket = Box::new(move |outcome: Result<()>| {
+        outcome.expect("a sound disk");
+        assert!(shown.look() >= ts.0, "it is told early");
+        *to_tell.0.lock() += 1;
+        to_tell.1.notify_one();
+    });
+    house.pipeline.notify(ts, ticket);
+    let mut times = told.0.lock();
+    while *times == 0 {
+        told.1.wait(&mut times);
+    }
+    drop(times);
+    house.pipeline.close().expect("a sound disk");
+    leading.join().expect("it ends");
+    assert_eq!(*told.0.lock(), 1);
+}
+
+#[test]
+fn who_is_to_be_called_back_is_called_once() {
+    holds(called_back, 50);
+}
+
+#[test]
+fn who_is_to_be_called_back_needs_somebody_awake() {
+    needs(called_back, "callback");
 }
 
 #[test]
