@@ -4,12 +4,14 @@ use crate::engine::{Change, Direction, Engine, Pending, Promise};
 use crate::probe::{Kind, Line};
 use crate::rows::{KeyBuf, MEDIUM, PARTITION_ROWS, Values, size_of};
 use crate::work::{self, Context, bytes_of};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 use tabulith::env::rng::Rng;
-use tabulith_results::latency::Latency;
+use tabulith_results::latency::histogram;
 
 /// Rows with values of 200 bytes that are chosen from at scale 1; of larger ones as many as take
 /// the same bytes.
@@ -93,22 +95,30 @@ fn in_flight(
     let size = size_of(value_bytes);
     let name = format!("W4 durable commits of 1{size}, in flight from one thread: {IN_FLIGHT}");
     let named = (Kind::Durable, name.as_str(), "commits/s");
+    // A call begins one commit and waits for another: its time is not a commit's.
+    let latency_ns = Mutex::new(histogram()?);
     let line = work::run(context, named, 1, 1, bytes_of(1, value_bytes), |_| {
         let (mut key, mut values) = (KeyBuf::default(), Values::new(value_bytes, context.seed));
         let (mut rng, mut pending) = (Rng::seeded(context.seed), VecDeque::new());
+        let latency_ns = &latency_ns;
         move || {
-            let i = rng.below(rows);
+            let (i, begin) = (rng.below(rows), Instant::now());
             if let Some(begun) = engine.begin(Change::Put(key.row(i), values.value(i, 0))) {
-                pending.push_back(begun?);
+                pending.push_back((begun?, begin));
             }
             if pending.len() < IN_FLIGHT {
                 return Ok(0);
             }
-            pending.pop_front().map_or(Ok(0), |oldest: Pending| oldest().map(|()| 1))
+            let Some((oldest, begin)): Option<(Pending, _)> = pending.pop_front() else {
+                return Ok(0);
+            };
+            oldest()?;
+            let took = begin.elapsed().as_nanos() as u64;
+            latency_ns.lock().map_err(|_| anyhow!("a panic"))?.saturating_record(took);
+            Ok(1)
         }
     })?;
-    // A call begins one commit and waits for another: its time is not a commit's.
-    Ok(Some(Line { latency_us: Latency::default(), curve: Vec::new(), ..line }))
+    Ok(Some(line.timed(&latency_ns.into_inner().map_err(|_| anyhow!("a panic"))?)))
 }
 
 /// 100 neighbouring rows a commit, by 1 and 8 writers.
