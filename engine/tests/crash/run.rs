@@ -751,14 +751,16 @@ impl Run {
         self.read()
     }
 
-    /// Lets the scrub read all files once, and mend what it can.
+    /// Lets the scrub read all files once, and mend what it can. It takes no time of the wall
+    /// clock: where that is set back after it, a power loss may have timestamps given again.
     pub(crate) fn scrub(&mut self) -> Result<(), Stop> {
         let passes = |db: &Db| db.stats().scrub.passes;
-        let before = passes(self.db()?);
+        let (before, wall) = (passes(self.db()?), self.clock.wall_ticks());
         while passes(self.db()?) == before {
             let pause = self.db()?.scrub_step()?;
             self.clock.advance(pause.max(Duration::from_nanos(100)));
         }
+        self.clock.set_wall(wall);
         Ok(())
     }
 
