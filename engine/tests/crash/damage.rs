@@ -22,6 +22,7 @@ use tabulith::db::Db;
 use tabulith::options::Options;
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{self, Replay};
+use tabulith_testkit::watch::watched;
 
 /// Opens of one run, about.
 const OPENS: u64 = 120_000;
@@ -90,9 +91,12 @@ impl Sweep {
         std::thread::scope(|scope| {
             for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
                 scope.spawn(|| {
-                    while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        self.check(corpus, map, case);
-                    }
+                    watched(|watch| {
+                        while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                            watch.step(format!("{}, {case}", corpus.config));
+                            self.check(corpus, map, case);
+                        }
+                    });
                 });
             }
         });
