@@ -122,12 +122,17 @@ impl Bucket {
         if owed < Bucket::PAID_NS_MIN {
             return None;
         }
-        let taken = self.owed_ns.fetch_update(Relaxed, Relaxed, |owed| {
+        let pay = |owed: u64| {
             let paid = owed.min(Bucket::PAID_NS_MAX);
-            let left = if weakened!("owed") { owed } else { owed - paid };
-            (owed >= Bucket::PAID_NS_MIN).then_some(left)
-        });
-        taken.ok().map(|owed| Duration::from_nanos(owed.min(Bucket::PAID_NS_MAX)))
+            (owed >= Bucket::PAID_NS_MIN).then(|| owed - paid)
+        };
+        let taken = if weakened!("owed") {
+            let owed = self.owed_ns.load(Relaxed);
+            pay(owed).map(|left| self.owed_ns.store(left, Relaxed)).map(|()| owed)
+        } else {
+            self.owed_ns.fetch_update(Relaxed, Relaxed, pay).ok()
+        };
+        taken.map(|owed| Duration::from_nanos(owed.min(Bucket::PAID_NS_MAX)))
     }
 }
 
