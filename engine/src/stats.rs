@@ -110,8 +110,9 @@ pub struct Stats {
     /// Bytes of them that rows refer to; the rest is reclaimed by compaction.
     pub blob_live_bytes: u64,
     /// Files that are on the disk only because somebody still reads them, such as a cursor that
-    /// nobody has moved since they were merged. It lets go of them when it is moved or dropped.
-    pub pinned_files: u64,
+    /// nobody has moved since they were merged. It lets go of them when it comes to another block,
+    /// or is dropped.
+    pub pinned_files: usize,
     /// Their bytes.
     pub pinned_file_bytes: u64,
     /// Bytes in memtables, sealed ones included.
@@ -238,7 +239,7 @@ pub struct MemoryStats {
     /// The cache of single rows, which takes of the room for blocks as rows are read.
     pub rows: MemoryUse,
     /// Bytes of memtables that are in files by now and that somebody still reads, such as a cursor
-    /// that nobody has moved since. Beyond the budget: they go when it is moved or dropped.
+    /// that nobody has moved since. Beyond the budget: they go as pinned files do.
     pub pinned: usize,
 }
 

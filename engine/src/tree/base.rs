@@ -261,8 +261,9 @@ impl Tree {
 
     /// Bytes of the memtables that are there because somebody still reads them.
     pub(crate) fn bytes_left_behind(&self) -> usize {
-        let tables = self.left_behind.lock();
-        tables.iter().filter_map(Weak::upgrade).map(|table| table.bytes()).sum()
+        // The last to let go of one gives its memory back, and that not under the lock.
+        let tables: Vec<_> = self.left_behind.lock().iter().filter_map(Weak::upgrade).collect();
+        tables.iter().map(|table| table.bytes()).sum()
     }
 
     pub(crate) fn debt(&self) -> Debt {

@@ -9,7 +9,7 @@ use crate::sstable::reader::TableFile;
 use crate::sync::ArcSwap;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::vfs::api::{Access, File, Vfs};
 use crate::zone::{Declared, Extract};
 use std::collections::HashMap;
@@ -36,7 +36,7 @@ pub(crate) struct Shelf {
     held: Mutex<HashMap<FileName, Arc<dyn File>>>,
     trash: Mutex<Vec<FileName>>,
     /// Files that no Version to come has, and that somebody still reads; and their bytes.
-    left_behind: (AtomicU64, AtomicU64),
+    left_behind: (AtomicUsize, AtomicU64),
 }
 
 impl Shelf {
@@ -110,7 +110,7 @@ impl Shelf {
     }
 
     /// How many files there are because somebody still reads them, and their bytes.
-    pub(crate) fn left_behind(&self) -> (u64, u64) {
+    pub(crate) fn left_behind(&self) -> (usize, u64) {
         let (files, bytes) = &self.left_behind;
         (files.load(Ordering::Relaxed), bytes.load(Ordering::Relaxed))
     }
