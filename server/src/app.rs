@@ -218,23 +218,24 @@ impl<S: Store> App<S> {
     /// request's date may be off: what has expired must not count again because a clock was set
     /// back. Said once each way. [`Config::clock_believed`] has it count all the same.
     fn believed(&self, now: CommitTs) -> Option<CommitTs> {
-        if self.config.clock_believed {
-            return Some(now);
-        }
         let behind = self.services.newest().0.saturating_sub(now.0) / CommitTs::TICKS_PER_SECOND;
         let is_sound = behind <= DATE_SKEW_MAX.as_secs();
         if is_sound == self.clock_is_back.load(Ordering::Relaxed)
             && self.clock_is_back.swap(!is_sound, Ordering::Relaxed) == is_sound
         {
             match is_sound {
-                true => tracing::warn!("the clock is believed again"),
+                true => tracing::warn!("the clock is with the newest commit again"),
+                false if self.config.clock_believed => tracing::error!(
+                    behind_seconds = behind,
+                    "the clock stands behind the newest commit: what had expired counts again"
+                ),
                 false => tracing::error!(
                     behind_seconds = behind,
                     "the clock stands behind the newest commit: what has an end or a date is refused"
                 ),
             }
         }
-        is_sound.then_some(now)
+        (is_sound || self.config.clock_believed).then_some(now)
     }
 
     /// Rules for browsers of an account that is served.

@@ -137,6 +137,7 @@ fn every_seed_ends_well() {
         "Revocation",
         "answered",
         "busy",
+        "commits that are far ahead",
         "dead credentials",
         "half-closed",
         "policies revoked",
@@ -198,6 +199,9 @@ async fn run(seed: u64) -> Outcome {
         let trouble = *rng.pick(&troubles);
         book.lock().count(name(trouble));
         cause(&world, &mut owner, trouble, &mut rng).await;
+        if world.is_far_behind() {
+            book.lock().count("commits that are far ahead");
+        }
     }
     for client in working {
         let ended = timeout(Duration::from_secs(3_600), client).await;
@@ -229,7 +233,9 @@ fn config(rng: &mut Rng, is_crowded: bool) -> Config {
         let most = NonZeroU32::new(rng.between(20, 200) as u32);
         config.throttling = Throttling { partition_entities: None, account_requests: most };
     }
+    // Where it is, and dates are of no account, clients go on whatever it says.
     config.clock_believed = rng.chance(50);
+    config.date_checked = !config.clock_believed;
     config
 }
 
@@ -266,11 +272,11 @@ async fn cause(world: &Arc<World>, owner: &mut Client, trouble: Trouble, rng: &m
         }
         Trouble::ClockStep => {
             world.begin(&trouble);
-            // After commits of more than a quarter of an hour ahead nobody is let in, but where
-            // the clock is believed all the same.
-            let (minute, ahead) = (600_000_000, if world.believes_clock() { 60 } else { 14 });
-            // By 14 minutes back commits go on, by an hour nothing does.
-            let minutes = [ahead, -14, -60][rest(3).as_millis() as usize - 1];
+            let minute = 600_000_000;
+            // After commits of more than a quarter of an hour ahead nobody is let in, and by an
+            // hour back nothing goes on, but where the clock is believed all the same.
+            let ahead = if world.believes_clock() { 60 } else { 14 };
+            let minutes = [14, ahead, -14, -60][rest(4).as_millis() as usize - 1];
             world.clock.set_off(minutes * minute);
             sleep(rest(4_000)).await;
             world.clock.set_off(0);

@@ -270,6 +270,12 @@ impl World {
         self.config.clock_believed
     }
 
+    /// Whether the clock is further behind the newest commit than a request's date may be off.
+    pub(crate) fn is_far_behind(&self) -> bool {
+        let db = self.state.lock().db.clone();
+        db.is_some_and(|db| db.stats().clock_behind_us > 15 * 60 * 1_000_000)
+    }
+
     /// Sets the time that background work rests.
     pub(crate) fn set_pace(&self, pace: Duration) {
         self.state.lock().pace = pace;
