@@ -162,7 +162,7 @@ pub(crate) fn small() -> Options {
             block_cache_bytes: Some(1 << 20),
             blob_bytes_min: 500,
             blob_file_bytes: 4 << 10,
-            scrub_period_s: 4, // A pass takes a moment of a list's time.
+            scrub_period_s: 4, // A pass takes a moment of the steady clock.
             ..Advanced::default()
         },
         threads: Some(1),

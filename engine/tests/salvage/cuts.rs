@@ -2,12 +2,11 @@
 //! database or the whole one, the old one is as it was, and another salvage goes through.
 
 use crate::damaged::damage;
-use crate::judge::{Tally, check, judge};
+use crate::judge::{Tally, check, is_no_database, judge};
 use crate::life::{DIR, Model, NEW, all_bytes, life, open};
 use std::path::Path;
 use std::sync::Arc;
 use tabulith::Options;
-use tabulith::error::Kind;
 use tabulith::salvage::rebuild::salvage_with;
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::{Profile, SimFs};
@@ -67,12 +66,7 @@ fn cut_anywhere(sim: &SimFs, model: &Model, seen: &mut Seen) -> Result<(), Strin
                     judged.map_err(|what| place(&what))?;
                     seen.whole += 1;
                 }
-                // Nothing of it counts yet: no database, or files without one.
-                Err(error)
-                    if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) && n < done =>
-                {
-                    seen.absent += 1;
-                }
+                Err(error) if is_no_database(&error) && n < done => seen.absent += 1,
                 Err(error) => return Err(place(&format!("{error:?}"))),
             }
         }

@@ -3,14 +3,14 @@
 //! calls a damaged folder sound. The folder is as it was.
 
 use crate::damaged::damage;
-use crate::judge::{Tally, judge};
+use crate::judge::{Tally, is_no_database, judge};
 use crate::kinds::KINDS;
 use crate::life::{DIR, Model, NEW, all_bytes, life_of, open};
 use std::fmt::Debug;
 use std::path::Path;
 use std::sync::Arc;
 use tabulith::Options;
-use tabulith::error::{Kind, Result};
+use tabulith::error::Result;
 use tabulith::salvage::rebuild::salvage_with;
 use tabulith::salvage::report::Report;
 use tabulith::verify;
@@ -102,7 +102,7 @@ fn judge_salvage(
                     drop(db);
                     judge(disk, NEW, model, again, tally)
                 }
-                Err(error) if matches!(error.kind(), Kind::NotFound | Kind::Corrupt) => Ok(()),
+                Err(error) if is_no_database(&error) => Ok(()),
                 Err(error) => Err(format!("half of a database: {error:?}")),
             }?;
             // Another one goes through and misses nothing more.
@@ -161,8 +161,8 @@ fn a_check_whose_calls_fail_never_calls_a_damaged_folder_sound() {
         disk
     });
     for disk in harmed {
-        let (before, found) = (all_bytes(&disk), work(Arc::new(disk.clone())));
-        let is_sound = found.expect("a disk that is well").is_clean();
+        let (before, well) = (all_bytes(&disk), work(Arc::new(disk.clone())));
+        let is_sound = well.expect("a disk that is well").is_clean();
         damaged += u64::from(!is_sound);
         seen.each_fault(&disk, work, |after, done| {
             if all_bytes(after) != before {

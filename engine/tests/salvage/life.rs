@@ -78,7 +78,8 @@ pub(crate) fn open(sim: &SimFs, dir: &str, options: &Options) -> tabulith::Resul
 }
 
 fn value(rng: &mut Rng) -> Vec<u8> {
-    let len = *rng.pick(&[0, 3, 20, 60, 200, 700, 2000, 5000]); // The last to a blob file of the salvage.
+    // The longest goes to a blob file of the salvage, too.
+    let len = *rng.pick(&[0, 3, 20, 60, 200, 700, 2000, 5000]);
     if rng.chance(50) { rng.bytes(len) } else { vec![b'v'; len] }
 }
 
