@@ -3,6 +3,7 @@
 //! next run finishes, and the database is as ever.
 
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
+use crate::fates::fates;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::Which;
 use tabulith::env::clock::ManualClock;
 use tabulith::vfs::api::Vfs as _;
-use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::vfs::mem::SimFs;
 use tabulith::{CommitTs, Db, Kind, Options};
 use tabulith_testkit::counts::{self, count};
 
@@ -26,21 +27,16 @@ fn restore(disk: &SimFs, clock: &Arc<ManualClock>, which: Which, place: &str) ->
     look(&db)
 }
 
-/// Every disk that a crash may leave: after each effect by a kill, and by a loss of power.
-fn fates(sim: &SimFs, work: impl FnOnce()) -> Vec<(String, SimFs)> {
+/// Every disk that a crash under `work` may leave: after each effect by a kill, and by a loss of
+/// power.
+fn cut_anywhere(sim: &SimFs, work: impl FnOnce()) -> Vec<(String, SimFs)> {
     let trace = sim.record();
     work();
     let mut all = Vec::new();
     for n in 0..=trace.len() {
         let disk = trace.at(n).expect("the trace goes that far");
-        all.push((format!("killed after effect {n} of {}", trace.len()), disk.fork()));
-        for profile in [Profile::Ordered, Profile::Hostile] {
-            let states = disk.crash_states(profile, STATES, n as u64);
-            for (at, state) in states.enumerate() {
-                let place = format!("{profile:?} state {at} after effect {n} of {}", trace.len());
-                all.push((place, SimFs::after_crash(&state)));
-            }
-        }
+        let place = |how: &str| format!("after effect {n} of {}, {how}", trace.len());
+        all.extend(fates(&disk, STATES, n as u64).into_iter().map(|(how, fs)| (place(&how), fs)));
     }
     all
 }
@@ -69,7 +65,7 @@ fn a_backup_that_is_cut_leaves_older_ones_whole_and_is_finished_by_the_next() {
     let (mut absent, mut there) = (0, 0);
     for sharing in [Sharing::Copy, Sharing::Link] {
         let (house, first) = house();
-        let all = fates(&house.disk, || {
+        let all = cut_anywhere(&house.disk, || {
             house.backups().create(DIR, sharing).expect("the second backup");
         });
         for (place, disk) in &all {
@@ -116,7 +112,7 @@ fn a_first_backup_that_is_cut_is_finished_by_the_next() {
     house.put("two", "p", "in the log", &[9; 1000]);
     for sharing in [Sharing::Copy, Sharing::Link] {
         let disk = house.disk.fork();
-        let all = fates(&disk, || {
+        let all = cut_anywhere(&disk, || {
             backups(&disk, &house.clock).create(DIR, sharing).expect("the first backup");
         });
         let mut staged = 0;
@@ -144,7 +140,7 @@ fn a_pruning_that_is_cut_harms_nothing_that_stays() {
     house.db.compact().expect("a compaction");
     house.put("one", "p", "r0001", b"again");
     house.db.backup(DEST).expect("the third backup");
-    let all = fates(&house.disk, || {
+    let all = cut_anywhere(&house.disk, || {
         let pruned = house.backups().prune(1).expect("a pruning");
         assert!(pruned.files > 2, "{pruned:?}");
     });
@@ -209,7 +205,7 @@ fn a_restore_that_is_cut_is_no_database_or_the_whole_one() {
         let mut of_newest = BTreeSet::new();
         for (which, moment) in [(Which::Newest, CommitTs::MAX), (Which::At(at), at)] {
             let (world, disk) = (house.model.at(moment), house.disk.fork());
-            let all = fates(&disk, || {
+            let all = cut_anywhere(&disk, || {
                 let done = backups(&disk, &house.clock).restore(which, "whole", sharing);
                 done.expect("a restore");
             });

@@ -4,19 +4,16 @@
 
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
 use crate::cuts::{house_with_a_past, open_whole};
-use crate::kinds::KINDS;
+use crate::kinds::{KINDS, failures};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backups, Which};
-use tabulith::vfs::fault::{FaultFs, Rule};
+use tabulith::vfs::fault::FaultFs;
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Kind, Options, Result};
 use tabulith_testkit::counts::{self, count};
-
-/// How often a call fails in its way; the two take turns.
-const TIMES: [(&str, u64); 2] = [("once", 1), ("for ever", u64::MAX)];
 
 /// Of so many runs one has all of it looked at.
 const ONE_LOOKED_AT_IN: u64 = 4;
@@ -46,19 +43,17 @@ fn each_fault<T>(
     work(&backups).expect("a disk that is well");
     let calls = faults.calls();
     tally.calls += calls;
-    for n in 0..calls {
-        for (kind, (what, turn)) in KINDS.into_iter().enumerate() {
-            let (how_often, times) = TIMES[(n as usize + kind) % TIMES.len()];
-            let disk = house.disk.fork();
-            let (faults, backups) = on(&disk);
-            faults.add(turn(Rule::any().skip(n).times(times)));
-            let done = work(&backups).ok();
-            assert!(faults.injected() > 0, "call {n} of {calls} is not reached");
-            tally.runs += 1;
-            tally.refused += u64::from(done.is_none());
-            let all = tally.runs.is_multiple_of(ONE_LOOKED_AT_IN);
-            judge(&format!("call {n} of {calls}: {what} {how_often}"), &disk, done, all);
-        }
+    // Of once and for ever, one in turn.
+    let turns = failures(calls).enumerate().filter(|(number, _)| number % 2 == number / 2 % 2);
+    for (_, (how, rule)) in turns {
+        let disk = house.disk.fork();
+        let (faults, backups) = on(&disk);
+        faults.add(rule);
+        let done = work(&backups).ok();
+        assert!(faults.injected() > 0, "{how} is not reached");
+        tally.runs += 1;
+        tally.refused += u64::from(done.is_none());
+        judge(&how, &disk, done, tally.runs.is_multiple_of(ONE_LOOKED_AT_IN));
     }
 }
 

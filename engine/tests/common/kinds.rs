@@ -1,5 +1,7 @@
 //! The ways in which a call of the disk fails.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use tabulith::vfs::fault::{Errno, Rule};
 
 /// Turns a rule into one that fails in this way.
@@ -21,3 +23,19 @@ pub(crate) const KINDS: [(&str, Turn); 13] = [
     ("EOPNOTSUPP", |rule| rule.with(Errno::NotSupported)),
     ("a short read", |rule| rule.with(Errno::EndOfFile)),
 ];
+
+/// How often a call fails in its way.
+const TIMES: [(&str, u64); 2] = [("once", 1), ("for ever", u64::MAX)];
+
+/// Each of so many calls fails in each way, once and for ever: how, and the rule.
+pub(crate) fn failures(calls: u64) -> impl Iterator<Item = (String, Rule)> {
+    let ways = move |n| {
+        KINDS.into_iter().flat_map(move |(what, turn)| {
+            TIMES.into_iter().map(move |(how_often, times)| {
+                let how = format!("call {n} of {calls}, {what} {how_often}");
+                (how, turn(Rule::any().skip(n).times(times)))
+            })
+        })
+    };
+    (0..calls).flat_map(ways)
+}

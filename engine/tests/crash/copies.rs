@@ -2,6 +2,7 @@
 //! acknowledged the copy is whole, before that there is none or a whole one, and the first database
 //! is as ever.
 
+use crate::fates::fates;
 use crate::look::read_world;
 use crate::model::{History, Need, World};
 use crate::opening::{DIR, open_in};
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tabulith::error::Kind;
 use tabulith::options::{Durability, Options};
-use tabulith::vfs::mem::{Profile, SimFs, Trace};
+use tabulith::vfs::mem::{SimFs, Trace};
 
 const COPY: &str = "/copy";
 /// States of one crash point.
@@ -66,13 +67,8 @@ fn check(copy: impl FnOnce(&mut Run, &SimFs) -> Result<(Trace, World, World), St
     let (mut absent, mut whole) = (0, 0);
     for n in 0..=done {
         let disk = trace.at(n).expect("the trace goes that far");
-        let mut fates = vec![disk.fork()];
-        for profile in [Profile::Ordered, Profile::Hostile] {
-            let states = disk.crash_states(profile, STATES, n as u64);
-            fates.extend(states.map(|state| SimFs::after_crash(&state)));
-        }
-        for (fate, fs) in fates.iter().enumerate() {
-            let place = format!("after effect {n} of {done}, state {fate}");
+        for (how, fs) in &fates(&disk, STATES, n as u64) {
+            let place = format!("after effect {n} of {done}, {how}");
             match open(fs, COPY) {
                 Ok(found) if found == world => whole += 1,
                 // Nothing of it counts yet: no database, or files without one.

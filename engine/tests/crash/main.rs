@@ -11,6 +11,8 @@
 mod allocator;
 #[path = "../common/levels.rs"]
 mod levels;
+#[path = "../common/fates.rs"]
+mod fates;
 #[path = "../common/kinds.rs"]
 mod kinds;
 mod ops;

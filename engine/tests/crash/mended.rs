@@ -3,6 +3,7 @@
 //! All that was acknowledged is there, or the damage is told as it was before.
 
 use crate::explore::{Depth, Explorer, Tally};
+use crate::fates::fates;
 use crate::model::{History, Need};
 use crate::opening::DIR;
 use crate::ops::Op;
@@ -188,12 +189,7 @@ fn a_damaged_log_is_renewed_and_cut_anywhere() {
     let (mut refused, mut whole, done) = (0, 0, trace.len());
     for n in 0..=done {
         let disk = trace.at(n).expect("the trace goes that far");
-        let mut fates = vec![("killed".to_owned(), disk.fork())];
-        for profile in [Profile::Ordered, Profile::Hostile] {
-            let states = disk.crash_states(profile, STATES, n as u64);
-            fates.extend(states.map(|s| (format!("{s:?}"), SimFs::after_crash(&s))));
-        }
-        for (how, fs) in &fates {
+        for (how, fs) in &fates(&disk, STATES, n as u64) {
             let place = format!("after effect {n} of {done}, {how}");
             match refusal(&run, fs, &segment, &place) {
                 None => whole += 1,

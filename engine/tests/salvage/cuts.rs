@@ -2,6 +2,7 @@
 //! database or the whole one, the old one is as it was, and another salvage goes through.
 
 use crate::damaged::damage;
+use crate::fates::fates;
 use crate::judge::{Tally, check, is_no_database, judge};
 use crate::life::{DIR, Model, NEW, all_bytes, life, open};
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use tabulith::Options;
 use tabulith::salvage::rebuild::salvage_with;
 use tabulith::vfs::api::{Access, Vfs};
-use tabulith::vfs::mem::{Profile, SimFs};
+use tabulith::vfs::mem::SimFs;
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::Rng;
 
@@ -48,13 +49,9 @@ fn cut_anywhere(sim: &SimFs, model: &Model, seen: &mut Seen) -> Result<(), Strin
     seen.effects += done as u64;
     for n in 0..=done {
         let disk = trace.at(n).expect("the trace goes that far");
-        let mut fates = vec![disk.fork()];
-        for profile in [Profile::Ordered, Profile::Hostile] {
-            let states = disk.crash_states(profile, STATES, n as u64);
-            fates.extend(states.map(|state| SimFs::after_crash(&state)));
-        }
-        for (fate, fs) in fates.iter().enumerate() {
-            let place = |what: &str| format!("after effect {n} of {done}, state {fate}: {what}");
+        let fates = fates(&disk, STATES, n as u64);
+        for (how, fs) in &fates {
+            let place = |what: &str| format!("after effect {n} of {done}, {how}: {what}");
             seen.states += 1;
             if all_bytes(fs) != before {
                 return Err(place("the old folder has changed"));
@@ -71,7 +68,7 @@ fn cut_anywhere(sim: &SimFs, model: &Model, seen: &mut Seen) -> Result<(), Strin
             }
         }
         if n.is_multiple_of(AGAIN_STEP) {
-            let again = fates.last().expect("the disk as it is at least");
+            let (_, again) = fates.last().expect("the disk as it is at least");
             let vfs = Arc::new(again.clone());
             let done = salvage_with(vfs, Path::new(DIR), Path::new("again"), 7);
             let done = done.map_err(|error| format!("after effect {n}, again: {error:?}"))?;

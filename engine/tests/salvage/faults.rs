@@ -4,7 +4,7 @@
 
 use crate::damaged::damage;
 use crate::judge::{Tally, is_no_database, judge};
-use crate::kinds::KINDS;
+use crate::kinds::{KINDS, failures};
 use crate::life::{DIR, Model, NEW, all_bytes, life_of, open};
 use std::fmt::Debug;
 use std::path::Path;
@@ -15,7 +15,7 @@ use tabulith::salvage::rebuild::salvage_with;
 use tabulith::salvage::report::Report;
 use tabulith::verify;
 use tabulith::vfs::api::{Access, Vfs};
-use tabulith::vfs::fault::{FaultFs, Rule};
+use tabulith::vfs::fault::FaultFs;
 use tabulith::vfs::mem::{Profile, SimFs};
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::Rng;
@@ -47,22 +47,16 @@ impl Seen {
         work(Arc::new(well.clone())).expect("a disk that is well");
         let calls = well.calls();
         self.calls += calls;
-        for n in 0..calls {
-            for (what, turn) in KINDS {
-                for (how_often, times) in [("once", 1), ("for ever", u64::MAX)] {
-                    let disk = disk.fork();
-                    let faults = FaultFs::new(Arc::new(disk.clone()));
-                    faults.add(turn(Rule::any().skip(n).times(times)));
-                    let done = work(Arc::new(faults.clone()));
-                    assert!(faults.injected() > 0, "call {n} of {calls} is not reached");
-                    self.runs += 1;
-                    self.refused += u64::from(done.is_err());
-                    let outcome = format!("{done:?}");
-                    look(&disk, done).unwrap_or_else(|why| {
-                        panic!("call {n} of {calls}, {what} {how_often}: {why}\n{outcome}")
-                    });
-                }
-            }
+        for (how, rule) in failures(calls) {
+            let disk = disk.fork();
+            let faults = FaultFs::new(Arc::new(disk.clone()));
+            faults.add(rule);
+            let done = work(Arc::new(faults.clone()));
+            assert!(faults.injected() > 0, "{how} is not reached");
+            self.runs += 1;
+            self.refused += u64::from(done.is_err());
+            let outcome = format!("{done:?}");
+            look(&disk, done).unwrap_or_else(|why| panic!("{how}: {why}\n{outcome}"));
         }
     }
 
