@@ -2,7 +2,7 @@
 //! the test moves, and no threads. It is closed and opened, or killed.
 
 use crate::common::{date_of, request, sign};
-use crate::ops::OPTION_SETS;
+use crate::ops::{OPTION_SETS, Op};
 use crate::talk::Asked;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,14 +24,21 @@ pub(crate) struct House {
     disk: SimFs,
     clock: Arc<ManualClock>,
     /// `None` only while it is being started.
-    open: Option<(Arc<Db>, App<Db>)>,
+    open: Option<Open>,
     starts: u64,
+    /// Memtables that were flushed in the openings that ended.
+    flushes: u64,
+}
+
+struct Open {
+    tables: Arc<TableStore<Db>>,
+    app: App<Db>,
 }
 
 impl House {
     pub(crate) fn start(options: usize) -> Result<House, String> {
         let clock = Arc::new(ManualClock::at(START));
-        let mut house = House { disk: SimFs::new(), clock, open: None, starts: 0 };
+        let mut house = House { disk: SimFs::new(), clock, open: None, starts: 0, flushes: 0 };
         house.open(options)?;
         Ok(house)
     }
@@ -42,52 +49,94 @@ impl House {
         let builder = Db::builder().options(settings(options));
         let builder = builder.parts(disk, self.clock.clone(), Arc::new(ByHand));
         let db = Arc::new(builder.open("db").map_err(|error| format!("opening: {error}"))?);
-        let tables = TableStore::with_clock(db.clone(), self.clock.clone());
+        let tables = Arc::new(TableStore::with_clock(db, self.clock.clone()));
         // The clock goes anywhere; what is asked is not about dates.
         let config = Config { date_checked: false, history: true, ..Config::default() };
-        let app = App::new(config, Arc::new(tables), self.clock.clone(), self.starts);
-        self.open = Some((db, app));
+        let app = App::new(config, tables.clone(), self.clock.clone(), self.starts);
+        self.open = Some(Open { tables, app });
         Ok(())
     }
 
     pub(crate) fn db(&self) -> &Db {
-        &self.open.as_ref().expect("it is open between operations").0
+        self.tables().rows()
     }
 
-    pub(crate) fn reopen(&mut self, options: usize) -> Result<(), String> {
+    /// The tables below the service.
+    pub(crate) fn tables(&self) -> &TableStore<Db> {
+        &self.opened().tables
+    }
+
+    fn opened(&self) -> &Open {
+        self.open.as_ref().expect("it is open between operations")
+    }
+
+    /// Memtables that were flushed so far.
+    pub(crate) fn flushes(&self) -> u64 {
+        self.flushes + self.db().stats().flushes
+    }
+
+    /// What happens to a service that nobody asks for: its ends and starts, its work in the
+    /// background, the clock. Gives whether there was anything to lose, where the power goes.
+    pub(crate) fn endure(&mut self, op: &Op) -> Result<bool, String> {
+        let work = match op {
+            Op::Reopen { options } => return self.reopen(*options).map(|()| false),
+            Op::Kill { options } => return self.kill(*options).map(|()| false),
+            Op::LosePower { options, state } => return self.lose_power(*options, *state),
+            Op::Flush => self.db().flush(),
+            Op::Compact => self.db().compact(),
+            Op::Clock { ticks } => {
+                self.turn_clock(*ticks);
+                self.db().step().map(drop)
+            }
+            asked => return Err(format!("somebody has to ask: {asked:?}")),
+        };
+        work.map(|()| false).map_err(|error| error.to_string())
+    }
+
+    fn reopen(&mut self, options: usize) -> Result<(), String> {
         self.db().close().map_err(|error| format!("closing: {error}"))?;
-        self.open = None;
+        self.end();
         self.open(options)
     }
 
-    pub(crate) fn kill(&mut self, options: usize) -> Result<(), String> {
-        self.disk.kill();
+    fn end(&mut self) {
+        self.flushes = self.flushes();
         self.open = None;
+    }
+
+    fn kill(&mut self, options: usize) -> Result<(), String> {
+        self.disk.kill();
+        self.end();
         self.open(options)
     }
 
     /// Every change that was answered is synced, so all of them are there. Gives whether there was
     /// anything to lose.
-    pub(crate) fn lose_power(&mut self, options: usize, state: u64) -> Result<bool, String> {
+    fn lose_power(&mut self, options: usize, state: u64) -> Result<bool, String> {
         let can_lose = self.disk.crash_states(Profile::Hostile, 2, 0).count() > 1;
         self.disk = self.disk.lose_power(state);
-        self.open = None;
+        self.end();
         self.open(options)?;
         Ok(can_lose)
     }
 
     /// Moves the wall clock, back as well.
-    pub(crate) fn turn_clock(&self, ticks: i64) {
+    fn turn_clock(&self, ticks: i64) {
         self.clock.set_wall(self.clock.wall_ticks().saturating_add_signed(ticks).max(START / 2));
     }
 
-    pub(crate) fn send(&self, asked: &Asked) -> Response {
+    /// As much as a request takes.
+    pub(crate) fn let_time_pass(&self) {
         self.clock.advance(Duration::from_nanos(300));
+    }
+
+    pub(crate) fn send(&self, asked: &Asked) -> Response {
+        self.let_time_pass();
         let headers: Vec<(&str, &str)> =
             asked.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let mut request = request(asked.method, &asked.path, &headers, &asked.body);
         sign(&mut request.head, &date_of(self.clock.wall_ticks()));
-        self.open.as_ref().expect("it is open between operations").1.answer(request)
+        self.opened().app.answer(request)
     }
 }
 

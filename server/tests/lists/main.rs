@@ -1,6 +1,7 @@
 //! The service against the reference model: random lists of requests, answered in one process
 //! without sockets by the service and the engine, with reopen, kill and loss of power between
-//! them. Every answer must be that of an ordered map under the rules of the protocol.
+//! them. Every answer must be that of an ordered map under the rules of the protocol. The same list
+//! then runs without the protocol, on the table layer as an embedded user has it.
 //!
 //! A list that fails is made shorter, written into a file (`TABULITH_FAILED` names the folder), and
 //! printed with the line that replays it. Lists in `regress` are replayed for ever.
@@ -13,10 +14,10 @@ mod ops;
 mod model;
 mod talk;
 mod house;
+mod direct;
 mod run;
 
 use ops::{Mix, OPTION_SETS, Op};
-use run::Reached;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tabulith_testkit::counts::{self, count};
@@ -29,12 +30,23 @@ const OPS_VARIABLE: &str = "TABULITH_HTTP_LIST_OPS";
 /// Kinds of operations; a run of many lists must have had each.
 const KINDS: u64 = 26;
 
+/// How far lists went over HTTP, and how far without it.
+#[derive(Debug, Default)]
+struct Reached {
+    http: run::Reached,
+    direct: direct::Reached,
+}
+
+fn both(ops: &[Op], options: usize) -> Result<Reached, String> {
+    Ok(Reached { http: run::run(ops, options)?, direct: direct::run(ops, options)? })
+}
+
 fn lists() -> Lists<Op, Reached> {
     Lists {
         name: "http",
         command: "TABULITH_HTTP_LIST_OPS=1 cargo test -p tabulith-server --test lists",
         failed: Path::new(env!("CARGO_TARGET_TMPDIR")).join("failed"),
-        run: run::run,
+        run: both,
     }
 }
 
@@ -50,24 +62,30 @@ fn every_answer_is_that_of_the_model() {
     let (first, lists) = (seed::seed_or(1), wanted.div_ceil(LIST_LEN));
     let (mut reached, mut kinds) = (Reached::default(), BTreeMap::<_, u64>::new());
     self::lists().check(first, lists, list, |_, list, one| {
-        reached.add(&one);
+        reached.http.add(&one.http);
+        reached.direct.add(&one.direct);
         list.ops.iter().for_each(|op| *kinds.entry(op.kind()).or_default() += 1);
     });
     eprintln!("{lists} lists from seed {first}: 0 differences\n{reached:?}\n{kinds:#?}");
+    let Reached { http, direct } = reached;
     let is_long = lists >= 50;
     let floor = |number: u64| if is_long { number * lists } else { 0 };
     let counts = [
         count("operations", lists * LIST_LEN, wanted),
-        count("requests", reached.requests, wanted),
+        count("requests", http.requests, wanted),
         count("kinds", kinds.len() as u64, if is_long { KINDS } else { 1 }),
-        count("refused", reached.refused, floor(20)),
-        count("entities", reached.entities, floor(100)),
-        count("batches", reached.batches_done, floor(8)),
-        count("batches_refused", reached.batches_refused, floor(15)),
-        count("undisturbed", reached.undisturbed, floor(15)),
-        count("flushes", reached.flushes, floor(3)),
-        count("past", reached.past, floor(7)),
-        count("power_losses", reached.power_losses, floor(2)),
+        count("refused", http.refused, floor(20)),
+        count("entities", http.entities, floor(100)),
+        count("batches", http.batches_done, floor(8)),
+        count("batches_refused", http.batches_refused, floor(15)),
+        count("undisturbed", http.undisturbed, floor(15)),
+        count("flushes", http.flushes, floor(3)),
+        count("past", http.past, floor(7)),
+        count("power_losses", http.power_losses, floor(2)),
+        count("direct_done", direct.done, floor(60)),
+        count("direct_refused", direct.refused, floor(20)),
+        count("direct_entities", direct.entities, floor(100)),
+        count("direct_past", direct.past, floor(7)),
     ];
     counts::tell("http-lists", &counts);
 }

@@ -262,7 +262,7 @@ fn time_of(ticks: u64) -> String {
 }
 
 /// Texts in the order that the protocol has them in: by their UTF-16.
-fn bytes_of(text: &str) -> Vec<u8> {
+pub(crate) fn bytes_of(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_be_bytes).collect()
 }
 

@@ -66,9 +66,9 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
     let (model, reached) = (Model::default(), Reached::default());
     let mut run = Run { house, model, reached, pasts: Default::default(), as_of: None };
     for (n, op) in ops.iter().enumerate() {
-        run.one(op).map_err(|what| format!("operation {n}, {}: {what}", op.kind()))?;
+        run.one(op).map_err(|what| format!("operation {n}, {}, HTTP: {what}", op.kind()))?;
     }
-    run.count();
+    run.reached.flushes = run.house.flushes();
     // At the end all of it, whatever was asked before.
     for table in 0..crate::ops::TABLES {
         let what = run.query(table, None, &Select::All, None);
@@ -106,25 +106,10 @@ impl Run {
                 self.look_back(*past, |run| run.query(*table, filter.as_ref(), select, *top))
             }
             Op::ListPast { past, top } => self.look_back(*past, |run| run.list(*top)),
-            Op::Reopen { options } => {
-                self.count();
-                self.house.reopen(*options)
-            }
-            Op::Kill { options } => {
-                self.count();
-                self.house.kill(*options)
-            }
-            Op::LosePower { options, state } => {
-                self.count();
-                let could_lose = self.house.lose_power(*options, *state)?;
+            other => {
+                let could_lose = self.house.endure(other)?;
                 self.reached.power_losses += u64::from(could_lose);
                 Ok(())
-            }
-            Op::Flush => self.house.db().flush().map_err(|error| error.to_string()),
-            Op::Compact => self.house.db().compact().map_err(|error| error.to_string()),
-            Op::Clock { ticks } => {
-                self.house.turn_clock(*ticks);
-                self.house.db().step().map(drop).map_err(|error| error.to_string())
             }
         }
     }
@@ -153,11 +138,6 @@ impl Run {
         let model = std::mem::replace(&mut self.model, now);
         self.pasts[past] = Some(Past { moment, model });
         outcome
-    }
-
-    /// Adds what the open database counted.
-    fn count(&mut self) {
-        self.reached.flushes += self.house.db().stats().flushes;
     }
 
     fn send(&mut self, asked: &Asked) -> Response {
