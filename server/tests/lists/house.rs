@@ -4,6 +4,7 @@
 use crate::common::{date_of, request, sign};
 use crate::ops::{OPTION_SETS, Op};
 use crate::talk::Asked;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
@@ -11,6 +12,7 @@ use tabulith::env::clock::{Clock as _, ManualClock};
 use tabulith::env::jobs::ByHand;
 use tabulith::options::{Advanced, Options};
 use tabulith::table::store::TableStore;
+use tabulith::vfs::api::Vfs as _;
 use tabulith::vfs::mem::{Profile, SimFs};
 use tabulith_server::app::App;
 use tabulith_server::config::Config;
@@ -23,11 +25,15 @@ const START: u64 = 17_672_256_000_000_000;
 pub(crate) struct House {
     disk: SimFs,
     clock: Arc<ManualClock>,
+    /// The folder. Checkpoints are made beside it, and replace it.
+    dir: PathBuf,
     /// `None` only while it is being started.
     open: Option<Open>,
     starts: u64,
     /// Memtables that were flushed in the openings that ended.
     flushes: u64,
+    /// Bytes that were scrubbed in them.
+    scrubbed: u64,
 }
 
 struct Open {
@@ -38,7 +44,9 @@ struct Open {
 impl House {
     pub(crate) fn start(options: usize) -> Result<House, String> {
         let clock = Arc::new(ManualClock::at(START));
-        let mut house = House { disk: SimFs::new(), clock, open: None, starts: 0, flushes: 0 };
+        let (disk, dir) = (SimFs::new(), PathBuf::from("db"));
+        let (starts, flushes, scrubbed) = (0, 0, 0);
+        let mut house = House { disk, clock, dir, open: None, starts, flushes, scrubbed };
         house.open(options)?;
         Ok(house)
     }
@@ -48,7 +56,7 @@ impl House {
         let disk = Arc::new(self.disk.process());
         let builder = Db::builder().options(settings(options));
         let builder = builder.parts(disk, self.clock.clone(), Arc::new(ByHand));
-        let db = Arc::new(builder.open("db").map_err(|error| format!("opening: {error}"))?);
+        let db = Arc::new(builder.open(&self.dir).map_err(|error| format!("opening: {error}"))?);
         let tables = Arc::new(TableStore::with_clock(db, self.clock.clone()));
         // The clock goes anywhere; what is asked is not about dates.
         let config = Config { date_checked: false, history: true, ..Config::default() };
@@ -75,6 +83,11 @@ impl House {
         self.flushes + self.db().stats().flushes
     }
 
+    /// Bytes that were scrubbed so far.
+    pub(crate) fn scrubbed(&self) -> u64 {
+        self.scrubbed + self.db().stats().scrub.bytes
+    }
+
     /// What happens to a service that nobody asks for: its ends and starts, its work in the
     /// background, the clock. Gives whether there was anything to lose, where the power goes.
     pub(crate) fn endure(&mut self, op: &Op) -> Result<bool, String> {
@@ -82,6 +95,10 @@ impl House {
             Op::Reopen { options } => return self.reopen(*options).map(|()| false),
             Op::Kill { options } => return self.kill(*options).map(|()| false),
             Op::LosePower { options, state } => return self.lose_power(*options, *state),
+            Op::Checkpoint { options } => return self.move_out(*options).map(|()| false),
+            Op::Scrub { pieces } => return self.scrub(*pieces).map(|()| false),
+            Op::Settle => self.db().settle(),
+            Op::Step => self.db().step().map(drop),
             Op::Flush => self.db().flush(),
             Op::Compact => self.db().compact(),
             Op::Clock { ticks } => {
@@ -99,8 +116,33 @@ impl House {
         self.open(options)
     }
 
+    fn move_out(&mut self, options: usize) -> Result<(), String> {
+        let dir = PathBuf::from(format!("db-{}", self.starts));
+        self.db().checkpoint(&dir).map_err(|error| format!("a checkpoint: {error}"))?;
+        self.db().close().map_err(|error| format!("closing: {error}"))?;
+        self.end();
+        let left = std::mem::replace(&mut self.dir, dir);
+        let names = self.disk.list(&left);
+        let removed = names
+            .and_then(|names| names.iter().try_for_each(|name| self.disk.remove(&left.join(name))));
+        removed.map_err(|error| format!("removing: {error}"))?;
+        self.open(options)
+    }
+
+    /// Nothing is ever damaged.
+    fn scrub(&self, pieces: usize) -> Result<(), String> {
+        for _ in 0..pieces {
+            let pause = self.db().scrub_step().map_err(|error| format!("a scrub: {error}"))?;
+            self.clock.sleep(pause);
+        }
+        let scrub = self.db().stats().scrub;
+        (scrub.finds == 0)
+            .then_some(())
+            .ok_or(format!("a scrub finds what is not there: {scrub:?}"))
+    }
+
     fn end(&mut self) {
-        self.flushes = self.flushes();
+        (self.flushes, self.scrubbed) = (self.flushes(), self.scrubbed());
         self.open = None;
     }
 
@@ -151,6 +193,7 @@ fn settings(set: usize) -> Options {
         level_fanout: 2,
         l0_compact_files: 2,
         block_cache_bytes: Some(64 << 10),
+        scrub_period_s: 4, // A scrub pauses; all looks back are into the history.
         ..Advanced::default()
     };
     let advanced = match set % OPTION_SETS {

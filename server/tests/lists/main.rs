@@ -28,7 +28,7 @@ const LIST_LEN: u64 = 400;
 const OPS_DEFAULT: u64 = 400_000;
 const OPS_VARIABLE: &str = "TABULITH_HTTP_LIST_OPS";
 /// Kinds of operations; a run of many lists must have had each.
-const KINDS: u64 = 26;
+const KINDS: u64 = 30;
 
 /// How far lists went over HTTP, and how far without it.
 #[derive(Debug, Default)]
@@ -80,6 +80,7 @@ fn every_answer_is_that_of_the_model() {
         count("batches_refused", http.batches_refused, floor(15)),
         count("undisturbed", http.undisturbed, floor(15)),
         count("flushes", http.flushes, floor(3)),
+        count("scrubbed", http.scrubbed, floor(100_000)),
         count("past", http.past, floor(7)),
         count("power_losses", http.power_losses, floor(2)),
         count("direct_done", direct.done, floor(60)),

@@ -102,6 +102,18 @@ pub(crate) enum Op {
     /// Writes the memtable to a file.
     Flush,
     Compact,
+    /// Everything that is due in the background.
+    Settle,
+    /// One piece of that.
+    Step,
+    /// So many pieces of a scrub.
+    Scrub {
+        pieces: usize,
+    },
+    /// Copies the database into a folder beside it, closes it and goes on with the copy.
+    Checkpoint {
+        options: usize,
+    },
     /// The wall clock goes on by so many ticks, or back.
     Clock {
         ticks: i64,
@@ -218,6 +230,10 @@ impl Op {
             Op::LosePower { .. } => "lose power",
             Op::Flush => "flush",
             Op::Compact => "compact",
+            Op::Settle => "settle",
+            Op::Step => "background step",
+            Op::Scrub { .. } => "scrub",
+            Op::Checkpoint { .. } => "checkpoint, gone on with",
             Op::Clock { .. } => "set the clock",
         }
     }
@@ -231,11 +247,11 @@ pub(crate) struct Mix {
     without: Vec<usize>,
 }
 
-const KINDS: [(usize, usize); 16] = [
+const KINDS: [(usize, usize); 20] = [
     (0, 40), // changes
     (1, 12), // batches
     (2, 22), // gets
-    (3, 10), // queries
+    (3, 20), // queries
     (4, 2),  // tables made
     (5, 1),  // tables dropped
     (6, 2),  // tables listed
@@ -244,10 +260,14 @@ const KINDS: [(usize, usize); 16] = [
     (9, 3),  // flush
     (10, 1), // compact
     (11, 4), // clock
-    (12, 2), // queries while it changes
+    (12, 3), // queries while it changes
     (13, 3), // moments noted
     (14, 8), // reads of the past
     (15, 2), // losses of power
+    (16, 1), // settle
+    (17, 3), // background steps
+    (18, 2), // scrub
+    (19, 1), // checkpoints
 ];
 
 impl Mix {
@@ -301,6 +321,10 @@ impl Mix {
             13 => Op::Remember { past: rng.below(PASTS) },
             14 => self.back(rng, table),
             15 => Op::LosePower { options, state: rng.next_u64() },
+            16 => Op::Settle,
+            17 => Op::Step,
+            18 => Op::Scrub { pieces: rng.between(1, 9) },
+            19 => Op::Checkpoint { options },
             _ => Op::Clock { ticks: *rng.pick(&[0, 1, 3, 10_000, 50_000_000, -1, -20_000_000]) },
         }
     }

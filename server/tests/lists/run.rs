@@ -24,6 +24,7 @@ pub(crate) struct Reached {
     /// Entities that were there unchanged while others changed between pages.
     pub(crate) undisturbed: u64,
     pub(crate) flushes: u64,
+    pub(crate) scrubbed: u64,
     /// Entities that were found in the past.
     pub(crate) past: u64,
     /// Losses of power that could leave one state or another.
@@ -40,6 +41,7 @@ impl Reached {
         self.batches_refused += other.batches_refused;
         self.undisturbed += other.undisturbed;
         self.flushes += other.flushes;
+        self.scrubbed += other.scrubbed;
         self.past += other.past;
         self.power_losses += other.power_losses;
     }
@@ -68,7 +70,7 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
     for (n, op) in ops.iter().enumerate() {
         run.one(op).map_err(|what| format!("operation {n}, {}, HTTP: {what}", op.kind()))?;
     }
-    run.reached.flushes = run.house.flushes();
+    (run.reached.flushes, run.reached.scrubbed) = (run.house.flushes(), run.house.scrubbed());
     // At the end all of it, whatever was asked before.
     for table in 0..crate::ops::TABLES {
         let what = run.query(table, None, &Select::All, None);
