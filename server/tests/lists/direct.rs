@@ -168,7 +168,7 @@ impl Run {
         }
     }
 
-    /// What a change is called here; `None` where its condition is none.
+    /// A change as the table layer takes it; `None` where its `If-Match` is no condition at all.
     fn write(&self, table: usize, pk: &str, change: &Change) -> Result<Option<Write>, Difference> {
         let tag = self.model.tag(table, pk, change);
         let condition = match tag.as_deref().map(IfMatch::parse).transpose() {
@@ -221,7 +221,7 @@ impl Run {
         let own = |change: &Change| partition_of(pk, change.astray);
         let writes = changes.iter().map(|change| self.write(table, &own(change), change));
         let writes: Option<Vec<Write>> = writes.collect::<Result<_, _>>()?;
-        // Where one of them has no condition that can be said, there is no group to be given.
+        // Where an `If-Match` is no condition, there is no group that could be given.
         let Some(writes) = writes else { return Ok(()) };
         let tables = self.house.tables();
         let outcome = tables.transact(&self.account, &named(table), writes).and_then(Pending::wait);
