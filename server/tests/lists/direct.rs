@@ -2,9 +2,9 @@
 //! filters that were never text. It is held against a model of its own under the same rules, so
 //! that what the protocol does to a list shows as a difference of one of the two.
 
-use crate::house::House;
-use crate::model::{Entity, Model, Refusal, bytes_of, name_of, partition_of};
-use crate::ops::{Change, Compare, Filter, Op, PASTS, Property, Select, TABLES, Tag, Verb};
+use crate::model::{Entity, Refusal, bytes_of, name_of, partition_of};
+use crate::ops::{Change, Compare, Filter, Op, Property, Select, Tag, Verb};
+use crate::way::{Difference, Site, Way};
 use std::fmt::Debug;
 use tabulith::CommitTs;
 use tabulith::options::Reach;
@@ -17,9 +17,6 @@ use tabulith::table::page::{PAGE_ENTITIES_MAX, Page, Query};
 use tabulith::table::store::TablesPage;
 use tabulith::table::value::Value;
 use tabulith::table::write::{Pending, Write};
-
-/// What differed, in words.
-type Difference = String;
 
 /// How far a list went.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,125 +41,23 @@ impl Reached {
 }
 
 struct Run {
-    house: House,
+    site: Site,
     account: AccountName,
-    model: Model,
     reached: Reached,
-    pasts: [Option<Past>; PASTS],
-    /// When reads are as of, if that is not now.
-    as_of: Option<CommitTs>,
-}
-
-/// A moment, and what was there then.
-struct Past {
-    moment: CommitTs,
-    model: Model,
 }
 
 /// Runs `ops` on tables of their own; the first difference ends it.
 pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
-    let mut run = Run {
-        house: House::start(options)?,
-        account: AccountName::parse("direct").map_err(said)?,
-        model: Model::default(),
-        reached: Reached::default(),
-        pasts: Default::default(),
-        as_of: None,
-    };
-    for (n, op) in ops.iter().enumerate() {
-        run.one(op).map_err(|what| format!("operation {n}, {}, direct: {what}", op.kind()))?;
-    }
-    for table in 0..TABLES {
-        let what = run.query(table, None, &Select::All, None);
-        what.map_err(|what| format!("at the end, table {table}, direct: {what}"))?;
-    }
-    Ok(run.reached)
+    let account = AccountName::parse("direct").map_err(said)?;
+    let mut run = Run { site: Site::start(options)?, account, reached: Reached::default() };
+    run.all(ops)?;
+    Ok(Reached { entities: run.site.entities, past: run.site.past, ..run.reached })
 }
 
 impl Run {
-    fn one(&mut self, op: &Op) -> Result<(), Difference> {
-        self.house.let_time_pass();
-        match op {
-            Op::CreateTable { table } => self.create(*table),
-            Op::DropTable { table } => {
-                let outcome = self.house.tables().delete_table(&self.account, &named(*table));
-                // The protocol has a code of its own for this one place.
-                let expected = self.model.drop_table(*table);
-                agree(&outcome, &expected.map_err(|_| TABLE_NOT_FOUND))
-            }
-            Op::ListTables { top } => self.list(*top),
-            Op::Change { table, pk, change } => self.change(*table, pk, change),
-            Op::Batch { table, pk, changes } => self.batch(*table, pk, changes),
-            Op::Get { table, pk, rk, .. } => self.get(*table, pk, rk),
-            Op::Query { table, filter, select, top } => {
-                self.query(*table, filter.as_ref(), select, *top)
-            }
-            Op::Walk { table, top, changes } => self.walk(*table, *top, changes),
-            Op::Remember { past } => {
-                self.pasts[*past] = Some(self.present());
-                Ok(())
-            }
-            Op::GetPast { past, table, pk, rk, .. } => {
-                self.look_back(*past, |run| run.get(*table, pk, rk))
-            }
-            Op::QueryPast { past, table, filter, select, top } => {
-                self.look_back(*past, |run| run.query(*table, filter.as_ref(), select, *top))
-            }
-            Op::ListPast { past, top } => self.look_back(*past, |run| run.list(*top)),
-            other => self.house.endure(other).map(drop),
-        }
-    }
-
-    fn present(&self) -> Past {
-        Past { moment: self.house.db().visible(), model: self.model.clone() }
-    }
-
-    /// Has `look` see what was there at a moment that was noted; where none was, at the newest.
-    fn look_back(
-        &mut self,
-        past: usize,
-        look: impl FnOnce(&mut Run) -> Result<(), Difference>,
-    ) -> Result<(), Difference> {
-        let Past { moment, model } = self.pasts[past].take().unwrap_or_else(|| self.present());
-        let is_past = model.newest() < self.model.newest();
-        let (now, before) = (std::mem::replace(&mut self.model, model), self.reached.entities);
-        self.as_of = Some(moment);
-        let outcome = look(self).map_err(|what| format!("as of {moment}: {what}"));
-        self.as_of = None;
-        if is_past {
-            self.reached.past += self.reached.entities - before;
-        }
-        let model = std::mem::replace(&mut self.model, now);
-        self.pasts[past] = Some(Past { moment, model });
-        outcome
-    }
-
-    fn create(&mut self, table: usize) -> Result<(), Difference> {
-        let outcome = self.house.tables().create_table(&self.account, &named(table));
-        let expected = self.model.create(table);
-        agree(&outcome, &expected)
-    }
-
-    fn list(&self, top: Option<u32>) -> Result<(), Difference> {
-        let top = top.map_or(PAGE_ENTITIES_MAX, |top| top as usize);
-        let (mut names, mut next) = (Vec::new(), None::<String>);
-        loop {
-            let page = self.tables_page(top, next.as_deref()).map_err(said)?;
-            if page.tables.len() > top {
-                return Err(format!("{} names on a page of {top}", page.tables.len()));
-            }
-            names.extend(page.tables.iter().map(|table| table.name.as_str().to_owned()));
-            next = page.next;
-            if next.is_none() {
-                break;
-            }
-        }
-        same(&names, &self.model.names())
-    }
-
     fn tables_page(&self, top: usize, from: Option<&str>) -> TableResult<TablesPage> {
-        let tables = self.house.tables();
-        match self.as_of {
+        let tables = self.site.house.tables();
+        match self.site.as_of {
             Some(moment) => tables.as_of(moment)?.list_tables(&self.account, None, top, from),
             None => tables.list_tables(&self.account, None, top, from),
         }
@@ -170,7 +65,7 @@ impl Run {
 
     /// A change as the table layer takes it; `None` where its `If-Match` is no condition at all.
     fn write(&self, table: usize, pk: &str, change: &Change) -> Result<Option<Write>, Difference> {
-        let tag = self.model.tag(table, pk, change);
+        let tag = self.site.model.tag(table, pk, change);
         let condition = match tag.as_deref().map(IfMatch::parse).transpose() {
             Ok(condition) if change.tag != Tag::Malformed => condition,
             Err(_) if change.tag == Tag::Malformed => return Ok(None),
@@ -197,11 +92,63 @@ impl Run {
         }))
     }
 
+    /// A commit comes after all others.
+    fn rises(&self, ts: CommitTs) -> Result<(), Difference> {
+        let newest = self.site.model.newest();
+        (ts.0 > newest).then_some(()).ok_or(format!("commit {ts} does not come after {newest}"))
+    }
+
+    fn page(&self, table: usize, query: &Query) -> TableResult<Page> {
+        let (tables, account, name) = (self.site.house.tables(), &self.account, named(table));
+        match self.site.as_of {
+            Some(moment) => tables.as_of(moment)?.query(account, &name, query),
+            None => tables.query(account, &name, query),
+        }
+    }
+}
+
+impl Way for Run {
+    const NAME: &'static str = "direct";
+
+    fn site(&mut self) -> &mut Site {
+        &mut self.site
+    }
+
+    fn create(&mut self, table: usize) -> Result<(), Difference> {
+        let outcome = self.site.house.tables().create_table(&self.account, &named(table));
+        let expected = self.site.model.create(table);
+        agree(&outcome, &expected)
+    }
+
+    fn drop_table(&mut self, table: usize) -> Result<(), Difference> {
+        let outcome = self.site.house.tables().delete_table(&self.account, &named(table));
+        // The protocol has a code of its own for this one place.
+        let expected = self.site.model.drop_table(table);
+        agree(&outcome, &expected.map_err(|_| TABLE_NOT_FOUND))
+    }
+
+    fn list(&mut self, top: Option<u32>) -> Result<(), Difference> {
+        let top = top.map_or(PAGE_ENTITIES_MAX, |top| top as usize);
+        let (mut names, mut next) = (Vec::new(), None::<String>);
+        loop {
+            let page = self.tables_page(top, next.as_deref()).map_err(said)?;
+            if page.tables.len() > top {
+                return Err(format!("{} names on a page of {top}", page.tables.len()));
+            }
+            names.extend(page.tables.iter().map(|table| table.name.as_str().to_owned()));
+            next = page.next;
+            if next.is_none() {
+                break;
+            }
+        }
+        same(&names, &self.site.model.names())
+    }
+
     fn change(&mut self, table: usize, pk: &str, change: &Change) -> Result<(), Difference> {
         let Some(write) = self.write(table, pk, change)? else { return Ok(()) };
-        let tables = self.house.tables();
+        let tables = self.site.house.tables();
         let outcome = tables.write(&self.account, &named(table), write).and_then(Pending::wait);
-        let expected = self.model.judge(table, pk, change);
+        let expected = self.site.model.judge(table, pk, change);
         agree(&outcome, &expected)?;
         let (Ok(done), Ok(left)) = (outcome, expected) else {
             self.reached.refused += 1;
@@ -210,8 +157,8 @@ impl Run {
         self.reached.done += 1;
         self.rises(done.ts)?;
         same(&done.entity.is_some(), &left.is_some())?;
-        self.model.commit(table, pk, done.ts.0, &[(change.rk.clone(), left)]);
-        match (done.entity, self.model.get(table, pk, &change.rk)) {
+        self.site.model.commit(table, pk, done.ts.0, &[(change.rk.clone(), left)]);
+        match (done.entity, self.site.model.get(table, pk, &change.rk)) {
             (Some(found), Ok(expected)) => same_entity(&found, &expected, &Select::All),
             _ => Ok(()),
         }
@@ -223,9 +170,9 @@ impl Run {
         let writes: Option<Vec<Write>> = writes.collect::<Result<_, _>>()?;
         // Where an `If-Match` is no condition, there is no group that could be given.
         let Some(writes) = writes else { return Ok(()) };
-        let tables = self.house.tables();
+        let tables = self.site.house.tables();
         let outcome = tables.transact(&self.account, &named(table), writes).and_then(Pending::wait);
-        let (done, left) = match (outcome, self.model.judge_all(table, pk, changes)) {
+        let (done, left) = match (outcome, self.site.model.judge_all(table, pk, changes)) {
             (Ok(done), Ok(left)) => (done, left),
             (Err(refused), Err((at, refusal))) => {
                 self.reached.refused += 1;
@@ -242,9 +189,9 @@ impl Run {
         }
         let own = partition_of(pk, changes.first().is_some_and(|change| change.astray));
         let left: Vec<_> = changes.iter().map(|change| change.rk.clone()).zip(left).collect();
-        self.model.commit(table, &own, ts.0, &left);
+        self.site.model.commit(table, &own, ts.0, &left);
         for (done, (rk, _)) in done.iter().zip(&left) {
-            match (&done.entity, self.model.get(table, &own, rk)) {
+            match (&done.entity, self.site.model.get(table, &own, rk)) {
                 (Some(found), Ok(expected)) => same_entity(found, &expected, &Select::All)?,
                 (None, Err(_)) => {}
                 (found, expected) => return Err(format!("{found:?}, not {expected:?}")),
@@ -253,32 +200,18 @@ impl Run {
         Ok(())
     }
 
-    /// A commit comes after all others.
-    fn rises(&self, ts: CommitTs) -> Result<(), Difference> {
-        let newest = self.model.newest();
-        (ts.0 > newest).then_some(()).ok_or(format!("commit {ts} does not come after {newest}"))
-    }
-
-    fn get(&mut self, table: usize, pk: &str, rk: &str) -> Result<(), Difference> {
-        let (tables, account, name) = (self.house.tables(), &self.account, named(table));
-        let outcome = match self.as_of {
+    fn get(&mut self, table: usize, pk: &str, rk: &str, _: &Select) -> Result<(), Difference> {
+        let (tables, account, name) = (self.site.house.tables(), &self.account, named(table));
+        let outcome = match self.site.as_of {
             Some(moment) => tables.as_of(moment).and_then(|past| past.get(account, &name, pk, rk)),
             None => tables.get(account, &name, pk, rk, Reach::Disk),
         };
         let outcome = outcome.and_then(|found| found.ok_or(TableError::EntityNotFound));
-        let expected = self.model.get(table, pk, rk);
+        let expected = self.site.model.get(table, pk, rk);
         agree(&outcome, &expected)?;
         let (Ok(found), Ok(expected)) = (outcome, expected) else { return Ok(()) };
-        self.reached.entities += 1;
+        self.site.entities += 1;
         same_entity(&found, &expected, &Select::All)
-    }
-
-    fn page(&self, table: usize, query: &Query) -> TableResult<Page> {
-        let (tables, account, name) = (self.house.tables(), &self.account, named(table));
-        match self.as_of {
-            Some(moment) => tables.as_of(moment)?.query(account, &name, query),
-            None => tables.query(account, &name, query),
-        }
     }
 
     fn query(
@@ -297,7 +230,7 @@ impl Run {
             top: top.map_or(PAGE_ENTITIES_MAX, |top| top as usize),
             ..Query::default()
         };
-        let expected = self.model.query(table, filter);
+        let expected = self.site.model.query(table, filter);
         let mut found = Vec::new();
         loop {
             let page = self.page(table, &query);
@@ -313,7 +246,7 @@ impl Run {
             }
         }
         let expected = expected.unwrap_or_default();
-        self.reached.entities += expected.len() as u64;
+        self.site.entities += expected.len() as u64;
         same(&found.len(), &expected.len())?;
         found.iter().zip(&expected).try_for_each(|(a, b)| same_entity(a, b, select))
     }
@@ -328,7 +261,7 @@ impl Run {
         let mut query = Query { top: top as usize, ..Query::default() };
         let mut changes = changes.iter();
         loop {
-            let all = self.model.query(table, None);
+            let all = self.site.model.query(table, None);
             let page = self.page(table, &query);
             agree(&page, &all)?;
             let (Ok(page), Ok(all)) = (page, all) else { return Ok(()) };
@@ -342,7 +275,7 @@ impl Run {
             for (found, expected) in page.entities.iter().zip(&expected) {
                 same_entity(found, expected, &Select::All)?;
             }
-            self.reached.entities += expected.len() as u64;
+            self.site.entities += expected.len() as u64;
             query.from = page.next;
             if query.from.is_none() {
                 return Ok(());

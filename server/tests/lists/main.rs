@@ -14,6 +14,7 @@ mod ops;
 mod model;
 mod talk;
 mod house;
+mod way;
 mod direct;
 mod run;
 
