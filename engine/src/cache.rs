@@ -8,12 +8,14 @@
 //!
 //! What leaves is chosen by CLOCK in its queue form: what is used again before it reaches the front
 //! of the queue goes round once more, what is not leaves. What was read from a file leaves with the
-//! file.
+//! file. The shards share one room, and make some of it in turn: were each to have a part of its
+//! own, one would push out large values while another has room.
 //!
 //! What rows are held singly take of its room as they come (see [`Lender`]): where nobody reads
 //! single rows, blocks have all of it.
 //!
-//! Promise: never more than `capacity` bytes by the weights given; hits take a shared lock only.
+//! Promise: never more than `capacity` bytes by the weights given; hits take a shared lock of one
+//! shard only.
 //! Absent: reading. A miss is the caller's to fill, and two callers may fill the same one.
 
 use crate::ids::FileNo;
@@ -27,12 +29,20 @@ use std::sync::Arc;
 /// More shards than this gain nothing: a hit holds its lock for some 20 ns.
 const SHARDS_MAX: usize = 16;
 
-/// A shard below this would refuse blocks that a small cache should hold.
+/// With shards of fewer bytes than this, whose turn it is would say more about what leaves than
+/// what is used.
 const SHARD_BYTES_MIN: usize = 4 << 20;
 
-/// A shard remembers one place that it refused per so many bytes of its capacity: half as many as
-/// it holds blocks of usual size. With more, what comes by chance is taken, with fewer it learns
-/// late what has become warm.
+/// Of values of any size that push others out, at least as many fit.
+const VALUES_MIN: usize = 4;
+
+/// How often each shard is asked for room for something new, before that is left out: twice are
+/// enough where nobody else fills what is given.
+const ROUNDS_MAX: usize = 4;
+
+/// A shard remembers one place that it refused per so many bytes of its part of the capacity: half
+/// as many as it holds blocks of usual size. With more, what comes by chance is taken, with fewer
+/// it learns late what has become warm.
 const BYTES_PER_REFUSED: usize = 16 << 10;
 
 /// As few as this, with values of 64 KiB and 16 shards, are the last GiB of reads that missed.
@@ -48,9 +58,20 @@ pub(crate) struct BlockPlace {
 /// Blocks of type `B`, and values, by the place they were read from.
 pub(crate) struct Cache<B> {
     shards: Box<[RwLock<Shard<B>>]>,
-    shard_bytes: AtomicUsize,
     refused_len: usize,
+    room: Room,
     sizes: Mutex<Sizes>,
+}
+
+/// What all shards hold together. In lines of its own: hits, which do not need it, read what lies
+/// beside it.
+#[repr(align(128))]
+struct Room {
+    // Both are read, and `held` is changed, by whoever has the lock of a shard.
+    bytes_max: AtomicUsize,
+    held: AtomicUsize,
+    // The shard whose turn it is to let go of something.
+    turn: AtomicUsize,
 }
 
 /// What there is, and how much of it another cache has.
@@ -83,7 +104,6 @@ struct Shard<B> {
     entries: HashMap<BlockPlace, Entry<B>, BuildHasherDefault<PlaceHasher>>,
     // Holds exactly the keys of `entries`; the front is the next to be looked at.
     queue: VecDeque<BlockPlace>,
-    bytes: usize,
     // Marks of what was not taken; each has one slot. Empty until the first.
     refused: Box<[u32]>,
     hits: AtomicU64,
@@ -106,7 +126,7 @@ struct Entry<B> {
 
 impl<B> std::fmt::Debug for Cache<B> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Cache({} shards of {} bytes)", self.shards.len(), self.shard_bytes())
+        write!(f, "Cache({} shards, {} bytes)", self.shards.len(), self.room.bytes_max())
     }
 }
 
@@ -121,26 +141,17 @@ impl<B: Send + Sync> Lender for Cache<B> {
 impl<B> Cache<B> {
     /// A cache of at most `capacity` bytes; 0 holds nothing.
     pub(crate) fn new(capacity: usize) -> Cache<B> {
-        Cache::divided(capacity, (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX))
-    }
-
-    /// The same in one shard: for what is large, of which a part of the capacity may hold nothing.
-    pub(crate) fn undivided(capacity: usize) -> Cache<B> {
-        Cache::divided(capacity, 1)
-    }
-
-    fn divided(capacity: usize, shards: usize) -> Cache<B> {
+        let shards = (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         Cache {
             shards: (0..shards).map(|_| RwLock::new(Shard::new())).collect(),
-            shard_bytes: AtomicUsize::new(capacity / shards),
             refused_len: (capacity / shards / BYTES_PER_REFUSED).max(REFUSED_MIN),
+            room: Room::new(capacity),
             sizes: Mutex::new(Sizes { capacity, lent: 0 }),
         }
     }
 
-    /// From now on holds at most `capacity` bytes: what is too much goes at once. As a shard keeps
-    /// at least one block of usual size only where the cache was made for that, this is for less
-    /// than [`Cache::new`] was given, and back.
+    /// From now on holds at most `capacity` bytes: what is too much goes at once. As there are
+    /// shards and marks for what [`Cache::new`] was given, this is for less than that, and back.
     pub(crate) fn set_capacity(&self, capacity: usize) {
         let mut sizes = self.sizes.lock();
         sizes.capacity = capacity;
@@ -154,16 +165,29 @@ impl<B> Cache<B> {
     }
 
     fn resize(&self, sizes: &Sizes) {
-        let shard_bytes = sizes.capacity.saturating_sub(sizes.lent) / self.shards.len();
-        // Before the shards are looked at: whoever has a shard's lock later sees it.
-        let before = self.shard_bytes.swap(shard_bytes, Relaxed);
-        if shard_bytes < before {
-            self.shards.iter().for_each(|shard| shard.write().make_room(shard_bytes));
+        let bytes_max = sizes.capacity.saturating_sub(sizes.lent);
+        if bytes_max >= self.room.bytes_max.swap(bytes_max, Relaxed) {
+            return;
+        }
+        // Whoever has a shard's lock after this knows of it, and nobody else adds anything.
+        self.shards.iter().for_each(|shard| drop(shard.write()));
+        while self.room.lacks(0, bytes_max) > 0 {
+            self.make_room(0, bytes_max);
         }
     }
 
-    fn shard_bytes(&self) -> usize {
-        self.shard_bytes.load(Relaxed)
+    /// Has the shards let go of what is unused, in turn and each of some, until there is room for
+    /// `weight` bytes within `bytes_max`; others may fill that at once.
+    fn make_room(&self, weight: usize, bytes_max: usize) {
+        let part = self.room.lacks(weight, bytes_max).div_ceil(self.shards.len());
+        for _ in 0..ROUNDS_MAX * self.shards.len() {
+            let lacking = self.room.lacks(weight, bytes_max);
+            if lacking == 0 {
+                return;
+            }
+            let turn = self.room.turn.fetch_add(1, Relaxed) % self.shards.len();
+            self.shards[turn].write().let_go(lacking.min(part), &self.room);
+        }
     }
 
     /// The block that was read from `place`, if it is held.
@@ -189,7 +213,7 @@ impl<B> Cache<B> {
 
     /// Counts a miss of the block that was read from `place`, which takes `weight` bytes, and keeps
     /// it where there is room, or where it was missed lately. Returns what the cache now has there,
-    /// or else the block. One heavier than a shard is not kept.
+    /// or else the block. One heavier than the cache is not kept.
     pub(crate) fn insert(&self, place: BlockPlace, block: Arc<B>, weight: usize) -> Arc<B> {
         let held = Held::Block(Arc::clone(&block));
         self.insert_at(place, held, weight, Entrance::Again).block().unwrap_or(block)
@@ -201,9 +225,12 @@ impl<B> Cache<B> {
         self.insert_at(place, held, weight, Entrance::Room).block().unwrap_or(block)
     }
 
-    /// The same as [`Cache::insert`] for a value.
+    /// The same as [`Cache::insert`] for a value, but one heavier than a part of the cache pushes
+    /// nothing out: what it would push out takes longer to be read again than it does.
     pub(crate) fn insert_value(&self, place: BlockPlace, value: Bytes, weight: usize) {
-        self.insert_at(place, Held::Value(value), weight, Entrance::Again);
+        let is_heavy = weight > self.room.bytes_max() / VALUES_MIN;
+        let entrance = if is_heavy { Entrance::Room } else { Entrance::Again };
+        self.insert_at(place, Held::Value(value), weight, entrance);
     }
 
     fn insert_at(
@@ -213,29 +240,31 @@ impl<B> Cache<B> {
         weight: usize,
         entrance: Entrance,
     ) -> Held<B> {
-        let before = self.shard_bytes();
-        if weight > before {
-            self.shard(place).read().misses.fetch_add(1, Relaxed);
-            return held;
-        }
+        let before = self.room.bytes_max();
         let mut shard = self.shard(place).write();
         let misses = shard.misses.load(Relaxed) + 1; // Nobody else counts: no need for one step.
         shard.misses.store(misses, Relaxed);
-        // Under the lock: see `set_capacity`.
-        let shard_bytes = if weakened!("capacity") { before } else { self.shard_bytes() };
-        if weight > shard_bytes {
-            return held;
-        }
         if let Some(earlier) = shard.entries.get(&place) {
             return earlier.held.share();
         }
-        if shard.bytes + weight > shard_bytes {
-            if entrance == Entrance::Room || !shard.was_refused(place, self.refused_len) {
+        // Under the lock: see `resize`.
+        let bytes_max = if weakened!("capacity") { before } else { self.room.bytes_max() };
+        if !self.room.take(weight, bytes_max) {
+            let is_kept = entrance == Entrance::Again && weight <= bytes_max;
+            if !is_kept || !shard.was_refused(place, self.refused_len) {
                 return held;
             }
-            shard.make_room(shard_bytes - weight);
+            // Without the lock: it may be any shard's turn.
+            drop(shard);
+            self.make_room(weight, bytes_max);
+            shard = self.shard(place).write();
+            if let Some(earlier) = shard.entries.get(&place) {
+                return earlier.held.share();
+            }
+            if !self.room.take(weight, self.room.bytes_max()) {
+                return held;
+            }
         }
-        shard.bytes += weight;
         shard.queue.push_back(place);
         let entry = Entry { held: held.share(), weight, used: AtomicBool::new(false) };
         shard.entries.insert(place, entry);
@@ -246,18 +275,18 @@ impl<B> Cache<B> {
     /// every place that it holds, shard by shard.
     pub(crate) fn forget(&self, mut files: Vec<FileNo>) {
         files.sort_unstable();
-        self.shards.iter().for_each(|shard| shard.write().forget(&files));
+        self.shards.iter().for_each(|shard| shard.write().forget(&files, &self.room));
     }
 
     /// What it did so far and holds now.
     pub(crate) fn counts(&self) -> CacheCounts {
-        let mut counts = CacheCounts::default();
+        let bytes = self.room.held.load(Relaxed) as u64;
+        let mut counts = CacheCounts { bytes, ..CacheCounts::default() };
         for shard in &self.shards {
             let shard = shard.read();
             counts.hits += shard.hits.load(Relaxed);
             counts.misses += shard.misses.load(Relaxed);
             counts.blocks += shard.entries.len() as u64;
-            counts.bytes += shard.bytes as u64;
         }
         counts
     }
@@ -306,7 +335,6 @@ impl<B> Shard<B> {
         Shard {
             entries: HashMap::default(),
             queue: VecDeque::new(),
-            bytes: 0,
             refused: Box::default(),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
@@ -331,30 +359,69 @@ impl<B> Shard<B> {
     }
 
     /// `files` in their order.
-    fn forget(&mut self, files: &[FileNo]) {
+    fn forget(&mut self, files: &[FileNo], room: &Room) {
         let is_kept = |place: &BlockPlace| files.binary_search(&place.file).is_err();
         self.queue.retain(is_kept);
+        let mut freed = 0;
         self.entries.retain(|place, entry| {
             let kept = is_kept(place);
-            self.bytes -= if kept { 0 } else { entry.weight };
+            freed += if kept { 0 } else { entry.weight };
             kept
         });
+        room.give_back(freed);
     }
 
-    /// Lets go of unused entries until at most `bytes_max` remain. Ends: an entry that goes round
-    /// loses its mark, and no hit can set it again while the caller holds the shard.
-    fn make_room(&mut self, bytes_max: usize) {
-        while self.bytes > bytes_max {
-            let Some(place) = self.queue.pop_front() else { return };
+    /// Lets go of unused entries until `bytes` are free, or nothing is left. Ends: an entry that
+    /// goes round loses its mark, and no hit can set it again while the caller holds the shard.
+    fn let_go(&mut self, bytes: usize, room: &Room) {
+        let mut freed = 0;
+        while freed < bytes {
+            let Some(place) = self.queue.pop_front() else { break };
             let Some(entry) = self.entries.get_mut(&place) else { continue };
             if entry.used.load(Relaxed) {
                 entry.used.store(false, Relaxed);
                 self.queue.push_back(place);
                 continue;
             }
-            self.bytes -= entry.weight;
+            freed += entry.weight;
             self.entries.remove(&place);
         }
+        room.give_back(freed);
+    }
+}
+
+impl Room {
+    fn new(bytes_max: usize) -> Room {
+        let [held, turn] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+        Room { bytes_max: AtomicUsize::new(bytes_max), held, turn }
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Relaxed)
+    }
+
+    /// Bytes that `weight` has too little room within `bytes_max`.
+    fn lacks(&self, weight: usize, bytes_max: usize) -> usize {
+        self.held.load(Relaxed).saturating_add(weight).saturating_sub(bytes_max)
+    }
+
+    /// Counts `weight` bytes in, if there is room for them within `bytes_max`. Of two who take the
+    /// last of it at one time both may get none.
+    fn take(&self, weight: usize, bytes_max: usize) -> bool {
+        // Most of what is missed has no room: looking first leaves the line to all processors.
+        if self.lacks(weight, bytes_max) > 0 {
+            return false;
+        }
+        let held = self.held.fetch_add(weight, Relaxed);
+        let has_room = held.saturating_add(weight) <= bytes_max;
+        if !has_room {
+            self.give_back(weight);
+        }
+        has_room
+    }
+
+    fn give_back(&self, weight: usize) {
+        self.held.fetch_sub(weight, Relaxed);
     }
 }
 
@@ -519,6 +586,18 @@ mod tests {
     }
 
     #[test]
+    fn a_value_of_a_part_of_the_cache_pushes_nothing_out() {
+        let cache = Cache::new(1000);
+        fill(&cache, 0..7);
+        let insert = |offset, weight| {
+            (0..2).for_each(|_| cache.insert_value(place(offset), Bytes::new(), weight));
+            cache.get_value(place(offset)).is_some()
+        };
+        assert!(insert(50, 300) && !insert(51, 300) && insert(52, 250));
+        assert_eq!((cache.counts().blocks, cache.counts().bytes), (6, 950));
+    }
+
+    #[test]
     fn what_it_lends_it_does_not_hold() {
         let cache = Cache::new(1000);
         fill(&cache, 0..10);
@@ -552,12 +631,30 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_for_what_is_large_is_not_divided() {
-        let is_held = |cache: Cache<u64>| {
-            cache.insert(place(1), Arc::new(1), 60 << 20);
-            cache.get(place(1)).is_some()
+    fn what_is_large_has_the_room_of_all_shards() {
+        let cache = Cache::new(64 << 20);
+        assert!(cache.shards.len() > 1);
+        (0..64).for_each(|i| drop(cache.insert(place(i), Arc::new(i), 1 << 20)));
+        assert!((0..64).all(|i| cache.get(place(i)).is_some()), "all of them fit");
+        for _ in 0..2 {
+            cache.insert(place(100), Arc::new(100), 60 << 20);
+        }
+        assert!(cache.get(place(100)).is_some() && cache.counts().bytes == 64 << 20);
+        assert_eq!(cache.counts().blocks, 5, "no more left than had to");
+    }
+
+    #[test]
+    fn room_is_made_by_all_shards() {
+        let cache = Cache::new(64 << 20);
+        let shards = |cache: &Cache<u64>| -> Vec<usize> {
+            cache.shards.iter().map(|shard| shard.read().entries.len()).collect()
         };
-        assert!(is_held(Cache::undivided(64 << 20)) && !is_held(Cache::new(64 << 20)));
+        (0..16 << 10).for_each(|i| drop(cache.insert(place(i), Arc::new(i), 4 << 10)));
+        let before = shards(&cache);
+        cache.set_capacity(32 << 20);
+        let after = shards(&cache);
+        assert!(after.iter().all(|left| (440..590).contains(left)), "{before:?} {after:?}");
+        assert_eq!(after.iter().sum::<usize>(), 8 << 10);
     }
 
     #[test]

@@ -47,6 +47,36 @@ fn shrinking() {
     assert!(counts.bytes <= 100, "{counts:?}");
 }
 
+/// Two shards with room for one block, which all who are there want.
+fn making_room() {
+    let (cache, weight) = (Arc::new(Cache::<u64>::new(8 << 20)), 5 << 20);
+    cache.insert(place(1), Arc::new(1), weight);
+    let other = Arc::clone(&cache);
+    let insert_again = move |cache: &Cache<u64>, offset| {
+        for _ in 0..2 {
+            cache.insert(place(offset), Arc::new(offset), weight);
+        }
+    };
+    let inserting = thread::spawn(move || insert_again(&other, 2));
+    insert_again(&cache, 3);
+    inserting.join().expect("it ends");
+    let counts = cache.counts();
+    assert!(counts.blocks == 1 && counts.bytes == weight as u64, "{counts:?}");
+    let held = (1..=3).filter(|offset| cache.get(place(*offset)).is_some()).count();
+    assert_eq!(held, 1, "it is found");
+}
+
+/// Two shards, one after the other made smaller while a block comes into each.
+fn shrinking_all() {
+    let cache = Arc::new(Cache::<u64>::new(8 << 20));
+    let other = Arc::clone(&cache);
+    let shrinking = thread::spawn(move || other.set_capacity(4 << 20));
+    (1..=3).for_each(|offset| drop(cache.insert(place(offset), Arc::new(offset), 2 << 20)));
+    shrinking.join().expect("it ends");
+    let counts = cache.counts();
+    assert!(counts.bytes <= 4 << 20 && counts.blocks << 21 == counts.bytes, "{counts:?}");
+}
+
 fn found(ts: u64, bytes: usize) -> Found {
     Found { ts: CommitTs(ts), kind: RowKind::Put, value: Bytes::from(vec![b'v'; bytes]) }
 }
@@ -90,6 +120,16 @@ fn a_cache_that_shrinks_stays_small() {
 }
 
 #[test]
+fn shards_share_one_room() {
+    holds(making_room, 20);
+}
+
+#[test]
+fn all_shards_shrink() {
+    holds(shrinking_all, 10);
+}
+
+#[test]
 fn no_row_comes_back_that_a_flush_made_old() {
     holds(forgetting, 20);
 }
@@ -102,6 +142,11 @@ fn a_growing_cache_of_rows_loses_none_from_its_books() {
 #[test]
 fn a_shrinking_cache_needs_the_second_look() {
     needs(shrinking, "capacity");
+}
+
+#[test]
+fn shards_that_shrink_need_it_too() {
+    needs(shrinking_all, "capacity");
 }
 
 #[test]
