@@ -10,6 +10,7 @@
 
 use bytes::Bytes;
 use std::cell::RefCell;
+use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
 
 /// A thread keeps no more than this, as there may be hundreds of threads.
@@ -22,13 +23,19 @@ const KEPT_PIECES_MAX: usize = 12;
 const GRAIN_BYTES: usize = 128;
 
 thread_local! {
-    static SPARE: RefCell<Spare> = const { RefCell::new(Spare { pieces: Vec::new(), bytes: 0 }) };
+    static SPARE: RefCell<Spare> = const { RefCell::new(Spare::new()) };
 }
+
+/// The heap of a thread is made to grow by so much at once. More than that is no part of a heap to
+/// glibc, which maps it by itself.
+const HEAP_STEP_BYTES: usize = 120 << 10;
 
 /// What a thread keeps, the oldest first.
 struct Spare {
     pieces: Vec<Vec<u8>>,
     bytes: usize,
+    /// Of the last step of the heap, what pieces may have taken.
+    stepped_bytes: usize,
 }
 
 /// Some bytes in a piece of memory of their own; given back when it is dropped.
@@ -43,7 +50,11 @@ impl Piece {
     pub(crate) fn of(len: usize) -> Piece {
         // Nothing is kept for a thread that is about to end.
         let spare = SPARE.try_with(|spare| spare.borrow_mut().take(len)).ok().flatten();
-        let memory = spare.unwrap_or_else(|| vec![0; len.next_multiple_of(GRAIN_BYTES)]);
+        let memory = spare.unwrap_or_else(|| {
+            let len = len.next_multiple_of(GRAIN_BYTES);
+            let _ = SPARE.try_with(|spare| spare.borrow_mut().step_heap(len));
+            vec![0; len]
+        });
         Piece { memory, len }
     }
 
@@ -66,6 +77,24 @@ impl Piece {
 }
 
 impl Spare {
+    const fn new() -> Spare {
+        Spare { pieces: Vec::new(), bytes: 0, stepped_bytes: HEAP_STEP_BYTES }
+    }
+
+    /// Before `len` bytes of fresh memory are taken: now and then asks for more, and gives it back.
+    /// The heaps that glibc has for all threads but the first grow by as much as is asked for, by a
+    /// system call that takes as long as half of what is done to load a block.
+    fn step_heap(&mut self, len: usize) {
+        if len >= HEAP_STEP_BYTES {
+            return;
+        }
+        self.stepped_bytes += len;
+        if self.stepped_bytes > HEAP_STEP_BYTES {
+            self.stepped_bytes = len;
+            drop(black_box(Vec::<u8>::with_capacity(HEAP_STEP_BYTES)));
+        }
+    }
+
     /// The least piece that has `len` bytes and not many more.
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         let most = len + len / 8 + GRAIN_BYTES;
