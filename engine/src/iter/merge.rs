@@ -81,13 +81,31 @@ impl<C: Cursor> MergeCursor<C> {
         if comes_first(&self.sources, self.direction, keys, first, second) {
             return;
         }
-        let MergeCursor { sources, direction, .. } = self;
-        let leads = |other: &usize| leads(sources, *direction, *other, first);
-        let before = 1 + self.order[2..].partition_point(leads);
-        self.order[..=before].rotate_left(1);
-        if before > 1 {
+        if self.place_behind_second(first) > 1 {
             self.compare_first_two();
         }
+    }
+
+    /// The same where it left a key on which the second one stands, in the direction of travel.
+    fn settle_behind(&mut self, first: usize) {
+        if !self.sources[first].valid() {
+            self.order.remove(0);
+            return self.compare_first_two();
+        }
+        self.place_behind_second(first);
+        match self.order.len() {
+            2 => self.same = false,
+            _ => self.compare_first_two(),
+        }
+    }
+
+    /// Sorts in the first source, which comes after the second one; returns where.
+    fn place_behind_second(&mut self, first: usize) -> usize {
+        let MergeCursor { sources, direction, .. } = self;
+        let leads = |other: &usize| leads(sources, *direction, *other, first);
+        let place = 1 + self.order[2..].partition_point(leads);
+        self.order[..=place].rotate_left(1);
+        place
     }
 
     /// Puts every source but the first on the first version past the first's, in the new
@@ -138,10 +156,11 @@ impl<C: Cursor> MergeCursor<C> {
             }
             let shared = self.same;
             self.sources[first].leave_key(scratch)?;
-            self.settle(first);
             if !shared {
+                self.settle(first);
                 return Ok(());
             }
+            self.settle_behind(first);
         }
     }
 
@@ -174,11 +193,63 @@ impl<C: Cursor> MergeCursor<C> {
             if newest.as_ref().is_none_or(newer) {
                 newest = found;
             }
-            self.settle(first);
             if !shared {
+                self.settle(first);
                 return Ok(newest);
             }
+            self.settle_behind(first);
         }
+    }
+
+    /// While the first two sources alone stand on a key, and the newer of them on its delete: both
+    /// leave it. What moves is known without a look at the order, so that a deleted row costs one
+    /// comparison of keys.
+    fn try_pass_deleted(
+        &mut self,
+        terms: Terms<'_>,
+        most: usize,
+        scratch: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let (newer, older) = match (terms.direction, &self.order[..]) {
+            (Direction::Up, [newer, older, ..]) => (*newer, *older),
+            (Direction::Down, [older, newer, ..]) => (*newer, *older),
+            _ => return Ok(0),
+        };
+        let mut passed = 0;
+        while passed < most && self.has_deleted(newer, older, terms) {
+            for source in [newer, older] {
+                let source = &mut self.sources[source];
+                match terms.direction {
+                    Direction::Up => source.leave_key(scratch)?,
+                    Direction::Down => source.prev()?,
+                }
+            }
+            passed += 1;
+        }
+        if passed > 0 {
+            self.elect();
+        }
+        Ok(passed)
+    }
+
+    /// Whether source `newer` stands on the delete of the row that source `older` stands on, and
+    /// all other sources are past them. Going down each must have one version of the key.
+    fn has_deleted(&self, newer: usize, older: usize, terms: Terms<'_>) -> bool {
+        let Terms { direction, at, fence } = terms;
+        let third = self.order.get(2).map(|third| &self.sources[*third]);
+        let (newer, older) = (&self.sources[newer], &self.sources[older]);
+        if !newer.valid() || newer.kind() != RowKind::Delete || !older.valid() {
+            return false;
+        }
+        let (key, ts) = (newer.key(), newer.ts());
+        let (is_within, is_alone) = match direction {
+            Direction::Up => (key < fence, third.is_none_or(|third| key < third.key())),
+            Direction::Down => {
+                let is_alone = newer.ends_key(direction) && older.ends_key(direction);
+                (key >= fence, is_alone && third.is_none_or(|third| third.key() < key))
+            }
+        };
+        is_within && is_alone && ts <= at && older.ts() < ts && older.key() == key
     }
 
     fn try_seek(
@@ -350,6 +421,18 @@ impl<C: Walked> Walked for MergeCursor<C> {
 
     fn plain_from(&self) -> CommitTs {
         self.first().map_or(CommitTs::ZERO, C::plain_from)
+    }
+
+    fn pass_deleted(
+        &mut self,
+        terms: Terms<'_>,
+        most: usize,
+        scratch: &mut Vec<u8>,
+    ) -> Result<usize> {
+        match self.same && terms.direction == self.direction {
+            true => self.guard(|merge| merge.try_pass_deleted(terms, most, scratch)),
+            false => Ok(0),
+        }
     }
 
     fn follow(&mut self, direction: Direction, moves: usize) {

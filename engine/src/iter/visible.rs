@@ -304,21 +304,22 @@ impl<C: Walked> VisibleCursor<C> {
         if self.outlived_to > CommitTs::ZERO && self.merge.plain_from() <= self.outlived_to {
             return; // Some of it has gone by.
         }
-        let fence = match direction {
-            Direction::Up => &self.range.end,
-            Direction::Down => &self.range.start,
-        };
-        let fence = match self.cover.is_empty() {
-            true => Some(fence.as_slice()),
-            false => self.cover.clear_to(direction, self.merge.key(), fence),
-        };
-        let Some(fence) = fence else { return };
-        let terms = Terms { direction, at: self.at, fence };
+        let VisibleCursor { merge, cover, range, at, .. } = self;
+        let Some(fence) = clear_to(cover, range, direction, merge.key()) else { return };
+        let terms = Terms { direction, at: *at, fence };
         if let Some((walk, moves)) = self.merge.plain_walk(terms) {
             let mut walk = walk.branch(mem::take(&mut self.walk_key));
             walk.fetch_values(direction);
             (self.walk, self.plain) = (Some(walk), moves);
         }
+    }
+
+    /// Passes rows that were deleted, from the one here on, where the merge knows of some; returns
+    /// how many, `most` at most.
+    fn pass_deleted(&mut self, direction: Direction, most: usize) -> Result<usize> {
+        let VisibleCursor { merge, cover, range, at, scratch, .. } = self;
+        let Some(fence) = clear_to(cover, range, direction, merge.key()) else { return Ok(0) };
+        merge.pass_deleted(Terms { direction, at: *at, fence }, most, scratch)
     }
 
     /// Has the merge follow to the row here, where the cursor walks.
@@ -431,8 +432,13 @@ impl<C: Walked> VisibleCursor<C> {
                 (self.state, self.kind, self.is_hidden) = (State::On, RowKind::Delete, true);
                 return Ok(true);
             }
-            hidden += 1;
-            self.merge.leave_key(&mut self.key)?;
+            match self.pass_deleted(Direction::Up, self.hidden_max - hidden)? {
+                0 => {
+                    hidden += 1;
+                    self.merge.leave_key(&mut self.key)?;
+                }
+                passed => hidden += passed,
+            }
         }
         self.state = State::Above;
         Ok(false)
@@ -455,6 +461,9 @@ impl<C: Walked> VisibleCursor<C> {
                 continue;
             }
             if !self.merge.ends_key(Direction::Down) {
+                if self.pass_deleted(Direction::Down, usize::MAX)? > 0 {
+                    continue;
+                }
                 if self.pass_key()? {
                     self.state = State::Passed;
                     return Ok(true);
@@ -494,6 +503,21 @@ impl<C: Walked> VisibleCursor<C> {
                 kind => self.now < expiry::of(kind, &version.value),
             }
     }
+}
+
+/// How far in `direction` from `key` on `range` goes and `cover` hides nothing: see
+/// [`Cover::clear_to`].
+fn clear_to<'a>(
+    cover: &'a mut Cover,
+    range: &'a KeyRange,
+    direction: Direction,
+    key: &[u8],
+) -> Option<&'a [u8]> {
+    let fence = match direction {
+        Direction::Up => range.end.as_slice(),
+        Direction::Down => range.start.as_slice(),
+    };
+    if cover.is_empty() { Some(fence) } else { cover.clear_to(direction, key, fence) }
 }
 
 #[cfg(test)]
@@ -555,45 +579,106 @@ mod tests {
             let sets = erased.map(|erased| Arc::new(Erasures::of(erased))).into_iter();
             let cover = Cover::new(sets, CommitTs(at));
             let mut cursor = VisibleCursor::new(merge, cover, Moment::past(CommitTs(at)), range);
-            // A fresh cursor stands at both ends: the first move says which.
-            let mut place = match rng.one_in(2) {
-                true => cursor.next().map(|_| 0).unwrap(),
-                false => cursor.prev().map(|_| rows.len() as isize - 1).unwrap(),
-            };
-            if seed % 3 == 0 {
+            let stops = seed % 3 == 0;
+            if stops {
                 cursor.stop_after(rng.below(3) as usize);
             }
-            for _ in 0..500 {
-                let mut found = match rng.below(9) {
-                    0 => {
-                        let key = vec![b'a' + rng.below(26) as u8];
-                        place = rows.partition_point(|(k, _)| *k < key) as isize;
-                        cursor.seek(&key).unwrap()
-                    }
-                    n if n % 2 == 0 => {
-                        place = (place + 1).min(rows.len() as isize);
-                        cursor.next().unwrap()
-                    }
-                    _ => {
-                        place = if place < 0 { -1 } else { place - 1 };
-                        cursor.prev().unwrap()
-                    }
+            walk_at_random(&mut rng, cursor, &rows, stops);
+        }
+    }
+
+    /// Walks up and down and seeks, 500 times, by keys of one byte, and is where `rows` are.
+    /// `stops`: the cursor may stop on keys without a row.
+    fn walk_at_random(
+        rng: &mut Rng,
+        mut cursor: VisibleCursor<MergeCursor<Box<dyn Cursor + Send>>>,
+        rows: &[(Vec<u8>, u64)],
+        stops: bool,
+    ) {
+        // A fresh cursor stands at both ends: the first move says which.
+        let mut place = if rng.one_in(2) { -1 } else { rows.len() as isize };
+        let mut up = place == -1;
+        for step in 0..500 {
+            let mut found = match rng.below(9) {
+                0 if step > 0 => {
+                    let key = vec![rng.below(256) as u8];
+                    place = rows.partition_point(|(k, _)| *k < key) as isize;
+                    up = rng.one_in(2);
+                    cursor.seek(&key).unwrap()
+                }
+                n => {
+                    // Mostly on, or it would stay about where it is.
+                    up ^= step > 0 && n == 1;
+                    let by = if up { 1 } else { -1 };
+                    place = (place + by).clamp(-1, rows.len() as isize);
+                    if up { cursor.next().unwrap() } else { cursor.prev().unwrap() }
+                }
+            };
+            while found && cursor.is_ruled_out() {
+                assert!(stops, "nobody has said that it may stop there");
+                let here = rows.partition_point(|(k, _)| k.as_slice() < cursor.key()) as isize;
+                (place, found) = match rng.one_in(2) {
+                    true => (here, cursor.next().unwrap()),
+                    false => (here - 1, cursor.prev().unwrap()),
                 };
-                while found && cursor.is_ruled_out() {
-                    assert_eq!(seed % 3, 0, "nobody has said that it may stop there");
-                    let here = rows.partition_point(|(k, _)| k.as_slice() < cursor.key()) as isize;
-                    (place, found) = match rng.one_in(2) {
-                        true => (here, cursor.next().unwrap()),
-                        false => (here - 1, cursor.prev().unwrap()),
+            }
+            let want = usize::try_from(place).ok().and_then(|i| rows.get(i));
+            assert_eq!(found, want.is_some(), "step {step}");
+            if let Some((key, ts)) = want {
+                assert_eq!((cursor.key(), cursor.ts().0), (key.as_slice(), *ts));
+                assert_eq!(cursor.value().unwrap(), ts.to_string().as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn rows_that_were_deleted_are_passed_whichever_versions_there_are() {
+        for seed in 0..200 {
+            let mut rng = Rng::seeded(seed);
+            let tables = [0, 1, 2].map(|number| match (seed + number) % 2 {
+                0 => new_memtable(&SpareChunks::none()),
+                _ => Arc::new(OrderedMemtable::default()) as Arc<dyn Memtable>,
+            });
+            // Rows, deletes of most of them, and a few of either; some keys have more versions.
+            let writes = [(0, 250), (1, 150 + rng.below(100)), (2, rng.below(20))];
+            let total: u64 = writes.iter().map(|(_, writes)| writes).sum();
+            let at = CommitTs(if rng.one_in(2) { total } else { rng.below(total) });
+            let (mut ts, mut model) = (0, BTreeMap::new());
+            for (number, writes) in writes {
+                for _ in 0..writes {
+                    ts += 1;
+                    let key = if number == 0 { ts as u8 } else { rng.below(256) as u8 };
+                    let kind = match number != 0 && !rng.one_in(10) {
+                        true => RowKind::Delete,
+                        false => RowKind::Put,
+                    };
+                    let value = Bytes::from(ts.to_string());
+                    tables[number].insert(&[key], CommitTs(ts), kind, &value);
+                    match kind {
+                        _ if ts > at.0 => None,
+                        RowKind::Delete => model.remove(&vec![key]),
+                        _ => model.insert(vec![key], ts),
                     };
                 }
-                let want = usize::try_from(place).ok().and_then(|i| rows.get(i));
-                assert_eq!(found, want.is_some(), "seed {seed}");
-                if let Some((key, ts)) = want {
-                    assert_eq!((cursor.key(), cursor.ts().0), (key.as_slice(), *ts));
-                    assert_eq!(cursor.value().unwrap(), ts.to_string().as_bytes());
-                }
             }
+            let range = KeyRange { start: vec![rng.below(40) as u8], end: vec![255] };
+            let mut erased = Vec::new();
+            if seed % 4 == 3 {
+                let range = KeyRange { start: vec![90], end: vec![90 + rng.below(90) as u8] };
+                let when = CommitTs(1 + rng.below(at.0.max(1)));
+                model.retain(|key, ts| !range.contains(key) || *ts >= when.0);
+                erased.push(Erasure::new(&range, when));
+            }
+            model.retain(|key, _| range.contains(key));
+            let rows: Vec<_> = model.into_iter().collect();
+            let merge = MergeCursor::new(tables.iter().map(|t| t.clone().cursor()).collect());
+            let cover = Cover::new([Arc::new(Erasures::of(erased))].into_iter(), at);
+            let mut cursor = VisibleCursor::new(merge, cover, Moment::past(at), range);
+            let stops = seed % 3 == 0;
+            if stops {
+                cursor.stop_after(rng.below(20) as usize);
+            }
+            walk_at_random(&mut rng, cursor, &rows, stops);
         }
     }
 

@@ -10,7 +10,7 @@
 use super::block::Block;
 use super::format::Damage;
 use crate::cursor::{Cursor, Direction, Unwanted};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
 use bytes::Bytes;
 use std::ops::Range;
@@ -219,6 +219,19 @@ pub(crate) trait Walked: Cursor {
 
     /// Follows a walk that has made so many of those moves, with no look left or right.
     fn follow(&mut self, _direction: Direction, _moves: usize) {}
+
+    /// Passes keys from the one here on of which a reader at `terms.at` sees a delete, `most` of
+    /// them at most, as long as each is found by a look at two sources; returns how many. It then
+    /// stands on what comes next, on this side of the fence or beyond. `scratch` is used for
+    /// whatever it needs.
+    fn pass_deleted(
+        &mut self,
+        _terms: Terms<'_>,
+        _most: usize,
+        _scratch: &mut Vec<u8>,
+    ) -> Result<usize> {
+        Ok(0)
+    }
 
     /// The error for damage that a walk from here has met.
     fn blame(&self, damage: Damage) -> Error {
