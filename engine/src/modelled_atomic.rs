@@ -74,6 +74,18 @@ macro_rules! atomics {
                     self.value.store(value, order);
                 }
 
+                #[allow(dead_code, reason = "each type has all that std's has")]
+                pub(crate) fn fetch_update(
+                    &self,
+                    set: Ordering,
+                    fetch: Ordering,
+                    next: impl FnMut($value) -> Option<$value>,
+                ) -> Result<$value, $value> {
+                    self.marks.load();
+                    self.marks.store();
+                    self.value.fetch_update(set, fetch, next)
+                }
+
                 $(
                     #[allow(dead_code, reason = "each type has all that std's has")]
                     pub(crate) fn $method(&self, value: $value, order: Ordering) -> $value {
@@ -101,19 +113,6 @@ atomics! {
     AtomicU64<> of u64: swap fetch_add fetch_sub fetch_max fetch_min;
     AtomicUsize<> of usize: swap fetch_add fetch_sub fetch_max fetch_min;
     AtomicPtr<T> of *mut T: swap;
-}
-
-impl AtomicU64 {
-    pub(crate) fn fetch_update(
-        &self,
-        set: Ordering,
-        fetch: Ordering,
-        change: impl FnMut(u64) -> Option<u64>,
-    ) -> Result<u64, u64> {
-        self.marks.load();
-        self.marks.store();
-        self.value.fetch_update(set, fetch, change)
-    }
 }
 
 macro_rules! defaults {

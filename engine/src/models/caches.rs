@@ -66,7 +66,7 @@ fn making_room() {
     assert_eq!(held, 1, "it is found");
 }
 
-/// Two shards, one after the other made smaller while a block comes into each.
+/// Two shards whose room is made less while a block comes into each.
 fn shrinking_all() {
     let cache = Arc::new(Cache::<u64>::new(8 << 20));
     let other = Arc::clone(&cache);
@@ -75,6 +75,18 @@ fn shrinking_all() {
     shrinking.join().expect("it ends");
     let counts = cache.counts();
     assert!(counts.bytes <= 4 << 20 && counts.blocks << 21 == counts.bytes, "{counts:?}");
+}
+
+/// Their room is made less while one of them has room made for a block.
+fn shrinking_beside() {
+    let (cache, weight) = (Arc::new(Cache::<u64>::new(8 << 20)), 5 << 20);
+    cache.insert(place(1), Arc::new(1), weight);
+    let other = Arc::clone(&cache);
+    let shrinking = thread::spawn(move || other.set_capacity(4 << 20));
+    (0..2).for_each(|_| drop(cache.insert(place(2), Arc::new(2), weight)));
+    shrinking.join().expect("it ends");
+    let counts = cache.counts();
+    assert!(counts.blocks == 0 && counts.bytes == 0, "{counts:?}");
 }
 
 fn found(ts: u64, bytes: usize) -> Found {
@@ -127,6 +139,7 @@ fn shards_share_one_room() {
 #[test]
 fn all_shards_shrink() {
     holds(shrinking_all, 10);
+    holds(shrinking_beside, 10);
 }
 
 #[test]
@@ -147,6 +160,8 @@ fn a_shrinking_cache_needs_the_second_look() {
 #[test]
 fn shards_that_shrink_need_it_too() {
     needs(shrinking_all, "capacity");
+    needs(shrinking_all, "every shard");
+    needs(shrinking_beside, "capacity again");
 }
 
 #[test]

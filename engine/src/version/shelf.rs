@@ -48,7 +48,7 @@ impl Shelf {
     ) -> Arc<Shelf> {
         let (extract, held, trash) = (OnceLock::new(), Mutex::default(), Mutex::default());
         let (errands, declared) = (Arc::clone(&pool.errands), ArcSwap::default());
-        let passing = Cache::new(pool.budget.passing());
+        let passing = Cache::undivided(pool.budget.passing());
         let left_behind = Default::default();
         Arc::new(Shelf {
             vfs,
