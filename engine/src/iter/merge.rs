@@ -202,8 +202,8 @@ impl<C: Cursor> MergeCursor<C> {
     }
 
     /// While the first two sources alone stand on a key, and the newer of them on its delete: both
-    /// leave it. What moves is known without a look at the order, so that a deleted row costs one
-    /// comparison of keys.
+    /// leave it. Which sources move is known without a look at the order, so that a deleted row
+    /// costs two comparisons of keys, and one more where there is a third source.
     fn try_pass_deleted(
         &mut self,
         terms: Terms<'_>,
@@ -227,7 +227,15 @@ impl<C: Cursor> MergeCursor<C> {
             passed += 1;
         }
         if passed > 0 {
-            self.elect();
+            self.order.drain(..2);
+            for moved in [newer, older] {
+                if self.sources[moved].valid() {
+                    let MergeCursor { sources, direction, order, .. } = self;
+                    let leads = |other: &usize| leads(sources, *direction, *other, moved);
+                    order.insert(order.partition_point(leads), moved);
+                }
+            }
+            self.compare_first_two();
         }
         Ok(passed)
     }
@@ -241,7 +249,10 @@ impl<C: Cursor> MergeCursor<C> {
         if !newer.valid() || newer.kind() != RowKind::Delete || !older.valid() {
             return false;
         }
-        let (key, ts) = (newer.key(), newer.ts());
+        if newer.ts() > at || newer.ts() <= older.ts() {
+            return false;
+        }
+        let key = newer.key();
         let (is_within, is_alone) = match direction {
             Direction::Up => (key < fence, third.is_none_or(|third| key < third.key())),
             Direction::Down => {
@@ -249,7 +260,7 @@ impl<C: Cursor> MergeCursor<C> {
                 (key >= fence, is_alone && third.is_none_or(|third| third.key() < key))
             }
         };
-        is_within && is_alone && ts <= at && older.ts() < ts && older.key() == key
+        is_within && is_alone && older.key() == key
     }
 
     fn try_seek(
