@@ -18,7 +18,7 @@ use tabulith::table::store::TableStore;
 use tabulith::table::write::Write;
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::os::OsVfs;
-use tabulith_benches::fixture;
+use tabulith_benches::fixture::{self, Store};
 use tabulith_benches::rows::{self, PARTITION_ROWS, Values};
 use tempfile::TempDir;
 
@@ -62,6 +62,15 @@ impl Bench {
 fn walk(table: &Table) -> tabulith::Result<u64> {
     let (mut cursor, mut rows) = (table.cursor::<&str, &str>(..)?, 0);
     while cursor.next()?.is_some() {
+        rows += 1;
+    }
+    Ok(rows)
+}
+
+/// The same from the last one.
+fn walk_back(table: &Table) -> tabulith::Result<u64> {
+    let (mut cursor, mut rows) = (table.cursor::<&str, &str>(..)?, 0);
+    while cursor.prev()?.is_some() {
         rows += 1;
     }
     Ok(rows)
@@ -181,6 +190,21 @@ fn reads(c: &mut Criterion) -> Result<()> {
     Ok(())
 }
 
+/// Rows of which nine of ten are deleted, passed by a cursor before a merge drops them.
+fn deletes(c: &mut Criterion) -> Result<()> {
+    let dir = fixture::folder()?;
+    let store = Store::open(dir.path(), Durability::Buffered, None)?;
+    store.fill(ROWS)?;
+    store.db.compact()?;
+    store.delete_most(ROWS)?;
+    let (live, table) = (ROWS / 10, &store.table);
+    anyhow::ensure!(walk(table)? == live, "a tenth of the rows is there");
+    let name = format!("cursor over {live} rows and {} deleted ones", ROWS - live);
+    c.bench_function(&name, |b| b.iter(|| walk(table)));
+    c.bench_function(&format!("{name}, reverse"), |b| b.iter(|| walk_back(table)));
+    Ok(())
+}
+
 fn commits(c: &mut Criterion) -> Result<()> {
     let bench = Bench::empty()?;
     let (mut keys, mut values, mut rng) = (keys(), Values::new(1), Rng::seeded(2));
@@ -230,7 +254,7 @@ fn entities(c: &mut Criterion) -> Result<()> {
 
 /// A group that could not be prepared ends the run with its error.
 fn all(c: &mut Criterion) {
-    let groups = [reads(c), openings(c), together(c), commits(c), entities(c)];
+    let groups = [reads(c), deletes(c), openings(c), together(c), commits(c), entities(c)];
     for group in groups {
         group.expect("a temporary folder takes a small database");
     }

@@ -1,4 +1,4 @@
-//! The ten operations whose instructions are counted, each prepared so that the same steps do the
+//! The operations whose instructions are counted, each prepared so that the same steps do the
 //! same work.
 //!
 //! Reads are of one database of [`ROWS`] rows, all in one file, which [`make_rows`] writes
@@ -9,6 +9,7 @@ use crate::fixture::{BATCH_ROWS, Store, hashed_key, key_values, properties, rand
 use crate::rows::{self, PARTITION_ROWS, Values};
 use anyhow::{Context as _, Result, ensure};
 use std::path::Path;
+use tabulith::Cursor;
 use tabulith::options::Durability;
 use tabulith::structures::{DataBlock, Memory, decode_entity, encode_entity};
 
@@ -50,7 +51,7 @@ pub(crate) const fn operation(
 }
 
 /// All of them.
-pub const OPERATIONS: [Operation; 10] = [
+pub const OPERATIONS: [Operation; 12] = [
     operation("get, row cache", 10_000, get_of_row_cache),
     operation("get, block cache", 10_000, get_of_block_cache),
     operation("get, absent", 10_000, get_absent),
@@ -63,6 +64,16 @@ pub const OPERATIONS: [Operation; 10] = [
     operation("commit of one row, Flushed", 5_000, commit_of_one),
     Operation { unit: "row", ..operation("cursor: next row and its value", 20_000, next_row) },
     operation("cursor: seek", 5_000, seek),
+    Operation {
+        units: 9,
+        unit: "deleted row",
+        ..operation("cursor: past nine deleted rows", 2_000, past_deleted)
+    },
+    Operation {
+        units: 9,
+        unit: "deleted row",
+        ..operation("cursor: back past nine deleted rows", 2_000, back_past_deleted)
+    },
     Operation {
         units: BLOCK_ROWS,
         unit: "row",
@@ -223,6 +234,24 @@ fn seek(dir: &Path) -> Result<Step> {
         ensure!(row.row_key == rk.as_bytes(), "another row than {pk} {rk}");
         Ok(())
     }))
+}
+
+/// A cursor over rows of which nine of ten are deleted, in files and in the memtable.
+fn mostly_deleted(dir: &Path) -> Result<Cursor> {
+    let store = rows_of(dir, None)?;
+    warm(&store)?;
+    store.delete_most(ROWS)?;
+    Ok(store.table.cursor::<&str, &str>(..)?)
+}
+
+fn past_deleted(dir: &Path) -> Result<Step> {
+    let mut cursor = mostly_deleted(dir)?;
+    Ok(Box::new(move |_| cursor.next()?.context("a row").map(drop)))
+}
+
+fn back_past_deleted(dir: &Path) -> Result<Step> {
+    let mut cursor = mostly_deleted(dir)?;
+    Ok(Box::new(move |_| cursor.prev()?.context("a row").map(drop)))
 }
 
 fn decode_block(_: &Path) -> Result<Step> {

@@ -97,6 +97,18 @@ impl Store {
         Ok(batch.commit()?)
     }
 
+    /// Deletes nine of ten of the first `count` rows; the deletes then are in the memtable.
+    pub fn delete_most(&self, count: u64) -> Result<()> {
+        for first in (0..count).step_by(BATCH_ROWS as usize) {
+            let mut batch = self.table.partition(rows::keys(first).0).batch();
+            for i in (first..first + BATCH_ROWS).filter(|i| !i.is_multiple_of(10)) {
+                batch = batch.delete(rows::keys(i).1);
+            }
+            batch.commit()?;
+        }
+        Ok(())
+    }
+
     /// Puts the first `count` rows, which then are in the memtable.
     pub fn fill(&self, count: u64) -> Result<()> {
         let mut values = Values::new(1);

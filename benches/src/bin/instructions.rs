@@ -1,4 +1,4 @@
-//! `cargo run --release -p tabulith-benches --bin instructions`: counts the instructions of ten hot
+//! `cargo run --release -p tabulith-benches --bin instructions`: counts the instructions of hot
 //! operations under valgrind and prints one Markdown table.
 //!
 //! Each operation runs in two processes, the second with twice the steps. What the second takes
