@@ -3,8 +3,9 @@
 //! that what the protocol does to a list shows as a difference of one of the two.
 
 use crate::model::{Entity, Refusal, bytes_of, name_of, partition_of};
-use crate::ops::{Change, Compare, Filter, Op, Property, Select, Tag, Verb};
-use crate::way::{Difference, Site, Way};
+use crate::ops::{Change, Compare, Filter, Op, Policy, Property, Select, Tag, Verb};
+use crate::way::{Difference, Form, Look, Site, Way};
+use serde::Serialize;
 use std::fmt::Debug;
 use tabulith::CommitTs;
 use tabulith::options::Reach;
@@ -55,11 +56,16 @@ pub(crate) fn run(ops: &[Op], options: usize) -> Result<Reached, Difference> {
 }
 
 impl Run {
-    fn tables_page(&self, top: usize, from: Option<&str>) -> TableResult<TablesPage> {
+    fn tables_page(
+        &self,
+        filter: Option<&ast::Filter>,
+        top: usize,
+        from: Option<&str>,
+    ) -> TableResult<TablesPage> {
         let tables = self.site.house.tables();
         match self.site.as_of {
-            Some(moment) => tables.as_of(moment)?.list_tables(&self.account, None, top, from),
-            None => tables.list_tables(&self.account, None, top, from),
+            Some(moment) => tables.as_of(moment)?.list_tables(&self.account, filter, top, from),
+            None => tables.list_tables(&self.account, filter, top, from),
         }
     }
 
@@ -114,7 +120,7 @@ impl Way for Run {
         &mut self.site
     }
 
-    fn create(&mut self, table: usize) -> Result<(), Difference> {
+    fn create(&mut self, table: usize, _: bool) -> Result<(), Difference> {
         let outcome = self.site.house.tables().create_table(&self.account, &named(table));
         let expected = self.site.model.create(table);
         agree(&outcome, &expected)
@@ -127,11 +133,24 @@ impl Way for Run {
         agree(&outcome, &expected.map_err(|_| TABLE_NOT_FOUND))
     }
 
-    fn list(&mut self, top: Option<u32>) -> Result<(), Difference> {
+    fn find(&mut self, table: usize) -> Result<(), Difference> {
+        let (tables, account, name) = (self.site.house.tables(), &self.account, named(table));
+        let found = match self.site.as_of {
+            Some(moment) => tables.as_of(moment).and_then(|past| past.get_table(account, &name)),
+            None => tables.get_table(account, &name),
+        };
+        let found = found.map_err(said)?.map(|table| table.name.as_str().to_owned());
+        same(&found, &self.site.model.find(table).ok())
+    }
+
+    fn list(&mut self, only: Option<(Compare, usize)>, top: Option<u32>) -> Result<(), Difference> {
+        let filter = only.map(|(op, table)| {
+            ast::Filter::compare("TableName", op_of(op), Value::String(name_of(table)))
+        });
         let top = top.map_or(PAGE_ENTITIES_MAX, |top| top as usize);
         let (mut names, mut next) = (Vec::new(), None::<String>);
         loop {
-            let page = self.tables_page(top, next.as_deref()).map_err(said)?;
+            let page = self.tables_page(filter.as_ref(), top, next.as_deref()).map_err(said)?;
             if page.tables.len() > top {
                 return Err(format!("{} names on a page of {top}", page.tables.len()));
             }
@@ -141,7 +160,11 @@ impl Way for Run {
                 break;
             }
         }
-        same(&names, &self.site.model.names())
+        let expected = match only {
+            Some((op, table)) => self.site.model.some_names(op, table),
+            None => self.site.model.names(),
+        };
+        same(&names, &expected)
     }
 
     fn change(&mut self, table: usize, pk: &str, change: &Change) -> Result<(), Difference> {
@@ -200,7 +223,13 @@ impl Way for Run {
         Ok(())
     }
 
-    fn get(&mut self, table: usize, pk: &str, rk: &str, _: &Select) -> Result<(), Difference> {
+    fn get(
+        &mut self,
+        table: usize,
+        [pk, rk]: [&str; 2],
+        _: &Select,
+        _: Form,
+    ) -> Result<(), Difference> {
         let (tables, account, name) = (self.site.house.tables(), &self.account, named(table));
         let outcome = match self.site.as_of {
             Some(moment) => tables.as_of(moment).and_then(|past| past.get(account, &name, pk, rk)),
@@ -214,23 +243,18 @@ impl Way for Run {
         same_entity(&found, &expected, &Select::All)
     }
 
-    fn query(
-        &mut self,
-        table: usize,
-        filter: Option<&Filter>,
-        select: &Select,
-        top: Option<u32>,
-    ) -> Result<(), Difference> {
+    fn query(&mut self, table: usize, look: Look<'_>) -> Result<(), Difference> {
+        let (filter, select) = (look.whole_filter(), look.select);
         let mut query = Query {
-            filter: filter.map(filter_of),
+            filter: filter.as_ref().map(filter_of),
             select: match select {
                 Select::All => None,
                 Select::Some(names) => Some(names.clone()),
             },
-            top: top.map_or(PAGE_ENTITIES_MAX, |top| top as usize),
+            top: look.top.map_or(PAGE_ENTITIES_MAX, |top| top as usize),
             ..Query::default()
         };
-        let expected = self.site.model.query(table, filter);
+        let expected = self.site.model.query(table, filter.as_ref());
         let mut found = Vec::new();
         loop {
             let page = self.page(table, &query);
@@ -243,6 +267,9 @@ impl Way for Run {
             query.from = page.next;
             if query.from.is_none() {
                 break;
+            }
+            if let Some(options) = look.killed {
+                self.site.house.endure(&Op::Kill { options })?;
             }
         }
         let expected = expected.unwrap_or_default();
@@ -285,6 +312,47 @@ impl Way for Run {
             }
         }
     }
+
+    /// Nobody asks here by their leave; they are kept as any setting of a table is.
+    fn set_policies(&mut self, table: usize, policies: &[Policy]) -> Result<(), Difference> {
+        let (tables, kept) = (self.site.house.tables(), kept(&policies));
+        let outcome = tables.set_table_setting(&self.account, &named(table), SETTING, Some(&kept));
+        let expected = self.site.model.set_policies(table, policies);
+        agree(&outcome, &expected)
+    }
+
+    fn policies(&mut self, table: usize) -> Result<(), Difference> {
+        let tables = self.site.house.tables();
+        let found = tables.table_setting(&self.account, &named(table), SETTING);
+        let expected = self.site.model.policies(table);
+        agree(&found, &expected)?;
+        let (Ok(found), Ok(expected)) = (found, expected) else { return Ok(()) };
+        let nothing: [Policy; 0] = [];
+        same(
+            &found.map_or_else(|| kept(&nothing.as_slice()), |kept| kept.to_vec()),
+            &kept(&expected),
+        )
+    }
+
+    fn set_properties(&mut self, days: u16) -> Result<(), Difference> {
+        let tables = self.site.house.tables();
+        tables.set_account_setting(&self.account, SETTING, Some(&kept(&days))).map_err(said)?;
+        self.site.model.set_days(days);
+        Ok(())
+    }
+
+    fn properties(&mut self) -> Result<(), Difference> {
+        let tables = self.site.house.tables();
+        let found = tables.account_setting(&self.account, SETTING).map_err(said)?;
+        same(&found.map(|kept| kept.to_vec()), &self.site.model.days().map(|days| kept(&days)))
+    }
+}
+
+/// The name of a setting, of a table and of the account alike.
+const SETTING: &str = "of-the-list";
+
+fn kept(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("it is JSON")
 }
 
 const TABLE_NOT_FOUND: Refusal = (404, "TableNotFound");
@@ -366,16 +434,19 @@ fn filter_of(filter: &Filter) -> ast::Filter {
         Filter::And(left, right) => ast::Filter::And(vec![filter_of(left), filter_of(right)]),
         Filter::Or(left, right) => ast::Filter::Or(vec![filter_of(left), filter_of(right)]),
         Filter::Compare { name, op, with } => {
-            let op = match op {
-                Compare::Eq => ast::Op::Eq,
-                Compare::Ne => ast::Op::Ne,
-                Compare::Lt => ast::Op::Lt,
-                Compare::Le => ast::Op::Le,
-                Compare::Gt => ast::Op::Gt,
-                Compare::Ge => ast::Op::Ge,
-            };
             let literal = value_of(with).expect("lists compare with what is there");
-            ast::Filter::compare(name, op, literal)
+            ast::Filter::compare(name, op_of(*op), literal)
         }
+    }
+}
+
+fn op_of(op: Compare) -> ast::Op {
+    match op {
+        Compare::Eq => ast::Op::Eq,
+        Compare::Ne => ast::Op::Ne,
+        Compare::Lt => ast::Op::Lt,
+        Compare::Le => ast::Op::Le,
+        Compare::Gt => ast::Op::Gt,
+        Compare::Ge => ast::Op::Ge,
     }
 }

@@ -4,14 +4,16 @@
 use crate::common::{date_of, request, sign};
 use crate::ops::{OPTION_SETS, Op};
 use crate::talk::Asked;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::{Clock as _, ManualClock};
 use tabulith::env::jobs::ByHand;
+use tabulith::error::Error;
 use tabulith::options::{Advanced, Options};
 use tabulith::table::store::TableStore;
+use tabulith::verify;
 use tabulith::vfs::api::Vfs as _;
 use tabulith::vfs::mem::{Profile, SimFs};
 use tabulith_server::app::App;
@@ -95,7 +97,15 @@ impl House {
             Op::Reopen { options } => return self.reopen(*options).map(|()| false),
             Op::Kill { options } => return self.kill(*options).map(|()| false),
             Op::LosePower { options, state } => return self.lose_power(*options, *state),
-            Op::Checkpoint { options } => return self.move_out(*options).map(|()| false),
+            Op::Checkpoint { options } => {
+                let copy = |db: &Db, dir: &Path| db.checkpoint(dir).map(drop);
+                return self.move_out(copy, *options).map(|()| false);
+            }
+            Op::Export { options } => {
+                let copy = |db: &Db, dir: &Path| db.snapshot()?.export(dir).map(drop);
+                return self.move_out(copy, *options).map(|()| false);
+            }
+            Op::Check { options } => return self.check(*options).map(|()| false),
             Op::Scrub { pieces } => return self.scrub(*pieces).map(|()| false),
             Op::Settle => self.db().settle(),
             Op::Step => self.db().step().map(drop),
@@ -116,9 +126,26 @@ impl House {
         self.open(options)
     }
 
-    fn move_out(&mut self, options: usize) -> Result<(), String> {
+    /// Nothing is ever damaged.
+    fn check(&mut self, options: usize) -> Result<(), String> {
+        self.db().close().map_err(|error| format!("closing: {error}"))?;
+        self.end();
+        let disk = Arc::new(self.disk.process());
+        let found = verify::check_with(disk, &self.dir).map_err(|error| error.to_string())?.damage;
+        if !found.is_empty() {
+            return Err(format!("a check finds what is not there: {found:?}"));
+        }
+        self.open(options)
+    }
+
+    /// Goes on with a copy in another folder.
+    fn move_out(
+        &mut self,
+        copy: impl FnOnce(&Db, &Path) -> Result<(), Error>,
+        options: usize,
+    ) -> Result<(), String> {
         let dir = PathBuf::from(format!("db-{}", self.starts));
-        self.db().checkpoint(&dir).map_err(|error| format!("a checkpoint: {error}"))?;
+        copy(self.db(), &dir).map_err(|error| format!("a copy: {error}"))?;
         self.db().close().map_err(|error| format!("closing: {error}"))?;
         self.end();
         let left = std::mem::replace(&mut self.dir, dir);
@@ -177,7 +204,9 @@ impl House {
         let headers: Vec<(&str, &str)> =
             asked.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let mut request = request(asked.method, &asked.path, &headers, &asked.body);
-        sign(&mut request.head, &date_of(self.clock.wall_ticks()));
+        if !asked.is_signed {
+            sign(&mut request.head, &date_of(self.clock.wall_ticks()));
+        }
         self.opened().app.answer(request)
     }
 }

@@ -11,6 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod ops;
+mod mix;
 mod model;
 mod talk;
 mod house;
@@ -18,7 +19,8 @@ mod way;
 mod direct;
 mod run;
 
-use ops::{Mix, OPTION_SETS, Op};
+use mix::Mix;
+use ops::{OPTION_SETS, Op};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tabulith_testkit::counts::{self, count};
@@ -29,7 +31,7 @@ const LIST_LEN: u64 = 400;
 const OPS_DEFAULT: u64 = 400_000;
 const OPS_VARIABLE: &str = "TABULITH_HTTP_LIST_OPS";
 /// Kinds of operations; a run of many lists must have had each.
-const KINDS: u64 = 30;
+const KINDS: u64 = 50;
 
 /// How far lists went over HTTP, and how far without it.
 #[derive(Debug, Default)]

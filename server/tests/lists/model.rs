@@ -1,7 +1,9 @@
 //! What must be answered: the ordered map of the engine's own tests, with the rules of the protocol
 //! on top. Written from docs/azure.md and the documentation that it names, apart from the service.
 
-use crate::ops::{Change, Compare, Filter, Properties, Property, Select, TABLES, Tag, Verb};
+use crate::ops::{
+    Change, Compare, Filter, Policy, Properties, Property, Select, TABLES, Tag, Verb,
+};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use tabulith_testkit::oracle::{self, Oracle};
@@ -16,6 +18,8 @@ const CHANGED: Refusal = (412, "UpdateConditionNotSatisfied");
 const INVALID: Refusal = (400, "InvalidInput");
 const OTHER_PARTITION: Refusal = (400, "CommandsInBatchActOnDifferentPartitions");
 const TWICE: Refusal = (400, "InvalidDuplicateRow");
+const UNKNOWN: Refusal = (403, "AuthenticationFailed");
+const NO_LEAVE: Refusal = (403, "AuthorizationPermissionMismatch");
 
 /// An entity as a reader sees it. `None` for a property that was asked for and is not there; keys
 /// and time are absent where they were not asked for.
@@ -45,6 +49,8 @@ pub(crate) struct Model {
     tables_made: u32,
     /// ETags that an entity had before its present one.
     stale: BTreeMap<(u32, String, String), u64>,
+    policies: BTreeMap<u32, Vec<Policy>>,
+    days: Option<u16>,
 }
 
 impl Model {
@@ -70,6 +76,44 @@ impl Model {
     /// The names of all tables, in their order.
     pub(crate) fn names(&self) -> Vec<String> {
         (0..TABLES).filter(|table| self.tables[*table].is_some()).map(name_of).collect()
+    }
+
+    /// The names that compare so with the name of `table`.
+    pub(crate) fn some_names(&self, op: Compare, table: usize) -> Vec<String> {
+        let with = name_of(table);
+        self.names().into_iter().filter(|name| holds(op, name.cmp(&with))).collect()
+    }
+
+    pub(crate) fn find(&self, table: usize) -> Result<String, Refusal> {
+        self.tables[table].map(|_| name_of(table)).ok_or(NOT_FOUND)
+    }
+
+    pub(crate) fn set_policies(&mut self, table: usize, given: &[Policy]) -> Result<(), Refusal> {
+        let number = self.tables[table].ok_or(TABLE_NOT_FOUND)?;
+        self.policies.insert(number, given.to_vec());
+        Ok(())
+    }
+
+    pub(crate) fn policies(&self, table: usize) -> Result<Vec<Policy>, Refusal> {
+        let number = self.tables[table].ok_or(TABLE_NOT_FOUND)?;
+        Ok(self.policies.get(&number).cloned().unwrap_or_default())
+    }
+
+    /// Whether one who names a stored policy may read. Of a table that is not there he learns no
+    /// more than of one without the policy.
+    pub(crate) fn may_read(&self, table: usize, id: &str) -> Result<(), Refusal> {
+        let all = self.policies(table).unwrap_or_default();
+        let own = all.iter().find(|policy| policy.id == id).ok_or(UNKNOWN)?;
+        own.letters.contains('r').then_some(()).ok_or(NO_LEAVE)
+    }
+
+    pub(crate) fn set_days(&mut self, days: u16) {
+        self.days = Some(days);
+    }
+
+    /// `None` where nobody has said anything.
+    pub(crate) fn days(&self) -> Option<u16> {
+        self.days
     }
 
     /// What `If-Match` is to say.
@@ -285,15 +329,19 @@ fn passes(filter: &Filter, entity: &Entity) -> bool {
             };
             // What is not there passes no comparison.
             let order = own.and_then(|own| order_of(&own, with));
-            order.is_some_and(|order| match op {
-                Compare::Eq => order.is_eq(),
-                Compare::Ne => order.is_ne(),
-                Compare::Lt => order.is_lt(),
-                Compare::Le => order.is_le(),
-                Compare::Gt => order.is_gt(),
-                Compare::Ge => order.is_ge(),
-            })
+            order.is_some_and(|order| holds(*op, order))
         }
+    }
+}
+
+fn holds(op: Compare, order: Ordering) -> bool {
+    match op {
+        Compare::Eq => order.is_eq(),
+        Compare::Ne => order.is_ne(),
+        Compare::Lt => order.is_lt(),
+        Compare::Le => order.is_le(),
+        Compare::Gt => order.is_gt(),
+        Compare::Ge => order.is_ge(),
     }
 }
 

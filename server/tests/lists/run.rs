@@ -1,9 +1,10 @@
 //! Runs a list of operations against the service and the model side by side.
 
+use crate::common::Sas;
 use crate::model::{Entity, Refusal, Shown, name_of, partition_of};
-use crate::ops::{Change, Filter, Op, Properties, Select, Verb};
+use crate::ops::{Change, Compare, Op, Policy, Properties, Select, Verb};
 use crate::talk::{self, Asked};
-use crate::way::{Difference, Site, Way};
+use crate::way::{ALL, Difference, Form, Look, Site, Way};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tabulith::table::value::DateTime;
@@ -42,6 +43,9 @@ impl Reached {
     }
 }
 
+/// For how many days figures by the hour are kept where nobody has said anything.
+const DAYS_DEFAULT: u16 = 7;
+
 struct Run {
     site: Site,
     reached: Reached,
@@ -66,10 +70,32 @@ impl Run {
     }
 
     fn ask(&mut self, method: &'static str, path: &str) -> Response {
-        let accept = ("Accept", "application/json;odata=minimalmetadata".to_owned());
+        self.ask_in(Form::Plain, method, path, None)
+    }
+
+    fn ask_in(
+        &mut self,
+        form: Form,
+        method: &'static str,
+        path: &str,
+        leave: Option<&Sas>,
+    ) -> Response {
+        let metadata = if form == Form::Bare { "nometadata" } else { "minimalmetadata" };
+        let accept = ("Accept", format!("application/json;odata={metadata}"));
         let as_of = self.site.as_of.map(|at| ("x-tabulith-as-of", DateTime::from(at).to_string()));
         let headers = [Some(accept), as_of].into_iter().flatten().collect();
-        self.send(&Asked { method, path: path.to_owned(), headers, body: String::new() })
+        let mut path = path.to_owned();
+        if let Some(leave) = leave {
+            let joint = if path.contains('?') { '&' } else { '?' };
+            path = format!("{path}{joint}{}", leave.token());
+        }
+        let is_signed = leave.is_some();
+        self.send(&Asked { method, path, headers, body: String::new(), is_signed })
+    }
+
+    fn xml(&mut self, method: &'static str, path: &str, body: String) -> Response {
+        let headers = vec![("Content-Type", "application/xml".to_owned())];
+        self.send(&Asked { method, path: path.to_owned(), headers, body, is_signed: false })
     }
 
     /// The answer has the status, or is the refusal, that it must be; whether it is no refusal.
@@ -96,11 +122,15 @@ impl Run {
     fn page(
         &mut self,
         table: usize,
-        options: &str,
+        look: &Look<'_>,
         next: Option<&str>,
     ) -> Result<(Response, Option<String>), Difference> {
+        let options = talk::query(look.filter, look.select, look.top);
         let path = format!("/{}()?{options}&{}", name_of(table), next.unwrap_or_default());
-        let response = self.ask("GET", path.trim_end_matches(['&', '?']));
+        let by_stretch = look.stretch.map(|stretch| talk::leave_for(table, stretch));
+        let leave = look.policy.map(|id| talk::leave_by(table, id)).or(by_stretch);
+        let path = path.trim_end_matches(['&', '?']);
+        let response = self.ask_in(look.form, "GET", path, leave.as_ref());
         self.reached.pages += 1;
         let token = |name: &str| {
             let value = response.get(&format!("x-ms-continuation-{name}"))?;
@@ -120,19 +150,35 @@ impl Way for Run {
         &mut self.site
     }
 
-    fn create(&mut self, table: usize) -> Result<(), Difference> {
+    fn create(&mut self, table: usize, is_shown: bool) -> Result<(), Difference> {
+        let name = name_of(table);
+        let prefer = if is_shown { "return-content" } else { "return-no-content" };
         let asked = Asked {
             method: "POST",
             path: "/Tables".to_owned(),
             headers: vec![
                 ("Content-Type", "application/json".to_owned()),
-                ("Prefer", "return-no-content".to_owned()),
+                ("Prefer", prefer.to_owned()),
             ],
-            body: format!("{{\"TableName\":\"{}\"}}", name_of(table)),
+            body: format!("{{\"TableName\":\"{name}\"}}"),
+            is_signed: false,
         };
         let response = self.send(&asked);
+        let status = if is_shown { 201 } else { 204 };
         let expected = self.site.model.create(table);
-        self.told(&response, expected.map(|()| 204)).map(drop)
+        if self.told(&response, expected.map(|()| status))? && is_shown {
+            return is_table(&response, &name);
+        }
+        Ok(())
+    }
+
+    fn find(&mut self, table: usize) -> Result<(), Difference> {
+        let response = self.ask("GET", &format!("/Tables('{}')", name_of(table)));
+        let expected = self.site.model.find(table);
+        match self.told(&response, expected.as_ref().map(|_| 200).map_err(|refusal| *refusal))? {
+            true => is_table(&response, &name_of(table)),
+            false => Ok(()),
+        }
     }
 
     fn drop_table(&mut self, table: usize) -> Result<(), Difference> {
@@ -142,10 +188,12 @@ impl Way for Run {
         self.told(&response, expected.map(|()| 204)).map(drop)
     }
 
-    fn list(&mut self, top: Option<u32>) -> Result<(), Difference> {
+    fn list(&mut self, only: Option<(Compare, usize)>, top: Option<u32>) -> Result<(), Difference> {
+        let filter = only.map(|(op, table)| talk::name_filter(op, &name_of(table)));
         let (mut names, mut next) = (Vec::new(), None::<String>);
         loop {
             let mut options = Vec::new();
+            options.extend(filter.clone());
             options.extend(top.map(|top| format!("$top={top}")));
             options.extend(
                 next.map(|next| format!("NextTableName={}", crate::common::escaped(&next))),
@@ -164,7 +212,10 @@ impl Way for Run {
                 break;
             }
         }
-        let expected = self.site.model.names();
+        let expected = match only {
+            Some((op, table)) => self.site.model.some_names(op, table),
+            None => self.site.model.names(),
+        };
         (names == expected).then_some(()).ok_or(format!("tables {names:?}, not {expected:?}"))
     }
 
@@ -186,7 +237,8 @@ impl Way for Run {
         if shows {
             let entity =
                 self.site.model.get(table, pk, &change.rk).map_err(|_| "it is not there")?;
-            return same(&talk::shown(&talk::json(&response)?)?, &entity.shown(&Select::All));
+            let found = talk::shown(&talk::json(&response)?, false)?;
+            return same(&found, &entity.shown(&Select::All));
         }
         Ok(())
     }
@@ -239,10 +291,23 @@ impl Way for Run {
         Ok(())
     }
 
-    fn get(&mut self, table: usize, pk: &str, rk: &str, select: &Select) -> Result<(), Difference> {
+    fn get(
+        &mut self,
+        table: usize,
+        [pk, rk]: [&str; 2],
+        select: &Select,
+        form: Form,
+    ) -> Result<(), Difference> {
         let options = talk::query(None, select, None);
         let path = format!("{}?{options}", talk::entity_path(table, pk, rk));
-        let response = self.ask("GET", &path);
+        let response = match form {
+            Form::InBatch => {
+                let response = self.send(&talk::batch_of(path.trim_end_matches('?')));
+                self.told(&response, Ok(202))?;
+                talk::part_of(&response)?
+            }
+            form => self.ask_in(form, "GET", &path, None),
+        };
         let expected = self.site.model.get(table, pk, rk);
         let status = expected.as_ref().map(|_| 200).map_err(|refusal| *refusal);
         if !self.told(&response, status)? {
@@ -253,38 +318,39 @@ impl Way for Run {
             return Err(format!("ETag {:?}, not {}", response.get("ETag"), expected.etag));
         }
         self.site.entities += 1;
-        same(&talk::shown(&talk::json(&response)?)?, &expected)
+        let found = talk::shown(&talk::json(&response)?, form == Form::Bare)?;
+        same(&found, &in_form(expected, form))
     }
 
-    fn query(
-        &mut self,
-        table: usize,
-        filter: Option<&Filter>,
-        select: &Select,
-        top: Option<u32>,
-    ) -> Result<(), Difference> {
-        let options = talk::query(filter, select, top);
-        let expected = self.site.model.query(table, filter);
+    fn query(&mut self, table: usize, look: Look<'_>) -> Result<(), Difference> {
+        let expected = match look.policy.map(|id| self.site.model.may_read(table, id)) {
+            Some(Err(refusal)) => Err(refusal),
+            _ => self.site.model.query(table, look.whole_filter().as_ref()),
+        };
         let status = expected.as_ref().map(|_| 200).map_err(|refusal| *refusal);
         let (mut found, mut next) = (Vec::new(), None::<String>);
         loop {
-            let (response, token) = self.page(table, &options, next.as_deref())?;
+            let (response, token) = self.page(table, &look, next.as_deref())?;
             if !self.told(&response, status)? {
                 return Ok(());
             }
-            found.extend(rows(&response, top)?);
+            found.extend(rows(&response, look.top, look.form)?);
             next = token;
             if next.is_none() {
                 break;
+            }
+            if let Some(options) = look.killed {
+                self.site.house.endure(&Op::Kill { options })?;
             }
         }
         let expected = expected.map_err(|refusal| format!("{refusal:?}"))?;
         self.site.entities += expected.len() as u64;
         for (found, expected) in found.iter().zip(&expected) {
-            same(found, &expected.shown(select)).map_err(|what| format!("{options}: {what}"))?;
+            let expected = in_form(expected.shown(look.select), look.form);
+            same(found, &expected).map_err(|what| format!("{look:?}: {what}"))?;
         }
         let (found, expected) = (found.len(), expected.len());
-        (found == expected).then_some(()).ok_or(format!("{options}: {found} of {expected}"))
+        (found == expected).then_some(()).ok_or(format!("{look:?}: {found} of {expected}"))
     }
 
     /// Each page is of its own moment; what nobody changes meanwhile comes once, and in its order.
@@ -295,14 +361,14 @@ impl Way for Run {
         changes: &[(String, Change)],
     ) -> Result<(), Difference> {
         let Ok(before) = self.site.model.query(table, None) else { return Ok(()) };
-        let options = talk::query(None, &Select::All, Some(top));
+        let look = Look { top: Some(top), ..ALL };
         let (mut found, mut next): (Vec<Shown>, _) = (Vec::new(), None::<String>);
         let mut changes = changes.iter();
         loop {
-            let (response, token) = self.page(table, &options, next.as_deref())?;
+            let (response, token) = self.page(table, &look, next.as_deref())?;
             self.told(&response, Ok(200))?;
             let now = self.site.model.query(table, None).unwrap_or_default();
-            for row in rows(&response, Some(top))? {
+            for row in rows(&response, Some(top), Form::Plain)? {
                 let is_there = now.iter().any(|entity| entity.shown(&Select::All) == row);
                 if !is_there {
                     return Err(format!("a page has what is not there: {row:?}"));
@@ -335,6 +401,41 @@ impl Way for Run {
             stayed.len()
         ))
     }
+
+    fn set_policies(&mut self, table: usize, policies: &[Policy]) -> Result<(), Difference> {
+        let path = format!("/{}?comp=acl", name_of(table));
+        let response = self.xml("PUT", &path, talk::policies(policies));
+        let expected = self.site.model.set_policies(table, policies);
+        self.told(&response, expected.map(|()| 204)).map(drop)
+    }
+
+    fn policies(&mut self, table: usize) -> Result<(), Difference> {
+        let response = self.xml("GET", &format!("/{}?comp=acl", name_of(table)), String::new());
+        let expected = self.site.model.policies(table);
+        let status = expected.as_ref().map(|_| 200).map_err(|refusal| *refusal);
+        if !self.told(&response, status)? {
+            return Ok(());
+        }
+        let expected = talk::policies_shown(&expected.unwrap_or_default());
+        let found = String::from_utf8_lossy(&response.body);
+        (found == expected).then_some(()).ok_or(format!("{found}, not {expected}"))
+    }
+
+    fn set_properties(&mut self, days: u16) -> Result<(), Difference> {
+        let metrics = talk::hour_metrics(days);
+        let body = format!("<StorageServiceProperties>{metrics}</StorageServiceProperties>");
+        let response = self.xml("PUT", "/?restype=service&comp=properties", body);
+        self.site.model.set_days(days);
+        self.told(&response, Ok(202)).map(drop)
+    }
+
+    fn properties(&mut self) -> Result<(), Difference> {
+        let response = self.xml("GET", "/?restype=service&comp=properties", String::new());
+        self.told(&response, Ok(200))?;
+        let expected = talk::hour_metrics(self.site.model.days().unwrap_or(DAYS_DEFAULT));
+        let found = String::from_utf8_lossy(&response.body);
+        found.contains(&expected).then_some(()).ok_or(format!("{found}, not with {expected}"))
+    }
 }
 
 impl Change {
@@ -344,13 +445,23 @@ impl Change {
 }
 
 /// The entities of a page of `top` at most.
-fn rows(response: &Response, top: Option<u32>) -> Result<Vec<Shown>, Difference> {
+fn rows(response: &Response, top: Option<u32>, form: Form) -> Result<Vec<Shown>, Difference> {
     let page = talk::json(response)?;
     let page = page["value"].as_array().ok_or("no list")?;
     if page.len() > top.unwrap_or(1000) as usize {
         return Err(format!("{} entities on a page of {top:?}", page.len()));
     }
-    page.iter().map(talk::shown).collect()
+    page.iter().map(|one| talk::shown(one, form == Form::Bare)).collect()
+}
+
+/// What is shown in a form: a bare one has no ETag.
+fn in_form(shown: Shown, form: Form) -> Shown {
+    Shown { etag: if form == Form::Bare { 0 } else { shown.etag }, ..shown }
+}
+
+fn is_table(response: &Response, name: &str) -> Result<(), Difference> {
+    let body = talk::json(response)?;
+    (body["TableName"] == name).then_some(()).ok_or(format!("{body}, not {name}"))
 }
 
 fn same(found: &Shown, expected: &Shown) -> Result<(), Difference> {
