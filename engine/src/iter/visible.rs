@@ -528,43 +528,66 @@ mod tests {
     use crate::cursor::Cursor;
     use crate::env::rng::Rng;
     use crate::erasure::set::{Erasure, Erasures};
+    use crate::ids::TableId;
     use crate::iter::merge::MergeCursor;
+    use crate::key::order;
     use crate::memtable::api::Memtable;
     use crate::memtable::ordered::OrderedMemtable;
     use crate::memtable::table::new_memtable;
+    use crate::sstable::layout::BLOCK_BYTES_MAX;
+    use crate::sstable::tests::{Model, file_of};
+    use std::cmp::Reverse;
     use std::collections::BTreeMap;
     use std::sync::Arc;
+
+    fn key(byte: u8) -> Vec<u8> {
+        order::row_key(TableId(1), b"p", &[byte])
+    }
+
+    /// Versions, oldest first, each with its time as the value, as one of four kinds of sources: a
+    /// memtable that passes versions of a key in one step, one that seeks, a file, one in place.
+    fn source(kind: u64, rows: &[(Vec<u8>, CommitTs, RowKind)]) -> Box<dyn Cursor + Send> {
+        let valued = rows.iter().map(|(key, ts, kind)| (key, *ts, *kind, ts.0.to_string()));
+        let memtable = match kind % 4 {
+            0 => new_memtable(&SpareChunks::none()),
+            1 => Arc::new(OrderedMemtable::default()) as Arc<dyn Memtable>,
+            kind => {
+                let version = |(key, ts, kind, value): (&Vec<u8>, CommitTs, RowKind, String)| {
+                    let value = if kind == RowKind::Put { value.into_bytes() } else { vec![] };
+                    ((key.clone(), Reverse(ts)), (kind, value))
+                };
+                return Box::new(file_of(&valued.map(version).collect(), kind == 3).cursor());
+            }
+        };
+        valued.for_each(|(key, ts, kind, value)| memtable.insert(key, ts, kind, value.as_bytes()));
+        memtable.cursor()
+    }
 
     #[test]
     fn any_walk_sees_the_model_at_that_time() {
         for seed in 0..40 {
             let mut rng = Rng::seeded(seed);
-            // Two kinds: one that passes versions of a key in one step, and one that seeks.
-            let tables = [0, 1, 2].map(|number| match (seed / 4 + number) % 2 {
-                0 => new_memtable(&SpareChunks::none()),
-                _ => Arc::new(OrderedMemtable::default()) as Arc<dyn Memtable>,
-            });
+            let mut sources = [Vec::new(), Vec::new(), Vec::new()];
             let at = rng.below(400);
             let letters = if seed % 4 < 2 { 26 } else { 5 };
             let mut model: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
             let mut erased = [Vec::new(), Vec::new()];
             for ts in 1..400u64 {
                 if seed % 2 == 0 && rng.one_in(20) {
-                    let start = vec![b'a' + rng.below(26) as u8];
-                    let end = vec![start[0] + 1 + rng.below(5) as u8];
-                    let range = KeyRange { start, end };
+                    let start = b'a' + rng.below(26) as u8;
+                    let end = start + 1 + rng.below(5) as u8;
+                    let range = KeyRange { start: key(start), end: key(end) };
                     erased[rng.below(2) as usize].push(Erasure::new(&range, CommitTs(ts)));
                     if ts <= at {
                         model.retain(|key, _| !range.contains(key));
                     }
                     continue;
                 }
-                let key = vec![b'a' + rng.below(letters) as u8];
+                let key = key(b'a' + rng.below(letters) as u8);
                 let put = !rng.one_in(3);
                 let kind = if put { RowKind::Put } else { RowKind::Delete };
-                // A newer table holds newer versions, as memtables and levels do.
-                let value = Bytes::from(ts.to_string());
-                tables[(ts / 134) as usize].insert(&key, CommitTs(ts), kind, &value);
+                // A newer source holds newer versions, as memtables and levels do.
+                sources[(ts / 134) as usize].push((key.clone(), CommitTs(ts), kind));
                 if ts <= at {
                     match put {
                         true => model.insert(key, ts),
@@ -572,10 +595,11 @@ mod tests {
                     };
                 }
             }
-            let range = KeyRange { start: vec![b'c'], end: vec![b'x'] };
+            let range = KeyRange { start: key(b'c'), end: key(b'x') };
             model.retain(|key, _| range.contains(key));
             let rows: Vec<_> = model.into_iter().collect();
-            let merge = MergeCursor::new(tables.iter().map(|t| t.clone().cursor()).collect());
+            let kinds = sources.iter().zip(seed / 4..);
+            let merge = MergeCursor::new(kinds.map(|(rows, kind)| source(kind, rows)).collect());
             let sets = erased.map(|erased| Arc::new(Erasures::of(erased))).into_iter();
             let cover = Cover::new(sets, CommitTs(at));
             let mut cursor = VisibleCursor::new(merge, cover, Moment::past(CommitTs(at)), range);
@@ -601,7 +625,7 @@ mod tests {
         for step in 0..500 {
             let mut found = match rng.below(9) {
                 0 if step > 0 => {
-                    let key = vec![rng.below(256) as u8];
+                    let key = key(rng.below(256) as u8);
                     place = rows.partition_point(|(k, _)| *k < key) as isize;
                     up = rng.one_in(2);
                     cursor.seek(&key).unwrap()
@@ -635,11 +659,8 @@ mod tests {
     fn rows_that_were_deleted_are_passed_whichever_versions_there_are() {
         for seed in 0..200 {
             let mut rng = Rng::seeded(seed);
-            let tables = [0, 1, 2].map(|number| match (seed + number) % 2 {
-                0 => new_memtable(&SpareChunks::none()),
-                _ => Arc::new(OrderedMemtable::default()) as Arc<dyn Memtable>,
-            });
-            // Rows, deletes of most of them, and a few of either; some keys have more versions.
+            let mut sources = [Vec::new(), Vec::new(), Vec::new()];
+            // Rows, of one version or of two, deletes of most of them, and a few of either.
             let writes = [(0, 250), (1, 150 + rng.below(100)), (2, rng.below(20))];
             let total: u64 = writes.iter().map(|(_, writes)| writes).sum();
             let at = CommitTs(if rng.one_in(2) { total } else { rng.below(total) });
@@ -647,31 +668,35 @@ mod tests {
             for (number, writes) in writes {
                 for _ in 0..writes {
                     ts += 1;
-                    let key = if number == 0 { ts as u8 } else { rng.below(256) as u8 };
+                    let key = key(if number == 0 {
+                        ts as u8 >> (seed % 2)
+                    } else {
+                        rng.below(256) as u8
+                    });
                     let kind = match number != 0 && !rng.one_in(10) {
                         true => RowKind::Delete,
                         false => RowKind::Put,
                     };
-                    let value = Bytes::from(ts.to_string());
-                    tables[number].insert(&[key], CommitTs(ts), kind, &value);
+                    sources[number].push((key.clone(), CommitTs(ts), kind));
                     match kind {
                         _ if ts > at.0 => None,
-                        RowKind::Delete => model.remove(&vec![key]),
-                        _ => model.insert(vec![key], ts),
+                        RowKind::Delete => model.remove(&key),
+                        _ => model.insert(key, ts),
                     };
                 }
             }
-            let range = KeyRange { start: vec![rng.below(40) as u8], end: vec![255] };
+            let range = KeyRange { start: key(rng.below(40) as u8), end: key(255) };
             let mut erased = Vec::new();
             if seed % 4 == 3 {
-                let range = KeyRange { start: vec![90], end: vec![90 + rng.below(90) as u8] };
+                let range = KeyRange { start: key(90), end: key(90 + rng.below(90) as u8) };
                 let when = CommitTs(1 + rng.below(at.0.max(1)));
                 model.retain(|key, ts| !range.contains(key) || *ts >= when.0);
                 erased.push(Erasure::new(&range, when));
             }
             model.retain(|key, _| range.contains(key));
             let rows: Vec<_> = model.into_iter().collect();
-            let merge = MergeCursor::new(tables.iter().map(|t| t.clone().cursor()).collect());
+            let kinds = sources.iter().zip(seed..).filter(|(rows, _)| !rows.is_empty());
+            let merge = MergeCursor::new(kinds.map(|(rows, kind)| source(kind, rows)).collect());
             let cover = Cover::new([Arc::new(Erasures::of(erased))].into_iter(), at);
             let mut cursor = VisibleCursor::new(merge, cover, Moment::past(at), range);
             let stops = seed % 3 == 0;
@@ -679,6 +704,33 @@ mod tests {
                 cursor.stop_after(rng.below(20) as usize);
             }
             walk_at_random(&mut rng, cursor, &rows, stops);
+        }
+    }
+
+    #[test]
+    fn a_deleted_row_is_passed_whose_versions_lie_in_two_blocks() {
+        let version = |letter, ts, len| {
+            ((key(letter), Reverse(CommitTs(ts))), (RowKind::Put, vec![b'v'; len]))
+        };
+        let mut rows: Model = (b'a'..=b'z').map(|letter| version(letter, 1, 3)).collect();
+        rows.extend([1, 2].map(|ts| version(b'm', ts, 3 * BLOCK_BYTES_MAX / 4)));
+        let deletes: Vec<_> =
+            (b'b'..=b'y').map(|letter| (key(letter), CommitTs(3), RowKind::Delete)).collect();
+        for in_place in [false, true] {
+            let file = Box::new(file_of(&rows, in_place).cursor());
+            let merge = MergeCursor::new(vec![source(0, &deletes), file]);
+            let moment = Moment::past(CommitTs(3));
+            let cover = Cover::new(std::iter::empty(), moment.at);
+            let range = KeyRange { start: key(0), end: key(255) };
+            let mut cursor = VisibleCursor::new(merge, cover, moment, range);
+            let mut seen = Vec::new();
+            while cursor.next().unwrap() {
+                seen.push(cursor.key().to_vec());
+            }
+            while cursor.prev().unwrap() {
+                seen.push(cursor.key().to_vec());
+            }
+            assert_eq!(seen, [b'a', b'z', b'z', b'a'].map(key));
         }
     }
 

@@ -35,4 +35,4 @@ pub(crate) mod rescue;
 pub(crate) mod dump;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -36,10 +36,10 @@ const PATH: &str = "000007.sst";
 const PACKED: Codec = if cfg!(feature = "zstd") { Codec::Zstd } else { Codec::Lz4 };
 
 /// A key and a timestamp, in the order of rows.
-type Version = (Vec<u8>, Reverse<CommitTs>);
+pub(crate) type Version = (Vec<u8>, Reverse<CommitTs>);
 
 /// What is stored under each.
-type Model = BTreeMap<Version, (RowKind, Vec<u8>)>;
+pub(crate) type Model = BTreeMap<Version, (RowKind, Vec<u8>)>;
 
 fn options(block_bytes: usize, filter_bits: u32, compression: bool) -> TableOptions {
     let codec = if compression { PACKED } else { Codec::None };
@@ -71,6 +71,13 @@ fn open_mapped(
     let cache = Arc::new(BlockCache::new(cache_bytes));
     let opened = TableFile::open(file.clone(), PathBuf::from(PATH), meta, cache)?;
     Ok(Arc::new(opened.in_place()))
+}
+
+/// A file of rows in blocks of a few each, for tests of what is built on files.
+pub(crate) fn file_of(model: &Model, in_place: bool) -> Arc<TableFile> {
+    let (file, meta) = build(model, options(64, 10, !in_place));
+    let opened = if in_place { open_mapped(&file, &meta, 0) } else { open(&file, &meta, 1 << 20) };
+    opened.unwrap()
 }
 
 /// Rows of a few tables and partitions with keys of every awkward shape.
