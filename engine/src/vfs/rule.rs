@@ -55,8 +55,10 @@ pub enum Errno {
     NoSpace,
     /// EDQUOT.
     Quota,
-    /// EMFILE.
+    /// EMFILE: the process has too many open.
     TooManyFiles,
+    /// ENFILE: all processes together have.
+    TooManyFilesOfAll,
     /// EINTR.
     Interrupted,
     /// EAGAIN.
@@ -178,6 +180,7 @@ impl From<Errno> for io::Error {
             Errno::NoSpace => Os::NOSPC,
             Errno::Quota => Os::DQUOT,
             Errno::TooManyFiles => Os::MFILE,
+            Errno::TooManyFilesOfAll => Os::NFILE,
             Errno::Interrupted => Os::INTR,
             Errno::Again => Os::AGAIN,
             Errno::NotFound => Os::NOENT,
@@ -193,7 +196,7 @@ impl From<Errno> for io::Error {
     #[cfg(not(unix))]
     fn from(errno: Errno) -> io::Error {
         let kind = match errno {
-            Errno::Io | Errno::TooManyFiles => io::ErrorKind::Other,
+            Errno::Io | Errno::TooManyFiles | Errno::TooManyFilesOfAll => io::ErrorKind::Other,
             Errno::NoSpace => io::ErrorKind::StorageFull,
             Errno::Quota => io::ErrorKind::QuotaExceeded,
             Errno::Interrupted => io::ErrorKind::Interrupted,

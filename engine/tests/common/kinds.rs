@@ -8,7 +8,7 @@ use tabulith::vfs::fault::{Errno, Rule};
 pub(crate) type Turn = fn(Rule) -> Rule;
 
 /// What a call may answer in place of doing what it should.
-pub(crate) const KINDS: [(&str, Turn); 13] = [
+pub(crate) const KINDS: [(&str, Turn); 14] = [
     ("EIO", |rule| rule),
     ("EIO, half of the write landed", Rule::half_done),
     ("EIO, all of it landed", Rule::done),
@@ -16,6 +16,7 @@ pub(crate) const KINDS: [(&str, Turn); 13] = [
     ("ENOSPC, half of the write landed", |rule| rule.with(Errno::NoSpace).half_done()),
     ("EDQUOT", |rule| rule.with(Errno::Quota)),
     ("EMFILE", |rule| rule.with(Errno::TooManyFiles)),
+    ("ENFILE", |rule| rule.with(Errno::TooManyFilesOfAll)),
     ("EINTR", |rule| rule.with(Errno::Interrupted)),
     ("EAGAIN", |rule| rule.with(Errno::Again)),
     ("ENOENT", |rule| rule.with(Errno::NotFound)),
