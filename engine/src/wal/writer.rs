@@ -30,6 +30,10 @@ const FIRST_SEGMENT_BYTES: usize = 1 << 20;
 /// being released.
 const FREE_SEGMENTS_MAX: usize = 2;
 
+/// Zeros that take as long to write as a sync takes longer where nothing was written before. Where
+/// groups are larger, a segment is made without.
+const ZEROS_FOR_A_SYNC_BYTES: u64 = 64 << 10;
+
 /// Commits that share one frame, and so live or die together.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
@@ -69,8 +73,8 @@ pub(crate) struct LogWriter {
     told: u64,
     /// Whether the last frame is a synced seal.
     sealed: bool,
-    /// Whether a sync was asked for since this segment was begun: the next one is made for syncs.
-    syncs_wanted: bool,
+    /// Syncs that were asked for since this segment was begun.
+    syncs_wanted: u64,
     next_id: SegmentId,
     spare: Option<Spare>,
     spare_is_underway: bool,
@@ -185,7 +189,7 @@ impl LogWriter {
             covered: 0,
             told: 0,
             sealed: true,
-            syncs_wanted: false,
+            syncs_wanted: 0,
             next_id: SegmentId(origin.0 + 1),
             spare: None,
             spare_is_underway: false,
@@ -226,7 +230,7 @@ impl LogWriter {
         if !fits {
             self.change_segment(self.needed_bytes(payload_bytes))?;
         }
-        self.syncs_wanted |= sync;
+        self.syncs_wanted += u64::from(sync);
         self.write_frame(FrameKind::Group, (first_ts, last_ts), frame, sync)?;
         Ok(self.durable == self.number)
     }
@@ -323,7 +327,7 @@ impl LogWriter {
     /// nothing to sync or when as many syncs as there are lanes are under way.
     pub(crate) fn begin_sync(&mut self) -> Result<Option<SyncJob>> {
         self.check_open()?;
-        self.syncs_wanted = true;
+        self.syncs_wanted += 1;
         if self.durable == self.number {
             return Ok(None);
         }
@@ -602,15 +606,20 @@ impl LogWriter {
             self.behind.push(Full { file: full, number: self.number });
         }
         self.at = self.block_bytes as u64;
-        self.syncs_wanted = false;
+        self.syncs_wanted = 0;
         self.begin_segment()
+    }
+
+    /// Whether what this segment's syncs would gain by zeros in the next one is worth writing them.
+    fn syncs_pay_for_zeros(&self) -> bool {
+        self.at <= self.syncs_wanted.saturating_mul(ZEROS_FOR_A_SYNC_BYTES)
     }
 
     /// Segments double, as long as the disk has room for that.
     fn spare_job(&mut self, needed: usize) -> SpareJob {
         let doubled = 2 * self.segment.header.file_bytes as usize;
         let mut bytes = doubled.min(self.segment_bytes).max(needed);
-        let reuse = self.free.pop();
+        let (reuse, is_ahead) = (self.free.pop(), needed == 0);
         // Where the disk does not say how full it is, writing the file will.
         let available = || self.vfs.bytes_available(&self.dir).unwrap_or(u64::MAX);
         if reuse.is_none() && available() < bytes as u64 {
@@ -629,8 +638,8 @@ impl LogWriter {
             dir: self.dir.clone(),
             header,
             file_bytes_max: bytes.max(self.segment_bytes) as u64,
-            zeroed: self.syncs_wanted,
-            is_ahead: needed == 0,
+            zeroed: is_ahead && self.syncs_pay_for_zeros(),
+            is_ahead,
             reuse,
         }
     }
