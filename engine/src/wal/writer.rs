@@ -422,11 +422,13 @@ impl LogWriter {
         // Their commits are in table files, and replay begins behind their frames.
         self.behind.retain(|full| full.file.header.segment >= below);
         self.free.append(&mut released);
-        let mut kept = self.free.len().min(FREE_SEGMENTS_MAX);
+        let mut surplus = self.free.len().saturating_sub(FREE_SEGMENTS_MAX);
         if crate::planted!("B11") {
-            kept = 0; // Planted with a release that comes too early: they are gone at once.
+            surplus = self.free.len(); // Planted with a release that comes too early: gone at once.
         }
-        let files = self.free.drain(kept..).map(|id| names::segment_path(&self.dir, id)).collect();
+        // The newest stay: where segments still double, they are the largest.
+        let gone = self.free.drain(..surplus);
+        let files = gone.map(|id| names::segment_path(&self.dir, id)).collect();
         Surplus { vfs: self.vfs.clone(), files }
     }
 

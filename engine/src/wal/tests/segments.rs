@@ -6,7 +6,7 @@ use super::*;
 fn reused_files_never_bring_back_old_groups() {
     let fs = disk();
     let mut log = new_log(&fs);
-    for n in 1..=60 {
+    for n in 1..=64 {
         append(&mut log, n, 100).expect("room");
         if n % 3 == 0 {
             log.sync().expect("a sync");
@@ -47,6 +47,30 @@ fn the_pool_of_free_files_is_bounded() {
     }
     log.seal().expect("a sync");
     assert_eq!(read(&fs, log.current()).expect("a whole log").0.last(), Some(&100));
+}
+
+#[test]
+fn the_largest_files_are_kept_while_segments_double() {
+    let fs = disk();
+    let found = Replay { next_segment: FIRST, ..Replay::default() };
+    let log = LogWriter::create(Arc::new(fs.clone()), Path::new(DIR), 8 << 20, &found);
+    let mut log = log.expect("a fresh log");
+    let mut groups = 1..;
+    for _ in 0..4 {
+        let current = log.current();
+        while log.current() == current {
+            append(&mut log, groups.next().expect("a number"), 100 << 10).expect("room");
+        }
+    }
+    log.release(log.current()).remove().expect("names to remove");
+    let names = fs.list(Path::new(DIR)).expect("names");
+    let lens = names.iter().map(|name| {
+        let path = Path::new(DIR).join(name);
+        fs.open(&path, Access::Read).and_then(|file| file.len()).expect("a length")
+    });
+    let mut lens: Vec<_> = lens.collect();
+    lens.sort_unstable();
+    assert_eq!(lens, [4 << 20, 8 << 20, 8 << 20], "1 and 2 MiB are gone");
 }
 
 #[test]
