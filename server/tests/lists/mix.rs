@@ -23,7 +23,7 @@ pub(crate) struct Mix {
     without: Vec<usize>,
 }
 
-const KINDS: [(usize, usize); 32] = [
+const KINDS: [(usize, usize); 30] = [
     (0, 56),  // changes
     (1, 16),  // batches
     (2, 22),  // gets
@@ -47,19 +47,17 @@ const KINDS: [(usize, usize); 32] = [
     (20, 6),  // queries of keys
     (21, 4),  // other ways to ask for an entity
     (22, 3),  // queries without types
-    (23, 3),  // queries under a signature
-    (24, 2),  // queries under a stored policy
-    (25, 2),  // stored policies set
-    (26, 1),  // stored policies asked for
-    (27, 1),  // properties of the service set
-    (28, 1),  // properties of the service asked for
-    (29, 3),  // one table, some tables
-    (30, 1),  // queries across kills
-    (31, 1),  // exports and checks
+    (23, 4),  // queries under a signature
+    (24, 13), // stored policies set, asked for, queries under one
+    (25, 1),  // properties of the service set
+    (26, 1),  // properties of the service asked for
+    (27, 3),  // one table, some tables
+    (28, 2),  // queries across kills
+    (29, 1),  // exports and checks
 ];
 
 impl Mix {
-    /// A mix for one list: half of the rarer kinds are left out, the rows are few or many.
+    /// A mix for one list: four of ten rarer kinds are left out, the rows are few or many.
     pub(crate) fn choose(rng: &mut Rng) -> Mix {
         Mix {
             partitions: *rng.pick(&[1, 3, 9]),
@@ -134,22 +132,25 @@ impl Mix {
             }
             23 => {
                 let (filter, _, top) = self.query(rng);
+                let filter = filter.filter(|_| rng.chance(30));
                 Op::QuerySigned { table, stretch: self.stretch(rng), filter, top }
             }
-            24 => Op::QueryByPolicy { table, id: policy_id(rng) },
-            25 => Op::SetPolicies { table, policies: policies(rng) },
-            26 => Op::AskPolicies { table },
-            27 => Op::SetProperties { days: rng.between(1, 365) as u16 },
-            28 => Op::AskProperties,
-            29 => match rng.chance(50) {
+            24 => match rng.below(7) {
+                0 | 1 => Op::SetPolicies { table, policies: policies(rng) },
+                2 => Op::AskPolicies { table },
+                _ => Op::QueryByPolicy { table, id: policy_id(rng) },
+            },
+            25 => Op::SetProperties { days: rng.between(1, 365) as u16 },
+            26 => Op::AskProperties,
+            27 => match rng.chance(50) {
                 true => Op::Find { table },
                 false => {
                     let top = rng.chance(50).then(|| rng.between(1, 3) as u32);
                     Op::ListSome { op: *rng.pick(&COMPARISONS), table, top }
                 }
             },
-            30 => Op::QueryAcrossKills { table, top: rng.between(1, 9) as u32, options },
-            31 => match rng.chance(50) {
+            28 => Op::QueryAcrossKills { table, top: rng.between(1, 9) as u32, options },
+            29 => match rng.chance(50) {
                 true => Op::Export { options },
                 false => Op::Check { options },
             },
@@ -195,7 +196,16 @@ impl Mix {
             let own = Some(self.pk(rng)).filter(|own| !own.is_empty());
             (own.unwrap_or_else(|| "a".to_owned()), row)
         };
-        Stretch { from: end(), to: end() }
+        let (from, to) = (end(), end());
+        let units = |end: &(String, Option<String>)| {
+            let row = end.1.as_ref().map(|row| row.encode_utf16().collect::<Vec<_>>());
+            (end.0.encode_utf16().collect::<Vec<_>>(), row)
+        };
+        // Where they are the other way round nothing is between them.
+        match units(&from) > units(&to) && rng.chance(80) {
+            true => Stretch { from: to, to: from },
+            false => Stretch { from, to },
+        }
     }
 
     /// Mostly of different rows of one partition; now and then of one row twice, or astray.
@@ -274,17 +284,17 @@ fn key(n: usize) -> String {
     KEYS.get(n).map_or_else(|| format!("key-{n:03}"), |key| (*key).to_owned())
 }
 
-/// One of few, so that most that are looked for were set once.
+/// One of few, so that many that are looked for are there.
 fn policy_id(rng: &mut Rng) -> String {
     (*rng.pick(&["a", "a b", "50%", "\u{e9}+&", "<(1)>"])).to_owned()
 }
 
-/// As many as a table may have, at most.
+/// None to five, which are as many as a table may have.
 fn policies(rng: &mut Rng) -> Vec<Policy> {
     let mut all: Vec<Policy> = Vec::new();
-    for _ in 0..rng.below(4) {
+    for _ in 0..rng.below(10) {
         let id = policy_id(rng);
-        let letters = (*rng.pick(&["r", "r", "raud", "au", "d"])).to_owned();
+        let letters = (*rng.pick(&["r", "r", "raud", "ra", "au"])).to_owned();
         if all.iter().all(|other| other.id != id) {
             all.push(Policy { id, letters });
         }

@@ -25,6 +25,12 @@ pub(crate) struct Reached {
     pub(crate) scrubbed: u64,
     pub(crate) past: u64,
     pub(crate) power_losses: u64,
+    /// Queries that a stored policy gave leave to.
+    pub(crate) by_policy: u64,
+    /// Entities that one saw who may see a stretch of keys alone.
+    pub(crate) signed: u64,
+    /// Kills between two pages of a query.
+    pub(crate) kills_between: u64,
 }
 
 impl Reached {
@@ -40,6 +46,9 @@ impl Reached {
         self.scrubbed += other.scrubbed;
         self.past += other.past;
         self.power_losses += other.power_losses;
+        self.by_policy += other.by_policy;
+        self.signed += other.signed;
+        self.kills_between += other.kills_between;
     }
 }
 
@@ -340,11 +349,14 @@ impl Way for Run {
                 break;
             }
             if let Some(options) = look.killed {
+                self.reached.kills_between += 1;
                 self.site.house.endure(&Op::Kill { options })?;
             }
         }
         let expected = expected.map_err(|refusal| format!("{refusal:?}"))?;
         self.site.entities += expected.len() as u64;
+        self.reached.by_policy += u64::from(look.policy.is_some());
+        self.reached.signed += look.stretch.map_or(0, |_| expected.len() as u64);
         for (found, expected) in found.iter().zip(&expected) {
             let expected = in_form(expected.shown(look.select), look.form);
             same(found, &expected).map_err(|what| format!("{look:?}: {what}"))?;
