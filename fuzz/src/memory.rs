@@ -1,5 +1,5 @@
 //! The allocator of whatever drives targets: the system's, with a count of the bytes that each
-//! thread holds.
+//! thread holds. What the system maps by itself is not among them.
 
 #![allow(unsafe_code, reason = "an allocator is unsafe by its signature")]
 

@@ -1,6 +1,7 @@
 //! The allocator of this test program: the server's own, with a note of the largest piece that each
 //! thread asked for. A state is a thousand small pieces, for which the system's takes twice as
-//! long.
+//! long. What the system maps, as it does a memtable's chunks of 1 MiB and more, is not seen; no
+//! damage says how large those are.
 
 #![allow(unsafe_code, reason = "an allocator is unsafe by its signature")]
 

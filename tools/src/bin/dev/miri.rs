@@ -1,8 +1,8 @@
 //! `cargo dev miri`: the tests of the modules with `unsafe` code in an interpreter that knows every
 //! byte: what no program may do is found where it happens, whether or not it would have harmed.
 //!
-//! Absent: mapped files, which Miri does not have; AddressSanitizer has them. Two tests that need
-//! thousands of rows, and touch no memory in a way that others do not.
+//! Absent: what the system maps, files and large chunks, for Miri makes no system calls. Two tests
+//! that need thousands of rows, and touch no memory in a way that others do not.
 
 use crate::repo;
 use anyhow::{Context, Result, bail, ensure};

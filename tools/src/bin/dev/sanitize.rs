@@ -1,7 +1,8 @@
 //! `cargo dev sanitize`: the engine's tests and the fuzz targets with AddressSanitizer, which sees
 //! a read or write outside of a piece of memory, after its end, and memory that nobody gives back.
 //!
-//! Absent: ThreadSanitizer, which takes the fences of an uninstrumented standard library for races;
+//! Absent: the ends of memory that the system maps, such as a memtable's chunks of 1 MiB and more.
+//! ThreadSanitizer, which takes the fences of an uninstrumented standard library for races;
 //! the orders of threads are `models`' business.
 
 use crate::repo;
