@@ -611,7 +611,7 @@ mod tests {
         }
     }
 
-    /// Walks up and down and seeks, 500 times, by keys of one byte, and is where `rows` are.
+    /// Walks up and down and seeks, 500 times, by RowKeys of a byte, and is where `rows` are.
     /// `stops`: the cursor may stop on keys without a row.
     fn walk_at_random(
         rng: &mut Rng,
@@ -660,6 +660,7 @@ mod tests {
         for seed in 0..200 {
             let mut rng = Rng::seeded(seed);
             let mut sources = [Vec::new(), Vec::new(), Vec::new()];
+            let (twice, is_erased) = (rng.below(2), rng.one_in(4));
             // Rows, of one version or of two, deletes of most of them, and a few of either.
             let writes = [(0, 250), (1, 150 + rng.below(100)), (2, rng.below(20))];
             let total: u64 = writes.iter().map(|(_, writes)| writes).sum();
@@ -668,11 +669,8 @@ mod tests {
             for (number, writes) in writes {
                 for _ in 0..writes {
                     ts += 1;
-                    let key = key(if number == 0 {
-                        ts as u8 >> (seed % 2)
-                    } else {
-                        rng.below(256) as u8
-                    });
+                    let row = if number == 0 { ts >> twice } else { rng.below(256) };
+                    let key = key(row as u8);
                     let kind = match number != 0 && !rng.one_in(10) {
                         true => RowKind::Delete,
                         false => RowKind::Put,
@@ -687,7 +685,7 @@ mod tests {
             }
             let range = KeyRange { start: key(rng.below(40) as u8), end: key(255) };
             let mut erased = Vec::new();
-            if seed % 4 == 3 {
+            if is_erased {
                 let range = KeyRange { start: key(90), end: key(90 + rng.below(90) as u8) };
                 let when = CommitTs(1 + rng.below(at.0.max(1)));
                 model.retain(|key, ts| !range.contains(key) || *ts >= when.0);
@@ -717,7 +715,11 @@ mod tests {
         let deletes: Vec<_> =
             (b'b'..=b'y').map(|letter| (key(letter), CommitTs(3), RowKind::Delete)).collect();
         for in_place in [false, true] {
-            let file = Box::new(file_of(&rows, in_place).cursor());
+            let file = file_of(&rows, in_place);
+            let index = file.index();
+            let mut blocks = std::iter::successors(Some(index.first()), |at| index.next(*at));
+            assert!(blocks.any(|at| index.splits_key_after(at)), "of the key in the middle");
+            let file = Box::new(file.cursor());
             let merge = MergeCursor::new(vec![source(0, &deletes), file]);
             let moment = Moment::past(CommitTs(3));
             let cover = Cover::new(std::iter::empty(), moment.at);

@@ -368,7 +368,7 @@ impl TableFile {
         samples
     }
 
-    pub(super) fn index(&self) -> &Index {
+    pub(crate) fn index(&self) -> &Index {
         &self.index
     }
 
