@@ -24,7 +24,7 @@ impl Copy {
 pub(crate) enum FileKind {
     /// A log segment; the number is the segment's id.
     Wal,
-    /// A log segment that is still being filled with zeros.
+    /// A log segment that is still being made.
     Spare,
     /// A sorted table file.
     Table,

@@ -104,7 +104,7 @@ pub struct Advanced {
     /// allows, up to 64 MiB. 4 KiB to 1 GiB.
     pub memtable_bytes: Option<usize>,
 
-    /// Bytes of one log segment; written with zeros before its first use, then reused.
+    /// Bytes of one log segment; made ahead at its full length, then reused.
     ///
     /// More: rarer changes of segment, more disk held. Default 64 MiB; 16 KiB to 1 GiB.
     pub wal_segment_bytes: usize,

@@ -134,7 +134,7 @@ pub struct Stats {
     /// Their bytes: keys, values, and what is to happen to each row.
     pub commit_bytes: u64,
     /// Bytes of the log's frames and what fills their blocks; not the zeros that new segments are
-    /// made of, which are written once where commits are synced.
+    /// made of, which are written once where syncs are many.
     pub log_bytes: u64,
     /// Memtables written to L0.
     pub flushes: u64,

@@ -1,10 +1,11 @@
 //! Making the files that log segments live in, ahead of need and off the commit path.
 //!
 //! Promise: a file named `*.wal` is whole: header, length and contents were synced under another
-//! name first, then the name. Where commits are synced its blocks have been written before, so a
+//! name first, then the name. Where syncs are many its blocks have been written before, so a
 //! later overwrite changes no metadata and a sync of it costs one flush (80 us against 109 for
-//! growing a file, and 147 for space that was reserved and never written). Where none is synced
-//! the space is only reserved: zeros would double what the log writes.
+//! growing a file, and 147 for space that was reserved and never written). Where they are few for
+//! what is written, or a commit waits for the segment, the space is only reserved: zeros would
+//! double what the log writes. What of a reused file was never written stays so.
 
 use crate::error::{Error, Result};
 use crate::ids::{FileNo, SegmentId};
@@ -135,7 +136,9 @@ impl SpareJob {
                 Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
                 outcome => return outcome,
             }
-            return write_zeros(file, len, wanted);
+            if !self.is_ahead {
+                return write_zeros(file, len, wanted); // Somebody waits for nothing else.
+            }
         }
         let mut at = len;
         while at < wanted {

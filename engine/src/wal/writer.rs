@@ -30,9 +30,12 @@ const FIRST_SEGMENT_BYTES: usize = 1 << 20;
 /// being released.
 const FREE_SEGMENTS_MAX: usize = 2;
 
-/// Zeros that take as long to write as a sync takes longer where nothing was written before. Where
-/// groups are larger, a segment is made without.
-const ZEROS_FOR_A_SYNC_BYTES: u64 = 64 << 10;
+/// Zeros that are worth writing for a sync, which takes longer where nothing was written before: a
+/// segment with more bytes for each sync is followed by one without.
+const ZEROS_FOR_A_SYNC_BYTES: u64 = 128 << 10;
+
+/// The same of a small segment, as a part of it.
+const ZEROS_FOR_A_SYNC_PART: u64 = 3;
 
 /// Commits that share one frame, and so live or die together.
 #[derive(Debug)]
@@ -73,7 +76,7 @@ pub(crate) struct LogWriter {
     told: u64,
     /// Whether the last frame is a synced seal.
     sealed: bool,
-    /// Syncs that were asked for since this segment was begun.
+    /// Syncs that were begun since this segment was, a durable write among them.
     syncs_wanted: u64,
     next_id: SegmentId,
     spare: Option<Spare>,
@@ -230,9 +233,10 @@ impl LogWriter {
         if !fits {
             self.change_segment(self.needed_bytes(payload_bytes))?;
         }
-        self.syncs_wanted += u64::from(sync);
         self.write_frame(FrameKind::Group, (first_ts, last_ts), frame, sync)?;
-        Ok(self.durable == self.number)
+        let is_durable = self.durable == self.number;
+        self.syncs_wanted += u64::from(sync && is_durable); // Otherwise whoever syncs it is counted.
+        Ok(is_durable)
     }
 
     /// What is certain to be taken without another file. Only [`LogWriter::renew`] makes it less,
@@ -327,10 +331,10 @@ impl LogWriter {
     /// nothing to sync or when as many syncs as there are lanes are under way.
     pub(crate) fn begin_sync(&mut self) -> Result<Option<SyncJob>> {
         self.check_open()?;
-        self.syncs_wanted += 1;
         if self.durable == self.number {
             return Ok(None);
         }
+        self.syncs_wanted += 1;
         let lane_of = |file: &mut Spare| Some((file.lanes.pop()?, file.path.clone()));
         let behind = self.behind.iter_mut().map(|full| lane_of(&mut full.file));
         let Some(behind) = behind.collect::<Option<Vec<_>>>() else { return Ok(None) };
@@ -427,6 +431,7 @@ impl LogWriter {
             surplus = self.free.len(); // Planted with a release that comes too early: gone at once.
         }
         // The newest stay: where segments still double, they are the largest.
+        self.free.sort_unstable();
         let gone = self.free.drain(..surplus);
         let files = gone.map(|id| names::segment_path(&self.dir, id)).collect();
         Surplus { vfs: self.vfs.clone(), files }
@@ -614,7 +619,8 @@ impl LogWriter {
 
     /// Whether what this segment's syncs would gain by zeros in the next one is worth writing them.
     fn syncs_pay_for_zeros(&self) -> bool {
-        self.at <= self.syncs_wanted.saturating_mul(ZEROS_FOR_A_SYNC_BYTES)
+        let part = self.segment_bytes as u64 / ZEROS_FOR_A_SYNC_PART;
+        self.at <= self.syncs_wanted.saturating_mul(part.min(ZEROS_FOR_A_SYNC_BYTES))
     }
 
     /// Segments double, as long as the disk has room for that.

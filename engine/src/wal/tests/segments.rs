@@ -83,6 +83,9 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
         let (current, mut made) = (log.current(), [0, 0]);
         while log.current() == current {
             append_with(log, groups.next().expect("a number"), 400, sync).expect("room");
+            if sync {
+                sync_beside(log);
+            }
             if let Some(job) = log.wants_spare() {
                 let before = [calls(Call::Reserve), calls(Call::Write)];
                 log.add_spare(job.run().expect("a spare"));
@@ -94,8 +97,8 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
     let (reserved, zeroed) = ([1, 1], [0, 2]); // One write is the header.
     assert_eq!(to_next_segment(&mut log, false), reserved);
     assert_eq!(to_next_segment(&mut log, true), zeroed);
-    // The group that began this segment asked for a sync.
-    assert_eq!(to_next_segment(&mut log, false), zeroed);
+    // The group that began this segment asked for a sync: one for all of it.
+    assert_eq!(to_next_segment(&mut log, false), reserved);
     assert_eq!(to_next_segment(&mut log, false), reserved);
     fs.add(Rule::fail(Call::Reserve).with(Errno::NotSupported));
     assert_eq!(to_next_segment(&mut log, false), [1, 2], "this disk reserves nothing");
@@ -105,18 +108,23 @@ fn segments_are_zeroed_only_where_syncs_are_asked_for() {
 
 #[test]
 fn segments_are_not_zeroed_where_that_takes_longer_than_syncs_gain() {
-    let (fs, none) = (FaultFs::new(Arc::new(disk())), Replay::default());
-    let found = Replay { next_segment: FIRST, ..none };
-    let log = LogWriter::create(Arc::new(fs.clone()), Path::new(DIR), 1 << 20, &found);
+    let fs = FaultFs::new(Arc::new(disk()));
+    let found = Replay { next_segment: FIRST, ..Replay::default() };
+    let log = LogWriter::create(Arc::new(fs.clone()), Path::new(DIR), 8 << 20, &found);
     let mut log = log.expect("a fresh log");
     let calls = |call| fs.counts().get(&(call, "#.spare".to_owned())).copied().unwrap_or(0);
     let calls_now = || [calls(Call::Reserve), calls(Call::Write)];
     let since = |before: [u64; 2]| [calls_now()[0] - before[0], calls_now()[1] - before[1]];
     let mut groups = 1..;
+    // As the pipeline does: it asks for a sync of what was durable at once, too.
     let mut next_by = |log: &mut LogWriter, bytes| {
         let current = log.current();
-        let job = loop {
+        let mut add = |log: &mut LogWriter| {
             append_with(log, groups.next().expect("a number"), bytes, true).expect("room");
+            sync_beside(log);
+        };
+        let job = loop {
+            add(log);
             if let Some(job) = log.wants_spare() {
                 break job;
             }
@@ -125,14 +133,14 @@ fn segments_are_not_zeroed_where_that_takes_longer_than_syncs_gain() {
         log.add_spare(job.run().expect("a spare"));
         let made = since(before);
         while log.current() == current {
-            append_with(log, groups.next().expect("a number"), bytes, true).expect("room");
+            add(log);
         }
         made
     };
     assert_eq!(next_by(&mut log, 200 << 10), [1, 1], "the header alone");
-    assert_eq!(next_by(&mut log, 20 << 10), [0, 5], "four pieces of zeros");
+    assert_eq!(next_by(&mut log, 80 << 10), [0, 17], "a quarter of a MiB at a time");
     let before = calls_now();
-    log.find_room(1 << 20).expect("a segment");
+    log.find_room(6 << 20).expect("a segment");
     assert_eq!(since(before), [1, 1], "who needs it at once does not wait for zeros");
     let last = groups.next().expect("a number");
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..last).collect::<Vec<_>>());
@@ -140,7 +148,12 @@ fn segments_are_not_zeroed_where_that_takes_longer_than_syncs_gain() {
 
 /// What is written at most between two syncs while a segment of 2.5 MiB is made, out of a file of
 /// `before` bytes where that is not 0; and what is written in all.
-fn zeros_at_once(zeroed: bool, before: u64, fs: Arc<dyn Vfs>, disk: &SimFs) -> (usize, usize) {
+fn zeros_at_once(
+    (zeroed, is_ahead): (bool, bool),
+    before: u64,
+    fs: Arc<dyn Vfs>,
+    disk: &SimFs,
+) -> (usize, usize) {
     let dir = Path::new(DIR);
     if before > 0 {
         let file = fs.create(&names::segment_path(dir, SegmentId(7))).expect("a file");
@@ -160,7 +173,7 @@ fn zeros_at_once(zeroed: bool, before: u64, fs: Arc<dyn Vfs>, disk: &SimFs) -> (
         header,
         file_bytes_max: 5 << 19,
         zeroed,
-        is_ahead: false,
+        is_ahead,
         reuse,
     };
     let trace = disk.record();
@@ -181,19 +194,21 @@ fn zeros_at_once(zeroed: bool, before: u64, fs: Arc<dyn Vfs>, disk: &SimFs) -> (
 fn commits_wait_for_a_mebibyte_of_zeros_at_most() {
     for before in [0, 3 * 512] {
         let disk = disk();
-        let (most, all) = zeros_at_once(true, before, Arc::new(disk.clone()), &disk);
+        let (most, all) = zeros_at_once((true, true), before, Arc::new(disk.clone()), &disk);
         assert_eq!(all as u64, (5 << 19) - before + 512, "zeros and the header");
         assert!(most <= 1 << 20, "{most} bytes were to be synced at once");
     }
 }
 
 #[test]
-fn zeros_that_no_sync_profits_from_are_synced_once() {
-    let disk = disk();
-    let fs = FaultFs::new(Arc::new(disk.clone()));
-    fs.add(Rule::fail(Call::Reserve).with(Errno::NotSupported));
-    let (most, all) = zeros_at_once(false, 0, Arc::new(fs), &disk);
-    assert_eq!((most, all), ((5 << 19) + 512, (5 << 19) + 512));
+fn where_nothing_can_be_reserved_only_who_waits_for_a_segment_has_its_zeros_synced_at_once() {
+    for (is_ahead, at_once) in [(false, (5 << 19) + 512), (true, 1 << 20)] {
+        let disk = disk();
+        let fs = FaultFs::new(Arc::new(disk.clone()));
+        fs.add(Rule::fail(Call::Reserve).with(Errno::NotSupported));
+        let (most, all) = zeros_at_once((false, is_ahead), 0, Arc::new(fs), &disk);
+        assert_eq!((most, all), (at_once, (5 << 19) + 512));
+    }
 }
 
 #[test]
