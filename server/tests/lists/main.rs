@@ -87,7 +87,7 @@ fn every_answer_is_that_of_the_model() {
         count("past", http.past, floor(7)),
         count("power_losses", http.power_losses, floor(2)),
         count("by_policy", http.by_policy, floor(1)),
-        count("signed", http.signed, floor(5)),
+        count("signed", http.signed, floor(3)),
         count("kills_between", http.kills_between, floor(1)),
         count("direct_done", direct.done, floor(60)),
         count("direct_refused", direct.refused, floor(20)),
