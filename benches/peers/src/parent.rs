@@ -1,5 +1,6 @@
-//! Runs cells in processes of their own: all engines of a cell in turn, all cells of a run, run
-//! after run, so that a slow minute of the machine falls on all of them.
+//! Runs cells in processes of their own: all engines of a cell in turn, in another order in each
+//! run, all cells of a run, run after run, so that a slow minute of the machine falls on all of
+//! them. What one process leaves in the page cache is on the disk before the next one begins.
 
 use crate::cells::list::Cell;
 use crate::probe::Line;
@@ -71,9 +72,10 @@ pub fn run(
             }
         }
         for run in 1..=plan.runs {
+            let order = order(plan, run);
             for cell in group {
                 let again = run > 1 && plan.engines.is_empty();
-                for engine in plan.known.iter().filter(|e| takes_part(plan, &[*cell], e)) {
+                for engine in order.iter().filter(|e| takes_part(plan, &[*cell], e)) {
                     if again && is_ceiling(engine) {
                         continue; // No peer: one run of each says what an ordered map costs.
                     }
@@ -86,6 +88,14 @@ pub fn run(
         remove(&prepared)?;
     }
     Ok(outcomes)
+}
+
+/// The engines in the order of a run. Each run begins further on in the list: what the engine
+/// before has left to the disk falls on another one then.
+fn order(plan: &Plan, run: usize) -> Vec<&str> {
+    let mut order: Vec<_> = plan.known.iter().map(String::as_str).collect();
+    order.rotate_left((run - 1) * order.len() / plan.runs);
+    order
 }
 
 /// Whether an engine takes part in any of some cells.
@@ -121,6 +131,7 @@ fn process(
     let scratch = plan.dir.join("scratch");
     remove(&scratch)?;
     std::fs::create_dir_all(&scratch).with_context(|| format!("making {}", scratch.display()))?;
+    rustix::fs::sync();
     let program = std::env::current_exe().context("finding this program")?;
     let child = Command::new(program)
         .arg(MEASURE)

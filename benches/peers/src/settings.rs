@@ -2,9 +2,10 @@
 //! report prints.
 //!
 //! Where an engine has the setting it is the same for all: one budget for its cache, memtables of
-//! one size, blocks of 4 KiB, filters of 10 bits per row (ours above the deepest level: 14), two
-//! background threads. The rest is as the engine's own documentation advises; `describe` says which
-//! advice.
+//! one size, blocks of 4 KiB, filters of 10 bits per row (ours above the deepest level: 14). Of
+//! threads for flushes and merges, and of memtables that wait for one, none has fewer than ours
+//! where it lets them be counted; L1 of the LSMs is of four memtables. The rest is as the engine's
+//! own documentation advises; `describe` says which advice.
 
 use crate::engine::Promise;
 
@@ -25,8 +26,20 @@ pub const BLOCK_BYTES: usize = 4 << 10;
 /// that.
 pub const FILTER_BITS: u32 = 10;
 
-/// Flush and compaction threads where an engine lets them be counted.
-pub const BACKGROUND_THREADS: usize = 2;
+/// Threads of one merge of ours, subcompactions of RocksDB, and workers of fjall, whose own default
+/// that is on two cores.
+pub const MERGE_THREADS: usize = 2;
+
+/// RocksDB's background jobs: it keeps one for flushes, and merges with the others. Ours has two
+/// threads for flushes, one for merges, and one that helps both.
+pub const ROCKSDB_JOBS: i32 = 4;
+
+/// Memtables of RocksDB, the one that is written and those that wait to be flushed; as ours.
+pub const ROCKSDB_MEMTABLES: i32 = 4;
+
+/// Memtables that L1 of an LSM holds: as large as L0 is when it is merged, as RocksDB's guide to
+/// tuning has it, and as ours is by itself.
+const LEVEL_BASE_MEMTABLES: usize = 4;
 
 /// Values from here on are kept apart from their keys where an engine can do that and is told to
 /// ([`Settings::large_values`]).
@@ -69,6 +82,11 @@ impl Settings {
             conditional: false,
             droppable: false,
         }
+    }
+
+    /// Bytes of L1 of an LSM: with memtables of 64 MiB the 256 MiB that are the default of each.
+    pub fn level_base_bytes(&self) -> u64 {
+        (LEVEL_BASE_MEMTABLES * self.memtable_bytes) as u64
     }
 }
 
@@ -147,7 +165,8 @@ pub fn promise_of(engine: &str) -> &'static str {
 pub fn describe(engine: &str) -> &'static str {
     match engine {
         "ours" => {
-            "defaults of `Options`; `block_cache_bytes` is the budget of all, index and filters lie outside of \
+            "defaults of `Options`, up to two threads for a merge: a thread for the log, two for flushes, one for \
+             merges, one that helps flushes, merges and long scans, one for the scrub; up to four memtables; `block_cache_bytes` is the budget of all, index and filters lie outside of \
              it; filters of 14 bits above the deepest level; settled: what was deleted is merged away too, \
              where more than 1 % of a file is"
         }
@@ -155,24 +174,28 @@ pub fn describe(engine: &str) -> &'static str {
         "ours-mapped" => "as `ours`, uncompressed, `advanced.mapped`",
         "ours-large" => "as `ours`, with five times the cache: as much memory as LMDB takes",
         "rocksdb" | "rocksdb-raw" => {
-            "wiki, Setup Options and Basic Tuning: dynamic level bytes, bytes_per_sync 1 MiB, index and \
+            "wiki, Setup Options and Basic Tuning: 4 background jobs, merges in up to 2 parts, up to four \
+             memtables, L1 of four memtables, log files used again where commits are durable, dynamic level bytes, bytes_per_sync 1 MiB, index and \
              filters in the cache with those of L0 pinned, format_version 6, HyperClockCache, filters \
              optimized for memory; LZ4 on all levels (`-raw`: none); BlobDB for large values, its cache \
              is that of the blocks; OptimisticTransactionDB for W17"
         }
         "fjall" | "fjall-raw" => {
-            "defaults (4 KiB blocks, LZ4 from L2 on unless set: here on all levels; `-raw`: none), 2 workers; \
+            "defaults (4 KiB blocks, LZ4 from L2 on unless set: here on all levels; `-raw`: none), 2 workers, L1 of four memtables; \
              KV separation for large values; OptimisticTxDatabase for W17"
         }
         "surrealkv" => {
-            "4 KiB blocks, WAL preallocation on, Snappy on all levels (it has no LZ4); value log, which \
+            "4 KiB blocks, L1 of four memtables, WAL preallocation on, Snappy on all levels (it has no LZ4); value log, which \
              does not compress, for large values; `block_on(commit)` per operation, so an async caller may do better; settled = no CPU time \
              used for 100 ms"
         }
-        "redb" => "cache_size as the budget; no compression",
+        "redb" => {
+            "cache_size as the budget; no compression; a read transaction for each read, which sees what \
+             was committed before it, as every read of the others does"
+        }
         "lmdb" => {
             "its cache is the page cache, outside the budget; MDB_APPEND for \
-             ingest; no compression"
+             ingest; no compression; a read transaction for each read, as redb"
         }
         "sled" => {
             "leaf fanout 1024 (default), cache as the budget, zstd level 1; settled as surrealkv"

@@ -3,11 +3,12 @@
 use crate::adapters::open::open;
 use crate::engine::{Change, Direction, Engine, Key, Promise, Rows, Span};
 use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
-use crate::rows::{KEY_BYTES, KeyBuf, PARTITION_ROWS, SMALL, Sum, Values};
+use crate::rows::{KEY_BYTES, KeyBuf, PARTITION_ROWS, SMALL, Sum, Values, revision_of};
 use crate::settings::{self, Settings};
 use anyhow::{Context as _, Result, ensure};
 use std::ops::{ControlFlow, Range};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use tabulith::env::rng::Rng;
 use tabulith_benches::sample::Loop;
@@ -131,6 +132,16 @@ pub fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the revisions of all rows add up to.
+pub fn revisions(engine: &dyn Engine) -> Result<u64> {
+    let mut revisions = 0;
+    engine.scan(Span::All, Direction::Forward, &mut |seen| {
+        revisions += revision_of(seen.value);
+        ControlFlow::Continue(())
+    })?;
+    Ok(revisions)
 }
 
 /// Adds up all rows.
@@ -265,5 +276,41 @@ impl Cap {
     /// Whether the time is over.
     pub fn is_over(self) -> bool {
         Instant::now() >= self.0
+    }
+}
+
+/// Which rows were written, by any number of threads: what is there must lie between the rows
+/// whose commits are known to be done and those whose commits began.
+#[derive(Debug)]
+pub struct Written(Vec<AtomicU8>);
+
+const BEGUN: u8 = 1;
+const DONE: u8 = 2;
+
+impl Written {
+    /// None of so many rows.
+    pub fn none_of(rows: u64) -> Written {
+        Written((0..rows).map(|_| AtomicU8::new(0)).collect())
+    }
+
+    /// A commit of row `i` begins.
+    pub fn begin(&self, i: u64) {
+        self.0[i as usize].fetch_or(BEGUN, Ordering::Relaxed);
+    }
+
+    /// It is done.
+    pub fn done(&self, i: u64) {
+        self.0[i as usize].fetch_or(DONE, Ordering::Relaxed);
+    }
+
+    /// An error unless as many rows are `there`.
+    pub fn check(&self, there: u64) -> Result<()> {
+        let count = |mark| self.0.iter().filter(|row| row.load(Ordering::Relaxed) & mark > 0).count();
+        let (done, begun) = (count(DONE) as u64, count(BEGUN) as u64);
+        ensure!(
+            done > 0 && (done..=begun).contains(&there),
+            "{there} rows are there; {done} were committed, {begun} begun"
+        );
+        Ok(())
     }
 }

@@ -3,16 +3,18 @@
 use crate::engine::{
     self, Change, Direction, Engine, Key, OnRow, Promise, Revise, Rows, Seen, Span,
 };
-use crate::settings::{BACKGROUND_THREADS, BLOCK_BYTES, FILTER_BITS, LARGE_VALUE_BYTES, Settings};
+use crate::settings::{BLOCK_BYTES, FILTER_BITS, LARGE_VALUE_BYTES, MERGE_THREADS, Settings};
 use anyhow::{Context as _, Result, bail};
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
 };
+use fjall::compaction::Leveled;
 use fjall::{
     CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, KvSeparationOptions,
     OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable as _,
 };
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 struct Fjall {
@@ -26,7 +28,7 @@ struct Fjall {
 pub fn open(dir: &Path, settings: &Settings, compressed: bool) -> Result<Box<dyn Engine>> {
     let db = Database::builder(dir)
         .cache_size(settings.cache_bytes as u64)
-        .worker_threads(BACKGROUND_THREADS)
+        .worker_threads(MERGE_THREADS)
         .open()?;
     let rows = db.keyspace("rows", || keyspace(settings, compressed))?;
     Ok(Box::new(Fjall { db, rows, promise: settings.promise, transactions: None }))
@@ -36,7 +38,7 @@ pub fn open(dir: &Path, settings: &Settings, compressed: bool) -> Result<Box<dyn
 pub fn open_conditional(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let db = OptimisticTxDatabase::builder(dir)
         .cache_size(settings.cache_bytes as u64)
-        .worker_threads(BACKGROUND_THREADS)
+        .worker_threads(MERGE_THREADS)
         .open()?;
     let rows = db.keyspace("rows", || keyspace(settings, true))?;
     Ok(Box::new(Fjall {
@@ -56,8 +58,11 @@ fn keyspace(settings: &Settings, compressed: bool) -> KeyspaceCreateOptions {
     let large = KvSeparationOptions::default()
         .separation_threshold(LARGE_VALUE_BYTES as u32)
         .compression(compression);
+    // L1 is of four tables.
+    let levels = Leveled::default().with_table_target_size(settings.level_base_bytes() / 4);
     KeyspaceCreateOptions::default()
         .max_memtable_size(settings.memtable_bytes as u64)
+        .compaction_strategy(Arc::new(levels))
         .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES as u32))
         .data_block_compression_policy(CompressionPolicy::all(compression))
         .filter_policy(FilterPolicy::all(filter))

@@ -3,7 +3,7 @@
 use crate::engine::{
     Change, Direction, Engine, Key, OnRow, Pending, Promise, Revise, Rows, Seen, Span,
 };
-use crate::settings::{BACKGROUND_THREADS, Settings};
+use crate::settings::{MERGE_THREADS, Settings};
 use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub fn open_db(dir: &Path, settings: &Settings, mode: Mode) -> Result<Db> {
         mapped: mode == Mode::Mapped,
         ..Advanced::default()
     };
-    let threads = Some(BACKGROUND_THREADS);
+    let threads = Some(MERGE_THREADS);
     let options = Options { durability, threads, advanced, ..Options::default() };
     Ok(Db::builder().options(options).open(dir)?)
 }

@@ -25,13 +25,14 @@ struct Surreal {
 /// Opens or makes the database in `dir`.
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let options = Options::new()
+    let mut options = Options::new()
         .with_path(dir.to_owned())
         .with_block_size(BLOCK_BYTES)
         .with_max_memtable_size(settings.memtable_bytes)
         .with_block_cache_capacity(settings.cache_bytes as u64)
         .with_compression_per_level(vec![CompressionType::SnappyCompression])
         .with_wal_preallocation(true);
+    options.max_bytes_for_level = settings.level_base_bytes();
     let mut builder = TreeBuilder::with_options(options);
     if settings.large_values {
         builder = builder.with_enable_vlog(true).with_vlog_value_threshold(LARGE_VALUE_BYTES);

@@ -4,7 +4,7 @@ use crate::engine::{Change, Direction, Promise};
 use crate::probe::{Kind, Line, Probe, disk_bytes};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
 use crate::work::{self, Cap, Context, Shuffle, bytes_of};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 use tabulith::env::rng::Rng;
 use tabulith_benches::sample::histogram;
@@ -86,6 +86,7 @@ pub fn overwrite(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let (mut rng, mut values) = (Rng::seeded(context.seed), Values::new(value_bytes, 2));
     let (mut latency_ns, cap, probe) = (histogram()?, Cap::new(context), Probe::start()?);
     let (mut written, mut most_bytes) = (0, 0);
+    let mut newest = vec![0; (rows / BATCH_ROWS) as usize]; // The revision of each batch's rows.
     while written < rows * OVERWRITES && !cap.is_over() {
         let partition = rng.below(rows / PARTITION_ROWS) * PARTITION_ROWS;
         let first = partition + rng.below(PARTITION_ROWS / BATCH_ROWS) * BATCH_ROWS;
@@ -93,6 +94,7 @@ pub fn overwrite(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
         let batch = first..first + BATCH_ROWS;
         written += work::write_rows(&*engine, &mut values, batch, written)?;
         latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
+        newest[(first / BATCH_ROWS) as usize] = written - BATCH_ROWS;
         if written.is_multiple_of(100 * BATCH_ROWS) {
             most_bytes = disk_bytes(&context.dir)?.max(most_bytes);
         }
@@ -108,6 +110,8 @@ pub fn overwrite(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let share = written as f64 / (rows * OVERWRITES) as f64 * 100.0;
     let line = line.note(format!("disk at most {peak:.2} per byte; {share:.0} % of the writes"));
     work::sum(&*engine, Direction::Forward)?.check(Sum::of(0, rows, value_bytes))?;
+    let (there, last) = (work::revisions(&*engine)?, newest.iter().sum::<u64>() * BATCH_ROWS);
+    ensure!(there == last, "revisions add up to {there}, should be {last}");
     engine.close()?;
     Ok(vec![line.timed(&latency_ns)])
 }

@@ -1,11 +1,11 @@
 //! W17: read a row, compare, write: on the rows of one hot partition, by 1 to 8 threads.
 
-use crate::engine::{Direction, Engine, Promise, Span};
+use crate::cells::durable::longer;
+use crate::engine::{Engine, Promise};
 use crate::probe::{Kind, Line};
 use crate::rows::{self, KeyBuf, PARTITION_ROWS, Values, size_of};
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Result, ensure};
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tabulith::env::rng::Rng;
 
@@ -16,7 +16,7 @@ pub fn unsynced(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
 
 /// Each on the disk when it returns.
 pub fn durable(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
-    measure(context, value_bytes, (Promise::Durable, Kind::Durable), &[1, 8])
+    measure(&longer(context), value_bytes, (Promise::Durable, Kind::Durable), &[1, 8])
 }
 
 fn measure(
@@ -59,11 +59,7 @@ fn measure(
         let note = (lost > 0).then(|| format!("{lost} tries lost"));
         lines.push(Line { note, ..line });
     }
-    let mut revisions = 0;
-    engine.scan(Span::All, Direction::Forward, &mut |seen| {
-        revisions += rows::revision_of(seen.value);
-        ControlFlow::Continue(())
-    })?;
+    let revisions = work::revisions(&*engine)?;
     ensure!(revisions == won.into_inner(), "updates were lost: {revisions} are there");
     engine.close()?;
     Ok(lines)

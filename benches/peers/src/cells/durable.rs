@@ -3,7 +3,7 @@
 use crate::engine::{Change, Direction, Engine, Pending, Promise};
 use crate::probe::{Kind, Line};
 use crate::rows::{KeyBuf, MEDIUM, PARTITION_ROWS, Values, size_of};
-use crate::work::{self, Context, bytes_of};
+use crate::work::{self, Context, Written, bytes_of};
 use anyhow::{Context as _, Result, anyhow, ensure};
 use std::collections::VecDeque;
 use std::os::unix::fs::FileExt as _;
@@ -23,7 +23,8 @@ const BATCH_ROWS: u64 = 100;
 /// zeros, and a disk has its moods: in 0.4 s both weigh more than commits do.
 const LONGER: f64 = 3.0;
 
-fn longer(context: &Context) -> Context {
+/// The same for longer.
+pub fn longer(context: &Context) -> Context {
     Context { span: context.span.mul_f64(LONGER), ..context.clone() }
 }
 
@@ -33,23 +34,26 @@ pub fn single(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let context = &longer(context);
     let engine = context.fresh("rows", &context.settings(Promise::Durable))?;
     let (rows, size) = (context.rows_like(ROWS, value_bytes), size_of(value_bytes));
+    let written = Written::none_of(rows);
     for (workload, writers) in [("W3", 1), ("W4", 8), ("W4", 32)] {
         let name = format!("{workload} durable commits of 1{size}, writers: {writers}");
         let named = (Kind::Durable, name.as_str(), "commits/s");
-        let engine = &*engine;
+        let (engine, written) = (&*engine, &written);
         lines.push(work::run(context, named, writers, 1, bytes_of(1, value_bytes), |thread| {
             let seed = context.seed + (writers * 100 + thread) as u64;
             let (mut rng, mut values) = (Rng::seeded(seed), Values::new(value_bytes, seed));
             let mut key = KeyBuf::default();
             move || {
                 let i = rng.below(rows);
+                written.begin(i);
                 engine.write(&[Change::Put(key.row(i), values.value(i, 0))])?;
+                written.done(i);
                 Ok(1)
             }
         })?);
     }
-    lines.extend(in_flight(context, &*engine, rows, value_bytes)?);
-    ensure!(work::sum(&*engine, Direction::Forward)?.rows > 0, "nothing was written");
+    lines.extend(in_flight(context, &*engine, &written, (rows, value_bytes))?);
+    written.check(work::sum(&*engine, Direction::Forward)?.rows)?;
     engine.close()?;
     Ok(lines)
 }
@@ -83,11 +87,12 @@ fn disk_alone(context: &Context, value_bytes: usize) -> Result<Line> {
 fn in_flight(
     context: &Context,
     engine: &dyn Engine,
-    rows: u64,
-    value_bytes: usize,
+    written: &Written,
+    (rows, value_bytes): (u64, usize),
 ) -> Result<Option<Line>> {
     const IN_FLIGHT: usize = 32;
     let (mut key, mut values) = (KeyBuf::default(), Values::new(value_bytes, context.seed));
+    written.begin(0);
     let Some(first) = engine.begin(Change::Put(key.row(0), values.value(0, 0))) else {
         return Ok(None);
     };
@@ -103,16 +108,18 @@ fn in_flight(
         let latency_ns = &latency_ns;
         move || {
             let (i, begin) = (rng.below(rows), Instant::now());
+            written.begin(i);
             if let Some(begun) = engine.begin(Change::Put(key.row(i), values.value(i, 0))) {
-                pending.push_back((begun?, begin));
+                pending.push_back((i, begun?, begin));
             }
             if pending.len() < IN_FLIGHT {
                 return Ok(0);
             }
-            let Some((oldest, begin)): Option<(Pending, _)> = pending.pop_front() else {
+            let Some((i, oldest, begin)): Option<(_, Pending, _)> = pending.pop_front() else {
                 return Ok(0);
             };
             oldest()?;
+            written.done(i);
             let took = begin.elapsed().as_nanos() as u64;
             latency_ns.lock().map_err(|_| anyhow!("a panic"))?.saturating_record(took);
             Ok(1)

@@ -4,6 +4,7 @@ use crate::adapters::open::open;
 use crate::engine::{Change, Direction, Promise};
 use crate::probe::{Kind, Line, Probe};
 use crate::rows::{KeyBuf, Values, size_of};
+use crate::settings::promise_of;
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Signal, getpid, kill_process};
@@ -39,7 +40,10 @@ pub fn after_kill(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let line = probe.took(Kind::Read, name, took)?;
     let kept = work::sum(&*engine, Direction::Forward)?.rows;
     ensure!(found == (kept > 0), "the first row is not among {kept} rows");
-    let share = kept as f64 / rows(context, value_bytes) as f64 * 100.0;
+    let promised = promise_of(&context.engine).contains("survive kill -9");
+    let given = rows(context, value_bytes);
+    ensure!(kept == given || !promised, "{kept} of {given} rows were kept");
+    let share = kept as f64 / given as f64 * 100.0;
     engine.close()?;
     Ok(vec![line.note(format!("{share:.1} % of the rows kept"))])
 }
