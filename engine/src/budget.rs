@@ -154,6 +154,16 @@ impl Budget {
         bytes.max(self.passing() / self.open_files.clamp(1, PASSING_FILES_MAX))
     }
 
+    /// How many blob files stay open: half as many as table files, which are asked far more often.
+    pub(crate) fn staying_blobs(&self) -> usize {
+        (self.open_files / 2).max(1)
+    }
+
+    /// How many blob files are open for a while.
+    pub(crate) fn passing_blobs(&self) -> usize {
+        self.staying_blobs().min(PASSING_FILES_MAX)
+    }
+
     fn set_aside(&self) -> usize {
         self.memtables + self.log + self.work + self.uncounted
     }

@@ -189,7 +189,7 @@ impl Db {
             true => None,
             false => Some(take_lock(&vfs, dir, &options)?),
         };
-        options.advanced.open_files_max.get_or_insert_with(|| memory::files_openable() / 2);
+        options.advanced.open_files_max.get_or_insert_with(|| memory::files_openable() / 3);
         let budget = Budget::of(&options, memory::bytes_usable());
         options.advanced.memtable_bytes = Some(budget.memtable);
         options.threads = Some(options.threads.unwrap_or_else(jobs::threads_default));

@@ -130,10 +130,11 @@ pub struct Advanced {
     /// L0 files at which compaction starts. Default 4; 1 to 64.
     pub l0_compact_files: usize,
 
-    /// L0 files at which writes begin to be delayed. Default 12; above `l0_compact_files`.
+    /// L0 files over one key at which writes begin to be delayed. Default 12; above
+    /// `l0_compact_files`.
     pub l0_slow_files: usize,
 
-    /// L0 files at which writes wait. Default 24; above `l0_slow_files`.
+    /// L0 files over one key at which writes wait. Default 24; above `l0_slow_files`.
     pub l0_stop_files: usize,
 
     /// Sealed memtables that may wait for their flush before writes wait. Default 3; 1 to 16.
@@ -156,11 +157,11 @@ pub struct Advanced {
     /// writers; the caches give way to them.
     pub index_and_filter_bytes: Option<usize>,
 
-    /// Table files that stay open, as long as there is room for their index and filters. As many
-    /// again, 64 at most, are opened for a while. Files of large values, those that are written,
-    /// and the log's come on top.
+    /// Table files that stay open, as long as there is room for their index and filters; and of
+    /// files of large values half as many. As many again of either, 64 at most, are opened for a
+    /// while. Those that are written, and the log's, come on top.
     ///
-    /// Default `None`: half of what the process may have open when it opens the database.
+    /// Default `None`: a third of what the process may have open when it opens the database.
     pub open_files_max: Option<usize>,
 
     /// Bits per row of the filters that spare a read of files without the key, in the deepest

@@ -45,6 +45,8 @@ pub(crate) struct Taken {
     pub(crate) working: usize,
     /// Of these, of ingests.
     pub(crate) ingests: usize,
+    /// Open blob files that stay open. They hold nothing but a handle each.
+    pub(crate) blob_files: usize,
 }
 
 /// Memory of background work, until it is dropped.
@@ -98,6 +100,21 @@ impl Pool {
     fn has_room(&self, taken: &Taken, bytes: usize) -> bool {
         let staying = taken.pinned.saturating_sub(taken.passing);
         staying.saturating_add(bytes) <= self.budget.staying()
+    }
+
+    /// One more blob file is open. Says whether it may stay so, and counts it then.
+    pub(crate) fn blob_opened(&self) -> bool {
+        let mut taken = self.taken.lock();
+        let stays = taken.blob_files < self.budget.staying_blobs();
+        taken.blob_files += usize::from(stays);
+        stays
+    }
+
+    /// A blob file is closed that stayed open.
+    pub(crate) fn blob_closed(&self) {
+        let mut taken = self.taken.lock();
+        debug_assert!(taken.blob_files > 0, "{taken:?}");
+        taken.blob_files = taken.blob_files.saturating_sub(1);
     }
 
     /// Background work begins that holds `bytes`.

@@ -292,14 +292,14 @@ fn what_is_learned_of_open_files_leaves_room_for_others() {
     get_all_over();
 }
 
-/// How many table files of a folder this process has open.
+/// How many files of a folder whose names end so this process has open.
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "a list of the kernel's, no file of ours")]
-fn open_table_files(folder: &std::path::Path) -> usize {
+fn open_files(folder: &std::path::Path, extension: &str) -> usize {
     let handles = std::fs::read_dir("/proc/self/fd").unwrap();
     let files = handles.filter_map(|handle| std::fs::read_link(handle.unwrap().path()).ok());
     files
-        .filter(|file| file.starts_with(folder) && file.extension() == Some("sst".as_ref()))
+        .filter(|file| file.starts_with(folder) && file.extension() == Some(extension.as_ref()))
         .count()
 }
 
@@ -331,8 +331,49 @@ fn no_more_files_stay_open_than_may() {
         }
         assert_eq!(rows.scan::<&str, &str>(..).unwrap().count() as u64, count);
         let files = db.stats().levels.iter().map(|(files, _)| *files).sum::<usize>();
-        let found = open_table_files(&path);
+        let found = open_files(&path, "sst");
         assert!(files > 100 && (least..=most).contains(&found), "{found} of {files} files");
+        db.close().unwrap();
+    }
+}
+
+/// Each flush of a large value makes a file for it: their number has no bound of its own.
+#[cfg(target_os = "linux")]
+#[test]
+fn no_more_files_of_large_values_stay_open_than_may() {
+    const FILES: u64 = 100;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().canonicalize().unwrap();
+    for (open_files_max, mapped, least, most) in
+        [(Some(10), false, 5, 5 + 5), (Some(10), true, 5, 5 + 5), (None, false, 100, 100)]
+    {
+        let advanced = tabulith::Advanced {
+            blob_bytes_min: 1 << 10,
+            mapped,
+            compression: tabulith::Compression::NONE,
+            open_files_max,
+            ..Default::default()
+        };
+        let durability = tabulith::Durability::Buffered;
+        let options = Options { durability, advanced, ..Options::default() };
+        let db = Db::builder().options(options).open(&path).unwrap();
+        let rows = db.table("rows").unwrap();
+        if rows.count().unwrap() == 0 {
+            for n in 0..FILES {
+                rows.upsert("p", n.to_be_bytes(), value(n, 2000)).unwrap();
+                db.flush().unwrap();
+            }
+        }
+        assert_eq!(db.stats().blob_files as u64, FILES);
+        for n in (0..FILES).chain((0..FILES).step_by(7)) {
+            let found = rows.get("p", n.to_be_bytes()).unwrap().unwrap();
+            assert_eq!(found.value, value(n, 2000), "row {n}");
+        }
+        let found = open_files(&path, "blob");
+        assert!((least..=most).contains(&found), "{found} of {FILES} files");
+        rows.drop_partition("p").unwrap();
+        db.settle().unwrap();
+        assert_eq!((db.stats().blob_files, open_files(&path, "blob")), (0, 0), "none is kept");
         db.close().unwrap();
     }
 }

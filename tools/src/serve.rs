@@ -264,7 +264,8 @@ const FILES_KEPT_MAX: usize = 4_096;
 const FILES_OF_PROGRAM: usize = 20;
 
 /// How many of the `connections` that are asked for may be open without taking files from the
-/// database, and how many table files may stay open: as many again may be open for a while.
+/// database, and how many table files may stay open: as many again may be open for a while, and
+/// half as many files of large values, and as many of those again for a while.
 fn files_allowed(connections: usize) -> (usize, usize) {
     let files = usize::try_from(open_files::raised()).unwrap_or(usize::MAX);
     shares_of(files, connections)
@@ -274,7 +275,7 @@ fn shares_of(files: usize, connections: usize) -> (usize, usize) {
     let kept = (files / 4).clamp(FILES_KEPT_MIN, FILES_KEPT_MAX);
     let connections = connections.min(files.saturating_sub(kept)).max(1);
     let kept = files.saturating_sub(connections).max(kept);
-    (connections, (kept - FILES_OF_PROGRAM) / 2)
+    (connections, (kept - FILES_OF_PROGRAM) / 3)
 }
 
 /// A file that the server asks for again and again.

@@ -3,6 +3,7 @@
 use crate::blob::format::{BlobMeta, Link, Use, Uses};
 use crate::blob::gc;
 use crate::blob::reader::BlobFile;
+use crate::cache::BlockPlace;
 use crate::error::{Error, Kind, Result};
 use crate::ids::FileNo;
 use crate::names::FileKind;
@@ -11,16 +12,17 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, OnceLock};
 use crate::version::shelf::Shelf;
 use bytes::Bytes;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-/// A blob file of some Version. Opened at its first use; thrown away when no table file refers to
-/// it and the last reader is gone.
+/// A blob file of some Version. Opened at its first use, for good where few enough are and for a
+/// while otherwise; thrown away when no table file refers to it and the last reader is gone.
 pub(crate) struct LiveBlob {
     pub(crate) meta: Arc<BlobMeta>,
     shelf: Arc<Shelf>,
-    file: OnceLock<BlobFile>,
+    file: OnceLock<Arc<BlobFile>>,
     dropped: AtomicBool,
     unreadable: Mutex<Option<String>>,
 }
@@ -43,22 +45,43 @@ impl LiveBlob {
         self.unreadable.lock().clone()
     }
 
-    /// The open file.
-    pub(crate) fn file(&self) -> Result<&BlobFile> {
-        if let Some(file) = self.file.get() {
-            return Ok(file);
-        }
+    /// The open file. Cost: the first call opens it; where more files are open than may stay so,
+    /// each call may.
+    pub(crate) fn file(&self) -> Result<Cow<'_, Arc<BlobFile>>> {
+        self.file_if_open().map_or_else(|| self.open(), Ok)
+    }
+
+    fn open(&self) -> Result<Cow<'_, Arc<BlobFile>>> {
         let path = self.shelf.blob_path(self.meta.no);
         let file = self.shelf.open((FileKind::Blob, self.meta.no), &path);
         let file = file.map_err(|e| Error::io("opening a blob file", &path, e))?;
         let file = BlobFile::open(file, path, &self.meta)?;
-        let file = if self.shelf.mapped { file.in_place() } else { file };
-        Ok(self.file.get_or_init(|| file))
+        let file = Arc::new(if self.shelf.mapped { file.in_place() } else { file });
+        if !self.shelf.pool.blob_opened() {
+            return Ok(Cow::Owned(self.shelf.passing_blobs.insert(self.place(), file, 1)));
+        }
+        if self.file.set(file).is_err() {
+            self.shelf.pool.blob_closed(); // Another thread was first.
+        }
+        self.file.get().map(Cow::Borrowed).ok_or_else(no_such_blob)
+    }
+
+    /// Where the shelf has it while it is open for a while.
+    fn place(&self) -> BlockPlace {
+        BlockPlace { file: self.meta.no, offset: 0 }
+    }
+
+    fn file_if_open(&self) -> Option<Cow<'_, Arc<BlobFile>>> {
+        let stays = self.file.get().map(Cow::Borrowed);
+        stays.or_else(|| self.shelf.passing_blobs.get(self.place()).map(Cow::Owned))
     }
 }
 
 impl Drop for LiveBlob {
     fn drop(&mut self) {
+        if self.file.get().is_some() {
+            self.shelf.pool.blob_closed();
+        }
         if self.dropped.load(Ordering::Relaxed) {
             self.shelf.let_go(FileKind::Blob, self.meta.no, self.meta.bytes);
         }
@@ -112,10 +135,14 @@ impl Blobs {
     /// The value that a reference in a row of one of the Version's files stands for.
     pub(crate) fn value(&self, link: &[u8], reach: Reach) -> Result<Bytes> {
         let (link, blob) = self.find(link)?;
-        if reach == Reach::Memory && blob.file.get().is_none() {
-            return Err(Error::new(Kind::WouldBlock, "the blob file is not open yet"));
-        }
-        blob.file()?.value(&link, &*blob.shelf.pool.blocks, reach)
+        let file = match blob.file_if_open() {
+            Some(file) => file,
+            None if reach == Reach::Memory => {
+                return Err(Error::new(Kind::WouldBlock, "the blob file is not open"));
+            }
+            None => blob.open()?,
+        };
+        file.value(&link, &*blob.shelf.pool.blocks, reach)
     }
 
     /// Has the disk begin to read the value that a reference stands for. Who reads it is told what

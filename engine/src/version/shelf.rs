@@ -1,5 +1,6 @@
 //! Where the files of one database lie: what opening one takes, and which ones to delete.
 
+use crate::blob::reader::BlobFile;
 use crate::cache::Cache;
 use crate::errands::Errands;
 use crate::ids::FileNo;
@@ -26,6 +27,8 @@ pub(crate) struct Shelf {
     pub(crate) errands: Arc<Errands>,
     /// Table files that are open for a while, as there is no room for all; each at offset 0.
     pub(crate) passing: Cache<TableFile>,
+    /// Blob files that are open for a while, as many are; the same way.
+    pub(crate) passing_blobs: Cache<BlobFile>,
     /// What the zones of new table files are taken by; nothing until someone knows.
     pub(crate) extract: OnceLock<Arc<dyn Extract>>,
     /// The columns that tables have declared, for new table files.
@@ -49,6 +52,7 @@ impl Shelf {
         let (extract, held, trash) = (OnceLock::new(), Mutex::default(), Mutex::default());
         let (errands, declared) = (Arc::clone(&pool.errands), ArcSwap::default());
         let passing = Cache::undivided(pool.budget.passing());
+        let passing_blobs = Cache::undivided(pool.budget.passing_blobs());
         let left_behind = Default::default();
         Arc::new(Shelf {
             vfs,
@@ -56,6 +60,7 @@ impl Shelf {
             pool,
             errands,
             passing,
+            passing_blobs,
             extract,
             declared,
             mapped,
