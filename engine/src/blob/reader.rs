@@ -10,10 +10,10 @@ use crate::cache::{BlockPlace, Cache};
 use crate::compress::{self, Codec};
 use crate::error::{Error, Kind, Result};
 use crate::options::Reach;
-use crate::sync::RwLock;
+use crate::sync::atomic::AtomicU64;
+use crate::sync::atomic::Ordering::Relaxed;
 use crate::vfs::api::File;
 use bytes::Bytes;
-use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,9 +46,40 @@ pub(crate) struct BlobFile {
 /// The mapping of a blob file, which is of the length that the manifest gives it.
 struct Mapped {
     bytes: Bytes,
-    /// The values whose checksums held, by their references' offset and checksum. A value takes
-    /// many times the bytes that this keeps of it, and its reader far longer than the look.
-    proved: RwLock<HashSet<(u64, u32)>>,
+    /// For each page, the value that begins there and whose checksum held last; see [`Proof`].
+    proofs: Box<[AtomicU64]>,
+}
+
+/// A reference's value within its page was proved. Where several begin in one page, they take
+/// turns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Proof(u64);
+
+/// Bytes of a page: few values that are kept apart from their rows are smaller.
+const PAGE_BYTES: u64 = 4 << 10;
+
+impl Proof {
+    fn of(link: &Link) -> Proof {
+        Proof((link.offset % PAGE_BYTES + 1) << 32 | u64::from(link.checksum)) // None is 0.
+    }
+}
+
+impl Mapped {
+    fn new(bytes: Bytes) -> Mapped {
+        let pages = bytes.len().div_ceil(PAGE_BYTES as usize);
+        Mapped { bytes, proofs: (0..pages).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    fn is_proved(&self, link: &Link) -> bool {
+        let proof = self.proofs.get((link.offset / PAGE_BYTES) as usize);
+        proof.is_some_and(|proof| Proof(proof.load(Relaxed)) == Proof::of(link))
+    }
+
+    fn note_proved(&self, link: &Link) {
+        if let Some(proof) = self.proofs.get((link.offset / PAGE_BYTES) as usize) {
+            proof.store(Proof::of(link).0, Relaxed); // The bytes do not change.
+        }
+    }
 }
 
 impl BlobFile {
@@ -67,8 +98,7 @@ impl BlobFile {
         // As long as it was when it was opened: the first read behind its end would end the
         // process.
         let whole = self.file.map().ok().filter(|bytes| bytes.len() as u64 == self.meta.bytes);
-        let mapped = whole.map(|bytes| Mapped { bytes, proved: RwLock::default() });
-        BlobFile { mapped, ..self }
+        BlobFile { mapped: whole.map(Mapped::new), ..self }
     }
 
     /// The value that `link`, which names this file, stands for.
@@ -112,8 +142,7 @@ impl BlobFile {
         self.check_bounds(link)?;
         let start = (link.offset + HEAD_LEN) as usize;
         let value = start..start + link.stored_len as usize;
-        let proof = (link.offset, link.checksum);
-        if !mapped.proved.read().contains(&proof) {
+        if !mapped.is_proved(link) {
             if reach == Reach::Memory {
                 return Err(Error::new(Kind::WouldBlock, "the value was not read before"));
             }
@@ -121,7 +150,7 @@ impl BlobFile {
             if link.checksum_of(stored) != link.checksum {
                 return Err(self.corrupt(link.offset, "value's checksum does not agree"));
             }
-            mapped.proved.write().insert(proof);
+            mapped.note_proved(link);
         }
         Ok(mapped.bytes.slice(value))
     }
