@@ -104,7 +104,10 @@ impl Pacing {
                 self.tell(Some(cause));
                 self.clock.sleep(delay);
             }
-            Stall::None => self.tell(None),
+            Stall::None => {
+                self.owed.forgive();
+                self.tell(None);
+            }
             Stall::Stop(_) => {}
         }
     }

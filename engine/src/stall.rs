@@ -5,8 +5,8 @@
 //! until they are long enough for a clock, and paid before the next commit takes its place, with no
 //! lock held. Commits stop only for memory.
 //!
-//! The files of L0 stand for what all levels owe: merges take the level that is fullest in relation
-//! to its target, so while a deeper one is further behind, L0 grows.
+//! The files of L0 over one key stand for what all levels owe: merges take the level that is
+//! fullest in relation to its target, so while a deeper one is further behind, L0 grows.
 
 use crate::event::StallReason;
 use crate::options::Options;
@@ -17,7 +17,8 @@ use std::time::Duration;
 /// What the background work has not caught up with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debt {
-    pub(crate) l0_files: usize,
+    /// Files of L0 that lie over one key at most.
+    pub(crate) l0_runs: usize,
     pub(crate) sealed_memtables: usize,
     /// Bytes in the memtable that takes commits now.
     pub(crate) active_bytes: usize,
@@ -69,7 +70,7 @@ const PARTS: u64 = 1 << 10;
 /// Whether commits will soon be slowed because merges are behind: three quarters of the L0 files
 /// from which on they are.
 pub(crate) fn is_near(debt: Debt, options: &Options) -> bool {
-    debt.l0_files * 4 >= options.advanced.l0_slow_files * 3
+    debt.l0_runs * 4 >= options.advanced.l0_slow_files * 3
 }
 
 /// What a commit of `bytes` does at `debt`.
@@ -78,10 +79,10 @@ pub(crate) fn stall(debt: Debt, bytes: usize, options: &Options) -> Stall {
     if debt.sealed_memtables > advanced.sealed_memtables_max {
         return Stall::Stop(Cause::Memtables);
     }
-    if debt.l0_files >= L0_STOPS * advanced.l0_stop_files {
+    if debt.l0_runs >= L0_STOPS * advanced.l0_stop_files {
         return Stall::Stop(Cause::L0Files);
     }
-    let over = debt.l0_files.saturating_sub(advanced.l0_slow_files) as u64;
+    let over = debt.l0_runs.saturating_sub(advanced.l0_slow_files) as u64;
     let room = (advanced.l0_stop_files - advanced.l0_slow_files) as u64;
     let files = (over * PARTS / room).min(2 * PARTS);
     let filled = debt.sealed_memtables * advanced.memtable() + debt.active_bytes;
@@ -115,11 +116,23 @@ impl Bucket {
     /// A longer pause is paid in parts, by commits to come, so that no single one is held longer.
     const PAID_NS_MAX: u64 = 20_000_000;
 
+    /// No more than this is owed: it would be paid by others, long after whoever owed it.
+    const OWED_NS_MAX: u64 = 100_000_000;
+
+    /// Nothing is behind any more.
+    pub(crate) fn forgive(&self) {
+        // Almost always so: do not dirty the line.
+        if self.owed_ns.load(Relaxed) != 0 {
+            self.owed_ns.store(0, Relaxed);
+        }
+    }
+
     /// Adds what a commit owes; returns how long it is to pause now.
     pub(crate) fn owe(&self, delay: Duration) -> Option<Duration> {
         let delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
-        let owed = self.owed_ns.fetch_add(delay_ns.min(u64::from(u32::MAX)), Relaxed) + delay_ns;
-        if owed < Bucket::PAID_NS_MIN {
+        let add = |owed: u64| Some(owed.saturating_add(delay_ns).min(Bucket::OWED_NS_MAX));
+        let before = self.owed_ns.fetch_update(Relaxed, Relaxed, add).unwrap_or_default();
+        if before.saturating_add(delay_ns) < Bucket::PAID_NS_MIN {
             return None;
         }
         let pay = |owed: u64| {
@@ -151,11 +164,11 @@ mod tests {
     #[test]
     fn delay_grows_with_the_files_and_smoothly_from_nothing() {
         let options = Options::default();
-        let files = |l0_files| at(&options, Debt { l0_files, ..Debt::default() });
+        let files = |l0_runs| at(&options, Debt { l0_runs, ..Debt::default() });
         let (slow, stop) = (options.advanced.l0_slow_files, options.advanced.l0_stop_files);
         assert_eq!(files(slow), Duration::ZERO);
-        for l0_files in slow + 1..=stop {
-            assert!(files(l0_files - 1) < files(l0_files));
+        for l0_runs in slow + 1..=stop {
+            assert!(files(l0_runs - 1) < files(l0_runs));
         }
         assert!(
             files(stop) < Duration::from_millis(1) && files(2 * stop) < Duration::from_millis(4)
@@ -166,7 +179,7 @@ mod tests {
     #[test]
     fn debt_is_near_before_it_slows_anybody() {
         let options = Options::default();
-        let debt = |l0_files| Debt { l0_files, ..Debt::default() };
+        let debt = |l0_runs| Debt { l0_runs, ..Debt::default() };
         let (compact, slow) = (options.advanced.l0_compact_files, options.advanced.l0_slow_files);
         assert!(!is_near(debt(compact), &options) && is_near(debt(slow), &options));
         let first = (0..).map(debt).find(|debt| is_near(*debt, &options)).unwrap_or_default();
@@ -176,8 +189,8 @@ mod tests {
     #[test]
     fn a_stall_names_the_debt_that_it_is_for() {
         let options = Options::default();
-        let debt = |l0_files, sealed_memtables| {
-            stall(Debt { l0_files, sealed_memtables, active_bytes: 0 }, 1 << 20, &options)
+        let debt = |l0_runs, sealed_memtables| {
+            stall(Debt { l0_runs, sealed_memtables, active_bytes: 0 }, 1 << 20, &options)
         };
         assert!(matches!(debt(20, 0), Stall::Delay(_, Cause::L0Files)));
         assert!(matches!(debt(0, 3), Stall::Delay(_, Cause::Memtables)));
@@ -193,7 +206,7 @@ mod tests {
             let bytes = sixteenths * advanced.memtable() / 16;
             let sealed_memtables = bytes / advanced.memtable();
             let active_bytes = bytes % advanced.memtable();
-            at(&options, Debt { l0_files: 0, sealed_memtables, active_bytes })
+            at(&options, Debt { l0_runs: 0, sealed_memtables, active_bytes })
         };
         let all = 16 * (advanced.sealed_memtables_max + 1);
         assert_eq!(filled(all / 2), Duration::ZERO);
@@ -202,6 +215,19 @@ mod tests {
         }
         let sealed_memtables = advanced.sealed_memtables_max + 1;
         assert_eq!(at(&options, Debt { sealed_memtables, ..Debt::default() }), Duration::MAX);
+    }
+
+    /// What a load of large commits has owed is no matter of small ones hours later.
+    #[test]
+    fn what_is_owed_is_bounded_and_forgiven_once_nothing_is_behind() {
+        let bucket = Bucket::default();
+        let owe = |us| bucket.owe(Duration::from_micros(us)).unwrap_or_default();
+        (0..1_000).for_each(|_| _ = owe(1_000_000));
+        let left: Duration = (0..1_000).map(|_| owe(0)).sum();
+        assert!(left <= Duration::from_millis(100), "{left:?}");
+        owe(1_000_000);
+        bucket.forgive();
+        assert_eq!(owe(1), Duration::ZERO);
     }
 
     #[test]

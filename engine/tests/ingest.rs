@@ -369,10 +369,35 @@ fn ingests_wait_for_the_merges_that_their_files_need() {
         let mut ingest = table.ingest().unwrap();
         (0..20u8).for_each(|n| ingest.add("p", [n], [round]).unwrap());
         ingest.finish().unwrap();
-        let newest = db.stats().levels[0].0;
+        // The catalogue's lies beside them, over no row's key.
+        let newest = db.stats().levels[0].0 - 1;
         // Where commits stop: four times as many files as have them at their slowest.
         assert!(newest <= 12, "{newest} files that every read looks at, after {round}");
     }
     assert_eq!(table.get("p", [7]).unwrap().unwrap().value, &[59][..]);
     table.upsert("p", "r", "and a commit").unwrap();
+}
+
+/// A file of a flush from the first table to the last spans all that is ingested between the two,
+/// so all of it goes to L0: a hundred files that lie beside each other, and no more than two over a
+/// key.
+#[test]
+fn a_large_ingest_beneath_a_file_that_spans_it_stops_nobody() {
+    let clock = Arc::new(ManualClock::at(17_000_000_000_000_000));
+    let builder = Db::builder().options(small());
+    let db = builder.parts(Arc::new(SimFs::new()), clock, Arc::new(ByHand)).open("/db").unwrap();
+    let tables = ["a", "b", "c"].map(|name| db.table(name).unwrap());
+    tables[0].upsert("p", "r", "first").unwrap();
+    tables[2].upsert("p", "r", "last").unwrap();
+    ingest(&tables[1], 0..40_000, "in");
+    let l0 = db.stats().levels[0].0;
+    assert!(l0 > 96, "{l0} files in L0, where 96 over one key stop commits");
+    tables[1].upsert("p", rk(7), "later").unwrap();
+    let stalls = db.stats().stalls;
+    assert_eq!([stalls.slowed_by_l0.us, stalls.stopped_by_l0.us], [0, 0]);
+    db.settle().unwrap();
+    assert_eq!(db.stats().levels[0].0, 0);
+    let found = rows(&tables[1]);
+    assert_eq!((found.len(), found[7].1.as_str()), (40_000, "later"));
+    assert_eq!(tables.map(|table| table.count().unwrap()), [1, 40_000, 1]);
 }

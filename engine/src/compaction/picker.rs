@@ -263,6 +263,10 @@ pub(crate) fn debt_bytes(version: &Version, options: &Options) -> u64 {
     of_l0 + (1..LEVELS - 1).map(over).sum::<u64>()
 }
 
+/// Files of L0 that one merge reads at once, each a run with a handle and buffers of its own: more
+/// than there are unless commits are slowed, or files of an ingest lie beside each other.
+const L0_RUNS_MAX: usize = 48;
+
 /// The merge that brings the oldest file of L0 down that may go, with all of L0 that overlaps it.
 pub(crate) fn from_l0(
     version: &Version,
@@ -272,7 +276,8 @@ pub(crate) fn from_l0(
     let files = &version.levels[0];
     let oldest_first = files.iter().rev();
     let mut jobs = oldest_first.map(|file| {
-        merge_or_move(version, 0, all_overlapping(files, vec![Arc::clone(file)]), options)
+        let upper = oldest_runs(all_overlapping(files, vec![Arc::clone(file)]));
+        merge_or_move(version, 0, upper, options)
     });
     jobs.find(may)
 }
@@ -344,8 +349,16 @@ fn all_overlapping(files: &[Arc<LiveFile>], mut taken: Vec<Arc<LiveFile>>) -> Ve
     }
 }
 
+/// Of files of L0, of which all that overlap one another are there: the oldest, as many as a merge
+/// reads at once. What is newer may stay above them.
+fn oldest_runs(mut files: Vec<Arc<LiveFile>>) -> Vec<Arc<LiveFile>> {
+    files.drain(..files.len().saturating_sub(L0_RUNS_MAX));
+    files
+}
+
 fn merge_all(version: &Version, level: usize) -> Job {
     let upper = version.levels[level].clone();
+    let upper = if level == 0 { oldest_runs(upper) } else { upper };
     let (smallest, largest) = span(&upper);
     let lower = version.overlapping(level + 1, &smallest, &largest);
     Job::Merge(Merge { level, upper, lower, grandparents: Vec::new() })

@@ -24,7 +24,10 @@ use crate::snapshot::{Boundaries, Snapshots};
 use crate::sstable::format::FileMeta;
 use crate::stall::Debt;
 use crate::stats::Counters;
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use crate::sync::{ArcSwap, Guard, Mutex};
 use crate::version::files::Version;
 use crate::version::set::VersionSet;
@@ -167,12 +170,12 @@ impl Tree {
 
     /// How many Views there have been: whoever keeps one for long sees by it that there is another.
     pub(crate) fn views_made(&self) -> u64 {
-        self.views_made.load(Relaxed)
+        self.views_made.load(Acquire)
     }
 
     fn change_view(&self, change: impl FnMut(&Arc<View>) -> View) {
         self.view.rcu(change);
-        self.views_made.fetch_add(1, Relaxed);
+        self.views_made.fetch_add(1, Release); // Who sees the count sees the View, or a later one.
     }
 
     /// As [`Tree::view`], to be kept for long.
@@ -269,7 +272,7 @@ impl Tree {
     pub(crate) fn debt(&self) -> Debt {
         let view = self.view.load();
         Debt {
-            l0_files: view.version.levels[0].len(),
+            l0_runs: view.version.l0_runs(),
             sealed_memtables: view.sealed.len(),
             active_bytes: view.active.bytes(),
         }

@@ -244,6 +244,21 @@ impl Part {
     }
 }
 
+/// How many of `files` lie over one key at most, whichever that is.
+fn most_over_one_key(files: &[Arc<LiveFile>]) -> usize {
+    // A file ends behind its last key: where two meet in one, both lie over it.
+    let starts = files.iter().map(|file| (file.meta.smallest.as_slice(), false));
+    let ends = files.iter().map(|file| (file.meta.largest.as_slice(), true));
+    let mut bounds: Vec<_> = starts.chain(ends).collect();
+    bounds.sort_unstable();
+    let (mut over, mut most) = (0, 0);
+    for (_, is_end) in bounds {
+        over = if is_end { over - 1 } else { over + 1 };
+        most = most.max(over);
+    }
+    most
+}
+
 /// The files of every level, and what hides rows of them.
 #[derive(Debug, Default)]
 pub(crate) struct Version {
@@ -256,6 +271,7 @@ pub(crate) struct Version {
     pub(crate) max_ts: CommitTs,
     fences: [Fences; LEVELS], // Of each file's last key; empty for L0.
     depth: usize,             // Levels down to the deepest that has files.
+    l0_runs: usize,
 }
 
 impl Version {
@@ -308,7 +324,13 @@ impl Version {
         }
         let max_ts = levels.iter().flatten().map(|file| file.meta.max_ts).max().unwrap_or_default();
         let depth = levels.iter().rposition(|level| !level.is_empty()).map_or(0, |last| last + 1);
-        Version { levels, erasures, blobs, max_ts, fences, depth }
+        let l0_runs = most_over_one_key(&levels[0]);
+        Version { levels, erasures, blobs, max_ts, fences, depth, l0_runs }
+    }
+
+    /// How many files of L0 lie over one key at most. Files of an ingest lie beside each other.
+    pub(crate) fn l0_runs(&self) -> usize {
+        self.l0_runs
     }
 
     /// Opens files that were just made, by level and number: a few of them, since others wait
@@ -360,8 +382,13 @@ impl Version {
         smallest: &[u8],
         largest: &[u8],
     ) -> Vec<Arc<LiveFile>> {
-        let overlapping = self.levels[level].iter().filter(|f| f.overlaps(smallest, largest));
-        overlapping.cloned().collect()
+        let files = &self.levels[level];
+        if level == 0 {
+            return files.iter().filter(|f| f.overlaps(smallest, largest)).cloned().collect();
+        }
+        let start = files.partition_point(|file| file.meta.largest.as_slice() < smallest);
+        let len = files[start..].partition_point(|file| file.meta.smallest.as_slice() <= largest);
+        files[start..start + len].to_vec()
     }
 
     /// Whether no level below that one has files.
