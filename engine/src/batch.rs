@@ -48,6 +48,7 @@ pub(crate) struct Batch {
     operations: Vec<u8>,
     count: usize,
     erases: usize,
+    bounds_bytes: usize, // Of the ranges that it erases.
 }
 
 /// A place between two operations of a batch.
@@ -56,12 +57,13 @@ pub(crate) struct Mark {
     at: usize,
     count: usize,
     erases: usize,
+    bounds_bytes: usize,
 }
 
 impl Batch {
     /// An empty batch for the partition of `prefix`.
     pub(crate) fn new(prefix: Vec<u8>) -> Batch {
-        Batch { prefix, operations: Vec::new(), count: 0, erases: 0 }
+        Batch { prefix, operations: Vec::new(), count: 0, erases: 0, bounds_bytes: 0 }
     }
 
     pub(crate) fn put(&mut self, rk: &[u8], value: &[u8]) {
@@ -95,6 +97,7 @@ impl Batch {
         debug_assert!(to.is_none_or(|to| from < to), "an erase has a range");
         self.count += 1;
         self.erases += 1;
+        self.bounds_bytes += 2 * self.prefix.len() + from.len() + to.map_or(0, <[u8]>::len);
         self.operations.push(ERASE);
         self.operations.push(if to.is_some() { SCOPE_ROWS } else { SCOPE_ROWS_FROM });
         codec::put_slice(&mut self.operations, from);
@@ -124,9 +127,15 @@ impl Batch {
         self.count
     }
 
+    /// Bytes of the bounds of all ranges that it erases.
+    pub(crate) fn bounds_bytes(&self) -> usize {
+        self.bounds_bytes
+    }
+
     /// Where the batch ends now.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { at: self.operations.len(), count: self.count, erases: self.erases }
+        let Batch { count, erases, bounds_bytes, .. } = *self;
+        Mark { at: self.operations.len(), count, erases, bounds_bytes }
     }
 
     /// Forgets every operation since `mark`, which this batch gave.
@@ -134,6 +143,7 @@ impl Batch {
         debug_assert!(mark.at <= self.operations.len() && mark.count <= self.count);
         self.operations.truncate(mark.at);
         (self.count, self.erases) = (mark.count, mark.erases);
+        self.bounds_bytes = mark.bounds_bytes;
     }
 
     /// Calls `row` with each operation on a row since `from`, in order: RowKey, kind, and where the
@@ -164,7 +174,7 @@ impl Batch {
 
     /// The batch as what a memtable takes; values share one buffer.
     pub(crate) fn into_commit(self, ts: CommitTs) -> Commit {
-        let Batch { prefix, mut operations, count, erases } = self;
+        let Batch { prefix, mut operations, count, erases, .. } = self;
         // A memtable may keep the buffer; room that it grew by is not worth keeping with it.
         if operations.len() >= KEPT_BYTES_MIN && operations.capacity() > operations.len() * 5 / 4 {
             operations.shrink_to_fit();

@@ -17,6 +17,10 @@ pub const COMMIT_BYTES_MAX: usize = 128 << 20;
 /// Most rows that one commit may change.
 pub const COMMIT_ROWS_MAX: usize = 1 << 20;
 
+/// Bytes of the bounds of all ranges that one commit deletes as such: a range has its PartitionKey
+/// twice, however short the commit is, and a flush records those of a memtable in one edit.
+pub const ERASED_BOUNDS_BYTES_MAX: usize = 16 << 20;
+
 /// Most bytes of a table's name and of the text kept with it.
 pub const TABLE_NAME_BYTES_MAX: usize = 512;
 

@@ -15,7 +15,9 @@ use crate::iter::tree;
 use crate::key::hash;
 use crate::key::order;
 use crate::key::range::{KeyRange, half_open};
-use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{
+    COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, ERASED_BOUNDS_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX,
+};
 use crate::moment::Moment;
 use crate::options::Reach;
 use crate::rows::{PartitionUpdate, Row};
@@ -219,6 +221,13 @@ impl Writes {
             return Err(Error::invalid(format!(
                 "a commit of {rows} rows and {bytes} bytes is too large; \
                  at most {COMMIT_ROWS_MAX} rows and {COMMIT_BYTES_MAX} bytes are allowed"
+            )));
+        }
+        if batch.bounds_bytes() > ERASED_BOUNDS_BYTES_MAX {
+            let bytes = batch.bounds_bytes();
+            return Err(Error::invalid(format!(
+                "the ranges that a commit deletes have bounds of {bytes} bytes; \
+                 at most {ERASED_BOUNDS_BYTES_MAX} are allowed"
             )));
         }
         Ok(batch)

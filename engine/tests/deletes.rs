@@ -536,3 +536,42 @@ fn a_delete_reads_no_block_and_one_of_nothing_writes_nothing() {
     assert_eq!(store.rows(), 300);
     store.check();
 }
+
+/// The bounds of a range have its PartitionKey twice, and a flush records those of a memtable in
+/// one edit of the manifest, which has a greatest length.
+#[test]
+fn one_commit_deletes_ranges_of_so_many_bytes_and_no_more() {
+    let store = Store::new(options());
+    let partition = store.table.partition("p".repeat(4_000));
+    let rows = (0..80).fold(partition.batch(), |batch, n| batch.upsert(rk_of(n), ""));
+    rows.commit().unwrap();
+    let ranges = |count: usize| {
+        (0..count).fold(partition.batch(), |batch, n| batch.delete_range(..format!("~{n:06}")))
+    };
+    let error = ranges(2_200).commit().unwrap_err();
+    assert_eq!(error.kind(), tabulith::Kind::Invalid);
+    assert!(error.to_string().contains("have bounds of 17"), "{error}");
+    assert_eq!(partition.count().unwrap(), 80);
+    ranges(1_900).commit().unwrap();
+    store.db.flush().unwrap();
+    assert_eq!(partition.count().unwrap(), 0);
+}
+
+/// As many as gather while somebody reads what they hide, retired a part at a time.
+#[test]
+fn erasures_of_many_bytes_are_retired_to_the_last() {
+    const PARTITIONS: usize = 300;
+    let store = Store::new(options());
+    let pk = |n: usize| format!("{n:04}{}", "p".repeat(4_000));
+    for n in 0..PARTITIONS {
+        let batch = store.table.partition(pk(n)).batch();
+        (0..70).fold(batch, |batch, row: u8| batch.upsert([row], "")).commit().unwrap();
+    }
+    let snapshot = store.db.snapshot().unwrap();
+    (0..PARTITIONS).for_each(|n| _ = store.table.drop_partition(pk(n)).unwrap());
+    store.db.settle().unwrap();
+    assert_eq!(store.db.stats().erasures, PARTITIONS);
+    drop(snapshot);
+    store.db.settle().unwrap();
+    assert_eq!((store.db.stats().erasures, store.rows()), (0, 0));
+}

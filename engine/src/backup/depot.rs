@@ -384,7 +384,7 @@ fn tail_mark(file: &dyn File) -> io::Result<u64> {
 
 /// The number of the backup whose manifest has this name.
 fn number_of(name: &str) -> Option<u64> {
-    let number = name.strip_suffix(".backup")?.parse().ok().filter(|no| *no <= NUMBER_MAX)?;
+    let number = name.strip_suffix(".backup")?.parse().ok().filter(|no| *no < NUMBER_MAX)?;
     (format!("{number:06}.backup") == name).then_some(number)
 }
 

@@ -26,6 +26,9 @@ use std::sync::Arc;
 /// frees: each read looks them up, each flush and each erasure copies their list.
 const ERASURES_MAX: usize = 1 << 10;
 
+/// Bytes of the bounds of erasures that are retired by one edit, about.
+const RETIRED_BYTES: usize = 1 << 20;
+
 /// How eagerly space is reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effort {
@@ -171,7 +174,14 @@ fn retire(version: &Version, scene: &Scene<'_>) -> Option<Job> {
             newer.is_some_and(|newer| !scene.boundaries.may_read_between(erasure.ts, newer))
         })
     };
-    let done: Vec<_> = erasures.iter().filter(|e| idle(e) || outdone(e)).cloned().collect();
+    let (mut done, mut bytes) = (Vec::new(), 0);
+    for erasure in erasures.iter().filter(|e| idle(e) || outdone(e)) {
+        bytes += erasure.start.len() + erasure.end.len();
+        done.push(erasure.clone());
+        if bytes > RETIRED_BYTES {
+            break; // The next job has the rest.
+        }
+    }
     (!done.is_empty()).then_some(Job::Retire { erasures: done })
 }
 

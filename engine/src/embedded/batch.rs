@@ -141,7 +141,8 @@ impl Batch {
     }
 
     /// Removes the rows between two RowKeys, those included that this batch has written so far;
-    /// what it writes later stays.
+    /// what it writes later stays. The ends of all ranges of a batch, the PartitionKey counted for
+    /// each, have 16 MiB at most.
     ///
     /// Cost: as [`Partition::drop_rows`](crate::Partition::drop_rows).
     pub fn delete_range<R: AsRef<[u8]>>(mut self, range: impl RangeBounds<R>) -> Batch {

@@ -9,8 +9,9 @@
 
 use crate::error::{Error, Kind, Result};
 use crate::ids::FileNo;
+use crate::limits::NUMBER_MAX;
 use crate::manifest::edit::Edit;
-use crate::manifest::frame::{self, EDIT_BYTES_MAX};
+use crate::manifest::frame::{self, EDIT_BYTES_MAX, STATE_BYTES_MAX};
 use crate::manifest::load::{self, Loaded};
 use crate::manifest::root::{self, Root, Unswitched};
 use crate::manifest::state::State;
@@ -70,7 +71,12 @@ impl Manifest {
         let root = Root { generation, db_id: state.db_id };
         let header = frame::encode_header(root.generation, root.db_id);
         let at = header.len() as u64;
-        let first = frame::encode_frame(root.generation, at, 1, &state.as_edit().encode());
+        let edit = state.as_edit().encode();
+        if edit.len() > STATE_BYTES_MAX {
+            let what = format!("a manifest of {} bytes for all files", edit.len());
+            return Err(unwritten(Error::invalid(what)));
+        }
+        let first = frame::encode_frame(root.generation, at, 1, &edit);
         let bytes = [header, first].concat();
         // While no root can name them they go: each try would leave two more.
         let remove = || {
@@ -164,7 +170,11 @@ fn next_generation(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
     let named = Copy::BOTH.map(|copy| root::load(vfs, dir, copy).ok().flatten());
     let named = named.into_iter().flatten().map(|root| root.generation);
     let present = generations(vfs, dir)?;
-    Ok(named.chain(present.iter().map(|(_, no)| no.0)).max().unwrap_or(0) + 1)
+    let newest = named.chain(present.iter().map(|(_, no)| no.0)).max().unwrap_or(0);
+    match newest < NUMBER_MAX {
+        true => Ok(newest + 1),
+        false => Err(Error::corrupt(dir, 0, "a manifest has the last number that there is")),
+    }
 }
 
 /// The manifest files in the folder.

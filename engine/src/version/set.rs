@@ -1,6 +1,6 @@
 //! The current Version and the manifest that records it: an edit is on disk before it is used.
 
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::ids::FileNo;
 use crate::manifest::change::{Change, Changing};
 use crate::manifest::edit::Edit;
@@ -46,7 +46,10 @@ impl VersionSet {
         let prepared = self.prepare(&mut edit);
         let change = prepared.inspect_err(|_| self.discard(&made))?;
         let appended = self.manifest.append(&edit);
-        appended.inspect_err(|_| self.doubtful.extend(made))?;
+        appended.inspect_err(|error| match error.kind() {
+            Kind::Invalid => self.discard(&made), // Too long, and not begun.
+            _ => self.doubtful.extend(made),
+        })?;
         self.state.make(&edit, change);
         self.current = Arc::new(self.current.after(&edit, &self.state, &self.shelf));
         Ok(Arc::clone(&self.current))
