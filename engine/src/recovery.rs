@@ -168,7 +168,7 @@ pub(crate) fn read_log(
             if commit.ts <= state.last_ts || commit.ts >= end {
                 continue;
             }
-            if commit.ts <= last_ts {
+            if commit.ts <= last_ts || !(first..=last).contains(&commit.ts) {
                 return Err(damaged_group());
             }
             last_ts = commit.ts;
@@ -384,6 +384,11 @@ mod tests {
 
     /// A log of groups of commits with these timestamps, in this order.
     fn log(shelf: &Shelf, groups: &[&[u64]]) {
+        log_that_says(shelf, groups, u64::MAX);
+    }
+
+    /// The same, whose frames say of no commit that it is above `most`.
+    fn log_that_says(shelf: &Shelf, groups: &[&[u64]], most: u64) {
         let found = Replay { next_segment: SegmentId(1), ..Replay::default() };
         let vfs = Arc::clone(&shelf.vfs);
         let mut log = LogWriter::create(vfs, &shelf.dir, 64 << 10, &found).expect("a fresh log");
@@ -395,7 +400,7 @@ mod tests {
                 commit.put_head(bytes);
                 bytes.extend_from_slice(commit.operations());
             }
-            let ts = |n: Option<&u64>| CommitTs(*n.expect("a commit"));
+            let ts = |n: Option<&u64>| CommitTs(*n.expect("a commit").min(&most));
             let (first_ts, last_ts) = (ts(group.iter().min()), ts(group.iter().max()));
             let group = Group { first_ts, last_ts, frame: &mut frame, sync: true };
             log.append(group).expect("room");
@@ -434,6 +439,21 @@ mod tests {
             let error = read(groups, 0, u64::MAX).expect_err("no writer writes it");
             assert_eq!(error.kind(), Kind::Corrupt);
             assert!(error.to_string().contains("not a list of commits in order"), "{error}");
+        }
+    }
+
+    /// A timestamp that lost its sense before the frame was summed: what came after it would get
+    /// one that no later open takes.
+    #[test]
+    fn a_commit_beyond_what_its_frame_says_is_refused() {
+        for wrong in [7, 1 << 62, u64::MAX - 1] {
+            let shelf = shelf();
+            log_that_says(&shelf, &[&[2, 3], &[5, wrong]], 6);
+            let state = State { log_floor: SegmentId(1), ..State::empty(1) };
+            let mut take = |_: &LentCommit<'_>, _: &Bytes| Some(());
+            let mut report = Recovery::default();
+            let read = read_log(&shelf, &state, CommitTs(u64::MAX), &mut report, &mut take);
+            assert_eq!(read.expect_err("it is not sound").kind(), Kind::Corrupt, "{wrong}");
         }
     }
 

@@ -220,8 +220,11 @@ fn check_log(vfs: &dyn Vfs, dir: &Path, state: &State, report: &mut Report) -> R
     let log = replay::check(vfs, dir, state.log_floor, &mut |first, last, payload| {
         last_ts = last_ts.max(last);
         match Commit::read_group(&Bytes::copy_from_slice(payload.bytes)) {
-            Some(group) => commits += group.len() as u64,
-            None => unreadable.push(format!("the group of commits {first} to {last} is no list")),
+            Some(group) if group.iter().all(|commit| (first..=last).contains(&commit.ts)) => {
+                commits += group.len() as u64;
+            }
+            _ => unreadable
+                .push(format!("the group of commits {first} to {last} is no list of them")),
         }
         Ok(())
     })?;

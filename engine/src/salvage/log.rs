@@ -94,6 +94,9 @@ impl Walk<'_> {
         let Some(commits) = Commit::read_group(&Bytes::copy_from_slice(payload)) else {
             return false;
         };
+        if !commits.iter().all(|commit| (first..=last).contains(&commit.ts)) {
+            return false;
+        }
         for commit in commits {
             let versions = &mut self.log.versions;
             let whole = commit.each(|key, kind, value| {
