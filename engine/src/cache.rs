@@ -40,6 +40,9 @@ const VALUES_MIN: usize = 4;
 /// enough where nobody else fills what is given.
 const ROUNDS_MAX: usize = 4;
 
+/// Places that are looked at while a shard is held: some 50 us.
+const PLACES_PER_LOOK: usize = 1 << 10;
+
 /// A shard remembers one place that it refused per so many bytes of its part of the capacity: half
 /// as many as it holds blocks of usual size. With more, what comes by chance is taken, with fewer
 /// it learns late what has become warm.
@@ -284,10 +287,19 @@ impl<B> Cache<B> {
     }
 
     /// Lets go of all that was read from `files`, which nobody reads any more. Cost: a look at
-    /// every place that it holds, shard by shard.
+    /// every place that it holds, so many at a time that whoever waits for a shard waits some
+    /// microseconds, also where the thread that looks has to wait for a processor.
     pub(crate) fn forget(&self, mut files: Vec<FileNo>) {
         files.sort_unstable();
-        self.shards.iter().for_each(|shard| shard.write().forget(&files, &self.room));
+        for shard in &self.shards {
+            let mut left = shard.read().queue.len();
+            while left > 0 {
+                let places = left.min(PLACES_PER_LOOK);
+                let gone = shard.write().forget(&files, places, &self.room);
+                left -= places;
+                drop(gone); // Blocks are freed while nobody waits.
+            }
+        }
     }
 
     /// What it did so far and holds now.
@@ -370,17 +382,20 @@ impl<B> Shard<B> {
         again
     }
 
-    /// `files` in their order.
-    fn forget(&mut self, files: &[FileNo], room: &Room) {
-        let is_kept = |place: &BlockPlace| files.binary_search(&place.file).is_err();
-        self.queue.retain(is_kept);
-        let mut freed = 0;
-        self.entries.retain(|place, entry| {
-            let kept = is_kept(place);
-            freed += if kept { 0 } else { entry.weight };
-            kept
-        });
-        room.give_back(freed);
+    /// Looks at the `places` at the front of the queue, and puts those behind the others that are
+    /// not of `files`, which are in their order: after a whole round it is as it was. Returns what
+    /// it let go of.
+    fn forget(&mut self, files: &[FileNo], places: usize, room: &Room) -> Vec<Entry<B>> {
+        let mut gone = Vec::new();
+        for _ in 0..places {
+            let Some(place) = self.queue.pop_front() else { break };
+            match files.binary_search(&place.file) {
+                Ok(_) => gone.extend(self.entries.remove(&place)),
+                Err(_) => self.queue.push_back(place),
+            }
+        }
+        room.give_back(gone.iter().map(|entry| entry.weight).sum());
+        gone
     }
 
     /// Lets go of unused entries until `bytes` are free, or nothing is left. Ends: an entry that
@@ -528,6 +543,22 @@ mod tests {
             cache.insert(of(file), Arc::new(file), 100);
         });
         assert_eq!(cache.counts().bytes, 1000);
+    }
+
+    #[test]
+    fn of_many_places_those_of_files_that_are_gone_are_forgotten() {
+        let cache = Cache::undivided(usize::MAX);
+        let of = |n: u64| BlockPlace { file: FileNo(n % 3), offset: n };
+        let count = 5 * PLACES_PER_LOOK as u64 + 7;
+        (0..count).for_each(|n| drop(cache.insert(of(n), Arc::new(n), 10)));
+        cache.forget(vec![FileNo(0), FileNo(2)]);
+        for n in 0..count {
+            assert_eq!(cache.get(of(n)).is_some(), n % 3 == 1, "place {n}");
+        }
+        let kept = (0..count).filter(|n| n % 3 == 1).count() as u64;
+        assert_eq!((cache.counts().blocks, cache.counts().bytes), (kept, kept * 10));
+        let shard = cache.shards[0].read();
+        assert!(shard.queue.iter().map(|place| place.offset).is_sorted(), "in the order of before");
     }
 
     #[test]
