@@ -186,7 +186,7 @@ impl Events {
     /// Tells what happened. Locks of background work may be held.
     pub(crate) fn tell(&self, event: Event) {
         #[cfg(feature = "tracing")]
-        trace(&event);
+        guest::call(|| trace(&event));
         if let Some(listener) = &self.listener {
             guest::call(|| listener(&event));
         }

@@ -5,5 +5,10 @@ use std::panic::{self, AssertUnwindSafe};
 /// Runs what somebody else wrote. Where it panics, that ends here: locks may be held and others may
 /// wait for what comes after it.
 pub(crate) fn call(work: impl FnOnce()) {
-    let _ = panic::catch_unwind(AssertUnwindSafe(work));
+    let _ = answer_of(work);
+}
+
+/// The same, with what it returns; `None` where it panicked.
+pub(crate) fn answer_of<T>(work: impl FnOnce() -> T) -> Option<T> {
+    panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }

@@ -5,9 +5,10 @@
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::event::Event;
 use crate::flush_turns::Patience;
+use crate::guest;
 use crate::ids::SegmentId;
 use crate::scrub::{Ask, Scrub};
 use crate::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
@@ -340,7 +341,8 @@ impl Work {
         let (mut failed, mut at_rest) = (false, false);
         loop {
             let poked = self.state.lock().poked;
-            let done = step(self, at_rest);
+            let panicked = || Error::new(Kind::Busy, "background work panicked; it is tried again");
+            let done = guest::answer_of(|| step(self, at_rest)).unwrap_or_else(|| Err(panicked()));
             let mut state = self.state.lock();
             match done {
                 Ok(worked) => {

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 use tabulith::env::clock::{ManualClock, SystemClock};
 use tabulith::env::jobs::{ByHand, Threads};
 use tabulith::event::{Compaction, Event, StallReason};
+use tabulith::rows::RowStore;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
+use tabulith::zone::{Cell, Extract};
 use tabulith::{Advanced, Db, Options};
 
 type Log = Arc<Mutex<Vec<Event>>>;
@@ -84,6 +86,41 @@ fn a_listener_that_panics_holds_up_nobody() {
     assert!(*heard.lock().unwrap() > 20, "flushes, merges and segments of the log are told");
     let rows = Db::open(folder.path()).unwrap().table("rows").unwrap();
     assert_eq!(rows.partition("p").count().unwrap(), 200);
+}
+
+/// Columns of values that begin with a zero; asked for any other it panics.
+#[derive(Debug)]
+struct Zeros;
+
+impl Extract for Zeros {
+    fn columns(&self, value: &[u8], each: &mut dyn FnMut(&[u8], Cell)) -> bool {
+        each(b"first", Cell { kind: 1, prefix: 0 });
+        if value[0] != 0 {
+            std::panic::resume_unwind(Box::new("without a word"));
+        }
+        true
+    }
+}
+
+/// Flushes and merges ask for the columns of what they write.
+#[test]
+fn columns_that_panic_hold_up_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_owned();
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let db = Db::builder().options(small()).open(dir).unwrap();
+        db.track(Arc::new(Zeros));
+        let rows = db.table("rows").unwrap();
+        for n in 0..200u32 {
+            rows.upsert("p", n.to_be_bytes(), [(n % 7 / 6) as u8; 400]).unwrap();
+        }
+        db.settle().unwrap();
+        done.send((rows.count().unwrap(), db.stats())).unwrap();
+    });
+    let (count, stats) = is_done.recv_timeout(Duration::from_secs(60)).expect("it went on");
+    assert_eq!((count, stats.background_errors), (200, 0));
+    assert!(stats.levels.iter().any(|(files, _)| *files > 0), "{:?}", stats.levels);
 }
 
 #[test]

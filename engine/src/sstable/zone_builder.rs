@@ -6,6 +6,7 @@
 //! the whole file's zone is written.
 
 use super::zones::{COLUMNS_MAX, ColumnZones, TableZones, Times, Zones};
+use crate::guest;
 use crate::ids::{CommitTs, RowKind, TableId};
 use crate::key::order;
 use crate::zone::{Cell, Declared, Extract, Zone};
@@ -24,8 +25,11 @@ pub(crate) struct ZoneBuilder {
     declared: Arc<Declared>,
     times: Vec<Times>,
     open: Option<Times>,
-    /// By number; all but the last have ended.
-    tables: Vec<Group>,
+    /// Of the tables that have ended, by number.
+    tables: Vec<TableZones>,
+    here: Option<Group>,
+    /// Columns of the table that has most.
+    columns_max: usize,
 }
 
 /// One table's rows.
@@ -68,43 +72,42 @@ impl ZoneBuilder {
         if table == TableId::CATALOG || kind == RowKind::Delete {
             return;
         }
-        if self.tables.last().is_none_or(|group| group.table != table) {
-            let blocks = self.times.len();
-            if let Some(group) = self.tables.last_mut() {
-                group.end_block(blocks);
-            }
-            let declared = self.declared.get(&table).map_or(&[][..], Vec::as_slice);
-            self.tables.push(Group::new(table, blocks, declared));
+        let blocks = self.times.len();
+        if let Some(mut ended) = self.here.take_if(|group| group.table != table) {
+            ended.end_block(blocks);
+            self.tables.push(ended.finish());
         }
-        let Some(group) = self.tables.last_mut() else { return };
-        group.fill_to(self.times.len());
+        let declared = || self.declared.get(&table).map_or(&[][..], Vec::as_slice);
+        let group = self.here.get_or_insert_with(|| Group::new(table, blocks, declared()));
+        group.fill_to(blocks);
         group.touched = true;
-        let known = value.is_some_and(|value| group.add(&**extract, value));
-        group.open_unknown |= !known;
+        // Of a row on which `extract` panics nothing is known.
+        let known = value.and_then(|value| guest::answer_of(|| group.add(&**extract, value)));
+        group.open_unknown |= known != Some(true);
+        self.columns_max = self.columns_max.max(group.columns.len().min(COLUMNS_MAX));
     }
 
     /// Ends the open block.
     pub(crate) fn end_block(&mut self) {
         if let Some(times) = self.open.take() {
             let block = self.times.len();
-            if let Some(group) = self.tables.last_mut() {
+            if let Some(group) = &mut self.here {
                 group.end_block(block);
             }
             self.times.push(times);
         }
     }
 
-    /// Bytes of memory that it takes, about as many as it will write.
+    /// Bytes of memory that it takes, about as many as it will write. Asked for each key.
     pub(crate) fn bytes(&self) -> usize {
-        let columns = self.tables.iter().map(|group| group.columns.len().min(COLUMNS_MAX));
-        (columns.max().unwrap_or(0) * 6 + 8) * self.times.len()
+        (self.columns_max * 6 + 8) * self.times.len()
     }
 
     /// The zones of all blocks; `None` where nothing was gathered.
-    pub(crate) fn finish(self) -> Option<Zones> {
+    pub(crate) fn finish(mut self) -> Option<Zones> {
         self.extract?;
-        let tables = self.tables.into_iter().map(Group::finish);
-        Some(Zones { times: self.times, tables: tables.collect() })
+        self.tables.extend(self.here.map(Group::finish));
+        Some(Zones { times: self.times, tables: self.tables })
     }
 }
 

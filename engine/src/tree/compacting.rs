@@ -17,6 +17,7 @@ use crate::moment;
 use crate::names::{self, FileKind};
 use crate::snapshot::Boundaries;
 use crate::stall;
+use crate::sync::Mutex;
 use crate::tree::base::Tree;
 use crate::version::files::Version;
 use std::path::PathBuf;
@@ -33,6 +34,15 @@ struct At<'a> {
     version: &'a Version,
     boundaries: &'a Boundaries,
     readable: &'a Readable,
+}
+
+/// A merge is under way until this is dropped, however it ends.
+struct Noted<'a>(&'a Mutex<Option<Merging>>);
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
 }
 
 impl Tree {
@@ -68,14 +78,13 @@ impl Tree {
             Some((job, Arc::clone(version), readable))
         });
         let Some((job, version, readable)) = picked.flatten() else { return Ok(false) };
+        let _noted = Noted(&self.merging);
         let threads = match aim.is_awaited() || stall::is_near(self.debt(), &self.options) {
             true => self.options.threads.unwrap_or(1),
             false => 1,
         };
         let at = At { version: &version, boundaries: &boundaries, readable: &readable };
-        let done = self.run_job(&job, threads, at, &mut turns);
-        *self.merging.lock() = None;
-        done.map(|()| true)
+        self.run_job(&job, threads, at, &mut turns).map(|()| true)
     }
 
     /// Does a job, and tells of it.
@@ -218,6 +227,7 @@ impl Tree {
         }
         if !gone.is_empty() {
             self.shelf.passing.forget(gone.clone());
+            self.shelf.passing_blobs.forget(gone.clone());
             self.shelf.pool.blocks.forget(gone);
         }
     }
