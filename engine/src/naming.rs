@@ -55,9 +55,10 @@ impl Catalog for Db {
         // No change of the table may have looked at it before and come after: it would find the
         // table there and its rows gone.
         writer.admit()?;
+        let copy = self.inner.copy_of_catalog(writer); // Of all tables: while others still write.
         let latches = self.inner.latches.lock_all();
-        let ts =
-            self.inner.apply_to_catalog(writer, batch, |tables, ts| tables.remove(name, ts))?;
+        let remove = |tables: &mut Tables, ts| tables.remove(name, ts);
+        let ts = self.inner.apply_to_catalog(writer, batch, copy, remove)?;
         drop(latches);
         writer.pipeline.wait(ts)?;
         self.inner.after_erasing(writer);
@@ -97,7 +98,8 @@ impl Db {
         let row = catalog::encode_with_settings(table, &lifetime(CommitTs::ZERO), columns);
         batch.put(&catalog::row_key(&table.name), &row);
         let set = |tables: &mut Tables, ts| tables.set_lifetime(table.id, lifetime(ts));
-        let changed = inner.apply_to_catalog(writer, batch, set);
+        let copy = inner.copy_of_catalog(writer);
+        let changed = inner.apply_to_catalog(writer, batch, copy, set);
         drop(nobody_writes); // Who waits may lead, and run what others want to be told.
         if let Err(error) = changed.and_then(|ts| writer.pipeline.wait(ts)) {
             inner.change_tables(|tables| tables.stop_aging(table.id, CommitTs::MAX));
@@ -189,25 +191,33 @@ impl Inner {
         change: impl FnOnce(&mut Tables, CommitTs),
     ) -> Result<CommitTs> {
         writer.admit()?;
+        let copy = self.copy_of_catalog(writer);
         let hash = hash::of_partition(&catalog::partition());
         let latch = self.latches.lock(hash, &*self.clock);
-        let ts = self.apply_to_catalog(writer, batch, change)?;
+        let ts = self.apply_to_catalog(writer, batch, copy, change)?;
         drop(latch);
         writer.pipeline.wait(ts)?;
         Ok(ts)
     }
 
+    /// The catalogue to be changed, without those that nobody can read any more. The caller holds
+    /// its lock until the change is applied.
+    fn copy_of_catalog(&self, writer: &Writer) -> Tables {
+        let mut tables = Tables::clone(&self.tree.tables.load());
+        tables.forget(self.tree.last_drop_for_good(&writer.pipeline));
+        tables
+    }
+
     /// The first half of [`Inner::change_catalog`], under the catalogue's latch or all: the commit
-    /// has its place and nobody has waited for it.
+    /// has its place and nobody has waited for it. `tables` was copied before, as others wait for
+    /// that place.
     fn apply_to_catalog(
         &self,
         writer: &Writer,
         batch: Batch,
+        mut tables: Tables,
         change: impl FnOnce(&mut Tables, CommitTs),
     ) -> Result<CommitTs> {
-        // Before the commit takes its place, which others wait for.
-        let mut tables = Tables::clone(&self.tree.tables.load());
-        tables.forget(self.tree.last_drop_for_good(&writer.pipeline));
         self.commit_and(writer, batch, self.durability(None), Reach::Disk, |ts| {
             change(&mut tables, ts);
             self.tree.show_tables(tables);
