@@ -610,7 +610,11 @@ impl LogWriter {
         self.left_bytes += self.at;
         self.held.push(full.header.segment);
         if self.durable < self.number {
-            self.behind.push(Full { file: full, number: self.number });
+            // Those before it are synced once more, and nothing is written to them: one handle
+            // does. Whoever never syncs has many of them.
+            self.behind.iter_mut().for_each(|before| before.file.lanes.truncate(1));
+            let file = Spare { direct: None, ..full };
+            self.behind.push(Full { file, number: self.number });
         }
         self.at = self.block_bytes as u64;
         self.syncs_wanted = 0;
