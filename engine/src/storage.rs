@@ -116,15 +116,14 @@ thread_local! {
 /// Runs `work` with the encoded key, which is built in memory that the thread keeps: a get
 /// allocates nothing but what it returns.
 fn with_key<T>(table: TableId, pk: &[u8], rk: &[u8], work: impl FnOnce(&[u8]) -> T) -> T {
-    KEY.with(|kept| {
-        let mut key = kept.take();
-        key.clear();
-        order::put_partition(&mut key, table, pk);
-        key.extend_from_slice(rk);
-        let result = work(&key);
-        kept.set(key);
-        result
-    })
+    // A thread that ends has nothing kept any more, and may still read in what it drops.
+    let mut key = KEY.try_with(Cell::take).unwrap_or_default();
+    key.clear();
+    order::put_partition(&mut key, table, pk);
+    key.extend_from_slice(rk);
+    let result = work(&key);
+    let _ = KEY.try_with(|kept| kept.set(key));
+    result
 }
 
 /// What was visible at one moment.

@@ -10,7 +10,7 @@ pub(crate) use built::{Encoder, decompress_into};
 
 #[cfg(feature = "zstd")]
 mod built {
-    use std::cell::RefCell;
+    use std::cell::Cell;
     use zstd::bulk::{Compressor, Decompressor};
 
     /// zstd's own default: 1 gives up a tenth of what is saved, 9 takes four times as long.
@@ -33,19 +33,20 @@ mod built {
 
     thread_local! {
         // A context takes 150 KiB and longer to make than a block to decompress.
-        static DECODER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+        static DECODER: Cell<Option<Decompressor<'static>>> = const { Cell::new(None) };
     }
 
     /// Writes what `stored` was made from to `raw`; its length, otherwise what is wrong.
     pub(crate) fn decompress_into(stored: &[u8], raw: &mut [u8]) -> Result<usize, &'static str> {
         const BROKEN: &str = "values are not what zstd makes";
-        DECODER.with_borrow_mut(|kept| {
-            let decoder = match kept {
-                Some(decoder) => decoder,
-                none => none.insert(Decompressor::new().map_err(|_| BROKEN)?),
-            };
-            decoder.decompress_to_buffer(stored, raw).map_err(|_| BROKEN)
-        })
+        // A thread that ends has nothing kept any more, and may still read in what it drops.
+        let mut decoder = match DECODER.try_with(Cell::take).ok().flatten() {
+            Some(decoder) => decoder,
+            None => Decompressor::new().map_err(|_| BROKEN)?,
+        };
+        let len = decoder.decompress_to_buffer(stored, raw).map_err(|_| BROKEN);
+        let _ = DECODER.try_with(|kept| kept.set(Some(decoder)));
+        len
     }
 }
 

@@ -283,3 +283,29 @@ fn a_closed_database_touches_its_folder_no_more() {
     let last = Db::builder().options(small()).open(dir.path()).unwrap();
     assert_eq!(last.table("t").unwrap().scan::<&str, &str>(..).unwrap().count(), 2);
 }
+
+/// Reads when its thread ends, after all that the thread kept for reads is gone.
+struct LastRead(tabulith::Table);
+
+impl Drop for LastRead {
+    fn drop(&mut self) {
+        assert!(self.0.get("p", "r").unwrap().is_some());
+    }
+}
+
+thread_local! {
+    static LAST: std::cell::RefCell<Option<LastRead>> = const { std::cell::RefCell::new(None) };
+}
+
+/// A panic in what a thread drops at its end ends the process.
+#[test]
+fn a_thread_that_ends_may_still_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows = Db::open(dir.path()).unwrap().table("rows").unwrap();
+    rows.upsert("p", "r", "value").unwrap();
+    let thread = std::thread::spawn(move || {
+        LAST.with_borrow_mut(|last| *last = Some(LastRead(rows.clone()))); // Dropped last.
+        rows.get("p", "r").unwrap().is_some()
+    });
+    assert!(thread.join().unwrap());
+}
