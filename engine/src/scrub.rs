@@ -22,6 +22,7 @@ use crate::sstable::reader::{BlockCache, TableFile};
 use crate::sync::Mutex;
 use crate::tree::base::Tree;
 use crate::vfs::api::{Access, File};
+use crate::vfs::os;
 use crate::wal::replay;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -93,6 +94,16 @@ enum Reading {
     Blob { no: FileNo, walked: Walked },
 }
 
+impl Reading {
+    /// The whole of it.
+    fn item(&self) -> Item {
+        match *self {
+            Reading::Table { no, .. } => Item::Table(no),
+            Reading::Blob { no, .. } => Item::Blob(no),
+        }
+    }
+}
+
 impl std::fmt::Debug for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (Reading::Table { no, .. } | Reading::Blob { no, .. }) = self;
@@ -154,8 +165,13 @@ impl Pass {
         let blobs = view.version.blobs.iter();
         let blobs = blobs.map(|(blob, _)| (Item::Blob(blob.meta.no), blob.meta.bytes));
         let log = tree.options.advanced.wal_segment_bytes as u64;
-        let first = [(Item::Metadata, PIECE_BYTES), (Item::Log, log)];
-        let all: Vec<_> = first.into_iter().chain(tables).chain(blobs).collect();
+        let mut all: Vec<_> = tables.chain(blobs).collect();
+        // Anywhere: a process that never runs for as long as a pass takes reads all of them in
+        // time.
+        let first = tree.shelf.vfs.chance() as usize % all.len().max(1);
+        all.rotate_left(first);
+        all.extend([(Item::Metadata, PIECE_BYTES), (Item::Log, log)]);
+        all.rotate_right(2);
         self.began = now;
         self.bytes = all.iter().map(|(_, bytes)| bytes).sum();
         self.rest = Some(all.into_iter().map(|(item, _)| item).collect());
@@ -186,6 +202,7 @@ impl Pass {
     /// Reads a piece of a file, unless it has gone since the pass began.
     fn go_on(&mut self, tree: &Tree, reading: Reading) -> u64 {
         let view = tree.view_full(); // Holds the file while the piece is read.
+        let item = reading.item();
         let done = match reading {
             Reading::Table { no, at, digest } => {
                 let live = view.version.files().find(|(_, file)| file.meta.no == no);
@@ -202,6 +219,12 @@ impl Pass {
                 tree.counters.scrub_files.add(u64::from(open.is_none()));
                 self.open = open;
                 read
+            }
+            Err(error) if is_shortage(&error) => {
+                // It says nothing about the file, which comes again at the end.
+                self.rest.get_or_insert_default().push_back(item);
+                tree.counters.background_errors.add(1);
+                PIECE_BYTES
             }
             Err(error) => {
                 tree.counters.scrub_files.add(1);
@@ -227,7 +250,7 @@ impl Pass {
         };
         let (found, bytes) = look();
         let place = |found: &Result<replay::LogReport>| {
-            let error = found.as_ref().ok()?.damage.first()?;
+            let error = found.as_ref().ok()?.damage.iter().find(|error| !is_shortage(error))?;
             error.place().map(|(file, offset)| (file.to_owned(), offset))
         };
         if before == SegmentId(0) || place(&found).is_none() {
@@ -242,11 +265,19 @@ impl Pass {
         }
         if self.log_suspect != first {
             // Told once, and asked for until there is a new log: the first try may find no room.
-            again.into_iter().flat_map(|report| report.damage).take(1).for_each(|e| tell(tree, &e));
+            let damage = again.into_iter().flat_map(|report| report.damage);
+            damage.filter(|error| !is_shortage(error)).take(1).for_each(|e| tell(tree, &e));
             self.log_suspect = first;
         }
         (bytes + more, Ask::RenewLog)
     }
+}
+
+/// Whether the process or the machine lacked handles or memory for it.
+fn is_shortage(error: &Error) -> bool {
+    let source = std::error::Error::source(error);
+    let source = source.and_then(|source| source.downcast_ref::<std::io::Error>());
+    source.is_some_and(os::is_shortage)
 }
 
 /// Counts a find and tells of it.
@@ -264,7 +295,8 @@ fn metadata(tree: &Tree) -> u64 {
         if set.is_closed() {
             return Vec::new(); // The next edit writes all of it anew.
         }
-        let found = load::check(&**vfs, dir).damage;
+        let mut found = load::check(&**vfs, dir).damage;
+        found.retain(|error| !is_shortage(error));
         match found.is_empty() {
             true => found,
             false => {

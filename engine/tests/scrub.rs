@@ -89,8 +89,17 @@ impl Bench {
     }
 
     fn empty(options: Options) -> Bench {
-        let (sim, finds) = (SimFs::new(), Arc::new(Mutex::new(Vec::new())));
         let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+        Bench::over(options, SimFs::new(), clock, Arc::default())
+    }
+
+    /// The database on a disk.
+    fn over(
+        options: Options,
+        sim: SimFs,
+        clock: Arc<ManualClock>,
+        finds: Arc<Mutex<Vec<Find>>>,
+    ) -> Bench {
         let told = Arc::clone(&finds);
         let faults = FaultFs::new(Arc::new(sim.clone()));
         let db = Db::builder()
@@ -213,6 +222,44 @@ fn damage_of_any_byte_is_told_with_its_file() {
     bench.pass(Duration::from_secs(DAY_S));
     assert_eq!(bench.finds(), [], "and nothing once all is as it was");
     assert!(bench.db.stats().scrub.finds > 20);
+}
+
+/// Which says nothing of the files.
+#[test]
+fn a_lack_of_handles_is_no_damage_and_what_was_left_out_is_read_later() {
+    let bench = Bench::new(DAY_S);
+    let name = bench.names(".blob").pop().unwrap();
+    for errno in [Errno::TooManyFiles, Errno::TooManyFilesOfAll] {
+        bench.faults.add(Rule::fail(Call::Open).with(errno).forever());
+        bench.pass(Duration::from_secs(DAY_S));
+        assert_eq!(bench.finds(), [], "{errno:?}");
+        assert!(bench.db.stats().background_errors > 0);
+        bench.faults.clear();
+    }
+    bench.flip(&name, bench.len(&name) / 2);
+    bench.pass(Duration::from_secs(DAY_S));
+    assert!(bench.finds().iter().any(|(file, _)| *file == name));
+}
+
+/// A pass takes half of a period, and each start begins another one.
+#[test]
+fn a_process_that_never_runs_for_long_reads_every_file_in_time() {
+    let bench = Bench::new(DAY_S);
+    let names = [bench.names(".sst"), bench.names(".blob")].concat();
+    names.iter().for_each(|name| bench.flip(name, bench.len(name) / 2));
+    let Bench { sim, clock, finds, db, .. } = bench;
+    db.close().unwrap();
+    let (mut left, mut lives) = (names.clone(), 0);
+    while !left.is_empty() {
+        let bench =
+            Bench::over(options(DAY_S), sim.clone(), Arc::clone(&clock), Arc::clone(&finds));
+        bench.pass(Duration::from_secs(DAY_S / 8));
+        let found = bench.finds();
+        left.retain(|name| !found.iter().any(|(file, _)| file == name));
+        lives += 1;
+        assert!(lives < 200, "{left:?} of {names:?}");
+    }
+    assert!(lives > 2, "a life is too short for all");
 }
 
 /// The database goes on as reads would have it: the place is an error, the rest serves.

@@ -88,7 +88,7 @@ impl Vfs for OsVfs {
         // flock belongs to the open file, not to the process: a second open in this process is
         // refused like one in another, and closing an unrelated handle releases nothing.
         match opened.try_lock() {
-            Ok(()) => Ok(Box::new(OsLock { _file: opened })),
+            Ok(()) => Ok(Box::new(OsLock { file: opened })),
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(e)) => Err(e),
         }
@@ -221,13 +221,36 @@ impl File for DirectFile {
     }
 }
 
-/// The lock lasts as long as this handle is open.
+/// Whether the process or the machine lacked handles or memory for a call: of the file that tells
+/// nothing.
+#[cfg(unix)]
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = error.raw_os_error().map(Errno::from_raw_os_error);
+    code.is_some_and(|code| [Errno::MFILE, Errno::NFILE, Errno::NOMEM].contains(&code))
+}
+
+/// The same, where only memory has a kind of its own.
+#[cfg(not(unix))]
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::OutOfMemory
+}
+
+/// The lock lasts until this is dropped.
 #[derive(Debug)]
 struct OsLock {
-    _file: fs::File,
+    file: fs::File,
 }
 
 impl LockGuard for OsLock {}
+
+impl Drop for OsLock {
+    fn drop(&mut self) {
+        // To close it is not enough: a process that is being started has a copy of the handle until
+        // it runs its program, and one that was forked for as long as it lives.
+        let _ = self.file.unlock();
+    }
+}
 
 /// Makes `dir` and those above it, and has `sync` see to the names.
 fn make_dir(dir: &Path, sync: &dyn Fn(&Path) -> io::Result<()>) -> io::Result<()> {
@@ -401,7 +424,7 @@ mod place {
 
 #[cfg(test)]
 mod tests {
-    use super::{OsVfs, make_dir};
+    use super::{OsLock, OsVfs, make_dir, private_file};
     use crate::vfs::api::{Access, Vfs};
     use std::cell::RefCell;
     use std::io;
@@ -425,6 +448,24 @@ mod tests {
         assert!(again.write_all_at(b"x", 0).is_err());
         let twice = OsVfs.create(&path).map(drop).map_err(|e| e.kind());
         assert_eq!(twice, Err(io::ErrorKind::AlreadyExists));
+        Ok(())
+    }
+
+    /// As a child has one between fork and exec.
+    #[test]
+    fn a_lock_that_is_let_go_is_free_though_a_copy_of_its_handle_is_open() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("LOCK");
+        let lock = OsLock { file: private_file().write(true).create(true).open(&path)? };
+        lock.file.try_lock()?;
+        let copy = lock.file.try_clone()?;
+        assert_eq!(
+            OsVfs.lock(&path).map(drop).map_err(|e| e.kind()),
+            Err(io::ErrorKind::WouldBlock)
+        );
+        drop(lock);
+        OsVfs.lock(&path)?;
+        drop(copy);
         Ok(())
     }
 
