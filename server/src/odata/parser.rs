@@ -152,9 +152,12 @@ impl<'a> Parser<'a> {
         if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
             return Ok(Operand::Literal(Value::Boolean(word.eq_ignore_ascii_case("true"))));
         }
-        // A function's call, or a value that the service does not have.
+        if word == "null" {
+            return Err(INVALID_INPUT);
+        }
+        // A function's call.
         let is_operator = binary_operator(word).ok().flatten().is_some();
-        if word == "null" || !is_operator && self.lexer.at_parenthesis() {
+        if !is_operator && self.lexer.at_parenthesis() {
             return Err(NOT_IMPLEMENTED);
         }
         if is_operator {
@@ -266,6 +269,7 @@ fn binary_operator(word: &str) -> Result<Option<Pending>, WireError> {
 #[cfg(test)]
 mod tests {
     use super::parse;
+    use crate::error::INVALID_INPUT;
     use crate::limits::{FILTER_DEPTH_MAX, FILTER_NODES_MAX};
     use tabulith::table::filter::ast::{Filter, Op};
     use tabulith::table::value::Value;
@@ -451,11 +455,17 @@ mod tests {
 
     #[test]
     fn what_the_service_does_not_have() {
-        for filter in
-            ["startswith(A,'x')", "A eq null", "A add 1 eq 2", "A in (1, 2)", "tolower(A) eq 'x'"]
-        {
+        for filter in ["startswith(A,'x')", "A add 1 eq 2", "A in (1, 2)", "tolower(A) eq 'x'"] {
             assert_eq!(parse(filter).expect_err(filter).status, 501);
         }
+    }
+
+    #[test]
+    fn null_is_no_value() {
+        for filter in ["A eq null", "null ne A", "null"] {
+            assert_eq!(parse(filter).expect_err(filter), INVALID_INPUT);
+        }
+        check("Null eq 1", "Null=1");
     }
 
     #[test]
