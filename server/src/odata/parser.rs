@@ -9,7 +9,8 @@
 //! operand    = property / literal / "(" operand ")"
 //! ```
 //!
-//! `not` binds looser than a comparison: `not A eq 1` is `not (A eq 1)`.
+//! `not` binds looser than a comparison: `not A eq 1` is `not (A eq 1)`. Where an operand is due
+//! every other operator is a property's name.
 //!
 //! Promise: no recursion, and time linear in the text. The tree has at most
 //! [`FILTER_NODES_MAX`] nodes and is little more than 2 × [`FILTER_DEPTH_MAX`] deep, so that what
@@ -97,7 +98,7 @@ impl<'a> Parser<'a> {
                 TokenKind::Open => self.open(Pending::Open)?,
                 TokenKind::Word("not") => self.open(Pending::Not)?,
                 TokenKind::Word(word) => {
-                    let operand = self.word_operand(word, &token)?;
+                    let operand = self.word_operand(word)?;
                     self.operands.push(operand);
                     return Ok(());
                 }
@@ -148,7 +149,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn word_operand(&self, word: &str, token: &Token) -> Result<Operand, WireError> {
+    fn word_operand(&self, word: &str) -> Result<Operand, WireError> {
         if word.eq_ignore_ascii_case("true") || word.eq_ignore_ascii_case("false") {
             return Ok(Operand::Literal(Value::Boolean(word.eq_ignore_ascii_case("true"))));
         }
@@ -156,12 +157,8 @@ impl<'a> Parser<'a> {
             return Err(INVALID_INPUT);
         }
         // A function's call.
-        let is_operator = binary_operator(word).ok().flatten().is_some();
-        if !is_operator && self.lexer.at_parenthesis() {
+        if self.lexer.at_parenthesis() {
             return Err(NOT_IMPLEMENTED);
-        }
-        if is_operator {
-            return Err(self.lexer.syntax_error(token.end));
         }
         Ok(Operand::Property(word.to_owned()))
     }
@@ -380,6 +377,15 @@ mod tests {
     }
 
     #[test]
+    fn properties_may_be_called_as_operators() {
+        check("or eq 1 or and eq 2", "(or=1 | and=2)");
+        check("eq eq 1 and 2 lt ne", "(eq=1 & ne>2)");
+        check("lt and (le) and not gt or ge", "((lt & le & !gt) | ge)");
+        check("and and and and and", "(and & and & and)");
+        check("add eq 1 or in", "(add=1 | in)");
+    }
+
+    #[test]
     fn conditions_without_comparison() {
         check("Flag", "Flag");
         check("true", "true");
@@ -424,7 +430,8 @@ mod tests {
         refused("A eq 1x", "Syntax error at position 7 in 'A eq 1x'.");
         refused("'😀' eq A b", "Syntax error at position 11 in ''😀' eq A b'.");
         refused("A eq foo'x'", "Syntax error at position 11 in 'A eq foo'x''.");
-        refused("and A", "Syntax error at position 3 in 'and A'.");
+        refused("and A", "Syntax error at position 5 in 'and A'.");
+        refused("eq 'x'", "Syntax error at position 6 in 'eq 'x''.");
         refused("()", "Syntax error at position 2 in '()'.");
         refused("A eq ;", "Syntax error at position 6 in 'A eq ;'.");
     }
