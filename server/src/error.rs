@@ -510,6 +510,12 @@ pub fn filter_syntax(position: usize, filter: &str) -> WireError {
     INVALID_INPUT.saying(format!("Syntax error at position {position} in '{filter}'."))
 }
 
+/// A function in a `$filter` that the protocol does not have.
+pub fn unknown_function(name: &str) -> WireError {
+    let name = shown(name);
+    INVALID_INPUT.saying(format!("An unknown function with name '{name}' was found."))
+}
+
 /// A number of a `$filter` that is not of its type.
 pub fn filter_literal(edm_type: &str, text: &str, position: usize, filter: &str) -> WireError {
     INVALID_INPUT.saying(format!(

@@ -16,7 +16,9 @@
 //! [`FILTER_NODES_MAX`] nodes and is little more than 2 × [`FILTER_DEPTH_MAX`] deep, so that what
 //! walks it may recurse.
 
-use crate::error::{FILTER_NOT_BOOLEAN, INVALID_INPUT, NOT_IMPLEMENTED, WireError};
+use crate::error::{
+    FILTER_NOT_BOOLEAN, INVALID_INPUT, NOT_IMPLEMENTED, WireError, unknown_function,
+};
 use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX};
 use crate::odata::lexer::{Lexer, Token, TokenKind};
 use tabulith::table::filter::ast::{Filter, Op};
@@ -156,9 +158,9 @@ impl<'a> Parser<'a> {
         if word == "null" {
             return Err(INVALID_INPUT);
         }
-        // A function's call.
         if self.lexer.at_parenthesis() {
-            return Err(NOT_IMPLEMENTED);
+            let is_known = FUNCTIONS.contains(&word);
+            return Err(if is_known { NOT_IMPLEMENTED } else { unknown_function(word) });
         }
         Ok(Operand::Property(word.to_owned()))
     }
@@ -247,6 +249,32 @@ impl<'a> Parser<'a> {
     }
 }
 
+/// The functions of OData 3, none of which the service has.
+const FUNCTIONS: [&str; 22] = [
+    "cast",
+    "ceiling",
+    "concat",
+    "day",
+    "endswith",
+    "floor",
+    "hour",
+    "indexof",
+    "isof",
+    "length",
+    "minute",
+    "month",
+    "replace",
+    "round",
+    "second",
+    "startswith",
+    "substring",
+    "substringof",
+    "tolower",
+    "toupper",
+    "trim",
+    "year",
+];
+
 /// The operator that a word is; [`NOT_IMPLEMENTED`] for those of OData that the service lacks.
 fn binary_operator(word: &str) -> Result<Option<Pending>, WireError> {
     Ok(Some(match word {
@@ -266,7 +294,7 @@ fn binary_operator(word: &str) -> Result<Option<Pending>, WireError> {
 #[cfg(test)]
 mod tests {
     use super::parse;
-    use crate::error::INVALID_INPUT;
+    use crate::error::{INVALID_INPUT, NOT_IMPLEMENTED};
     use crate::limits::{FILTER_DEPTH_MAX, FILTER_NODES_MAX};
     use tabulith::table::filter::ast::{Filter, Op};
     use tabulith::table::value::Value;
@@ -462,9 +490,20 @@ mod tests {
 
     #[test]
     fn what_the_service_does_not_have() {
-        for filter in ["startswith(A,'x')", "A add 1 eq 2", "A in (1, 2)", "tolower(A) eq 'x'"] {
-            assert_eq!(parse(filter).expect_err(filter).status, 501);
+        for filter in
+            ["startswith(A,'x')", "A add 1 eq 2", "A in (1, 2)", "tolower (A) eq 'x'", "isof('x')"]
+        {
+            assert_eq!(parse(filter).expect_err(filter), NOT_IMPLEMENTED);
         }
+    }
+
+    #[test]
+    fn what_the_protocol_does_not_have() {
+        let unknown = |name: &str| format!("An unknown function with name '{name}' was found.");
+        refused("contains(A,'x')", &unknown("contains"));
+        refused("foo(A) eq 1", &unknown("foo"));
+        refused("A eq StartsWith (A,'x')", &unknown("StartsWith"));
+        refused("and (A)", &unknown("and"));
     }
 
     #[test]
