@@ -516,7 +516,7 @@ pub fn unknown_function(name: &str) -> WireError {
     INVALID_INPUT.saying(format!("An unknown function with name '{name}' was found."))
 }
 
-/// A number of a `$filter` that is not of its type.
+/// A literal of a `$filter` that is not of its type, as it is written there.
 pub fn filter_literal(edm_type: &str, text: &str, position: usize, filter: &str) -> WireError {
     INVALID_INPUT.saying(format!(
         "Unrecognized '{edm_type}' literal '{text}' at '{position}' in '{filter}'."

@@ -105,15 +105,19 @@ impl<'a> Lexer<'a> {
         let shape = NumberShape::of(rest).ok_or_else(|| self.syntax_error(start + 1))?;
         let digits = &rest[..shape.length];
         let suffix = rest[shape.length..].bytes().next().unwrap_or(b' ').to_ascii_lowercase();
+        let double = || literal::double(digits).map(Value::Double);
         let (value, edm_type) = match suffix {
-            b'l' if shape.is_integer => (digits.parse().ok().map(Value::Int64), "Edm.Int64"),
-            b'd' | b'f' | b'm' => (literal::double(digits).map(Value::Double), "Edm.Double"),
-            _ if shape.is_integer => (digits.parse().ok().map(Value::Int32), "Edm.Int32"),
-            _ => (literal::double(digits).map(Value::Double), "Edm.Double"),
+            b'l' => (digits.parse().ok().map(Value::Int64), "Edm.Int64"),
+            b'f' => (double(), "Edm.Single"),
+            b'm' => (double(), "Edm.Decimal"),
+            _ if suffix != b'd' && shape.is_integer => {
+                (digits.parse().ok().map(Value::Int32), "Edm.Int32")
+            }
+            _ => (double(), "Edm.Double"),
         };
-        let has_suffix = matches!(suffix, b'd' | b'f' | b'm') || suffix == b'l' && shape.is_integer;
+        let has_suffix = matches!(suffix, b'l' | b'd' | b'f' | b'm');
         self.at += shape.length + usize::from(has_suffix);
-        value.ok_or_else(|| filter_literal(edm_type, digits, self.position(start), self.filter))
+        value.ok_or_else(|| self.literal_error(edm_type, start))
     }
 
     fn word_or_literal(&mut self) -> Result<TokenKind<'a>, WireError> {
@@ -145,9 +149,13 @@ impl<'a> Lexer<'a> {
             "Edm.Guid" => literal::guid(&text).map(Value::Guid),
             _ => literal::hex(&text).map(Value::Binary),
         };
-        value
-            .map(TokenKind::Literal)
-            .ok_or_else(|| filter_literal(edm_type, &text, self.position(start), self.filter))
+        value.map(TokenKind::Literal).ok_or_else(|| self.literal_error(edm_type, start))
+    }
+
+    /// The error that what was read from `start` on is no value of its type.
+    fn literal_error(&self, edm_type: &str, start: usize) -> WireError {
+        let literal = &self.filter[start..self.at];
+        filter_literal(edm_type, literal, self.position(start), self.filter)
     }
 
     /// A byte offset as a count of UTF-16 units, the service's own way to count.

@@ -473,10 +473,27 @@ mod tests {
         );
         refused(
             "A eq 9223372036854775808L",
-            "Unrecognized 'Edm.Int64' literal '9223372036854775808' at '5' in 'A eq 9223372036854775808L'.",
+            "Unrecognized 'Edm.Int64' literal '9223372036854775808L' at '5' in 'A eq 9223372036854775808L'.",
         );
-        assert_eq!(parse("A eq 1e999").expect_err("infinite").code, "InvalidInput");
-        assert_eq!(parse("A eq guid'1'").expect_err("no guid").code, "InvalidInput");
+        refused("A eq 1.5L", "Unrecognized 'Edm.Int64' literal '1.5L' at '5' in 'A eq 1.5L'.");
+        refused("A eq 1e999", "Unrecognized 'Edm.Double' literal '1e999' at '5' in 'A eq 1e999'.");
+        refused(
+            "A eq 1e999f",
+            "Unrecognized 'Edm.Single' literal '1e999f' at '5' in 'A eq 1e999f'.",
+        );
+    }
+
+    #[test]
+    fn literals_that_are_none_are_quoted_whole() {
+        refused(
+            "A eq guid'1'",
+            "Unrecognized 'Edm.Guid' literal 'guid'1'' at '5' in 'A eq guid'1''.",
+        );
+        refused("A eq x'0'", "Unrecognized 'Edm.Binary' literal 'x'0'' at '5' in 'A eq x'0''.");
+        refused(
+            "DateTime'1' lt A",
+            "Unrecognized 'Edm.DateTime' literal 'DateTime'1'' at '0' in 'DateTime'1' lt A'.",
+        );
     }
 
     #[test]
