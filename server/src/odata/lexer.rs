@@ -5,10 +5,11 @@ use crate::odata::literal;
 use tabulith::table::time;
 use tabulith::table::value::Value;
 
-/// A token and the byte offset right behind it.
+/// A token, and the byte offsets where it begins and right behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: TokenKind<'a>,
+    pub(crate) start: usize,
     pub(crate) end: usize,
 }
 
@@ -23,6 +24,8 @@ pub(crate) enum TokenKind<'a> {
     Open,
     /// `)`
     Close,
+    /// `-` without a number right behind it.
+    Minus,
     /// The text is over.
     End,
 }
@@ -40,16 +43,35 @@ impl<'a> Lexer<'a> {
 
     /// The next token. It goes as far as it can: `eq'x'and` is three, and so is `5and B`.
     pub(crate) fn next(&mut self) -> Result<Token<'a>, WireError> {
-        self.at += self.filter[self.at..].len() - self.rest().trim_start().len();
+        self.pass_blanks();
+        let start = self.at;
         let kind = match self.rest().as_bytes().first() {
             None => TokenKind::End,
             Some(b'(') => self.single(TokenKind::Open),
             Some(b')') => self.single(TokenKind::Close),
             Some(b'\'') => TokenKind::Literal(Value::String(self.string()?)),
-            Some(b'0'..=b'9' | b'+' | b'-' | b'.') => TokenKind::Literal(self.number()?),
+            Some(b'-') => {
+                self.at += 1;
+                if self.at_number() {
+                    TokenKind::Literal(self.number(start, "-")?)
+                } else {
+                    TokenKind::Minus
+                }
+            }
+            Some(b'0'..=b'9') => TokenKind::Literal(self.number(start, "")?),
             Some(_) => self.word_or_literal()?,
         };
-        Ok(Token { kind, end: self.at })
+        Ok(Token { kind, start, end: self.at })
+    }
+
+    /// The number behind a minus and blanks.
+    pub(crate) fn negative(&mut self, minus: &Token) -> Result<Value, WireError> {
+        self.pass_blanks();
+        if self.at_number() {
+            self.number(minus.start, "-")
+        } else {
+            Err(self.syntax_error(minus.end))
+        }
     }
 
     /// Whether a function's argument list follows.
@@ -64,6 +86,15 @@ impl<'a> Lexer<'a> {
 
     fn rest(&self) -> &'a str {
         &self.filter[self.at..]
+    }
+
+    fn pass_blanks(&mut self) {
+        self.at = self.filter.len() - self.rest().trim_start().len();
+    }
+
+    /// Whether a number follows, or `INF`.
+    fn at_number(&self) -> bool {
+        self.rest().starts_with(|c: char| c.is_ascii_digit()) || self.rest().starts_with("INF")
     }
 
     fn single(&mut self, kind: TokenKind<'a>) -> TokenKind<'a> {
@@ -93,17 +124,15 @@ impl<'a> Lexer<'a> {
         Ok(text)
     }
 
-    fn number(&mut self) -> Result<Value, WireError> {
-        let start = self.at;
+    /// A number whose sign is read already; its token begins at `start`.
+    fn number(&mut self, start: usize, sign: &str) -> Result<Value, WireError> {
         let rest = self.rest();
-        let signed = rest.trim_start_matches(['+', '-']);
-        if rest.len() - signed.len() <= 1 && signed.starts_with("INF") {
-            self.at += rest.len() - signed.len() + 3;
-            let infinity = if rest.starts_with('-') { f64::NEG_INFINITY } else { f64::INFINITY };
-            return Ok(Value::Double(infinity));
+        if rest.starts_with("INF") {
+            self.at += "INF".len();
+            return Ok(Value::Double(f64::NEG_INFINITY));
         }
-        let shape = NumberShape::of(rest).ok_or_else(|| self.syntax_error(start + 1))?;
-        let digits = &rest[..shape.length];
+        let shape = NumberShape::of(rest);
+        let digits = &format!("{sign}{}", &rest[..shape.length]);
         let suffix = rest[shape.length..].bytes().next().unwrap_or(b' ').to_ascii_lowercase();
         let double = || literal::double(digits).map(Value::Double);
         let (value, edm_type) = match suffix {
@@ -116,8 +145,10 @@ impl<'a> Lexer<'a> {
             _ => (double(), "Edm.Double"),
         };
         let has_suffix = matches!(suffix, b'l' | b'd' | b'f' | b'm');
-        self.at += shape.length + usize::from(has_suffix);
-        value.ok_or_else(|| self.literal_error(edm_type, start))
+        let length = shape.length + usize::from(has_suffix);
+        self.at += length;
+        let text = || format!("{sign}{}", &rest[..length]);
+        value.ok_or_else(|| self.literal_error(edm_type, &text(), start))
     }
 
     fn word_or_literal(&mut self) -> Result<TokenKind<'a>, WireError> {
@@ -149,12 +180,12 @@ impl<'a> Lexer<'a> {
             "Edm.Guid" => literal::guid(&text).map(Value::Guid),
             _ => literal::hex(&text).map(Value::Binary),
         };
-        value.map(TokenKind::Literal).ok_or_else(|| self.literal_error(edm_type, start))
+        let literal = &self.filter[start..self.at];
+        value.map(TokenKind::Literal).ok_or_else(|| self.literal_error(edm_type, literal, start))
     }
 
-    /// The error that what was read from `start` on is no value of its type.
-    fn literal_error(&self, edm_type: &str, start: usize) -> WireError {
-        let literal = &self.filter[start..self.at];
+    /// The error that `literal`, from the byte offset `start` on, is no value of its type.
+    fn literal_error(&self, edm_type: &str, literal: &str, start: usize) -> WireError {
         filter_literal(edm_type, literal, self.position(start), self.filter)
     }
 
@@ -170,24 +201,19 @@ fn is_identifier(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphanumeric() || c == '_' } else { !c.is_whitespace() }
 }
 
-/// `[sign] digits [. digits] [e [sign] digits]` at the start of a text.
+/// `digits [. digits] [e [sign] digits]` at the start of a text.
 struct NumberShape {
     length: usize,
     is_integer: bool,
 }
 
 impl NumberShape {
-    fn of(text: &str) -> Option<NumberShape> {
+    fn of(text: &str) -> NumberShape {
         let bytes = text.as_bytes();
         let digits =
             |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let sign = usize::from(matches!(bytes.first(), Some(b'+' | b'-')));
-        let whole = digits(sign);
-        let mut length = sign + whole;
+        let mut length = digits(0);
         let mut is_integer = true;
-        if whole == 0 {
-            return None;
-        }
         if bytes.get(length) == Some(&b'.') && digits(length + 1) > 0 {
             length += 1 + digits(length + 1);
             is_integer = false;
@@ -200,6 +226,6 @@ impl NumberShape {
                 is_integer = false;
             }
         }
-        Some(NumberShape { length, is_integer })
+        NumberShape { length, is_integer }
     }
 }

@@ -108,6 +108,11 @@ impl<'a> Parser<'a> {
                     self.operands.push(Operand::Literal(value));
                     return Ok(());
                 }
+                TokenKind::Minus => {
+                    let literal = self.lexer.negative(&token)?;
+                    self.operands.push(Operand::Literal(literal));
+                    return Ok(());
+                }
                 TokenKind::Close | TokenKind::End => {
                     return Err(self.lexer.syntax_error(token.end));
                 }
@@ -134,7 +139,7 @@ impl<'a> Parser<'a> {
                     };
                 }
                 TokenKind::Word(word) => binary_operator(word)?,
-                TokenKind::Literal(_) | TokenKind::Open => None,
+                TokenKind::Literal(_) | TokenKind::Open | TokenKind::Minus => None,
             };
             let operator = operator.ok_or_else(|| self.lexer.syntax_error(token.end))?;
             self.push_binary(operator, &token)?;
@@ -425,14 +430,17 @@ mod tests {
     fn literals() {
         check("A eq 'it''s (a) & b%20'", "A=\"it's (a) & b%20\"");
         check("A eq ''", "A=\"\"");
-        check("A eq -5", "A=-5");
+        check("A eq -5 or A eq - 5", "(A=-5 | A=-5)");
+        check("- 5L lt A", "A>-5L");
         check("A eq 5L or A eq 5l", "(A=5L | A=5L)");
         check(
             "A eq 1.0 or A eq 1e3 or A eq 1d or A eq 1.5f or A eq 2m",
             "(A=1.0 | A=1000.0 | A=1.0 | A=1.5 | A=2.0)",
         );
         check("A eq NaN or A eq INF or A eq -INF", "(A=NaN | A=inf | A=-inf)");
+        check("A eq - INF", "A=-inf");
         check("A eq 2147483647 or A eq -2147483648", "(A=2147483647 | A=-2147483648)");
+        check("A eq - 2147483648", "A=-2147483648");
         check("A eq -9223372036854775808L", "A=-9223372036854775808L");
         check(
             "A eq X'0aFF' or A eq binary'' or A eq x'00'",
@@ -481,6 +489,19 @@ mod tests {
             "A eq 1e999f",
             "Unrecognized 'Edm.Single' literal '1e999f' at '5' in 'A eq 1e999f'.",
         );
+    }
+
+    #[test]
+    fn a_minus_belongs_to_the_number_behind_it() {
+        refused(
+            "A eq - 2147483649",
+            "Unrecognized 'Edm.Int32' literal '-2147483649' at '5' in 'A eq - 2147483649'.",
+        );
+        refused("A - 1", "Syntax error at position 3 in 'A - 1'.");
+        refused("A -1", "Syntax error at position 4 in 'A -1'.");
+        refused("A eq --5", "Syntax error at position 6 in 'A eq --5'.");
+        refused("A eq -B", "Syntax error at position 6 in 'A eq -B'.");
+        refused("A eq +5", "Syntax error at position 6 in 'A eq +5'.");
     }
 
     #[test]
