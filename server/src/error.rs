@@ -505,9 +505,43 @@ pub fn bad_etag(value: &str) -> WireError {
     ))
 }
 
-/// A `$filter` that stops making sense at `position`, in characters from 0.
-pub fn filter_syntax(position: usize, filter: &str) -> WireError {
-    INVALID_INPUT.saying(format!("Syntax error at position {position} in '{filter}'."))
+/// What is wrong at a place of a `$filter`, as the library says it that the service reads filters
+/// with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilterFault {
+    /// Something stands where the filter could be over.
+    Syntax,
+    /// A character that begins nothing.
+    Character(char),
+    /// A text without its second quote.
+    Text,
+    /// The same behind a word, as in `guid'1`.
+    Literal,
+    /// No digit where a number needs one.
+    Digit,
+    /// Nothing to compare or to ask.
+    Expression,
+    /// A parenthesis that is not closed.
+    Parenthesis,
+}
+
+impl fmt::Display for FilterFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FilterFault::Syntax => f.write_str("Syntax error"),
+            FilterFault::Character(c) => write!(f, "Syntax error: character '{c}' is not valid"),
+            FilterFault::Text => f.write_str("There is an unterminated string literal"),
+            FilterFault::Literal => f.write_str("There is an unterminated literal"),
+            FilterFault::Digit => f.write_str("A digit was expected"),
+            FilterFault::Expression => f.write_str("Expression expected"),
+            FilterFault::Parenthesis => f.write_str("')' or operator expected"),
+        }
+    }
+}
+
+/// A `$filter` that stops making sense at `position`, in UTF-16 units from 0.
+pub fn filter_syntax(fault: FilterFault, position: usize, filter: &str) -> WireError {
+    INVALID_INPUT.saying(format!("{fault} at position {position} in '{filter}'."))
 }
 
 /// A function in a `$filter` that the protocol does not have.

@@ -1,6 +1,6 @@
 //! `$filter` text into tokens with positions.
 
-use crate::error::{WireError, filter_literal, filter_syntax};
+use crate::error::{FilterFault, WireError, filter_literal, filter_syntax};
 use crate::odata::literal;
 use tabulith::table::time;
 use tabulith::table::value::Value;
@@ -26,6 +26,8 @@ pub(crate) enum TokenKind<'a> {
     Close,
     /// `-` without a number right behind it.
     Minus,
+    /// Another sign of OData, which begins no operand and is no operator.
+    Sign,
     /// The text is over.
     End,
 }
@@ -49,7 +51,8 @@ impl<'a> Lexer<'a> {
             None => TokenKind::End,
             Some(b'(') => self.single(TokenKind::Open),
             Some(b')') => self.single(TokenKind::Close),
-            Some(b'\'') => TokenKind::Literal(Value::String(self.string()?)),
+            Some(b',' | b'.' | b'/' | b':' | b'=' | b'?') => self.single(TokenKind::Sign),
+            Some(b'\'') => TokenKind::Literal(Value::String(self.string(FilterFault::Text)?)),
             Some(b'-') => {
                 self.at += 1;
                 if self.at_number() {
@@ -70,7 +73,7 @@ impl<'a> Lexer<'a> {
         if self.at_number() {
             self.number(minus.start, "-")
         } else {
-            Err(self.syntax_error(minus.end))
+            Err(self.fault(FilterFault::Syntax, minus.end))
         }
     }
 
@@ -79,9 +82,9 @@ impl<'a> Lexer<'a> {
         self.rest().trim_start().starts_with('(')
     }
 
-    /// The error that the filter makes no sense at the byte offset `at`.
-    pub(crate) fn syntax_error(&self, at: usize) -> WireError {
-        filter_syntax(self.position(at), self.filter)
+    /// The error that the filter has `fault` at the byte offset `at`.
+    pub(crate) fn fault(&self, fault: FilterFault, at: usize) -> WireError {
+        filter_syntax(fault, self.position(at), self.filter)
     }
 
     fn rest(&self) -> &'a str {
@@ -102,13 +105,13 @@ impl<'a> Lexer<'a> {
         kind
     }
 
-    /// A quoted text; a quote within it is doubled.
-    fn string(&mut self) -> Result<String, WireError> {
+    /// A quoted text; a quote within it is doubled. It fails with `open` where it has no end.
+    fn string(&mut self, open: FilterFault) -> Result<String, WireError> {
         let mut text = String::new();
         let mut rest = &self.rest()[1..];
         loop {
             let Some((part, behind)) = rest.split_once('\'') else {
-                return Err(self.syntax_error(self.filter.len()));
+                return Err(self.fault(open, self.filter.len()));
             };
             text.push_str(part);
             rest = behind;
@@ -132,6 +135,7 @@ impl<'a> Lexer<'a> {
             return Ok(Value::Double(f64::NEG_INFINITY));
         }
         let shape = NumberShape::of(rest);
+        let shape = shape.map_err(|at| self.fault(FilterFault::Digit, self.at + at))?;
         let digits = &format!("{sign}{}", &rest[..shape.length]);
         let suffix = rest[shape.length..].bytes().next().unwrap_or(b' ').to_ascii_lowercase();
         let double = || literal::double(digits).map(Value::Double);
@@ -157,7 +161,12 @@ impl<'a> Lexer<'a> {
         let length = rest.find(|c| !is_identifier(c)).unwrap_or(rest.len());
         let word = &rest[..length];
         if length == 0 {
-            return Err(self.syntax_error(start + rest.chars().next().map_or(0, char::len_utf8)));
+            let first = rest.chars().next().unwrap_or_default();
+            return Err(match first {
+                // These begin something in the library, which the service has no use for.
+                '$' | '*' | '[' | '{' => self.fault(FilterFault::Syntax, start + 1),
+                _ => self.fault(FilterFault::Character(first), start),
+            });
         }
         self.at += length;
         // Behind another word a quote begins a text of its own.
@@ -174,7 +183,7 @@ impl<'a> Lexer<'a> {
                 });
             }
         };
-        let text = self.string()?;
+        let text = self.string(FilterFault::Literal)?;
         let value = match edm_type {
             "Edm.DateTime" => time::parse(&text).ok().map(Value::DateTime),
             "Edm.Guid" => literal::guid(&text).map(Value::Guid),
@@ -208,24 +217,24 @@ struct NumberShape {
 }
 
 impl NumberShape {
-    fn of(text: &str) -> NumberShape {
+    /// Fails with the offset at which a digit is missing.
+    fn of(text: &str) -> Result<NumberShape, usize> {
         let bytes = text.as_bytes();
-        let digits =
-            |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let mut length = digits(0);
+        let behind_digits = |from: usize| {
+            let digits = bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            if digits == 0 { Err(from) } else { Ok(from + digits) }
+        };
+        let mut length = behind_digits(0)?;
         let mut is_integer = true;
-        if bytes.get(length) == Some(&b'.') && digits(length + 1) > 0 {
-            length += 1 + digits(length + 1);
+        if bytes.get(length) == Some(&b'.') {
+            length = behind_digits(length + 1)?;
             is_integer = false;
         }
         if matches!(bytes.get(length), Some(b'e' | b'E')) {
             let sign = usize::from(matches!(bytes.get(length + 1), Some(b'+' | b'-')));
-            let exponent = digits((length + 1 + sign).min(bytes.len()));
-            if exponent > 0 {
-                length += 1 + sign + exponent;
-                is_integer = false;
-            }
+            length = behind_digits(length + 1 + sign)?;
+            is_integer = false;
         }
-        NumberShape { length, is_integer }
+        Ok(NumberShape { length, is_integer })
     }
 }

@@ -17,7 +17,7 @@
 //! walks it may recurse.
 
 use crate::error::{
-    FILTER_NOT_BOOLEAN, INVALID_INPUT, NOT_IMPLEMENTED, WireError, unknown_function,
+    FILTER_NOT_BOOLEAN, FilterFault, INVALID_INPUT, NOT_IMPLEMENTED, WireError, unknown_function,
 };
 use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX};
 use crate::odata::lexer::{Lexer, Token, TokenKind};
@@ -113,8 +113,8 @@ impl<'a> Parser<'a> {
                     self.operands.push(Operand::Literal(literal));
                     return Ok(());
                 }
-                TokenKind::Close | TokenKind::End => {
-                    return Err(self.lexer.syntax_error(token.end));
+                TokenKind::Close | TokenKind::Sign | TokenKind::End => {
+                    return Err(self.lexer.fault(FilterFault::Expression, token.start));
                 }
             }
         }
@@ -127,23 +127,32 @@ impl<'a> Parser<'a> {
             let operator = match token.kind {
                 TokenKind::Close => {
                     self.reduce_down_to(Pending::Or.rank())?;
-                    self.pending.pop().ok_or_else(|| self.lexer.syntax_error(token.end))?;
+                    self.pending.pop().ok_or_else(|| self.unexpected(&token))?;
                     self.depth -= 1;
                     continue;
                 }
                 TokenKind::End => {
                     self.reduce_down_to(Pending::Or.rank())?;
-                    return match self.pending.pop() {
-                        Some(_) => Err(self.lexer.syntax_error(token.end)),
-                        None => Ok(true),
-                    };
+                    let is_over = self.pending.is_empty();
+                    return if is_over { Ok(true) } else { Err(self.unexpected(&token)) };
                 }
                 TokenKind::Word(word) => binary_operator(word)?,
-                TokenKind::Literal(_) | TokenKind::Open | TokenKind::Minus => None,
+                TokenKind::Literal(_) | TokenKind::Open | TokenKind::Minus | TokenKind::Sign => {
+                    None
+                }
             };
-            let operator = operator.ok_or_else(|| self.lexer.syntax_error(token.end))?;
+            let operator = operator.ok_or_else(|| self.unexpected(&token))?;
             self.push_binary(operator, &token)?;
             return Ok(false);
+        }
+    }
+
+    /// The error that the token is no operator, nor what could end what is open.
+    fn unexpected(&self, token: &Token) -> WireError {
+        if self.pending.iter().any(|pending| matches!(pending, Pending::Open)) {
+            self.lexer.fault(FilterFault::Parenthesis, token.start)
+        } else {
+            self.lexer.fault(FilterFault::Syntax, token.end)
         }
     }
 
@@ -177,7 +186,7 @@ impl<'a> Parser<'a> {
             (operator, self.operands.last()),
             (Pending::Compare(_), Some(Operand::Condition(_)))
         ) {
-            return Err(self.lexer.syntax_error(token.end));
+            return Err(self.lexer.fault(FilterFault::Syntax, token.end));
         }
         self.pending.push(operator);
         Ok(())
@@ -397,7 +406,6 @@ mod tests {
         check("5L eq A or 5ne A", "(A=5L | A!=5)");
         refused("A eq'x'B", "Syntax error at position 8 in 'A eq'x'B'.");
         refused("A eq 5'x'", "Syntax error at position 9 in 'A eq 5'x''.");
-        refused("A eq 1.", "Syntax error at position 7 in 'A eq 1.'.");
         refused("a-b eq 1", "Syntax error at position 2 in 'a-b eq 1'.");
         refused("not'x'", "The $filter expression must evaluate to a single boolean value.");
     }
@@ -457,9 +465,6 @@ mod tests {
     #[test]
     fn syntax_errors_name_their_position() {
         refused("aaa bbb ccc", "Syntax error at position 7 in 'aaa bbb ccc'.");
-        refused("A eq", "Syntax error at position 4 in 'A eq'.");
-        refused("A eq 'x", "Syntax error at position 7 in 'A eq 'x'.");
-        refused("(A eq 1", "Syntax error at position 7 in '(A eq 1'.");
         refused("A eq 1)", "Syntax error at position 7 in 'A eq 1)'.");
         refused("A eq 1 eq 2", "Syntax error at position 9 in 'A eq 1 eq 2'.");
         refused("A EQ 1", "Syntax error at position 4 in 'A EQ 1'.");
@@ -469,8 +474,39 @@ mod tests {
         refused("and A", "Syntax error at position 5 in 'and A'.");
         refused("eq 'x'", "Syntax error at position 6 in 'eq 'x''.");
         refused("A in ('x','y')", "Syntax error at position 4 in 'A in ('x','y')'.");
-        refused("()", "Syntax error at position 2 in '()'.");
-        refused("A eq ;", "Syntax error at position 6 in 'A eq ;'.");
+        refused("A = 1", "Syntax error at position 3 in 'A = 1'.");
+        refused("A eq *", "Syntax error at position 6 in 'A eq *'.");
+    }
+
+    #[test]
+    fn syntax_errors_say_what_is_missing() {
+        refused("A eq", "Expression expected at position 4 in 'A eq'.");
+        refused("not ", "Expression expected at position 4 in 'not '.");
+        refused("A and", "Expression expected at position 5 in 'A and'.");
+        refused("()", "Expression expected at position 1 in '()'.");
+        refused("A eq = 1", "Expression expected at position 5 in 'A eq = 1'.");
+        refused("A eq .5", "Expression expected at position 5 in 'A eq .5'.");
+        refused("(A eq 1", "')' or operator expected at position 7 in '(A eq 1'.");
+        refused("('é' eq A B)", "')' or operator expected at position 10 in '('é' eq A B)'.");
+        refused("(A in (1))", "')' or operator expected at position 3 in '(A in (1))'.");
+        refused("(A) eq 1)", "Syntax error at position 9 in '(A) eq 1)'.");
+    }
+
+    #[test]
+    fn syntax_errors_within_a_token() {
+        let text = "There is an unterminated string literal at position";
+        refused("A eq 'x", &format!("{text} 7 in 'A eq 'x'."));
+        refused("A eq 'x''", &format!("{text} 9 in 'A eq 'x'''."));
+        let literal = "There is an unterminated literal at position";
+        refused("A eq guid'x", &format!("{literal} 11 in 'A eq guid'x'."));
+        refused("A eq 1.", "A digit was expected at position 7 in 'A eq 1.'.");
+        refused("A eq 1.e5", "A digit was expected at position 7 in 'A eq 1.e5'.");
+        refused("A eq -1e", "A digit was expected at position 8 in 'A eq -1e'.");
+        refused("A eq 1e+x", "A digit was expected at position 8 in 'A eq 1e+x'.");
+        let character = |c: &str| format!("Syntax error: character '{c}' is not valid at position");
+        refused("A eq ;", &format!("{} 5 in 'A eq ;'.", character(";")));
+        refused("A eq +5", &format!("{} 5 in 'A eq +5'.", character("+")));
+        refused("A&&B", &format!("{} 1 in 'A&&B'.", character("&")));
     }
 
     #[test]
@@ -501,7 +537,6 @@ mod tests {
         refused("A -1", "Syntax error at position 4 in 'A -1'.");
         refused("A eq --5", "Syntax error at position 6 in 'A eq --5'.");
         refused("A eq -B", "Syntax error at position 6 in 'A eq -B'.");
-        refused("A eq +5", "Syntax error at position 6 in 'A eq +5'.");
     }
 
     #[test]
