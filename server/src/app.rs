@@ -7,6 +7,7 @@
 use crate::auth::bearer::{Bearer, challenge};
 use crate::auth::keyring::Keyring;
 use crate::auth::origin::Origin;
+use crate::auth::sas;
 use crate::auth::verify::{Authority, authenticate};
 use crate::batch::changeset::{self, Outline};
 use crate::config::Config;
@@ -125,7 +126,8 @@ impl<S: Store> App<S> {
     /// Admits a request by its head alone, or refuses it. Who is refused has not made the server
     /// read a body.
     pub fn receive(&self, head: &Head) -> Result<Arc<Call>, Response> {
-        let mut context = self.context(head);
+        let params = Params::parse(head.query());
+        let mut context = self.context(head, params.as_ref().ok());
         let secure = Origin::of(head, &self.config.trusted_proxies).secure;
         let address = Address::parse(head, secure);
         let rules = address.as_ref().ok().and_then(|address| self.cors_rules(&address.account));
@@ -133,7 +135,6 @@ impl<S: Store> App<S> {
         if head.method != "OPTIONS" {
             context.cors = Cors::of(rules, &head.method, head.headers.get("Origin"));
         }
-        let params = Params::parse(head.query());
         context.speaks_xml = params.as_ref().is_ok_and(Params::is_for_settings);
         let refused = |error: WireError| {
             let params = Params::parse(head.query()).unwrap_or_default();
@@ -201,13 +202,11 @@ impl<S: Store> App<S> {
         if may_be_short { left + QUERY_TIME_MAX } else { left }
     }
 
-    fn context(&self, head: &Head) -> Context {
-        let header = |name| head.headers.get(name);
-        let version = header("x-ms-version").filter(|version| is_version(version));
+    fn context(&self, head: &Head, params: Option<&Params>) -> Context {
         Context {
             request_id: self.ids.next(),
-            client_request_id: echoed(header("x-ms-client-request-id")),
-            version: version.unwrap_or(DEFAULT_VERSION).to_owned(),
+            client_request_id: echoed(head.headers.get("x-ms-client-request-id")),
+            version: version(head, params).unwrap_or(DEFAULT_VERSION).to_owned(),
             received: CommitTs(self.services.clock().wall_ticks()),
             started: self.services.clock().steady(),
             ..Context::default()
@@ -252,12 +251,8 @@ impl<S: Store> App<S> {
         params: Params,
         context: &Context,
     ) -> Result<Call, WireError> {
-        let mut context = context.clone();
-        if let Some(version) = params.get("api-version") {
-            if !is_version(version) {
-                return Err(INVALID_QUERY_PARAMETER_VALUE);
-            }
-            context.version = version.to_owned();
+        if params.get("api-version").is_some_and(|version| !is_version(version)) {
+            return Err(INVALID_QUERY_PARAMETER_VALUE);
         }
         let authority = Authority {
             accounts: &self.keyring.accounts(),
@@ -270,7 +265,8 @@ impl<S: Store> App<S> {
         };
         let principal = authenticate(head, &address, &params, &authority)?;
         self.services.throttle_request(&address.account)?;
-        let mut call = Call::open(head, address, params, Arc::new(principal), Arc::new(context))?;
+        let mut call =
+            Call::open(head, address, params, Arc::new(principal), Arc::new(context.clone()))?;
         check_length(head, &call.operation)?;
         if let Operation::Get(place) | Operation::Change(place, _) = &call.operation {
             let (grant, partition_key) = (call.grant()?, &place.partition_key);
@@ -342,6 +338,16 @@ impl<S: Store> App<S> {
         };
         Ok(Answer::Now(reply::finished(&call.context, response)))
     }
+}
+
+/// The version that a request is of: the one in its address, that of its header, or that of the
+/// shared access signature it comes by.
+fn version<'a>(head: &'a Head, params: Option<&'a Params>) -> Option<&'a str> {
+    let param = |name| params.and_then(|params| params.get(name));
+    let is_signed = head.headers.get("Authorization").is_none() && params.is_some_and(sas::is_in);
+    let given =
+        [param("api-version"), head.headers.get("x-ms-version"), param("sv").filter(|_| is_signed)];
+    given.into_iter().flatten().find(|version| is_version(version))
 }
 
 fn check_version(head: &Head) -> Result<(), WireError> {

@@ -9,7 +9,7 @@ use tabulith::ids::CommitTs;
 use tabulith::table::value::DateTime;
 use uuid::Builder;
 
-/// The service version that a request without `x-ms-version` gets: what most SDKs send.
+/// The service version of a request that says none: what most SDKs send.
 pub const DEFAULT_VERSION: &str = "2019-02-02";
 
 /// One request as its answer sees it.
