@@ -172,7 +172,7 @@ fn is_draft(draft: &str, name: &str) -> bool {
 
 /// Whether the open file is what lies at `path`.
 #[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
+pub(crate) fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let id = |found: io::Result<Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
     let open = id(file.metadata());
@@ -180,7 +180,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 #[cfg(not(unix))]
-fn is_at(_: &File, path: &Path) -> bool {
+pub(crate) fn is_at(_: &File, path: &Path) -> bool {
     path.exists()
 }
 

@@ -58,10 +58,12 @@ pub(crate) fn greet(
     if let Some(addr) = addrs.tls.filter(|_| args.cert.is_none()) {
         writeln!(out, "over TLS    https://{}", reachable(addr))?;
     }
-    let kept = if args.in_memory { ", until the end of this process" } else { "" };
+    let kept = if args.in_memory { ", until this process or the next one removes it" } else { "" };
     writeln!(out, "data        {}{kept}", data.display())?;
     let durability = match args.in_memory {
-        true => "none: the data is gone when this process ends, however it ends",
+        true => {
+            "none: the data is gone when this process ends in order, else when the next one starts"
+        }
         false => explained(Durability::from(args.durability)),
     };
     writeln!(out, "durability  {durability}")?;

@@ -50,6 +50,7 @@ mod forks;
 #[cfg(feature = "otlp")]
 mod otlp;
 mod greeting;
+mod fleeting;
 mod serve;
 
 use crate::args::command::{Cli, Command};

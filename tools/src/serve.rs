@@ -9,6 +9,7 @@
 use crate::args::serve::ServeArgs;
 use crate::events;
 use crate::exit::{self, Exit, Failure};
+use crate::fleeting::Fleeting;
 use crate::forks::Forks;
 use crate::greeting::{Addrs, greet, trouble};
 use crate::log;
@@ -52,22 +53,22 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let mut options = Options { durability, history, memory, ..Options::default() };
     options.advanced.open_files_max = Some(table_files_max);
     options.advanced.scrub_period_s = u64::from(args.scrub_hours) * 3600;
-    let data = Data::of(args)?;
+    let fleeting = args.in_memory.then(Fleeting::make).transpose()?;
+    let data = fleeting.as_ref().map_or(&args.data_dir, |fleeting| &fleeting.data);
     if let Some(seed) = &args.seed {
         let account = first_account(args, &config)?;
-        seed::load(seed, &data.dir, &account)?;
+        seed::load(seed, data, &account)?;
     }
-    let db = Db::builder().options(options.clone()).on_event(events::tell).open(&data.dir);
-    let db = Arc::new(db.with_context(|| format!("opening {}", data.dir.display()))?);
+    let db = Db::builder().options(options.clone()).on_event(events::tell).open(data);
+    let db = Arc::new(db.with_context(|| format!("opening {}", data.display()))?);
     config.history = !db.history().is_zero();
     for repair in &db.recovery().repairs {
         note(&format!("put right from its other copy: {repair}"));
     }
     let listen = config.listen;
     let trouble = trouble(&config);
-    let forks = args
-        .testing
-        .then(|| Arc::new(Forks::new(db.clone(), &data.dir, options, fork_config(&config))));
+    let forks =
+        args.testing.then(|| Arc::new(Forks::new(db.clone(), data, options, fork_config(&config))));
     let parts = Parts {
         engine: Some(db.clone()),
         forks: forks.clone().map(|forks| forks as Arc<dyn testing::Forks>),
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
         let accounts = running.account_names();
         let (plain, tls, admin) = (running.addr(), running.tls_addr(), running.admin_addr());
         let mut text = Vec::new();
-        greet(&mut text, Addrs { plain, tls, admin }, &accounts, args, &data.dir)?;
+        greet(&mut text, Addrs { plain, tls, admin }, &accounts, args, data)?;
         if !db.history().is_zero() {
             let span = db.history().as_secs();
             writeln!(text, "history     {span} s: the header x-tabulith-as-of reads the past")?;
@@ -110,7 +111,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     }
     let ScrubStats { passes, files, bytes, finds, .. } = db.stats().scrub;
     tracing::info!(passes, files, bytes, finds, "scrub");
-    db.close().with_context(|| format!("closing {}", data.dir.display()))?;
+    db.close().with_context(|| format!("closing {}", data.display()))?;
     if !args.silent {
         note("stopped");
     }
@@ -152,34 +153,6 @@ fn watch(notify: Arc<Notify>, running: &Running) -> Result<()> {
     };
     std::thread::Builder::new().name("watchdog".to_owned()).spawn(beat).context("a thread")?;
     Ok(())
-}
-
-/// Where the data is: a folder, which goes with the process where it is to be kept in memory.
-struct Data {
-    dir: PathBuf,
-    is_kept: bool,
-}
-
-impl Data {
-    fn of(args: &ServeArgs) -> Result<Data> {
-        if !args.in_memory {
-            return Ok(Data { dir: args.data_dir.clone(), is_kept: true });
-        }
-        // A disk in memory, where there is one.
-        let memory = Path::new("/dev/shm");
-        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let dir = parent.join(format!("tabulith-{}", uuid::Uuid::new_v4().simple()));
-        std::fs::create_dir(&dir).with_context(|| format!("making {}", dir.display()))?;
-        Ok(Data { dir, is_kept: false })
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            let _ = std::fs::remove_dir_all(&self.dir);
-        }
-    }
 }
 
 /// The account that seeds are for: the first one.

@@ -567,6 +567,28 @@ fn what_is_kept_in_memory_is_gone_at_the_end() {
     assert!(!folder.exists(), "{}", folder.display());
 }
 
+/// It stayed in memory for good, where the greeting said that it is gone however the process ends.
+#[test]
+fn what_a_killed_process_kept_in_memory_goes_when_the_next_one_starts() {
+    let place = Place::new();
+    let start = || place.serve_with(0, "data", &["--inMemoryPersistence"]);
+    let first = start();
+    let left = first.data();
+    assert!(left.is_dir(), "{}", left.display());
+    first.kill();
+    let second = start();
+    assert!(!left.exists(), "{}", left.display());
+    let third = start();
+    let mut client = Client::connect(second.port()).unwrap();
+    assert_eq!(client.create_table("rows").unwrap().status, 201);
+    assert!(second.data().is_dir() && third.data().is_dir() && second.data() != third.data());
+    for server in [second, third] {
+        let folder = server.data();
+        assert_eq!(server.terminate().0, 0);
+        assert!(!folder.exists(), "{}", folder.display());
+    }
+}
+
 #[test]
 fn with_azurites_certificate_the_port_speaks_tls_alone() {
     let place = Place::new();
