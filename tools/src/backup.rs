@@ -8,10 +8,10 @@ use crate::args::backup::{
 use crate::exit::{self, Exit, Failure};
 use crate::import::report::grouped;
 use crate::list;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backup, Backups, Created, Which};
 use tabulith::ids::CommitTs;
@@ -38,7 +38,7 @@ fn create(args: &CreateBackupArgs) -> Result<Exit> {
     let created = Backups::at(&args.dest).create(&args.data_dir, sharing(args.copy));
     let Created { backup, brought } =
         created.with_context(|| format!("a backup of {dir} in {dest}"))?;
-    list::print(&mut io::stdout().lock(), args.output, &[item(&backup)])?;
+    list::print(&mut print::out(), args.output, &[item(&backup)])?;
     let how = match (brought.files, brought.linked) {
         (0, _) => "",
         (files, linked) if files == linked => ", shared by hard links",
@@ -60,7 +60,7 @@ fn print_list(args: &ListBackupsArgs) -> Result<Exit> {
     let backups = Backups::at(&args.dest).list();
     let backups = backups.with_context(|| format!("the backups in {}", args.dest.display()))?;
     let items: Vec<Map<String, Json>> = backups.iter().map(item).collect();
-    list::print(&mut io::stdout().lock(), args.output, &items)?;
+    list::print(&mut print::out(), args.output, &items)?;
     Ok(Exit::Ok)
 }
 
@@ -83,7 +83,7 @@ fn verify(args: &VerifyBackupsArgs) -> Result<Exit> {
     let dest = args.dest.display();
     let report = Backups::at(&args.dest).verify();
     let report = report.with_context(|| format!("the backups in {dest}"))?;
-    let mut out = io::stdout().lock();
+    let mut out = print::out();
     let told = report.damage.iter().try_for_each(|damage| writeln!(out, "{damage}"));
     if report.unused > 0 {
         let files = grouped(report.unused);

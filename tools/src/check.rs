@@ -4,7 +4,7 @@
 use crate::args::folder::CheckArgs;
 use crate::exit::{self, Exit};
 use crate::import::report::grouped;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use std::io::{self, Write};
 use tabulith::env::clock::{Clock, SystemClock};
@@ -16,7 +16,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
     let clock = SystemClock::new();
     let dir = args.data_dir.display();
     let report = verify::check(&args.data_dir).with_context(|| format!("checking {dir}"))?;
-    let told = tell(&report, io::stdout().lock());
+    let told = tell(&report, print::out());
     let seconds = clock.steady().as_secs_f64();
     if report.is_clean() {
         note(&format!("{dir} is clean ({seconds:.2} s)"));

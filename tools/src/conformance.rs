@@ -3,6 +3,7 @@
 use crate::args::conformance::{ConformanceArgs, ReportForm};
 use crate::connect;
 use crate::exit::{self, Exit, Failure};
+use crate::print;
 use anyhow::Result;
 use std::io::{self, Write};
 use tabulith_client::connection::{DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
@@ -18,7 +19,7 @@ use tabulith_conformance::wire::{Connect, Plain};
 /// Asks, prints what failed and the score; fails where a row does.
 pub(crate) fn run(args: &ConformanceArgs) -> Result<Exit> {
     let rows = chosen(args)?;
-    let mut out = io::stdout().lock();
+    let mut out = print::out();
     if args.list {
         for row in &rows {
             let (mark, section) = (row.provenance, &row.section.number);

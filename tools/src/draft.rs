@@ -14,10 +14,11 @@
     reason = "the file is the user's, not the engine's"
 )]
 
+use crate::exit;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Links that lead to each other at most, as on Linux.
@@ -30,6 +31,8 @@ const NAMES_MAX: u32 = 1_000;
 pub(crate) struct Draft {
     /// Where it is, and where it is to be; none where it is there already.
     places: Option<(PathBuf, PathBuf)>,
+    /// Whether it is stdout or stderr.
+    is_own_stream: bool,
     pub(crate) file: File,
 }
 
@@ -39,12 +42,12 @@ impl Draft {
         let named = || format!("{}", path.display());
         let found = fs::metadata(path);
         if let Some(file) = found.as_ref().ok().and_then(own_stream) {
-            return Ok(Draft { places: None, file });
+            return Ok(Draft { places: None, is_own_stream: true, file });
         }
         let old = match found {
             Ok(old) if !old.is_file() => {
                 let file = File::options().write(true).open(path).with_context(named)?;
-                return Ok(Draft { places: None, file });
+                return Ok(Draft { places: None, is_own_stream: false, file });
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(error).with_context(named);
@@ -54,7 +57,7 @@ impl Draft {
         let place = behind_links(path);
         remove_left(&place);
         let (draft, file) = begin(&place, old.as_ref()).with_context(named)?;
-        Ok(Draft { places: Some((draft, place)), file })
+        Ok(Draft { places: Some((draft, place)), is_own_stream: false, file })
     }
 
     /// Gives it its name, with all that was written to it.
@@ -65,6 +68,18 @@ impl Draft {
         fs::rename(draft, place).with_context(named)?;
         self.places = None;
         Ok(())
+    }
+}
+
+/// Writes to the file.
+impl Write for &Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = (&self.file).write(bytes);
+        written.map_err(|error| if self.is_own_stream { exit::of_stdout(error) } else { error })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&self.file).flush()
     }
 }
 
@@ -188,7 +203,6 @@ pub(crate) fn is_at(_: &File, path: &Path) -> bool {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use std::io::Write as _;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     /// Writes the file at `path` by a draft of it.

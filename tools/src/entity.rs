@@ -21,7 +21,7 @@ use crate::sweep;
 use crate::target::Target;
 use anyhow::Result;
 use serde_json::{Map, Value as Json};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::table::entity::Entity;
@@ -125,7 +125,7 @@ async fn delete_where(args: DeleteWhereArgs) -> Result<Exit> {
     if args.dry_run {
         let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
         let rows = query::count(&target, table, Some(args.filter), None).await?;
-        writeln!(io::stdout(), "{rows}")?;
+        writeln!(print::out(), "{rows}")?;
         return Ok(Exit::Ok);
     }
     if args.filter.trim().is_empty() {
@@ -137,7 +137,7 @@ async fn delete_where(args: DeleteWhereArgs) -> Result<Exit> {
     let target = Arc::new(Target::open(&args.target, Access::Change, sweep::PATIENCE)?);
     let rows = sweep::delete(&target, table, &Ask::rows(Some(args.filter), None)).await?;
     target.close()?;
-    writeln!(io::stdout(), "{rows}")?;
+    writeln!(print::out(), "{rows}")?;
     Ok(Exit::Ok)
 }
 

@@ -3,6 +3,7 @@
 //! The codes are a promise to scripts: `--help` lists them and tests/cli.rs holds them.
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 use tabulith::error::Kind;
 use tabulith::inspect;
@@ -90,7 +91,7 @@ where
     anyhow::Error: From<E>,
 {
     match told.map_err(anyhow::Error::from) {
-        // Of an output that nobody reads.
+        // Of a stdout that nobody reads.
         Err(error) if of(&error) != Exit::Ok => Err(error),
         _ => Ok(verdict),
     }
@@ -129,6 +130,27 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// What is said of a stdout whose reader went away (`| head`): it has what it wanted.
+#[derive(Debug)]
+struct Unread;
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("nobody reads the output any more")
+    }
+}
+
+impl std::error::Error for Unread {}
+
+/// `error` as one of stdout: that its reader went away is no failure, as it is with any other file
+/// and with the other side of a connection.
+pub(crate) fn of_stdout(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => io::Error::new(io::ErrorKind::BrokenPipe, Unread),
+        _ => error,
+    }
+}
+
 /// The exit of an error: that of the first cause in its chain that has one.
 pub(crate) fn of(error: &anyhow::Error) -> Exit {
     error.chain().find_map(of_cause).unwrap_or(Exit::Failure)
@@ -160,14 +182,11 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         Some(table) => return Some(Exit::of_table(table)),
         None => {}
     }
-    match cause.downcast_ref::<std::io::Error>()?.kind() {
-        std::io::ErrorKind::NotFound => Some(Exit::NotFound),
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            Some(Exit::Unavailable)
-        }
-        // The reader of our output went away (`| head`): it has what it wanted.
-        std::io::ErrorKind::BrokenPipe => Some(Exit::Ok),
-        _ => None,
+    let error = cause.downcast_ref::<io::Error>()?;
+    match error.kind() {
+        io::ErrorKind::NotFound => Some(Exit::NotFound),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Some(Exit::Unavailable),
+        _ => error.get_ref().is_some_and(|inner| inner.is::<Unread>()).then_some(Exit::Ok),
     }
 }
 
@@ -203,6 +222,18 @@ mod tests {
         let error = anyhow::Error::new(engine).context("opening d");
         assert_eq!(told(&error), "opening d: listing (d): entity not found");
         assert_eq!(of(&error), Exit::NotFound);
+    }
+
+    /// A file that could not be written, and a server that hung up, were exit code 0 too.
+    #[test]
+    fn a_broken_pipe_is_quiet_on_stdout_alone() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let exit = |error: io::Error| of(&anyhow::Error::new(error).context("a row"));
+        assert_eq!(exit(of_stdout(broken())), Exit::Ok);
+        assert_eq!(exit(broken()), Exit::Failure);
+        assert_eq!(exit(of_stdout(io::ErrorKind::StorageFull.into())), Exit::Unavailable);
+        assert_eq!(verdict(Err(of_stdout(broken())), Exit::Corrupt).unwrap(), Exit::Corrupt);
+        assert!(verdict(Err(broken()), Exit::Corrupt).is_err());
     }
 
     #[test]

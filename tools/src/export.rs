@@ -7,7 +7,7 @@ use crate::columnar::door::Survey;
 use crate::exit::{Exit, Failure};
 use crate::folder::Access;
 use crate::import::report::{grouped, rate};
-use crate::print::{self, Printer, note};
+use crate::print::{self, Bytes, Printer, note};
 use crate::query::Reading;
 use crate::target::Target;
 use anyhow::Result;
@@ -60,7 +60,7 @@ async fn columns(reading: &Reading<'_>) -> Result<u64> {
     reading
         .each_page(|page| page.entities.iter().try_for_each(|entity| survey.add(entity)))
         .await?;
-    let mut writer = survey.writer(BufWriter::with_capacity(WRITE_BYTES, io::stdout()))?;
+    let mut writer = survey.writer(BufWriter::with_capacity(WRITE_BYTES, Bytes::out()))?;
     reading
         .each_page(|page| page.entities.iter().try_for_each(|entity| writer.add(entity)))
         .await?;

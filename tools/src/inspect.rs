@@ -4,9 +4,10 @@ use crate::args::folder::{InspectArgs, Part};
 use crate::args::output::Output;
 use crate::exit::{Exit, Failure};
 use crate::list;
+use crate::print;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json};
-use std::io::{self, BufWriter, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use tabulith::inspect::{self, Depth, FileInfo, Kind};
 
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Exit> {
         _ => {
             let items: Vec<Map<String, Json>> = files.iter().map(item).collect();
             let form = args.output.unwrap_or(Output::Table);
-            list::print(&mut io::stdout().lock(), form, &items)?;
+            list::print(&mut print::out(), form, &items)?;
             Ok(Exit::Ok)
         }
     }
@@ -104,7 +105,7 @@ fn check_kind(path: &Path, part: Part) -> Result<()> {
 }
 
 fn print_file(path: &Path, depth: Depth) -> Result<Exit> {
-    let mut out = BufWriter::new(io::stdout().lock());
+    let mut out = BufWriter::new(print::out());
     let mut written = Ok(());
     inspect::dump(path, depth, &mut |line| {
         if written.is_ok() {

@@ -8,18 +8,18 @@
 use crate::args::command::Cli;
 use crate::args::pages::{CompletionsArgs, ManArgs};
 use crate::exit::Exit;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 /// Prints a completion script.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "tabulith", &mut script);
-    io::stdout().write_all(&script)?;
+    print::out().write_all(&script)?;
     Ok(Exit::Ok)
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<Exit> {
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     let Some(dir) = &args.dir else {
-        io::stdout().write_all(page(command)?.as_bytes())?;
+        print::out().write_all(page(command)?.as_bytes())?;
         return Ok(Exit::Ok);
     };
     std::fs::create_dir_all(dir)

@@ -1,18 +1,19 @@
 //! What people and programs read: data on stdout, messages on stderr.
 //!
 //! Data is JSON, YAML, values between commas or tabs, or an aligned table. Nothing is coloured, so
-//! NO_COLOR has nothing to turn off. Writing to a pipe that nobody reads any more ends the process
-//! quietly: see [`crate::exit::of`].
+//! NO_COLOR has nothing to turn off. Writing to a stdout that nobody reads any more ends the
+//! process quietly, so all that goes there goes through here: see [`exit::of_stdout`].
 
 use crate::args::output::Output;
 use crate::edm;
+use crate::exit;
 use crate::harmless::Harmless;
 use crate::json;
 use crate::list::tabless;
 use crate::yaml;
 use anyhow::{Result, bail};
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _, StdoutLock, Write};
+use std::io::{self, IsTerminal as _, Stdout, StdoutLock, Write};
 use std::sync::{Mutex, OnceLock};
 use tabulith::table::entity::Entity;
 use tabulith::table::value::{DateTime, Value};
@@ -69,17 +70,38 @@ pub(crate) enum Out {
 
 impl Write for Out {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
+        let written = match self {
             Out::Terminal(out) => out.write(bytes),
             Out::Other(out) => out.write(bytes),
-        }
+        };
+        written.map_err(exit::of_stdout)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match self {
+        let flushed = match self {
             Out::Terminal(out) => out.flush(),
             Out::Other(out) => out.flush(),
-        }
+        };
+        flushed.map_err(exit::of_stdout)
+    }
+}
+
+/// Stdout for bytes that are no text and may come from any thread.
+pub(crate) struct Bytes(Stdout);
+
+impl Bytes {
+    pub(crate) fn out() -> Bytes {
+        Bytes(io::stdout())
+    }
+}
+
+impl Write for Bytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(exit::of_stdout)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(exit::of_stdout)
     }
 }
 

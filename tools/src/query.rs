@@ -8,7 +8,7 @@ use crate::folder::Access;
 use crate::print::{self, Columns, Printer, note};
 use crate::target::{From, Page, Target};
 use anyhow::Result;
-use std::io::{self, BufWriter, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::time::Duration;
 use tabulith_client::Explained;
 
@@ -25,7 +25,7 @@ pub(crate) async fn run_seeing(args: QueryArgs, mut see: impl FnMut(&Page)) -> R
     let target = Target::open(&args.target, Access::Read, Duration::ZERO)?;
     if args.count {
         let rows = count(&target, &args.table, args.filter, args.top).await?;
-        writeln!(io::stdout(), "{rows}")?;
+        writeln!(print::out(), "{rows}")?;
         return Ok(Exit::Ok);
     }
     let ask = Ask { explain: args.explain, ..Ask::rows(args.filter, args.select) };

@@ -6,7 +6,7 @@ use crate::args::folder::SalvageArgs;
 use crate::exit::{self, Exit};
 use crate::import::report::grouped;
 use crate::open_files;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use std::io::{self, Write};
 use tabulith::salvage::rebuild;
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &SalvageArgs) -> Result<Exit> {
     open_files::raised(); // It reads all table files at a time.
     let report = rebuild::salvage(&args.data_dir, &args.new_dir)
         .with_context(|| format!("salvaging {dir}"))?;
-    let told = tell(&report, io::stdout().lock());
+    let told = tell(&report, print::out());
     if report.is_whole() {
         note(&format!("{target} holds all of {dir}"));
         return exit::verdict(told, Exit::Ok);

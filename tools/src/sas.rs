@@ -101,7 +101,7 @@ fn create(args: CreateSasArgs) -> Result<Exit> {
         }
     };
     let address = if args.uri { format!("{}{path}?", connection.endpoint) } else { String::new() };
-    writeln!(io::stdout(), "{address}{token}")?;
+    writeln!(print::out(), "{address}{token}")?;
     Ok(Exit::Ok)
 }
 

@@ -15,7 +15,7 @@ use crate::greeting::{Addrs, greet, trouble};
 use crate::log;
 use crate::notify::Notify;
 use crate::open_files;
-use crate::print::note;
+use crate::print::{self, note};
 use crate::seed;
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
             writeln!(text, "history     {span} s: the header x-tabulith-as-of reads the past")?;
         }
         text.extend_from_slice(trouble.as_bytes());
-        let mut out = io::stdout().lock();
+        let mut out = print::out();
         let told = out.write_all(&text).and_then(|()| out.flush());
         exit::verdict(told, Exit::Ok)?; // Its reader may be gone: others ask for rows.
     }

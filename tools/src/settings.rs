@@ -9,13 +9,14 @@
 
 use crate::args::command::Cli;
 use crate::exit::{Exit, Failure};
+use crate::print;
 use anyhow::{Context, Result};
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -168,7 +169,7 @@ impl Settings {
         let matches = Cli::command().try_get_matches_from(&self.words)?;
         let own = matches.subcommand().and_then(|(_, own)| own.subcommand()).map(|(_, own)| own);
         let serve = subcommand();
-        let mut out = io::stdout().lock();
+        let mut out = print::out();
         for arg in serve.get_arguments() {
             let key = arg.get_long().unwrap_or_default();
             if arg.is_hide_set() || ["help", "version", "config", ""].contains(&key) {

@@ -6,10 +6,10 @@ use crate::args::output::Output;
 use crate::exit::Exit;
 use crate::import::report::grouped;
 use crate::list;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use tabulith::db::Db;
 use tabulith::stats::Stats;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ShapeArgs) -> Result<Exit> {
     let db = Db::builder().read_only().open(dir);
     let stats = db.with_context(|| format!("opening {}", dir.display()))?.stats();
     let rows = rows(&stats);
-    let mut out = io::stdout().lock();
+    let mut out = print::out();
     if args.output == Output::Table {
         out.write_all(drawn(&rows).as_bytes())?;
         writeln!(out, "{}", costs(&stats))?;

@@ -7,10 +7,9 @@ use crate::bench::files;
 use crate::bench::grouped::{Group, Spread, conditions};
 use crate::exit::{self, Exit, Failure};
 use crate::list;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::Result;
 use serde_json::{Map, Value as Json, json};
-use std::io;
 use tabulith_results::result::{Results, Run, Workload};
 
 /// What counts as nothing where one side ran once, in percent: nothing is known of its spread.
@@ -133,7 +132,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<Exit> {
         );
     }
     let items: Vec<Map<String, Json>> = rows.iter().map(item).collect();
-    let told = list::print(&mut io::stdout().lock(), args.output, &items);
+    let told = list::print(&mut print::out(), args.output, &items);
     doubts(a.runs.first(), b.runs.first()).iter().for_each(|doubt| note(doubt));
     alone.iter().for_each(|line| note(line));
     if rows.iter().any(|row| row.a.runs.min(row.b.runs) < 2) {

@@ -7,10 +7,10 @@ use crate::bench::html;
 use crate::bench::markdown;
 use crate::bench::peers;
 use crate::exit::{Exit, Failure};
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use serde_json::Value as Json;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
 use tabulith_results::result::Results;
 
@@ -37,7 +37,7 @@ pub(crate) fn report(args: &ReportArgs) -> Result<Exit> {
         return Err(Failure::usage("these files have no results").into());
     }
     if args.markdown {
-        io::stdout().lock().write_all(markdown::markdown(&results).as_bytes())?;
+        print::out().write_all(markdown::markdown(&results).as_bytes())?;
         return Ok(Exit::Ok);
     }
     let first = args.files.first().map_or(Path::new("."), |path| path.as_path());

@@ -7,11 +7,11 @@ use crate::bench::markdown;
 use crate::bench::series::Recorded;
 use crate::bench::stage::empty_folder;
 use crate::exit::{self, Exit};
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use tabulith_results::result::{Line, Results, Second, Workload};
@@ -78,7 +78,7 @@ impl Keeper {
             self.write("report.html", html::page(&self.results).as_bytes())?;
             note(&format!("{} has result.jsonl, report.html and report.md", dir.display()));
         }
-        exit::verdict(io::stdout().lock().write_all(text.as_bytes()), Exit::Ok)
+        exit::verdict(print::out().write_all(text.as_bytes()), Exit::Ok)
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<()> {

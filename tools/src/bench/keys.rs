@@ -13,7 +13,7 @@ use crate::bench::figures::short;
 use crate::bench::pattern::Pattern;
 use crate::exit::{Exit, Failure};
 use crate::list;
-use crate::print::note;
+use crate::print::{self, note};
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json, json};
 use std::fs::File;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &KeysArgs) -> Result<Exit> {
         .collect();
     let items: Vec<Map<String, Json>> =
         judged.iter().map(|(candidate, effect)| item(candidate, effect, args.output)).collect();
-    list::print(&mut io::stdout().lock(), args.output, &items)?;
+    list::print(&mut print::out(), args.output, &items)?;
     verdict(&judged, args.rate).iter().for_each(|line| note(line));
     Ok(Exit::Ok)
 }

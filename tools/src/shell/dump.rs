@@ -23,7 +23,7 @@ pub(crate) async fn dump(target: &Target, table: &str, file: Option<&Path>) -> R
     // The file may be stdout's.
     print::out().flush()?;
     let draft = Draft::create(path)?;
-    let out = BufWriter::with_capacity(WRITE_BYTES, &draft.file);
+    let out = BufWriter::with_capacity(WRITE_BYTES, &draft);
     let rows = write(target, table, out).await?;
     draft.finish()?;
     note(&format!("{}: {} rows of {table}", path.display(), grouped(rows)));

@@ -180,7 +180,9 @@ mod tests {
             ran.borrow_mut().push(line.to_owned());
             match line.split_once(' ') {
                 Some(("read", path)) => Ok(Next::Read(path.into())),
-                _ if line == "unread" => Err(io::Error::from(io::ErrorKind::BrokenPipe).into()),
+                _ if line == "unread" => {
+                    Err(exit::of_stdout(io::ErrorKind::BrokenPipe.into()).into())
+                }
                 _ if line.starts_with("bad") => Err(Failure::new(Exit::NotFound, line).into()),
                 _ if line == "end" => Ok(Next::End),
                 _ => Ok(Next::Line),

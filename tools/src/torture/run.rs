@@ -10,13 +10,13 @@ use crate::args::bench::Promise;
 use crate::args::torture::TortureArgs;
 use crate::bench::stage::empty_folder;
 use crate::exit::{self, Exit, Failure};
-use crate::print::note;
+use crate::print::{self, note};
 use crate::torture::ledger::{Book, Ledger, OfTable};
 use crate::torture::report::Report;
 use crate::torture::trial::{self, All, Look};
 use crate::torture::writer;
 use anyhow::{Context, Result, bail};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -132,7 +132,7 @@ fn tell(args: &TortureArgs, report: &Report, name: &str) -> Result<Exit> {
     };
     write(&format!("{name}.txt"), text.as_bytes())?;
     write(&format!("{name}.json"), serde_json::to_string_pretty(report)?.as_bytes())?;
-    let told = io::stdout().lock().write_all(text.as_bytes());
+    let told = print::out().write_all(text.as_bytes());
     exit::verdict(told, if report.is_clean() { Exit::Ok } else { Exit::Corrupt })
 }
 

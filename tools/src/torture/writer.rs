@@ -4,6 +4,7 @@
 use crate::args::bench::Promise;
 use crate::args::torture::TortureArgs;
 use crate::exit::{Exit, Failure};
+use crate::print;
 use crate::torture::ledger::rows_of;
 use anyhow::{Context, Result};
 use std::io::{self, Write};
@@ -72,7 +73,7 @@ pub(crate) fn parts(value: &[u8]) -> Option<(usize, String)> {
 
 /// One line, whole or not at all for whoever reads the pipe.
 fn say(line: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = print::out();
     out.write_all(format!("{line}\n").as_bytes())?;
     out.flush()
 }

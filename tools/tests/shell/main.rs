@@ -282,6 +282,34 @@ fn a_dump_goes_where_its_name_leads() {
     }
 }
 
+/// It was taken for a stdout that nobody reads: exit code 0, and not a word.
+#[test]
+fn a_dump_into_a_pipe_whose_reader_is_gone_has_failed() {
+    for tables in Tables::both() {
+        // More than a pipe holds.
+        let insert = |row: i32| {
+            format!(
+                "entity insert -t large -e PartitionKey=p RowKey={row} s={}\n",
+                "x".repeat(30_000)
+            )
+        };
+        tables.out(&format!("table create large\n{}", (0..10).map(insert).collect::<String>()));
+        let pipe = tables.place.path("pipe");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let reader = std::thread::spawn(move || drop(std::fs::File::open(pipe).unwrap()));
+        let ran = tables.script(".dump large pipe", &[]);
+        reader.join().unwrap();
+        assert!(ran.code == 1 && ran.err.contains("roken pipe"), "{}: {}", ran.code, ran.err);
+        // Stdout by its name is stdout.
+        let mut args = [&["shell"][..], &tables.target()[..]].concat();
+        args.extend(["-c", ".dump large /dev/stdout"]);
+        let mut command = tables.place.command(&args);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        assert_eq!(child.wait().unwrap().code(), Some(0));
+    }
+}
+
 /// The file that stdout went to was replaced: what had been printed was lost, and what came later.
 #[test]
 fn a_dump_to_stdout_is_a_part_of_what_is_printed() {
