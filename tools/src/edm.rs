@@ -73,6 +73,33 @@ impl EdmType {
             EdmType::String => Value::String(text.to_owned()),
         })
     }
+
+    /// Whether `text` says more than the value that it is in this type: digits of a moment behind
+    /// those of a tick, or of an integer that do not come back from a double.
+    pub(crate) fn rounds(self, text: &str) -> bool {
+        match self {
+            EdmType::DateTime => is_finer_than_a_tick(text),
+            EdmType::Double => {
+                let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+                let is_integer = digits.bytes().all(|b| b.is_ascii_digit());
+                let Some(number) = parse_double(digits).filter(|_| is_integer) else {
+                    return false;
+                };
+                // The double itself, or the shortest digits for it, as programs write it.
+                let held = [format!("{number:.0}"), number.to_string()];
+                let digits = digits.trim_start_matches('0');
+                !held.iter().any(|held| held.trim_start_matches('0') == digits)
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Whether the text of a moment has digits behind those of a tick of 100 ns, which is all that is
+/// kept.
+pub(crate) fn is_finer_than_a_tick(text: &str) -> bool {
+    let (_, fraction) = text.split_once('.').unwrap_or_default();
+    fraction.bytes().take_while(u8::is_ascii_digit).skip(7).any(|b| b != b'0')
 }
 
 impl fmt::Display for EdmType {
@@ -190,6 +217,27 @@ mod tests {
         ] {
             assert_eq!(edm.parse(text), None, "{edm} {text}");
         }
+    }
+
+    #[test]
+    fn what_says_more_than_its_value_is_known() {
+        for (edm, exact, rounded) in [
+            (EdmType::DateTime, "2013-01-01T10:00:00.1234567000Z", "2013-01-01T10:00:00.00000001Z"),
+            (EdmType::DateTime, "2013-01-01T10:00:00+02:00", "2013-01-01T10:00:00.123456789+02:00"),
+            (EdmType::Double, "-9007199254740992", "-9007199254740993"),
+            (EdmType::Double, "100000000000000000000", "99999999999999999999"),
+            // As JavaScript writes 2^60, whose digits are ...846976.
+            (EdmType::Double, "1152921504606847000", "1152921504606847001"),
+            (EdmType::Double, "0", "018014398509481985"),
+            (EdmType::Double, "+007", "+36028797018963969"),
+        ] {
+            assert!(!edm.rounds(exact) && edm.parse(exact).is_some(), "{edm} {exact}");
+            assert!(edm.rounds(rounded) && edm.parse(rounded).is_some(), "{edm} {rounded}");
+        }
+        for text in ["1.00000000000000000001", "1e-400", "NaN", "x", ""] {
+            assert!(!EdmType::Double.rounds(text), "{text}: a decimal is the nearest");
+        }
+        assert!(!EdmType::String.rounds("9007199254740993"));
     }
 
     #[test]

@@ -182,31 +182,48 @@ pub(crate) fn read_entity(members: &Map<String, Json>) -> Result<Entity, NoEntit
 }
 
 /// The value of a member; `None` for null. Without an annotation the JSON says the type: a number
-/// with a point or an exponent is a double, another one an Int32.
+/// with a point or an exponent is a double, another one an Int32. No integer and no moment is
+/// rounded.
 pub(crate) fn read_value(
     name: &str,
     value: &Json,
     annotated: Option<EdmType>,
 ) -> Result<Option<Value>, NoEntity> {
-    let text = match value {
-        Json::Null => return Ok(None),
-        Json::String(text) => text.clone(),
-        Json::Bool(yes) => yes.to_string(),
-        Json::Number(number) => number.to_string(),
-        Json::Array(_) | Json::Object(_) => {
-            return Err(format!("{name}: a property is a single value, not a list or an object"));
-        }
-    };
+    let Some(text) = text_of(name, value)? else { return Ok(None) };
     let edm = annotated.unwrap_or(match value {
         Json::Bool(_) => EdmType::Boolean,
         Json::Number(_) if text.contains(['.', 'e', 'E']) => EdmType::Double,
         Json::Number(_) => EdmType::Int32,
         _ => EdmType::String,
     });
-    match edm.parse(&text) {
-        Some(value) => Ok(Some(value)),
-        None => Err(format!("{name}: `{}` is no {edm}", shortened(&text))),
+    let value = parsed(name, &text, edm)?;
+    match edm.rounds(&text) {
+        true => Err(format!("{name}: `{}` has more digits than a {edm} holds", shortened(&text))),
+        false => Ok(Some(value)),
     }
+}
+
+/// The value of a member in the type that somebody asks for, rounded to what that holds; `None` for
+/// null.
+pub(crate) fn read_as(name: &str, value: &Json, edm: EdmType) -> Result<Option<Value>, NoEntity> {
+    text_of(name, value)?.map(|text| parsed(name, &text, edm)).transpose()
+}
+
+/// A member as text; `None` for null.
+fn text_of(name: &str, value: &Json) -> Result<Option<String>, NoEntity> {
+    match value {
+        Json::Null => Ok(None),
+        Json::String(text) => Ok(Some(text.clone())),
+        Json::Bool(yes) => Ok(Some(yes.to_string())),
+        Json::Number(number) => Ok(Some(number.to_string())),
+        Json::Array(_) | Json::Object(_) => {
+            Err(format!("{name}: a property is a single value, not a list or an object"))
+        }
+    }
+}
+
+fn parsed(name: &str, text: &str, edm: EdmType) -> Result<Value, NoEntity> {
+    edm.parse(text).ok_or_else(|| format!("{name}: `{}` is no {edm}", shortened(text)))
 }
 
 /// `text` short enough for a message.
@@ -310,6 +327,14 @@ mod tests {
             ("{\"a@odata.type\":\"Edm.Guid\",\"a\":\"x\"}", "a: `x` is no Guid"),
             ("{\"a@odata.type\":\"Edm.Money\",\"a\":1}", "a: no type is called Edm.Money"),
             ("{\"a\":[1]}", "a: a property is a single value"),
+            (
+                r#"{"a@odata.type":"Edm.DateTime","a":"2013-01-01T10:00:00.123456789Z"}"#,
+                "a: `2013-01-01T10:00:00.123456789Z` has more digits than a DateTime holds",
+            ),
+            (
+                r#"{"a@odata.type":"Edm.Double","a":9007199254740993}"#,
+                "a: `9007199254740993` has more digits than a Double holds",
+            ),
         ] {
             let members: Map<String, Json> = serde_json::from_str(object).unwrap();
             let error = read(&members, "a").unwrap_err();

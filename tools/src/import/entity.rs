@@ -167,13 +167,15 @@ impl Recipe {
             {
                 continue;
             }
-            let given = self.wishes.types.get(name).copied();
-            let edm = match given.or(json::annotation(members, name)?) {
-                None if value.is_number() => self.widened.get(name).copied(),
-                edm => edm,
+            let annotated = json::annotation(members, name)?;
+            let value = match (self.wishes.types.get(name), annotated) {
+                (Some(edm), _) => json::read_as(name, value, *edm)?,
+                (None, None) if value.is_number() => {
+                    json::read_value(name, value, self.widened.get(name).copied())?
+                }
+                (None, edm) => json::read_value(name, value, edm)?,
             };
-            properties
-                .extend(json::read_value(name, value, edm)?.map(|value| (name.clone(), value)));
+            properties.extend(value.map(|value| (name.clone(), value)));
         }
         Ok(properties)
     }
@@ -330,6 +332,27 @@ mod tests {
         ] {
             assert_eq!(recipe.entity(&json(row)).unwrap().properties, [("n".to_owned(), value)]);
         }
+    }
+
+    /// Digits were cut off without a word, whoever had said the type.
+    #[test]
+    fn json_is_rounded_only_to_a_type_that_is_asked_for() {
+        let columns = [column("at", EdmType::String), column("d", EdmType::Double)];
+        let row = json(
+            r#"{"at":"2013-01-01T10:00:00.123456789Z","at@odata.type":"Edm.DateTime",
+                "d":9007199254740993,"d@odata.type":"Edm.Double"}"#,
+        );
+        let asked = |asked: &[(&str, EdmType)]| {
+            let types = asked.iter().map(|(name, edm)| ((*name).to_owned(), *edm)).collect();
+            let wishes = Wishes { types, ..wishes("p", "r") };
+            Recipe::new(wishes, &columns, &[]).unwrap().entity(&row)
+        };
+        let (at, d) = (("at", EdmType::DateTime), ("d", EdmType::Double));
+        assert!(asked(&[d]).unwrap_err().starts_with("at: `2013-01-01T10:00:00.123456789Z` has"));
+        assert!(asked(&[at]).unwrap_err().starts_with("d: `9007199254740993` has more digits"));
+        let entity = asked(&[at, d]).unwrap();
+        assert_eq!(edm::text_of(&entity.properties[0].1), "2013-01-01T10:00:00.1234567Z");
+        assert_eq!(entity.properties[1].1, Value::Double(9_007_199_254_740_992.0));
     }
 
     #[test]

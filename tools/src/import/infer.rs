@@ -12,7 +12,7 @@
 //! number says its type too. Parquet says the types of its columns, and is not read before.
 
 use crate::columnar::column::Column as TypedColumn;
-use crate::edm::EdmType;
+use crate::edm::{EdmType, is_finer_than_a_tick};
 use crate::import::rows::{Cells, Next, Rows};
 use crate::json;
 use anyhow::Result;
@@ -346,13 +346,6 @@ fn looks_like(edm: EdmType, text: &str) -> bool {
         EdmType::String => true,
         other => other.parse(text).is_some(),
     }
-}
-
-/// Whether the text of a moment has digits behind those of a tick of 100 ns, which is all that is
-/// kept.
-fn is_finer_than_a_tick(text: &str) -> bool {
-    let (_, fraction) = text.split_once('.').unwrap_or_default();
-    fraction.bytes().take_while(u8::is_ascii_digit).skip(7).any(|b| b != b'0')
 }
 
 #[cfg(test)]
