@@ -136,8 +136,8 @@ pub(crate) fn text_of(value: &Value) -> String {
     }
 }
 
-/// A double in the shortest text that reads back, always with a point or an exponent; the words
-/// are the protocol's.
+/// A double in the shortest text that reads back, always with a point, as text with an exponent
+/// alone may be a code; the words are the protocol's.
 pub(crate) fn double_text(number: f64) -> String {
     if number.is_nan() {
         "NaN".to_owned()
@@ -145,7 +145,11 @@ pub(crate) fn double_text(number: f64) -> String {
         if number > 0.0 { "Infinity".to_owned() } else { "-Infinity".to_owned() }
     } else {
         // `{:?}` is the shortest text that reads back, and never an integer's.
-        format!("{number:?}")
+        let text = format!("{number:?}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0e{exponent}"),
+            _ => text,
+        }
     }
 }
 
@@ -190,6 +194,8 @@ mod tests {
         same(EdmType::Int32, "-2147483648");
         same(EdmType::Int64, "9223372036854775807");
         same(EdmType::Double, "10.357019999999999");
+        same(EdmType::Double, "1.0e20");
+        same(EdmType::Double, "-5.0e-324");
         same(EdmType::Double, "NaN");
         same(EdmType::Double, "-Infinity");
         same(EdmType::Boolean, "true");

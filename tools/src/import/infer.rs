@@ -3,8 +3,8 @@
 //! The whole file is read once before the first row is written: a type guessed from the first rows
 //! alone would turn out wrong in the middle of the job. A column gets the narrowest type that holds
 //! every cell that is not null: Int32, Int64, Double, Boolean, DateTime, Guid, String. Numbers with
-//! zeros in front (`007`) are text; so are integers and moments that would lose digits. Binary is
-//! never guessed.
+//! zeros in front (`007`) are text; so are integers and moments that would lose digits, and codes
+//! such as `1E5` where no cell of the column has a point. Binary is never guessed.
 //!
 //! In JSON lines the values say their own types, by `a@odata.type` or by their form; only numbers
 //! of one column are widened together, whatever else stands between them, and not those of files as
@@ -197,6 +197,9 @@ struct Seen {
     fits_exactly: TypeSet,
     /// Of JSON: types that fit every number, and every number that says no type of its own.
     fits_numbers: [TypeSet; 2],
+    /// Of text: whether one of its doubles has a point, and whether one has an exponent without.
+    has_point: bool,
+    has_bare_exponent: bool,
     likely_null: Option<&'static str>,
 }
 
@@ -208,6 +211,8 @@ impl Seen {
             fits_but_null: TypeSet::ALL,
             fits_exactly: TypeSet::ALL,
             fits_numbers: [TypeSet::NUMBERS; 2],
+            has_point: false,
+            has_bare_exponent: false,
             likely_null: None,
         }
     }
@@ -217,6 +222,11 @@ impl Seen {
             return; // So does `fits`, a part of it.
         }
         let fits = self.fits_but_null.that_take(text);
+        if fits.has(EdmType::Double) && !fits.has(EdmType::Int64) {
+            let has_point = text.contains('.');
+            self.has_point |= has_point;
+            self.has_bare_exponent |= !has_point && text.contains(['e', 'E']);
+        }
         if fits == self.fits_but_null {
             return;
         }
@@ -253,6 +263,10 @@ impl Seen {
     fn finish(mut self, is_exact: bool) -> Column {
         if is_exact {
             self.fits = self.fits.and(self.fits_exactly);
+        }
+        if self.has_bare_exponent && !self.has_point {
+            self.fits = self.fits.without(EdmType::Double);
+            self.fits_but_null = self.fits_but_null.without(EdmType::Double);
         }
         let edm = self.fits.narrowest();
         let hint = match (self.likely_null, self.fits_but_null.narrowest()) {
@@ -307,6 +321,10 @@ impl TypeSet {
 
     fn and(self, other: TypeSet) -> TypeSet {
         TypeSet(self.0 & other.0)
+    }
+
+    fn without(self, edm: EdmType) -> TypeSet {
+        TypeSet(self.0 & !(1 << edm as u8))
     }
 
     /// Those of the set that `text` can be.
@@ -401,6 +419,26 @@ mod tests {
             columns("zip,plus,zero\n01234,+1,0\n99999,+2,0\n", &[]),
             ["zip String", "plus String", "zero Int32"]
         );
+    }
+
+    /// A part number `1E5` became 100000.
+    #[test]
+    fn codes_with_an_exponent_are_numbers_beside_a_point_alone() {
+        for (cells, told) in [
+            ("1E5\n2e10\n", "n String"),
+            ("1\n1E5\n", "n String"),
+            ("-7e12\n", "n String"),
+            ("1E5\nNA\n", "n String"),
+            ("1e-05\n0.5\n", "n Double"),
+            ("0.5\n3\n1e-05\n", "n Double"),
+            ("1.5e3\n", "n Double"),
+            ("1.5e3\n1E5\nNA\n", "n String (Double without NA)"),
+            ("1.5\n1E5\nA5\n", "n String"),
+            ("NaN\n-Infinity\n", "n Double"),
+        ] {
+            assert_eq!(columns(&format!("n\n{cells}"), &[]), [told], "{cells}");
+        }
+        assert_eq!(columns("{\"n\":1e5}\n", &[]), ["n Double"], "JSON has numbers and texts");
     }
 
     /// Numbers of twenty digits came back with sixteen of them, moments without their nanoseconds.
