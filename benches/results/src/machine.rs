@@ -74,6 +74,8 @@ pub struct Taken {
     pub written: Option<u64>,
     /// Bytes of memory now.
     pub memory: Option<u64>,
+    /// The most that it was since [`forget_peak`], or else since the process began.
+    pub memory_peak: Option<u64>,
 }
 
 impl Taken {
@@ -83,8 +85,14 @@ impl Taken {
             cpu_us: cpu_us(),
             written: field("/proc/self/io", "wchar").and_then(|text| text.parse().ok()),
             memory: field("/proc/self/status", "VmRSS").and_then(|text| kib(&text)),
+            memory_peak: field("/proc/self/status", "VmHWM").and_then(|text| kib(&text)),
         }
     }
+}
+
+/// The peak of this process's memory is what it has now; false where the system keeps it as it is.
+pub fn forget_peak() -> bool {
+    std::fs::write("/proc/self/clear_refs", "5").is_ok()
 }
 
 /// Bytes on the disk of all files below a folder: blocks, as preallocated files are longer than
@@ -190,5 +198,19 @@ mod tests {
         assert!(machine.memory_bytes.is_some() && machine.file_system.is_some(), "{machine:?}");
         let taken = Taken::now();
         assert!(taken.memory > Some(1 << 20) && taken.cpu_us.is_some() && taken.written.is_some());
+    }
+
+    /// What a process had for less than the second between two looks was not seen.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn memory_that_was_given_back_counts_until_it_is_forgotten() {
+        const BYTES: usize = 64 << 20;
+        let peak = || Taken::now().memory_peak.unwrap();
+        let before = Taken::now().memory.unwrap();
+        drop(std::hint::black_box(vec![1_u8; BYTES]));
+        assert!(peak() >= before + BYTES as u64 / 10 * 9, "{} of {before}", peak());
+        if forget_peak() {
+            assert!(peak() < before + BYTES as u64 / 2, "{} of {before}", peak());
+        }
     }
 }

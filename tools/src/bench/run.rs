@@ -9,7 +9,7 @@ use crate::bench::scene::{ScanRows, Scene};
 use crate::bench::series::Recorded;
 use crate::bench::stage::Stage;
 use crate::bench::store::Store;
-use crate::bench::watch::{Look, Watched, spread};
+use crate::bench::watch::{Look, Watched, most_memory, spread};
 use crate::bench::workload::{self, Needs, Workload};
 use crate::exit::{Exit, Failure};
 use crate::print::note;
@@ -306,7 +306,7 @@ impl Bench<'_> {
             read_amplification: grown(|look| Some(look.figures?.blocks_read))
                 .filter(|_| reads)
                 .map(|blocks| blocks as f64 / ops as f64),
-            memory_bytes: looks.iter().filter_map(|look| look.taken.memory).max(),
+            memory_bytes: most_memory(looks),
             cpu_us: grown(|look| look.taken.cpu_us).map(|us| us as f64 / ops as f64),
             stall_ms: grown(|look| Some(look.figures?.stall_us)).map(|us| us as f64 / 1e3),
             remark: recorded.first_failure.as_ref().map(|why| format!("first failure: {why}")),

@@ -38,6 +38,7 @@ impl Watched<'_> {
             taken: Taken {
                 written: taken.written.filter(|_| self.folder.is_some()),
                 memory: taken.memory.filter(|_| self.folder.is_some()),
+                memory_peak: taken.memory_peak.filter(|_| self.folder.is_some()),
                 ..taken
             },
             disk: self.folder.map(machine::disk_bytes),
@@ -45,8 +46,10 @@ impl Watched<'_> {
         }
     }
 
-    /// Does `work` and looks meanwhile. The first look is before it, the last after it.
+    /// Does `work` and looks meanwhile. The first look is before it, the last after it. A peak of
+    /// memory that is from before is none of theirs.
     pub(crate) fn during<T>(&self, clock: &dyn Clock, work: impl FnOnce() -> T) -> (T, Vec<Look>) {
+        let is_peak_own = machine::forget_peak();
         let start = clock.steady();
         let mut looks = vec![self.look(Duration::ZERO)];
         let (stop, stopped) = mpsc::channel::<()>();
@@ -70,8 +73,16 @@ impl Watched<'_> {
             result
         });
         looks.push(self.look(clock.steady().saturating_sub(start)));
+        if !is_peak_own {
+            looks.iter_mut().for_each(|look| look.taken.memory_peak = None);
+        }
         (result, looks)
     }
+}
+
+/// The most memory that the process had: at a look, and between them where that is known.
+pub(crate) fn most_memory(looks: &[Look]) -> Option<u64> {
+    looks.iter().filter_map(|look| look.taken.memory.max(look.taken.memory_peak)).max()
 }
 
 /// Gives each interval what was seen in it.
@@ -107,7 +118,7 @@ mod tests {
     fn each_second_has_what_happened_in_it() {
         let look = |ms: u64, written: u64, stall_us: u64| Look {
             at: Duration::from_millis(ms),
-            taken: Taken { written: Some(written), memory: Some(written * 2), cpu_us: None },
+            taken: Taken { written: Some(written), memory: Some(written * 2), ..Taken::default() },
             disk: Some(written * 3),
             figures: Some(Figures { stall_us, ..Figures::default() }),
         };
@@ -127,5 +138,17 @@ mod tests {
         assert_eq!(stalls, [Some(5.0), Some(0.0), Some(4.0)]);
         assert_eq!((seconds[1].memory_bytes, seconds[2].disk_bytes), (Some(1_200), Some(1_950)));
         spread(&[], &mut seconds);
+    }
+
+    #[test]
+    fn the_most_memory_is_that_between_the_looks_too() {
+        let look = |memory: Option<u64>, memory_peak: Option<u64>| Look {
+            taken: Taken { memory, memory_peak, ..Taken::default() },
+            ..Look::default()
+        };
+        let looks = [look(Some(5), Some(5)), look(Some(3), Some(9)), look(Some(4), Some(9))];
+        assert_eq!(most_memory(&looks), Some(9));
+        assert_eq!(most_memory(&[look(Some(5), None), look(Some(3), None)]), Some(5));
+        assert_eq!(most_memory(&[look(None, None)]), None, "of a server");
     }
 }
