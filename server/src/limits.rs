@@ -6,6 +6,10 @@ use tabulith::table::rules::KEY_UNITS_MAX;
 /// Most bytes of a request's body, `$batch` included.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
+/// Most bytes of a batch of somebody who may change nothing: it has one query, whose address may be
+/// that of an entity, [`RESPELLED_PATH_BYTES_MAX`].
+pub const READ_BATCH_BYTES_MAX: usize = 32 << 10;
+
 /// Most bytes of a refused body that are read and thrown away, so that the client sees the answer
 /// instead of a reset connection.
 pub const BODY_DISCARD_BYTES_MAX: usize = 32 << 20;

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tabulith::db::Db;
 use tabulith::options::Options;
 use tabulith::table::store::TableStore;
-use tabulith_server::config::Config;
+use tabulith_server::config::{Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY, Key};
 use tabulith_server::{Running, Server};
 
 /// Nobody waits that long in a test that passes.
@@ -391,6 +391,74 @@ fn bodies_beyond_every_memory_are_told_to_come_later() {
     assert!(read >= 24, "{read}");
     assert!(grown <= ROOM_BYTES as u64 + SLACK_BYTES, "{grown}");
     assert_eq!(small.ask(&house.get()), 200);
+}
+
+/// Declares bodies that would fill the room and never come, and gives what each was told.
+fn declare(house: &House, line: &str) -> Vec<(Peer, u16)> {
+    let sizes = [4 << 20; 24].into_iter().chain([64 << 10; 512]);
+    let declared = |bytes: usize| {
+        let mut peer = Peer::connect(house.addr());
+        let asking = format!("{line}Content-Length: {bytes}\r\nExpect: 100-continue\r\n\r\n");
+        let status = peer.ask(&asking);
+        (peer, status)
+    };
+    sizes.map(declared).collect()
+}
+
+/// A batch's parts have permissions of their own, so that whoever may ask for anything could have
+/// all of the room for as long as a body may take.
+#[test]
+fn batches_of_readers_keep_nobody_from_writing() {
+    let _turn = TURN.lock();
+    if !allow_files(2 * 600 + 500) {
+        return;
+    }
+    let house = House::start(Config { body_bytes_max: ROOM_BYTES, ..Config::default() });
+    let sas = Sas::table("people").with("sp", "r").token();
+    let line = format!(
+        "POST /devstoreaccount1/$batch?{sas} HTTP/1.1\r\nHost: h\r\n\
+         Content-Type: multipart/mixed; boundary=b\r\n"
+    );
+    let declared = declare(&house, &line);
+    assert_eq!(Peer::connect(house.addr()).ask(&house.put("small", "{\"A\":1}")), 204);
+    assert!(declared.iter().all(|(_, status)| *status == 413));
+    let query = "--b\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+                 GET /people(PartitionKey='p',RowKey='r') HTTP/1.1\r\n\r\n\r\n--b--\r\n";
+    let batch = format!("{line}Content-Length: {}\r\n\r\n{query}", query.len());
+    assert_eq!(Peer::connect(house.addr()).ask(&batch), 202);
+}
+
+#[test]
+fn bodies_of_one_account_leave_room_for_those_of_another() {
+    let _turn = TURN.lock();
+    if !allow_files(2 * 600 + 500) {
+        return;
+    }
+    let text = format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY};another1:YWJj");
+    let accounts = Accounts::parse(&text).expect("accounts");
+    let house = House::start(Config { body_bytes_max: ROOM_BYTES, accounts, ..Config::default() });
+    let key = Key::parse("another1", "YWJj").expect("a key");
+    let sas = Sas { account: "another1".to_owned(), key, ..Sas::account() };
+    let sas = sas.with("srt", "sco").with("sp", "rwdlacu").token();
+    let ask = |verb: &str, path: &str, more: &str| {
+        let line = format!("{verb} /another1/{path}?{sas} HTTP/1.1\r\nHost: h\r\n");
+        let mut peer = Peer::connect(house.addr());
+        let status = peer.ask(&(line + more));
+        (peer, status)
+    };
+    let body = "{\"TableName\":\"people\"}";
+    let table = format!("Content-Length: {}\r\n\r\n{body}", body.len());
+    assert_eq!(ask("POST", "Tables", &table).1, 201);
+
+    let row = "people(PartitionKey='p',RowKey='r')";
+    let declared = declare(&house, &house.line("PUT", row));
+    let asked = |bytes: std::ops::Range<usize>| {
+        declared[bytes].iter().filter(|(_, status)| *status == 100).count()
+    };
+    assert_eq!((asked(0..24), asked(24..536)), (18, 384));
+    assert_eq!(ask("PUT", row, "Content-Length: 2\r\n\r\n{}").1, 204);
+    let large = "Content-Length: 4194304\r\nExpect: 100-continue\r\n\r\n";
+    assert_eq!(ask("PUT", row, large).1, 100);
 }
 
 /// Who sends heads as long as they may be without a place for them, and no bodies.

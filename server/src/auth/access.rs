@@ -52,6 +52,10 @@ impl Access {
         Access::Delete,
     ];
 
+    /// Those that change entities, which is all that a batch may change.
+    pub const CHANGES: [Access; 4] =
+        [Access::Insert, Access::Upsert, Access::Update, Access::Delete];
+
     /// Whether it leaves everything as it is, so that the second endpoint may do it.
     pub fn is_read(self) -> bool {
         matches!(

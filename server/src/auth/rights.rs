@@ -40,6 +40,15 @@ pub enum Rights {
 }
 
 impl Rights {
+    /// Whether they cover any change of entities.
+    pub fn cover_changes(&self) -> bool {
+        let table = match self {
+            Rights::Table { table, .. } => Some(table.as_str()),
+            _ => None,
+        };
+        Access::CHANGES.iter().any(|access| self.check(*access, table).is_ok())
+    }
+
     /// Whether they cover an operation, whatever the keys of its entities.
     pub fn check(&self, access: Access, table: Option<&str>) -> Result<(), WireError> {
         match self {
@@ -103,4 +112,41 @@ fn check_account(
         None => permissions.have_any(one_of),
     };
     if permitted { Ok(()) } else { Err(AUTHORIZATION_PERMISSION_MISMATCH) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::{CONTRIBUTOR, READER};
+
+    #[test]
+    fn who_may_change_entities() {
+        let letters = |text| Letters::parse(text, "scordlauw").expect("letters");
+        let account = |resources, permissions| Rights::Account {
+            resources: letters(resources),
+            permissions: letters(permissions),
+        };
+        let table = |permissions| Rights::Table {
+            table: TableName::parse("people").expect("a name"),
+            permissions: letters(permissions),
+            range: KeyRange::default(),
+            stored: None,
+        };
+        let roles = |name| Rights::Roles(Actions::named(name));
+        for rights in
+            [Rights::Owner, account("o", "d"), account("so", "ra"), table("u"), roles(CONTRIBUTOR)]
+        {
+            assert!(rights.cover_changes(), "{rights:?}");
+        }
+        for rights in [
+            account("sco", "rlwc"),
+            account("sc", "rdlauw"),
+            table("r"),
+            table(""),
+            roles(READER),
+            roles(""),
+        ] {
+            assert!(!rights.cover_changes(), "{rights:?}");
+        }
+    }
 }

@@ -326,6 +326,11 @@ impl Principal {
         Ok(Grant { account: self.account.clone(), table, access, range, stored })
     }
 
+    /// Whether there is any entity that he may change.
+    pub fn may_change_entities(&self) -> bool {
+        !self.secondary && self.rights.cover_changes()
+    }
+
     #[cfg(any(bug = "B38", bug = "any"))]
     pub(crate) fn whoever_sends_a_batch(self: std::sync::Arc<Self>) -> std::sync::Arc<Principal> {
         match tabulith::planted!("B38") {

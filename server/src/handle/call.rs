@@ -13,7 +13,7 @@ use crate::error::{
 };
 use crate::faults::fault::Fault;
 use crate::http::message::Head;
-use crate::limits::{HEADERS_MAX, QUICK_BODY_BYTES_MAX};
+use crate::limits::{BODY_BYTES_MAX, HEADERS_MAX, QUICK_BODY_BYTES_MAX, READ_BATCH_BYTES_MAX};
 use crate::odata::address::{Address, Resource, without_repeated_account, without_secondary};
 use crate::odata::options::{Metadata, Params, front_end_speaks_json, media_type, negotiate};
 use crate::route::{Change, Operation, route, verb};
@@ -194,6 +194,17 @@ impl Call {
         now: Option<CommitTs>,
     ) -> Result<(), WireError> {
         if self.principal.is_current(accounts, now) { Ok(()) } else { Err(AUTHENTICATION_FAILED) }
+    }
+
+    /// Whether it is a batch of somebody who may change nothing: whatever its parts are, there was
+    /// no permission to ask for before its body.
+    pub fn only_reads(&self) -> bool {
+        self.operation == Operation::Batch && !self.principal.may_change_entities()
+    }
+
+    /// Most bytes of its body.
+    pub fn body_bytes_max(&self) -> usize {
+        if self.only_reads() { READ_BATCH_BYTES_MAX } else { BODY_BYTES_MAX }
     }
 
     /// Whether it is about one entity and, with a body of that many bytes, may be done without

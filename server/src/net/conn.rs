@@ -8,13 +8,13 @@ use crate::faults::fault::Fault;
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
-use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::limits::{BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::net::admin::{self, Origin};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::heads;
 use crate::net::payload::{Broken, Payload, into_hyper};
-use crate::net::sent::Sent;
+use crate::net::sent::{Collected, Leave, Sent};
 use crate::net::shared::Shared;
 use crate::net::work::{Answered, perform, with_place};
 use crate::observe::requests::Kind;
@@ -266,7 +266,8 @@ async fn answer<S: Store>(
         return Ok(perform(shared, call, Body::Empty, Vec::new()).await);
     }
     let size = size.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
-    if let Some(size) = size.filter(|size| *size > BODY_BYTES_MAX) {
+    let bytes_max = call.body_bytes_max();
+    if let Some(size) = size.filter(|size| *size > bytes_max) {
         // Of one that is larger still not even the end would be seen.
         if size <= BODY_DISCARD_BYTES_MAX {
             sent.discard().await?;
@@ -278,12 +279,19 @@ async fn answer<S: Store>(
         sent.discard().await?;
         return Ok(perform(shared, call, Body::Empty, Vec::new()).await);
     }
+    let leave = Leave {
+        room: &shared.room,
+        owner: shared.owner(call),
+        only_reads: call.only_reads(),
+        bytes_max,
+        time: shared.app.time_left(call),
+    };
     let mut places = Vec::new();
-    match sent.collect(size, &shared.room, &mut places).await? {
-        Some(body) => Ok(perform(shared, call, body, places).await),
-        None => {
-            sent.discard().await?;
-            Ok((shared.app.busy(call), Vec::new()))
-        }
-    }
+    let refusal = match sent.collect(size, &leave, &mut places).await? {
+        Collected::Body(body) => return Ok(perform(shared, call, body, places).await),
+        Collected::NoRoom => shared.app.busy(call),
+        Collected::TooLate => shared.app.timed_out(call),
+    };
+    sent.discard().await?;
+    Ok((refusal, Vec::new()))
 }

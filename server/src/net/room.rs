@@ -8,8 +8,10 @@
 //! waits.
 //!
 //! A part of the room is for small bodies alone, where there are such: a few clients who declare
-//! much and send slowly cannot keep everybody else from writing. Of several owners each leaves a
-//! part of it to the others: one whose answers nobody takes cannot keep all from reading.
+//! much and send slowly cannot keep everybody else from writing. Those who may write nothing have a
+//! small part of that. Of several owners each leaves a part of the room, and of what large bodies
+//! may take of it, to the others: one whose answers nobody takes, or whose bodies do not come,
+//! cannot keep all from reading or writing.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -28,6 +30,9 @@ pub(crate) const SMALL_BYTES_MAX: usize = 64 << 10;
 /// The share of the room that large bodies together may take, in quarters.
 const LARGE_QUARTERS: usize = 3;
 
+/// The share of the room that bodies of those who may only read together may take.
+const READERS_PART: usize = 16;
+
 /// An owner who has a place may have so many times what he leaves: three quarters where he is the
 /// only one, three sevenths beside another who has as much.
 const OWNED_TIMES: usize = 3;
@@ -35,10 +40,18 @@ const OWNED_TIMES: usize = 3;
 /// The room, shared by those who ask for a place in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {
-    all: Arc<Semaphore>,
-    /// The part that large bodies may take; none where they may take all of it.
-    large: Option<Arc<Semaphore>>,
+    all: Part,
+    /// What large bodies may take; none where they may take all of it.
+    large: Option<Part>,
+    /// What bodies of those who may only read may take; none where there are no such.
+    readers: Option<Part>,
     units: usize,
+}
+
+/// The room, or a part of it.
+#[derive(Clone, Debug)]
+struct Part {
+    free: Arc<Semaphore>,
     /// Units by owner, of those who have any.
     owned: Arc<Mutex<HashMap<String, usize>>>,
 }
@@ -46,8 +59,14 @@ pub(crate) struct Room {
 /// A place in the room, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    all: OwnedSemaphorePermit,
-    _large: Option<OwnedSemaphorePermit>,
+    all: Units,
+    _of_part: Option<Units>,
+}
+
+/// Units of a part, until they are dropped.
+#[derive(Debug)]
+struct Units {
+    permit: OwnedSemaphorePermit,
     _owned: Option<Owned>,
 }
 
@@ -72,22 +91,44 @@ impl Drop for Owned {
 impl Place {
     /// Bytes that it takes of the room.
     pub(crate) fn bytes(&self) -> usize {
-        self.all.num_permits() * UNIT_BYTES
+        self.all.permit.num_permits() * UNIT_BYTES
+    }
+}
+
+impl Part {
+    fn new(units: usize) -> Part {
+        Part { free: Arc::new(Semaphore::new(units)), owned: Arc::default() }
+    }
+
+    fn take(&self, units: u32, owner: Option<&str>) -> Option<Units> {
+        let take = || self.free.clone().try_acquire_many_owned(units).ok();
+        let Some(owner) = owner else { return Some(Units { permit: take()?, _owned: None }) };
+        let mut by_owner = self.owned.lock();
+        let permit = take()?;
+        let (units, left) = (permit.num_permits(), self.free.available_permits());
+        let own = by_owner.get(owner).copied().unwrap_or_default();
+        // Who has nothing may have all that is there: what is larger than a part has its turn too.
+        if own > 0 && own + units > OWNED_TIMES * left {
+            return None;
+        }
+        by_owner.insert(owner.to_owned(), own + units);
+        let owned = Owned { by_owner: self.owned.clone(), owner: owner.to_owned(), units };
+        Some(Units { permit, _owned: Some(owned) })
     }
 }
 
 impl Room {
     pub(crate) fn new(bytes: usize) -> Room {
         let room = Room::of_large(bytes);
-        let large = Arc::new(Semaphore::new(room.units / 4 * LARGE_QUARTERS));
-        Room { large: Some(large), ..room }
+        let large = Part::new(room.units / 4 * LARGE_QUARTERS);
+        let readers = Part::new(room.units / READERS_PART);
+        Room { large: Some(large), readers: Some(readers), ..room }
     }
 
     /// One in which nobody small asks for a place, so that all of it is for large bodies.
     pub(crate) fn of_large(bytes: usize) -> Room {
         let units = (bytes / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
-        let all = Arc::new(Semaphore::new(units));
-        Room { all, large: None, units, owned: Arc::default() }
+        Room { all: Part::new(units), large: None, readers: None, units }
     }
 
     /// How many large bodies of that many bytes an empty room of large ones has places for.
@@ -98,7 +139,7 @@ impl Room {
 
     /// Bytes that are taken now.
     pub(crate) fn taken_bytes(&self) -> usize {
-        (self.units - self.all.available_permits().min(self.units)) * UNIT_BYTES
+        (self.units - self.all.free.available_permits().min(self.units)) * UNIT_BYTES
     }
 
     /// Bytes that can be taken in all.
@@ -113,38 +154,31 @@ impl Room {
 
     /// The same for an `owner`, if the room has several.
     pub(crate) fn take_for(&self, bytes: usize, owner: Option<&str>) -> Option<Place> {
-        self.place_for(bytes.checked_mul(COPIES)?, bytes > SMALL_BYTES_MAX, owner)
+        self.place_for(bytes.checked_mul(COPIES)?, self.part_of(bytes), owner)
+    }
+
+    /// The same for somebody who may only read.
+    pub(crate) fn take_for_reader(&self, bytes: usize, owner: Option<&str>) -> Option<Place> {
+        self.place_for(bytes.checked_mul(COPIES)?, self.readers.as_ref(), owner)
     }
 
     /// The same for that many bytes of which there are no copies and that have nothing to spare.
     pub(crate) fn take_once_for(&self, bytes: usize, owner: Option<&str>) -> Option<Place> {
-        self.place_for(bytes, bytes > SMALL_BYTES_MAX, owner)
+        self.place_for(bytes, self.part_of(bytes), owner)
     }
 
-    fn place_for(&self, bytes: usize, is_large: bool, owner: Option<&str>) -> Option<Place> {
-        let Some(owner) = owner else { return self.place(bytes, is_large) };
-        let mut by_owner = self.owned.lock();
-        let place = self.place(bytes, is_large)?;
-        let (units, left) = (place.all.num_permits(), self.all.available_permits());
-        let own = by_owner.get(owner).copied().unwrap_or_default();
-        // Who has nothing may have all that is there: what is larger than a part has its turn too.
-        if own > 0 && own + units > OWNED_TIMES * left {
-            return None;
-        }
-        by_owner.insert(owner.to_owned(), own + units);
-        let owned = Owned { by_owner: self.owned.clone(), owner: owner.to_owned(), units };
-        Some(Place { _owned: Some(owned), ..place })
+    /// The part that a body of so many bytes has to lie in.
+    fn part_of(&self, bytes: usize) -> Option<&Part> {
+        self.large.as_ref().filter(|_| bytes > SMALL_BYTES_MAX)
     }
 
-    fn place(&self, bytes: usize, is_large: bool) -> Option<Place> {
+    fn place_for(&self, bytes: usize, part: Option<&Part>, owner: Option<&str>) -> Option<Place> {
         let units = u32::try_from(bytes.div_ceil(UNIT_BYTES)).ok()?;
-        let take =
-            |semaphore: &Arc<Semaphore>| semaphore.clone().try_acquire_many_owned(units).ok();
-        let large = match &self.large {
-            Some(large) if is_large => Some(take(large)?),
-            _ => None,
+        let of_part = match part {
+            Some(part) => Some(part.take(units, owner)?),
+            None => None,
         };
-        Some(Place { all: take(&self.all)?, _large: large, _owned: None })
+        Some(Place { all: self.all.take(units, owner)?, _of_part: of_part })
     }
 }
 
@@ -196,11 +230,41 @@ mod tests {
         drop((second, third));
         assert_eq!(places("first").len(), 0, "they have what they may");
         drop(first);
-        assert!(room.owned.lock().is_empty());
+        assert!(room.all.owned.lock().is_empty());
         let all = room.take_once_for(256 << 20, Some("first"));
         assert!(all.is_some(), "who has nothing may have all of it");
         drop(all);
-        assert_eq!((room.taken_bytes(), room.owned.lock().len()), (0, 0));
+        assert_eq!((room.taken_bytes(), room.all.owned.lock().len()), (0, 0));
+    }
+
+    #[test]
+    fn an_owner_of_large_bodies_leaves_some_to_those_of_others() {
+        let room = Room::new(256 << 20);
+        let places = |bytes: usize, owner: &str| -> Vec<Place> {
+            std::iter::from_fn(|| room.take_for(bytes, Some(owner))).collect()
+        };
+        let large = places(4 << 20, "first");
+        let small = places(SMALL_BYTES_MAX, "first");
+        // Three quarters of what large bodies may have, and of the room.
+        assert_eq!((large.len(), small.len()), (18, 384));
+        let large = (large, places(4 << 20, "second"));
+        let small = (small, places(SMALL_BYTES_MAX, "second"));
+        assert_eq!((large.1.len(), small.1.len()), (4, 128));
+        drop((large, small));
+        assert_eq!((room.taken_bytes(), room.all.owned.lock().len()), (0, 0));
+    }
+
+    #[test]
+    fn who_may_only_read_has_a_small_part() {
+        let room = Room::new(32 << 20);
+        let reader = |owner| room.take_for_reader(32 << 10, owner);
+        let places: Vec<_> = std::iter::from_fn(|| reader(None)).collect();
+        assert_eq!((places.len(), room.taken_bytes()), (32, 2 << 20));
+        assert!(room.take(SMALL_BYTES_MAX).is_some() && room.take(4 << 20).is_some());
+        drop(places);
+        let places: Vec<_> = std::iter::from_fn(|| reader(Some("first"))).collect();
+        assert_eq!(places.len(), 24);
+        assert!(reader(Some("second")).is_some());
     }
 
     #[test]

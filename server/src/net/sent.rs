@@ -1,7 +1,7 @@
 //! The body of a request on its way: read whole where there is room for it, or thrown away.
 
 use crate::http::message::Body;
-use crate::limits::{BODY_BYTES_MAX, BODY_DISCARD_BYTES_MAX};
+use crate::limits::BODY_DISCARD_BYTES_MAX;
 use crate::net::payload::Broken;
 use crate::net::room::{Place, Room, SMALL_BYTES_MAX};
 use bytes::Bytes;
@@ -24,38 +24,84 @@ pub(crate) struct Sent<'a> {
     pub(crate) waited: Duration,
 }
 
+/// What a body may take that is to be read whole.
+pub(crate) struct Leave<'a> {
+    /// Where it has its place.
+    pub(crate) room: &'a Room,
+    /// Whose it is, where there are several.
+    pub(crate) owner: Option<&'a str>,
+    /// Whether its sender may only read.
+    pub(crate) only_reads: bool,
+    /// How long it may be.
+    pub(crate) bytes_max: usize,
+    /// How long there is a use for it.
+    pub(crate) time: Duration,
+}
+
+impl Leave<'_> {
+    fn place(&self, bytes: usize) -> Option<Place> {
+        match self.only_reads {
+            true => self.room.take_for_reader(bytes, self.owner),
+            false => self.room.take_for(bytes, self.owner),
+        }
+    }
+}
+
+/// What came of reading a body whole.
+pub(crate) enum Collected {
+    /// The body, or that it is too large.
+    Body(Body),
+    /// There is no room for it.
+    NoRoom,
+    /// There is no use for it any more.
+    TooLate,
+}
+
 impl Sent<'_> {
-    /// Reads the body whole, or as much of it as shows that it is too large; none where there is no
-    /// room for it. One that says nothing of its length is small until it turns out not to be.
+    /// Reads the body whole, or as much of it as shows that it is too large. One that says nothing
+    /// of its length is small until it turns out not to be. Without a use or room for it, it has no
+    /// place any more, and the rest of it has yet to come.
     pub(crate) async fn collect(
         &mut self,
         size: Option<usize>,
-        room: &Room,
+        leave: &Leave<'_>,
         places: &mut Vec<Place>,
-    ) -> Result<Option<Body>, Broken> {
-        let mut room_bytes = size.unwrap_or(SMALL_BYTES_MAX);
-        let Some(place) = room.take(room_bytes) else { return Ok(None) };
+    ) -> Result<Collected, Broken> {
+        let mut room_bytes = size.unwrap_or(SMALL_BYTES_MAX.min(leave.bytes_max));
+        let Some(place) = leave.place(room_bytes) else { return Ok(Collected::NoRoom) };
         places.push(place);
+        self.is_asked_for = false;
         let began = self.clock.steady();
         let read = async {
             let mut bytes = Vec::with_capacity(room_bytes);
             while let Some(data) = next(&mut self.body).await? {
                 let len = bytes.len() + data.len();
-                if len > BODY_BYTES_MAX {
+                if len > leave.bytes_max {
+                    drop(bytes);
+                    places.clear();
                     drain(&mut self.body).await?;
-                    return Ok(Some(Body::TooLarge));
+                    return Ok(Collected::Body(Body::TooLarge));
                 }
                 if len > room_bytes {
-                    let Some(place) = room.take(BODY_BYTES_MAX) else { return Ok(None) };
+                    let Some(place) = leave.place(leave.bytes_max) else {
+                        return Ok(Collected::NoRoom);
+                    };
                     places.push(place);
-                    room_bytes = BODY_BYTES_MAX;
+                    room_bytes = leave.bytes_max;
                 }
                 bytes.extend_from_slice(&data);
             }
-            Ok(Some(Body::Whole(bytes.into())))
+            Ok(Collected::Body(Body::Whole(bytes.into())))
         };
-        let read = within(self.time_max, read).await;
+        let in_time = async {
+            let read = tokio::time::timeout(leave.time, read).await;
+            read.unwrap_or(Ok(Collected::TooLate))
+        };
+        let read = within(self.time_max, in_time).await;
         self.waited += self.clock.steady().saturating_sub(began);
+        if !matches!(read, Ok(Collected::Body(_))) {
+            places.clear();
+        }
         read
     }
 
@@ -66,7 +112,8 @@ impl Sent<'_> {
             return Ok(());
         }
         let began = self.clock.steady();
-        let drained = within(self.time_max, drain(&mut self.body)).await;
+        let time_left = self.time_max.saturating_sub(self.waited);
+        let drained = within(time_left, drain(&mut self.body)).await;
         self.waited += self.clock.steady().saturating_sub(began);
         drained
     }

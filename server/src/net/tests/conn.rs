@@ -100,3 +100,34 @@ fn what_a_client_takes_to_send_a_body_is_not_the_servers_time() {
     assert!(slow(&refused).contains("tabulith_requests_slow_total 0\n"));
     assert!(slow(&admitted).contains("tabulith_requests_slow_total 3\n"));
 }
+
+/// It had its place for a minute, though it was of no use from the request's end on.
+#[test]
+fn a_body_that_comes_too_late_has_no_place_any_more() {
+    let clock = Arc::new(ManualClock::at(1));
+    let shared = Arc::new(shared(&clock));
+    let target = format!("/{DEVELOPMENT_ACCOUNT}/T(PartitionKey='',RowKey='')?timeout=7");
+    let head = wire(&signed(Head { method: "PUT".to_owned(), target, ..Head::default() }));
+    let (client, server) = tokio::io::duplex(4096);
+    let origin = Origin { peer: None, secure: false, admin: false };
+    let stop = GracefulShutdown::new();
+    let (mut from, mut to) = tokio::io::split(client);
+    let ask = async {
+        to.write_all(head.as_bytes()).await.expect("room");
+        let mut taken_bytes = Vec::new();
+        for seconds in [6, 2] {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            clock.advance(Duration::from_secs(seconds));
+            taken_bytes.push(shared.rooms().0.taken_bytes());
+        }
+        to.write_all(b"{}").await.expect("room");
+        taken_bytes
+    };
+    let mut answer = String::new();
+    let serve = serve(shared.clone(), server, origin, stop.watcher());
+    let (taken_bytes, answered, ()) =
+        run(async { tokio::join!(ask, from.read_to_string(&mut answer), serve) });
+    answered.expect("an answer");
+    assert_eq!(taken_bytes, [1 << 10, 0]);
+    assert!(answer.contains("OperationTimedOut"), "{answer}");
+}
