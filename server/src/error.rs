@@ -7,6 +7,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
+/// Most UTF-16 units of a message. Escaped, one takes six bytes at most.
+const MESSAGE_UNITS_MAX: usize = 1_280;
+
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireError {
@@ -28,9 +31,14 @@ impl WireError {
         WireError { status, code, message, bare: false, retry_after_s: None }
     }
 
-    /// The same refusal in other words.
+    /// The same refusal in other words, of which no more is kept than there is room for: they may
+    /// repeat what was sent, and be kept for as long as a body takes that nobody was let in to send.
     pub fn saying(self, message: impl Into<Cow<'static, str>>) -> WireError {
-        WireError { message: message.into(), ..self }
+        let message = match message.into() {
+            Cow::Borrowed(text) => Cow::Borrowed(cut(text, MESSAGE_UNITS_MAX)),
+            Cow::Owned(text) => Cow::Owned(cut(&text, MESSAGE_UNITS_MAX).to_owned()),
+        };
+        WireError { message, ..self }
     }
 
     /// The same refusal with a body, where nothing but a body can tell it.
@@ -468,18 +476,39 @@ pub const OVERLOADED: WireError = WireError {
 pub const ACCOUNT_OVER_LIMIT: WireError =
     WireError::fixed(503, "ServerBusy", "Operations per second is over the account limit.");
 
+/// As much as is repeated of a name, which may be as long as an address: those that are any take
+/// 63 units at most.
+const NAME_SHOWN_UNITS_MAX: usize = 256;
+
+/// As much as is repeated of a value that is refused: it may be as long as a body.
+const SHOWN_UNITS_MAX: usize = 1024;
+
+/// As much of a text as fits into so many UTF-16 units.
+fn cut(text: &str, units: usize) -> &str {
+    let mut left = Some(units);
+    let is_beyond = |c: char| {
+        left = left.and_then(|left| left.checked_sub(c.len_utf16()));
+        left.is_none()
+    };
+    let end = text.find(is_beyond).unwrap_or(text.len());
+    text.get(..end).unwrap_or_default()
+}
+
+fn shown_name(name: &str) -> &str {
+    cut(name, NAME_SHOWN_UNITS_MAX)
+}
+
+fn shown(value: &str) -> &str {
+    cut(value, SHOWN_UNITS_MAX)
+}
+
 /// The address gives another number of keys than the resource has.
 pub fn key_count(account: &str, table: &str) -> WireError {
+    let [account, table] = [account, table].map(shown_name);
     INVALID_INPUT.saying(format!(
         "The number of keys specified in the URI does not match number of key properties for the \
          resource '{account}.{table}'."
     ))
-}
-
-/// As much as is repeated of a value that is refused: it may be as long as a body.
-fn shown(value: &str) -> String {
-    const SHOWN_CHARS_MAX: usize = 1024;
-    value.chars().take(SHOWN_CHARS_MAX).collect()
 }
 
 /// A key or a property of a body whose value is out of range.
@@ -541,17 +570,19 @@ impl fmt::Display for FilterFault {
 
 /// A `$filter` that stops making sense at `position`, in UTF-16 units from 0.
 pub fn filter_syntax(fault: FilterFault, position: usize, filter: &str) -> WireError {
+    let filter = shown(filter);
     INVALID_INPUT.saying(format!("{fault} at position {position} in '{filter}'."))
 }
 
 /// A function in a `$filter` that the protocol does not have.
 pub fn unknown_function(name: &str) -> WireError {
-    let name = shown(name);
+    let name = shown_name(name);
     INVALID_INPUT.saying(format!("An unknown function with name '{name}' was found."))
 }
 
 /// A literal of a `$filter` that is not of its type, as it is written there.
 pub fn filter_literal(edm_type: &str, text: &str, position: usize, filter: &str) -> WireError {
+    let (text, filter) = (shown_name(text), shown(filter));
     INVALID_INPUT.saying(format!(
         "Unrecognized '{edm_type}' literal '{text}' at '{position}' in '{filter}'."
     ))

@@ -467,26 +467,17 @@ const HEADS: usize = 500;
 /// What a connection may take then: the library's buffer, of twice the head, and the rest.
 const HEAD_CONNECTION_BYTES_MAX: u64 = 48 << 10;
 
-/// A head was held as the library has it and as the server does, where a byte that is no text took
-/// three, for as long as the body of somebody who is not let in was on its way.
-#[test]
-fn long_heads_are_not_kept_while_their_bodies_are_awaited() {
-    let _turn = TURN.lock();
+/// Has many send a head that is refused with `status`, and looks at what each of them takes until
+/// its body is there, of one byte.
+fn heads_without_bodies(head: &[u8], status: u16) {
     if !allow_files(2 * HEADS as u64 + 500) {
         return;
     }
     let house = House::start(Config::default());
-    let mut head = b"PUT /devstoreaccount1/T HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n".to_vec();
-    for number in 0..90 {
-        head.extend(format!("X{number:02}: ").as_bytes());
-        head.extend([0xff; 170]);
-        head.extend(b"\r\n");
-    }
-    head.extend(b"\r\n");
     let send = |count: usize| -> Vec<Peer> {
         let connect = |_| {
             let mut peer = Peer::connect(house.addr());
-            peer.0.write_all(&head).expect("the server reads");
+            peer.0.write_all(head).expect("the server reads");
             peer
         };
         let peers = (0..count).map(connect).collect();
@@ -500,9 +491,36 @@ fn long_heads_are_not_kept_while_their_bodies_are_awaited() {
     println!("heads: {HEADS} of {} bytes, no bodies; {grown} bytes for each", head.len());
     for peer in &mut peers {
         peer.0.write_all(b"x").expect("the server reads");
-        assert_eq!(peer.answer().expect("an answer"), 403);
+        assert_eq!(peer.answer().expect("an answer"), status);
     }
     assert!(grown <= HEAD_CONNECTION_BYTES_MAX, "{grown}");
+}
+
+/// A head was held as the library has it and as the server does, where a byte that is no text took
+/// three, for as long as the body of somebody who is not let in was on its way.
+#[test]
+fn long_heads_are_not_kept_while_their_bodies_are_awaited() {
+    let _turn = TURN.lock();
+    let mut head = b"PUT /devstoreaccount1/T HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n".to_vec();
+    for number in 0..90 {
+        head.extend(format!("X{number:02}: ").as_bytes());
+        head.extend([0xff; 170]);
+        head.extend(b"\r\n");
+    }
+    head.extend(b"\r\n");
+    heads_without_bodies(&head, 403);
+}
+
+/// A refusal repeated the path, of which each of these takes five bytes in XML.
+#[test]
+fn refusals_do_not_repeat_long_paths_while_their_bodies_are_awaited() {
+    let _turn = TURN.lock();
+    let head = format!(
+        "GET /{}/Tables('a','b') HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\
+         Accept: application/atom+xml\r\n\r\n",
+        "&".repeat(15_850)
+    );
+    heads_without_bodies(head.as_bytes(), 400);
 }
 
 /// Of 32 KiB each: more than the system buffers for two ends of a connection.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, request};
 use tabulith_server::config::Config;
 use tabulith_server::http::message::{Body, Response};
 
@@ -314,4 +314,42 @@ fn accounts_do_not_meet() {
     common::sign(&mut request.head, &common::date_of(common::START));
     request.head.target = "/otheraccount/Tables".to_owned();
     assert_eq!(bench.app.answer(request).status, 403);
+}
+
+/// They repeated what was refused, however long, and escaped that: of an address of 16 KB 80.
+#[test]
+fn refusals_are_short_whatever_they_repeat() {
+    let bench = bench();
+    let bytes = |path: &str, accept: &str, more: &[(&str, &str)]| {
+        let headers = [&[("Accept", accept)], more].concat();
+        let answer = bench.send("GET", path, &headers, "");
+        let unsigned = bench.app.answer(request("GET", path, &headers, ""));
+        [answer, unsigned].map(|answer| {
+            assert!(answer.status >= 400, "{} {}", answer.status, path.split_at(20).0);
+            let headers = answer.headers.iter().map(|(name, value)| name.len() + value.len());
+            answer.body.len() + headers.sum::<usize>()
+        })
+    };
+    let mut longest = 0;
+    for piece in ["x", "&", "\"", "<", "%C3%A9", "%E4%B8%80", "%F0%9F%98%80"] {
+        let long = piece.repeat(60_000 / piece.len());
+        for path in [
+            format!("/{long}('a','b')"),
+            format!("/{long}/Tables('a')"),
+            format!("/people(PartitionKey='{long}')"),
+            format!("/Tables('{long}','b')"),
+            format!("/people()?$filter=A%20eq%20{long}%20eq"),
+            format!("/people()?$filter=A%20eq%20X'{long}'"),
+            format!("/people()?$filter=A%20eq%201{}", "0".repeat(long.len())),
+            format!("/people()?$top=x{long}"),
+        ] {
+            for accept in ["application/json", "application/atom+xml"] {
+                longest = bytes(&path, accept, &[]).into_iter().fold(longest, usize::max);
+            }
+        }
+        let etag = [("If-Match", long.as_str())];
+        let path = "/people(PartitionKey='p',RowKey='r')?$format=application/atom%2Bxml";
+        longest = bytes(path, "", &etag).into_iter().fold(longest, usize::max);
+    }
+    assert!((6 << 10..8 << 10).contains(&longest), "{longest}");
 }
