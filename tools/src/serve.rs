@@ -61,6 +61,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     }
     let db = Db::builder().options(options.clone()).on_event(events::tell).open(data);
     let db = Arc::new(db.with_context(|| format!("opening {}", data.display()))?);
+    // As much as bodies have is for long heads.
+    let of_requests = 2 * config.body_bytes_max + config.answer_bytes_max;
+    let given_bytes = db.stats().memory.budget.saturating_add(of_requests);
+    config.connections_max = fitting(bytes_usable(), given_bytes, config.connections_max);
     config.history = !db.history().is_zero();
     for repair in &db.recovery().repairs {
         note(&format!("put right from its other copy: {repair}"));
@@ -251,6 +255,25 @@ fn shares_of(files: usize, connections: usize) -> (usize, usize) {
     (connections, (kept - FILES_OF_PROGRAM) / 3)
 }
 
+/// What a connection takes at most, and some more: its request's head may be there, in the buffers
+/// of the library, for as long as a body takes that nobody was let in to send.
+const CONNECTION_BYTES: usize = 64 << 10;
+
+/// So many connections are served however little memory there is.
+const CONNECTIONS_MIN: usize = 256;
+
+/// How many of the `connections` fit into what is not given to other uses of the memory (0: nobody
+/// says how much there is).
+fn fitting(usable_bytes: usize, given_bytes: usize, connections: usize) -> usize {
+    match usable_bytes {
+        0 => connections,
+        usable => {
+            let most = usable.saturating_sub(given_bytes) / CONNECTION_BYTES;
+            connections.min(most.max(CONNECTIONS_MIN))
+        }
+    }
+}
+
 /// A file that the server asks for again and again.
 fn file(path: &Path) -> TextSource {
     let own = path.to_owned();
@@ -355,7 +378,7 @@ fn not_started(listen: SocketAddr, error: io::Error) -> Failure {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use super::shares_of;
+    use super::{fitting, shares_of};
     use crate::args::command::Cli;
 
     #[test]
@@ -369,6 +392,23 @@ mod tests {
             (8, 10, 1, 14),
         ] {
             assert_eq!(shares_of(files, asked), (connections, table_files), "{files}, {asked}");
+        }
+    }
+
+    /// 10,000 of them could take three times a memory of 256 MiB, whoever they are from.
+    #[test]
+    fn connections_are_as_many_as_memory_has_room_for() {
+        const MIB: usize = 1 << 20;
+        for (usable_mib, given_mib, asked, connections) in [
+            (0, 896, 10_000, 10_000),
+            (16_384, 4_864, 10_000, 10_000),
+            (256, 181, 10_000, 1_200),
+            (256, 181, 1_000, 1_000),
+            (256, 300, 10_000, 256),
+            (256, 300, 10, 10),
+        ] {
+            let fit = fitting(usable_mib * MIB, given_mib * MIB, asked);
+            assert_eq!(fit, connections, "{usable_mib} MiB, {given_mib} given, {asked}");
         }
     }
 

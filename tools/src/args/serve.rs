@@ -103,7 +103,8 @@ pub(crate) struct ServeArgs {
     /// once one that was ahead is right again: what expired in between counts again.
     #[arg(long, help_heading = "Access")]
     pub(crate) believe_clock: bool,
-    /// Connections served at once; more wait. Fewer where the system allows fewer open files.
+    /// Connections served at once; more wait. Fewer where the system allows fewer open files, or
+    /// where there is little memory.
     #[arg(long, value_name = "N", default_value_t = 10_000, help_heading = "Load")]
     #[arg(env = "TABULITH_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
