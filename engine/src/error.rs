@@ -25,7 +25,8 @@ pub enum Kind {
     Changed,
     /// Too much at once; retry after a pause.
     Busy,
-    /// The answer needs the disk and the call asked for memory only; ask again without that.
+    /// The answer needs the disk, or takes its time, and the call asked for memory only; ask again
+    /// without that.
     WouldBlock,
     /// Bytes on disk disagree with docs/format.md; [`Error::place`] names them. Run `check`.
     Corrupt,

@@ -18,6 +18,10 @@ pub const BODY_DISCARD_BYTES_MAX: usize = 32 << 20;
 /// wait: reading more would hold up other connections for longer than the change of threads costs.
 pub const QUICK_BODY_BYTES_MAX: usize = 16 << 10;
 
+/// Most bytes of a stored entity that is written out where it was asked for: JSON of a MiB takes 25
+/// ms, for which other connections would wait.
+pub const QUICK_ENTITY_BYTES_MAX: usize = 64 << 10;
+
 /// Room for the request line and all headers of one request; also for the headers of an operation
 /// in a batch.
 ///

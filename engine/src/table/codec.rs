@@ -115,6 +115,11 @@ impl<'a> EntityBytes<'a> {
         parts(&mut reader).ok_or_else(|| corrupt("its parts are longer than it is"))
     }
 
+    /// How many they are.
+    pub(crate) fn stored_bytes(&self) -> usize {
+        self.directory.len() + self.names.len() + self.values.len()
+    }
+
     /// The property of that name, if the entity has it. Cost: a walk over the directory.
     pub(crate) fn property(&self, name: &str) -> Result<Option<ValueRef<'a>>> {
         let mut directory = Reader::new(self.directory);

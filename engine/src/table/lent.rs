@@ -33,6 +33,11 @@ impl<'a> EntityRef<'a> {
         Ok(EntityRef { partition_key, row_key, ts, bytes })
     }
 
+    /// How many bytes its properties are stored in.
+    pub fn stored_bytes(&self) -> usize {
+        self.bytes.stored_bytes()
+    }
+
     /// Custom properties in their stored order. Ends after the first error, which is
     /// [`Kind::Corrupt`](crate::error::Kind::Corrupt).
     pub fn properties(&self) -> impl Iterator<Item = Result<(&'a str, ValueRef<'a>)>> + use<'a> {

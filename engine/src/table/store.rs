@@ -160,7 +160,7 @@ impl<S: RowStore + Catalog> TableStore<S> {
 
     /// The same, and with [`Reach::Memory`] nothing and [`Kind::WouldBlock`] where the change would
     /// have to wait: for the disk, for somebody else's change of the partition, or for what was
-    /// written before.
+    /// written before; and where it would merge into an entity of more than 64 KiB.
     pub fn write_within(
         &self,
         account: &AccountName,

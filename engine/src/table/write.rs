@@ -5,7 +5,7 @@
 //! state that refused it is as safe as the store promises, so that no answer speaks of something
 //! that a crash could still take back.
 
-use crate::error::Result as EngineResult;
+use crate::error::{Error, Kind, Result as EngineResult};
 use crate::ids::{CommitTs, TableId};
 use crate::options::Reach;
 use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
@@ -17,6 +17,10 @@ use crate::table::keys;
 use crate::table::rules;
 use crate::table::value::Value;
 use std::collections::HashMap;
+
+/// Most bytes of a stored entity that is merged into at once: to read and write a larger one takes
+/// many times as long as to have another thread do it, and up to some 25 ms.
+const MERGED_AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
 /// A change of one entity.
 #[derive(Clone, Debug)]
@@ -222,12 +226,17 @@ impl Prepared {
     }
 
     /// What the change makes of the row `current`, or why it must not.
-    fn decide(&self, current: Option<&Row>) -> EngineResult<TableResult<Decision>> {
+    fn decide(&self, current: Option<&Row>, reach: Reach) -> EngineResult<TableResult<Decision>> {
         if let Err(refusal) = self.check_state(current) {
             return Ok(Err(refusal));
         }
         let change = match (&self.write, current) {
             (Write::Delete { .. }, _) => Change::Remove,
+            (Write::InsertOrMerge(_) | Write::Merge(..), Some(row))
+                if reach == Reach::Memory && row.value.len() > MERGED_AT_ONCE_BYTES_MAX =>
+            {
+                return Err(Error::new(Kind::WouldBlock, "the entity is large"));
+            }
             (Write::InsertOrMerge(entity) | Write::Merge(entity, _), Some(row)) => {
                 let stored = EntityBytes::open(&row.value)
                     .and_then(|stored| stored.decode(|_| true))
@@ -341,7 +350,7 @@ pub(crate) fn apply(
     let partition_key = writes.first().map(Prepared::partition_key).unwrap_or_default();
     let mut decisions = Ok(Vec::new());
     let ticket = store.update(table, &partition_key, None, reach, &mut |partition| {
-        decisions = decide_all(&writes, partition, stored_bytes_max)?;
+        decisions = decide_all(&writes, partition, reach, stored_bytes_max)?;
         let decisions = match &mut decisions {
             Ok(decisions) => decisions,
             // Planted: what stands before the refused change stays.
@@ -384,13 +393,14 @@ pub(crate) fn apply(
 fn decide_all(
     writes: &[Prepared],
     partition: &mut dyn PartitionUpdate,
+    reach: Reach,
     stored_bytes_max: usize,
 ) -> EngineResult<Result<Vec<Decision>, GroupError>> {
     let mut decisions = Vec::with_capacity(writes.len());
     let mut bytes = 0;
     for (index, write) in writes.iter().enumerate() {
         let current = partition.get(&write.row_key)?;
-        match write.decide(current.as_ref())? {
+        match write.decide(current.as_ref(), reach)? {
             Ok(decision) => {
                 bytes += match &decision.change {
                     Change::AsGiven => write.encoded.len(),

@@ -15,7 +15,8 @@ pub enum Answer {
     Now(Response),
     /// The change is applied or refused, and the answer waits until that is safe to tell.
     Later(Box<dyn Later>),
-    /// It was not to ask the disk and would have to: ask again on a thread that may wait.
+    /// It was to take no time and would have to, for the disk or as it is large: ask again on a
+    /// thread that may wait.
     NeedsDisk,
 }
 

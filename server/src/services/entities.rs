@@ -6,7 +6,7 @@ use crate::auth::verify::Grant;
 use crate::error::{
     DIFFERENT_PARTITIONS, INVALID_DUPLICATE_ROW, INVALID_INPUT, TABLE_NOT_FOUND, WireError,
 };
-use crate::limits::{QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX};
+use crate::limits::{QUERY_BYTES_MAX, QUERY_ROWS_MAX, QUERY_TIME_MAX, QUICK_ENTITY_BYTES_MAX};
 use crate::refusal::{group_refusal, refusal};
 use crate::services::base::{Services, Store, table_name};
 use std::collections::HashSet;
@@ -29,7 +29,7 @@ pub enum Found<T> {
     Entity(T),
     /// There is none.
     Nothing,
-    /// Only the disk can tell, and the call was not to ask it.
+    /// Only the disk can tell, or it is large, and the call was to take no time.
     NeedsDisk,
 }
 
@@ -49,7 +49,7 @@ pub struct ReadEntities {
 }
 
 impl<S: Store> Services<S> {
-    /// Looks an entity up, and gives what `read` makes of it.
+    /// Looks an entity up, and gives what `read` makes of it; with [`Reach::Memory`] of a small one.
     pub fn get<T>(
         &self,
         grant: &Grant,
@@ -65,10 +65,15 @@ impl<S: Store> Services<S> {
             return if self.has_table(grant)? { Ok(Found::Nothing) } else { Err(TABLE_NOT_FOUND) };
         }
         let keys = (partition_key, row_key);
+        let read = |entity: EntityRef<'_>| {
+            let is_long = entity.stored_bytes() > QUICK_ENTITY_BYTES_MAX;
+            if reach == Reach::Memory && is_long { Ok(None) } else { read(entity).map(Some) }
+        };
         let found = self.tables.get_with(grant.account(), &table, keys, reach, read);
         self.check_policy(grant)?;
         match found {
-            Ok(Some(Ok(made))) => Ok(Found::Entity(made)),
+            Ok(Some(Ok(Some(made)))) => Ok(Found::Entity(made)),
+            Ok(Some(Ok(None))) => Ok(Found::NeedsDisk),
             Ok(Some(Err(error))) => Err(refusal(TableError::Engine(error))),
             Ok(None) => Ok(Found::Nothing),
             Err(TableError::Engine(error)) if error.kind() == Kind::WouldBlock => {

@@ -3,6 +3,7 @@
 use super::words::{account, entity, get, store, table, text, write};
 use crate::error::Kind;
 use crate::ids::CommitTs;
+use crate::options::Reach;
 use crate::table::error::{Key, TableError};
 use crate::table::etag::{ETag, IfMatch};
 use crate::table::page::Query;
@@ -197,6 +198,23 @@ fn neither_success_nor_refusal_is_told_before_it_is_safe() {
 }
 
 #[test]
+fn who_must_not_wait_merges_into_no_large_entity() {
+    let store = store();
+    let long = Value::String("x".repeat(rules::STRING_UNITS_MAX));
+    let large = entity("p", "r", &[("A", long.clone()), ("B", long.clone()), ("C", long)]);
+    let change = |write| store.write_within(&account(), &table(), write, Reach::Memory);
+    let small = || entity("p", "r", &[("D", Value::Int32(1))]);
+    assert!(change(Write::InsertOrMerge(large)).is_ok(), "there is nothing to merge into");
+    for merge in [Write::InsertOrMerge(small()), Write::Merge(small(), IfMatch::Any)] {
+        let merged = change(merge.clone());
+        assert!(matches!(merged, Err(TableError::Engine(e)) if e.kind() == Kind::WouldBlock));
+        assert!(write(&store, merge).is_ok());
+    }
+    assert!(change(Write::Update(small(), IfMatch::Any)).is_ok());
+    assert!(change(Write::InsertOrMerge(small())).is_ok(), "it is small now");
+}
+
+#[test]
 fn a_caller_may_be_called_instead_of_waiting() {
     let store = store();
     let (send, receive) = mpsc::channel();
@@ -215,7 +233,7 @@ fn damaged_bytes_of_an_entity_are_an_error_of_the_engine() {
     let store = store();
     let id = store.get_table(&account(), &table()).expect("found").expect("there").id;
     store.rows().plant(id, b"p", b"r", b"\x09damage");
-    let read = store.get(&account(), &table(), "p", "r", crate::options::Reach::Disk);
+    let read = store.get(&account(), &table(), "p", "r", Reach::Disk);
     let Err(TableError::Engine(error)) = read else {
         panic!("damage was read: {read:?}");
     };

@@ -12,7 +12,9 @@ use crate::limits::QUICK_BODY_BYTES_MAX;
 use crate::net::shared::{ENTITY_JSON_BYTES_MAX, Shared};
 use crate::net::work::{in_time, perform, settled, with_place, written};
 use crate::odata::address::entity_path;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::{ManualClock, SystemClock};
@@ -289,35 +291,61 @@ fn changes_of_settings_and_tables_leave_turns_to_other_commits() {
     }
 }
 
+/// A request, admitted.
+fn asked(
+    shared: &Shared<Db>,
+    (method, path): (&str, &str),
+    more: Option<(&'static str, &str)>,
+    body: &str,
+) -> (Arc<Call>, Body) {
+    let (target, authority) = (format!("/{DEVELOPMENT_ACCOUNT}{path}"), "127.0.0.1".to_owned());
+    let head = Head { method: method.to_owned(), target, authority, ..Head::default() };
+    let mut head = signed(head);
+    if let Some((name, value)) = more {
+        head.headers.push(name, value);
+    }
+    if body.is_empty() {
+        return (shared.app.receive(&head).expect("admitted"), Body::Empty);
+    }
+    head.headers.push("Content-Length", body.len().to_string());
+    (shared.app.receive(&head).expect("admitted"), Body::Whole(body.to_owned().into()))
+}
+
+/// Whether a request waits while others have all of those turns, and what it is answered, then or
+/// after that.
+fn waits(shared: &Arc<Shared<Db>>, turns: &Semaphore, call: &Arc<Call>, body: Body) -> (bool, u16) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().build().expect("a runtime").block_on(async {
+        let others = u32::try_from(turns.available_permits()).expect("a few") - 1;
+        let others = turns.acquire_many(others).await.expect("never closed");
+        let last = turns.acquire().await.expect("never closed");
+        let answer = perform(shared, call, body, Vec::new());
+        let mut answer = std::pin::pin!(answer);
+        let at_once = poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await;
+        // It is his who has waited for it.
+        drop(last);
+        let waits = turns.available_permits() == 0;
+        drop(others);
+        let (response, _) = match at_once {
+            Poll::Ready(answered) => answered,
+            Poll::Pending => answer.await,
+        };
+        (waits, response.status)
+    })
+}
+
 /// Threads that wait for the disk could else hold several GiB of entities and their answers.
 #[test]
 fn reads_that_may_need_the_disk_are_as_many_as_have_room_for_their_answers() {
     let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
     let reads_bytes = shared.reads.available_permits() * 2 * ENTITY_JSON_BYTES_MAX;
     assert!(reads_bytes <= shared.app.config().answer_bytes_max, "{reads_bytes} bytes");
-    // Whether a request waits while others have all of those turns. It is answered after that.
     let waits = |path: &str, as_of: Option<&str>, turns: &Semaphore| {
-        let (target, authority) = (format!("/{DEVELOPMENT_ACCOUNT}{path}"), "h".to_owned());
-        let head = Head { method: "GET".to_owned(), target, authority, ..Head::default() };
-        let mut head = signed(head);
-        if let Some(as_of) = as_of {
-            head.headers.push("x-tabulith-as-of", as_of);
-        }
-        let call = shared.app.receive(&head).expect("admitted");
-        run(async {
-            let all = u32::try_from(turns.available_permits()).expect("a few");
-            let others = turns.acquire_many(all).await.expect("never closed");
-            let answer = perform(&shared, &call, Body::Empty, Vec::new());
-            let mut answer = std::pin::pin!(answer);
-            let soon = Duration::from_secs(1);
-            let waits = tokio::time::timeout(soon, answer.as_mut()).await.is_err();
-            drop(others);
-            if waits {
-                let (response, _) = answer.await;
-                assert!(response.status < 500, "{path}: {}", response.status);
-            }
-            waits
-        })
+        let more = as_of.map(|as_of| ("x-tabulith-as-of", as_of));
+        let (call, body) = asked(&shared, ("GET", path), more, "");
+        let (waits, status) = waits(&shared, turns, &call, body);
+        assert!(status < 500, "{path}: {status}");
+        waits
     };
     let (entity, past) = ("/T(PartitionKey='',RowKey='')", Some("2026-11-22T14:05:00Z"));
     assert!(waits(entity, past, &shared.reads), "the past is on the disk");
@@ -325,4 +353,31 @@ fn reads_that_may_need_the_disk_are_as_many_as_have_room_for_their_answers() {
     assert!(waits("/$metadata", None, &shared.turns), "it may be as large as a page");
     assert!(!waits(entity, None, &shared.reads), "memory says that there is none");
     assert!(!waits("/Tables('T')", None, &shared.reads), "a name is small");
+}
+
+/// One of a MiB takes 25 ms to be written out, and as long to be merged into, for which all of a
+/// thread's connections would wait.
+#[test]
+fn a_large_entity_is_not_worked_on_on_the_event_loop() {
+    let config = Config::default();
+    let shared = Arc::new(shared_over(Arc::new(SystemClock::new()), Arc::new(Threads), config));
+    let ask = |method: &str, path: &str, body: &str, turns: &Semaphore| {
+        let (call, body) = asked(&shared, (method, path), None, body);
+        waits(&shared, turns, &call, body)
+    };
+    let nothing = Semaphore::new(1);
+    assert_eq!(ask("POST", "/Tables", "{\"TableName\":\"Rows\"}", &nothing).1, 201);
+    let text = "x".repeat(32 << 10);
+    let entity = |texts: usize| {
+        let texts: Vec<_> = (0..texts).map(|at| format!("\"P{at:02}\":\"{text}\"")).collect();
+        format!("{{{}}}", texts.join(","))
+    };
+    for (row, texts, waits) in [("small", 1, false), ("large", 3, true)] {
+        let path = format!("/Rows(PartitionKey='p',RowKey='{row}')");
+        assert_eq!(ask("PUT", &path, &entity(texts), &nothing).1, 204);
+        assert_eq!(ask("GET", &path, "", &shared.reads), (waits, 200), "{row}");
+        let merge = "{\"Another\":\"value\"}";
+        assert_eq!(ask("MERGE", &path, merge, &shared.commits), (waits, 204), "{row}");
+        assert_eq!(ask("PUT", &path, merge, &shared.commits), (false, 204), "nothing is merged");
+    }
 }
