@@ -32,7 +32,8 @@ impl WireError {
     }
 
     /// The same refusal in other words, of which no more is kept than there is room for: they may
-    /// repeat what was sent, and be kept for as long as a body takes that nobody was let in to send.
+    /// repeat what was sent, and be kept for as long as a body takes that nobody was let in to
+    /// send.
     pub fn saying(self, message: impl Into<Cow<'static, str>>) -> WireError {
         let message = match message.into() {
             Cow::Borrowed(text) => Cow::Borrowed(cut(text, MESSAGE_UNITS_MAX)),

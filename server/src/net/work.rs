@@ -1,7 +1,7 @@
 //! A request's work: where it is done, in whose turn, and the place that its answer has.
 //!
-//! What is in memory and small is answered on the connection's own task; what may wait for the disk,
-//! or takes its time, goes to a thread that may; a commit is waited for without one.
+//! What is in memory and small is answered on the connection's own task; what may wait for the
+//! disk, or takes its time, goes to a thread that may; a commit is waited for without one.
 
 use crate::batch::changeset::Outline;
 use crate::error::INTERNAL_ERROR;
