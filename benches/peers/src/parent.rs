@@ -94,7 +94,8 @@ pub fn run(
 /// before has left to the disk falls on another one then.
 fn order(plan: &Plan, run: usize) -> Vec<&str> {
     let mut order: Vec<_> = plan.known.iter().map(String::as_str).collect();
-    order.rotate_left((run - 1) * order.len() / plan.runs);
+    let first = (run - 1) * order.len() / plan.runs;
+    order.rotate_left(first);
     order
 }
 

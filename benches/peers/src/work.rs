@@ -305,7 +305,8 @@ impl Written {
 
     /// An error unless as many rows are `there`.
     pub fn check(&self, there: u64) -> Result<()> {
-        let count = |mark| self.0.iter().filter(|row| row.load(Ordering::Relaxed) & mark > 0).count();
+        let count =
+            |mark| self.0.iter().filter(|row| row.load(Ordering::Relaxed) & mark > 0).count();
         let (done, begun) = (count(DONE) as u64, count(BEGUN) as u64);
         ensure!(
             done > 0 && (done..=begun).contains(&there),

@@ -5,10 +5,10 @@ use crate::engine::{
 };
 use crate::settings::{BLOCK_BYTES, FILTER_BITS, LARGE_VALUE_BYTES, MERGE_THREADS, Settings};
 use anyhow::{Context as _, Result, bail};
+use fjall::compaction::Leveled;
 use fjall::config::{
     BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
 };
-use fjall::compaction::Leveled;
 use fjall::{
     CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, KvSeparationOptions,
     OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable as _,
