@@ -5,6 +5,7 @@ pub mod tls;
 pub mod first;
 pub mod flush;
 pub mod room;
+pub(crate) mod queue;
 pub mod guard;
 pub mod places;
 pub mod counts;

@@ -4,13 +4,13 @@
 use crate::app::App;
 use crate::handle::call::Call;
 use crate::net::admin::Admin;
+use crate::net::queue::Queue;
 use crate::net::room::Room;
 use crate::observe::spans::Spans;
 use crate::services::base::Store;
 use crate::sparing::Sparing;
 use std::sync::Arc;
 use tabulith::table::rules::ENTITY_BYTES_MAX;
-use tokio::sync::Semaphore;
 
 /// At least so many pages may be made at once, however little memory there is for answers.
 const TURNS_MIN: usize = 2;
@@ -48,15 +48,15 @@ pub(crate) struct Shared<S> {
     /// Room for answers that clients take their time to read.
     pub(super) answers: Room,
     /// Turns to make a page: as many as there is room for.
-    pub(super) turns: Arc<Semaphore>,
+    pub(super) turns: Queue,
     /// Turns to read an entity that is not in memory: as many as there is room for, too.
-    pub(super) reads: Arc<Semaphore>,
+    pub(super) reads: Queue,
     /// Turns to do what is done by one after the other.
-    pub(super) serial: Arc<Semaphore>,
+    pub(super) serial: Queue,
     /// Turns to merge several entities at once.
-    pub(super) merges: Arc<Semaphore>,
+    pub(super) merges: Queue,
     /// Turns to make a commit that may wait.
-    pub(super) commits: Arc<Semaphore>,
+    pub(super) commits: Queue,
     /// Whether there are threads for what may wait for the disk.
     pub(super) has_threads: bool,
     /// What is told below `/_/`.
@@ -75,23 +75,18 @@ impl<S: Store> Shared<S> {
         let heads = Room::of_large(config.body_bytes_max.max(HEADS_BYTES_MIN));
         let answers = Room::of_large(config.answer_bytes_max);
         let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
-        let turns = Arc::new(Semaphore::new(turns.min(Semaphore::MAX_PERMITS)));
         let reads = answers.places_of(ENTITY_JSON_BYTES_MAX).max(READS_MIN);
-        let reads = Arc::new(Semaphore::new(reads.min(Semaphore::MAX_PERMITS)));
-        let serial = Arc::new(Semaphore::new(SERIAL_AT_ONCE));
-        let merges = Arc::new(Semaphore::new(MERGES_AT_ONCE));
-        let commits = Arc::new(Semaphore::new(COMMITS_AT_ONCE));
         let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
         Shared {
             app,
             room,
             heads,
             answers,
-            turns,
-            reads,
-            serial,
-            merges,
-            commits,
+            turns: Queue::new(turns),
+            reads: Queue::new(reads),
+            serial: Queue::new(SERIAL_AT_ONCE),
+            merges: Queue::new(MERGES_AT_ONCE),
+            commits: Queue::new(COMMITS_AT_ONCE),
             has_threads,
             admin,
             spans,
@@ -109,8 +104,8 @@ impl<S: Store> Shared<S> {
         Shared { spans, ..self }
     }
 
-    /// Whose place the answer to a call takes: nobody's where one account is served, which may
-    /// have all of the room.
+    /// Whose place a call's body or answer takes, and whose turn its work is: nobody's where one
+    /// account is served, which may have all of them.
     pub(super) fn owner<'a>(&self, call: &'a Call) -> Option<&'a str> {
         let is_one_of_several = self.app.keyring().accounts().names().nth(1).is_some();
         is_one_of_several.then_some(call.address.account.as_str())

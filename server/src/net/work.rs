@@ -88,8 +88,7 @@ pub(super) async fn perform<S: Store>(
         ];
         let mut held = Vec::new();
         for turns in turns.into_iter().flatten() {
-            // Nobody closes a semaphore, so that this is a turn wherever one is needed.
-            held.extend(turns.clone().acquire_owned().await.ok());
+            held.push(turns.turn(shared.owner(call)).await);
         }
         let work = move || {
             let _held = held;

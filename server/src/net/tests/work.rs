@@ -139,7 +139,8 @@ fn a_large_batch_is_not_read_on_the_event_loop() {
 #[test]
 fn who_waits_for_a_turn_holds_none_that_others_need() {
     let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
-    let free = || [&shared.merges, &shared.commits, &shared.turns].map(|t| t.available_permits());
+    let free =
+        || [&shared.merges, &shared.commits, &shared.turns].map(|t| t.all.available_permits());
     let check = |part: &str, lacking: &Semaphore, held: [usize; 3]| {
         let (call, body) = batch(&shared, part);
         let all = free();
@@ -160,16 +161,16 @@ fn who_waits_for_a_turn_holds_none_that_others_need() {
         assert_eq!(free(), all, "{part}");
     };
     let query = "Content-Type: application/http\r\n\r\nGET /T() HTTP/1.1\r\nMERGE: PATCH\r\n";
-    check(query, &shared.turns, [0, 0, 0]);
+    check(query, &shared.turns.all, [0, 0, 0]);
     let change_set = |verb: &str| {
         format!(
             "Content-Type: multipart/mixed; boundary=c\r\n\r\nGET \r\n--c\r\n\r\n\
              {verb} /T(PartitionKey='p',RowKey='r') HTTP/1.1\r\n\r\n{{}}\r\n--c--"
         )
     };
-    check(&change_set("MERGE"), &shared.merges, [0, 0, 0]);
-    check(&change_set("PUT"), &shared.commits, [0, 0, 0]);
-    check(&change_set("PATCH"), &shared.commits, [1, 0, 0]);
+    check(&change_set("MERGE"), &shared.merges.all, [0, 0, 0]);
+    check(&change_set("PUT"), &shared.commits.all, [0, 0, 0]);
+    check(&change_set("PATCH"), &shared.commits.all, [1, 0, 0]);
 }
 
 /// A change set of 100 inserts whose answer repeats four times what takes most, the keys.
@@ -275,19 +276,19 @@ fn changes_of_settings_and_tables_leave_turns_to_other_commits() {
         head.headers.push("Content-Length", body.len().to_string());
         let call = shared.app.receive(&head).expect("admitted");
         run(async {
-            let others = shared.serial.acquire_many(16).await.expect("never closed");
+            let others = shared.serial.all.acquire_many(16).await.expect("never closed");
             let body = Body::Whole(body.to_owned().into());
             let waiting = perform(&shared, &call, body, Vec::new());
             let mut waiting = std::pin::pin!(waiting);
             let soon = Duration::from_secs(1);
             let ended = tokio::time::timeout(soon, waiting.as_mut()).await.is_ok();
-            let taken = 256 - shared.commits.available_permits();
+            let taken = 256 - shared.commits.all.available_permits();
             assert_eq!((ended, taken), (false, 0), "{path}");
             drop(others);
             let (response, _) = waiting.await;
             assert_eq!(response.status, status, "{path}");
         });
-        assert_eq!(shared.serial.available_permits(), 16);
+        assert_eq!(shared.serial.all.available_permits(), 16);
     }
 }
 
@@ -338,7 +339,7 @@ fn waits(shared: &Arc<Shared<Db>>, turns: &Semaphore, call: &Arc<Call>, body: Bo
 #[test]
 fn reads_that_may_need_the_disk_are_as_many_as_have_room_for_their_answers() {
     let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
-    let reads_bytes = shared.reads.available_permits() * 2 * ENTITY_JSON_BYTES_MAX;
+    let reads_bytes = shared.reads.all.available_permits() * 2 * ENTITY_JSON_BYTES_MAX;
     assert!(reads_bytes <= shared.app.config().answer_bytes_max, "{reads_bytes} bytes");
     let waits = |path: &str, as_of: Option<&str>, turns: &Semaphore| {
         let more = as_of.map(|as_of| ("x-tabulith-as-of", as_of));
@@ -348,11 +349,11 @@ fn reads_that_may_need_the_disk_are_as_many_as_have_room_for_their_answers() {
         waits
     };
     let (entity, past) = ("/T(PartitionKey='',RowKey='')", Some("2026-11-22T14:05:00Z"));
-    assert!(waits(entity, past, &shared.reads), "the past is on the disk");
-    assert!(waits("/Tables", None, &shared.reads));
-    assert!(waits("/$metadata", None, &shared.turns), "it may be as large as a page");
-    assert!(!waits(entity, None, &shared.reads), "memory says that there is none");
-    assert!(!waits("/Tables('T')", None, &shared.reads), "a name is small");
+    assert!(waits(entity, past, &shared.reads.all), "the past is on the disk");
+    assert!(waits("/Tables", None, &shared.reads.all));
+    assert!(waits("/$metadata", None, &shared.turns.all), "it may be as large as a page");
+    assert!(!waits(entity, None, &shared.reads.all), "memory says that there is none");
+    assert!(!waits("/Tables('T')", None, &shared.reads.all), "a name is small");
 }
 
 /// One of a MiB takes 25 ms to be written out, and as long to be merged into, for which all of a
@@ -375,9 +376,37 @@ fn a_large_entity_is_not_worked_on_on_the_event_loop() {
     for (row, texts, waits) in [("small", 1, false), ("large", 3, true)] {
         let path = format!("/Rows(PartitionKey='p',RowKey='{row}')");
         assert_eq!(ask("PUT", &path, &entity(texts), &nothing).1, 204);
-        assert_eq!(ask("GET", &path, "", &shared.reads), (waits, 200), "{row}");
+        assert_eq!(ask("GET", &path, "", &shared.reads.all), (waits, 200), "{row}");
         let merge = "{\"Another\":\"value\"}";
-        assert_eq!(ask("MERGE", &path, merge, &shared.commits), (waits, 204), "{row}");
-        assert_eq!(ask("PUT", &path, merge, &shared.commits), (false, 204), "nothing is merged");
+        assert_eq!(ask("MERGE", &path, merge, &shared.commits.all), (waits, 204), "{row}");
+        assert_eq!(
+            ask("PUT", &path, merge, &shared.commits.all),
+            (false, 204),
+            "nothing is merged"
+        );
     }
+}
+
+/// Sixty slow queries of one account had those of all others told that their time was over.
+#[test]
+fn an_account_leaves_turns_to_others() {
+    let accounts = format!("{DEVELOPMENT_ACCOUNT}:{DEVELOPMENT_KEY};another1:YWJj");
+    let accounts = Accounts::parse(&accounts).expect("accounts");
+    let config = Config { accounts, ..Config::default() };
+    let shared = shared_over(Arc::new(ManualClock::at(1)), Arc::new(ByHand), config);
+    let shared = Arc::new(shared);
+    let status_beside = |owner: &str| {
+        let (call, body) = asked(&shared, ("GET", "/$metadata"), None, "");
+        run(async {
+            let at_once = Duration::from_millis(1);
+            let turn = || tokio::time::timeout(at_once, shared.turns.turn(Some(owner)));
+            let mut held = Vec::new();
+            while let Ok(turn) = turn().await {
+                held.push(turn);
+            }
+            perform(&shared, &call, body, Vec::new()).await.0.status
+        })
+    };
+    assert_eq!(status_beside("another1"), 200);
+    assert_eq!(status_beside(DEVELOPMENT_ACCOUNT), 500, "it waits for its own");
 }
