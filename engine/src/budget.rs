@@ -37,6 +37,10 @@ const WORK_SHARE: usize = 8;
 const WORK_BYTES_MIN: usize = 6 << 20;
 const WORK_BYTES_MAX: usize = 96 << 20;
 
+/// Of the budget for what long walks will come to: a sixteenth, one walk's at least. It is not set
+/// aside: beside flushes and merges that have all of theirs, caches give way.
+const WALKS_SHARE: usize = 16;
+
 /// A merge reads at most this much of a file at once.
 const AHEAD_BYTES_MAX: usize = 1 << 20;
 const AHEAD_BYTES_MIN: usize = 64 << 10;
@@ -152,6 +156,11 @@ impl Budget {
     /// What a file of `bytes` of index and filters counts among those that are opened for a while.
     pub(crate) fn passing_weight(&self, bytes: usize) -> usize {
         bytes.max(self.passing() / self.open_files.clamp(1, PASSING_FILES_MAX))
+    }
+
+    /// What long walks together may hold of what they will come to.
+    pub(crate) fn walks(&self) -> usize {
+        self.bytes / WALKS_SHARE
     }
 
     /// How many blob files stay open: half as many as table files, which are asked far more often.

@@ -41,10 +41,12 @@ pub(crate) struct Taken {
     pub(crate) pinned: usize,
     /// Of these, of files that do not stay open.
     pub(crate) passing: usize,
-    /// Buffers of flush, merge and ingest.
+    /// Buffers of flush, merge, ingest and long walks.
     pub(crate) working: usize,
     /// Of these, of ingests.
     pub(crate) ingests: usize,
+    /// Of these, of long walks.
+    pub(crate) walks: usize,
     /// Open blob files that stay open. They hold nothing but a handle each.
     pub(crate) blob_files: usize,
 }
@@ -190,6 +192,25 @@ impl Books for Pool {
                 taken.passing_files = taken.passing_files.saturating_sub(1);
                 taken.passing = taken.passing.saturating_sub(bytes);
             }
+        });
+    }
+
+    fn walk_begins(&self, bytes: usize) -> bool {
+        self.change(|taken| {
+            let may = taken.walks == 0 || taken.walks + bytes <= self.budget.walks();
+            if may {
+                taken.walks += bytes;
+                taken.working += bytes;
+            }
+            may
+        })
+    }
+
+    fn walk_ended(&self, bytes: usize) {
+        self.change(|taken| {
+            debug_assert!(bytes <= taken.walks, "{taken:?}");
+            taken.walks = taken.walks.saturating_sub(bytes);
+            taken.working = taken.working.saturating_sub(bytes);
         });
     }
 }

@@ -292,6 +292,32 @@ fn what_is_learned_of_open_files_leaves_room_for_others() {
     get_all_over();
 }
 
+/// Each scan that has gone on for a while holds some of what it will come to.
+#[test]
+fn what_scans_will_come_to_has_a_share_of_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let db = open(&folder);
+    let rows = db.table("rows").unwrap();
+    let count = 60_000u64;
+    let mut ingest = rows.ingest().unwrap();
+    for n in 0..count {
+        ingest.add("p", n.to_be_bytes(), value(n, 500)).unwrap();
+    }
+    ingest.finish().unwrap();
+    db.settle().unwrap();
+    let at_rest = check(&db).work.bytes;
+    let mut scans: Vec<_> = (0..12).map(|_| rows.scan::<&str, &str>(..).unwrap()).collect();
+    for scan in &mut scans {
+        assert_eq!(scan.by_ref().take(10_000).filter(|row| row.is_ok()).count(), 10_000);
+        check(&db);
+    }
+    let walks = check(&db).work.bytes - at_rest;
+    assert!((1 << 20..=BUDGET / 16).contains(&walks), "{walks} bytes of {} scans", scans.len());
+    let left: usize = scans.into_iter().map(|scan| scan.filter(|row| row.is_ok()).count()).sum();
+    assert_eq!(left as u64, 12 * (count - 10_000));
+    assert_eq!(check(&db).work.bytes, at_rest);
+}
+
 /// How many files of a folder whose names end so this process has open.
 #[cfg(target_os = "linux")]
 #[expect(clippy::disallowed_methods, reason = "a list of the kernel's, no file of ours")]

@@ -5,14 +5,15 @@
 //! its memory as to copy 5 KiB more, and four compressed blocks are 50 rows of 200 bytes. Then it
 //! reads twice as much each time, up to 512 KiB. Its blocks go to the cache like everybody's until
 //! it has missed 1 MiB; from then on only where the cache has room, so that it pushes nothing out.
-//! And from then on a thread loads what lies before it, see `upcoming`.
+//! And from then on a thread loads what lies before it, see `upcoming`. What a walk holds of what it
+//! will come to has a share of the memory: where others have all of it, one reads 64 KiB at a time.
 //!
 //! Absent: asking the system to read in the background; it does so by itself for a walk upwards.
 
 use super::block::{Block, Unpack};
 use super::index::{EntryAt, Handle};
 use super::piece::Piece;
-use super::reader::TableFile;
+use super::reader::{TableFile, Walking};
 use super::upcoming::{BATCH_BYTES, Upcoming};
 use crate::cursor::Direction;
 use crate::error::Result;
@@ -21,6 +22,9 @@ use std::sync::Arc;
 /// Bytes read at a time: at first, and at most.
 const AHEAD_BYTES_MIN: u64 = 10 << 10;
 const AHEAD_BYTES_MAX: u64 = 512 << 10;
+
+/// Bytes that a walk reads at a time which has no share of the memory for more.
+const AHEAD_BYTES_UNCOUNTED: u64 = 64 << 10;
 
 /// Two misses this far apart or nearer are of one walk: the blocks between them came from the
 /// cache.
@@ -45,6 +49,7 @@ pub(crate) struct Ahead {
     /// Those of the file from `offset`.
     bytes: Piece,
     offset: u64,
+    walking: Option<Walking>,
     upcoming: Upcoming,
 }
 
@@ -122,6 +127,12 @@ impl Ahead {
         let goes_on = goes_on && !self.upcoming.take_wasted();
         let ahead = if goes_on { self.pace.ahead_bytes * 2 } else { 0 };
         self.pace.ahead_bytes = ahead.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
+        if self.pace.ahead_bytes > AHEAD_BYTES_UNCOUNTED && self.walking.is_none() {
+            self.walking = file.begin_walk();
+            if self.walking.is_none() {
+                self.pace.ahead_bytes = AHEAD_BYTES_UNCOUNTED;
+            }
+        }
         let len = if self.is_long(file) { BATCH_BYTES } else { self.pace.ahead_bytes };
         let len = len.max(end - start);
         let (from, to) = match direction {

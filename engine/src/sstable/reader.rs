@@ -37,6 +37,28 @@ pub(crate) trait Books: Send + Sync {
     fn take(&self, bytes: usize) -> bool;
     /// One is closed that held so many, and stayed or not.
     fn closed(&self, bytes: usize, stays: bool);
+    /// A walk over one would hold so many bytes of what it will come to. Says whether it may, and
+    /// counts them then.
+    fn walk_begins(&self, bytes: usize) -> bool;
+    /// Such a walk has ended.
+    fn walk_ended(&self, bytes: usize);
+}
+
+/// The leave of a walk to hold much of what it will come to, until it is dropped.
+pub(super) struct Walking {
+    books: Option<Arc<dyn Books>>,
+}
+
+/// What such a walk holds, about: the blocks of four batches, decompressed, and a batch's bytes for
+/// each of the two threads; without the second one 512 KiB that it reads at once.
+const WALK_BYTES: usize = 3 << 19;
+
+impl Drop for Walking {
+    fn drop(&mut self) {
+        if let Some(books) = &self.books {
+            books.walk_ended(WALK_BYTES);
+        }
+    }
 }
 
 /// What a file holds according to the books, as long as it is open.
@@ -162,6 +184,14 @@ impl TableFile {
         let bytes = self.resident_bytes();
         let stays = books.opened(bytes);
         TableFile { counted: Some(Counted { books, bytes: Mutex::new(bytes), stays }), ..self }
+    }
+
+    /// Leave for a walk to hold much of what it will come to; `None` where others hold all that
+    /// there is room for.
+    pub(super) fn begin_walk(&self) -> Option<Walking> {
+        let books = self.counted.as_ref().map(|counted| Arc::clone(&counted.books));
+        let may = books.as_ref().is_none_or(|books| books.walk_begins(WALK_BYTES));
+        may.then_some(Walking { books })
     }
 
     /// Whether the books had room for it to stay open.
