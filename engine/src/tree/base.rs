@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::event::Events;
 use crate::flush_turns::FlushTurns;
 use crate::ids::{CommitTs, FileNo, SegmentId, TableId};
+use crate::limits::LEVELS;
 use crate::live_tables::LiveTables;
 use crate::manifest::edit::Edit;
 use crate::memtable::api::Memtable;
@@ -29,7 +30,7 @@ use crate::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::sync::{ArcSwap, Guard, Mutex};
-use crate::version::files::Version;
+use crate::version::files::{LiveFile, Version};
 use crate::version::set::VersionSet;
 use crate::version::shelf::Shelf;
 use crate::view::{Sealed, View};
@@ -242,11 +243,16 @@ impl Tree {
             return false;
         }
         let erased = view.erased.get();
-        let covered = view.version.files().filter(|(_, file)| {
+        let fragments = erased.fragments();
+        let Some((first, last)) = fragments.first().zip(fragments.last()) else { return false };
+        // One drop lies over few of the files that there are.
+        let over = |level| view.version.overlapping(level, &first.start, &last.end);
+        let is_covered = |file: &Arc<LiveFile>| {
             let FileMeta { smallest, largest, max_ts, .. } = &*file.meta;
             erased.all_covered_from(smallest, largest, *max_ts).is_some()
-        });
-        let bytes: u64 = covered.map(|(_, file)| file.meta.bytes).sum();
+        };
+        let covered = (0..LEVELS).flat_map(over).filter(is_covered);
+        let bytes: u64 = covered.map(|file| file.meta.bytes).sum();
         bytes >= self.options.advanced.file_bytes as u64
     }
 
