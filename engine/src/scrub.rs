@@ -94,16 +94,6 @@ enum Reading {
     Blob { no: FileNo, walked: Walked },
 }
 
-impl Reading {
-    /// The whole of it.
-    fn item(&self) -> Item {
-        match *self {
-            Reading::Table { no, .. } => Item::Table(no),
-            Reading::Blob { no, .. } => Item::Blob(no),
-        }
-    }
-}
-
 impl std::fmt::Debug for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (Reading::Table { no, .. } | Reading::Blob { no, .. }) = self;
@@ -202,7 +192,6 @@ impl Pass {
     /// Reads a piece of a file, unless it has gone since the pass began.
     fn go_on(&mut self, tree: &Tree, reading: Reading) -> u64 {
         let view = tree.view_full(); // Holds the file while the piece is read.
-        let item = reading.item();
         let done = match reading {
             Reading::Table { no, at, digest } => {
                 let live = view.version.files().find(|(_, file)| file.meta.no == no);
@@ -221,8 +210,7 @@ impl Pass {
                 read
             }
             Err(error) if is_shortage(&error) => {
-                // It says nothing about the file, which comes again at the end.
-                self.rest.get_or_insert_default().push_back(item);
+                // It says nothing about the file, which the next pass reads.
                 tree.counters.background_errors.add(1);
                 PIECE_BYTES
             }
