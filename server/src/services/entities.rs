@@ -49,8 +49,8 @@ pub struct ReadEntities {
 }
 
 impl<S: Store> Services<S> {
-    /// Looks an entity up, and gives what `read` makes of it; with [`Reach::Memory`] of a small
-    /// one.
+    /// Looks an entity up, and gives what `read` makes of it; with [`Reach::Memory`] only of a
+    /// small one.
     pub fn get<T>(
         &self,
         grant: &Grant,
