@@ -228,8 +228,8 @@ pub struct MemoryStats {
     pub memtables: MemoryUse,
     /// Buffers of commits on their way to the log.
     pub log: MemoryUse,
-    /// Buffers of flush, merge, ingest and long scans, as these reserve them. What they need beyond their share
-    /// the caches give, all that they have.
+    /// Buffers of flush, merge, ingest and long scans, as these reserve them. What they need beyond
+    /// their share the caches give, all that they have.
     pub work: MemoryUse,
     /// Index and filters of open table files, and zones of those that were scanned with a filter.
     /// The caches give way to them.

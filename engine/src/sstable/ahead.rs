@@ -5,8 +5,9 @@
 //! its memory as to copy 5 KiB more, and four compressed blocks are 50 rows of 200 bytes. Then it
 //! reads twice as much each time, up to 512 KiB. Its blocks go to the cache like everybody's until
 //! it has missed 1 MiB; from then on only where the cache has room, so that it pushes nothing out.
-//! And from then on a thread loads what lies before it, see `upcoming`. What a walk holds of what it
-//! will come to has a share of the memory: where others have all of it, one reads 64 KiB at a time.
+//! And from then on a thread loads what lies before it, see `upcoming`. What a walk holds of what
+//! it will come to has a share of the memory: where others have all of it, one reads 64 KiB at a
+//! time.
 //!
 //! Absent: asking the system to read in the background; it does so by itself for a walk upwards.
 
