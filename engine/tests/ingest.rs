@@ -394,7 +394,7 @@ fn a_large_ingest_beneath_a_file_that_spans_it_stops_nobody() {
     assert!(l0 > 96, "{l0} files in L0, where 96 over one key stop commits");
     tables[1].upsert("p", rk(7), "later").unwrap();
     let stalls = db.stats().stalls;
-    assert_eq!([stalls.slowed_by_l0.us, stalls.stopped_by_l0.us], [0, 0]);
+    assert_eq!([stalls.slowed_by_l0.times, stalls.stopped_by_l0.times], [0, 0]);
     db.settle().unwrap();
     assert_eq!(db.stats().levels[0].0, 0);
     let found = rows(&tables[1]);
