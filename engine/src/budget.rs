@@ -170,7 +170,7 @@ impl Budget {
 
     /// How many blob files are open for a while.
     pub(crate) fn passing_blobs(&self) -> usize {
-        self.staying_blobs().min(PASSING_FILES_MAX)
+        (self.staying_blobs() / 4).clamp(1, PASSING_FILES_MAX)
     }
 
     fn set_aside(&self) -> usize {

@@ -158,8 +158,9 @@ pub struct Advanced {
     pub index_and_filter_bytes: Option<usize>,
 
     /// Table files that stay open, as long as there is room for their index and filters; and of
-    /// files of large values half as many. As many again of either, 64 at most, are opened for a
-    /// while. Those that are written, and the log's, come on top.
+    /// files of large values half as many. Of table files as many again, and of the others a fourth
+    /// of those, 64 at most of either, are opened for a while. Those that are written, and the
+    /// log's, come on top.
     ///
     /// Default `None`: a third of what the process may have open when it opens the database.
     pub open_files_max: Option<usize>,

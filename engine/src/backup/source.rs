@@ -43,7 +43,7 @@ pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Loaded> {
 }
 
 /// The folder `dir` as a place of files. Of those that the process may have open a quarter is held:
-/// half is for a database that it may have open besides.
+/// the rest is for a database that it may have open besides.
 pub(crate) fn shelf(vfs: &Arc<dyn Vfs>, dir: &Path) -> Arc<Shelf> {
     let open_files_max = Some(memory::files_openable() / 4);
     let advanced = Advanced { open_files_max, ..Advanced::default() };

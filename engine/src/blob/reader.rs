@@ -46,38 +46,41 @@ pub(crate) struct BlobFile {
 /// The mapping of a blob file, which is of the length that the manifest gives it.
 struct Mapped {
     bytes: Bytes,
-    /// For each page, the value that begins there and whose checksum held last; see [`Proof`].
+    /// Bytes of a page, some half of a value's.
+    page_bytes: u64,
+    /// For each page, the value that begins there and whose checksum held last: where it begins in
+    /// the page, from 1, and its checksum. Where several begin in one, they take turns.
     proofs: Box<[AtomicU64]>,
 }
 
-/// A reference's value within its page was proved. Where several begin in one page, they take
-/// turns.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Proof(u64);
+/// Pages are no smaller: few values that are kept apart from their rows are.
+const PAGE_BYTES_MIN: u64 = 4 << 10;
 
-/// Bytes of a page: few values that are kept apart from their rows are smaller.
-const PAGE_BYTES: u64 = 4 << 10;
-
-impl Proof {
-    fn of(link: &Link) -> Proof {
-        Proof((link.offset % PAGE_BYTES + 1) << 32 | u64::from(link.checksum)) // None is 0.
-    }
-}
+/// Nor larger: a place within one has 31 bits.
+const PAGE_BYTES_MAX: u64 = 1 << 30;
 
 impl Mapped {
-    fn new(bytes: Bytes) -> Mapped {
-        let pages = bytes.len().div_ceil(PAGE_BYTES as usize);
-        Mapped { bytes, proofs: (0..pages).map(|_| AtomicU64::new(0)).collect() }
+    fn new(bytes: Bytes, values: u64) -> Mapped {
+        let mean = bytes.len() as u64 / values.max(1);
+        let page_bytes = (mean / 2 + 1).clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX).next_power_of_two();
+        let pages = (bytes.len() as u64).div_ceil(page_bytes);
+        Mapped { bytes, page_bytes, proofs: (0..pages).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// The page of a value, and what is kept of it once it is proved.
+    fn proof(&self, link: &Link) -> (Option<&AtomicU64>, u64) {
+        let (page, place) = (link.offset / self.page_bytes, link.offset % self.page_bytes);
+        (self.proofs.get(page as usize), (place + 1) << 32 | u64::from(link.checksum))
     }
 
     fn is_proved(&self, link: &Link) -> bool {
-        let proof = self.proofs.get((link.offset / PAGE_BYTES) as usize);
-        proof.is_some_and(|proof| Proof(proof.load(Relaxed)) == Proof::of(link))
+        let (page, proof) = self.proof(link);
+        page.is_some_and(|page| page.load(Relaxed) == proof)
     }
 
     fn note_proved(&self, link: &Link) {
-        if let Some(proof) = self.proofs.get((link.offset / PAGE_BYTES) as usize) {
-            proof.store(Proof::of(link).0, Relaxed); // The bytes do not change.
+        if let (Some(page), proof) = self.proof(link) {
+            page.store(proof, Relaxed); // The bytes do not change.
         }
     }
 }
@@ -98,7 +101,8 @@ impl BlobFile {
         // As long as it was when it was opened: the first read behind its end would end the
         // process.
         let whole = self.file.map().ok().filter(|bytes| bytes.len() as u64 == self.meta.bytes);
-        BlobFile { mapped: whole.map(Mapped::new), ..self }
+        let mapped = whole.map(|bytes| Mapped::new(bytes, self.meta.values));
+        BlobFile { mapped, ..self }
     }
 
     /// The value that `link`, which names this file, stands for.

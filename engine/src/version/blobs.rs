@@ -71,6 +71,12 @@ impl LiveBlob {
         BlockPlace { file: self.meta.no, offset: 0 }
     }
 
+    /// The value, where the cache has it: that takes no open file.
+    fn cached(&self, link: &Link) -> Option<Bytes> {
+        let place = BlockPlace { file: link.file, offset: link.offset };
+        self.shelf.pool.blocks.get_value(place)
+    }
+
     fn file_if_open(&self) -> Option<Cow<'_, Arc<BlobFile>>> {
         let stays = self.file.get().map(Cow::Borrowed);
         stays.or_else(|| self.shelf.passing_blobs.get(self.place()).map(Cow::Owned))
@@ -137,10 +143,13 @@ impl Blobs {
         let (link, blob) = self.find(link)?;
         let file = match blob.file_if_open() {
             Some(file) => file,
-            None if reach == Reach::Memory => {
-                return Err(Error::new(Kind::WouldBlock, "the blob file is not open"));
-            }
-            None => blob.open()?,
+            None => match blob.cached(&link) {
+                Some(value) => return Ok(value),
+                None if reach == Reach::Memory => {
+                    return Err(Error::new(Kind::WouldBlock, "the blob file is not open"));
+                }
+                None => blob.open()?,
+            },
         };
         file.value(&link, &*blob.shelf.pool.blocks, reach)
     }
@@ -149,6 +158,7 @@ impl Blobs {
     /// fails.
     pub(crate) fn begin_value(&self, link: &[u8]) {
         if let Ok((link, blob)) = self.find(link)
+            && (blob.file_if_open().is_some() || blob.cached(&link).is_none())
             && let Ok(file) = blob.file()
         {
             file.begin_value(&link, &*blob.shelf.pool.blocks);
