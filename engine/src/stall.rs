@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(crate) struct Debt {
     /// Files of L0 that lie over one key at most.
     pub(crate) l0_runs: usize,
+    /// All files of L0.
+    pub(crate) l0_files: usize,
     pub(crate) sealed_memtables: usize,
     /// Bytes in the memtable that takes commits now.
     pub(crate) active_bytes: usize,
@@ -68,9 +70,9 @@ const L0_STOPS: usize = 4;
 const PARTS: u64 = 1 << 10;
 
 /// Whether commits will soon be slowed because merges are behind: three quarters of the L0 files
-/// from which on they are.
+/// from which on they are, also where these lie beside each other and slow nobody.
 pub(crate) fn is_near(debt: Debt, options: &Options) -> bool {
-    debt.l0_runs * 4 >= options.advanced.l0_slow_files * 3
+    debt.l0_runs.max(debt.l0_files) * 4 >= options.advanced.l0_slow_files * 3
 }
 
 /// What a commit of `bytes` does at `debt`.
@@ -190,7 +192,8 @@ mod tests {
     fn a_stall_names_the_debt_that_it_is_for() {
         let options = Options::default();
         let debt = |l0_runs, sealed_memtables| {
-            stall(Debt { l0_runs, sealed_memtables, active_bytes: 0 }, 1 << 20, &options)
+            let debt = Debt { l0_runs, sealed_memtables, ..Debt::default() };
+            stall(debt, 1 << 20, &options)
         };
         assert!(matches!(debt(20, 0), Stall::Delay(_, Cause::L0Files)));
         assert!(matches!(debt(0, 3), Stall::Delay(_, Cause::Memtables)));
@@ -206,7 +209,7 @@ mod tests {
             let bytes = sixteenths * advanced.memtable() / 16;
             let sealed_memtables = bytes / advanced.memtable();
             let active_bytes = bytes % advanced.memtable();
-            at(&options, Debt { l0_runs: 0, sealed_memtables, active_bytes })
+            at(&options, Debt { sealed_memtables, active_bytes, ..Debt::default() })
         };
         let all = 16 * (advanced.sealed_memtables_max + 1);
         assert_eq!(filled(all / 2), Duration::ZERO);

@@ -279,6 +279,7 @@ impl Tree {
         let view = self.view.load();
         Debt {
             l0_runs: view.version.l0_runs(),
+            l0_files: view.version.levels[0].len(),
             sealed_memtables: view.sealed.len(),
             active_bytes: view.active.bytes(),
         }

@@ -33,6 +33,9 @@ use std::sync::Arc;
 /// Files of one edit that are opened before anybody reads them: half a millisecond each.
 const OPENED_EARLY_MAX: usize = 16;
 
+/// Files of L0 beside those over one key: with more of them bounds are looked at before filters.
+const BESIDE_MAX: usize = 8;
+
 /// A table file of some Version. Opened when it was made or at its first use, for good where there
 /// is room for its index and filters and for a while otherwise; thrown away when the manifest has
 /// dropped it and the last reader is gone.
@@ -174,6 +177,8 @@ pub(crate) struct Candidates<'a> {
     newest: &'a [Arc<LiveFile>],
     sorted: [Option<&'a Arc<LiveFile>>; LEVELS],
     depth: usize, // Of `sorted` so many may have one.
+    /// Whether most of L0 lies beside the key: then a look at bounds spares many filters.
+    is_wide: bool,
 }
 
 impl Candidates<'_> {
@@ -186,7 +191,7 @@ impl Candidates<'_> {
         at: CommitTs,
         reach: Reach,
     ) -> Result<Option<Found>> {
-        for file in self.files() {
+        for file in self.files().filter(|file| !self.is_wide || file.overlaps(key, key)) {
             if let Some(found) = file.get(key, row_hash, at, reach)? {
                 return Ok(Some(found));
             }
@@ -350,8 +355,11 @@ impl Version {
             *file = self.file_up_to(level, key);
             file.iter().for_each(|file| file.prefetch(row_hash));
         }
-        self.levels[0].iter().for_each(|file| file.prefetch(row_hash));
-        Candidates { newest: &self.levels[0], sorted, depth }
+        let newest = &self.levels[0];
+        let is_wide = newest.len() > self.l0_runs + BESIDE_MAX;
+        let asked = newest.iter().filter(|file| !is_wide || file.overlaps(key, key));
+        asked.for_each(|file| file.prefetch(row_hash));
+        Candidates { newest, sorted, depth, is_wide }
     }
 
     /// The first file of a sorted level that does not end before `key`; nothing for L0.
