@@ -286,7 +286,8 @@ impl<B> Cache<B> {
         held
     }
 
-    /// Lets go of all that was read from `files`, which nobody reads any more. Cost: a look at
+    /// Lets go of what was read from `files`, which nobody reads any more; a little of it may stay
+    /// until its turn to leave where others bring something in meanwhile. Cost: a look at
     /// every place that it holds, so many at a time that whoever waits for a shard waits some
     /// microseconds, also where the thread that looks has to wait for a processor.
     pub(crate) fn forget(&self, mut files: Vec<FileNo>) {
@@ -383,8 +384,8 @@ impl<B> Shard<B> {
     }
 
     /// Looks at the `places` at the front of the queue, and puts those behind the others that are
-    /// not of `files`, which are in their order: after a whole round it is as it was. Returns what
-    /// it let go of.
+    /// not of `files`, which are in their order: after a whole round alone it is as it was. Returns
+    /// what it let go of.
     fn forget(&mut self, files: &[FileNo], places: usize, room: &Room) -> Vec<Entry<B>> {
         let mut gone = Vec::new();
         for _ in 0..places {

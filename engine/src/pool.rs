@@ -47,7 +47,7 @@ pub(crate) struct Taken {
     pub(crate) ingests: usize,
     /// Of these, of long walks.
     pub(crate) walks: usize,
-    /// Open blob files that stay open. They hold nothing but a handle each.
+    /// Open blob files that stay open. They hold a handle each, and little else.
     pub(crate) blob_files: usize,
 }
 
@@ -129,8 +129,8 @@ impl Pool {
     /// others it gets them only where flush and merge can have their share as well.
     pub(crate) fn claim_for_ingest(self: &Arc<Self>, bytes: usize) -> Option<Claim> {
         let is_granted = self.change(|taken| {
-            let Taken { pinned, ingests, .. } = *taken;
-            let left = self.budget.left(pinned, self.budget.work + ingests + bytes);
+            let Taken { pinned, ingests, walks, .. } = *taken;
+            let left = self.budget.left(pinned, self.budget.work + ingests + walks + bytes);
             let is_granted = ingests == 0 || left > 0;
             if is_granted {
                 taken.working += bytes;
@@ -197,7 +197,9 @@ impl Books for Pool {
 
     fn walk_begins(&self, bytes: usize) -> bool {
         self.change(|taken| {
-            let may = taken.walks == 0 || taken.walks + bytes <= self.budget.walks();
+            let Taken { pinned, ingests, walks, .. } = *taken;
+            let left = self.budget.left(pinned, self.budget.work + ingests + walks + bytes);
+            let may = walks == 0 || walks + bytes <= self.budget.walks() && left > 0;
             if may {
                 taken.walks += bytes;
                 taken.working += bytes;

@@ -212,6 +212,7 @@ impl Pass {
             Err(error) if is_shortage(&error) => {
                 // It says nothing about the file, which the next pass reads.
                 tree.counters.background_errors.add(1);
+                tree.events.tell(Event::BackgroundError { error: error.to_string() });
                 PIECE_BYTES
             }
             Err(error) => {

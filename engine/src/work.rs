@@ -5,7 +5,7 @@
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::event::Event;
 use crate::flush_turns::Patience;
 use crate::guest;
@@ -341,9 +341,15 @@ impl Work {
         let (mut failed, mut at_rest) = (false, false);
         loop {
             let poked = self.state.lock().poked;
-            let panicked = || Error::new(Kind::Busy, "background work panicked; it is tried again");
-            let done = guest::answer_of(|| step(self, at_rest)).unwrap_or_else(|| Err(panicked()));
+            let done = guest::answer_of(|| step(self, at_rest));
             let mut state = self.state.lock();
+            let Some(done) = done else {
+                // What it left half done nobody knows; it would leave it again at each try.
+                state.last_error = Some("background work panicked: open the database again".into());
+                self.tree.counters.background_errors.add(1);
+                self.changed.notify_all();
+                return;
+            };
             match done {
                 Ok(worked) => {
                     if std::mem::take(&mut failed) {

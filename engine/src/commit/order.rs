@@ -18,6 +18,7 @@ const SYNCS_MAX: usize = 1;
 const HOPE_PENALTY_MAX: u32 = 255;
 
 const _: () = assert!(SYNCS_MAX < SYNC_LANES, "a sync that begins finds a free lane");
+const _: () = assert!(SYNCS_MAX == 1, "of segments that are behind others one handle is kept");
 
 /// Told once when a commit is settled.
 pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;

@@ -32,8 +32,8 @@ const GROWTH_MAX: u64 = 4;
 /// Below this a manifest is not worth rewriting.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-/// No state is longer: it is the first edit of its manifest.
-pub(crate) const STATE_BYTES_MAX: usize = 1 << 30;
+/// No state is longer, which is the first edit of its manifest: a frame has no room for more.
+pub(crate) const STATE_BYTES_MAX: usize = u32::MAX as usize;
 
 const MAGIC: [u8; 4] = *b"TLM1";
 
@@ -46,7 +46,7 @@ pub(crate) fn edits_bytes_max(state_end: u64) -> u64 {
 /// The longest that a file may be which begins with `head`: its header and that of its first frame.
 pub(crate) fn file_bytes_max(head: &[u8]) -> u64 {
     let first = head.get(HEADER_BYTES + 4..).unwrap_or_default();
-    let first = Reader::new(first).u32().unwrap_or_default().min(STATE_BYTES_MAX as u32);
+    let first = Reader::new(first).u32().unwrap_or_default();
     let state_end = (HEADER_BYTES + FRAME_HEADER_BYTES) as u64 + u64::from(first);
     // The last edit may begin just where there is still room for one.
     let last = (FRAME_HEADER_BYTES + EDIT_BYTES_MAX) as u64;
