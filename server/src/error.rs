@@ -482,7 +482,7 @@ pub const ACCOUNT_OVER_LIMIT: WireError =
 const NAME_SHOWN_UNITS_MAX: usize = 256;
 
 /// As much as is repeated of a value that is refused: it may be as long as a body.
-const SHOWN_UNITS_MAX: usize = 1024;
+const SHOWN_UNITS_MAX: usize = 896;
 
 /// As much of a text as fits into so many UTF-16 units.
 fn cut(text: &str, units: usize) -> &str {
@@ -514,7 +514,7 @@ pub fn key_count(account: &str, table: &str) -> WireError {
 
 /// A key or a property of a body whose value is out of range.
 pub fn value_out_of_range(property: &str, value: &str) -> WireError {
-    let value = shown(value);
+    let (property, value) = (shown_name(property), shown(value));
     OUT_OF_RANGE_INPUT
         .saying(format!("The '{property}' parameter of value '{value}' is out of range."))
 }

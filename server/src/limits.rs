@@ -7,8 +7,8 @@ use tabulith::table::rules::KEY_UNITS_MAX;
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 
 /// Most bytes of a batch of somebody who may change nothing: it has one query, whose address may be
-/// that of an entity, [`RESPELLED_PATH_BYTES_MAX`].
-pub const READ_BATCH_BYTES_MAX: usize = 32 << 10;
+/// as long as any.
+pub const READ_BATCH_BYTES_MAX: usize = TARGET_BYTES_MAX + (16 << 10);
 
 /// Most bytes of a refused body that are read and thrown away, so that the client sees the answer
 /// instead of a reset connection.

@@ -288,7 +288,11 @@ async fn answer<S: Store>(
     };
     let mut places = Vec::new();
     let refusal = match sent.collect(size, &leave, &mut places).await? {
-        Collected::Body(body) => return Ok(perform(shared, call, body, places).await),
+        Collected::Whole(body) => return Ok(perform(shared, call, body, places).await),
+        Collected::TooLarge => {
+            sent.discard().await?;
+            return Ok(perform(shared, call, Body::TooLarge, Vec::new()).await);
+        }
         Collected::NoRoom => shared.app.busy(call),
         Collected::TooLate => shared.app.timed_out(call),
     };

@@ -49,8 +49,10 @@ impl Leave<'_> {
 
 /// What came of reading a body whole.
 pub(crate) enum Collected {
-    /// The body, or that it is too large.
-    Body(Body),
+    /// The body.
+    Whole(Body),
+    /// It is too large.
+    TooLarge,
     /// There is no room for it.
     NoRoom,
     /// There is no use for it any more.
@@ -59,8 +61,8 @@ pub(crate) enum Collected {
 
 impl Sent<'_> {
     /// Reads the body whole, or as much of it as shows that it is too large. One that says nothing
-    /// of its length is small until it turns out not to be. Without a use or room for it, it has no
-    /// place any more, and the rest of it has yet to come.
+    /// of its length is small until it turns out not to be. Where it is not whole, it has no place
+    /// any more, and the rest of it has yet to come.
     pub(crate) async fn collect(
         &mut self,
         size: Option<usize>,
@@ -77,10 +79,7 @@ impl Sent<'_> {
             while let Some(data) = next(&mut self.body).await? {
                 let len = bytes.len() + data.len();
                 if len > leave.bytes_max {
-                    drop(bytes);
-                    places.clear();
-                    drain(&mut self.body).await?;
-                    return Ok(Collected::Body(Body::TooLarge));
+                    return Ok(Collected::TooLarge);
                 }
                 if len > room_bytes {
                     let Some(place) = leave.place(leave.bytes_max) else {
@@ -91,7 +90,7 @@ impl Sent<'_> {
                 }
                 bytes.extend_from_slice(&data);
             }
-            Ok(Collected::Body(Body::Whole(bytes.into())))
+            Ok(Collected::Whole(Body::Whole(bytes.into())))
         };
         let in_time = async {
             let read = tokio::time::timeout(leave.time, read).await;
@@ -99,7 +98,7 @@ impl Sent<'_> {
         };
         let read = within(self.time_max, in_time).await;
         self.waited += self.clock.steady().saturating_sub(began);
-        if !matches!(read, Ok(Collected::Body(_))) {
+        if !matches!(read, Ok(Collected::Whole(_))) {
             places.clear();
         }
         read
