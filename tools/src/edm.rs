@@ -95,6 +95,14 @@ impl EdmType {
     }
 }
 
+/// The text of a moment without what is behind the digits of a tick.
+pub(crate) fn cut_to_ticks(text: &str) -> String {
+    let Some((whole, rest)) = text.split_once('.') else { return text.to_owned() };
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (fraction, zone) = rest.split_at(digits);
+    format!("{whole}.{}{zone}", &fraction[..digits.min(7)])
+}
+
 /// Whether the text of a moment has digits behind those of a tick of 100 ns, which is all that is
 /// kept.
 pub(crate) fn is_finer_than_a_tick(text: &str) -> bool {

@@ -130,7 +130,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What is said of a stdout whose reader went away (`| head`): it has what it wanted.
+/// What is said of a stdout, or a stderr that is named as a file, whose reader went away (`|
+/// head`): it has what it wanted.
 #[derive(Debug)]
 struct Unread;
 

@@ -128,7 +128,11 @@ fn remove_all(dir: &Path) -> io::Result<()> {
         }
     }
     fs::remove_file(dir.join(LOCK))?;
-    fs::remove_dir(dir)
+    match fs::remove_dir(dir) {
+        // Another start found it empty.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
 }
 
 #[cfg(unix)]

@@ -255,8 +255,8 @@ fn shares_of(files: usize, connections: usize) -> (usize, usize) {
     (connections, (kept - FILES_OF_PROGRAM) / 3)
 }
 
-/// What a connection takes at most, and some more: its request's head may be there, in the buffers
-/// of the library, for as long as a body takes that nobody was let in to send.
+/// What a connection without TLS takes at most, and some more: its request's head may be there, in
+/// the buffers of the library, for as long as a body takes that nobody was let in to send.
 const CONNECTION_BYTES: usize = 64 << 10;
 
 /// So many connections are served however little memory there is.

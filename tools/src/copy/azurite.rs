@@ -6,6 +6,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the file is Azurite's")]
 
+use crate::edm;
 use crate::exit::{Exit, Failure};
 use crate::json;
 use anyhow::{Context, Result, anyhow, bail};
@@ -106,13 +107,13 @@ fn entity(document: &Json) -> Result<Entity, String> {
             members.insert(name.to_owned(), key.clone());
         }
     }
-    let is_guid = |edm: &Json| edm.as_str() == Some("Edm.Guid");
-    let guids: Vec<String> = members
-        .iter()
-        .filter(|(_, edm)| is_guid(edm))
-        .filter_map(|(name, _)| name.strip_suffix("@odata.type").map(str::to_owned))
-        .collect();
-    for name in guids {
+    for name in named(&members, "Edm.DateTime") {
+        if let Some(Json::String(text)) = members.get_mut(&name) {
+            // As the service does with what a client sends; here it stands as it came.
+            *text = edm::cut_to_ticks(text);
+        }
+    }
+    for name in named(&members, "Edm.Guid") {
         let Some(Json::String(text)) = members.get_mut(&name) else { continue };
         let decoded = BASE64.decode(&*text).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         // Older versions kept the text itself.
@@ -121,6 +122,12 @@ fn entity(document: &Json) -> Result<Entity, String> {
         }
     }
     json::read_entity(&members)
+}
+
+/// The members that are said to be of a type.
+fn named(members: &Map<String, Json>, edm: &str) -> Vec<String> {
+    let of_type = members.iter().filter(|(_, annotation)| annotation.as_str() == Some(edm));
+    of_type.filter_map(|(name, _)| name.strip_suffix("@odata.type").map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
@@ -164,6 +171,17 @@ mod tests {
         let at = DateTime::from(rows[0].ts).to_string();
         assert_eq!(at, "2026-11-22T12:36:33.0336977Z", "it is written to JSON lines");
         assert!(database.rows("orders", 1, 10, usize::MAX).unwrap().is_empty());
+    }
+
+    /// It kept them as Java programs send them.
+    #[test]
+    fn moments_finer_than_a_tick_are_what_the_service_makes_of_them() {
+        let file = FILE.replace("10:00:00Z", "10:00:00.123456789Z");
+        let database =
+            Database::of(serde_json::from_str(&file).unwrap(), "devstoreaccount1").unwrap();
+        let rows = database.rows("orders", 0, 10, usize::MAX).unwrap();
+        let at = rows[0].properties.iter().find(|(name, _)| name == "At").unwrap();
+        assert_eq!(edm::text_of(&at.1), "2013-01-01T10:00:00.1234567Z");
     }
 
     /// A thousand documents of 1 MiB were one page.
