@@ -72,7 +72,7 @@ pub fn run(
             }
         }
         for run in 1..=plan.runs {
-            let order = order(plan, run);
+            let order = order(plan, group, run);
             for cell in group {
                 let again = run > 1 && plan.engines.is_empty();
                 for engine in order.iter().filter(|e| takes_part(plan, &[*cell], e)) {
@@ -92,8 +92,9 @@ pub fn run(
 
 /// The engines in the order of a run. Each run begins further on in the list: what the engine
 /// before has left to the disk falls on another one then.
-fn order(plan: &Plan, run: usize) -> Vec<&str> {
+fn order<'a>(plan: &'a Plan, cells: &[Cell], run: usize) -> Vec<&'a str> {
     let mut order: Vec<_> = plan.known.iter().map(String::as_str).collect();
+    order.retain(|engine| takes_part(plan, cells, engine));
     let first = (run - 1) * order.len() / plan.runs;
     order.rotate_left(first);
     order
