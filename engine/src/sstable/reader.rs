@@ -191,7 +191,7 @@ impl TableFile {
     pub(super) fn begin_walk(&self) -> Option<Walking> {
         let books = self.counted.as_ref().map(|counted| Arc::clone(&counted.books));
         let may = books.as_ref().is_none_or(|books| books.walk_begins(WALK_BYTES));
-        may.then_some(Walking { books })
+        may.then(|| Walking { books }) // One that is made is one that ends.
     }
 
     /// Whether the books had room for it to stay open.
