@@ -385,11 +385,11 @@ mod tests {
     fn files_that_connections_may_not_take_are_the_databases() {
         // Files, connections asked for; connections, table files.
         for (files, asked, connections, table_files) in [
-            (1_024, 10_000, 768, 118),
-            (65_536, 10_000, 10_000, 27_758),
-            (65_536, 100_000, 61_440, 2_038),
-            (64, 10, 10, 17),
-            (8, 10, 1, 14),
+            (1_024, 10_000, 768, 78),
+            (65_536, 10_000, 10_000, 18_505),
+            (65_536, 100_000, 61_440, 1_358),
+            (64, 10, 10, 11),
+            (8, 10, 1, 9),
         ] {
             assert_eq!(shares_of(files, asked), (connections, table_files), "{files}, {asked}");
         }
