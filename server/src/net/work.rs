@@ -6,14 +6,13 @@
 use crate::batch::changeset::Outline;
 use crate::error::INTERNAL_ERROR;
 use crate::handle::answer::{Answer, Write};
-use crate::handle::call::{Call, Turns};
+use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Response};
 use crate::limits::QUICK_BODY_BYTES_MAX;
 use crate::net::payload::held;
 use crate::net::room::{Place, SMALL_BYTES_MAX};
 use crate::net::shared::Shared;
-use crate::route::Operation;
 use crate::services::base::Store;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -57,8 +56,8 @@ pub(super) async fn perform<S: Store>(
     body: Body,
     mut places: Vec<Place>,
 ) -> Answered {
-    let body_bytes = bytes_of(&body).len();
-    if call.may_be_quick(body_bytes) {
+    let bytes: &[u8] = if let Body::Whole(bytes) = &body { bytes } else { &[] };
+    if call.may_be_quick(bytes.len()) {
         let (answer, beyond) = worked(shared, call, (&body, None), Reach::Memory, &places);
         match answer {
             Answer::NeedsDisk => {}
@@ -70,22 +69,18 @@ pub(super) async fn perform<S: Store>(
             }
         }
     }
+    // In this order: of these two there are the fewest turns, and who waits for one holds no
+    // commit's; who has a page's or a read's turn waits for no other.
+    let ((needed, outline), body_bytes) = (call.turns(bytes), bytes.len());
+    let turns = [
+        needed.serial.then_some(&shared.serial),
+        needed.merge.then_some(&shared.merges),
+        needed.commit.then_some(&shared.commits),
+        needed.page.then_some(&shared.turns),
+        needed.read.then_some(&shared.reads),
+    ];
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
-        let read = read_for_turns(shared, call, body, places).await;
-        let ((needed, outline), body, mut places) = match read {
-            Ok(read) => read,
-            Err(error) => return lost(call, &error),
-        };
-        // In this order: of these two there are the fewest turns, and who waits for one holds no
-        // commit's; who has a page's or a read's turn waits for no other.
-        let turns = [
-            needed.serial.then_some(&shared.serial),
-            needed.merge.then_some(&shared.merges),
-            needed.commit.then_some(&shared.commits),
-            needed.page.then_some(&shared.turns),
-            needed.read.then_some(&shared.reads),
-        ];
         let mut held = Vec::new();
         for turns in turns.into_iter().flatten() {
             held.push(turns.turn(shared.owner(call)).await);
@@ -103,25 +98,6 @@ pub(super) async fn perform<S: Store>(
         }
     };
     in_time(shared, call, work).await
-}
-
-fn bytes_of(body: &Body) -> &[u8] {
-    if let Body::Whole(bytes) = body { bytes } else { &[] }
-}
-
-/// The turns that a request needs, with its body and places: a large batch, which has to be read
-/// for that, is read aside.
-async fn read_for_turns<S: Store>(
-    shared: &Shared<S>,
-    call: &Arc<Call>,
-    body: Body,
-    places: Vec<Place>,
-) -> Result<((Turns, Option<Outline>), Body, Vec<Place>), JoinError> {
-    let is_long =
-        call.operation == Operation::Batch && bytes_of(&body).len() > QUICK_BODY_BYTES_MAX;
-    let own_call = call.clone();
-    let read = move || (own_call.turns(bytes_of(&body)), body, places);
-    if is_long { aside(shared, read).await } else { Ok(read()) }
 }
 
 /// The answer, once that is safe to tell; that to a large body is written aside, as the body was

@@ -112,27 +112,6 @@ fn a_batch_is_read_once() {
     assert!(once > 10_000 && looked_at < once + 1_000, "{looked_at} bytes, not {once}");
 }
 
-/// It was read for its turns on the connection's task: 4 MiB take milliseconds, for which all of a
-/// thread's connections wait.
-#[test]
-fn a_large_batch_is_not_read_on_the_event_loop() {
-    let shared = shared(&Arc::new(ManualClock::at(1)));
-    let is_read_here = |shared: &Arc<Shared<Db>>, bytes: usize| {
-        let query = "Content-Type: application/http\r\n\r\nGET /T() HTTP/1.1\r\n\r\n";
-        let (call, body) = batch(shared, &(query.to_owned() + &"x".repeat(bytes)));
-        let _ = work::since();
-        let (response, _) = run(perform(shared, &call, body, Vec::new()));
-        assert_eq!(response.status, 202);
-        work::since() > 0
-    };
-    let shared = Arc::new(shared);
-    assert!(is_read_here(&shared, QUICK_BODY_BYTES_MAX - (1 << 10)));
-    assert!(!is_read_here(&shared, QUICK_BODY_BYTES_MAX + (1 << 10)));
-    let shared = Arc::into_inner(shared).expect("nobody has it");
-    let without_threads = Arc::new(Shared { has_threads: false, ..shared });
-    assert!(is_read_here(&without_threads, QUICK_BODY_BYTES_MAX + (1 << 10)));
-}
-
 /// Who could else keep others from what he does not do: a query with the text `MERGE` held a
 /// turn to merge while it waited for a page's, and a few hundred merges that waited for theirs
 /// every commit's.
