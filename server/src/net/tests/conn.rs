@@ -5,12 +5,32 @@ use crate::config::DEVELOPMENT_ACCOUNT;
 use crate::http::message::{Head, Headers};
 use crate::net::admin::Origin;
 use crate::net::conn::serve;
+use crate::net::shared::Shared;
 use crate::observe::text::Text;
 use hyper_util::server::graceful::GracefulShutdown;
 use std::sync::Arc;
 use std::time::Duration;
+use tabulith::db::Db;
 use tabulith::env::clock::ManualClock;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, WriteHalf};
+
+/// What comes of `ask`, which writes to a connection, and what is answered on that.
+fn talk<T>(
+    shared: &Arc<Shared<Db>>,
+    buffer_bytes: usize,
+    ask: impl AsyncFnOnce(WriteHalf<DuplexStream>) -> T,
+) -> (T, String) {
+    let (client, server) = tokio::io::duplex(buffer_bytes);
+    let origin = Origin { peer: None, secure: false, admin: false };
+    let stop = GracefulShutdown::new();
+    let (mut from, to) = tokio::io::split(client);
+    let mut answer = String::new();
+    let serve = serve(shared.clone(), server, origin, stop.watcher());
+    let (asked, answered, ()) =
+        run(async { tokio::join!(ask(to), from.read_to_string(&mut answer), serve) });
+    answered.expect("an answer");
+    (asked, answer)
+}
 
 /// Some clients ask each server that they meet for HTTP/2. The library gives their connections
 /// up as they are, and what still comes would have the answer reset.
@@ -18,22 +38,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 fn who_asks_for_another_protocol_keeps_this_one_to_its_end() {
     let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
     let answer = |more: &str| {
-        let (client, server) = tokio::io::duplex(64);
-        let origin = Origin { peer: None, secure: false, admin: false };
-        let stop = GracefulShutdown::new();
         let head = format!(
             "GET /{DEVELOPMENT_ACCOUNT}/T() HTTP/1.1\r\nHost: h\r\n{more}Connection: close\r\n\r\n"
         );
-        let (mut from, mut to) = tokio::io::split(client);
-        let ask = async {
+        let (asked, answer) = talk(&shared, 64, async |mut to| {
             to.write_all(head.as_bytes()).await?;
             to.write_all(&[b'x'; 1000]).await
-        };
-        let mut answer = String::new();
-        let serve = serve(shared.clone(), server, origin, stop.watcher());
-        let (asked, answered, ()) =
-            run(async { tokio::join!(ask, from.read_to_string(&mut answer), serve) });
-        assert!(asked.is_ok() && answered.is_ok(), "{more:?}: {asked:?} {answered:?}");
+        });
+        assert!(asked.is_ok(), "{more:?}: {asked:?}");
         answer.len()
     };
     let plain = answer("");
@@ -48,21 +60,12 @@ fn metrics_of_slow_bodies(head: &str, slow_time: Duration, times: usize) -> Stri
     let clock = Arc::new(ManualClock::at(1));
     let shared = Arc::new(shared_with(&clock, Some(slow_time)));
     for _ in 0..times {
-        let (client, server) = tokio::io::duplex(4096);
-        let origin = Origin { peer: None, secure: false, admin: false };
-        let stop = GracefulShutdown::new();
-        let (mut from, mut to) = tokio::io::split(client);
-        let ask = async {
+        talk(&shared, 4096, async |mut to| {
             to.write_all(head.as_bytes()).await.expect("room");
             tokio::time::sleep(Duration::from_millis(1)).await;
             clock.advance(Duration::from_secs(2));
             to.write_all(b"{}").await.expect("room");
-        };
-        let mut answer = String::new();
-        let serve = serve(shared.clone(), server, origin, stop.watcher());
-        let (_, answered, ()) =
-            run(async { tokio::join!(ask, from.read_to_string(&mut answer), serve) });
-        answered.expect("an answer");
+        });
     }
     let mut text = Text::default();
     shared.app.requests().write(&mut text);
@@ -108,11 +111,7 @@ fn a_body_that_comes_too_late_has_no_place_any_more() {
     let shared = Arc::new(shared(&clock));
     let target = format!("/{DEVELOPMENT_ACCOUNT}/T(PartitionKey='',RowKey='')?timeout=7");
     let head = wire(&signed(Head { method: "PUT".to_owned(), target, ..Head::default() }));
-    let (client, server) = tokio::io::duplex(4096);
-    let origin = Origin { peer: None, secure: false, admin: false };
-    let stop = GracefulShutdown::new();
-    let (mut from, mut to) = tokio::io::split(client);
-    let ask = async {
+    let (taken_bytes, answer) = talk(&shared, 4096, async |mut to| {
         to.write_all(head.as_bytes()).await.expect("room");
         let mut taken_bytes = Vec::new();
         for seconds in [6, 2] {
@@ -122,12 +121,7 @@ fn a_body_that_comes_too_late_has_no_place_any_more() {
         }
         to.write_all(b"{}").await.expect("room");
         taken_bytes
-    };
-    let mut answer = String::new();
-    let serve = serve(shared.clone(), server, origin, stop.watcher());
-    let (taken_bytes, answered, ()) =
-        run(async { tokio::join!(ask, from.read_to_string(&mut answer), serve) });
-    answered.expect("an answer");
+    });
     assert_eq!(taken_bytes, [1 << 10, 0]);
     assert!(answer.contains("OperationTimedOut"), "{answer}");
 }
