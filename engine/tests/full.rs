@@ -304,3 +304,50 @@ fn a_segment_is_as_large_as_the_disk_has_room_for() {
     assert!(taken >= 18, "{taken} MiB of log, and {rows} rows");
     assert!(matches!(db.obstacle(), Some(Obstacle::DiskFull { .. })), "{:?}", db.obstacle());
 }
+
+/// The next edit was to write the manifest anew. For want of room none was taken any more, not even
+/// that of the dropped table's files.
+#[test]
+fn a_table_goes_where_a_long_manifest_cannot_be_written_anew() {
+    let sim = SimFs::new();
+    let disk = FaultFs::new(Arc::new(sim.clone()));
+    let (db, table) = open(&disk, Arc::new(ByHand), Durability::Synced);
+    let names = |end: &str| {
+        let names = sim.list(Path::new("/db")).unwrap().into_iter();
+        names.filter(|name| name.ends_with(end)).collect::<BTreeSet<_>>()
+    };
+    let before = names(".sst");
+    db.table("gone").unwrap().upsert("p", "r", "v").unwrap();
+    db.flush().unwrap();
+    let of_gone = names(".sst").difference(&before).cloned().collect::<Vec<_>>();
+    let manifest_bytes = || {
+        let names = names(".manifest-a");
+        let path = Path::new("/db").join(names.last().unwrap());
+        sim.open(&path, Access::Read).unwrap().len().unwrap()
+    };
+    for n in 0.. {
+        let key = format!("{n:06}{}", "x".repeat(4_000));
+        table.upsert(&key, &key, "v").unwrap();
+        db.flush().unwrap();
+        if manifest_bytes() > 1 << 20 {
+            break; // The bytes of edits after which all is written anew.
+        }
+        assert!(n < 200, "no manifest of a MiB");
+    }
+    let manifests = names(".manifest-a");
+    disk.add(Rule::fail(Call::Create).named("*.manifest-a").forever().with(Errno::NoSpace));
+    assert!(db.drop_table("gone").unwrap());
+    db.flush().unwrap();
+    while db.step().unwrap() {}
+    assert!(of_gone.len() == 1 && !names(".sst").contains(&of_gone[0]), "{:?}", names(".sst"));
+    assert_eq!(names(".manifest-a"), manifests);
+    disk.clear();
+    table.upsert("p", "r", "v").unwrap();
+    db.flush().unwrap();
+    assert_ne!(names(".manifest-a"), manifests, "it is written anew as soon as that can be");
+    drop(table);
+    db.close().unwrap();
+    drop(db);
+    let (db, table) = open(&disk, Arc::new(ByHand), Durability::Synced);
+    assert!(table.get("p", "r").unwrap().is_some() && db.find_table("gone").unwrap().is_none());
+}

@@ -113,6 +113,10 @@ impl Manifest {
             return Err(Error::invalid(format!("an edit of {} bytes", edit.len())));
         }
         let mut bytes = frame::encode_frame(self.generation, self.at, self.number, &edit);
+        if !self.has_room(bytes.len()) {
+            let what = format!("{} bytes of edits, and one of {}", self.edits_bytes(), edit.len());
+            return Err(Error::invalid(what));
+        }
         for (path, file) in &self.copies {
             // Not both writes and then both syncs: recovery relies on A being whole before B.
             if let Err(error) = file.write_all_at(&bytes, self.at).and_then(|()| file.sync()) {
@@ -131,7 +135,17 @@ impl Manifest {
 
     /// Whether edits take so much room that [`Manifest::rewrite`] pays.
     pub(crate) fn wants_rewrite(&self) -> bool {
-        self.at - self.state_end > frame::edits_bytes_max(self.state_end)
+        self.edits_bytes() > frame::edits_bytes_max(self.state_end)
+    }
+
+    /// Whether a frame of `bytes` more leaves a file that is read.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let last_bytes = (frame::FRAME_HEADER_BYTES + EDIT_BYTES_MAX) as u64;
+        self.edits_bytes() + bytes as u64 <= frame::edits_bytes_max(self.state_end) + last_bytes
+    }
+
+    fn edits_bytes(&self) -> u64 {
+        self.at - self.state_end
     }
 
     /// Whether a failed write or sync has closed this manifest to edits.
@@ -141,13 +155,16 @@ impl Manifest {
 
     /// Writes `state`, which must be what the edits that succeeded add up to, as a new generation
     /// in fresh files. Opens a closed manifest again: of an edit that failed nothing is taken over.
-    /// Only when it returns `Ok` may the files that the failed edit was to add be deleted.
+    /// Only when it returns `Ok` may the files that the failed edit was to add be deleted. Where it
+    /// fails before any root was touched, an open one goes on as it was.
     pub(crate) fn rewrite(&mut self, state: &State) -> Result<()> {
-        match Manifest::start(self.vfs.clone(), &self.dir, state) {
+        match Manifest::begin(self.vfs.clone(), &self.dir, state) {
             Ok(next) => *self = next,
-            Err(error) => {
+            Err(Unswitched { error, is_unnamed }) => {
                 // One root may name the new generation already: the old one must not go on.
-                self.closed = Some(error.duplicate());
+                if !is_unnamed {
+                    self.closed = Some(error.duplicate());
+                }
                 return Err(error);
             }
         }

@@ -382,12 +382,14 @@ fn a_root_that_cannot_be_replaced_leaves_no_files() {
         faults.add(rule.times(1));
         assert_eq!(manifest.rewrite(&state).expect_err("EIO").kind(), Kind::Io);
         assert_eq!(names(), before);
+        assert!(!manifest.is_closed(), "nothing names what was written: edits are taken as before");
     }
     // The first root says it, or may: the files stay.
     for rule in [Rule::fail(Call::Rename).skip(1), Rule::fail(Call::Rename).done()] {
         faults.add(rule.times(1));
         assert_eq!(manifest.rewrite(&state).expect_err("EIO").kind(), Kind::Io);
         assert_eq!(loaded(&fs).state, state);
+        assert!(manifest.is_closed());
     }
     manifest.rewrite(&state).expect("no fault is left");
     assert_eq!(names().len(), before.len());
@@ -418,6 +420,8 @@ fn a_long_history_asks_to_be_rewritten() {
     // Its last edit, of 10 KB, may be as long as edits get.
     let bound = file_bytes_max(&bytes) - EDIT_BYTES_MAX as u64;
     assert!((bound - 16..bound + 11_000).contains(&(bytes.len() as u64)), "{bound}");
+    // A little more than it may have without being written anew.
+    assert!(manifest.has_room(EDIT_BYTES_MAX - 11_000) && !manifest.has_room(EDIT_BYTES_MAX + 16));
     manifest.rewrite(&state).expect("room");
     assert!(!manifest.wants_rewrite());
     assert_eq!(loaded(&fs).state, state);

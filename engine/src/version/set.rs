@@ -4,6 +4,7 @@ use crate::error::{Kind, Result};
 use crate::ids::FileNo;
 use crate::manifest::change::{Change, Changing};
 use crate::manifest::edit::Edit;
+use crate::manifest::frame::EDIT_BYTES_MAX;
 use crate::manifest::log::Manifest;
 use crate::manifest::state::State;
 use crate::names::{FileKind, FileName};
@@ -56,9 +57,15 @@ impl VersionSet {
     }
 
     /// Makes the manifest ready for `edit`, and looks at whether it keeps the rules.
+    ///
+    /// A manifest that is only long goes on where it cannot be written anew for now: on a full disk
+    /// an edit of some hundred bytes may be what gives space back.
     fn prepare(&mut self, edit: &mut Edit) -> Result<Change> {
         if self.manifest.is_closed() || self.manifest.wants_rewrite() {
-            self.rewrite()?;
+            let goes_on = |set: &VersionSet| {
+                !set.manifest.is_closed() && set.manifest.has_room(EDIT_BYTES_MAX / 2)
+            };
+            self.rewrite().or_else(|error| if goes_on(self) { Ok(()) } else { Err(error) })?;
         }
         edit.next_file = Some(self.state.state().next_file);
         self.state.check(edit)
