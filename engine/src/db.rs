@@ -568,6 +568,7 @@ impl Inner {
         also: impl FnOnce(CommitTs),
     ) -> Result<CommitTs> {
         let tree = &self.tree;
+        self.check_settled()?;
         let mut sealed = false;
         let ts = writer.pipeline.commit(batch, durability, reach, |commit| {
             tree.insert(commit);
@@ -591,6 +592,15 @@ impl Inner {
             writer.work.poke();
         }
         Ok(ts)
+    }
+
+    /// Refuses a commit that was decided while an ingest is in doubt: after a crash its rows may be
+    /// there, and before it. Asked under a latch, all of which the ingest had until it was known.
+    pub(crate) fn check_settled(&self) -> Result<()> {
+        match self.tree.is_in_doubt() {
+            false => Ok(()),
+            true => Err(Error::new(Kind::Busy, "an ingest has failed and is not undone yet")),
+        }
     }
 
     /// The log has found no room on the disk: some of it is its own, and comes back with a flush.

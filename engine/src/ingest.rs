@@ -223,7 +223,8 @@ impl Ingest {
     /// for one edit of the manifest.
     ///
     /// Errors: `NotFound` where the table was dropped; `Io`, `NoSpace`. Nothing is seen then; after
-    /// the last two the next open may find the rows all the same.
+    /// the last two the next open may find the rows all the same, unless anything was committed
+    /// since.
     pub fn finish(mut self) -> Result<CommitTs> {
         if let Some(error) = self.failed.take() {
             return Err(error);
@@ -347,7 +348,8 @@ impl Inner {
         // Older versions of these rows in a memtable would be found before the files: none stay.
         let added = flush().and_then(|()| {
             given();
-            self.tree.add_files(files, ts)
+            let added = self.tree.add_files(files, ts);
+            added.inspect_err(|_| self.tree.doubt(files[0].table.no))
         });
         let settled = place.give_back();
         drop(nobody_writes);

@@ -39,8 +39,9 @@ impl Pacing {
     /// Waits while background work is too far behind.
     ///
     /// Errors: `Busy` where it stays so for [`STALL_MAX`]; the log's, where that takes nothing
-    /// more.
+    /// more; the manifest's, where that keeps an ingest in doubt.
     pub(crate) fn admit(&self, pipeline: &Pipeline, work: &Work) -> Result<()> {
+        self.tree.end_doubt()?;
         while let Stall::Stop(cause) = self.stall(0) {
             self.await_background(pipeline, work, cause)?;
         }
@@ -49,7 +50,7 @@ impl Pacing {
 
     /// Whether a commit need neither wait nor pause.
     pub(crate) fn is_free(&self) -> bool {
-        self.stall(AT_ONCE_BYTES) == Stall::None
+        self.stall(AT_ONCE_BYTES) == Stall::None && !self.tree.is_in_doubt()
     }
 
     /// Waits while background work is too far behind for `cause`.

@@ -284,6 +284,7 @@ impl Inner {
         reach: Reach,
     ) -> Result<CommitTs> {
         let durability = self.durability(durability);
+        self.check_settled()?;
         if batch.is_empty()
             && let Some(applied) = writer.pipeline.applied_as_safe_as(durability, reach)?
         {

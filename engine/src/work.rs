@@ -212,7 +212,7 @@ impl Work {
         }
         state.closers.push(me);
         drop(state);
-        let closed = self.pipeline.close();
+        let closed = self.pipeline.close().and(self.tree.end_doubt());
         self.tree.close();
         self.tree.shelf.errands.close();
         let mut state = self.state.lock();

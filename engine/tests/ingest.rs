@@ -173,6 +173,88 @@ fn an_error_of_the_disk_is_repeated_until_the_end_and_nothing_is_seen() {
     }
 }
 
+fn open_by_hand(disk: &FaultFs) -> Db {
+    let (clock, jobs) = (Arc::new(SystemClock::default()), Arc::new(ByHand));
+    Db::builder().options(small()).parts(Arc::new(disk.clone()), clock, jobs).open("/db").unwrap()
+}
+
+/// The first copy of the manifest had the edit of the ingest, which failed at the second one. A
+/// delete of its rows wrote nothing, as there were none, and the next open had all of them.
+#[test]
+fn an_ingest_that_failed_is_undone_before_anything_is_decided_without_it() {
+    type Decide = fn(&Table) -> tabulith::Result<()>;
+    let decisions: [(&str, Decide); 5] = [
+        ("delete", |table| table.delete("p", rk(7), If::Any).map(drop)),
+        ("range", |table| {
+            table.partition("p").batch().delete_range(rk(5)..rk(9)).commit().map(drop)
+        }),
+        ("partition", |table| table.drop_partition("p").map(drop)),
+        ("truncate", |table| table.truncate().map(drop)),
+        ("insert", |table| table.insert("p", rk(7), "new").map(drop)),
+    ];
+    for (name, decide) in decisions {
+        for (call, stays, closes) in [
+            (Call::Sync, false, false),
+            (Call::Write, false, true),
+            (Call::Sync, true, false),
+            (Call::Write, true, true),
+        ] {
+            let case = format!("{name}, {call:?}, {stays}, {closes}");
+            let sim = SimFs::new();
+            let disk = FaultFs::new(Arc::new(sim.clone()));
+            let db = open_by_hand(&disk);
+            let table = db.table("t").unwrap();
+            db.flush().unwrap();
+            let mut ingest = table.ingest().unwrap();
+            (0..20).try_for_each(|i| ingest.add("p", rk(i), "ingested")).unwrap();
+            disk.add(Rule::fail(call).named("*.manifest-b"));
+            if stays {
+                disk.add(Rule::fail(Call::Create).named("*.manifest-a").forever());
+            }
+            assert_eq!(ingest.finish().unwrap_err().kind(), Kind::Io, "{case}");
+            if stays {
+                assert_eq!(decide(&table).unwrap_err().kind(), Kind::Io, "{case}");
+                assert!(rows(&table).is_empty(), "{case}");
+                disk.clear();
+            }
+            decide(&table).unwrap();
+            let expected = rows(&table);
+            if closes {
+                db.close().unwrap();
+            }
+            let left = FaultFs::new(Arc::new(sim.fork()));
+            let table = open_by_hand(&left).table("t").unwrap();
+            assert_eq!(rows(&table), expected, "{case}");
+        }
+    }
+}
+
+/// The next open found the rows.
+#[test]
+fn a_close_undoes_an_ingest_that_failed_or_tells() {
+    for stays in [false, true] {
+        let sim = SimFs::new();
+        let disk = FaultFs::new(Arc::new(sim.clone()));
+        let db = open_by_hand(&disk);
+        let table = db.table("t").unwrap();
+        db.flush().unwrap();
+        let mut ingest = table.ingest().unwrap();
+        ingest.add("p", "r", "ingested").unwrap();
+        disk.add(Rule::fail(Call::Sync).named("*.manifest-b"));
+        disk.add(Rule::fail(Call::Create).named("*.manifest-a").forever());
+        assert_eq!(ingest.finish().unwrap_err().kind(), Kind::Io);
+        if !stays {
+            disk.clear();
+        }
+        let closed = db.close();
+        assert_eq!(closed.is_err(), stays, "{closed:?}");
+        drop(db);
+        let left = FaultFs::new(Arc::new(sim.fork()));
+        let table = open_by_hand(&left).table("t").unwrap();
+        assert!(stays || rows(&table).is_empty());
+    }
+}
+
 #[test]
 fn a_table_dropped_meanwhile_refuses_the_rows() {
     let dir = tempfile::tempdir().unwrap();

@@ -73,6 +73,7 @@ pub(crate) struct Tree {
     pub(super) deleting: Mutex<()>,
     pub(super) merging: Mutex<Option<Merging>>,
     pub(super) closing: AtomicBool, // Long work gives up.
+    in_doubt: AtomicBool,           // Changed under the lock of the set.
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
 }
 
@@ -107,6 +108,7 @@ impl Tree {
             deleting: Mutex::default(),
             merging: Mutex::default(),
             closing: AtomicBool::new(false),
+            in_doubt: AtomicBool::new(false),
             set: Mutex::new(set),
         }
     }
@@ -323,7 +325,9 @@ impl Tree {
         edit.last_ts = edit.last_ts.filter(|ts| *ts >= set.state().last_ts);
         let added: Vec<_> = edit.added.iter().map(|(level, meta)| (*level, meta.no)).collect();
         let outdated = Outdated::by(&edit, flushed);
-        let version = set.apply(edit)?;
+        let applied = set.apply(edit);
+        self.note_doubt(set, false);
+        let version = applied?;
         debug_assert!(added.iter().all(|(_, no)| version.files().any(|(_, f)| f.meta.no == *no)));
         version.open_early(&added); // Or the first to read would wait for it.
         // Under the lock of the set, so that editions follow one another as the Views do.
@@ -356,6 +360,36 @@ impl Tree {
 
     /// The same for work that changes it.
     pub(crate) fn with_set_mut<T>(&self, work: impl FnOnce(&mut VersionSet) -> T) -> Option<T> {
-        self.set.lock().as_mut().map(work)
+        let mut set = self.set.lock();
+        let set = set.as_mut()?;
+        let result = work(set);
+        self.note_doubt(set, false);
+        Some(result)
+    }
+
+    /// An ingest of `table` has failed. A crash may find it in force all the same, so no commit may
+    /// be decided without its rows until the manifest was written anew.
+    pub(crate) fn doubt(&self, table: FileNo) {
+        let mut set = self.set.lock();
+        if let Some(set) = set.as_mut().filter(|set| set.doubts(table)) {
+            self.note_doubt(set, true);
+        }
+        drop(set);
+        let _ = self.end_doubt(); // Whoever commits next tries again, and is told.
+    }
+
+    fn note_doubt(&self, set: &VersionSet, began: bool) {
+        let lasts = set.is_closed() && (began || self.in_doubt.load(Relaxed));
+        self.in_doubt.store(lasts, Release);
+    }
+
+    /// Whether an ingest has failed, and a crash may find it in force.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Acquire)
+    }
+
+    /// Writes the manifest anew where an ingest is in doubt, which then never was.
+    pub(crate) fn end_doubt(&self) -> Result<()> {
+        if self.is_in_doubt() { self.reopen_manifest() } else { Ok(()) }
     }
 }

@@ -94,6 +94,11 @@ impl VersionSet {
         if self.manifest.is_closed() { self.rewrite() } else { Ok(()) }
     }
 
+    /// Whether a crash may find an edit in force that failed and was to add that table file.
+    pub(crate) fn doubts(&self, table: FileNo) -> bool {
+        self.doubtful.contains(&(FileKind::Table, table))
+    }
+
     /// Whether an edit failed, after which the next one writes all anew.
     pub(crate) fn is_closed(&self) -> bool {
         self.manifest.is_closed()
