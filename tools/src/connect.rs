@@ -11,6 +11,7 @@
 use crate::args::target::TargetArgs;
 use crate::exit::{Exit, Failure};
 use anyhow::{Context, Result};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tabulith_client::connection::DEVELOPMENT_ACCOUNT;
 use tabulith_client::{Connection, Trust};
@@ -54,7 +55,8 @@ fn find(
 ) -> Result<Place> {
     let words = Words::of_flags(flags);
     let profile = |name: &str| -> Result<Words> {
-        let (path, text) = profiles(&variable, &read)?;
+        let homeless = || format!("--profile {name}: neither XDG_CONFIG_HOME nor HOME is set");
+        let (path, text) = profiles(&variable, &read).ok_or_else(|| Failure::usage(homeless()))?;
         let text = text.with_context(|| format!("--profile {name}: {}", path.display()))?;
         Words::of_profile(&text, name, &path)?.ok_or_else(|| {
             let path = path.display();
@@ -72,12 +74,16 @@ fn find(
         Some(name) => profile(&name)?.place(&|_| None, &read)?,
         None => match Words::of_environment(&variable) {
             Some(words) => words.place(&variable, &read)?,
-            None => match profiles(&variable, &read)? {
-                (path, Ok(text)) => match Words::of_profile(&text, "default", &path)? {
+            None => match profiles(&variable, &read) {
+                Some((path, Ok(text))) => match Words::of_profile(&text, "default", &path)? {
                     Some(words) => words.place(&|_| None, &read)?,
                     None => development()?,
                 },
-                (_, Err(_)) => development()?,
+                // One that cannot be read may name another place: nothing is written elsewhere.
+                Some((path, Err(error))) if !is_absence(&error) => {
+                    return Err(error).with_context(|| format!("reading {}", path.display()));
+                }
+                Some((_, Err(_))) | None => development()?,
             },
         },
     };
@@ -105,16 +111,20 @@ fn development() -> Result<Place> {
     Ok(Place::Server(Box::new(parse("UseDevelopmentStorage=true")?), None))
 }
 
-/// The file of profiles, and its text.
+fn is_absence(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// The file of profiles, and its text. None where nothing says where it would be.
 fn profiles(
     variable: &impl Fn(&str) -> Option<String>,
     read: &impl Fn(&Path) -> std::io::Result<String>,
-) -> Result<(PathBuf, std::io::Result<String>)> {
+) -> Option<(PathBuf, std::io::Result<String>)> {
     let folder = variable("XDG_CONFIG_HOME").map(PathBuf::from);
-    let folder = folder.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".config")));
-    let path = folder.unwrap_or_default().join("tabulith").join("profiles.toml");
+    let folder = folder.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".config")))?;
+    let path = folder.join("tabulith").join("profiles.toml");
     let text = read(&path);
-    Ok((path, text))
+    Some((path, text))
 }
 
 /// What flags, a profile or the environment say of a place.
@@ -287,7 +297,6 @@ impl Words {
 mod tests {
     use super::*;
     use crate::exit::of;
-    use std::io::ErrorKind;
 
     const PROFILES: &str = "[default]\ntable-endpoint = 'http://d/devstoreaccount1'\n\
         [shop]\naccount-name = 'shop'\nkey-file = 'shop.key'\nca = '/pem'\n\
@@ -375,6 +384,28 @@ mod tests {
         assert_eq!(of(TargetArgs::default()), "shop");
         let flag = TargetArgs { account_name: Some("abc".into()), ..Default::default() };
         assert_eq!(of(flag), "abc");
+    }
+
+    /// Then commands that wrote without naming a place went to the development account.
+    #[test]
+    fn profiles_that_cannot_be_read_are_no_missing_ones() {
+        let variable = |name: &str| (name == "HOME").then(|| "/home".to_owned());
+        let of = |kind: ErrorKind| {
+            find(&TargetArgs::default(), variable, |_| Err(std::io::Error::from(kind)))
+        };
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::InvalidData] {
+            let why = format!("{:#}", of(kind).unwrap_err());
+            assert!(why.contains("/home/.config/tabulith/profiles.toml"), "{why}");
+        }
+        for kind in [ErrorKind::NotFound, ErrorKind::NotADirectory] {
+            assert_eq!(server(of(kind)).account, DEVELOPMENT_ACCOUNT);
+        }
+        let nowhere = |path: &Path| panic!("{} is nobody's", path.display());
+        let none = find(&TargetArgs::default(), |_| None, nowhere);
+        assert_eq!(server(none).account, DEVELOPMENT_ACCOUNT);
+        let flags = TargetArgs { profile: Some("shop".to_owned()), ..Default::default() };
+        let why = find(&flags, |_| None, nowhere).unwrap_err();
+        assert_eq!(crate::exit::of(&why), Exit::Usage);
     }
 
     /// It was not looked at as soon as a flag beside it said anything of the place, so that keys
