@@ -72,6 +72,19 @@ fn tables_go_round_through_every_kind_of_place() {
     assert_eq!(place.run(&["copy", "dir:data", "dir:one", "-t", "none"]).code, 3);
 }
 
+/// It ended at its first page, and so did every later one.
+#[test]
+fn a_copy_whose_progress_cannot_be_recorded_comes_to_its_end() {
+    let place = filled();
+    std::fs::remove_dir_all(place.path("state")).unwrap();
+    place.file("state", "no folder");
+    let ran = place.run(&["copy", "dir:data", "dir:other"]);
+    copied(&ran);
+    assert_eq!(ran.err.matches("is not recorded").count(), 1, "{}", ran.err);
+    copied(&place.run(&["copy", "dir:data", "dir:other", "--restart"]));
+    assert_eq!(rows(&place, "other", "Rows"), rows(&place, "data", "Rows"));
+}
+
 /// A copy of JSON lines had no Timestamps, by which `import` knows an export: an Int32 became a
 /// Double where another row had one in its place.
 #[test]
@@ -119,6 +132,28 @@ fn what_is_not_the_same_is_told_by_its_partition() {
 
 /// The record of an unfinished copy was believed although what it tells of had been removed since:
 /// tables were told to be copied, and were not there.
+#[test]
+fn tables_of_many_partitions_are_compared_too() {
+    let place = Place::new();
+    let lines = |changed: usize| -> String {
+        let line = |n: usize| {
+            let row = u8::from(n == changed);
+            format!("{{\"PartitionKey\":\"p{n}\",\"RowKey\":\"{row}\"}}\n")
+        };
+        (0..70_000).map(line).collect()
+    };
+    for (dir, changed) in [("one", 70_000), ("same", 70_000), ("other", 69_123)] {
+        std::fs::create_dir(place.path(dir)).unwrap();
+        place.file(&format!("{dir}/Many.jsonl"), lines(changed));
+    }
+    let compare = |to: &str| place.run(&["copy", "jsonl:one", to, "--verify-only"]);
+    copied(&compare("jsonl:same"));
+    let differ = compare("jsonl:other");
+    assert_eq!(differ.code, 1);
+    let told = ["Many: 'p69123' differs: 1 rows in FROM, 1 in TO\n", "differ in 1 of 65,536 parts"];
+    assert!(told.iter().all(|told| differ.err.contains(told)), "{}", differ.err);
+}
+
 #[test]
 fn what_is_gone_from_the_other_place_is_copied_again() {
     let place = filled();

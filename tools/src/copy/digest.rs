@@ -1,35 +1,98 @@
 //! Digests of partitions: what two places have to agree on, whatever the order in which they give
 //! their rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tabulith::table::entity::Entity;
 use tabulith::table::value::Value;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// The rows of a table by partition: how many there are, and the sum of their digests.
+/// Partitions that have a digest each: some ten MiB, with keys of ordinary length.
+const PARTITIONS_MAX: usize = 1 << 16;
+
+/// Parts of a table that have one each where there are more partitions, which fall into them by a
+/// hash of their keys: 2 MiB.
+pub(crate) const PARTS: usize = 1 << 16;
+
+/// How many rows there are, and the sum of their digests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Sum {
+    rows: u64,
+    digest: u128,
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.rows += other.rows;
+        self.digest = self.digest.wrapping_add(other.digest);
+    }
+}
+
+/// The rows of a table by partition, or by part where it has many partitions.
 ///
-/// Memory: an entry for each partition.
+/// Memory: bounded, whatever the table has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Digests(BTreeMap<String, (u64, u128)>);
+pub(crate) struct Digests {
+    partitions: BTreeMap<String, Sum>,
+    /// In place of partitions once there were too many of them.
+    parts: Option<Vec<Sum>>,
+    /// The parts that are looked at, where it is not all.
+    only: Option<BTreeSet<usize>>,
+}
 
 impl Digests {
+    /// Digests of the partitions of some parts.
+    pub(crate) fn of_parts(only: BTreeSet<usize>) -> Digests {
+        Digests { only: Some(only), ..Digests::default() }
+    }
+
     /// Adds a row. Its Timestamp does not count, nor does the order of its properties.
     pub(crate) fn add(&mut self, row: &Entity) {
-        let of_row = digest(row);
-        match self.0.get_mut(&row.partition_key) {
-            Some((rows, sum)) => (*rows, *sum) = (*rows + 1, sum.wrapping_add(of_row)),
-            None => drop(self.0.insert(row.partition_key.clone(), (1, of_row))),
+        let key = &row.partition_key;
+        if self.only.as_ref().is_some_and(|only| !only.contains(&part(key))) {
+            return;
+        }
+        let of_row = Sum { rows: 1, digest: digest(row) };
+        if let Some(parts) = &mut self.parts {
+            return parts[part(key)].add(of_row);
+        }
+        match self.partitions.get_mut(key) {
+            Some(sum) => sum.add(of_row),
+            None => drop(self.partitions.insert(key.clone(), of_row)),
+        }
+        if self.partitions.len() > PARTITIONS_MAX {
+            self.fold();
+        }
+    }
+
+    /// Makes parts of the partitions.
+    fn fold(&mut self) {
+        let parts = self.parts.get_or_insert_with(|| vec![Sum::default(); PARTS]);
+        for (key, sum) in std::mem::take(&mut self.partitions) {
+            parts[part(&key)].add(sum);
         }
     }
 
     /// Rows in all.
     pub(crate) fn rows(&self) -> u64 {
-        self.0.values().map(|(rows, _)| rows).sum()
+        let of_parts = self.parts.iter().flatten().map(|sum| sum.rows);
+        self.partitions.values().map(|sum| sum.rows).chain(of_parts).sum()
     }
 
-    /// Partitions in all.
-    pub(crate) fn partitions(&self) -> usize {
-        self.0.len()
+    /// Partitions in all, where each has a digest.
+    pub(crate) fn partitions(&self) -> Option<usize> {
+        self.parts.is_none().then_some(self.partitions.len())
+    }
+
+    /// The parts that are not the same in both, where one of them has no digest of each partition.
+    pub(crate) fn parts_that_differ(&mut self, other: &mut Digests) -> Option<BTreeSet<usize>> {
+        if self.parts.is_none() && other.parts.is_none() {
+            return None;
+        }
+        self.fold();
+        other.fold();
+        let (own, others) = (self.parts.iter().flatten(), other.parts.iter().flatten());
+        let differ = own.zip(others).enumerate().filter(|(_, (own, other))| own != other);
+        Some(differ.map(|(part, _)| part).collect())
     }
 
     /// The partitions that are not the same in both, with the number of their rows here and there.
@@ -37,14 +100,19 @@ impl Digests {
         &'a self,
         other: &'a Digests,
     ) -> impl Iterator<Item = (&'a str, u64, u64)> {
-        let of = |digests: &'a Digests, partition: &str| digests.0.get(partition).copied();
-        let only_there = other.0.keys().filter(|partition| !self.0.contains_key(*partition));
-        self.0.keys().chain(only_there).filter_map(move |partition| {
+        let of = |digests: &'a Digests, partition: &str| digests.partitions.get(partition).copied();
+        let (own, others) = (&self.partitions, &other.partitions);
+        let only_there = others.keys().filter(|partition| !own.contains_key(*partition));
+        own.keys().chain(only_there).filter_map(move |partition| {
             let (own, others) = (of(self, partition), of(other, partition));
-            let rows = |digest: Option<(u64, u128)>| digest.map_or(0, |(rows, _)| rows);
+            let rows = |sum: Option<Sum>| sum.map_or(0, |sum| sum.rows);
             (own != others).then(|| (partition.as_str(), rows(own), rows(others)))
         })
     }
+}
+
+fn part(partition_key: &str) -> usize {
+    xxh3_64(partition_key.as_bytes()) as usize % PARTS
 }
 
 /// The digest of a row's keys and properties.
@@ -87,6 +155,7 @@ fn put_typed(out: &mut Vec<u8>, edm: u8, value: &[u8]) {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
@@ -110,7 +179,7 @@ mod tests {
         let turned =
             [row("q", "1", &[]), row("p", "2", &[]), row("p", "1", &[two.clone(), one.clone()])];
         assert_eq!(of(&rows), of(&turned));
-        assert_eq!((of(&rows).rows(), of(&rows).partitions()), (3, 2));
+        assert_eq!((of(&rows).rows(), of(&rows).partitions()), (3, Some(2)));
         for other in [
             row("p", "1", std::slice::from_ref(&one)),
             row("p", "1", &[one.clone(), ("b", Value::Int64(1))]),
@@ -131,6 +200,36 @@ mod tests {
         let of_double = |value: f64| of(&[row("p", "1", &[("d", Value::Double(value))])]);
         assert_eq!(of_double(-0.0), of_double(0.0));
         assert_ne!(of_double(-1.5), of_double(1.5));
+    }
+
+    /// Both sides had an entry for each partition: ten million of them took some GiB.
+    #[test]
+    fn many_partitions_are_compared_by_their_parts() {
+        let count = PARTITIONS_MAX + 10;
+        let rows = |changed: Option<usize>| {
+            (0..count)
+                .map(move |n| row(&n.to_string(), if changed == Some(n) { "x" } else { "" }, &[]))
+        };
+        let of = |changed: Option<usize>, only: Option<BTreeSet<usize>>| {
+            let mut digests = only.map_or_else(Digests::default, Digests::of_parts);
+            rows(changed).for_each(|row| digests.add(&row));
+            digests
+        };
+        let mut here = of(None, None);
+        assert_eq!((here.rows(), here.partitions()), (count as u64, None));
+        assert!(here.partitions.is_empty());
+        assert_eq!(here.parts_that_differ(&mut of(None, None)), Some(BTreeSet::new()));
+        for changed in [3, count - 1] {
+            let differ = here.parts_that_differ(&mut of(Some(changed), None)).unwrap();
+            assert_eq!(differ, BTreeSet::from([part(&changed.to_string())]));
+            let (here, there) = (of(None, Some(differ.clone())), of(Some(changed), Some(differ)));
+            let named: Vec<_> = here.differences(&there).collect();
+            assert_eq!(named, [(changed.to_string().as_str(), 1, 1)]);
+        }
+        let mut few = Digests::default();
+        rows(None).take(5).for_each(|row| few.add(&row));
+        let lack = few.parts_that_differ(&mut here).unwrap();
+        assert!(lack.len() > PARTS / 2 && few.rows() == 5, "{}", lack.len());
     }
 
     #[test]

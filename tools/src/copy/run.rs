@@ -2,7 +2,7 @@
 
 use crate::args::copy::CopyArgs;
 use crate::ask::{Key, WriteError};
-use crate::copy::digest::Digests;
+use crate::copy::digest::{Digests, PARTS};
 use crate::copy::lines::{self, Writer};
 use crate::copy::pace::Pace;
 use crate::copy::place::Place;
@@ -26,7 +26,10 @@ use xxhash_rust::xxh3::xxh3_128;
 const IN_FLIGHT: usize = 16;
 
 /// Partitions that are named where two places differ.
-const DIFFERENCES_SHOWN: usize = 20;
+const DIFFERENCES_SHOWN: u64 = 20;
+
+/// Of a table with many partitions, parts that differ and are read again for their names.
+const PARTS_NAMED: usize = 20;
 
 /// Copies, and compares.
 pub(crate) async fn run(args: CopyArgs) -> Result<Exit> {
@@ -107,7 +110,7 @@ impl Copy {
         for table in tables {
             rows += self.table(table).await.with_context(|| format!("copying {table}"))?;
         }
-        self.progress.reach_all(tables)?;
+        self.progress.reach_all(tables);
         note(&format!("copied {}, {} tables", rate(rows, self.clock.steady()), tables.len()));
         Ok(rows)
     }
@@ -142,13 +145,13 @@ impl Copy {
                 (None, _) => {}
             }
             if self.from.is_ordered() && writer.is_none() {
-                self.progress.reach(table, &Reached::Row(key))?;
+                self.progress.reach(table, &Reached::Row(key));
             }
         }
         if let Some(writer) = writer {
             writer.finish()?;
         }
-        self.progress.reach(table, &Reached::End)?;
+        self.progress.reach(table, &Reached::End);
         Ok(rows)
     }
 
@@ -184,42 +187,69 @@ impl Copy {
     async fn compare(&self, tables: &[String]) -> Result<bool> {
         let mut same = true;
         for table in tables {
-            let (here, there) = tokio::try_join!(
-                digests(&self.from, table, true),
-                digests(&self.to, table, false)
-            )?;
-            let mut differing = 0;
-            for (partition, here, there) in here.differences(&there) {
-                differing += 1;
-                if differing <= DIFFERENCES_SHOWN {
-                    let (here, there) = (grouped(here), grouped(there));
-                    note(&format!(
-                        "{table}: '{partition}' differs: {here} rows in FROM, {there} in TO"
-                    ));
-                }
-            }
-            same &= differing == 0;
-            let of = format!(
-                "{} rows in {} partitions",
-                grouped(here.rows()),
-                grouped(here.partitions() as u64)
-            );
-            match differing {
-                0 => note(&format!("{table}: the same on both sides, {of}")),
-                n => note(&format!(
-                    "{table}: {} partitions differ, FROM has {of}",
-                    grouped(n as u64)
-                )),
-            }
+            same &= self.compare_table(table).await?;
         }
         Ok(same)
     }
+
+    async fn compare_table(&self, table: &str) -> Result<bool> {
+        let (mut here, mut there) = self.digests(table, Digests::default()).await?;
+        let rows = grouped(here.rows());
+        let of = match here.partitions() {
+            Some(count) => format!("{rows} rows in {} partitions", grouped(count as u64)),
+            None => format!("{rows} rows"),
+        };
+        let differing = match here.parts_that_differ(&mut there) {
+            None => match name_differences(table, &here, &there) {
+                0 => None,
+                count => Some(format!("{} partitions differ", grouped(count))),
+            },
+            Some(parts) if parts.is_empty() => None,
+            Some(parts) => {
+                let few = parts.iter().copied().take(PARTS_NAMED).collect();
+                let (here, there) = self.digests(table, Digests::of_parts(few)).await?;
+                name_differences(table, &here, &there);
+                let (count, all) = (grouped(parts.len() as u64), grouped(PARTS as u64));
+                Some(format!("partitions differ in {count} of {all} parts of them"))
+            }
+        };
+        note(&match &differing {
+            None => format!("{table}: the same on both sides, {of}"),
+            Some(what) => format!("{table}: {what}, FROM has {of}"),
+        });
+        Ok(differing.is_none())
+    }
+
+    /// What both sides have of a table, into copies of `empty`.
+    async fn digests(&self, table: &str, empty: Digests) -> Result<(Digests, Digests)> {
+        tokio::try_join!(
+            digests(&self.from, table, true, empty.clone()),
+            digests(&self.to, table, false, empty)
+        )
+    }
 }
 
-/// The digests of a table; one that does not exist has no rows, unless it must.
-async fn digests(place: &Place, table: &str, must_exist: bool) -> Result<Digests> {
+/// Names the first partitions that differ; how many do.
+fn name_differences(table: &str, here: &Digests, there: &Digests) -> u64 {
+    let mut differing = 0;
+    for (partition, here, there) in here.differences(there) {
+        differing += 1;
+        if differing <= DIFFERENCES_SHOWN {
+            let (here, there) = (grouped(here), grouped(there));
+            note(&format!("{table}: '{partition}' differs: {here} rows in FROM, {there} in TO"));
+        }
+    }
+    differing
+}
+
+/// The digests of a table, added to `digests`; one that does not exist has no rows, unless it must.
+async fn digests(
+    place: &Place,
+    table: &str,
+    must_exist: bool,
+    mut digests: Digests,
+) -> Result<Digests> {
     let named = || format!("comparing {table}");
-    let mut digests = Digests::default();
     let mut pages = async || -> Result<()> {
         let mut reading = place.read(table, None)?;
         loop {
