@@ -56,7 +56,7 @@ mod serve;
 use crate::args::command::{Cli, Command};
 use crate::args::config::ConfigCommand;
 use crate::exit::Exit;
-use crate::import::run::StoppedBy;
+use crate::import::run::For;
 use crate::settings::Settings;
 use anyhow::{Context, Result};
 use std::process::ExitCode;
@@ -89,7 +89,7 @@ fn run(settings: Settings) -> Result<Exit> {
             ConfigCommand::Print(_) => settings.print(),
         },
         Command::Health(args) => health::run(&args),
-        Command::Import(args) => wait(import::run::run(args, StoppedBy::Signals)),
+        Command::Import(args) => wait(import::run::run(args, For::Command)),
         Command::Query(args) => wait(query::run(args)),
         Command::Export(args) => wait(export::run(args)),
         Command::Copy(args) => wait(copy::run::run(args)),

@@ -9,7 +9,7 @@
 use crate::args::command::{Cli, Command};
 use crate::exit::{Exit, Failure};
 use crate::folder::{Access, Folder};
-use crate::import::run::{StoppedBy, run};
+use crate::import::run::{For, run};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -23,8 +23,8 @@ const FILES_MAX: usize = 1_000;
 type Seeds = BTreeMap<String, Vec<(PathBuf, String)>>;
 
 /// Loads `dir` into the data folder, for `account`. Fails at the first file that does not load
-/// whole.
-pub(crate) fn load(dir: &Path, data: &Path, account: &str) -> Result<()> {
+/// whole. `is_silent`: nothing but errors is told.
+pub(crate) fn load(dir: &Path, data: &Path, account: &str, is_silent: bool) -> Result<()> {
     let seeds = seeds(dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("starting the runtime")?;
@@ -42,7 +42,7 @@ pub(crate) fn load(dir: &Path, data: &Path, account: &str) -> Result<()> {
         for (table, files) in wanted {
             set_mark(data, account, &table, true).await?;
             for (path, table) in files {
-                load_file(&path, &table, data, account).await?;
+                load_file(&path, &table, (data, account), is_silent).await?;
             }
             set_mark(data, account, &table, false).await?;
         }
@@ -71,12 +71,17 @@ fn seeds(dir: &Path) -> Result<Seeds> {
     Ok(seeds)
 }
 
-async fn load_file(path: &Path, table: &str, data: &Path, account: &str) -> Result<()> {
+async fn load_file(
+    path: &Path,
+    table: &str,
+    (data, account): (&Path, &str),
+    is_silent: bool,
+) -> Result<()> {
     let words = ["tabulith", "import", "--restart", "--account-name", account, "--table", table];
     let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
     words.extend(["--data-dir".into(), data.into(), "--".into(), path.into()]);
     let Command::Import(args) = Cli::parsed(&words)?.command else { return Ok(()) };
-    let exit = run(args, StoppedBy::Nothing).await;
+    let exit = run(args, For::Server { is_silent }).await;
     let exit = exit.with_context(|| format!("--seed: {}", path.display()))?;
     if exit != Exit::Ok {
         let what = format!("--seed: {} did not load whole", path.display());

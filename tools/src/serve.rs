@@ -57,7 +57,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<Exit> {
     let data = fleeting.as_ref().map_or(&args.data_dir, |fleeting| &fleeting.data);
     if let Some(seed) = &args.seed {
         let account = first_account(args, &config)?;
-        seed::load(seed, data, &account)?;
+        seed::load(seed, data, &account, args.silent)?;
     }
     let db = Db::builder().options(options.clone()).on_event(events::tell).open(data);
     let db = Arc::new(db.with_context(|| format!("opening {}", data.display()))?);

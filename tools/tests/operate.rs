@@ -196,6 +196,39 @@ fn seeds_are_there_from_the_start_and_only_once() {
     assert!(ran.code != 0 && ran.err.contains("--seed nowhere"), "{}", ran.err);
 }
 
+/// As in a container whose user has no home: no server with seeds ever started there.
+#[test]
+fn seeds_are_loaded_where_nothing_can_be_recorded_and_without_a_word_where_none_is_wanted() {
+    let place = Place::new();
+    place.file("state", "no folder");
+    std::fs::create_dir(place.path("seeds")).unwrap();
+    place.file("seeds/Stops.csv", "PartitionKey,RowKey,n\np,a,1\np,b,2\n");
+    let path = place.path("notify");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let said = |data: &str, more: &[&str]| {
+        let args = ["serve", "--port", "0", "--data-dir", data, "--seed", "seeds"];
+        let mut command = place.command(&[&args, more].concat());
+        command.env("NOTIFY_SOCKET", &path).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let mut ready = [0; 64];
+        let len = socket.recv(&mut ready).unwrap();
+        assert_eq!(&ready[..len], b"READY=1");
+        let id = child.id().to_string();
+        let killed = std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        let ended = child.wait_with_output().unwrap();
+        assert!(killed.success() && ended.status.success());
+        while socket.recv(&mut ready).unwrap() != b"STOPPING=1".len() {}
+        assert_eq!(
+            place.ok(&["query", "Stops", "-o", "csv", "--data-dir", data]).out.lines().count(),
+            3
+        );
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    let told = said("data", &[]);
+    assert!(told.contains("imported 2 rows") && !told.contains("recorded"), "{told}");
+    assert_eq!(said("quiet", &["--silent"]), "");
+}
+
 /// Its table is there by then, and would else be taken for loaded.
 #[test]
 fn a_seed_that_was_not_loaded_whole_is_loaded_by_the_next_start() {

@@ -10,6 +10,7 @@
 
 use crate::ask::Key;
 use crate::import::resume::{state_folder, write_whole};
+use crate::print::note;
 use anyhow::{Context, Result};
 use serde_json::{Map, Value as Json, json};
 use std::collections::HashSet;
@@ -71,15 +72,24 @@ impl Progress {
     }
 
     /// Records it.
-    pub(crate) fn reach(&mut self, table: &str, reached: &Reached) -> Result<()> {
+    pub(crate) fn reach(&mut self, table: &str, reached: &Reached) {
         self.set(table, reached);
-        self.save()
+        self.try_to_save();
     }
 
     /// Records that all of these tables are whole.
-    pub(crate) fn reach_all(&mut self, tables: &[String]) -> Result<()> {
+    pub(crate) fn reach_all(&mut self, tables: &[String]) {
         tables.iter().for_each(|table| self.set(table, &Reached::All));
-        self.save()
+        self.try_to_save();
+    }
+
+    /// What is copied is so without a record: where it cannot be written that is told once, and the
+    /// copy goes on.
+    fn try_to_save(&mut self) {
+        if let Err(error) = self.save() {
+            note(&format!("{error:#}: how far the copy comes is not recorded"));
+            self.path = None;
+        }
     }
 
     fn set(&mut self, table: &str, reached: &Reached) {
@@ -96,10 +106,10 @@ impl Progress {
         tables.iter().for_each(|table| drop(self.tables.remove(&table.to_lowercase())));
         match (&self.path, self.tables.is_empty()) {
             (Some(path), true) => match std::fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(error) if path.exists() => {
                     Err(error).with_context(|| format!("removing {}", path.display()))
                 }
-                _ => Ok(()),
+                _removed_or_absent => Ok(()),
             },
             _ => self.save(),
         }
@@ -124,15 +134,15 @@ mod tests {
         let mut progress = Progress::at(Some(path.clone()));
         assert_eq!(progress.reached("T"), None);
         let row = Reached::Row(Key { partition: "p\"".to_owned(), row: String::new() });
-        progress.reach("Orders", &row).unwrap();
-        progress.reach("Whole", &Reached::End).unwrap();
+        progress.reach("Orders", &row);
+        progress.reach("Whole", &Reached::End);
         let again = Progress::at(Some(path.clone()));
         assert_eq!(
             (again.reached("orders"), again.reached("whole")),
             (Some(row), Some(Reached::End))
         );
         let whole = ["WHOLE".to_owned()];
-        progress.reach_all(&whole).unwrap();
+        progress.reach_all(&whole);
         let again = Progress::at(Some(path.clone()));
         assert_eq!(again.reached("whole"), Some(Reached::All));
         progress.forget(&whole).unwrap();

@@ -30,8 +30,9 @@ pub(crate) fn types(path: &Path, survey: &Survey, wishes: &Wishes) {
         .collect();
     note(&format!("{}: {} rows; {}", path.display(), grouped(survey.rows), shown.join(", ")));
     let left_out = survey.columns.iter().map(|column| column.name.as_str()).filter(|name| {
-        let is_expected = matches!(*name, "PartitionKey" | "RowKey")
-            || (survey.is_exported && *name == "Timestamp");
+        let mut of_keys = wishes.partition_key.columns().chain(wishes.row_key.columns());
+        let is_expected =
+            of_keys.any(|of| of == *name) || (survey.is_exported && *name == "Timestamp");
         json::is_of_the_service(name) && !is_expected && !wishes.drop.contains(*name)
     });
     let left_out: Vec<&str> = left_out.collect();

@@ -32,20 +32,24 @@ use xxhash_rust::xxh3::Xxh3;
 /// Batches that the reader may be ahead of the writers.
 const BATCHES_AHEAD: usize = 32;
 
-/// What stops an import before its end. A signal that it listens for does nothing else any more for
-/// the life of the process.
+/// Who imports: that decides what stops it before its end. A signal that it listens for does
+/// nothing else any more for the life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StoppedBy {
-    /// SIGINT and SIGTERM: it is all that the process does.
-    Signals,
-    /// SIGINT, for which the process listens anyway.
-    Interrupt,
-    /// Nothing: the process ends as it would without an import.
-    Nothing,
+pub(crate) enum For {
+    /// A command: SIGINT and SIGTERM stop it, as it is all that the process does.
+    Command,
+    /// The shell: SIGINT stops it, for which the process listens anyway.
+    Shell,
+    /// A server that is about to start: nothing stops it, the process ends as it would without an
+    /// import. It begins anew each time, so nothing is recorded.
+    Server {
+        /// Whether only errors are told.
+        is_silent: bool,
+    },
 }
 
 /// Imports all files of the command.
-pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit> {
+pub(crate) async fn run(args: ImportArgs, whose: For) -> Result<Exit> {
     let wishes = wishes(&args)?;
     TableName::parse(&args.table)
         .map_err(|error| Failure::usage(format!("--table {}: {error}", args.table)))?;
@@ -54,11 +58,13 @@ pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit>
     let patience = Duration::from_secs(args.patience);
     let target = Arc::new(Target::open(&args.target, Access::Write, patience)?);
     let mut import = Import {
-        stop: stop_on(stopped_by)?,
+        stop: stop_on(whose)?,
+        whose,
         bad: Arc::new(BadRows::default()),
         keys: KeysSeen::default(),
         rows_written: 0,
         rows_bad_before: 0,
+        is_recorded: true,
         records: Vec::new(),
         wishes,
         target,
@@ -67,8 +73,7 @@ pub(crate) async fn run(args: ImportArgs, stopped_by: StoppedBy) -> Result<Exit>
     };
     let end = import.all().await;
     if end.is_err() && import.rows_written > 0 {
-        let written = report::rate(import.rows_written, import.clock.steady());
-        note(&format!("failed after {written}; the same command goes on from here"));
+        import.tell_how_far("failed");
     }
     let closed = import.target.close();
     let end = end?;
@@ -82,12 +87,15 @@ struct Import {
     wishes: Wishes,
     target: Arc<Target>,
     clock: SystemClock,
+    whose: For,
     stop: watch::Receiver<bool>,
     bad: Arc<BadRows>,
     /// Lent to the reader while it runs.
     keys: KeysSeen,
     rows_written: u64,
     rows_bad_before: u64,
+    /// Whether the next run of the same command goes on where this one stops.
+    is_recorded: bool,
     /// Of all files so far. They are removed together, at the end of the whole job.
     records: Vec<Record>,
 }
@@ -140,12 +148,15 @@ impl Import {
     /// Reads a whole file for its types, its length and its digest; none where it is to stop.
     async fn survey(&self, path: &Path) -> Result<Option<(Survey, u128)>> {
         let (path, wishes, stop) = (path.to_owned(), self.wishes.clone(), self.stop.clone());
+        let is_told = !self.is_silent();
         tokio::task::spawn_blocking(move || {
             let is_stopped = || *stop.borrow();
             let Some(survey) = infer::survey(&path, &wishes.nulls, is_stopped)? else {
                 return Ok(None);
             };
-            report::types(&path, &survey, &wishes);
+            if is_told {
+                report::types(&path, &survey, &wishes);
+            }
             let digest = rows::digest(&path, is_stopped)?;
             Ok(digest.map(|digest| (survey, digest)))
         })
@@ -186,8 +197,11 @@ impl Import {
 
     async fn file(&mut self, path: PathBuf, survey: Survey, digest: u128) -> Result<End> {
         let recipe = self.recipe(&Rows::open(&path)?, &survey)?;
-        let record = Record::of(self.job_number(digest, &survey.columns));
-        if record.is_none() {
+        let record = match self.whose {
+            For::Server { .. } => None,
+            For::Command | For::Shell => Record::of(self.job_number(digest, &survey.columns)),
+        };
+        if record.is_none() && !matches!(self.whose, For::Server { .. }) {
             note("neither XDG_STATE_HOME nor HOME is set: the import cannot be resumed");
         }
         let done = match &record {
@@ -206,6 +220,7 @@ impl Import {
         let (end, keys) = reader.await?;
         self.keys = keys;
         self.rows_written += written.rows;
+        self.is_recorded = written.is_recorded;
         self.records.extend(written.record);
         written.result?;
         match end {
@@ -286,6 +301,20 @@ impl Import {
         hash.digest128()
     }
 
+    fn is_silent(&self) -> bool {
+        self.whose == For::Server { is_silent: true }
+    }
+
+    /// Says that it ended early, and what the same command would do.
+    fn tell_how_far(&self, how: &str) {
+        let written = report::rate(self.rows_written, self.clock.steady());
+        let again = match self.is_recorded {
+            true => "goes on from here",
+            false => "begins anew",
+        };
+        note(&format!("{how} after {written}; the same command {again}"));
+    }
+
     /// Says how it went.
     fn conclude(&self, end: End) -> Exit {
         let written = report::rate(self.rows_written, self.clock.steady());
@@ -297,7 +326,9 @@ impl Import {
                     0 => String::new(),
                     n => format!("; {} bad rows skipped", report::grouped(n)),
                 };
-                note(&format!("imported {written}, into {}{bad}", self.args.table));
+                if !self.is_silent() {
+                    note(&format!("imported {written}, into {}{bad}", self.args.table));
+                }
                 Exit::Ok
             }
             End::BadRow => {
@@ -307,27 +338,27 @@ impl Import {
                 Exit::Failure
             }
             End::Stopped => {
-                note(&format!("interrupted after {written}; the same command goes on from here"));
+                self.tell_how_far("interrupted");
                 Exit::Interrupted
             }
         }
     }
 }
 
-/// A flag that those signals set. A second one ends the process at once.
-fn stop_on(stopped_by: StoppedBy) -> Result<watch::Receiver<bool>> {
+/// A flag that the signals set. A second one ends the process at once.
+fn stop_on(whose: For) -> Result<watch::Receiver<bool>> {
     let (send, receive) = watch::channel(false);
     #[cfg(unix)]
-    let mut terminate = match stopped_by {
-        StoppedBy::Signals => Some(unix::signal(unix::SignalKind::terminate())?),
-        StoppedBy::Interrupt | StoppedBy::Nothing => None,
+    let mut terminate = match whose {
+        For::Command => Some(unix::signal(unix::SignalKind::terminate())?),
+        For::Shell | For::Server { .. } => None,
     };
     tokio::spawn(async move {
         loop {
             let interrupted = async {
-                match stopped_by {
-                    StoppedBy::Signals | StoppedBy::Interrupt => drop(ctrl_c().await),
-                    StoppedBy::Nothing => pending().await,
+                match whose {
+                    For::Command | For::Shell => drop(ctrl_c().await),
+                    For::Server { .. } => pending().await,
                 }
             };
             #[cfg(unix)]
@@ -349,7 +380,10 @@ fn stop_on(stopped_by: StoppedBy) -> Result<watch::Receiver<bool>> {
             if send.send_replace(true) {
                 std::process::exit(Exit::Interrupted as i32);
             }
-            note("stopping; once more to stop at once");
+            note(match whose {
+                For::Shell => "stopping; once more ends the shell at once",
+                For::Command | For::Server { .. } => "stopping; once more to stop at once",
+            });
         }
     });
     Ok(receive)

@@ -5,6 +5,7 @@ use crate::import::batcher::Batch;
 use crate::import::feed::Item;
 use crate::import::report::{BadRows, Bar};
 use crate::import::resume::{Prefix, Progress, Record, Witness};
+use crate::print::note;
 use crate::target::Target;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
@@ -31,6 +32,8 @@ pub(crate) struct Ledger {
     witness: Option<Witness>,
     recorded: u64,
     recorded_at: Duration,
+    /// Whether the record cannot be written: what is acknowledged is so all the same.
+    is_given_up: bool,
 }
 
 impl Ledger {
@@ -47,6 +50,7 @@ impl Ledger {
             witness: done.map(|done| done.witness),
             recorded: rows_done,
             recorded_at: Duration::ZERO,
+            is_given_up: false,
         }
     }
 
@@ -70,18 +74,29 @@ impl Ledger {
         self.bad_numbers.push(number);
     }
 
-    fn save(&mut self, now: Duration) -> Result<()> {
+    /// Records how far it has come. Where that fails it is told once, and the import goes on.
+    fn save(&mut self, now: Duration) {
         self.recorded_at = now;
         let rows_done = self.prefix.done();
-        let (Some(record), Some(witness)) = (&self.record, &self.witness) else { return Ok(()) };
-        if rows_done == self.recorded {
-            return Ok(());
+        let (Some(record), Some(witness)) = (&self.record, &self.witness) else { return };
+        if rows_done == self.recorded || self.is_given_up {
+            return;
         }
         let bad = self.bad_numbers.iter().filter(|number| **number < rows_done).count() as u64;
         let rows_bad = self.bad_before + bad;
-        record.save(&Progress { rows_done, rows_bad, witness: witness.clone() }, &self.what)?;
-        self.recorded = rows_done;
-        Ok(())
+        let progress = Progress { rows_done, rows_bad, witness: witness.clone() };
+        match record.save(&progress, &self.what) {
+            Ok(()) => self.recorded = rows_done,
+            Err(error) => {
+                note(&format!("{error:#}: how far the import comes is not recorded"));
+                self.is_given_up = true;
+            }
+        }
+    }
+
+    /// Whether a run after this one can go on behind what is acknowledged.
+    fn is_recorded(&self) -> bool {
+        self.record.is_some() && !self.is_given_up
     }
 }
 
@@ -111,6 +126,8 @@ pub(crate) struct Written {
     pub(crate) row_refused: bool,
     /// Whether it was told to stop.
     pub(crate) interrupted: bool,
+    /// Whether that is recorded, so that the same import goes on behind it.
+    pub(crate) is_recorded: bool,
     /// The record of the file's progress.
     pub(crate) record: Option<Record>,
     /// Why it failed, if it did.
@@ -145,13 +162,14 @@ impl Writers {
         // The reader ends as soon as nobody receives.
         drop(items);
         let rest = tokio::time::timeout(LAST_WRITES_TIME_MAX, self.wait_for_rest()).await;
-        let saved = self.ledger.save(clock.steady());
+        self.ledger.save(clock.steady());
         Written {
             rows: self.rows_written,
             row_refused: self.row_refused,
             interrupted: self.interrupted,
+            is_recorded: self.ledger.is_recorded(),
             record: self.ledger.record,
-            result: written.and(rest.unwrap_or(Ok(()))).and(saved),
+            result: written.and(rest.unwrap_or(Ok(()))),
         }
     }
 
@@ -185,7 +203,7 @@ impl Writers {
                 }
             }
             if clock.steady().saturating_sub(self.ledger.recorded_at) >= RECORD_EVERY {
-                self.ledger.save(clock.steady())?;
+                self.ledger.save(clock.steady());
             }
         }
         Ok(())

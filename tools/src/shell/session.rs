@@ -126,7 +126,7 @@ impl Session {
             Command::Query(args) => self.query(args).await,
             Command::Entity(args) => entity::run(args).await,
             Command::Table(args) => table::run(args).await,
-            Command::Import(args) => import::run(args, import::StoppedBy::Interrupt).await,
+            Command::Import(args) => import::run(args, import::For::Shell).await,
             Command::Export(args) => export::run(args).await,
             Command::Copy(args) => copy::run(args).await,
             Command::Sas(args) => sas::run(args),
