@@ -17,7 +17,8 @@ pub(crate) struct ConformanceArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) account: Option<String>,
     /// Its key. Other users of the machine can see it: the variable AZURE_STORAGE_KEY is better,
-    /// which counts without it; the development account needs neither.
+    /// which counts without it. For the development account it is the published one that counts
+    /// without it.
     #[arg(long, value_name = "KEY")]
     pub(crate) key: Option<String>,
     /// Its second key, for the rows about it. Other users of the machine can see it.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Args, Clone, Debug)]
 #[command(before_help = "Example:\n  tabulith check tabulith-data")]
 pub(crate) struct CheckArgs {
-    /// A data folder that no server has open.
+    /// A data folder; a server may have it open.
     #[arg(value_name = "DIR")]
     pub(crate) data_dir: PathBuf,
 }

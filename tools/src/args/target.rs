@@ -10,9 +10,9 @@ pub(crate) struct TargetArgs {
     /// The server and its key, or an address with a shared access signature. What flags do not say
     /// is looked for in --profile, without it in the variables of `az`
     /// (AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT, AZURE_STORAGE_KEY,
-    /// AZURE_STORAGE_SAS_TOKEN). Where no flag says anything, the profile that TABULITH_PROFILE
-    /// names goes before these, the profile `default` behind them; in the end it is the development
-    /// account on 127.0.0.1:10002.
+    /// AZURE_STORAGE_SAS_TOKEN, and AZURE_STORAGE_SERVICE_ENDPOINT for --table-endpoint). Where no
+    /// flag says anything, the profile that TABULITH_PROFILE names goes before these, the profile
+    /// `default` behind them; in the end it is the development account on 127.0.0.1:10002.
     #[arg(long, value_name = "TEXT", conflicts_with = "data_dir", help_heading = "Where")]
     pub(crate) connection_string: Option<String>,
     /// The account; in a folder and without a server's name that of development.
