@@ -308,7 +308,7 @@ impl LogWriter {
         for full in &self.behind {
             if let Err(error) = full.file.file.sync() {
                 let path = full.file.path.clone();
-                return Err(self.close("sync of the log", &path, error));
+                return Err(self.close("syncing the log", &path, error));
             }
         }
         self.sync_segment()?;
@@ -321,7 +321,7 @@ impl LogWriter {
     fn sync_segment(&mut self) -> Result<()> {
         if let Err(error) = self.segment.file.sync() {
             let path = self.segment.path.clone();
-            return Err(self.close("sync of the log", &path, error));
+            return Err(self.close("syncing the log", &path, error));
         }
         self.covered = self.number;
         Ok(())
@@ -563,7 +563,7 @@ impl LogWriter {
             if crate::planted!("B16") {
                 return Err(Error::io("writing the log", &path, error)); // Planted: not closed.
             }
-            return Err(self.close("write of the log", &path, error));
+            return Err(self.close("writing the log", &path, error));
         }
         self.at = at + frame_bytes(payload_bytes, FRAME_ALIGN_BYTES) as u64;
         self.crc = crc;
