@@ -239,7 +239,7 @@ impl Tables {
     }
 
     /// Whether any table ever had a time to live.
-    pub(crate) fn age(&self) -> bool {
+    pub(crate) fn any_ages(&self) -> bool {
         !self.lifetimes.is_empty()
     }
 

@@ -75,7 +75,7 @@ impl Replayed {
             self.end_window();
             self.windows.push(window.clone());
         }
-        let place = self.windows.len() as u32 - 1;
+        let window_no = self.windows.len() as u32 - 1;
         let start = window.as_ptr() as usize;
         self.last_ts = commit.ts;
         commit.each(|rk, kind, value| {
@@ -92,7 +92,7 @@ impl Replayed {
                 ts: commit.ts,
                 key_at,
                 key_len: (self.keys.len() - key_at) as u32,
-                window: place,
+                window: window_no,
                 value_at: value_at as u32,
                 value_len: value.len() as u32,
                 kind,

@@ -102,7 +102,7 @@ impl Work {
             self.start_one(jobs, name, Priority::Behind, move |work| {
                 // What stays after an error is removed by the next start.
                 let _ = log_floor.map(|floor| work.pipeline.release_log(floor));
-                work.repeat(Work::flush_step, None);
+                work.repeat(|work, _| work.flush_step(), None);
             })?;
         }
         self.start_one(jobs, "tabulith-compact", Priority::Last, |work| {
@@ -192,7 +192,7 @@ impl Work {
     /// Does one piece of work by hand; false where there is none.
     pub(crate) fn step(&self) -> Result<bool> {
         let _running = self.enter()?;
-        Ok(self.pipeline.step()? || self.flush_step(false)? || self.compact_step(false)?)
+        Ok(self.pipeline.step()? || self.flush_step()? || self.compact_step(false)?)
     }
 
     /// The same at rest: once nothing else is due, one piece of what can wait for such a moment.
@@ -241,7 +241,7 @@ impl Work {
         folder.take();
     }
 
-    fn flush_step(&self, _at_rest: bool) -> Result<bool> {
+    fn flush_step(&self) -> Result<bool> {
         // First, because it is short: commits wait for it where the log has no room left.
         let prepared = self.pipeline.prepare_log();
         if matches!(prepared, Ok(true)) {

@@ -185,8 +185,8 @@ impl Cursor for MemCursor {
         self.chunk_keys = CHUNK_KEYS_MIN;
         self.load_up(Bound::Included(key));
         let newer = |e: &Entry| self.key_of(e) == key && e.version.ts > ts;
+        // All of the chunk where that is newer versions of one key: it is the memtable's last.
         self.at = self.entries.iter().take_while(|e| newer(e)).count();
-        // The whole chunk was newer versions of this one key: it was the memtable's last.
         Ok(())
     }
 

@@ -135,7 +135,7 @@ impl Tree {
 
     /// Makes `tables` the catalogue that readers and writers go by.
     pub(crate) fn show_tables(&self, tables: Tables) {
-        self.ages.store(tables.age(), Relaxed); // Before a commit of it can be seen.
+        self.ages.store(tables.any_ages(), Relaxed); // Before a commit of it can be seen.
         self.shelf.declared.store(Arc::clone(tables.columns()));
         let tables = Arc::new(tables);
         self.live_tables.follow(&tables, || self.tables.store(Arc::clone(&tables)));
