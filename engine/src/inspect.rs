@@ -4,6 +4,7 @@
 use crate::blob::format::Link;
 use crate::blob::reader::BlobFile;
 use crate::error::{Error, Result};
+use crate::folder;
 use crate::ids::{FileNo, SegmentId};
 use crate::manifest::load;
 use crate::names::{self, FileKind};
@@ -75,7 +76,7 @@ pub fn files(dir: &Path) -> Result<Vec<FileInfo>> {
     let state = load::load(&vfs, dir)?.map(|loaded| loaded.state).unwrap_or_default();
     let levels: HashMap<FileNo, usize> =
         state.files().map(|(level, meta)| (meta.no, usize::from(level))).collect();
-    let names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
+    let names = folder::list(&vfs, dir)?;
     let mut files = Vec::new();
     for name in names {
         let Some((kind, no)) = names::parse(&name) else { continue };

@@ -205,6 +205,7 @@ pub mod event;
 
 // Floor 2: keys.
 pub(crate) mod names;
+pub(crate) mod folder;
 pub mod key;
 pub(crate) mod cursor;
 pub(crate) mod erasure;

@@ -13,6 +13,7 @@ use crate::cursor::Cursor as _;
 use crate::env::jobs::Jobs;
 use crate::erasure::live::ErasureList;
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::{CommitTs, RowKind, SegmentId};
 use crate::iter::tree;
 use crate::key::order;
@@ -91,13 +92,9 @@ pub(crate) fn open(
             (loaded.state, report)
         }
         None if options.create_if_missing => (create(&vfs, dir, seed)?, Recovery::default()),
-        None => return Err(no_database(dir)),
+        None => return Err(folder::no_database(dir)),
     };
     start(shelf, options, state, report, now, jobs)
-}
-
-pub(crate) fn no_database(dir: &Path) -> Error {
-    Error::new(Kind::NotFound, format!("there is no database in {}", dir.display()))
 }
 
 fn report_of(loaded: &Loaded) -> Recovery {
@@ -194,7 +191,8 @@ fn damaged_group() -> Error {
 /// Read-only: what the log holds is shown from memory and nothing is written. `None` where a writer
 /// has given up the log meanwhile.
 fn show(shelf: &Arc<Shelf>, options: &Options) -> Result<Option<Opened>> {
-    let load = || Manifest::load(&*shelf.vfs, &shelf.dir)?.ok_or_else(|| no_database(&shelf.dir));
+    let load =
+        || Manifest::load(&*shelf.vfs, &shelf.dir)?.ok_or_else(|| folder::no_database(&shelf.dir));
     let first = load()?;
     let (state, mut report) = (&first.state, report_of(&first));
     let gone = shelf.hold(state.names());
@@ -315,7 +313,7 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
         return Ok(()); // Planted: what a full disk or a crash left is in the way of the next start.
     }
     let dir = &shelf.dir;
-    let mut names = shelf.vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
+    let mut names = folder::list(&*shelf.vfs, dir)?;
     let named: HashSet<FileName> = state.names().collect();
     names.retain(|name| match names::parse(name) {
         Some(file @ (FileKind::Table | FileKind::Blob, _)) => !named.contains(&file),
@@ -335,10 +333,7 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
 /// Gives the files of `version` a second name in `dir`, which must be empty or absent.
 pub(crate) fn link_files(shelf: &Shelf, version: &Version, dir: &Path) -> Result<()> {
     let vfs = &shelf.vfs;
-    vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
-    if !vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?.is_empty() {
-        return Err(Error::new(Kind::Exists, format!("{} is not empty", dir.display())));
-    }
+    folder::make_empty(&**vfs, dir)?;
     let tables = version.files().map(|(_, file)| (FileKind::Table, file.meta.no));
     let blobs = version.blobs.iter().map(|(blob, _)| (FileKind::Blob, blob.meta.no));
     for (kind, no) in tables.chain(blobs) {

@@ -9,6 +9,7 @@ use crate::env::clock::{Clock, SystemClock};
 use crate::env::jobs::ByHand;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::load;
 use crate::manifest::state::State;
@@ -112,7 +113,7 @@ pub fn check_with(vfs: Arc<dyn Vfs>, dir: &Path) -> Result<Report> {
 }
 
 fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<String>> {
-    let mut names = vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))?;
+    let mut names = folder::list(vfs, dir)?;
     names.sort_unstable();
     Ok(names)
 }
@@ -123,8 +124,7 @@ fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
     report.notes.extend(manifest.cut.map(|cut| format!("{cut}; the next open puts that right")));
     let Some(state) = manifest.state else {
         if report.damage.is_empty() {
-            let what = format!("there is no database in {}", dir.display());
-            return Err(Error::new(Kind::NotFound, what));
+            return Err(folder::no_database(dir));
         }
         return Ok(report);
     };

@@ -17,6 +17,7 @@ use crate::backup::format::{Kept, MANIFEST_BYTES_MAX, Manifest};
 use crate::blob::format::BlobMeta;
 use crate::blob::reader::BlobFile;
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::FileNo;
 use crate::limits::NUMBER_MAX;
 use crate::names::{self, Copy, FileKind};
@@ -324,7 +325,7 @@ impl Depot {
     }
 
     pub(crate) fn list(&self, dir: &Path) -> Result<Vec<String>> {
-        self.vfs.list(dir).map_err(|e| Error::io("listing a folder", dir, e))
+        folder::list(&*self.vfs, dir)
     }
 
     /// The same of a folder that may be absent, and has nothing then.

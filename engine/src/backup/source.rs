@@ -14,6 +14,7 @@ use crate::budget::Budget;
 use crate::env::jobs::ByHand;
 use crate::env::memory;
 use crate::error::{Kind, Result};
+use crate::folder;
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::load::Loaded;
 use crate::manifest::log::Manifest;
@@ -21,7 +22,7 @@ use crate::manifest::state::State;
 use crate::names::FileKind;
 use crate::options::{Advanced, Options};
 use crate::pool::Pool;
-use crate::recovery::{self, no_database};
+use crate::recovery;
 use crate::restore::Restore;
 use crate::stats::Recovery;
 use crate::version::shelf::Shelf;
@@ -36,10 +37,10 @@ use std::time::Duration;
 pub(crate) fn load(vfs: &dyn Vfs, dir: &Path) -> Result<Loaded> {
     let is_absent = || vfs.list(dir).is_err_and(|error| error.kind() == ErrorKind::NotFound);
     let loaded = Manifest::load(vfs, dir).map_err(|error| match error.kind() {
-        Kind::Io if is_absent() => no_database(dir),
+        Kind::Io if is_absent() => folder::no_database(dir),
         _ => error,
     })?;
-    loaded.ok_or_else(|| no_database(dir))
+    loaded.ok_or_else(|| folder::no_database(dir))
 }
 
 /// The folder `dir` as a place of files. Of those that the process may have open a quarter is held:

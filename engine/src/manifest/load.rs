@@ -9,6 +9,7 @@
 //! Absent: writing.
 
 use crate::error::{Error, Result};
+use crate::folder;
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::change::Changing;
 use crate::manifest::edit::Edit;
@@ -126,7 +127,7 @@ pub(crate) fn find_root(
 
 /// A folder without a root: new, or not to be touched.
 fn no_root(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Root>> {
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+    let listed = folder::list(vfs, dir)?;
     for name in listed {
         match names::parse(&name) {
             // Planted with the condition: where there is no root, there was no database.

@@ -8,6 +8,7 @@
 //! Absent: judgement of edits; callers try them on a `State` first.
 
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::FileNo;
 use crate::limits::NUMBER_MAX;
 use crate::manifest::edit::Edit;
@@ -196,7 +197,7 @@ fn next_generation(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
 
 /// The manifest files in the folder.
 fn generations(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<(FileKind, FileNo)>> {
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+    let listed = folder::list(vfs, dir)?;
     let ours = listed.iter().filter_map(|name| names::parse(name));
     Ok(ours.filter(|(kind, _)| matches!(kind, FileKind::Manifest(_))).collect())
 }

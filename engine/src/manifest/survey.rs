@@ -8,6 +8,7 @@
 use crate::blob::format::BlobMeta;
 use crate::erasure::set::Erasure;
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::edit::Edit;
 use crate::manifest::frame::{self, HEADER_BYTES};
@@ -50,13 +51,12 @@ pub(crate) fn survey(vfs: &dyn Vfs, dir: &Path) -> Result<Survey> {
         Err(error) if error.kind() == Kind::Invalid => {}
         Err(error) => survey.damage.push(error),
     }
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+    let listed = folder::list(vfs, dir)?;
     let ours: Vec<_> = listed.iter().filter_map(|name| names::parse(name)).collect();
     let is_data = |kind| matches!(kind, FileKind::Table | FileKind::Blob | FileKind::Wal);
     if roots.is_empty() && survey.damage.is_empty() && !ours.iter().any(|(kind, _)| is_data(*kind))
     {
-        let what = format!("there is no database in {}", dir.display());
-        return Err(Error::new(Kind::NotFound, what));
+        return Err(folder::no_database(dir));
     }
     let mut others: Vec<Root> = ours
         .iter()

@@ -24,6 +24,7 @@ use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::expiry;
 use crate::flush::sync_names;
+use crate::folder;
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
 use crate::limits::LEVELS;
@@ -77,7 +78,7 @@ pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> 
 /// Keeps others from changing the folder meanwhile. A folder without a lock has nobody in it.
 fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
     let path = names::path(dir, FileKind::Lock, FileNo(0));
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+    let listed = folder::list(vfs, dir)?;
     if !listed.iter().any(|name| names::parse(name) == Some((FileKind::Lock, FileNo(0)))) {
         return Ok(None);
     }
@@ -96,12 +97,7 @@ fn prepare(vfs: &dyn Vfs, dir: &Path, target: &Path) -> Result<()> {
         let what = format!("{} lies in the damaged folder", target.display());
         return Err(Error::invalid(what));
     }
-    vfs.create_dir_all(target).map_err(|error| Error::io("making a folder", target, error))?;
-    let listed = vfs.list(target).map_err(|error| Error::io("listing a folder", target, error))?;
-    if !listed.is_empty() {
-        return Err(Error::new(Kind::Exists, format!("{} is not empty", target.display())));
-    }
-    Ok(())
+    folder::make_empty(vfs, target)
 }
 
 /// What is known of the damaged folder, and what has been found out.
@@ -121,7 +117,7 @@ impl Salvage {
     fn new(vfs: Arc<dyn Vfs>, dir: &Path, mut survey: Survey) -> Result<Salvage> {
         let mut report =
             Report { repaired: std::mem::take(&mut survey.damage), ..Report::default() };
-        let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+        let listed = folder::list(&*vfs, dir)?;
         let files = Files::of(&*vfs, dir, &listed);
         let state = survey.state.as_ref();
         let known: BTreeMap<FileNo, _> = match state {

@@ -26,6 +26,7 @@
 //! Absent: writing. Replay may run any number of times.
 
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
 use crate::vfs::api::Vfs;
@@ -178,7 +179,7 @@ fn walk(
 
 /// The segments in the folder, by id.
 pub(crate) fn segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+    let listed = folder::list(vfs, dir)?;
     let mut found: Vec<_> = listed
         .iter()
         .filter_map(|name| match names::parse(name) {

@@ -8,6 +8,7 @@
 //! Absent: locks (one owner), threads (slow work is handed out as jobs), knowledge of commits.
 
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
 use crate::vfs::api::{File, Vfs};
@@ -665,7 +666,7 @@ fn salt(vfs: &dyn Vfs) -> u32 {
 
 /// Names that a crash left: segments that were not whole yet, second names of others.
 fn remove_leftovers(vfs: &dyn Vfs, dir: &Path, found: &Replay) -> Result<()> {
-    let listed = vfs.list(dir).map_err(|error| Error::io("listing a folder", dir, error))?;
+    let listed = folder::list(vfs, dir)?;
     let unfinished = listed.iter().filter_map(|name| match names::parse(name) {
         Some((FileKind::Spare, no)) => Some(names::path(dir, FileKind::Spare, no)),
         _ => None,
