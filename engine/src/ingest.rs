@@ -9,6 +9,7 @@
 //! commits that came before are in files by then, so what is there stays a prefix of the order.
 
 use crate::blob::sink::{Sink, Yard};
+use crate::catalog::no_such_table;
 use crate::db::{Db, Inner};
 use crate::errands::{Errand, Task};
 use crate::error::{Error, Kind, Result};
@@ -22,7 +23,6 @@ use crate::options::Reach;
 use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::press::PRESS_BYTES;
-use crate::storage::no_such_table;
 use crate::tree::base::Tree;
 use crate::update::{check_key_part, check_value};
 use crate::version::shelf::Shelf;
@@ -340,7 +340,7 @@ impl Inner {
         flush()?;
         let nobody_writes = self.latches.lock_all();
         if !self.tree.is_live(table) {
-            return Err(no_such_table());
+            return Err(no_such_table(table));
         }
         let seal = |ts| self.tree.seal(ts, writer.pipeline.log_place());
         let place = writer.pipeline.reserve(seal)?;

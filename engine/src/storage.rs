@@ -2,6 +2,7 @@
 //! under its latch, snapshots and scans.
 
 use crate::batch::Batch;
+use crate::catalog::no_such_table;
 use crate::commit::pipeline::would_wait;
 use crate::commit::ticket::Ticket;
 use crate::db::{Db, Inner, Writer};
@@ -95,7 +96,7 @@ impl RowStore for Db {
         if inner.check_writable(writer, table, Reach::Memory).is_err() {
             drop(latches); // Nobody else waits for the sync of a drop.
             inner.check_writable(writer, table, Reach::Disk)?;
-            return Err(no_such_table());
+            return Err(no_such_table(table));
         }
         // A commit names a partition, if only that of the empty PartitionKey.
         let mut batch = Batch::new(order::partition_prefix(table, b""));
@@ -159,23 +160,23 @@ impl DbSnapshot {
     }
 
     fn cursor_where(&self, range: KeyRange, zones: Option<Arc<ZoneScan>>) -> Result<DbCursor> {
-        self.check_readable(&range)?;
+        self.check_table_of(&range)?;
         DbCursor::open_where(&self.pin, range, zones)
     }
 
-    fn check_readable(&self, range: &KeyRange) -> Result<()> {
-        let table = order::table_of(&range.start);
-        let tables = self.pin.inner.tree.tables.load();
-        match table.is_some_and(|table| tables.is_readable_at(table, self.pin.moment.at)) {
-            true => Ok(()),
-            false => Err(no_such_table()),
-        }
+    fn check_table_of(&self, range: &KeyRange) -> Result<()> {
+        let none = || Error::new(Kind::NotFound, "the range is of no table");
+        self.check_table(order::table_of(&range.start).ok_or_else(none)?)
+    }
+
+    fn check_table(&self, table: TableId) -> Result<()> {
+        self.pin.inner.tree.check_readable_at(table, self.pin.moment.at)
     }
 
     /// Bytes of table and blob files that the rows of `range` take, about: see
     /// [`Version::bytes_between`](crate::version::files::Version::bytes_between).
     pub(crate) fn bytes_on_disk(&self, range: &KeyRange) -> Result<u64> {
-        self.check_readable(range)?;
+        self.check_table_of(range)?;
         self.pin.inner.tree.view_full().version.bytes_between(range)
     }
 
@@ -202,18 +203,14 @@ impl RowSnapshot for DbSnapshot {
     }
 
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
+        self.check_table(table)?;
         let Pin { inner, moment: Moment { at, now } } = &*self.pin;
-        if !inner.tree.tables.load().is_readable_at(table, *at) {
-            return Err(no_such_table());
-        }
         with_key(table, pk, rk, |key| inner.get(Some(*at), Some(*now), key, Reach::Disk))
     }
 
     fn get_many(&self, table: TableId, keys: &[KeyPair<'_>]) -> Result<Vec<Option<Row>>> {
+        self.check_table(table)?;
         let Pin { inner, moment: Moment { at, now } } = &*self.pin;
-        if !inner.tree.tables.load().is_readable_at(table, *at) {
-            return Err(no_such_table());
-        }
         inner.get_many(Some(*at), Some(*now), &KeyList::new(table, keys), Reach::Disk)
     }
 
@@ -226,7 +223,7 @@ impl RowSnapshot for DbSnapshot {
     }
 
     fn count(&self, range: KeyRange) -> Result<u64> {
-        self.check_readable(&range)?;
+        self.check_table_of(&range)?;
         let view = self.pin.inner.tree.view_full();
         let Moment { at, now } = self.pin.moment;
         let outlived_to = self.pin.inner.outlived_to(&range.start, at, Some(now));
@@ -318,10 +315,9 @@ impl Inner {
     /// gone with its table meanwhile, and a table that is there then was there at the time or had
     /// no row yet.
     fn check_readable(&self, table: TableId) -> Result<()> {
-        let tables = &self.tree.tables;
-        match self.tree.is_live(table) || tables.load().is_readable_at(table, self.visible()) {
+        match self.tree.is_live(table) {
             true => Ok(()),
-            false => Err(no_such_table()),
+            false => self.tree.check_readable_at(table, self.visible()),
         }
     }
 
@@ -342,10 +338,6 @@ impl Inner {
                 Reach::Disk => writer.pipeline.wait(tables.changed())?,
             }
         }
-        Err(no_such_table())
+        Err(no_such_table(table))
     }
-}
-
-pub(crate) fn no_such_table() -> Error {
-    Error::new(Kind::NotFound, "the table does not exist")
 }

@@ -20,7 +20,6 @@ use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, Row, RowCursor};
 use crate::savepoint::{Savepoint, Savepoints};
 use crate::scan::{DbCursor, Pin};
-use crate::storage::no_such_table;
 use crate::update::{Writes, check_key_part};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -74,15 +73,8 @@ impl Transaction {
             ranges_read: Vec::new(),
             savepoints: Savepoints::default(),
         };
-        transaction.check_table()?;
+        db.inner.tree.check_readable_at(table, transaction.at())?;
         Ok(transaction)
-    }
-
-    fn check_table(&self) -> Result<()> {
-        match self.pin.inner.tree.tables.load().is_readable_at(self.table, self.pin.moment.at) {
-            true => Ok(()),
-            false => Err(no_such_table()),
-        }
     }
 
     /// The newest commit that its reads see.

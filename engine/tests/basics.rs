@@ -124,7 +124,8 @@ fn a_dropped_table_is_gone_at_once_and_its_space_comes_back() {
         dropped.upsert("p", i.to_be_bytes(), value(i)).unwrap();
     }
     assert!(db.drop_table("dropped").unwrap() && !db.drop_table("dropped").unwrap());
-    assert_eq!(dropped.get("p", 1u32.to_be_bytes()).unwrap_err().kind(), Kind::NotFound);
+    let gone = dropped.get("p", 1u32.to_be_bytes()).unwrap_err();
+    assert_eq!((gone.kind(), gone.message()), (Kind::NotFound, "table 2 does not exist"));
     assert_eq!(dropped.upsert("p", "r", "v").unwrap_err().kind(), Kind::NotFound);
     db.compact().unwrap();
     let bytes: u64 = db.stats().levels.iter().map(|(_, bytes)| bytes).sum();

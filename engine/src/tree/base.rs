@@ -2,7 +2,7 @@
 //! is an edit of the manifest first.
 
 use crate::batch::Commit;
-use crate::catalog::Tables;
+use crate::catalog::{Tables, no_such_table};
 use crate::commit::pipeline::{self, LogPlace, Pipeline};
 use crate::compaction::picker::Turns;
 use crate::compaction::under_way::Merging;
@@ -144,6 +144,14 @@ impl Tree {
     /// Whether the table is live, as applied.
     pub(crate) fn is_live(&self, table: TableId) -> bool {
         self.live_tables.knows(table) || self.tables.load().is_live(table)
+    }
+
+    /// Fails for a table of which a reader at `at` finds no rows.
+    pub(crate) fn check_readable_at(&self, table: TableId, at: CommitTs) -> Result<()> {
+        match self.tables.load().is_readable_at(table, at) {
+            true => Ok(()),
+            false => Err(no_such_table(table)),
+        }
     }
 
     /// Now, as what nobody can read any more is reclaimed: no commit comes before it any more.
