@@ -20,6 +20,7 @@ use crate::key::range::KeyRange;
 use crate::key::{hash, order};
 use crate::latch::Latches;
 use crate::limits::LEVELS;
+use crate::manifest::state::State;
 use crate::moment::{self, Moment};
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
@@ -279,8 +280,7 @@ impl Db {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
         pipeline.wait(pipeline.applied())?;
-        let tree = &self.inner.tree;
-        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
+        self.inner.tree.seal_now(pipeline);
         work.flush_sealed()?;
         work.poke();
         Ok(())
@@ -374,15 +374,26 @@ impl Db {
     /// now. Files are shared by hard links, so `dir` must be on the same disk; cost: one flush and
     /// one link per file.
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.copy_to(dir.as_ref(), |_| Ok(()))
+    }
+
+    /// Makes a database in `dir` of what is visible now, the files linked there and their state as
+    /// `change` leaves both.
+    pub(crate) fn copy_to(
+        &self,
+        dir: &Path,
+        change: impl FnOnce(&mut State) -> Result<()>,
+    ) -> Result<()> {
         let _running = self.inner.writer()?.work.enter()?;
-        let span = self.inner.tree.events.span(Doing::Checkpoint);
-        self.flush()?;
         let tree = &self.inner.tree;
-        let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
-        let (state, version) = pinned.ok_or_else(read_only)?;
-        recovery::link_files(&tree.shelf, &version, dir.as_ref())?;
-        recovery::start_copy(&tree.shelf.vfs, dir.as_ref(), state, self.inner.clock.seed())?;
-        tree.events.tell(Event::Checkpoint { dir: dir.as_ref().to_owned(), took: span.took() });
+        let span = tree.events.span(Doing::Checkpoint);
+        self.flush()?;
+        let (mut state, version) = tree.pinned();
+        recovery::link_files(&tree.shelf, &version, dir)?;
+        drop(version); // The folder has names of its own for the files.
+        change(&mut state)?;
+        recovery::start_copy(&tree.shelf.vfs, dir, state, self.inner.clock.seed())?;
+        tree.events.tell(Event::Checkpoint { dir: dir.to_owned(), took: span.took() });
         Ok(())
     }
 
@@ -416,8 +427,7 @@ impl Db {
         pipeline.close_moment(made); // The backup is asked for the quiet time until then, too.
         self.flush()?;
         let tree = &self.inner.tree;
-        let pinned = tree.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
-        let (state, version) = pinned.ok_or_else(read_only)?;
+        let (state, version) = tree.pinned();
         let (vfs, clock) = (Arc::clone(&tree.shelf.vfs), Arc::clone(&self.inner.clock));
         let backups = Backups::with(vfs, clock, dir.as_ref());
         let created = backups.create_of(&state, &tree.shelf.dir, made, Sharing::Link);
@@ -607,7 +617,7 @@ impl Inner {
     fn make_room(&self, writer: &Writer) {
         let (tree, pipeline) = (&self.tree, &writer.pipeline);
         if !tree.has_sealed() {
-            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
+            tree.seal_now(pipeline);
         }
         writer.work.poke();
     }

@@ -336,7 +336,7 @@ impl Inner {
         writer.admit()?; // As a commit: it makes files of which reads look at every one.
         let flush = || writer.work.flush_sealed();
         // Most of the memtable goes while commits go on, what came since while they wait.
-        writer.pipeline.between_commits(|ts| self.tree.seal(ts, writer.pipeline.log_place()));
+        self.tree.seal_now(&writer.pipeline);
         flush()?;
         let nobody_writes = self.latches.lock_all();
         if !self.tree.is_live(table) {

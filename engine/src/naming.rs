@@ -106,8 +106,7 @@ impl Db {
             return Err(error);
         }
         // Compaction goes by what is in files.
-        let (pipeline, tree) = (&writer.pipeline, &inner.tree);
-        pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
+        inner.tree.seal_now(&writer.pipeline);
         writer.work.poke();
         Ok(())
     }

@@ -211,8 +211,7 @@ impl Pass {
             }
             Err(error) if is_shortage(&error) => {
                 // It says nothing about the file, which the next pass reads.
-                tree.counters.background_errors.add(1);
-                tree.events.tell(Event::BackgroundError { error: error.to_string() });
+                tree.tell_error(&error);
                 PIECE_BYTES
             }
             Err(error) => {

@@ -304,9 +304,7 @@ impl Inner {
     /// the erasure is on disk, so the memtable that has it is sealed at once.
     pub(crate) fn after_erasing(&self, writer: &Writer) {
         if self.tree.erasures_free_files() {
-            let tree = &self.tree;
-            let pipeline = &writer.pipeline;
-            pipeline.between_commits(|last_ts| tree.seal(last_ts, pipeline.log_place()));
+            self.tree.seal_now(&writer.pipeline);
         }
         writer.work.poke();
     }

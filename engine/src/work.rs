@@ -6,7 +6,6 @@ use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Result};
-use crate::event::Event;
 use crate::flush_turns::Patience;
 use crate::guest;
 use crate::ids::SegmentId;
@@ -272,8 +271,7 @@ impl Work {
         if ask == Ask::RenewLog
             && let Err(error) = self.renew_log()
         {
-            self.tree.counters.background_errors.add(1);
-            self.tree.events.tell(Event::BackgroundError { error: error.to_string() });
+            self.tree.tell_error(&error);
         }
         Some(pause)
     }
@@ -293,12 +291,7 @@ impl Work {
         let (tree, pipeline) = (&self.tree, &self.pipeline);
         pipeline.wait(pipeline.applied())?;
         pipeline.renew_log()?;
-        let mut from = SegmentId(0);
-        pipeline.between_commits(|last_ts| {
-            let log = pipeline.log_place();
-            from = log.segment;
-            tree.seal(last_ts, log);
-        });
+        let from = tree.seal_now(pipeline).segment;
         self.flush_sealed()?;
         // All up to there is in files, whether or not there was anything to flush.
         tree.raise_log_floor(from)?;
@@ -374,10 +367,8 @@ impl Work {
                 Err(error) => {
                     failed = true;
                     state.last_error = Some(error.to_string());
-                    self.tree.counters.background_errors.add(1);
                     self.changed.notify_all();
-                    let told = Event::BackgroundError { error: error.to_string() };
-                    MutexGuard::unlocked(&mut state, || self.tree.events.tell(told));
+                    MutexGuard::unlocked(&mut state, || self.tree.tell_error(&error));
                     if !state.closing {
                         self.ends.wait_for(&mut state, RETRY_AFTER);
                     }

@@ -9,13 +9,14 @@ use crate::compaction::under_way::Merging;
 use crate::env::clock::Clock;
 use crate::env::jobs::Jobs;
 use crate::erasure::live::ErasureList;
-use crate::error::Result;
-use crate::event::Events;
+use crate::error::{Error, Result};
+use crate::event::{Event, Events};
 use crate::flush_turns::FlushTurns;
 use crate::ids::{CommitTs, FileNo, SegmentId, TableId};
 use crate::limits::LEVELS;
 use crate::live_tables::LiveTables;
 use crate::manifest::edit::Edit;
+use crate::manifest::state::State;
 use crate::memtable::api::Memtable;
 use crate::memtable::table::new_memtable;
 use crate::moment;
@@ -245,6 +246,15 @@ impl Tree {
         });
     }
 
+    /// The same between two commits. Gives where the log is then.
+    pub(crate) fn seal_now(&self, pipeline: &Pipeline) -> LogPlace {
+        pipeline.between_commits(|last_ts| {
+            let log = pipeline.log_place();
+            self.seal(last_ts, log);
+            log
+        })
+    }
+
     /// Whether what the active memtable erased covers files of at least one full file's bytes
     /// between them, and no memtable waits for its flush.
     pub(crate) fn erasures_free_files(&self) -> bool {
@@ -304,6 +314,12 @@ impl Tree {
         }
     }
 
+    /// Counts a failure of background work and tells of it.
+    pub(crate) fn tell_error(&self, error: &Error) {
+        self.counters.background_errors.add(1);
+        self.events.tell(Event::BackgroundError { error: error.to_string() });
+    }
+
     /// Whether some thread flushes or compacts.
     pub(crate) fn is_at_work(&self) -> bool {
         self.flushes.is_any_taken() || self.compacting.try_lock().is_none()
@@ -359,6 +375,12 @@ impl Tree {
     pub(crate) fn next_file(&self) -> FileNo {
         let no = self.with_set_mut(VersionSet::next_file);
         no.expect("only a database that may be written makes files")
+    }
+
+    /// The recorded state and its Version, which keeps the files.
+    pub(crate) fn pinned(&self) -> (State, Arc<Version>) {
+        let pinned = self.with_set(|set| (set.state().clone(), Arc::clone(set.current())));
+        pinned.expect("only a database that may be written is copied while it is open")
     }
 
     /// Runs `work` on the recorded state and its Version while no edit can happen.
