@@ -5,7 +5,7 @@
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
-use crate::error::{Error, Result};
+use crate::error::{Error, Kind, Result};
 use crate::flush_turns::Patience;
 use crate::guest;
 use crate::ids::SegmentId;
@@ -335,15 +335,10 @@ impl Work {
         loop {
             let poked = self.state.lock().poked;
             let done = guest::answer_of(|| step(self, at_rest));
+            // What it left half done nobody knows; it would leave it again at each try.
+            let has_panicked = done.is_none();
             let mut state = self.state.lock();
-            let Some(done) = done else {
-                // What it left half done nobody knows; it would leave it again at each try.
-                state.last_error = Some("background work panicked: open the database again".into());
-                self.tree.counters.background_errors.add(1);
-                self.changed.notify_all();
-                return;
-            };
-            match done {
+            match done.unwrap_or_else(|| Err(panicked())) {
                 Ok(worked) => {
                     if std::mem::take(&mut failed) {
                         state.last_error = None;
@@ -369,14 +364,18 @@ impl Work {
                     state.last_error = Some(error.to_string());
                     self.changed.notify_all();
                     MutexGuard::unlocked(&mut state, || self.tree.tell_error(&error));
-                    if !state.closing {
+                    if !state.closing && !has_panicked {
                         self.ends.wait_for(&mut state, RETRY_AFTER);
                     }
                 }
             }
-            if state.closing {
+            if state.closing || has_panicked {
                 return;
             }
         }
     }
+}
+
+fn panicked() -> Error {
+    Error::new(Kind::Closed, "background work panicked: open the database again")
 }

@@ -4,7 +4,7 @@
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-use tabulith::env::clock::{ManualClock, SystemClock};
+use tabulith::env::clock::{Clock, ManualClock, SystemClock};
 use tabulith::env::jobs::{ByHand, Threads};
 use tabulith::event::{Compaction, Event, StallReason};
 use tabulith::rows::RowStore;
@@ -192,6 +192,45 @@ fn a_background_job_that_fails_is_told() {
     let error = told.recv().unwrap();
     assert!(error.contains(".sst"), "{error}");
     assert_eq!(db.stats().background_errors, 1);
+}
+
+/// A clock that panics when the thread for compaction asks it.
+#[derive(Debug)]
+struct Broken(SystemClock);
+
+impl Clock for Broken {
+    fn wall_ticks(&self) -> u64 {
+        self.0.wall_ticks()
+    }
+
+    fn steady(&self) -> Duration {
+        assert_ne!(std::thread::current().name(), Some("tabulith-compact"), "planted");
+        self.0.steady()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.0.sleep(time);
+    }
+}
+
+/// It was counted, and nobody who listens heard of it.
+#[test]
+fn a_background_job_that_panics_is_told_once() {
+    let (tell, told) = mpsc::channel();
+    let builder = Db::builder().options(small()).on_event(move |event| {
+        if let Event::BackgroundError { error, .. } = event {
+            let _ = tell.send(error.clone());
+        }
+    });
+    let clock = Arc::new(Broken(SystemClock::new()));
+    let builder = builder.parts(Arc::new(SimFs::new()), clock, Arc::new(Threads));
+    let db = builder.open("/db").unwrap();
+    let error = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(error, "background work panicked: open the database again");
+    let stats = db.stats();
+    assert_eq!((stats.background_errors, stats.last_background_error), (1, Some(error)));
+    db.close().unwrap();
+    assert!(told.try_recv().is_err());
 }
 
 /// The two threads that flush must not wake each other either.
