@@ -78,9 +78,10 @@ fn damage_fails_the_reads_of_its_block_alone() {
         outcomes.enumerate().filter(|(_, good)| !good).map(|(row, _)| row).collect();
     assert!((1..10).contains(&failed.len()), "{failed:?}");
     assert_eq!(failed.last().unwrap() - failed[0] + 1, failed.len(), "they are one block's");
-    assert!(get(&file, failed[0], Reach::Disk).is_err(), "what failed once is not trusted");
-    let mut cursor = file.cursor();
-    assert!(cursor.seek(&key(failed[0]), CommitTs::MAX).is_err());
+    let again = get(&file, failed[0], Reach::Disk).map(drop).unwrap_err();
+    assert_eq!(again.kind(), Kind::Corrupt, "what failed once is not trusted: {again}");
+    let error = file.cursor().seek(&key(failed[0]), CommitTs::MAX).unwrap_err();
+    assert_eq!(error.kind(), Kind::Corrupt, "{error}");
 }
 
 #[test]
