@@ -114,7 +114,13 @@ impl Error {
 
     /// A precondition that failed; `current` is the row's present commit timestamp, if it exists.
     pub fn changed(current: Option<CommitTs>) -> Error {
-        let mut error = Error::new(Kind::Changed, "the row has changed since it was read");
+        Error::changed_since("the row", current)
+    }
+
+    /// The same of a row that has a name.
+    pub(crate) fn changed_since(row: &str, current: Option<CommitTs>) -> Error {
+        let what = format!("{row} has changed since it was read");
+        let mut error = Error::new(Kind::Changed, what);
         error.0.current = current;
         error
     }

@@ -20,7 +20,7 @@ use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, Row, RowCursor};
 use crate::savepoint::{Savepoint, Savepoints};
 use crate::scan::{DbCursor, Pin};
-use crate::update::{Writes, check_key_part};
+use crate::update::{Writes, check_key_part, name_of};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};
@@ -213,7 +213,7 @@ impl Transaction {
         for (rk, ts) in &self.rows_read {
             let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, applied)?;
             if row.map(|row| row.ts) != *ts {
-                return Err(changed());
+                return Err(changed(&name_of(rk)));
             }
         }
         for (range, rows) in &self.ranges_read {
@@ -224,12 +224,16 @@ impl Transaction {
             let inner = &self.pin.inner;
             let outlived_to = inner.outlived_to(&range.start, applied.at, Some(applied.now));
             let mut scan = tree::scan(&view, range.clone(), applied, outlived_to)?;
+            let row_of = |key: &[u8]| name_of(key.get(self.prefix_len..).unwrap_or_default());
             while scan.next()? {
                 let old = scan.ts() <= self.pin.moment.at;
-                left = left.checked_sub(1).filter(|_| old).ok_or_else(changed)?;
+                let rest = left.checked_sub(1).filter(|_| old);
+                left = rest.ok_or_else(|| changed(&row_of(scan.key())))?;
             }
             if left > 0 {
-                return Err(changed());
+                let from = row_of(&range.start);
+                let what = format!("{left} of the rows that were read from {from} on are gone");
+                return Err(Error::new(Kind::Changed, what));
             }
         }
         Ok(())
@@ -243,8 +247,8 @@ impl std::fmt::Debug for Transaction {
     }
 }
 
-fn changed() -> Error {
-    Error::new(Kind::Changed, "what the transaction read has changed")
+fn changed(row: &str) -> Error {
+    Error::new(Kind::Changed, format!("{row} is not as it was read"))
 }
 
 fn own_row(value: &[u8]) -> Row {

@@ -34,6 +34,9 @@ const ERASED_SINGLY_MAX: usize = 64;
 /// too.
 pub(crate) const HIDDEN_PER_ROW_MAX: usize = 1_024;
 
+/// Of a RowKey messages have so much.
+const ROW_KEY_BYTES_SHOWN: usize = 64;
+
 /// Refuses a key part that is too long.
 pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
     if part.len() <= KEY_PART_BYTES_MAX {
@@ -43,6 +46,13 @@ pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
     Err(Error::invalid(format!(
         "{which} has {len} bytes; at most {KEY_PART_BYTES_MAX} are allowed"
     )))
+}
+
+/// A row as messages call it: by the first bytes of its RowKey.
+pub(crate) fn name_of(rk: &[u8]) -> String {
+    let shown = rk.get(..ROW_KEY_BYTES_SHOWN).unwrap_or(rk);
+    let more = if shown.len() < rk.len() { "…" } else { "" };
+    format!("row '{}{more}'", shown.escape_ascii())
 }
 
 /// Refuses a value that is too long, its expiry included.

@@ -74,6 +74,21 @@ fn a_batch_is_all_or_nothing_and_says_what_refused() {
 }
 
 #[test]
+fn a_condition_that_fails_names_the_row() {
+    let dir = tempfile::tempdir().unwrap();
+    let table = Db::open(dir.path()).unwrap().table("t").unwrap();
+    let ts = table.insert("p", "b", "1").unwrap();
+    let batch = || table.partition("p").batch().upsert("a", "").upsert("b", "2");
+    let refused = |batch: tabulith::Batch| batch.commit().unwrap_err().message().to_owned();
+    assert_eq!(refused(batch().insert("b", "3")), "row 'b' exists");
+    let changed = refused(batch().put_if("b", "3", If::Match(ts)));
+    assert_eq!(changed, "row 'b' has changed since it was read");
+    assert_eq!(refused(batch().delete_if([b'c', 0], If::Present)), r"row 'c\x00' does not exist");
+    let long = refused(batch().delete_if([b'x'; 1000], If::Present));
+    assert_eq!(long, format!("row '{}…' does not exist", "x".repeat(64)));
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was() {
     let dir = tempfile::tempdir().unwrap();
     let db = Db::builder().options(small()).open(dir.path()).unwrap();

@@ -124,10 +124,17 @@ fn a_commit_fails_where_anything_it_read_has_changed_and_only_there() {
         ("beside the range", Box::new(scan), Box::new(put("a")), false),
         ("blind", Box::new(|_| {}), Box::new(put("mine")), false),
     ];
+    let told = |name| match name {
+        "replaced" | "removed" => "row 'a' is not as it was read",
+        "replaced in the range" => "row 'm' is not as it was read",
+        "removed from the range" => "1 of the rows that were read from row 'b' on are gone",
+        _ => "row 'gap' is not as it was read",
+    };
     for (name, read, other, conflicts) in cases {
         reset(&partition);
         let outcome = meet(&partition, read, other);
         assert_eq!(outcome.as_ref().is_err_and(|e| e.kind() == Kind::Changed), conflicts, "{name}");
+        assert!(outcome.is_ok() || outcome.is_err_and(|e| e.message() == told(name)), "{name}");
         let written = partition.get("mine").unwrap().is_some_and(|row| row.value == "x");
         assert_eq!(written, !conflicts, "{name}");
     }

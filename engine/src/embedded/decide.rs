@@ -6,6 +6,7 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
+use crate::update::name_of;
 
 /// What a row must be like for a change to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +22,15 @@ pub enum If {
 }
 
 impl If {
-    pub(super) fn check(self, row: Option<&Row>) -> Result<()> {
+    /// `row`: the one under `rk`.
+    pub(super) fn check(self, rk: &[u8], row: Option<&Row>) -> Result<()> {
+        let refused = |kind, what| Err(Error::new(kind, format!("{} {what}", name_of(rk))));
         match (self, row) {
             (If::Any, _) | (If::Absent, None) | (If::Present, Some(_)) => Ok(()),
-            (If::Absent, Some(_)) => Err(Error::new(Kind::Exists, "the row exists")),
+            (If::Absent, Some(_)) => refused(Kind::Exists, "exists"),
             (If::Match(ts), Some(row)) if row.ts == ts => Ok(()),
-            (If::Match(_), Some(row)) => Err(Error::changed(Some(row.ts))),
-            (_, None) => Err(Error::new(Kind::NotFound, "the row does not exist")),
+            (If::Match(_), Some(row)) => Err(Error::changed_since(&name_of(rk), Some(row.ts))),
+            (_, None) => refused(Kind::NotFound, "does not exist"),
         }
     }
 }
