@@ -8,19 +8,23 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
-use tabulith::RowRef;
 use tabulith::db::Db;
 use tabulith::env::clock::{Clock as _, ManualClock, SystemClock};
-use tabulith::env::jobs::ByHand;
+use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::{Error, Kind};
 use tabulith::options::{Advanced, Options};
 use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::SimFs;
+use tabulith::{RowRef, Table};
 
 const ROWS: usize = 2000;
 
 /// A database with small files on a disk in memory, whose background work is done by hand.
 fn open(disk: &SimFs) -> Db {
+    open_with(disk, Arc::new(ByHand))
+}
+
+fn open_with(disk: &SimFs, jobs: Arc<dyn Jobs>) -> Db {
     let advanced = Advanced {
         memtable_bytes: Some(16 << 10),
         block_bytes: 512,
@@ -29,8 +33,8 @@ fn open(disk: &SimFs) -> Db {
     };
     let options = Options { advanced, ..Options::default() };
     let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
-    let parts = (Arc::new(disk.clone()), clock, Arc::new(ByHand));
-    Db::builder().options(options).parts(parts.0, parts.1, parts.2).open("db").unwrap()
+    let disk = Arc::new(disk.clone());
+    Db::builder().options(options).parts(disk, clock, jobs).open("db").unwrap()
 }
 
 fn write_all(db: &Db, value: &str) {
@@ -159,16 +163,32 @@ fn every_way_to_read_a_table_shows_the_same_rows() {
         assert!(all == rows, "{parts} parts");
         assert!(ends.windows(2).all(|pair| pair[0].1 < pair[1].0), "no partition in two parts");
         assert!(cursors.len() <= parts && (parts > 12 || cursors.len() == parts), "{parts} parts");
-        let seen = Mutex::new(Vec::new());
-        table
-            .scan_parallel(parts, |row| {
-                seen.lock().unwrap().push(kept(&row));
-                Ok(())
-            })
-            .unwrap();
-        let mut seen = seen.into_inner().unwrap();
+        assert!(visited(&table, parts) == rows, "{parts} parts, one after the other");
+    }
+}
+
+/// Every row in the order in which a parallel scan came to it.
+fn visited(table: &Table, threads: usize) -> Vec<Kept> {
+    let seen = Mutex::new(Vec::new());
+    let visit = |row: RowRef<'_>| {
+        seen.lock().unwrap().push(kept(&row));
+        Ok(())
+    };
+    table.scan_parallel(threads, visit).unwrap();
+    seen.into_inner().unwrap()
+}
+
+#[test]
+fn several_threads_come_to_every_row_once() {
+    let db = open_with(&SimFs::new(), Arc::new(Threads));
+    mixed(&db);
+    let table = db.table("t").unwrap();
+    let rows = visited(&table, 1);
+    assert!(rows.len() > 1000 && rows.is_sorted(), "{} rows", rows.len());
+    for threads in [2, 3, 5, 100] {
+        let mut seen = visited(&table, threads);
         seen.sort();
-        assert!(seen == rows, "{parts} threads");
+        assert!(seen == rows, "{threads} threads");
     }
 }
 
@@ -198,20 +218,23 @@ fn parts_are_of_like_size() {
 
 #[test]
 fn the_first_error_ends_a_parallel_scan() {
-    let db = open(&SimFs::new());
-    mixed(&db);
     let stop = |row: RowRef<'_>| match row.row_key {
         b"0070" => Err(Error::new(Kind::Busy, "enough")),
         _ => Ok(()),
     };
-    let error = db.table("t").unwrap().scan_parallel(3, stop).unwrap_err();
-    assert_eq!(error.kind(), Kind::Busy);
+    let jobs: [Arc<dyn Jobs>; 2] = [Arc::new(ByHand), Arc::new(Threads)];
+    for jobs in jobs {
+        let db = open_with(&SimFs::new(), jobs);
+        mixed(&db);
+        let error = db.table("t").unwrap().scan_parallel(3, stop).unwrap_err();
+        assert_eq!(error.kind(), Kind::Busy);
+    }
 }
 
 /// The other threads read on to their ends before it was passed on.
 #[test]
 fn a_panic_ends_a_parallel_scan() {
-    let db = open(&SimFs::new());
+    let db = open_with(&SimFs::new(), Arc::new(Threads));
     mixed(&db);
     let table = db.table("t").unwrap();
     let (both, calls) = (Barrier::new(2), AtomicUsize::new(0));
@@ -224,7 +247,8 @@ fn a_panic_ends_a_parallel_scan() {
         SystemClock::new().sleep(Duration::from_millis(1));
         Ok(())
     };
-    assert!(catch_unwind(AssertUnwindSafe(|| table.scan_parallel(2, visit))).is_err());
+    let panic = catch_unwind(AssertUnwindSafe(|| table.scan_parallel(2, visit))).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"the first row"));
     let (calls, rows) = (calls.into_inner(), table.count().unwrap());
     assert!(calls < 300 && rows > 1000, "{calls} of {rows} rows were visited");
 }

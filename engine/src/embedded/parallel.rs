@@ -3,8 +3,9 @@
 use crate::embedded::cursor::{Cursor, RowRef};
 use crate::embedded::rows::Table;
 use crate::embedded::snapshot::Snapshot;
+use crate::env::jobs::Part;
 use crate::error::Result;
-use parking_lot::Mutex;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 impl Snapshot {
@@ -23,9 +24,10 @@ impl Snapshot {
 
 impl Table {
     /// Shows every row as of now to `visit`, on as many threads as there are parts, at most
-    /// `threads`, and on fewer where the system gives no more. Each takes part after part, and sees
-    /// the rows of one in the order of their keys. The first error of a read or of `visit` ends all
-    /// of them and is returned; a panic of `visit` ends them too and is passed on.
+    /// `threads`, and on fewer where the system gives no more; in a database without threads on the
+    /// caller's alone, in the order of the keys. Each takes part after part, and sees the rows of
+    /// one in the order of their keys. The first error of a read or of `visit` ends all of them and
+    /// is returned; a panic of `visit` ends them too and is passed on.
     ///
     /// Cost: as [`Snapshot::split`], and a thread for each part but the first. It pays from some
     /// 100,000 rows; more threads than cores gain nothing.
@@ -54,36 +56,25 @@ impl Table {
         visit: impl Fn(RowRef<'_>) -> Result<()> + Sync,
     ) -> Result<()> {
         let cursors = self.db.snapshot()?.split(self, threads)?;
-        let others_max = cursors.len().saturating_sub(1);
-        let (parts, failed) = (Mutex::new(cursors.into_iter()), AtomicBool::new(false));
-        let work = || {
-            let failing = Failing(&failed);
-            loop {
-                let Some(mut part) = parts.lock().next() else { break };
-                walk(&mut part, &failed, &visit)?;
-            }
-            std::mem::forget(failing);
-            Ok(())
+        let failed = AtomicBool::new(false);
+        let mut outcomes: Vec<_> = cursors.iter().map(|_| Ok(Ok(()))).collect();
+        let part = |(mut cursor, outcome): (Cursor, _)| -> Part<'_> {
+            let (failed, visit) = (&failed, &visit);
+            let outcome: &mut std::thread::Result<Result<()>> = outcome;
+            Box::new(move || {
+                let walk = AssertUnwindSafe(|| walk(&mut cursor, failed, visit));
+                *outcome = panic::catch_unwind(walk);
+                if !matches!(outcome, Ok(Ok(()))) {
+                    failed.store(true, Relaxed);
+                }
+            })
         };
-        std::thread::scope(|scope| {
-            let spawn = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
-            let others: Vec<_> = (0..others_max).map_while(spawn).collect();
-            let mut worked = work();
-            for other in others {
-                let other = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                worked = worked.and(other);
-            }
-            worked
-        })
-    }
-}
-
-/// Stops the other threads where one ends by an error or a panic: all that is dropped fails.
-struct Failing<'a>(&'a AtomicBool);
-
-impl Drop for Failing<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
+        let parts = cursors.into_iter().zip(&mut outcomes).map(part).collect();
+        self.db.inner.tree.jobs.together(parts);
+        // A panic of any part is passed on, whatever the others say.
+        let outcomes = outcomes.into_iter();
+        let outcomes = outcomes.map(|done| done.unwrap_or_else(|why| panic::resume_unwind(why)));
+        outcomes.fold(Ok(()), Result::and)
     }
 }
 

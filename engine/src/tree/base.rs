@@ -55,7 +55,7 @@ pub(crate) struct Tree {
     pub(crate) shelf: Arc<Shelf>,
     pub(crate) snapshots: Snapshots,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) jobs: Arc<dyn Jobs>,
+    pub(crate) jobs: Arc<dyn Jobs>,
     pub(crate) tables: ArcSwap<Tables>,
     live_tables: LiveTables,
     pub(crate) counters: Counters,
