@@ -9,6 +9,8 @@
 //! A connection that is closed while its client still sends would be reset, and the answer lost on
 //! the way. So what still comes is read and thrown away, for a short time.
 
+#![allow(clippy::disallowed_methods, reason = "timeouts go by tokio's clock, which tests pause")]
+
 use crate::http::framing::{Framing, Refused};
 use crate::limits::{ANSWER_BYTES_A_SECOND_MIN, HEAD_BYTES_MAX};
 use crate::net::room::{Place, Room};

@@ -296,6 +296,7 @@ impl Drop for Running {
 const SPANS_TIME_MIN: Duration = Duration::from_millis(500);
 const SPANS_TIME_MAX: Duration = Duration::from_secs(2);
 
+#[expect(clippy::disallowed_methods, reason = "timeouts go by tokio's clock, which tests pause")]
 async fn finish(accepting: &mut JoinSet<()>, sending: &mut Option<Ender>, time_max: Duration) {
     let began = tokio::time::Instant::now();
     let all = async { while accepting.join_next().await.is_some() {} };

@@ -7,6 +7,8 @@
 //! Absent: keys, queries, signatures, bodies, and paths, which name entities. Who speaks what
 //! protocol to the other side.
 
+#![allow(clippy::disallowed_methods, reason = "timeouts go by tokio's clock, which tests pause")]
+
 use crate::http::message::{Head, Response};
 use crate::observe::requests::Kind;
 use crate::observe::text::Text;

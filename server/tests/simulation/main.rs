@@ -9,6 +9,7 @@
 //!
 //! `TABULITH_SIM_SEEDS` runs another number of seeds than 500, `TABULITH_SEED` begins elsewhere;
 //! `TABULITH_SIM_EVENTS=1` tells everything that happens.
+#![allow(clippy::disallowed_methods, reason = "tokio's clock is what the simulation turns")]
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
 #[path = "../common/mod.rs"]
