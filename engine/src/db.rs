@@ -21,7 +21,7 @@ use crate::key::{hash, order};
 use crate::latch::Latches;
 use crate::limits::LEVELS;
 use crate::manifest::state::State;
-use crate::moment::{self, Moment};
+use crate::moment::{self, Moment, When};
 use crate::names::{self, FileKind};
 use crate::options::{Durability, Options, Reach};
 use crate::pacing::Pacing;
@@ -527,11 +527,6 @@ impl Inner {
         Moment { at, now: self.tree.time(at) }
     }
 
-    /// What an update goes by: all that is applied, durable yet or not.
-    pub(crate) fn applied_moment(&self) -> Moment {
-        Moment { at: CommitTs::MAX, now: self.time() }
-    }
-
     /// The time by which rows expire for reads that begin now.
     pub(crate) fn time(&self) -> CommitTs {
         self.tree.time(self.visible())
@@ -549,9 +544,12 @@ impl Inner {
         self.tree.tables.load().outlived_to(table, Moment { at, now })
     }
 
-    /// The newest commit that is applied whole, with all before it, visible yet or not.
-    pub(crate) fn readable(&self) -> CommitTs {
-        self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.readable())
+    /// What a reader goes by who begins now and sees what is applied whole, with all before it,
+    /// visible yet or not.
+    pub(crate) fn readable(&self) -> Moment {
+        let writer = self.writer.as_ref();
+        let at = writer.map_or(self.read_only_at, |writer| writer.pipeline.readable());
+        Moment { at, now: self.tree.time(at) }
     }
 
     fn close(&self) -> Result<()> {
@@ -627,36 +625,29 @@ impl Inner {
         asked.map_or(own, |asked| asked.min(own))
     }
 
-    /// The row of `key` for a reader at `at`, by the time `now`; each as of now where it is `None`.
-    pub(crate) fn get(
-        &self,
-        at: Option<CommitTs>,
-        now: Option<CommitTs>,
-        key: &[u8],
-        reach: Reach,
-    ) -> Result<Option<Row>> {
+    /// The row of `key`.
+    pub(crate) fn get(&self, when: When, key: &[u8], reach: Reach) -> Result<Option<Row>> {
         let row_hash = hash::of_row(key);
         let view = self.tree.view();
-        let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
-        let outlived_to = || self.outlived_to(key, at, now);
+        let at = when.at(|| self.visible()); // After the view: see `view`.
+        let outlived_to = || self.outlived_to(key, at, when.now());
         let rows = CachedRows { cache: &self.tree.shelf.pool.rows, outlived_to: &outlived_to };
         let found = view.get(&rows, key, row_hash, at, reach)?;
         let found = found.filter(|found| found.ts > outlived_to());
-        let now = || now.unwrap_or_else(|| self.time());
+        let now = || when.now().unwrap_or_else(|| self.time());
         found.map_or(Ok(None), |found| row_of(&view, found, now, reach))
     }
 
     /// The rows of `keys` in the order asked for, all as of one moment.
     pub(crate) fn get_many(
         &self,
-        at: Option<CommitTs>,
-        now: Option<CommitTs>,
+        when: When,
         keys: &KeyList,
         reach: Reach,
     ) -> Result<Vec<Option<Row>>> {
         let view = self.tree.view();
-        let at = at.unwrap_or_else(|| self.visible()); // After the view: see `view`.
-        let now = now.map_or_else(OnceCell::new, OnceCell::from);
+        let at = when.at(|| self.visible()); // After the view: see `view`.
+        let now = when.now().map_or_else(OnceCell::new, OnceCell::from);
         let first = keys.iter().next().map_or(&[][..], |listed| listed.key);
         // Rows outlive their table and expire by one time.
         let outlived_by = self.tree.ages().then(|| *now.get_or_init(|| self.time()));

@@ -22,6 +22,41 @@ impl Moment {
     pub(crate) fn past(at: CommitTs) -> Moment {
         Moment { at, now: at }
     }
+
+    /// Whoever goes by all that is applied, durable yet or not, at the time `now`.
+    pub(crate) fn applied(now: CommitTs) -> Moment {
+        Moment { at: CommitTs::MAX, now }
+    }
+}
+
+/// When a read of single rows is. The time is asked for only where a row may have expired.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum When {
+    /// Now: of what is visible.
+    Now,
+    /// Now: of all that is applied, as [`Moment::applied`].
+    Applied,
+    /// At a moment that somebody keeps.
+    At(Moment),
+}
+
+impl When {
+    /// The newest commit that it sees.
+    pub(crate) fn at(self, visible: impl FnOnce() -> CommitTs) -> CommitTs {
+        match self {
+            When::Now => visible(),
+            When::Applied => CommitTs::MAX,
+            When::At(moment) => moment.at,
+        }
+    }
+
+    /// The time by which rows expire for it, where that is not now.
+    pub(crate) fn now(self) -> Option<CommitTs> {
+        match self {
+            When::Now | When::Applied => None,
+            When::At(moment) => Some(moment.now),
+        }
+    }
 }
 
 /// The span of so many ticks.

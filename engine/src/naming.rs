@@ -90,8 +90,7 @@ impl Db {
         writer.admit()?;
         let nobody_writes = inner.latches.lock_all();
         let now = inner.stop_aging(writer, table.id)?;
-        let applied = Moment { at: CommitTs::MAX, now };
-        let cutoff = tables.outlived_to(table.id, applied);
+        let cutoff = tables.outlived_to(table.id, Moment::applied(now));
         let lifetime = |since| Lifetime { since, ttl: ticks, cutoff };
         let mut batch = Batch::new(catalog::partition());
         let columns = tables.columns_of(table.id);

@@ -10,24 +10,23 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::iter::count;
 use crate::iter::split;
-use crate::iter::tree;
 use crate::key::list::KeyList;
 use crate::key::range::KeyRange;
 use crate::key::{hash, order};
-use crate::moment::Moment;
+use crate::moment::{Moment, When};
 use crate::options::{Durability, Reach};
 use crate::rows::{
     CommitTicket, KeyPair, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore, TableInfo,
 };
 use crate::scan::{DbCursor, Pin};
-use crate::update::{HIDDEN_PER_ROW_MAX, Update, check_key_part};
+use crate::update::{Update, check_key_part, scan_applied};
 use crate::zone::{Extract, ZoneScan};
 use std::cell::Cell;
 use std::sync::Arc;
 
 impl RowStore for Db {
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8], reach: Reach) -> Result<Option<Row>> {
-        let row = with_key(table, pk, rk, |key| self.inner.get(None, None, key, reach));
+        let row = with_key(table, pk, rk, |key| self.inner.get(When::Now, key, reach));
         self.inner.check_readable(table)?;
         row
     }
@@ -39,7 +38,7 @@ impl RowStore for Db {
         keys: &[KeyPair<'_>],
         reach: Reach,
     ) -> Result<Vec<Option<Row>>> {
-        let rows = self.inner.get_many(None, None, &KeyList::new(table, keys), reach);
+        let rows = self.inner.get_many(When::Now, &KeyList::new(table, keys), reach);
         self.inner.check_readable(table)?;
         rows
     }
@@ -204,14 +203,14 @@ impl RowSnapshot for DbSnapshot {
 
     fn get(&self, table: TableId, pk: &[u8], rk: &[u8]) -> Result<Option<Row>> {
         self.check_table(table)?;
-        let Pin { inner, moment: Moment { at, now } } = &*self.pin;
-        with_key(table, pk, rk, |key| inner.get(Some(*at), Some(*now), key, Reach::Disk))
+        let Pin { inner, moment } = &*self.pin;
+        with_key(table, pk, rk, |key| inner.get(When::At(*moment), key, Reach::Disk))
     }
 
     fn get_many(&self, table: TableId, keys: &[KeyPair<'_>]) -> Result<Vec<Option<Row>>> {
         self.check_table(table)?;
-        let Pin { inner, moment: Moment { at, now } } = &*self.pin;
-        inner.get_many(Some(*at), Some(*now), &KeyList::new(table, keys), Reach::Disk)
+        let Pin { inner, moment } = &*self.pin;
+        inner.get_many(When::At(*moment), &KeyList::new(table, keys), Reach::Disk)
     }
 
     fn scan(&self, range: KeyRange) -> Result<Box<dyn RowCursor>> {
@@ -290,14 +289,11 @@ impl Inner {
         self.commit(writer, batch, durability, reach)
     }
 
-    /// Whether a table may have rows that are applied, expired ones too: a clock can be set back,
-    /// and the past be read. Cost: bounded, however many were deleted.
+    /// Whether a table may have rows that are applied, expired ones too. Cost: bounded, however
+    /// many were deleted.
     fn may_have_rows(&self, table: TableId) -> Result<bool> {
         let view = self.tree.view_full();
-        let moment = Moment { now: CommitTs::ZERO, ..self.applied_moment() };
-        let mut scan = tree::scan(&view, KeyRange::table(table), moment, CommitTs::ZERO)?;
-        scan.stop_after(HIDDEN_PER_ROW_MAX);
-        scan.next()
+        scan_applied(&view, KeyRange::table(table))?.next()
     }
 
     /// Sees to it that the space of what was erased comes back soon where it is much: files go once

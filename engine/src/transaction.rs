@@ -15,7 +15,7 @@ use crate::ids::{CommitTs, TableId};
 use crate::iter::tree;
 use crate::key::order;
 use crate::key::range::KeyRange;
-use crate::moment::Moment;
+use crate::moment::{Moment, When};
 use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, Row, RowCursor};
 use crate::savepoint::{Savepoint, Savepoints};
@@ -48,7 +48,7 @@ impl Db {
     /// Begins a transaction over the partition `pk` of a table that is known by its number; see
     /// [`Partition::begin`](crate::Partition::begin).
     pub fn transaction(&self, table: TableId, pk: &[u8]) -> Result<Transaction> {
-        Transaction::begin(self, table, pk, |inner| inner.present())
+        Transaction::begin(self, table, pk, Inner::present)
     }
 }
 
@@ -209,7 +209,7 @@ impl Transaction {
     /// Compares what was read with what is applied. The partition's latch is held.
     fn check(&mut self) -> Result<()> {
         // By the time that it read by: what has expired since is no change.
-        let applied = Moment { at: CommitTs::MAX, now: self.pin.moment.now };
+        let applied = Moment::applied(self.pin.moment.now);
         for (rk, ts) in &self.rows_read {
             let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, applied)?;
             if row.map(|row| row.ts) != *ts {
@@ -264,5 +264,5 @@ fn stored(
 ) -> Result<Option<Row>> {
     key.truncate(prefix_len);
     key.extend_from_slice(rk);
-    inner.get(Some(moment.at), Some(moment.now), key, Reach::Disk)
+    inner.get(When::At(moment), key, Reach::Disk)
 }

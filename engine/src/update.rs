@@ -11,16 +11,17 @@ use crate::db::Inner;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
-use crate::iter::tree;
+use crate::iter::tree::{self, Scan};
 use crate::key::hash;
 use crate::key::order;
 use crate::key::range::{KeyRange, half_open};
 use crate::limits::{
     COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, ERASED_BOUNDS_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX,
 };
-use crate::moment::Moment;
+use crate::moment::{Moment, When};
 use crate::options::Reach;
 use crate::rows::{PartitionUpdate, Row};
+use crate::view::View;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
@@ -32,7 +33,7 @@ const ERASED_SINGLY_MAX: usize = 64;
 /// So many keys in a row that hold nothing any more are passed in search of those. Behind that many
 /// an erasure is the cheaper record, whatever follows, as it lets reads and compactions pass them
 /// too.
-pub(crate) const HIDDEN_PER_ROW_MAX: usize = 1_024;
+const HIDDEN_PER_ROW_MAX: usize = 1_024;
 
 /// Of a RowKey messages have so much.
 const ROW_KEY_BYTES_SHOWN: usize = 64;
@@ -63,6 +64,14 @@ pub(crate) fn check_value(value: &[u8], expires: bool) -> Result<()> {
     }
     let (which, len) = (if expires { " that expires" } else { "" }, value.len());
     Err(Error::invalid(format!("a value{which} has {len} bytes; at most {max} are allowed")))
+}
+
+/// Opens a scan of the applied rows of a range, expired ones too: they come back where the clock is
+/// set back, and for readers of the past. It gives up behind [`HIDDEN_PER_ROW_MAX`] keys without.
+pub(crate) fn scan_applied(view: &View, range: KeyRange) -> Result<Scan> {
+    let mut scan = tree::scan(view, range, Moment::applied(CommitTs::ZERO), CommitTs::ZERO)?;
+    scan.stop_after(HIDDEN_PER_ROW_MAX);
+    Ok(scan)
 }
 
 /// One partition's writes, not yet committed, in the order in which they were made. The last one of
@@ -270,10 +279,7 @@ impl<'a> Update<'a> {
         let (start, end) = ([prefix, &range.0].concat(), range.1.as_ref());
         let end = end.map_or_else(|| order::partition_end(prefix), |to| [prefix, to].concat());
         let view = self.inner.tree.view_full();
-        // What has expired comes back where the clock is set back, and for readers of the past.
-        let moment = Moment { now: CommitTs::ZERO, ..self.inner.applied_moment() };
-        let mut scan = tree::scan(&view, KeyRange { start, end }, moment, CommitTs::ZERO)?;
-        scan.stop_after(HIDDEN_PER_ROW_MAX);
+        let mut scan = scan_applied(&view, KeyRange { start, end })?;
         let mut found = Vec::new();
         while scan.next()? {
             if found.len() == ERASED_SINGLY_MAX || scan.is_ruled_out() {
@@ -287,8 +293,7 @@ impl<'a> Update<'a> {
     fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
         self.key.truncate(self.prefix_len);
         self.key.extend_from_slice(rk);
-        // Above every timestamp: all that is applied, durable yet or not.
-        self.inner.get(Some(CommitTs::MAX), None, &self.key, self.reach)
+        self.inner.get(When::Applied, &self.key, self.reach)
     }
 
     /// Whether there may be an applied row, by what memory knows.

@@ -9,7 +9,6 @@ use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::ingest::Ingest;
 use crate::key::range::KeyRange;
-use crate::moment::Moment;
 use crate::options::Reach;
 use crate::rows::{Catalog, KeyPair, Row, RowSnapshot, RowStore, TableInfo};
 use crate::storage::DbSnapshot;
@@ -427,11 +426,8 @@ impl Partition {
         table: &Table,
         work: &mut impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<Option<T>> {
-        let present = |inner: &Inner| {
-            let at = inner.readable();
-            Moment { at, now: inner.tree.time(at) }
-        };
-        let mut transaction = Transaction::begin(&table.db, table.info.id, &self.pk, present)?;
+        let (db, id) = (&table.db, table.info.id);
+        let mut transaction = Transaction::begin(db, id, &self.pk, Inner::readable)?;
         let outcome = match work(&mut transaction) {
             Ok(outcome) => outcome,
             Err(error) => {
