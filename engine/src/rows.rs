@@ -20,6 +20,13 @@ pub struct Row {
     pub value: Bytes,
 }
 
+impl Row {
+    /// As whoever writes it reads it before its commit.
+    pub(crate) fn own(value: &[u8]) -> Row {
+        Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) }
+    }
+}
+
 /// PartitionKey and RowKey.
 pub type KeyPair<'a> = (&'a [u8], &'a [u8]);
 

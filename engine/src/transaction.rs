@@ -13,7 +13,7 @@ use crate::db::{Db, Inner};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::iter::tree;
-use crate::key::order;
+use crate::key::order::{self, RowKeyBuf};
 use crate::key::range::KeyRange;
 use crate::moment::{Moment, When};
 use crate::options::{Durability, Reach};
@@ -36,8 +36,7 @@ use std::sync::Arc;
 pub struct Transaction {
     pin: Arc<Pin>,
     table: TableId,
-    key: Vec<u8>, // The partition's prefix, then the RowKey asked for last.
-    prefix_len: usize,
+    key: RowKeyBuf,
     writes: Writes,
     rows_read: BTreeMap<Vec<u8>, Option<CommitTs>>, // None: absent.
     ranges_read: Vec<(KeyRange, usize)>,            // With how many rows were there.
@@ -65,8 +64,7 @@ impl Transaction {
         let prefix = order::partition_prefix(table, pk);
         let transaction = Transaction {
             table,
-            key: prefix.clone(),
-            prefix_len: prefix.len(),
+            key: RowKeyBuf::new(prefix.clone()),
             pin: Pin::at(&db.inner, || at(&db.inner)),
             writes: Writes::new(prefix),
             rows_read: BTreeMap::new(),
@@ -87,9 +85,10 @@ impl Transaction {
     pub fn get(&mut self, rk: impl AsRef<[u8]>) -> Result<Option<Row>> {
         let rk = rk.as_ref();
         if let Some(own) = self.writes.get(rk) {
-            return Ok(own.map(own_row));
+            return Ok(own.map(Row::own));
         }
-        let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, self.pin.moment)?;
+        let when = When::At(self.pin.moment);
+        let row = self.pin.inner.get(when, self.key.row(rk), Reach::Disk)?;
         if !self.rows_read.contains_key(rk) {
             self.rows_read.insert(rk.to_vec(), row.as_ref().map(|row| row.ts));
         }
@@ -104,36 +103,30 @@ impl Transaction {
         &mut self,
         range: impl RangeBounds<R>,
     ) -> Result<Vec<(Bytes, Row)>> {
-        let bound = |bound: Bound<&R>| bound.map(|rk| self.prefixed(rk.as_ref()));
-        let prefix = &self.key[..self.prefix_len];
+        let prefix = self.key.prefix();
+        let bound = |bound: Bound<&R>| bound.map(|rk| [prefix, rk.as_ref()].concat());
         let (from, to) = (bound(range.start_bound()), bound(range.end_bound()));
         let range = KeyRange::in_partition(prefix, from, to);
         if range.is_empty() {
             return Ok(Vec::new());
         }
         let mut rows = BTreeMap::new();
-        let prefix_len = self.prefix_len;
         let mut cursor = DbCursor::open(&self.pin, range.clone())?;
         while cursor.next()? {
-            let rk = Bytes::copy_from_slice(&cursor.key()[prefix_len..]);
+            let rk = Bytes::copy_from_slice(self.key.rk_of(cursor.key()));
             rows.insert(rk, Row { ts: cursor.ts(), value: cursor.value()? });
         }
         let stored = rows.len();
-        let prefix = self.key[..prefix_len].to_vec();
         for (rk, own) in self.writes.all() {
-            if range.contains(&[&prefix, rk].concat()) {
+            if range.contains(self.key.row(rk)) {
                 match own {
-                    Some(value) => rows.insert(Bytes::copy_from_slice(rk), own_row(value)),
+                    Some(value) => rows.insert(Bytes::copy_from_slice(rk), Row::own(value)),
                     None => rows.remove(rk),
                 };
             }
         }
         self.ranges_read.push((range, stored));
         Ok(rows.into_iter().collect())
-    }
-
-    fn prefixed(&self, rk: &[u8]) -> Vec<u8> {
-        [&self.key[..self.prefix_len], rk].concat()
     }
 
     /// Writes a row.
@@ -190,7 +183,7 @@ impl Transaction {
         if self.writes.is_empty() {
             return Ok((self.pin.moment.at, self.ticket(self.pin.moment.at)?));
         }
-        let prefix = self.key[..self.prefix_len].to_vec();
+        let prefix = self.key.prefix().to_vec();
         let empty = Writes::new(Vec::new());
         let ts = inner.update(self.table, &prefix, durability, Reach::Disk, |last_commit| {
             if last_commit > self.pin.moment.at {
@@ -211,7 +204,8 @@ impl Transaction {
         // By the time that it read by: what has expired since is no change.
         let applied = Moment::applied(self.pin.moment.now);
         for (rk, ts) in &self.rows_read {
-            let row = stored(&self.pin.inner, &mut self.key, self.prefix_len, rk, applied)?;
+            let when = When::At(applied);
+            let row = self.pin.inner.get(when, self.key.row(rk), Reach::Disk)?;
             if row.map(|row| row.ts) != *ts {
                 return Err(changed(&name_of(rk)));
             }
@@ -224,7 +218,7 @@ impl Transaction {
             let inner = &self.pin.inner;
             let outlived_to = inner.outlived_to(&range.start, applied.at, Some(applied.now));
             let mut scan = tree::scan(&view, range.clone(), applied, outlived_to)?;
-            let row_of = |key: &[u8]| name_of(key.get(self.prefix_len..).unwrap_or_default());
+            let row_of = |key: &[u8]| name_of(self.key.rk_of(key));
             while scan.next()? {
                 let old = scan.ts() <= self.pin.moment.at;
                 let rest = left.checked_sub(1).filter(|_| old);
@@ -249,20 +243,4 @@ impl std::fmt::Debug for Transaction {
 
 fn changed(row: &str) -> Error {
     Error::new(Kind::Changed, format!("{row} is not as it was read"))
-}
-
-fn own_row(value: &[u8]) -> Row {
-    Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) }
-}
-
-fn stored(
-    inner: &Inner,
-    key: &mut Vec<u8>,
-    prefix_len: usize,
-    rk: &[u8],
-    moment: Moment,
-) -> Result<Option<Row>> {
-    key.truncate(prefix_len);
-    key.extend_from_slice(rk);
-    inner.get(When::At(moment), key, Reach::Disk)
 }

@@ -13,7 +13,7 @@ use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
 use crate::iter::tree::{self, Scan};
 use crate::key::hash;
-use crate::key::order;
+use crate::key::order::{self, RowKeyBuf};
 use crate::key::range::{KeyRange, half_open};
 use crate::limits::{
     COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, ERASED_BOUNDS_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX,
@@ -22,7 +22,6 @@ use crate::moment::{Moment, When};
 use crate::options::Reach;
 use crate::rows::{PartitionUpdate, Row};
 use crate::view::View;
-use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 
@@ -256,16 +255,15 @@ impl Writes {
 /// One partition while an update works on it, its latch held.
 pub(crate) struct Update<'a> {
     inner: &'a Inner,
-    key: Vec<u8>, // The partition's prefix, then the RowKey asked for last.
-    prefix_len: usize,
+    key: RowKeyBuf,
     writes: Writes,
     reach: Reach,
 }
 
 impl<'a> Update<'a> {
     pub(crate) fn new(inner: &'a Inner, prefix: Vec<u8>, reach: Reach) -> Update<'a> {
-        let (key, prefix_len) = (prefix.clone(), prefix.len());
-        Update { inner, key, prefix_len, writes: Writes::new(prefix), reach }
+        let key = RowKeyBuf::new(prefix.clone());
+        Update { inner, key, writes: Writes::new(prefix), reach }
     }
 
     pub(crate) fn into_batch(self) -> Result<Batch> {
@@ -275,7 +273,7 @@ impl<'a> Update<'a> {
     /// The RowKeys of applied rows of a range, expired ones too, in order; `None` where they are
     /// better erased than deleted one by one. Cost: bounded, however many rows there are or were.
     fn few_stored_keys(&self, range: &RowKeys) -> Result<Option<Vec<Vec<u8>>>> {
-        let prefix = &self.key[..self.prefix_len];
+        let prefix = self.key.prefix();
         let (start, end) = ([prefix, &range.0].concat(), range.1.as_ref());
         let end = end.map_or_else(|| order::partition_end(prefix), |to| [prefix, to].concat());
         let view = self.inner.tree.view_full();
@@ -285,32 +283,26 @@ impl<'a> Update<'a> {
             if found.len() == ERASED_SINGLY_MAX || scan.is_ruled_out() {
                 return Ok(None);
             }
-            found.push(scan.key().get(self.prefix_len..).unwrap_or_default().to_vec());
+            found.push(self.key.rk_of(scan.key()).to_vec());
         }
         Ok(Some(found))
     }
 
     fn stored(&mut self, rk: &[u8]) -> Result<Option<Row>> {
-        self.key.truncate(self.prefix_len);
-        self.key.extend_from_slice(rk);
-        self.inner.get(When::Applied, &self.key, self.reach)
+        self.inner.get(When::Applied, self.key.row(rk), self.reach)
     }
 
     /// Whether there may be an applied row, by what memory knows.
     fn may_be_stored(&mut self, rk: &[u8]) -> Result<bool> {
-        self.key.truncate(self.prefix_len);
-        self.key.extend_from_slice(rk);
-        self.inner.tree.view().may_hold(&self.key, hash::of_row(&self.key), self.reach)
+        let key = self.key.row(rk);
+        self.inner.tree.view().may_hold(key, hash::of_row(key), self.reach)
     }
 }
 
 impl PartitionUpdate for Update<'_> {
     fn get(&mut self, rk: &[u8]) -> Result<Option<Row>> {
         match self.writes.get(rk) {
-            Some(own) => {
-                let row = |value| Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) };
-                Ok(own.map(row))
-            }
+            Some(own) => Ok(own.map(Row::own)),
             None => self.stored(rk),
         }
     }

@@ -8,7 +8,6 @@ use crate::ids::{CommitTs, TableId};
 use crate::options::{Durability, Reach};
 use crate::rows::{PartitionUpdate, Row, RowStore};
 use crate::savepoint::{Savepoint, Savepoints};
-use bytes::Bytes;
 use std::ops::{Bound, RangeBounds};
 
 /// Changes of one partition, in order; later ones see earlier ones.
@@ -214,7 +213,7 @@ impl Batch {
             let (before, value) = rest.split_at(rest.len() - operation.value_bytes);
             let (before, own) = before.split_at(before.len() - operation.rk_bytes);
             rest = before;
-            let row = || Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) };
+            let row = || Row::own(value);
             match operation.what {
                 What::Put(_) if own == rk => Some(Some(row())),
                 What::PutUntil(_, expires) if own == rk => {

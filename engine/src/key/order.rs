@@ -112,6 +112,37 @@ pub fn prefix_len(key: &[u8]) -> Option<usize> {
     }
 }
 
+/// Keys of one partition's rows, one after the other in the same memory.
+#[derive(Debug)]
+pub(crate) struct RowKeyBuf {
+    key: Vec<u8>, // The partition's prefix, then the RowKey asked for last.
+    prefix_len: usize,
+}
+
+impl RowKeyBuf {
+    /// Of rows of the partition that has `prefix`.
+    pub(crate) fn new(prefix: Vec<u8>) -> RowKeyBuf {
+        RowKeyBuf { prefix_len: prefix.len(), key: prefix }
+    }
+
+    /// The partition's prefix.
+    pub(crate) fn prefix(&self) -> &[u8] {
+        &self.key[..self.prefix_len]
+    }
+
+    /// The key of the row under `rk`.
+    pub(crate) fn row(&mut self, rk: &[u8]) -> &[u8] {
+        self.key.truncate(self.prefix_len);
+        self.key.extend_from_slice(rk);
+        &self.key
+    }
+
+    /// The RowKey of a row of the partition.
+    pub(crate) fn rk_of<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        key.get(self.prefix_len..).unwrap_or_default()
+    }
+}
+
 /// Table, PartitionKey, RowKey.
 pub type KeyParts<'a> = (TableId, Cow<'a, [u8]>, &'a [u8]);
 
