@@ -20,6 +20,11 @@ pub(crate) fn put(expires: CommitTs, out: &mut Vec<u8>) {
     out.extend_from_slice(&expires.0.to_le_bytes());
 }
 
+/// The expiry's bytes, none where there is none, and what lies behind them.
+pub(crate) fn split(kind: RowKind, stored: &[u8]) -> (&[u8], &[u8]) {
+    stored.split_at(value_start(kind).min(stored.len()))
+}
+
 /// What lies behind the expiry, if there is one.
 pub(crate) fn value_of(kind: RowKind, stored: &[u8]) -> &[u8] {
     stored.get(value_start(kind)..).unwrap_or_default()

@@ -10,7 +10,6 @@ use crate::fate::{ErasedTo, Fate, Judge};
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::order;
 use crate::memtable::api::Memtable;
-use crate::names::FileKind;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
 use crate::sstable::builder::TableBuilder;
@@ -36,8 +35,7 @@ pub(crate) struct Flushed {
 impl Flushed {
     /// Gives them up.
     pub(crate) fn discard(&self, shelf: &Shelf) {
-        shelf.put_trash(FileKind::Table, self.table.no);
-        self.blobs.iter().for_each(|blob| shelf.put_trash(FileKind::Blob, blob.no));
+        shelf.give_up([self.table.no], self.blobs.iter().map(|blob| blob.no));
     }
 
     /// Bytes of all of them.
@@ -79,8 +77,7 @@ pub(crate) fn write_rows(
     let mut sink = Sink::new(yard, env.options.into());
     let written = write_from(cursor, erased, no, &mut sink, env);
     if written.is_err() {
-        shelf.put_trash(FileKind::Table, no);
-        sink.numbers().iter().for_each(|no| shelf.put_trash(FileKind::Blob, *no));
+        shelf.give_up([no], sink.numbers().iter().copied());
     }
     written
 }

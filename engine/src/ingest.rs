@@ -302,8 +302,7 @@ impl Errand for FullFile {
 }
 
 fn discard(shelf: &Shelf, no: FileNo, sink: &Sink<Folder>) {
-    shelf.put_trash(FileKind::Table, no);
-    sink.numbers().iter().for_each(|no| shelf.put_trash(FileKind::Blob, *no));
+    shelf.give_up([no], sink.numbers().iter().copied());
 }
 
 impl Yard for Folder {

@@ -355,24 +355,7 @@ fn meta_of(table: &[u8]) -> FileMeta {
         let at = parts.footer.props();
         Props::decode(unseal(parts.no, at.offset, slice(table, at)?).ok()?).ok()
     });
-    let props = props.unwrap_or_default();
-    FileMeta {
-        no,
-        bytes: table.len() as u64,
-        smallest: props.smallest,
-        largest: props.largest,
-        min_ts: props.min_ts,
-        max_ts: props.max_ts,
-        rows: props.rows,
-        deletes: props.deletes,
-        oldest_delete: props.oldest_delete,
-        expiring: props.expiring,
-        replaced: Default::default(), // The manifest's word alone.
-        erased_to: CommitTs::ZERO,
-        aged_to: CommitTs::ZERO,
-        blobs: props.blobs,
-        checksum: xxh3_64(table),
-    }
+    props.unwrap_or_default().into_meta(no, table.len() as u64, xxh3_64(table))
 }
 
 /// How many versions there are by the index, and by blocks where that does not say.

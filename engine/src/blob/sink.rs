@@ -108,7 +108,7 @@ impl<Y: Yard> Sink<Y> {
         value: &'v [u8],
     ) -> Result<(RowKind, &'v [u8])> {
         let min = self.options.min_bytes;
-        let (expires, whole) = value.split_at(expiry::value_start(kind).min(value.len()));
+        let (expires, whole) = expiry::split(kind, value);
         let holds_value = matches!(kind, RowKind::Put | RowKind::PutUntil);
         let large = holds_value && min > 0 && whole.len() >= min;
         if !large || order::table_of(key) == Some(TableId::CATALOG) {

@@ -26,7 +26,6 @@ use crate::iter::split;
 use crate::key::order;
 use crate::key::range::KeyRange;
 use crate::manifest::edit::Edit;
-use crate::names::FileKind;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
 use crate::sstable::format::{FileMeta, TableOptions};
@@ -68,8 +67,8 @@ struct Written {
 
 impl Written {
     fn discard(&self, shelf: &Shelf) {
-        self.tables.iter().for_each(|table| shelf.put_trash(FileKind::Table, table.no));
-        self.blobs.iter().for_each(|blob| shelf.put_trash(FileKind::Blob, blob.no));
+        let (tables, blobs) = (self.tables.iter(), self.blobs.iter());
+        shelf.give_up(tables.map(|table| table.no), blobs.map(|blob| blob.no));
     }
 }
 

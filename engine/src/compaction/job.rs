@@ -5,6 +5,10 @@ use crate::ids::FileNo;
 use crate::version::files::LiveFile;
 use std::sync::Arc;
 
+/// A file that is merged or moved to its level overlaps at most this many output files' worth of
+/// the level below that; otherwise it only makes the next merge expensive.
+pub(crate) const GRANDPARENT_FILES_MAX: u64 = 10;
+
 /// A piece of compaction work, chosen by the picker.
 #[derive(Debug)]
 pub(crate) enum Job {

@@ -1,6 +1,7 @@
 //! The files that a merge writes, and where one ends and the next begins.
 
 use crate::blob::format::BlobMeta;
+use crate::compaction::job::GRANDPARENT_FILES_MAX;
 use crate::compaction::values::Values;
 use crate::erasure::set::Erasures;
 use crate::error::Result;
@@ -8,15 +9,11 @@ use crate::expiry;
 use crate::fate::ErasedTo;
 use crate::flush::create_table;
 use crate::ids::{CommitTs, FileNo, RowKind};
-use crate::names::FileKind;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::format::{FileMeta, TableOptions};
 use crate::version::files::LiveFile;
 use crate::version::shelf::Shelf;
 use std::sync::Arc;
-
-/// An output file ends before it overlaps more than this many files' worth of the level below it.
-const GRANDPARENT_FILES_MAX: u64 = 10;
 
 /// The files of one merge, written one after the other.
 pub(crate) struct Outputs<'a> {
@@ -124,7 +121,7 @@ impl<'a> Outputs<'a> {
     pub(crate) fn discard(self) {
         drop(self.open);
         self.values.discard();
-        self.numbers.into_iter().for_each(|no| self.shelf.put_trash(FileKind::Table, no));
+        self.shelf.give_up(self.numbers, []);
     }
 
     /// Whether a file below ended between the last key and this one.

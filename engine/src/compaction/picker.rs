@@ -8,7 +8,7 @@
 //! from there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. Whoever waits
 //! for an aim is told of it instead.
 
-use crate::compaction::job::{Job, Merge};
+use crate::compaction::job::{GRANDPARENT_FILES_MAX, Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
 use crate::error::Error;
 use crate::ids::CommitTs;
@@ -19,10 +19,6 @@ use crate::version::blobs::LiveBlob;
 use crate::version::files::{LiveFile, Version};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// A moved file may overlap at most this many output files' worth of the level after its new one;
-/// otherwise moving it only makes the next merge expensive.
-const GRANDPARENT_FILES_MAX: u64 = 10;
 
 /// At rest, what lies above the deepest level may be this share of it: it is the most that outdated
 /// versions can take.

@@ -7,7 +7,6 @@ use crate::blob::sink::{Here, Sink};
 use crate::error::Result;
 use crate::expiry;
 use crate::ids::{FileNo, RowKind};
-use crate::names::FileKind;
 use crate::options::Options;
 use crate::version::blobs::Blobs;
 use crate::version::shelf::Shelf;
@@ -49,7 +48,7 @@ impl<'a> Values<'a> {
         if !kind.is_link() || self.worn.is_empty() {
             return self.sink.place(key, kind, value);
         }
-        let (expires, reference) = value.split_at(expiry::value_start(kind).min(value.len()));
+        let (expires, reference) = expiry::split(kind, value);
         let (link, blob) = self.blobs.find(reference)?;
         match self.worn.binary_search(&link.file) {
             Ok(_) => self.sink.place_stored(&link, expires, &blob.file()?.stored(&link)?),
@@ -70,6 +69,6 @@ impl<'a> Values<'a> {
 
     /// Gives up what was written.
     pub(crate) fn discard(self) {
-        self.sink.numbers().iter().for_each(|no| self.shelf.put_trash(FileKind::Blob, *no));
+        self.shelf.give_up([], self.sink.numbers().iter().copied());
     }
 }

@@ -350,8 +350,7 @@ impl Values {
         if !version.kind.is_link() {
             return Ok(None);
         }
-        let (expires, link) =
-            version.value.split_at(expiry::value_start(version.kind).min(version.value.len()));
+        let (expires, link) = expiry::split(version.kind, &version.value);
         let none = || Error::new(Kind::Corrupt, "a row's reference to a blob file is none");
         let link = Link::read(link).ok_or_else(none)?;
         let value = self.file(link.file)?.read(&link)?;

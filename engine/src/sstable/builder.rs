@@ -445,22 +445,7 @@ impl Output {
         if !crate::planted!("B07") {
             self.file.sync().map_err(|e| Error::io("syncing a table file", &self.path, e))?;
         }
-        Ok(FileMeta {
-            no: self.no,
-            bytes: self.written,
-            smallest: props.smallest,
-            largest: props.largest,
-            min_ts: props.min_ts,
-            max_ts: props.max_ts,
-            rows: props.rows,
-            deletes: props.deletes,
-            oldest_delete: props.oldest_delete,
-            expiring: props.expiring,
-            replaced,
-            erased_to: CommitTs::ZERO,
-            aged_to: CommitTs::ZERO,
-            blobs: props.blobs,
-            checksum: self.digest.digest(),
-        })
+        let meta = props.into_meta(self.no, self.written, self.digest.digest());
+        Ok(FileMeta { replaced, ..meta })
     }
 }

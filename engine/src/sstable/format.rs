@@ -255,6 +255,27 @@ impl Props {
         self.max_ts = self.max_ts.max(ts);
     }
 
+    /// What the manifest says of the file that has these, without what it alone knows.
+    pub(crate) fn into_meta(self, no: FileNo, bytes: u64, checksum: u64) -> FileMeta {
+        FileMeta {
+            no,
+            bytes,
+            smallest: self.smallest,
+            largest: self.largest,
+            min_ts: self.min_ts,
+            max_ts: self.max_ts,
+            rows: self.rows,
+            deletes: self.deletes,
+            oldest_delete: self.oldest_delete,
+            expiring: self.expiring,
+            replaced: Lapsing::default(),
+            erased_to: CommitTs::ZERO,
+            aged_to: CommitTs::ZERO,
+            blobs: self.blobs,
+            checksum,
+        }
+    }
+
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let counts = [self.rows, self.deletes, self.partitions, self.blocks, self.values_len];
         for number in

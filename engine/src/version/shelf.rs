@@ -125,6 +125,17 @@ impl Shelf {
         std::mem::take(&mut self.trash.lock())
     }
 
+    /// Gives up files that never entered a Version: they can be deleted.
+    pub(crate) fn give_up(
+        &self,
+        tables: impl IntoIterator<Item = FileNo>,
+        blobs: impl IntoIterator<Item = FileNo>,
+    ) {
+        let tables = tables.into_iter().map(|no| (FileKind::Table, no));
+        let blobs = blobs.into_iter().map(|no| (FileKind::Blob, no));
+        self.trash.lock().extend(tables.chain(blobs));
+    }
+
     /// Puts a file back that could not be deleted, or one that never entered a Version.
     pub(crate) fn put_trash(&self, kind: FileKind, no: FileNo) {
         self.trash.lock().push((kind, no));
