@@ -8,7 +8,6 @@ use crate::folder;
 use crate::ids::{FileNo, SegmentId};
 use crate::manifest::load;
 use crate::names::{self, FileKind};
-use crate::sstable::dump::Detail;
 use crate::sstable::reader::{BlockCache, TableFile};
 use crate::vfs::api::{Access, Vfs};
 use crate::vfs::os::OsVfs;
@@ -18,20 +17,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How much of a table file or a blob file is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// Its sections and properties.
-    Sections,
-    /// Also a line per block.
-    Blocks,
-    /// Also a line per row, or per value.
-    Rows,
-    /// Only the block that begins at this offset of a table file, with its rows.
-    Block(u64),
-    /// Only how the filters of a table file are filled.
-    Filters,
-}
+pub use crate::sstable::dump::Depth;
 
 /// What a file of a database is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -203,14 +189,7 @@ fn dump_table(
     let file =
         vfs.open(&path, Access::Read).map_err(|e| Error::io("opening a table file", &path, e))?;
     let table = TableFile::open(file, path, &meta, Arc::new(BlockCache::new(0)))?;
-    let detail = match depth {
-        Depth::Sections => Detail::Sections,
-        Depth::Blocks => Detail::Blocks,
-        Depth::Rows => Detail::Rows,
-        Depth::Block(offset) => Detail::Block(offset),
-        Depth::Filters => Detail::Filters,
-    };
-    table.dump(detail, &mut |text| {
+    table.dump(depth, &mut |text| {
         line(text);
         Ok(())
     })

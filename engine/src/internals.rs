@@ -26,7 +26,7 @@ use crate::names::{self, Copy, FileKind};
 use crate::options::Reach;
 use crate::sstable::ahead::Pace;
 use crate::sstable::block::Block;
-use crate::sstable::dump::Detail;
+use crate::sstable::dump::Depth;
 use crate::sstable::format::{FOOTER_LEN, FileMeta, Footer, Props, SUM_LEN, Stretch, seal, unseal};
 use crate::sstable::index::Index;
 use crate::sstable::reader::{BlockCache, TableFile};
@@ -332,7 +332,7 @@ pub fn read_table(table: &[u8]) -> Result<u64> {
     let file = TableFile::open(file, path, &meta, Arc::new(BlockCache::new(1 << 20)))?;
     let file = Arc::new(file);
     let verified = file.verify(&meta);
-    file.dump(Detail::Rows, &mut |_| Ok(()))?;
+    file.dump(Depth::Rows, &mut |_| Ok(()))?;
     let (forward, backward) = (walk(&file, true), walk(&file, false));
     let counted = versions(&file);
     verified.as_ref().map_err(Error::duplicate)?;

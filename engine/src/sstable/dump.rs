@@ -17,18 +17,18 @@ use crate::zone::Zone;
 /// Bytes of a value that are shown.
 const VALUE_BYTES_SHOWN: usize = 40;
 
-/// How much of a file is printed.
+/// How much of a table file or a blob file is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
-    /// Sections and properties.
+pub enum Depth {
+    /// Its sections and properties.
     Sections,
-    /// Also one line per block.
+    /// Also a line per block.
     Blocks,
-    /// Also one line per row.
+    /// Also a line per row, or per value.
     Rows,
-    /// Only the block at that offset, with its rows.
+    /// Only the block that begins at this offset of a table file, with its rows.
     Block(u64),
-    /// Only how its filters are filled.
+    /// Only how the filters of a table file are filled.
     Filters,
 }
 
@@ -36,35 +36,35 @@ impl TableFile {
     /// Gives the file to `line`, line by line; ends early with the error of `line`.
     pub(crate) fn dump(
         &self,
-        detail: Detail,
+        depth: Depth,
         line: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<()> {
-        match detail {
-            Detail::Filters => return self.dump_filters(line),
-            Detail::Block(_) => {}
-            Detail::Sections => return self.dump_sections(line),
-            Detail::Blocks | Detail::Rows => self.dump_sections(line)?,
+        match depth {
+            Depth::Filters => return self.dump_filters(line),
+            Depth::Block(_) => {}
+            Depth::Sections => return self.dump_sections(line),
+            Depth::Blocks | Depth::Rows => self.dump_sections(line)?,
         }
         let (mut entry, mut any) = (Some(self.index().first()), false);
         while let Some(at) = entry {
             entry = self.index().next(at);
             let handle = self.index().handle(at);
-            if matches!(detail, Detail::Block(offset) if offset != handle.offset) {
+            if matches!(depth, Depth::Block(offset) if offset != handle.offset) {
                 continue;
             }
             any = true;
             match self.raw().read_block(handle, Unpack::Later) {
                 Ok(block) => {
                     line(&self.block_line(at, handle, &block))?;
-                    if detail != Detail::Blocks {
+                    if depth != Depth::Blocks {
                         (0..block.rows()).try_for_each(|row| line(&row_line(&block, row)))?;
                     }
                 }
                 Err(error) => line(&format!("block at {}: {error}", handle.offset))?,
             }
         }
-        match detail {
-            Detail::Block(offset) if !any => {
+        match depth {
+            Depth::Block(offset) if !any => {
                 let path = self.path().display();
                 Err(Error::invalid(format!("no block of {path} begins at {offset}")))
             }

@@ -14,6 +14,8 @@ use crate::table::value::{DateTime, Value, ValueRef};
 use crate::zone::{Cell, Extract, Zone, ZoneFilter};
 use std::ops::BitOr;
 
+// The kinds of zones, which are stored: a form of its own beside that of `codec`, as docs/format.md
+// has them.
 const BINARY: u8 = 1;
 const BOOLEAN: u8 = 2;
 const DATE_TIME: u8 = 3;

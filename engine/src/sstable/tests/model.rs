@@ -8,7 +8,7 @@ use crate::key::hash;
 use crate::key::range::KeyRange;
 use crate::lapsing::Lapsing;
 use crate::options::Reach;
-use crate::sstable::dump::Detail;
+use crate::sstable::dump::Depth;
 use crate::sstable::iter::TableCursor;
 use crate::sstable::pass::Pass;
 use std::ops::Bound;
@@ -271,7 +271,7 @@ fn a_file_prints_as_text() {
     let (bytes, meta) = build(&model, options(4096, 10, false));
     let mut lines = Vec::new();
     let file = open(&bytes, &meta, 0).unwrap();
-    file.dump(Detail::Rows, &mut |line| {
+    file.dump(Depth::Rows, &mut |line| {
         lines.push(line.to_owned());
         Ok(())
     })
