@@ -212,3 +212,46 @@ fn a_write_of_the_log_that_does_not_return_holds_up_nobody_who_asks() {
     });
     assert_eq!(db.obstacle(), None);
 }
+
+/// A transaction once waited for the write with the lock that every snapshot needs at its begin and
+/// end.
+#[test]
+fn a_write_of_the_log_that_does_not_return_holds_up_no_reader_beside_a_transaction() {
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let (db, id) = open(&disk);
+    let put = |partition: &[u8]| {
+        let flushed = Some(Durability::Flushed);
+        db.update(id, partition, flushed, Reach::Disk, &mut |rows| rows.put(b"r", b"1"))
+    };
+    put(b"p").unwrap().wait().unwrap();
+    let rows = db.table("rows").unwrap();
+    let (begun, heal) = hold_a_write(&disk);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| put(b"q")?.wait());
+        begun.recv().unwrap();
+        let (tell, told) = mpsc::channel();
+        let (began, other) = (tell.clone(), rows.partition("other"));
+        let transaction = scope.spawn(move || {
+            other.transact(|tx| {
+                began.send(tx.get("r")?.is_none()).unwrap();
+                tx.put("r", "2")
+            })
+        });
+        let first = told.recv_timeout(Duration::from_secs(20)).ok();
+        let (db, rows) = (&db, &rows);
+        scope.spawn(move || {
+            let snapshot = db.snapshot().unwrap();
+            tell.send(snapshot.get(rows, "p", "r").unwrap().is_some()).unwrap();
+            tell.send(rows.scan::<&str, &str>(..).unwrap().count() == 1).unwrap();
+            drop(snapshot);
+            tell.send(db.stats().snapshots > 0).unwrap();
+        });
+        let others = (0..3).map_while(|_| told.recv_timeout(Duration::from_secs(20)).ok());
+        let answers: Vec<_> = first.into_iter().chain(others).collect();
+        heal.send(()).unwrap();
+        writer.join().unwrap().unwrap();
+        transaction.join().unwrap().unwrap();
+        assert_eq!(answers, [true; 4], "readers wait");
+    });
+    assert!(rows.get("other", "r").unwrap().is_some());
+}

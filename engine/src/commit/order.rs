@@ -32,7 +32,7 @@ pub(crate) struct Order {
     pub(crate) recycled: FrameBuffer, // An empty buffer for the next group.
     pub(crate) leaving_bytes: usize,  // Capacity of the buffer that a leader writes.
     pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
-    pub(crate) reserved: Option<Reserved>, // Holds back what is visible, until it is released.
+    pub(crate) reserved: Option<CommitTs>, // Holds back what is visible, until it is released.
     pub(crate) group_no: u64,
     pub(crate) group_commits: usize, // Of the gathered group.
     pub(crate) group_waiters: usize, // Threads that wait for a commit of the gathered group.
@@ -122,14 +122,6 @@ impl std::fmt::Debug for Order {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Order(last {}, written {}, synced {})", self.last_ts, self.written, self.synced)
     }
-}
-
-/// A place in the order for what goes past the log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Reserved {
-    pub(crate) ts: CommitTs,
-    /// The newest commit before it.
-    pub(crate) after: CommitTs,
 }
 
 /// Callbacks whose commits are settled, to be run once no lock is held.

@@ -26,7 +26,7 @@
 //! take away. A failed write or sync of the log is final: every later commit fails.
 
 use crate::batch::{Batch, Commit};
-use crate::commit::order::{Callback, Order, Reserved, Settled};
+use crate::commit::order::{Callback, Order, Settled};
 use crate::commit::seat::Seat;
 use crate::env::clock::Clock;
 use crate::error::{Error, Kind, Result};
@@ -80,6 +80,7 @@ pub(crate) struct Pipeline {
     group_bytes_max: usize,
     pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
+    readable: AtomicU64, // Rises under the order lock.
     pub(crate) segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) commits: Counter,
@@ -113,6 +114,7 @@ impl Pipeline {
             group_bytes_max,
             waits: PipelineWaits::default(),
             visible: AtomicU64::new(last_ts.0),
+            readable: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             log_bytes: AtomicU64::new(log.written_bytes()),
             commits: Counter::default(),
@@ -174,10 +176,21 @@ impl Pipeline {
     }
 
     /// The newest applied commit that is whole, with all before it: what has a reserved place is
-    /// yet to come there.
+    /// yet to come there. Waits for nobody.
+    ///
+    /// Whoever reads there finds them: they were applied before the store, a Release that this
+    /// Acquire sees. It is not below what he or somebody before him has seen to be visible, as it
+    /// was stored before that.
     pub(crate) fn readable(&self) -> CommitTs {
-        let order = self.order.lock();
-        order.reserved.map_or(order.last_ts, |reserved| reserved.after)
+        CommitTs(self.readable.load(Ordering::Acquire))
+    }
+
+    /// Has all that is applied be readable, unless a reserved place is among it.
+    fn show_applied(&self, order: &Order) {
+        if order.reserved.is_none() {
+            let release = if weakened!("readable") { Ordering::Relaxed } else { Ordering::Release };
+            self.readable.store(order.last_ts.0, release);
+        }
     }
 
     /// Whether a small commit would be taken at once: the log is open and has room, and so has the
@@ -281,6 +294,7 @@ impl Pipeline {
             self.visible.store(ts.0, Ordering::Release);
         }
         apply(&commit);
+        self.show_applied(&order);
         let is_alone = order.is_alone(ts) && self.at_door.load(Ordering::Relaxed) == 0;
         if durability == Durability::Flushed && is_alone && reach == Reach::Disk {
             self.write_at_once(&mut order);
@@ -453,8 +467,7 @@ impl Pipeline {
         order.check_open()?;
         between(order.last_ts);
         let ts = now(&*self.clock).max(order.next_ts());
-        let after = std::mem::replace(&mut order.last_ts, ts);
-        order.reserved = Some(Reserved { ts, after });
+        (order.last_ts, order.reserved) = (ts, Some(ts));
         order.waiting.push_back((ts, Durability::Buffered));
         Ok(Place { pipeline: self, ts })
     }
@@ -463,6 +476,7 @@ impl Pipeline {
     fn release(&self) -> Settled {
         let mut order = self.order.lock();
         order.reserved = None;
+        self.show_applied(&order);
         self.publish_and_call(order)
     }
 
@@ -729,7 +743,7 @@ impl Pipeline {
         }
         while let Some((ts, durability)) = order.waiting.front() {
             let safe = match durability {
-                _ if order.reserved.is_some_and(|reserved| reserved.ts == *ts) => false,
+                _ if order.reserved == Some(*ts) => false,
                 Durability::Buffered => true,
                 Durability::Flushed => *ts <= order.written,
                 // Planted: seen before it is safe.

@@ -57,13 +57,16 @@ impl House {
 
     /// What is visible is applied.
     fn look(&self) -> u64 {
-        let visible = self.pipeline.visible().0;
-        for ts in 1..=visible {
-            // SAFETY: nobody changes what is visible; loom sees whether that is so.
+        self.look_up_to(self.pipeline.visible())
+    }
+
+    fn look_up_to(&self, last: CommitTs) -> u64 {
+        for ts in 1..=last.0 {
+            // SAFETY: nobody changes what is visible, or readable; loom sees whether that is so.
             let found = self.applied[ts as usize - 1].with(|place| unsafe { *place });
             assert_eq!(found, ts);
         }
-        visible
+        last.0
     }
 }
 
@@ -102,6 +105,23 @@ fn visible() {
     assert!(first <= house.look());
     committing.join().expect("it ends");
     assert_eq!(house.look(), 2);
+}
+
+/// A transaction begins while somebody commits: what it reads is applied, visible or not, and with
+/// it all that was seen before.
+fn readable() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let committing = thread::spawn(move || {
+        other.commit(Durability::Flushed).expect("an open log");
+        other.commit(Durability::Synced).expect("an open log");
+    });
+    let visible = house.pipeline.visible();
+    let readable = house.pipeline.readable();
+    assert!(visible <= readable);
+    house.look_up_to(readable);
+    committing.join().expect("it ends");
+    assert_eq!(house.pipeline.readable(), CommitTs(2));
 }
 
 /// The end comes while somebody commits: it is done whole, or refused.
@@ -236,6 +256,11 @@ fn what_is_visible_is_applied() {
 }
 
 #[test]
+fn what_is_readable_is_applied() {
+    holds(readable, 50);
+}
+
+#[test]
 fn a_commit_at_the_end_is_whole_or_refused() {
     holds(end, 50);
 }
@@ -263,4 +288,9 @@ fn who_waits_needs_to_be_called() {
 #[test]
 fn what_is_visible_needs_its_order() {
     needs(visible, "visible");
+}
+
+#[test]
+fn what_is_readable_needs_its_order() {
+    needs(readable, "readable");
 }
