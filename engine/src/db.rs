@@ -513,7 +513,8 @@ impl Inner {
         self.writer.as_ref().map_or(self.read_only_at, |writer| writer.pipeline.visible())
     }
 
-    /// Every commit that is yet to come has this place or a later one: the past ends before it.
+    /// The past ends before it: every commit that is yet to come has this place or a later one.
+    /// Waits for nobody.
     pub(crate) fn past_ends(&self) -> CommitTs {
         match &self.writer {
             Some(writer) => writer.pipeline.next_ts(),

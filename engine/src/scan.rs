@@ -51,9 +51,8 @@ impl Pin {
         if at >= end {
             return Err(Error::invalid(format!("moment {at} is not past: it is {end} now")));
         }
-        if let Some(writer) = inner.writer.as_ref().filter(|_| at > inner.visible()) {
-            // Nothing was committed since then, or not yet shown.
-            writer.pipeline.wait(writer.pipeline.close_moment(at))?;
+        if let Some(writer) = &inner.writer {
+            writer.pipeline.await_past(at)?;
         }
         let moment = inner.tree.snapshots.acquire_past(at).map_err(|floor| {
             let what = format!("the history at {at} is not kept any more; it begins at {floor}");

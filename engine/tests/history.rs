@@ -6,13 +6,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
+use tabulith::options::Durability;
+use tabulith::rows::RowStore;
 use tabulith::table::error::TableError;
 use tabulith::table::etag::IfMatch;
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::store::{TableStore, TablesPage};
+use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Builder, CommitTs, Db, Entity, If, Kind, Table, Value};
 use tabulith_testkit::counts;
@@ -389,6 +393,82 @@ fn a_moment_waits_for_the_commits_before_it() {
     let later = CommitTs(START_TICKS).after(Duration::from_secs(30));
     assert!(!ticket.is_done(), "nobody has waited for it");
     assert_eq!(value_at(&db, &table, later, "r"), Some("on its way".into()));
+}
+
+/// A database over a disk whose calls can be held up.
+fn open_on_faults(place: &Place) -> (FaultFs, Db) {
+    let disk = FaultFs::new(Arc::new(place.disk.clone()));
+    let builder = Db::builder().history(Duration::from_secs(3600));
+    let clock = Arc::clone(&place.clock);
+    let db = builder.parts(Arc::new(disk.clone()), clock, Arc::new(ByHand)).open("db").unwrap();
+    (disk, db)
+}
+
+/// Holds up the next such call on the log until a message comes; says when it has begun.
+fn hold_the_log(disk: &FaultFs, call: Call) -> (Receiver<()>, Sender<()>) {
+    let (begin, begun) = mpsc::channel();
+    let (heal, healed) = mpsc::channel();
+    disk.interrupt(Rule::fail(call).named("*.wal"), move || {
+        let _ = begin.send(());
+        let _ = healed.recv();
+    });
+    (begun, heal)
+}
+
+/// It waited for the newest commit that was on its way, with none before the moment.
+#[test]
+fn a_moment_waits_for_no_commit_after_it() {
+    let place = Place::new();
+    let (disk, db) = open_on_faults(&place);
+    let table = db.table("t").unwrap();
+    let first = table.upsert("p", "r", "before").unwrap();
+    place.pass(60);
+    let quiet = first.after(Duration::from_secs(30));
+    let (begun, heal) = hold_the_log(&disk, Call::Sync);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| table.upsert("p", "r", "on its way"));
+        begun.recv().unwrap();
+        let (tell, told) = mpsc::channel();
+        let (db, table) = (&db, &table);
+        scope.spawn(move || tell.send(value_at(db, table, quiet, "r")));
+        let read = told.recv_timeout(Duration::from_secs(20));
+        heal.send(()).unwrap();
+        let last = writer.join().unwrap().unwrap();
+        assert_eq!(read.expect("it does not wait"), Some("before".into()));
+        assert_eq!(value_at(db, table, last, "r"), Some("on its way".into()));
+    });
+}
+
+/// To know what is past it waited for the lock under which an unsynced commit is written.
+#[test]
+fn the_past_is_read_while_a_write_of_the_log_does_not_return() {
+    let place = Place::new();
+    let (disk, db) = open_on_faults(&place);
+    let table = db.table("t").unwrap();
+    let first = table.upsert("p", "r", "before").unwrap();
+    place.pass(60);
+    let quiet = first.after(Duration::from_secs(30));
+    assert_eq!(value_at(&db, &table, quiet, "r"), Some("before".into()), "it is past for good");
+    let (begun, heal) = hold_the_log(&disk, Call::Write);
+    std::thread::scope(|scope| {
+        let batch = table.partition("p").batch().upsert("r", "on its way");
+        let writer = scope.spawn(|| batch.durability(Durability::Flushed).commit());
+        begun.recv().unwrap();
+        let (tell, told) = mpsc::channel();
+        let (db, table) = (&db, &table);
+        scope.spawn(move || {
+            for at in [first, quiet] {
+                tell.send(value_at(db, table, at, "r") == Some("before".into())).unwrap();
+            }
+            tell.send(db.moments_kept().1 > quiet).unwrap();
+            tell.send(db.snapshot_at(CommitTs(u64::MAX >> 1)).is_err()).unwrap();
+        });
+        let answers: Vec<_> =
+            (0..4).map_while(|_| told.recv_timeout(Duration::from_secs(20)).ok()).collect();
+        heal.send(()).unwrap();
+        writer.join().unwrap().unwrap();
+        assert_eq!(answers, [true; 4], "who reads the past waits");
+    });
 }
 
 #[test]

@@ -179,6 +179,12 @@ impl Order {
         CommitTs(self.last_ts.max(self.closed_to).0 + 1)
     }
 
+    /// The newest commit up to `at` that is not visible yet.
+    pub(crate) fn newest_waiting(&self, at: CommitTs) -> Option<CommitTs> {
+        let next = self.waiting.partition_point(|(ts, _)| *ts <= at);
+        next.checked_sub(1).and_then(|newest| self.waiting.get(newest)).map(|(ts, _)| *ts)
+    }
+
     /// Whether there is something to write or sync and nobody in the way.
     pub(crate) fn may_lead(&self) -> bool {
         let any = !self.group.is_empty() || self.sync_wanted > self.syncing;

@@ -80,7 +80,9 @@ pub(crate) struct Pipeline {
     group_bytes_max: usize,
     pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
-    readable: AtomicU64, // Rises under the order lock.
+    readable: AtomicU64, // Rises under the order lock, as the next one.
+    past_to: AtomicU64,  // No commit will come up to here, nor up to `readable`.
+    whole_to: AtomicU64, // Nor up to here, and those that did are visible.
     pub(crate) segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) commits: Counter,
@@ -115,6 +117,8 @@ impl Pipeline {
             waits: PipelineWaits::default(),
             visible: AtomicU64::new(last_ts.0),
             readable: AtomicU64::new(last_ts.0),
+            past_to: AtomicU64::new(last_ts.0),
+            whole_to: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             log_bytes: AtomicU64::new(log.written_bytes()),
             commits: Counter::default(),
@@ -135,10 +139,14 @@ impl Pipeline {
         now(&*self.clock)
     }
 
-    /// The first place that a commit may get from now on.
+    /// The first place that a commit may get that is not under way yet. Waits for nobody.
+    ///
+    /// The loads need no order: each gives at least what whoever asks knows of, a commit's place or
+    /// a moment that was closed, and nothing else is read by it.
     pub(crate) fn next_ts(&self) -> CommitTs {
-        let next = self.order.lock().next_ts();
-        self.now().max(next)
+        let readable = self.readable.load(Ordering::Relaxed);
+        let past_to = self.past_to.load(Ordering::Relaxed);
+        self.now().max(CommitTs(readable.max(past_to) + 1))
     }
 
     /// The newest commit that readers may see.
@@ -185,12 +193,14 @@ impl Pipeline {
         CommitTs(self.readable.load(Ordering::Acquire))
     }
 
-    /// Has all that is applied be readable, unless a reserved place is among it.
+    /// To be called when a place was taken or given back: all up to the last one is readable, but
+    /// for a reserved one among them; no commit will come there in any case.
     fn show_applied(&self, order: &Order) {
-        if order.reserved.is_none() {
-            let release = if weakened!("readable") { Ordering::Relaxed } else { Ordering::Release };
-            self.readable.store(order.last_ts.0, release);
+        if order.reserved.is_some() {
+            return self.past_to.store(order.last_ts.0, Ordering::Relaxed);
         }
+        let release = if weakened!("readable") { Ordering::Relaxed } else { Ordering::Release };
+        self.readable.store(order.last_ts.0, release);
     }
 
     /// Whether a small commit would be taken at once: the log is open and has room, and so has the
@@ -443,11 +453,31 @@ impl Pipeline {
     }
 
     /// Has every later commit come after `at`, however the clock is turned. Gives the newest that
-    /// does not.
-    pub(crate) fn close_moment(&self, at: CommitTs) -> CommitTs {
+    /// does not and is not visible yet, if there is one.
+    pub(crate) fn close_moment(&self, at: CommitTs) -> Option<CommitTs> {
         let mut order = self.order.lock();
+        self.close_to(&mut order, at);
+        order.newest_waiting(at)
+    }
+
+    fn close_to(&self, order: &mut Order, at: CommitTs) {
         order.closed_to = order.closed_to.max(at);
-        order.last_ts.min(at)
+        self.past_to.store(order.last_ts.max(order.closed_to).0, Ordering::Relaxed);
+    }
+
+    /// Returns once the past up to `at` is whole: no commit will come there, and those that did are
+    /// visible. Waits for nobody where that is known.
+    pub(crate) fn await_past(&self, at: CommitTs) -> Result<()> {
+        // Whoever has stored it has seen them to be visible, and by its Release so has who sees it.
+        if at <= self.visible() || at.0 <= self.whole_to.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Some(newest) = self.close_moment(at) {
+            self.wait(newest)?;
+        }
+        let release = if weakened!("whole") { Ordering::Relaxed } else { Ordering::Release };
+        self.whole_to.fetch_max(at.0, release);
+        Ok(())
     }
 
     /// The time by which what nobody can read any more is reclaimed: not below `at_least` nor any
@@ -455,7 +485,7 @@ impl Pipeline {
     pub(crate) fn reclaiming_time(&self, at_least: CommitTs) -> CommitTs {
         let mut order = self.order.lock();
         let now = now(&*self.clock).max(order.last_ts).max(at_least);
-        order.closed_to = order.closed_to.max(CommitTs(now.0.saturating_sub(1)));
+        self.close_to(&mut order, CommitTs(now.0.saturating_sub(1)));
         now
     }
 
@@ -468,6 +498,7 @@ impl Pipeline {
         between(order.last_ts);
         let ts = now(&*self.clock).max(order.next_ts());
         (order.last_ts, order.reserved) = (ts, Some(ts));
+        self.show_applied(&order);
         order.waiting.push_back((ts, Durability::Buffered));
         Ok(Place { pipeline: self, ts })
     }

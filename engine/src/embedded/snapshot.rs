@@ -24,7 +24,9 @@ impl Db {
     /// Moments younger than [`Options::history`](crate::Options::history) are kept. A window that
     /// is widened at an opening does not bring back what was given up before.
     ///
-    /// Cost: waits for commits that are on their way to the disk, if `at` is as young as they are.
+    /// Cost: waits for commits up to `at` that are on their way to the disk. Where `at` is younger
+    /// than all that is visible, and was not read before, also for an unsynced one that is just
+    /// being written.
     /// Errors: `Invalid` where `at` lies before what is kept, or is not past yet.
     ///
     /// ```

@@ -124,6 +124,24 @@ fn readable() {
     assert_eq!(house.pipeline.readable(), CommitTs(2));
 }
 
+/// Two read a moment of the past, and one of them commits: the commit comes after it, or both see
+/// it.
+fn whole() {
+    let house = house();
+    let other = Arc::clone(&house);
+    let past = CommitTs(1);
+    let committing = thread::spawn(move || {
+        let ts = other.commit(Durability::Synced).expect("an open log");
+        other.pipeline.await_past(past).expect("a sound disk");
+        assert!(ts > past || other.look() >= past.0);
+        ts
+    });
+    house.pipeline.await_past(past).expect("a sound disk");
+    let seen = house.look();
+    let ts = committing.join().expect("it ends");
+    assert!(ts > past || seen >= past.0, "it came later");
+}
+
 /// The end comes while somebody commits: it is done whole, or refused.
 fn end() {
     let house = house();
@@ -261,6 +279,11 @@ fn what_is_readable_is_applied() {
 }
 
 #[test]
+fn the_past_is_whole_for_all_who_read_it() {
+    holds(whole, 50);
+}
+
+#[test]
 fn a_commit_at_the_end_is_whole_or_refused() {
     holds(end, 50);
 }
@@ -293,4 +316,9 @@ fn what_is_visible_needs_its_order() {
 #[test]
 fn what_is_readable_needs_its_order() {
     needs(readable, "readable");
+}
+
+#[test]
+fn the_past_needs_its_order() {
+    needs(whole, "whole");
 }
