@@ -10,10 +10,13 @@ use exposition::Exposition;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 use tabulith::env::clock::{Clock as _, SystemClock};
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
+use tabulith::ids::CommitTs;
 use tabulith::table::store::TableStore;
+use tabulith::table::value::DateTime;
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Options};
@@ -90,7 +93,8 @@ fn start_with(config: Config, parts: Parts, jobs: Arc<dyn Jobs>) -> Place {
         wal_segment_bytes: 64 << 10,
         ..Advanced::default()
     };
-    let options = Options { advanced, ..Options::default() };
+    let history = config.history.then_some(Duration::from_secs(3600));
+    let options = Options { advanced, history, ..Options::default() };
     let clock = Arc::new(SystemClock::new());
     let builder = Db::builder().options(options);
     let db = builder.parts(Arc::new(disk.clone()), clock, jobs).open("data");
@@ -431,6 +435,67 @@ fn queries_go_on_while_policies_and_tables_cannot_be_changed() {
     drop(go_on);
     for stream in waiting {
         assert_eq!(read(&mut BufReader::new(stream)).status, 204);
+    }
+}
+
+/// Queries of the past once waited for commits that the log had not synced, each with a turn to
+/// make a page.
+#[test]
+fn queries_go_on_while_the_past_waits_for_the_log() {
+    const PAGES_AT_ONCE: usize = 7;
+    let place = start(Config { history: true, ..Config::default() });
+    let addr = place.running.addr();
+    assert_eq!(place.send("POST", "/Tables", "{\"TableName\":\"Rows\"}"), 201);
+    let now = || DateTime::from(CommitTs(SystemClock::new().wall_ticks())).to_string();
+    let before = now();
+    // Whichever sync is the next one, and some more.
+    let (go_on, held_up) = mpsc::channel::<()>();
+    let held_up = Arc::new(Mutex::new(held_up));
+    for _ in 0..4 {
+        let held_up = Arc::clone(&held_up);
+        place.disk.interrupt(Rule::fail(Call::Sync).named("*.wal"), move || {
+            let _ = held_up.lock().map(|held_up| held_up.recv());
+        });
+    }
+    let ask_later = |text: String| {
+        let mut stream = TcpStream::connect(addr).expect("a connection");
+        stream.write_all(text.as_bytes()).expect("the server reads");
+        stream
+    };
+    let headers = [("Content-Type", "application/json")];
+    let entity = "{\"PartitionKey\":\"p\",\"RowKey\":\"r\"}";
+    let commits = place.db.stats().commits;
+    let writing = ask_later(wire("POST", "/Rows", &headers, entity));
+    while place.db.stats().commits == commits {
+        std::thread::yield_now();
+    }
+    let as_of = now();
+    let in_flight = || place.metrics().get("tabulith_requests_in_flight").unwrap_or_default();
+    let query = wire("GET", "/Rows()", &[("x-tabulith-as-of", &as_of)], "");
+    let part = format!(
+        "--b\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\n\
+         GET /devstoreaccount1/Rows() HTTP/1.1\r\nx-tabulith-as-of: {as_of}\r\n\r\n--b--\r\n"
+    );
+    let headers = [("Content-Type", "multipart/mixed; boundary=b")];
+    let batch = wire("POST", "/$batch", &headers, &part);
+    let mut waiting = Vec::new();
+    for text in [query, batch] {
+        waiting.extend([(); PAGES_AT_ONCE].map(|()| ask_later(text.clone())));
+        while in_flight() < 1.0 + waiting.len() as f64 {
+            std::thread::yield_now();
+        }
+        assert_eq!(place.send("GET", "/Rows()?timeout=5", ""), 200);
+        let earlier = [("x-tabulith-as-of", before.as_str())];
+        let page = ask(addr, &wire("GET", "/Rows()?timeout=5", &earlier, ""));
+        assert!(page.status == 200 && !page.body.contains("RowKey"), "{}", page.body);
+    }
+    assert_eq!(in_flight(), 1.0 + waiting.len() as f64, "they wait for the sync");
+    drop(go_on);
+    assert_eq!(read(&mut BufReader::new(writing)).status, 201);
+    for stream in waiting {
+        let page = read(&mut BufReader::new(stream));
+        assert!([200, 202].contains(&page.status), "{}", page.head);
+        assert!(page.body.contains("\"RowKey\":\"r\""), "{}", page.body);
     }
 }
 

@@ -22,6 +22,9 @@ use std::time::Duration;
 use tabulith::ids::CommitTs;
 use tabulith::table::etag::IfMatch;
 
+/// The header of a request for what was there then.
+const AS_OF: &str = "x-tabulith-as-of";
+
 /// An admitted request.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -85,6 +88,8 @@ impl Prefer {
 /// What a request waits for its turn to do, where it may have to wait for others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turns {
+    /// Wait for what was committed up to a moment of the past, to read as of that.
+    pub past: Option<CommitTs>,
     /// Make or drop a table, or change settings, which is done by one after the other.
     pub serial: bool,
     /// Merge several entities.
@@ -233,7 +238,7 @@ impl Call {
             | Operation::SetAcl(_) => Turns { serial: true, commit: true, ..Turns::default() },
             _ => Turns { commit: self.operation.writes(), ..Turns::default() },
         };
-        (turns, None)
+        (Turns { past: self.as_of, ..turns }, None)
     }
 
     /// The condition in `If-Match`.
@@ -246,12 +251,21 @@ impl Call {
 /// refused, and waits for nothing.
 fn turns_of_batch(reading: &Reading<'_>) -> Turns {
     match reading {
-        Ok(Batch::Query(_)) => Turns { page: true, ..Turns::default() },
+        Ok(Batch::Query(request)) => {
+            Turns { past: past_of(request), page: true, ..Turns::default() }
+        }
         Ok(Batch::Changes(changes)) => {
             Turns { merge: changes.iter().any(may_merge), commit: true, ..Turns::default() }
         }
         Err(_) => Turns::default(),
     }
+}
+
+/// The moment of the past that the query of a batch asks for, if it does.
+fn past_of(request: &Embedded) -> Option<CommitTs> {
+    let mut headers = request.headers().take(HEADERS_MAX);
+    let (_, text) = headers.find(|(name, _)| name.eq_ignore_ascii_case(AS_OF))?;
+    past_moment(&text)
 }
 
 /// Whether a request of a change set may be a merge, by its verb or by one that it tunnels.
@@ -274,22 +288,26 @@ fn if_match(head: &Head) -> Result<Option<IfMatch>, WireError> {
     }
 }
 
-/// The moment in `x-tabulith-as-of`: a date and a time with a zone, as in `2026-11-22T14:05:00Z`,
-/// to the tick of 100 ns.
+/// The moment in `x-tabulith-as-of`.
 fn as_of(head: &Head, operation: &Operation) -> Result<Option<CommitTs>, WireError> {
-    let mut given = head.headers.all("x-tabulith-as-of");
+    let mut given = head.headers.all(AS_OF);
     let Some(text) = given.next() else { return Ok(None) };
     if !operation.reads_rows() {
         return Err(AS_OF_NOT_SUPPORTED);
     }
-    let moment = moment::parse(text.trim()).filter(|_| text.contains('T'));
-    match (moment, given.next()) {
-        // Before 1970 there is no commit.
-        (Some(moment), None) => Ok(Some(moment.commit().unwrap_or(CommitTs::ZERO))),
+    match (past_moment(text), given.next()) {
+        (Some(moment), None) => Ok(Some(moment)),
         _ => Err(INVALID_HEADER_VALUE.saying(
             "The value of x-tabulith-as-of is no moment of the form 2026-11-22T14:05:00Z.",
         )),
     }
+}
+
+/// A date and a time with a zone, as in `2026-11-22T14:05:00Z`, to the tick of 100 ns.
+fn past_moment(text: &str) -> Option<CommitTs> {
+    let moment = moment::parse(text.trim()).filter(|_| text.contains('T'))?;
+    // Before 1970 there is no commit.
+    Some(moment.commit().unwrap_or(CommitTs::ZERO))
 }
 
 fn check_headers(head: &Head, operation: &Operation) -> Result<(), WireError> {
@@ -350,7 +368,7 @@ mod tests {
     use super::*;
 
     const NONE: Turns =
-        Turns { serial: false, merge: false, commit: false, page: false, read: false };
+        Turns { past: None, serial: false, merge: false, commit: false, page: false, read: false };
     const PAGE: Turns = Turns { page: true, ..NONE };
     const COMMIT: Turns = Turns { commit: true, ..NONE };
     const MERGE: Turns = Turns { merge: true, ..COMMIT };
@@ -382,6 +400,19 @@ mod tests {
         check_turns(&query("GET /T() HTTP/1.1\r\nX-HTTP-Method: MERGE\r\n\r\nPATCH /T"), PAGE);
         let around = format!("MERGE /T HTTP/1.1\r\n{}PATCH /T\r\n", query("GET /T() HTTP/1.1"));
         check_turns(&around, PAGE);
+    }
+
+    #[test]
+    fn a_query_of_the_past_waits_for_that_first() {
+        let past = Some(CommitTs(17_953_563_000_000_000));
+        let as_of = |headers: &str| query(&format!("GET /T() HTTP/1.1\r\n{headers}"));
+        let header = "x-tabulith-as-of: 2026-11-22T14:05:00Z";
+        for header in [header, &header.to_uppercase(), &header.replace(": ", ":")] {
+            check_turns(&as_of(header), Turns { past, ..PAGE });
+            check_turns(&as_of(&format!("A: b\r\n{header}\r\nC: d")), Turns { past, ..PAGE });
+        }
+        check_turns(&as_of("x-tabulith-as-of: yesterday"), PAGE);
+        check_turns(&as_of("\r\nx-tabulith-as-of: 2026-11-22T14:05:00Z"), PAGE);
     }
 
     #[test]

@@ -35,6 +35,9 @@ const MERGES_AT_ONCE: usize = 2;
 /// and a commit's turn, until the one before is durable.
 const SERIAL_AT_ONCE: usize = 16;
 
+/// Most threads that wait for what was committed up to a moment of the past.
+const PASTS_AT_ONCE: usize = 64;
+
 /// Room for long heads where there is little for bodies.
 const HEADS_BYTES_MIN: usize = 8 << 20;
 
@@ -47,6 +50,8 @@ pub(crate) struct Shared<S> {
     pub(super) heads: Room,
     /// Room for answers that clients take their time to read.
     pub(super) answers: Room,
+    /// Turns to wait until a moment of the past can be read.
+    pub(super) pasts: Queue,
     /// Turns to make a page: as many as there is room for.
     pub(super) turns: Queue,
     /// Turns to read an entity that is not in memory: as many as there is room for, too.
@@ -82,6 +87,7 @@ impl<S: Store> Shared<S> {
             room,
             heads,
             answers,
+            pasts: Queue::new(PASTS_AT_ONCE),
             turns: Queue::new(turns),
             reads: Queue::new(reads),
             serial: Queue::new(SERIAL_AT_ONCE),

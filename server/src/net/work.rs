@@ -16,6 +16,7 @@ use crate::net::shared::Shared;
 use crate::services::base::Store;
 use std::cell::Cell;
 use std::sync::Arc;
+use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, spawn_blocking};
@@ -70,7 +71,7 @@ pub(super) async fn perform<S: Store>(
         }
     }
     // In this order: of these two there are the fewest turns, and who waits for one holds no
-    // commit's; who has a page's or a read's turn waits for no other.
+    // commit's; who has a page's or a read's turn waits for no other, nor for a commit.
     let ((needed, outline), body_bytes) = (call.turns(bytes), bytes.len());
     let turns = [
         needed.serial.then_some(&shared.serial),
@@ -81,6 +82,11 @@ pub(super) async fn perform<S: Store>(
     ];
     let (own_shared, own_call) = (shared.clone(), call.clone());
     let work = async {
+        if let Some(at) = needed.past
+            && let Err(error) = await_past(shared, call, at).await
+        {
+            return lost(call, &error);
+        }
         let mut held = Vec::new();
         for turns in turns.into_iter().flatten() {
             held.push(turns.turn(shared.owner(call)).await);
@@ -98,6 +104,25 @@ pub(super) async fn perform<S: Store>(
         }
     };
     in_time(shared, call, work).await
+}
+
+/// Waits until what was committed up to `at` can be read, which may be as long as the disk wants:
+/// in a turn for that, before there is one to read.
+async fn await_past<S: Store>(
+    shared: &Arc<Shared<S>>,
+    call: &Call,
+    at: CommitTs,
+) -> Result<(), JoinError> {
+    if !shared.app.services().may_wait_for(at) {
+        return Ok(());
+    }
+    let turn = shared.pasts.turn(shared.owner(call)).await;
+    let own_shared = shared.clone();
+    let wait = move || {
+        let _turn = turn;
+        own_shared.app.services().await_past(at);
+    };
+    aside(shared, wait).await
 }
 
 /// The answer, once that is safe to tell; that to a large body is written aside, as the body was

@@ -91,6 +91,17 @@ impl<S: Store> Services<S> {
         }
     }
 
+    /// Whether who reads as of `at` may have to wait for commits that are on their way to the disk.
+    pub fn may_wait_for(&self, at: CommitTs) -> bool {
+        self.bounds.keeps_history && at > self.newest()
+    }
+
+    /// Waits for those, so that whoever reads as of `at` later need not. What is wrong with the
+    /// moment he is told then.
+    pub fn await_past(&self, at: CommitTs) {
+        let _ = self.past(at);
+    }
+
     /// The same for entities of the grant's table. A stored policy is that of one table, and says
     /// nothing of another one that had its name then.
     pub(super) fn past_for(&self, grant: &Grant, at: CommitTs) -> Result<Past, WireError> {
