@@ -19,7 +19,7 @@ pub(crate) struct FlushTurns<T> {
 pub(crate) enum Patience {
     /// Goes away, though others are still at work.
     None,
-    /// Waits until nothing is sealed any more.
+    /// Waits until nothing is sealed any more, or what he wants is done.
     UntilAllAreDone,
 }
 
@@ -37,13 +37,16 @@ impl<T> FlushTurns<T> {
     }
 
     /// The oldest memtable that nobody writes. `sealed`: all that are no files yet, newest first.
+    /// `is_wanted`: whether whoever asks still has a use for one; where he has none any more he is
+    /// given none, and waits for none.
     pub(crate) fn take(
         &self,
         sealed: impl Fn() -> Vec<Arc<T>>,
         patience: Patience,
+        is_wanted: impl Fn() -> bool,
     ) -> Option<Turn<'_, T>> {
         let mut taken = self.taken.lock();
-        loop {
+        while is_wanted() {
             let free = sealed().into_iter().rev().find(|one| !holds(&taken, one));
             if let Some(of) = free {
                 taken.push(Arc::clone(&of));
@@ -54,6 +57,7 @@ impl<T> FlushTurns<T> {
             }
             self.changed.wait(&mut taken);
         }
+        None
     }
 
     /// Whether somebody writes one.
@@ -100,25 +104,29 @@ impl<T> Drop for Turn<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     #[test]
     fn each_is_taken_once_oldest_first() {
         let turns = FlushTurns::new();
         let [old, young] = [Arc::new(1), Arc::new(2)];
         let sealed = || vec![Arc::clone(&young), Arc::clone(&old)];
-        let first = turns.take(sealed, Patience::None).expect("the old one");
-        let second = turns.take(sealed, Patience::None).expect("the young one");
+        let take = |patience| turns.take(sealed, patience, || true);
+        let first = take(Patience::None).expect("the old one");
+        let second = take(Patience::None).expect("the young one");
         assert_eq!((**first.memtable(), **second.memtable()), (1, 2));
-        assert!(turns.take(sealed, Patience::None).is_none());
+        assert!(take(Patience::None).is_none());
         assert!(first.comes(sealed), "nothing is older");
         // It came to nothing, and nobody has taken it up again.
         drop(first);
         assert!(!second.comes(sealed));
         drop(second);
-        let again = turns.take(sealed, Patience::UntilAllAreDone).expect("the old one");
+        let again = take(Patience::UntilAllAreDone).expect("the old one");
         assert_eq!(**again.memtable(), 1);
         drop(again);
-        assert!(turns.take(Vec::<Arc<i32>>::new, Patience::UntilAllAreDone).is_none());
+        assert!(turns.take(sealed, Patience::UntilAllAreDone, || false).is_none());
+        assert!(turns.take(Vec::<Arc<i32>>::new, Patience::UntilAllAreDone, || true).is_none());
     }
 
     #[test]
@@ -126,13 +134,36 @@ mod tests {
         let turns = FlushTurns::new();
         let view = Mutex::new(vec![Arc::new(1)]);
         let sealed = || view.lock().clone();
-        let turn = turns.take(sealed, Patience::None).expect("the only one");
+        let take = |patience| turns.take(sealed, patience, || true);
+        let turn = take(Patience::None).expect("the only one");
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| turns.take(sealed, Patience::UntilAllAreDone).is_none());
+            let waiting = scope.spawn(|| take(Patience::UntilAllAreDone).is_none());
             assert!(turn.comes(sealed));
             view.lock().clear();
             drop(turn);
             assert!(waiting.join().expect("it ends"), "what is done is not taken again");
+        });
+    }
+
+    /// He waited until nobody wrote any, which under load may be never.
+    #[test]
+    fn a_patient_one_waits_for_his_own_and_no_other() {
+        let turns = FlushTurns::new();
+        let [own, other] = [Arc::new(1), Arc::new(2)];
+        let view = Mutex::new(vec![Arc::clone(&other), Arc::clone(&own)]);
+        let sealed = || view.lock().clone();
+        let is_left = || holds(&view.lock(), &own);
+        let take = |patience| turns.take(sealed, patience, is_left);
+        let first = take(Patience::None).expect("the old one");
+        let second = take(Patience::None).expect("the young one");
+        std::thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            scope.spawn(move || tell.send(take(Patience::UntilAllAreDone).is_none()));
+            view.lock().retain(|one| !Arc::ptr_eq(one, &own));
+            drop(first);
+            let ended = told.recv_timeout(Duration::from_secs(20));
+            drop(second);
+            assert_eq!(ended, Ok(true), "while the other one is still written");
         });
     }
 }

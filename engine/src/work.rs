@@ -248,12 +248,12 @@ impl Work {
         }
         // Where it failed for want of room, a flush releases segments that are used again. Told it
         // is all the same: it may have been a sync.
-        let flushed = self.flush_one(Patience::None)?;
+        let flushed = self.flush_one(Patience::None, || true)?;
         prepared.map(|_| flushed)
     }
 
-    fn flush_one(&self, patience: Patience) -> Result<bool> {
-        let flushed = self.tree.flush_oldest(&self.pipeline, patience)?;
+    fn flush_one(&self, patience: Patience, is_wanted: impl Fn() -> bool) -> Result<bool> {
+        let flushed = self.tree.flush_oldest(&self.pipeline, patience, is_wanted)?;
         flushed.map(|floor| self.pipeline.release_log(floor)).transpose().map(|done| done.is_some())
     }
 
@@ -281,7 +281,7 @@ impl Work {
     pub(crate) fn flush_sealed(&self) -> Result<()> {
         let Some(newest) = self.tree.view().sealed.first().cloned() else { return Ok(()) };
         let is_left = || self.tree.view().sealed.iter().any(|one| Arc::ptr_eq(one, &newest));
-        while is_left() && self.flush_one(Patience::UntilAllAreDone)? {}
+        while self.flush_one(Patience::UntilAllAreDone, is_left)? {}
         Ok(())
     }
 

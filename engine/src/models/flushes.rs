@@ -24,7 +24,7 @@ impl House {
     /// Flushes what there is; where one fails, that is all.
     fn flush(&self, patience: Patience) {
         let sealed = || self.sealed.lock().clone();
-        while let Some(turn) = self.turns.take(sealed, patience) {
+        while let Some(turn) = self.turns.take(sealed, patience, || true) {
             let age = **turn.memtable();
             if self.fails.lock().take_if(|fails| *fails == age).is_some() {
                 return;

@@ -18,15 +18,18 @@ use std::sync::Arc;
 impl Tree {
     /// Writes the oldest sealed memtable that nobody else writes to L0. Returns the log segment
     /// below which nothing is needed any more; `None` where there is no such memtable, and by then,
-    /// for the patient, none at all.
+    /// for the patient, none at all, or none that `is_wanted`.
     pub(crate) fn flush_oldest(
         &self,
         pipeline: &Pipeline,
         patience: Patience,
+        is_wanted: impl Fn() -> bool,
     ) -> Result<Option<SegmentId>> {
         let all_sealed = || self.view.load().sealed.clone();
         loop {
-            let Some(turn) = self.flushes.take(all_sealed, patience) else { return Ok(None) };
+            let Some(turn) = self.flushes.take(all_sealed, patience, &is_wanted) else {
+                return Ok(None);
+            };
             let sealed = turn.memtable();
             self.reopen_manifest()?;
             let span = self.events.span(Doing::Flush);
