@@ -243,9 +243,8 @@ impl Order {
 
     /// Has `done` called once the commit of `ts` is settled.
     pub(crate) fn add_callback(&mut self, ts: CommitTs, done: Callback) {
-        // They come nearly in order: a commit's callback follows it closely.
-        let later = self.callbacks.iter().rev().take_while(|(other, _)| *other > ts).count();
-        self.callbacks.insert(self.callbacks.len() - later, (ts, done));
+        let next = self.callbacks.partition_point(|(other, _)| *other <= ts);
+        self.callbacks.insert(next, (ts, done));
     }
 
     /// The first failure stays.
@@ -294,7 +293,10 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::Hope;
+    use super::{Hope, Order};
+    use crate::ids::CommitTs;
+    use crate::wal::room::Room;
+    use std::sync::mpsc;
 
     #[test]
     fn every_group_has_somebody_who_looks_again() {
@@ -310,5 +312,19 @@ mod tests {
         assert!(hope.is_worth_it(1), "the late one knows nothing of the new group");
         hope.pause_ended(8, 0);
         assert!(!hope.is_worth_it(1));
+    }
+
+    #[test]
+    fn callbacks_come_in_the_order_of_their_commits_whoever_asks_first() {
+        let mut order = Order::new(CommitTs(0), Room::new(0, 0, 512));
+        let (tell, told) = mpsc::channel();
+        for (n, ts) in [3, 1, 2, 3, 1].into_iter().enumerate() {
+            let tell = tell.clone();
+            order.add_callback(CommitTs(ts), Box::new(move |_| tell.send((ts, n)).expect("told")));
+        }
+        order.take_settled(CommitTs(2)).run();
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [(1, 1), (1, 4), (2, 2)]);
+        order.take_settled(CommitTs(3)).run();
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [(3, 0), (3, 3)]);
     }
 }
