@@ -28,26 +28,26 @@ use tabulith::table::value::DateTime;
 const COMMON: [&str; 7] = ["sv", "st", "se", "sp", "sip", "spr", "sig"];
 
 /// Further fields of a table SAS.
-const OF_TABLES: [&str; 6] = ["tn", "si", "spk", "srk", "epk", "erk"];
+pub(crate) const OF_TABLES: [&str; 6] = ["tn", "si", "spk", "srk", "epk", "erk"];
 
 /// Further fields of an account SAS.
-const OF_ACCOUNTS: [&str; 3] = ["ss", "srt", "ses"];
+pub(crate) const OF_ACCOUNTS: [&str; 3] = ["ss", "srt", "ses"];
 
 /// Fields of a delegation by a user, which tables do not have here.
 pub(crate) const OF_USERS: [&str; 8] =
     ["skoid", "sktid", "skt", "ske", "sks", "skv", "saoid", "scid"];
 
 /// The first version with a table SAS.
-const FIRST: &str = "2012-02-12";
+pub(crate) const TABLE_SAS: &str = "2012-02-12";
 
 /// The first version whose resource begins with the service.
 const SERVICE_IN_RESOURCE: &str = "2015-02-21";
 
 /// The first version with an account SAS, addresses and protocols.
-const ACCOUNT_SAS: &str = "2015-04-05";
+pub(crate) const ACCOUNT_SAS: &str = "2015-04-05";
 
 /// The first version that signs an encryption scope.
-const ENCRYPTION_SCOPE: &str = "2020-12-06";
+pub(crate) const ENCRYPTION_SCOPE: &str = "2020-12-06";
 
 /// A shared access signature whose fields are those of its kind; nobody has checked yet that it is
 /// signed.
@@ -111,7 +111,7 @@ impl<'a> Sas<'a> {
         let version = params.get("sv").filter(|version| is_version(version))?;
         let kind = if has("tn") {
             let table = TableName::parse(params.get("tn")?).ok()?;
-            let since = version >= FIRST && !has_any(&OF_ACCOUNTS);
+            let since = version >= TABLE_SAS && !has_any(&OF_ACCOUNTS);
             let unsigned = version < ACCOUNT_SAS && has_any(&["sip", "spr"]);
             (since && !unsigned).then_some(Kind::Table(table))?
         } else {
@@ -171,26 +171,26 @@ impl<'a> Sas<'a> {
     /// Whether it is good for the address and the protocol that the request came by, and for
     /// tables.
     pub fn check_origin(&self, peer: Option<IpAddr>, secure: bool) -> Result<(), WireError> {
-        let field = |name| self.params.get(name).filter(|value| !value.is_empty());
-        if let Some(sources) = field("sip") {
+        if let Some(sources) = self.params.filled("sip") {
             let sources = Sources::parse(sources);
             if !peer.is_some_and(|peer| sources.is_some_and(|sources| sources.contain(peer))) {
                 let shown = peer.map(|peer| peer.to_canonical().to_string()).unwrap_or_default();
                 return Err(source_ip_mismatch(&shown));
             }
         }
-        match field("spr") {
+        match self.params.filled("spr") {
             None | Some("https,http") => {}
             Some("https") if secure => {}
             Some("https") => return Err(AUTHORIZATION_PROTOCOL_MISMATCH),
             Some(_) => return Err(AUTHENTICATION_FAILED),
         }
-        let serves_tables = field("ss").is_none_or(|services| services.contains('t'));
+        let services = self.params.filled("ss");
+        let serves_tables = services.is_none_or(|services| services.contains('t'));
         if serves_tables { Ok(()) } else { Err(AUTHORIZATION_SERVICE_MISMATCH) }
     }
 
     fn fields(&self) -> Option<Given> {
-        let field = |name| self.params.get(name).filter(|value| !value.is_empty());
+        let field = |name| self.params.filled(name);
         let moment = |name| field(name).map_or(Some(None), |text| moment::parse(text).map(Some));
         let letters = |text, allowed| Letters::parse(text, allowed).map(Some);
         let of_letters = |name, allowed| field(name).map_or(Some(None), |t| letters(t, allowed));
@@ -215,7 +215,7 @@ impl<'a> Sas<'a> {
 }
 
 /// Other services have letters of their own.
-const ANY_LETTER: &str = "abcdefghijklmnopqrstuvwxyz";
+pub(crate) const ANY_LETTER: &str = "abcdefghijklmnopqrstuvwxyz";
 
 /// The fields that are there, each by its own name. Some clients add their signature to an address
 /// that has it already: a field may stand there again if it says the same.

@@ -9,7 +9,10 @@ use crate::auth::key_range::KeyRange;
 use crate::auth::moment;
 use crate::auth::permissions::{ENTITY_LETTERS, Letters};
 use crate::auth::rights::Rights;
-use crate::auth::sas::{Given, OF_USERS, Sas, has_line_end};
+use crate::auth::sas::{
+    ACCOUNT_SAS, ANY_LETTER, ENCRYPTION_SCOPE, Given, OF_ACCOUNTS, OF_TABLES, OF_USERS, Sas,
+    TABLE_SAS, has_line_end,
+};
 use crate::auth::shared_key::Signature;
 use crate::auth::words::{Field, NAMES, field};
 use crate::config::Accounts;
@@ -153,21 +156,21 @@ fn kind_faults(params: &Params, version: &str) -> Vec<String> {
     };
     if let Some(table) = params.get("tn") {
         note(TableName::parse(table).is_err(), "tn: no name of a table".to_owned());
-        let others = named(&["ss", "srt", "ses"]);
+        let others = named(&OF_ACCOUNTS);
         note(!others.is_empty(), format!("{others}: a signature of an account's has no tn"));
-        note(version < "2012-02-12", format!("sv: {version} has no signatures of tables"));
+        note(version < TABLE_SAS, format!("sv: {version} has no signatures of tables"));
         let origin = named(&["sip", "spr"]);
-        let unsigned = version < "2015-04-05" && !origin.is_empty();
+        let unsigned = version < ACCOUNT_SAS && !origin.is_empty();
         note(unsigned, format!("{origin}: {version} does not sign it"));
     } else if has("ss") || has("srt") {
-        let others = named(&["si", "spk", "srk", "epk", "erk"]);
+        let others = named(&OF_TABLES);
         let fault = format!("{others}: a signature of an account's has no such field");
         note(!others.is_empty(), fault);
         for name in ["ss", "srt"] {
             note(!has(name), format!("{name}: missing"));
         }
-        note(version < "2015-04-05", format!("sv: {version} has no signatures of accounts"));
-        let unsigned = version < "2020-12-06" && has("ses");
+        note(version < ACCOUNT_SAS, format!("sv: {version} has no signatures of accounts"));
+        let unsigned = version < ENCRYPTION_SCOPE && has("ses");
         note(unsigned, format!("ses: {version} does not sign it"));
     } else {
         let what = "what it is good for is missing: a table, or kinds of resources";
@@ -178,7 +181,7 @@ fn kind_faults(params: &Params, version: &str) -> Vec<String> {
 
 /// Which field of a well-formed signature says nothing.
 fn field_faults(params: &Params) -> Vec<String> {
-    let value = |name: &str| params.get(name).filter(|value| !value.is_empty());
+    let value = |name: &str| params.filled(name);
     let mut faults = Vec::new();
     for name in ["st", "se"] {
         if let Some(text) = value(name).filter(|text| moment::parse(text).is_none()) {
@@ -189,8 +192,7 @@ fn field_faults(params: &Params) -> Vec<String> {
     let letters = |name: &str, allowed: &str| {
         value(name).filter(|text| Letters::parse(text, allowed).is_none())
     };
-    let small = "abcdefghijklmnopqrstuvwxyz";
-    if let Some(text) = letters("sp", if is_of_table { ENTITY_LETTERS } else { small }) {
+    if let Some(text) = letters("sp", if is_of_table { ENTITY_LETTERS } else { ANY_LETTER }) {
         let allowed = if is_of_table { "r, a, u, d" } else { "small letters" };
         faults.push(format!("sp: {text} has others than {allowed}"));
     }
@@ -206,7 +208,7 @@ fn field_faults(params: &Params) -> Vec<String> {
         if value("ss").is_none() {
             faults.push("ss: no services".to_owned());
         }
-        if let Some(text) = letters("ss", small) {
+        if let Some(text) = letters("ss", ANY_LETTER) {
             faults.push(format!("ss: {text} has others than small letters"));
         }
         match value("srt") {
@@ -285,9 +287,8 @@ fn judge(given: &Given, asked: &Asked, told: &mut Told) {
 
 /// Where it may come from, against whence it comes.
 fn judge_origin(params: &Params, sas: &Sas<'_>, asked: &Asked, told: &mut Told) {
-    let value = |name: &str| params.get(name).filter(|value| !value.is_empty());
     let before = told.faults.len();
-    if let Some(text) = value("sip") {
+    if let Some(text) = params.filled("sip") {
         match (Sources::parse(text), asked.peer) {
             (None, _) => told.faults.push(format!("sip: {text} is no address, nor two with a -")),
             (Some(_), None) => told.open.push("whether the address that asks is one of sip".into()),
@@ -297,7 +298,7 @@ fn judge_origin(params: &Params, sas: &Sas<'_>, asked: &Asked, told: &mut Told) 
             _ => {}
         }
     }
-    match value("spr") {
+    match params.filled("spr") {
         None | Some("https,http") => {}
         Some("https") => match asked.secure {
             None => told.open.push("whether it is used over TLS".into()),
@@ -306,7 +307,7 @@ fn judge_origin(params: &Params, sas: &Sas<'_>, asked: &Asked, told: &mut Told) 
         },
         Some(text) => told.faults.push(format!("spr: {text} is neither https nor https,http")),
     }
-    if value("ss").is_some_and(|services| !services.contains('t')) {
+    if params.filled("ss").is_some_and(|services| !services.contains('t')) {
         told.faults.push("ss: tables, t, are not among its services".to_owned());
     }
     // A rule that is known there and not here must not pass for none.
