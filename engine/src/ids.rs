@@ -20,6 +20,11 @@ impl CommitTs {
     /// log says that it was closed: those between may have been given to commits that a crash took.
     pub(crate) const START_LEAD: u64 = CommitTs::TICKS_PER_SECOND;
 
+    /// Whole seconds since the Unix epoch.
+    pub fn seconds(self) -> i64 {
+        (self.0 / CommitTs::TICKS_PER_SECOND).cast_signed()
+    }
+
     /// So much later; the end of time where that is beyond it.
     pub fn after(self, span: Duration) -> CommitTs {
         let ticks = u64::try_from(span.as_nanos() / 100).unwrap_or(u64::MAX);

@@ -40,7 +40,7 @@ fn create(args: CreateSasArgs) -> Result<Exit> {
     let key = connection
         .key()
         .ok_or_else(|| Failure::usage(format!("signing needs the key of the account {account}")))?;
-    let now = i64::try_from(SystemClock::new().wall_ticks() / CommitTs::TICKS_PER_SECOND)?;
+    let now = CommitTs(SystemClock::new().wall_ticks()).seconds();
     let now = Timestamp::from_second(now).context("the clock")?;
     let when = |flag: &str, text: Option<&str>| {
         text.map(|text| moment(text, now).ok_or_else(|| not_a_moment(flag, text))).transpose()

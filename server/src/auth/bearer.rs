@@ -32,7 +32,7 @@ pub struct End(i64);
 impl End {
     /// Whether it still counts at that time.
     pub fn is_after(self, now: CommitTs) -> bool {
-        seconds(now) < self.0
+        now.seconds() < self.0
     }
 }
 
@@ -144,12 +144,8 @@ fn object(part: &str) -> Option<Value> {
 fn has_begun(claims: &Value, now: CommitTs) -> bool {
     match claims.get("nbf") {
         None => true,
-        Some(start) => start.as_i64().is_some_and(|start| start <= seconds(now)),
+        Some(start) => start.as_i64().is_some_and(|start| start <= now.seconds()),
     }
-}
-
-fn seconds(now: CommitTs) -> i64 {
-    i64::try_from(now.0 / CommitTs::TICKS_PER_SECOND).unwrap_or(i64::MAX)
 }
 
 /// A text, or a list of texts.

@@ -276,8 +276,7 @@ fn dates(head: &Head) -> impl Iterator<Item = &str> {
 
 fn is_near(date: &str, now: CommitTs) -> bool {
     let Ok(date) = DateTimeParser::new().parse_timestamp(date) else { return false };
-    let now_seconds = i64::try_from(now.0 / CommitTs::TICKS_PER_SECOND).unwrap_or(i64::MAX);
-    now_seconds.abs_diff(date.as_second()) <= DATE_SKEW_MAX.as_secs()
+    now.seconds().abs_diff(date.as_second()) <= DATE_SKEW_MAX.as_secs()
 }
 
 fn strings_to_sign(

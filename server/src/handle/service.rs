@@ -30,8 +30,7 @@ pub fn set_properties<S: Store>(
 /// everything that the first has.
 pub fn stats<S: Store>(services: &Services<S>, call: &Call) -> Result<Response, WireError> {
     services.check_stats(call.grant()?)?;
-    let seconds = call.context.received.0 / tabulith::ids::CommitTs::TICKS_PER_SECOND;
-    let synced = i64::try_from(seconds).ok().and_then(|s| Timestamp::from_second(s).ok());
+    let synced = Timestamp::from_second(call.context.received.seconds());
     let synced = synced.unwrap_or(Timestamp::UNIX_EPOCH).strftime("%a, %d %b %Y %H:%M:%S GMT");
     let mut out = Writer::new();
     out.element("StorageServiceStats", |out| {

@@ -146,7 +146,7 @@ fn make(listen: SocketAddr, now: CommitTs) -> Result<Made, rcgen::Error> {
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "Tabulith, signed by itself");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-    let today = i64::try_from(now.0 / CommitTs::TICKS_PER_SECOND / 86_400).unwrap_or_default();
+    let today = now.seconds() / 86_400;
     let moment = |(year, month, day)| date_time_ymd(year, month, day);
     params.not_before = moment(date(today - 1));
     params.not_after = moment(date(today + DAYS));
