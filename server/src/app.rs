@@ -269,13 +269,7 @@ impl<S: Store> App<S> {
             Call::open(head, address, params, Arc::new(principal), Arc::new(context.clone()))?;
         check_length(head, &call.operation)?;
         if let Operation::Get(place) | Operation::Change(place, _) = &call.operation {
-            let (grant, partition_key) = (call.grant()?, &place.partition_key);
-            // Outside of a signature's range there is nothing for its holder, of others' allowance
-            // neither.
-            if grant.check_keys(partition_key, &place.row_key).is_ok() {
-                self.services.throttle(grant, partition_key, 1)?;
-                self.services.count_hot(grant, partition_key, 1);
-            }
+            self.services.charge_for(call.grant()?, place)?;
         }
         if let Some(lab) = &self.lab {
             call.fault = lab.decide(Asked {

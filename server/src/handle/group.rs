@@ -139,12 +139,9 @@ fn changes<S: Store>(
         return Answer::Now(reply::answered(call, Err(OVERLOADED)));
     }
     if let Some((grant, first)) = writes.first()
-        && let Err(error) = services.throttle(grant, first.keys().0, writes.len())
+        && let Err(error) = services.charge(grant, first.keys().0, writes.len())
     {
         return Answer::Now(reply::answered(call, Err(error)));
-    }
-    if let Some((grant, first)) = writes.first() {
-        services.count_hot(grant, first.keys().0, writes.len());
     }
     match services.transact(writes) {
         Ok(pending) => Answer::after(call, pending, move |call, outcome| {
@@ -243,11 +240,7 @@ fn read<S: Store>(
     };
     let result = match &part.operation {
         Operation::Get(place) => {
-            let (grant, partition_key) = (part.grant()?, &place.partition_key);
-            if grant.check_keys(partition_key, &place.row_key).is_ok() {
-                services.throttle(grant, partition_key, 1)?;
-                services.count_hot(grant, partition_key, 1);
-            }
+            services.charge_for(part.grant()?, place)?;
             entities::get(services, &part, place, Reach::Disk)
                 .and_then(|response| response.ok_or(INVALID_INPUT))
         }

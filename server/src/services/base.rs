@@ -9,6 +9,7 @@ use crate::observe::hot::Hot;
 use crate::properties::model::Properties;
 use crate::refusal::{name_refusal, refusal};
 use crate::remembered::Remembered;
+use crate::route::Place;
 use crate::stored::{Steady, StoredPolicies};
 use crate::throttle::gate::Gates;
 use std::sync::{Arc, Mutex};
@@ -155,6 +156,28 @@ impl<S: Store> Services<S> {
             let (account, table) = (grant.account().as_str(), grant.table().unwrap_or_default());
             self.hot.add(account, table, partition_key, count as u64, self.clock.steady());
         }
+    }
+
+    /// Throttles and counts entities that a request names by their keys.
+    pub fn charge(
+        &self,
+        grant: &Grant,
+        partition_key: &str,
+        count: usize,
+    ) -> Result<(), WireError> {
+        self.throttle(grant, partition_key, count)?;
+        self.count_hot(grant, partition_key, count);
+        Ok(())
+    }
+
+    /// The same for one entity. Outside of a signature's range there is nothing for its holder, of
+    /// others' allowance neither.
+    pub fn charge_for(&self, grant: &Grant, place: &Place) -> Result<(), WireError> {
+        let Place { partition_key, row_key, .. } = place;
+        if grant.check_keys(partition_key, row_key).is_err() {
+            return Ok(());
+        }
+        self.charge(grant, partition_key, 1)
     }
 
     /// Fails for a table that the fault lab says is going.
