@@ -205,8 +205,8 @@ impl Running {
         self.shut_down();
     }
 
-    /// From here on a signal waits for [`Running::wait_for_signal`] and does not end the process by
-    /// itself. Before anybody is told that the server is there.
+    /// From here on a signal waits for [`Running::wait_for_signal_and`] and does not end the
+    /// process by itself. Before anybody is told that the server is there.
     pub fn listen_for_signals(&mut self) -> io::Result<()> {
         let Some(runtime) = &self.runtime else { return Ok(()) };
         let _inside = runtime.enter();
@@ -214,14 +214,9 @@ impl Running {
         Ok(())
     }
 
-    /// Serves until the process is asked to end (SIGTERM, SIGINT or Ctrl-C), then stops as
-    /// [`Running::stop`] does. A second signal returns at once. SIGHUP has files read anew,
-    /// as [`Running::reload`] does.
-    pub fn wait_for_signal(self) -> io::Result<()> {
-        self.wait_for_signal_and(|| {})
-    }
-
-    /// The same, and does `stopping` as soon as it is asked to end.
+    /// Serves until the process is asked to end (SIGTERM, SIGINT or Ctrl-C), does `stopping`, then
+    /// stops as [`Running::stop`] does. A second signal returns at once. SIGHUP has files read
+    /// anew, as [`Running::reload`] does.
     pub fn wait_for_signal_and(mut self, stopping: impl FnOnce()) -> io::Result<()> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         runtime.block_on(async {
