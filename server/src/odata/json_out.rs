@@ -30,12 +30,12 @@ pub fn service_document(form: Form) -> Vec<u8> {
     if form.metadata != Metadata::None {
         out.text_member("odata.metadata", &format!("{}/$metadata", form.base));
     }
-    out.open_list("value");
+    out.open_values();
     out.open();
     out.text_member("name", "Tables");
     out.text_member("url", "Tables");
     out.close();
-    out.close_list();
+    out.close_values();
     out.close();
     out.finish()
 }
@@ -59,13 +59,13 @@ pub fn tables<'a>(form: Form, names: impl Iterator<Item = &'a str>) -> Vec<u8> {
     if form.metadata != Metadata::None {
         out.text_member("odata.metadata", &format!("{}/$metadata#Tables", form.base));
     }
-    out.open_list("value");
+    out.open_values();
     for name in names {
         out.open();
         table_members(&mut out, form, name);
         out.close();
     }
-    out.close_list();
+    out.close_values();
     out.close();
     out.finish()
 }
@@ -166,7 +166,7 @@ impl<'a> Entities<'a> {
                 &format!("{}/$metadata#{table}{selected}", form.base),
             );
         }
-        out.open_list("value");
+        out.open_values();
         Entities { out, form, table, select }
     }
 
@@ -196,7 +196,7 @@ impl<'a> Entities<'a> {
 
     /// The whole list.
     pub fn finish(mut self) -> Vec<u8> {
-        self.out.close_list();
+        self.out.close_values();
         self.out.close();
         self.out.finish()
     }

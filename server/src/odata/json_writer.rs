@@ -42,15 +42,15 @@ impl Writer {
         self.comma_due = true;
     }
 
-    /// Begins a list that is a member.
-    pub(crate) fn open_list(&mut self, name: &str) {
-        self.name(name);
+    /// Begins the list of an answer: its member `value`.
+    pub(crate) fn open_values(&mut self) {
+        self.name("value");
         self.text.push('[');
         self.comma_due = false;
     }
 
     /// Ends it.
-    pub(crate) fn close_list(&mut self) {
+    pub(crate) fn close_values(&mut self) {
         self.text.push(']');
         self.comma_due = true;
     }
