@@ -82,6 +82,14 @@ impl Write {
         }
     }
 
+    /// Checks all that needs no look at the store: keys, names, values, sizes.
+    pub fn check(&self) -> TableResult<()> {
+        match self.entity() {
+            Some(entity) => rules::check_entity(entity),
+            None => rules::check_keys(self.keys().0, self.keys().1),
+        }
+    }
+
     /// What it counts against a group's bound.
     pub(crate) fn payload_bytes(&self) -> usize {
         match self.entity() {
@@ -205,16 +213,13 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Checks all that needs no look at the store: keys, names, values, sizes.
+    /// One that passes [`Write::check`].
     pub(crate) fn new(write: Write) -> TableResult<Prepared> {
         let (mut write, expires) = write.and_expiry();
         if let Some(entity) = write.entity_mut() {
             entity.properties.iter_mut().for_each(|(_, value)| unsign_zero(value));
         }
-        match write.entity() {
-            Some(entity) => rules::check_entity(entity)?,
-            None => rules::check_keys(write.keys().0, write.keys().1)?,
-        }
+        write.check()?;
         let encoded = write.entity().map_or(Vec::new(), |e| codec::encode(&e.properties));
         let row_key = keys::encode(write.keys().1).into_owned();
         Ok(Prepared { write, expires, row_key, encoded })

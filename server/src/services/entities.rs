@@ -19,7 +19,6 @@ use tabulith::table::error::{GroupError, TableError};
 use tabulith::table::filter::ast::Filter;
 use tabulith::table::lent::EntityRef;
 use tabulith::table::page::{Budget, Continuation, PageEnd, Query};
-use tabulith::table::rules::{check_entity, check_keys};
 use tabulith::table::write::{Pending, Write, WriteOutcome};
 
 /// What a lookup in memory, or on disk, gave.
@@ -213,7 +212,7 @@ impl<S: Store> Services<S> {
                 if !is_new {
                     return Err(INVALID_DUPLICATE_ROW);
                 }
-                check_write(write).map_err(refusal)
+                write.check().map_err(refusal)
             };
             check().err().map(|error| (index, error))
         })
@@ -256,18 +255,5 @@ fn access_of(write: &Write) -> Access {
         Write::Update(..) | Write::Merge(..) => Access::Update,
         Write::Delete { .. } => Access::Delete,
         Write::Until(write, _) => access_of(write),
-    }
-}
-
-/// What the table layer will look at before it looks at entities.
-fn check_write(write: &Write) -> Result<(), TableError> {
-    match write {
-        Write::Insert(entity)
-        | Write::InsertOrReplace(entity)
-        | Write::InsertOrMerge(entity)
-        | Write::Update(entity, _)
-        | Write::Merge(entity, _) => check_entity(entity),
-        Write::Delete { partition_key, row_key, .. } => check_keys(partition_key, row_key),
-        Write::Until(write, _) => check_write(write),
     }
 }
