@@ -3,7 +3,7 @@
 //! Promise: no key is ever printed. [`Key`] shows nothing in `Debug` and has no `Display`.
 
 use crate::faults::rule::Rules;
-use crate::limits::{ACCOUNT_CHARS, BODY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_PART};
+use crate::limits::{BODY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_PART};
 use crate::source::Network;
 use crate::texts::TextSource;
 use crate::tokens::BearerConfig;
@@ -19,6 +19,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::{Choice, ConstantTimeEq as _};
+use tabulith::table::name::AccountName;
 use tabulith::table::rules::GROUP_STORED_BYTES_MAX;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -308,9 +309,7 @@ struct NameCode(u128, u64);
 impl NameCode {
     /// None for a name that no account can have.
     fn of(name: &str) -> Option<NameCode> {
-        if !is_account_name(name) {
-            return None;
-        }
+        AccountName::check(name).ok()?;
         let mut bytes = [0; 24];
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         let (first, last) = bytes.split_at(16);
@@ -380,7 +379,7 @@ impl Accounts {
         for (number, entry) in (1..).zip(entries) {
             let mut parts = entry.split(':');
             let name = parts.next().unwrap_or_default();
-            if !is_account_name(name) {
+            if AccountName::check(name).is_err() {
                 // It may be a key in the wrong place, and is not shown.
                 return Err(ConfigError(format!(
                     "account {number} has no name before its keys: 3 to 24 lower-case letters and \
@@ -451,12 +450,6 @@ impl Accounts {
         let published = Key::development();
         self.pairs.iter().any(|pair| pair.places.contains(&published))
     }
-}
-
-/// Whether `name` can be an account's: 3 to 24 lower-case letters and digits.
-pub fn is_account_name(name: &str) -> bool {
-    ACCOUNT_CHARS.contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
 /// A signing key. What is kept of it is wiped when nobody has it any more.

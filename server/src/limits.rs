@@ -151,8 +151,5 @@ pub const PAGE_BYTES_MAX: usize = 16 << 20;
 /// has twice its size.
 pub const PAGE_PART: usize = 16;
 
-/// Characters of an account's name.
-pub const ACCOUNT_CHARS: std::ops::RangeInclusive<usize> = 3..=24;
-
 /// Most bytes of a `$filter`: more than any request line can carry.
 pub const FILTER_BYTES_MAX: usize = 64 << 10;

@@ -4,7 +4,7 @@
 //! Only where the server was started for that. What is here destroys data without credentials.
 
 use crate::app::App;
-use crate::config::{Accounts, ConfigError, is_account_name};
+use crate::config::{Accounts, ConfigError};
 use crate::http::message::Head;
 use crate::services::base::Store;
 use base64::Engine as _;
@@ -96,7 +96,7 @@ fn make_account<S: Store>(app: &App<S>, base: &str) -> Done {
 }
 
 fn end_account<S: Store>(app: &App<S>, name: &str) -> Done {
-    if !name.starts_with(ACCOUNT_PREFIX) || !is_account_name(name) {
+    if !name.starts_with(ACCOUNT_PREFIX) || AccountName::check(name).is_err() {
         return Err(no_account());
     }
     // Its key dies first: nobody writes to what is being emptied.

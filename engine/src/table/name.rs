@@ -12,13 +12,18 @@ pub struct AccountName(String);
 impl AccountName {
     /// The account of that name.
     pub fn parse(text: &str) -> Result<AccountName, NameError> {
+        AccountName::check(text).map(|()| AccountName(text.to_owned()))
+    }
+
+    /// Whether a text is the name of an account, or why not.
+    pub fn check(text: &str) -> Result<(), NameError> {
         if !(3..=24).contains(&text.chars().count()) {
             return Err(NameError::Length);
         }
         if !text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()) {
             return Err(NameError::Characters);
         }
-        Ok(AccountName(text.to_owned()))
+        Ok(())
     }
 
     /// Its text.

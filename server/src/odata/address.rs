@@ -13,7 +13,6 @@
 //! The raw path is split at `/` first, then each segment is decoded once: an encoded slash is part
 //! of a key, and no key may hold one.
 
-use crate::config::is_account_name;
 use crate::error::{
     BAD_ADDRESS, CONTROL_IN_ADDRESS, HOST_INFORMATION_NOT_PRESENT, INVALID_HEADER_VALUE,
     INVALID_URI, OUT_OF_RANGE_INPUT, WireError, key_count,
@@ -21,6 +20,7 @@ use crate::error::{
 use crate::http::message::Head;
 use crate::limits::AUTHORITY_BYTES_MAX;
 use crate::odata::literal::{Plus, percent_decoded, percent_encoded};
+use tabulith::table::name::AccountName;
 
 /// What a request is addressed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +111,7 @@ fn host_style(authority: &str) -> Option<(String, bool)> {
     let host = authority.to_ascii_lowercase();
     let (name, _) = host.split_once(".table.")?;
     let (account, secondary) = without_secondary(name);
-    is_account_name(account).then(|| (account.to_owned(), secondary))
+    AccountName::check(account).is_ok().then(|| (account.to_owned(), secondary))
 }
 
 /// The Python SDK puts the account behind `{account}-secondary` once more, and a slash behind it.
