@@ -1,7 +1,8 @@
 //! Bounds of the wire: sizes, counts and times that a request may have.
 
 use std::time::Duration;
-use tabulith::table::rules::KEY_UNITS_MAX;
+use tabulith::table::page;
+use tabulith::table::rules::{GROUP_OPERATIONS_MAX, KEY_UNITS_MAX};
 
 /// Most bytes of a request's body, `$batch` included.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
@@ -48,7 +49,7 @@ pub const AUTHORITY_BYTES_MAX: usize = 254 + 6;
 pub const CLIENT_REQUEST_ID_BYTES_MAX: usize = 1024;
 
 /// Most operations of one change set.
-pub const CHANGES_MAX: usize = 100;
+pub const CHANGES_MAX: usize = GROUP_OPERATIONS_MAX;
 
 /// Most characters of a multipart boundary (RFC 2046, 5.1.1).
 pub const BOUNDARY_CHARS_MAX: usize = 70;
@@ -71,7 +72,7 @@ pub const PARAMETERS_MAX: usize = 128;
 pub const SELECT_NAMES_MAX: usize = 255;
 
 /// Most entities of a page, and the default.
-pub const PAGE_ENTITIES_MAX: usize = 1_000;
+pub const PAGE_ENTITIES_MAX: usize = page::PAGE_ENTITIES_MAX;
 
 /// Most members of an entity's JSON object: a value and an annotation for each property, and room
 /// for `odata.` members.
