@@ -7,7 +7,7 @@
 use crate::error::{INVALID_HEADER_VALUE, TABLE_BEING_DELETED, WireError};
 use crate::faults::fault::Fault;
 use crate::faults::rule::{Rule, Rules};
-use crate::route::{Change, Operation};
+use crate::route::Operation;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +93,7 @@ impl Lab {
             return Ok(None);
         };
         let number = self.injected.fetch_add(1, Ordering::Relaxed) + 1;
-        let (seed, operation) = (self.rules.seed, name(asked.operation));
+        let (seed, operation) = (self.rules.seed, asked.operation.kind().name());
         let table = asked.operation.table().unwrap_or_default();
         // Rule 0 is the request's own header.
         tracing::info!(number, ?fault, rule, seed, operation, table, "a fault on purpose");
@@ -103,7 +103,7 @@ impl Lab {
     /// The first rule that fires, and its number. Every rule counts the requests that it is about,
     /// whichever fires.
     fn by_rule(&self, asked: Asked<'_>) -> Option<(Fault, usize)> {
-        let (operation, table) = (name(asked.operation), asked.operation.table());
+        let (operation, table) = (asked.operation.kind(), asked.operation.table());
         let mut first = None;
         let mut turns = self.turns.lock();
         for (index, (rule, turns)) in self.rules.rules.iter().zip(turns.iter_mut()).enumerate() {
@@ -161,8 +161,8 @@ fn by_header(text: &str, asked: Asked<'_>) -> Result<Option<(Fault, usize)>, Wir
     let bad = |why: String| INVALID_HEADER_VALUE.saying(format!("{HEADER}: {why}"));
     let fault = Fault::parse(text).map_err(|error| bad(error.to_string()))?;
     match fault.only() {
-        Some(only) if !fault.fits(name(asked.operation)) => {
-            Err(bad(format!("this fault is for {only} alone")))
+        Some(only) if !fault.fits(asked.operation.kind()) => {
+            Err(bad(format!("this fault is for {} alone", only.name())))
         }
         // Who sends it with each page would be sent in circles.
         _ if fault == Fault::EmptyPage && asked.goes_on => Ok(None),
@@ -170,36 +170,11 @@ fn by_header(text: &str, asked: Asked<'_>) -> Result<Option<(Fault, usize)>, Wir
     }
 }
 
-/// What rules call an operation.
-fn name(operation: &Operation) -> &'static str {
-    match operation {
-        Operation::ListTables => "list-tables",
-        Operation::GetTable(_) => "get-table",
-        Operation::CreateTable => "create-table",
-        Operation::DeleteTable(_) => "delete-table",
-        Operation::Query(_) => "query",
-        Operation::Get(_) => "get",
-        Operation::Insert(_) => "insert",
-        Operation::Change(_, Change::InsertOrReplace) => "insert-or-replace",
-        Operation::Change(_, Change::InsertOrMerge) => "insert-or-merge",
-        Operation::Change(_, Change::Update) => "update",
-        Operation::Change(_, Change::Merge) => "merge",
-        Operation::Change(_, Change::Delete) => "delete",
-        Operation::Document => "document",
-        Operation::Metadata => "metadata",
-        Operation::GetProperties => "get-properties",
-        Operation::SetProperties => "set-properties",
-        Operation::GetStats => "get-stats",
-        Operation::GetAcl(_) => "get-acl",
-        Operation::SetAcl(_) => "set-acl",
-        Operation::Batch => "batch",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::route::Place;
+    use crate::operations::Kind;
+    use crate::route::{Change, Place};
 
     fn lab(text: &str) -> Lab {
         Lab::new(Rules::parse(text).expect(text))
@@ -332,6 +307,7 @@ mod tests {
             change(Change::Update),
             change(Change::Merge),
             change(Change::Delete),
+            Operation::Batch,
             Operation::Document,
             Operation::Metadata,
             Operation::GetProperties,
@@ -339,10 +315,10 @@ mod tests {
             Operation::GetStats,
             Operation::GetAcl(table.clone()),
             Operation::SetAcl(table),
-            Operation::Batch,
         ];
+        assert_eq!(all.each_ref().map(Operation::kind), Kind::ALL);
         for operation in &all {
-            let text = format!("lost operation={}", name(operation));
+            let text = format!("lost operation={}", operation.kind().name());
             assert_eq!(lab(&text).decide(asked(operation)), Ok(Some(Fault::Lost)), "{text}");
             // A rule may name a table exactly where the operation has one.
             let with_table = Rules::parse(&format!("{text} table=t")).is_ok();

@@ -13,6 +13,7 @@ pub mod limits;
 pub mod source;
 pub mod texts;
 pub mod tokens;
+pub mod operations;
 pub mod faults;
 pub mod config;
 pub mod error;

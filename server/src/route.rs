@@ -10,6 +10,7 @@ use crate::error::{
 use crate::http::message::Head;
 use crate::odata::address::{Address, Below, Resource};
 use crate::odata::options::Params;
+use crate::operations::Kind;
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +76,32 @@ pub enum Change {
 }
 
 impl Operation {
+    /// What it is, whatever it is about.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Operation::ListTables => Kind::ListTables,
+            Operation::GetTable(_) => Kind::GetTable,
+            Operation::CreateTable => Kind::CreateTable,
+            Operation::DeleteTable(_) => Kind::DeleteTable,
+            Operation::Query(_) => Kind::Query,
+            Operation::Get(_) => Kind::Get,
+            Operation::Insert(_) => Kind::Insert,
+            Operation::Change(_, Change::InsertOrReplace) => Kind::InsertOrReplace,
+            Operation::Change(_, Change::InsertOrMerge) => Kind::InsertOrMerge,
+            Operation::Change(_, Change::Update) => Kind::Update,
+            Operation::Change(_, Change::Merge) => Kind::Merge,
+            Operation::Change(_, Change::Delete) => Kind::Delete,
+            Operation::Document => Kind::Document,
+            Operation::Metadata => Kind::Metadata,
+            Operation::GetProperties => Kind::GetProperties,
+            Operation::SetProperties => Kind::SetProperties,
+            Operation::GetStats => Kind::GetStats,
+            Operation::GetAcl(_) => Kind::GetAcl,
+            Operation::SetAcl(_) => Kind::SetAcl,
+            Operation::Batch => Kind::Batch,
+        }
+    }
+
     /// What permission it needs; none for a batch, whose parts each need their own.
     pub fn access(&self) -> Option<Access> {
         Some(match self {

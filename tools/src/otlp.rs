@@ -27,7 +27,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 use tabulith_client::Trust;
+use tabulith_server::observe::requests::label;
 use tabulith_server::observe::spans::{Export, Sending, Span};
+use tabulith_server::operations::Kind;
 
 /// How long a batch may take, where nothing else is said: what the specification says.
 const TIME_MAX: Duration = Duration::from_secs(10);
@@ -117,7 +119,7 @@ fn data(span: Span, scope: &InstrumentationScope) -> SpanData {
     let start_time = UNIX_EPOCH + Duration::from_nanos(span.began_ticks.saturating_mul(100));
     let status = if span.status >= 500 { Status::error("") } else { Status::Unset };
     let verb = if VERBS.contains(&&*span.method) { &*span.method } else { "HTTP" };
-    let name = match span.kind.route() {
+    let name = match span.kind.map(Kind::route) {
         Some(route) => format!("{verb} {route}"),
         None => verb.to_owned(),
     };
@@ -150,7 +152,7 @@ fn attributes(span: Span) -> Vec<KeyValue> {
         KeyValue::new("url.scheme", if span.secure { "https" } else { "http" }),
         KeyValue::new("network.protocol.version", "1.1"),
         KeyValue::new("db.system.name", "tabulith"),
-        KeyValue::new("db.operation.name", span.kind.name()),
+        KeyValue::new("db.operation.name", label(span.kind)),
         KeyValue::new("azure.service.request.id", span.request_id),
     ];
     if VERBS.contains(&&*span.method) {
@@ -159,7 +161,7 @@ fn attributes(span: Span) -> Vec<KeyValue> {
         all.push(KeyValue::new("http.request.method", "_OTHER"));
         all.push(KeyValue::new("http.request.method_original", span.method));
     }
-    if let Some(route) = span.kind.route() {
+    if let Some(route) = span.kind.map(Kind::route) {
         all.push(KeyValue::new("http.route", route));
     }
     let (host, port) = match span.authority.rsplit_once(':') {
@@ -230,7 +232,6 @@ impl HttpClient for Client {
 #[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
-    use tabulith_server::observe::requests::Kind;
     use tabulith_server::trace::Trace;
 
     const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -246,7 +247,7 @@ mod tests {
             trace,
             began_ticks: 17_000_000_000_000_007,
             took: Duration::from_nanos(1_500_300),
-            kind: Kind::NONE,
+            kind: None,
             method: "GET".to_owned(),
             status: 503,
             error: Some("ServerBusy".to_owned()),

@@ -1,6 +1,7 @@
 //! What can go wrong on purpose, and how it is written: `busy retry-after=2`.
 
 use crate::faults::words::{BadWord, Words};
+use crate::operations::Kind;
 
 /// Most seconds that a fault can name: ten minutes.
 const SECONDS_MAX: u64 = 600;
@@ -77,16 +78,16 @@ impl Fault {
     }
 
     /// The one operation that can fail like that; none where all of them can.
-    pub fn only(self) -> Option<&'static str> {
+    pub fn only(self) -> Option<Kind> {
         match self {
-            Fault::BeingDeleted { .. } => Some("delete-table"),
-            Fault::EmptyPage => Some("query"),
+            Fault::BeingDeleted { .. } => Some(Kind::DeleteTable),
+            Fault::EmptyPage => Some(Kind::Query),
             _ => None,
         }
     }
 
-    /// Whether the operation of that name can fail like that.
-    pub fn fits(self, operation: &str) -> bool {
+    /// Whether that operation can fail like that.
+    pub fn fits(self, operation: Kind) -> bool {
         self.only().is_none_or(|only| only == operation)
     }
 }
@@ -133,8 +134,8 @@ mod tests {
 
     #[test]
     fn some_faults_are_for_one_operation() {
-        assert!(Fault::Lost.fits("query") && Fault::EmptyPage.fits("query"));
-        assert!(!Fault::EmptyPage.fits("get"));
-        assert!(!Fault::BeingDeleted { seconds: 1 }.fits("create-table"));
+        assert!(Fault::Lost.fits(Kind::Query) && Fault::EmptyPage.fits(Kind::Query));
+        assert!(!Fault::EmptyPage.fits(Kind::Get));
+        assert!(!Fault::BeingDeleted { seconds: 1 }.fits(Kind::CreateTable));
     }
 }

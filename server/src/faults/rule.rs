@@ -9,34 +9,11 @@
 
 use crate::faults::fault::Fault;
 use crate::faults::words::{BadWord, Words};
+use crate::operations::Kind;
 use std::fmt;
 
 /// Most rules of a file.
 const RULES_MAX: usize = 1_000;
-
-/// What rules call operations, and whether a request of that kind names its table.
-const OPERATIONS: [(&str, bool); 20] = [
-    ("list-tables", false),
-    ("get-table", true),
-    ("create-table", false),
-    ("delete-table", true),
-    ("query", true),
-    ("get", true),
-    ("insert", true),
-    ("insert-or-replace", true),
-    ("insert-or-merge", true),
-    ("update", true),
-    ("merge", true),
-    ("delete", true),
-    ("document", false),
-    ("metadata", false),
-    ("get-properties", false),
-    ("set-properties", false),
-    ("get-stats", false),
-    ("get-acl", true),
-    ("set-acl", true),
-    ("batch", false),
-];
 
 /// The rules, and the seed of those that go by chance.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,8 +29,8 @@ pub struct Rules {
 pub struct Rule {
     /// How.
     pub fault: Fault,
-    /// Names of operations; none for all.
-    pub operations: Vec<&'static str>,
+    /// Operations; none for all.
+    pub operations: Vec<Kind>,
     /// A table, compared without case; none for all.
     pub table: Option<String>,
     /// An account; none for all.
@@ -70,7 +47,7 @@ pub struct Rule {
 
 impl Rule {
     /// Whether it is about requests for that operation.
-    pub fn fits(&self, account: &str, operation: &str, table: Option<&str>) -> bool {
+    pub fn fits(&self, account: &str, operation: Kind, table: Option<&str>) -> bool {
         let same = |own: &str| table.is_some_and(|table| own.eq_ignore_ascii_case(table));
         self.fault.fits(operation)
             && (self.operations.is_empty() || self.operations.contains(&operation))
@@ -103,24 +80,21 @@ fn chance(value: &str) -> Result<f64, BadWord> {
 }
 
 /// Operations by their names, each of which can fail like that.
-fn operations(
-    names: &str,
-    fault: Fault,
-    table: &Option<String>,
-) -> Result<Vec<&'static str>, BadWord> {
+fn operations(names: &str, fault: Fault, table: &Option<String>) -> Result<Vec<Kind>, BadWord> {
     let known = |name: &str| {
-        let Some((known, has_table)) = OPERATIONS.iter().find(|(known, _)| *known == name) else {
-            let all: Vec<&str> = OPERATIONS.iter().map(|(name, _)| *name).collect();
-            return Err(BadWord::new(name, format!("no operation; there are {}", all.join(", "))));
+        let Some(known) = Kind::ALL.into_iter().find(|known| known.name() == name) else {
+            let all = Kind::ALL.map(Kind::name).join(", ");
+            return Err(BadWord::new(name, format!("no operation; there are {all}")));
         };
         match (fault.only(), table) {
-            (Some(only), _) if only != name => {
+            (Some(only), _) if only != known => {
+                let only = only.name();
                 Err(BadWord::new(name, format_args!("this fault is for {only} alone")))
             }
-            (_, Some(_)) if !has_table => {
+            (_, Some(_)) if !known.names_table() => {
                 Err(BadWord::new(name, "such a request names no table in its address"))
             }
-            _ => Ok(*known),
+            _ => Ok(known),
         }
     };
     names.split(',').map(known).collect()
@@ -192,7 +166,7 @@ mod tests {
         assert_eq!((lost.skip, lost.every, lost.limit, lost.chance), (0, 1, None, 1.0));
         let busy = Rule {
             fault: Fault::Busy { retry_after: Some(2) },
-            operations: vec!["insert", "get"],
+            operations: vec![Kind::Insert, Kind::Get],
             table: Some("People".to_owned()),
             account: Some("abc".to_owned()),
             skip: 10,
@@ -207,15 +181,15 @@ mod tests {
     #[test]
     fn what_rules_are_about() {
         let named = rule("busy operation=insert,get table=people");
-        assert!(named.fits("a", "insert", Some("People")));
-        assert!(!named.fits("a", "query", Some("people")));
-        assert!(!named.fits("a", "insert", Some("others")));
-        assert!(!named.fits("a", "insert", None));
+        assert!(named.fits("a", Kind::Insert, Some("People")));
+        assert!(!named.fits("a", Kind::Query, Some("people")));
+        assert!(!named.fits("a", Kind::Insert, Some("others")));
+        assert!(!named.fits("a", Kind::Insert, None));
         let account = rule("busy account=a");
-        assert!(account.fits("a", "batch", None) && !account.fits("b", "batch", None));
+        assert!(account.fits("a", Kind::Batch, None) && !account.fits("b", Kind::Batch, None));
         let dropped = rule("being-deleted seconds=1");
-        assert!(dropped.fits("a", "delete-table", Some("t")));
-        assert!(!dropped.fits("a", "insert", Some("t")));
+        assert!(dropped.fits("a", Kind::DeleteTable, Some("t")));
+        assert!(!dropped.fits("a", Kind::Insert, Some("t")));
     }
 
     #[test]

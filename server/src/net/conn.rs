@@ -17,8 +17,9 @@ use crate::net::payload::{Broken, Payload, into_hyper};
 use crate::net::sent::{Collected, Leave, Sent};
 use crate::net::shared::Shared;
 use crate::net::work::{Answered, perform, with_place};
-use crate::observe::requests::Kind;
+use crate::observe::requests::label;
 use crate::observe::spans::Span;
+use crate::operations::Kind;
 use crate::services::base::Store;
 use crate::testing;
 use crate::trace::Trace;
@@ -99,7 +100,7 @@ async fn respond<S: Store>(
     let names = call.filter(|_| shared.spans.is_some()).map_or((None, None), |call| {
         (Some(call.address.account.clone()), call.operation.table().map(str::to_owned))
     });
-    let kind = call.map_or(Kind::NONE, |call| Kind::of(&call.operation));
+    let kind = call.map(|call| call.operation.kind());
     let response = match received {
         Ok(call) => admitted(shared, &call, &mut sent, &wire.verdict).await?,
         Err(refusal) => refused(refusal, &mut sent, &wire.verdict).await?,
@@ -154,7 +155,13 @@ struct Times {
 }
 
 /// Counts a request that has been answered, and tells the log of it.
-fn tell<S: Store>(shared: &Shared<S>, head: &Head, response: &Response, kind: Kind, times: Times) {
+fn tell<S: Store>(
+    shared: &Shared<S>,
+    head: &Head,
+    response: &Response,
+    kind: Option<Kind>,
+    times: Times,
+) {
     let (app, requests) = (&shared.app, shared.app.requests());
     // Whoever sends a body slowly, and need not be let in to do so, makes nothing of the server's
     // slow.
@@ -163,7 +170,7 @@ fn tell<S: Store>(shared: &Shared<S>, head: &Head, response: &Response, kind: Ki
     if let Some(code) = response.named_error() {
         requests.refused(code);
     }
-    let slow_time = app.config().slow_time.filter(|_| kind != Kind::NONE);
+    let slow_time = app.config().slow_time.filter(|_| kind.is_some());
     let mut warning = None;
     if slow_time.is_some_and(|slow| own_time >= slow) {
         requests.slow();
@@ -227,7 +234,7 @@ fn is_told_in_detail() -> bool {
 fn log(
     head: &Head,
     response: &Response,
-    kind: Kind,
+    kind: Option<Kind>,
     (own_time, body_time): (Duration, Duration),
     warning: Option<u64>,
 ) {
@@ -240,7 +247,7 @@ fn log(
     let trace = trace.as_ref();
     let (trace_id, parent_id) = (trace.map(|own| &*own.id), trace.map(|own| &*own.parent));
     let span_id = trace.map(|own| &*own.span);
-    let (op, status) = (kind.name(), response.status);
+    let (op, status) = (label(kind), response.status);
     let [ms, body_ms] = [own_time, body_time].map(|time| time.as_secs_f64() * 1e3);
     let error = response.get("x-ms-error-code");
     if let Some(unsaid) = warning {

@@ -10,8 +10,8 @@
 #![allow(clippy::disallowed_methods, reason = "timeouts go by tokio's clock, which tests pause")]
 
 use crate::http::message::{Head, Response};
-use crate::observe::requests::Kind;
 use crate::observe::text::Text;
+use crate::operations::Kind;
 use crate::trace::Trace;
 use std::fmt;
 use std::net::IpAddr;
@@ -40,8 +40,8 @@ pub struct Span {
     pub began_ticks: u64,
     /// From its head to its answer.
     pub took: Duration,
-    /// What it asked for.
-    pub kind: Kind,
+    /// What it asked for, where that is known.
+    pub kind: Option<Kind>,
     /// Its verb as sent, cut where it is long.
     pub method: String,
     /// The status of its answer.
@@ -78,7 +78,7 @@ impl Span {
             trace: trace.or_else(|| Trace::beginning(request_id))?,
             began_ticks: 0,
             took: Duration::ZERO,
-            kind: Kind::NONE,
+            kind: None,
             method: cut(&head.method),
             status: response.status,
             error: response.get("x-ms-error-code").map(str::to_owned),
@@ -278,7 +278,7 @@ mod tests {
             trace: Trace { id, parent: String::new(), span, sampled },
             began_ticks: 0,
             took: Duration::ZERO,
-            kind: Kind::NONE,
+            kind: None,
             method: "GET".to_owned(),
             status: 200,
             error: None,
