@@ -159,10 +159,7 @@ impl Admin {
         if let Some(engine) = &self.engine {
             engine::write(&engine.stats(), engine.obstacle().as_ref(), &mut text);
         }
-        let mut response = plain(200, text.finish());
-        response.headers.retain(|(name, _)| *name != "Content-Type");
-        response.header("Content-Type", CONTENT_TYPE);
-        response
+        told(200, CONTENT_TYPE, text.finish())
     }
 
     fn write_ranks(&self, text: &mut Text) {
@@ -253,21 +250,23 @@ pub(crate) fn below(head: &Head) -> &str {
     head.path().strip_prefix(PREFIX).unwrap_or_default()
 }
 
-/// The same as JSON.
+/// A text for people.
+pub(crate) fn plain(status: u16, text: impl Into<String>) -> Response {
+    told(status, "text/plain; charset=utf-8", text.into())
+}
+
+/// A text for programs.
 pub(crate) fn json(status: u16, value: &Value) -> Response {
-    let mut response = plain(status, value.to_string());
-    response.headers.retain(|(name, _)| *name != "Content-Type");
-    response.header("Content-Type", "application/json");
-    response
+    told(status, "application/json", value.to_string())
 }
 
 /// An answer that nobody keeps.
-pub(crate) fn plain(status: u16, text: impl Into<String>) -> Response {
+fn told(status: u16, content_type: &'static str, text: String) -> Response {
     let mut response = Response::new(status);
-    response.header("Content-Type", "text/plain; charset=utf-8");
+    response.header("Content-Type", content_type);
     response.header("Cache-Control", "no-store");
     response.header("X-Content-Type-Options", "nosniff");
-    response.body = text.into().into();
+    response.body = text.into();
     response
 }
 
