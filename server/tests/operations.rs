@@ -223,7 +223,9 @@ fn strangers_are_told_what_any_other_path_tells_them() {
             assert!(told.0 >= 400, "{path} {more}: {}", told.0);
         }
     }
-    assert_eq!(get(addr, "/_/nothing").status, 404);
+    let nothing = get(addr, "/_/nothing");
+    let there_is = "there is /_/live, /_/ready, /_/metrics and /_/hot\n";
+    assert_eq!((nothing.status, nothing.body.as_str()), (404, there_is));
     assert_eq!(get(addr, "/_/hot").status, 404, "names are told to who asked for them");
     let post = ask(
         addr,

@@ -1,4 +1,5 @@
-//! What operators ask below `/_/`: whether the server lives, whether it is ready, its metrics.
+//! What operators ask below `/_/`: whether the server lives, whether it is ready, its metrics, its
+//! hottest partitions.
 //!
 //! These questions need no credentials, so they are heard in two places only: at an address of
 //! their own, where the configuration gives one; else where requests come in, from this machine. A
@@ -8,7 +9,8 @@
 //!
 //! No account's name can begin with `_`, so that no table hides behind these paths.
 //!
-//! Absent: data of tables. Names of partitions are told only where the configuration says so.
+//! Absent: data of tables, and what is done there for tests of applications. Names of partitions
+//! are told only where the configuration says so.
 
 use crate::http::message::{Head, Response};
 use crate::net::counts::Connections;
@@ -101,7 +103,7 @@ impl Admin {
     pub(crate) fn answer(&self, head: &Head) -> Response {
         let path = below(head);
         if !matches!(path, "live" | "ready" | "metrics" | "hot") {
-            return plain(404, "there is /_/live, /_/ready and /_/metrics\n");
+            return plain(404, "there is /_/live, /_/ready, /_/metrics and /_/hot\n");
         }
         if !matches!(head.method.as_str(), "GET" | "HEAD") {
             let mut response = plain(405, "GET or HEAD\n");
