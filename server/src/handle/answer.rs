@@ -35,7 +35,7 @@ impl fmt::Debug for Answer {
 pub type TakeRoom<'a> = &'a dyn Fn(usize) -> bool;
 
 /// Makes a response out of an outcome; called where writing it may take its time.
-pub type Write = Box<dyn FnOnce() -> Response + Send>;
+pub type WriteAnswer = Box<dyn FnOnce() -> Response + Send>;
 
 /// An answer that waits for a commit.
 pub trait Later: Send {
@@ -43,7 +43,7 @@ pub trait Later: Send {
     fn wait(self: Box<Self>) -> Response;
 
     /// Calls `done`, which must not block, once the outcome is known.
-    fn notify(self: Box<Self>, done: Box<dyn FnOnce(Write) + Send>);
+    fn notify(self: Box<Self>, done: Box<dyn FnOnce(WriteAnswer) + Send>);
 }
 
 struct After<T, E, F> {
@@ -63,7 +63,7 @@ where
         reply::answered(&self.call, result)
     }
 
-    fn notify(self: Box<Self>, done: Box<dyn FnOnce(Write) + Send>) {
+    fn notify(self: Box<Self>, done: Box<dyn FnOnce(WriteAnswer) + Send>) {
         let After { call, pending, then } = *self;
         pending.notify(move |outcome| {
             done(Box::new(move || reply::answered(&call, then(&call, outcome))));

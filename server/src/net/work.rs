@@ -5,7 +5,7 @@
 
 use crate::batch::changeset::Outline;
 use crate::error::INTERNAL_ERROR;
-use crate::handle::answer::{Answer, Write};
+use crate::handle::answer::{Answer, WriteAnswer};
 use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Response};
@@ -205,7 +205,7 @@ pub(super) async fn settled(call: &Arc<Call>, answer: Answer) -> Response {
 }
 
 /// Waits for a commit, without a thread, and gives what writes the answer.
-async fn decided(call: &Arc<Call>, answer: Answer) -> Write {
+async fn decided(call: &Arc<Call>, answer: Answer) -> WriteAnswer {
     let own_call = call.clone();
     let failed = move || reply::answered(&own_call, Err(INTERNAL_ERROR));
     let later = match answer {
@@ -213,7 +213,7 @@ async fn decided(call: &Arc<Call>, answer: Answer) -> Write {
         Answer::Later(later) => later,
         Answer::NeedsDisk => return Box::new(failed),
     };
-    let (done, outcome) = oneshot::channel::<Write>();
+    let (done, outcome) = oneshot::channel::<WriteAnswer>();
     later.notify(Box::new(move |write| {
         // Whoever waited may be gone; the commit stands all the same.
         let _ = done.send(write);

@@ -5,7 +5,7 @@ use super::{delete, run, shared, shared_over, signed};
 use crate::batch::changeset;
 use crate::batch::multipart::work;
 use crate::config::{Accounts, Config, DEVELOPMENT_ACCOUNT, DEVELOPMENT_KEY};
-use crate::handle::answer::{Answer, Later, Write};
+use crate::handle::answer::{Answer, Later, WriteAnswer};
 use crate::handle::call::Call;
 use crate::http::message::{Body, Head, Request, Response};
 use crate::limits::QUICK_BODY_BYTES_MAX;
@@ -29,7 +29,7 @@ impl Later for Never {
         Response::new(204)
     }
 
-    fn notify(self: Box<Self>, done: Box<dyn FnOnce(Write) + Send>) {
+    fn notify(self: Box<Self>, done: Box<dyn FnOnce(WriteAnswer) + Send>) {
         std::mem::forget(done);
     }
 }
@@ -57,7 +57,7 @@ impl Later for Done {
         Response::new(204)
     }
 
-    fn notify(self: Box<Self>, done: Box<dyn FnOnce(Write) + Send>) {
+    fn notify(self: Box<Self>, done: Box<dyn FnOnce(WriteAnswer) + Send>) {
         done(Box::new(|| {
             let mut response = Response::new(204);
             response.header("thread", format!("{:?}", std::thread::current().id()));
