@@ -287,7 +287,7 @@ async fn answer<S: Store>(
         return Ok(perform(shared, call, Body::Empty, Vec::new()).await);
     }
     let leave = Leave {
-        room: &shared.room,
+        room: &shared.bodies,
         owner: shared.owner(call),
         only_reads: call.only_reads(),
         bytes_max,

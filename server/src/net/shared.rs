@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tabulith::table::rules::ENTITY_BYTES_MAX;
 
 /// At least so many pages may be made at once, however little memory there is for answers.
-const TURNS_MIN: usize = 2;
+const PAGES_MIN: usize = 2;
 
 /// What an entity takes as JSON at most: of a text's units, which count two bytes, each six, and
 /// names twice. A list of a thousand tables takes less.
@@ -45,7 +45,7 @@ const HEADS_BYTES_MIN: usize = 8 << 20;
 pub(crate) struct Shared<S> {
     pub(crate) app: App<S>,
     /// Room for bodies of requests.
-    pub(super) room: Room,
+    pub(super) bodies: Room,
     /// Room for heads that are long.
     pub(super) heads: Room,
     /// Room for answers that clients take their time to read.
@@ -53,7 +53,7 @@ pub(crate) struct Shared<S> {
     /// Turns to wait until a moment of the past can be read.
     pub(super) pasts: Queue,
     /// Turns to make a page: as many as there is room for.
-    pub(super) turns: Queue,
+    pub(super) pages: Queue,
     /// Turns to read an entity that is not in memory: as many as there is room for, too.
     pub(super) reads: Queue,
     /// Turns to do what is done by one after the other.
@@ -75,20 +75,20 @@ pub(crate) struct Shared<S> {
 impl<S: Store> Shared<S> {
     pub(crate) fn new(app: App<S>) -> Shared<S> {
         let config = app.config();
-        let room = Room::new(config.body_bytes_max);
+        let bodies = Room::new(config.body_bytes_max);
         // Short heads and small answers need no place.
         let heads = Room::of_large(config.body_bytes_max.max(HEADS_BYTES_MIN));
         let answers = Room::of_large(config.answer_bytes_max);
-        let turns = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(TURNS_MIN);
+        let pages = answers.places_of(config.page_bytes_max() + ENTITY_BYTES_MAX).max(PAGES_MIN);
         let reads = answers.places_of(ENTITY_JSON_BYTES_MAX).max(READS_MIN);
         let (has_threads, admin, spans, slow) = (true, None, None, Sparing::new());
         Shared {
             app,
-            room,
+            bodies,
             heads,
             answers,
             pasts: Queue::new(PASTS_AT_ONCE),
-            turns: Queue::new(turns),
+            pages: Queue::new(pages),
             reads: Queue::new(reads),
             serial: Queue::new(SERIAL_AT_ONCE),
             merges: Queue::new(MERGES_AT_ONCE),
@@ -119,7 +119,7 @@ impl<S: Store> Shared<S> {
 
     /// The room for bodies, and that for answers.
     pub(crate) fn rooms(&self) -> (Room, Room) {
-        (self.room.clone(), self.answers.clone())
+        (self.bodies.clone(), self.answers.clone())
     }
 
     /// All work is done on the event loop, in the order in which it is asked for.

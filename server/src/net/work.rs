@@ -77,7 +77,7 @@ pub(super) async fn perform<S: Store>(
         needed.serial.then_some(&shared.serial),
         needed.merge.then_some(&shared.merges),
         needed.commit.then_some(&shared.commits),
-        needed.page.then_some(&shared.turns),
+        needed.page.then_some(&shared.pages),
         needed.read.then_some(&shared.reads),
     ];
     let (own_shared, own_call) = (shared.clone(), call.clone());

@@ -119,7 +119,7 @@ fn a_batch_is_read_once() {
 fn who_waits_for_a_turn_holds_none_that_others_need() {
     let shared = Arc::new(shared(&Arc::new(ManualClock::at(1))));
     let free =
-        || [&shared.merges, &shared.commits, &shared.turns].map(|t| t.all.available_permits());
+        || [&shared.merges, &shared.commits, &shared.pages].map(|t| t.all.available_permits());
     let check = |part: &str, lacking: &Semaphore, held: [usize; 3]| {
         let (call, body) = batch(&shared, part);
         let all = free();
@@ -140,7 +140,7 @@ fn who_waits_for_a_turn_holds_none_that_others_need() {
         assert_eq!(free(), all, "{part}");
     };
     let query = "Content-Type: application/http\r\n\r\nGET /T() HTTP/1.1\r\nMERGE: PATCH\r\n";
-    check(query, &shared.turns.all, [0, 0, 0]);
+    check(query, &shared.pages.all, [0, 0, 0]);
     let change_set = |verb: &str| {
         format!(
             "Content-Type: multipart/mixed; boundary=c\r\n\r\nGET \r\n--c\r\n\r\n\
@@ -191,12 +191,12 @@ fn answers_to_inserts_have_their_room_before_anything_is_inserted() {
             shared.app.answer(Request { head, body: Body::Whole(body.to_owned().into()) }).status
         };
         assert_eq!(ask("POST", "Tables", "{\"TableName\":\"Rows\"}"), 201);
-        let taken_bytes = || shared.room.taken_bytes() + shared.answers.taken_bytes();
+        let taken_bytes = || shared.bodies.taken_bytes() + shared.answers.taken_bytes();
         let mut answers = Vec::new();
         for (key, status) in keys.iter().zip(statuses) {
             let (call, body) = inserts(&shared, key);
             let Body::Whole(bytes) = &body else { panic!("no body") };
-            let place = shared.room.take(bytes.len()).expect("room");
+            let place = shared.bodies.take(bytes.len()).expect("room");
             let (response, places) = runtime.block_on(perform(&shared, &call, body, vec![place]));
             let response = with_place(&shared, &call, response, places);
             assert_eq!(response.status, status, "{answer_bytes_max}");
@@ -330,7 +330,7 @@ fn reads_that_may_need_the_disk_are_as_many_as_have_room_for_their_answers() {
     let (entity, past) = ("/T(PartitionKey='',RowKey='')", Some("2026-11-22T14:05:00Z"));
     assert!(waits(entity, past, &shared.reads.all), "the past is on the disk");
     assert!(waits("/Tables", None, &shared.reads.all));
-    assert!(waits("/$metadata", None, &shared.turns.all), "it may be as large as a page");
+    assert!(waits("/$metadata", None, &shared.pages.all), "it may be as large as a page");
     assert!(!waits(entity, None, &shared.reads.all), "memory says that there is none");
     assert!(!waits("/Tables('T')", None, &shared.reads.all), "a name is small");
 }
@@ -378,7 +378,7 @@ fn an_account_leaves_turns_to_others() {
         let (call, body) = asked(&shared, ("GET", "/$metadata"), None, "");
         run(async {
             let at_once = Duration::from_millis(1);
-            let turn = || tokio::time::timeout(at_once, shared.turns.turn(Some(owner)));
+            let turn = || tokio::time::timeout(at_once, shared.pages.turn(Some(owner)));
             let mut held = Vec::new();
             while let Ok(turn) = turn().await {
                 held.push(turn);
