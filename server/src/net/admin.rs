@@ -31,9 +31,9 @@ use tokio::sync::watch;
 /// Where these paths begin.
 const PREFIX: &str = "/_/";
 
-/// Where the requests of a connection come from.
+/// Who asks by a connection, as far as that tells.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
+pub(crate) struct Caller {
     /// The other end.
     pub(crate) peer: Option<IpAddr>,
     /// Whether they come over TLS.
@@ -53,11 +53,11 @@ pub(crate) struct Tables {
 impl Tables {
     /// What clients of tables begin addresses with, who reach them as a request has come. From the
     /// address for operators the tables are at their own, on the machine that was asked.
-    pub(crate) fn base(self, head: &Head, origin: Origin) -> String {
-        let secure = if origin.admin { self.secure } else { head.secure };
+    pub(crate) fn base(self, head: &Head, caller: Caller) -> String {
+        let secure = if caller.admin { self.secure } else { head.secure };
         let scheme = if secure { "https" } else { "http" };
         match self.addr {
-            _ if !origin.admin => format!("{scheme}://{}", head.authority),
+            _ if !caller.admin => format!("{scheme}://{}", head.authority),
             addr if !addr.ip().is_unspecified() => format!("{scheme}://{addr}"),
             addr => format!("{scheme}://{}:{}", host(&head.authority), addr.port()),
         }
@@ -87,9 +87,9 @@ pub(crate) struct Admin {
 
 impl Admin {
     /// Whether a request is one of these, from somebody who is told.
-    pub(crate) fn hears(&self, head: &Head, origin: Origin) -> bool {
+    pub(crate) fn hears(&self, head: &Head, caller: Caller) -> bool {
         head.path().starts_with(PREFIX)
-            && (origin.admin || (!self.has_own_address && is_of_this_machine(head, origin)))
+            && (caller.admin || (!self.has_own_address && is_of_this_machine(head, caller)))
     }
 
     /// Who makes copies, where a request that is heard may be one for tests of applications. A page
@@ -204,8 +204,8 @@ impl Admin {
 
 /// Whether a request comes from this machine, on its own behalf, to a name or address that is no
 /// stranger's.
-fn is_of_this_machine(head: &Head, origin: Origin) -> bool {
-    origin.peer.is_some_and(|peer| peer.to_canonical().is_loopback())
+fn is_of_this_machine(head: &Head, caller: Caller) -> bool {
+    caller.peer.is_some_and(|peer| peer.to_canonical().is_loopback())
         && !head.headers.iter().any(|(name, _)| is_of_another(name))
         && is_own_name(&head.authority)
 }
@@ -313,7 +313,7 @@ mod tests {
         let base = |tables: (&str, bool), (authority, secure, admin): (&str, bool, bool)| {
             let addr = tables.0.parse().expect("an address");
             let head = Head { authority: authority.to_owned(), secure, ..Head::default() };
-            Tables { addr, secure: tables.1 }.base(&head, Origin { peer: None, secure, admin })
+            Tables { addr, secure: tables.1 }.base(&head, Caller { peer: None, secure, admin })
         };
         let here = ("127.0.0.1:10002", false);
         assert_eq!(base(here, ("localhost:10002", false, false)), "http://localhost:10002");
@@ -330,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_proxy_and_a_browser_are_not_this_machine() {
-        let origin = |peer: &str| Origin {
+        let caller = |peer: &str| Caller {
             peer: Some(peer.parse().expect("an address")),
             secure: false,
             admin: false,
@@ -341,10 +341,10 @@ mod tests {
             head
         };
         for peer in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
-            assert!(is_of_this_machine(&head("Accept"), origin(peer)), "{peer}");
+            assert!(is_of_this_machine(&head("Accept"), caller(peer)), "{peer}");
         }
-        assert!(!is_of_this_machine(&head("Accept"), origin("192.0.2.1")));
-        assert!(!is_of_this_machine(&head("Accept"), Origin { peer: None, ..origin("::1") }));
+        assert!(!is_of_this_machine(&head("Accept"), caller("192.0.2.1")));
+        assert!(!is_of_this_machine(&head("Accept"), Caller { peer: None, ..caller("::1") }));
         for name in [
             "x-forwarded-for",
             "X-Forwarded-Proto",
@@ -353,7 +353,7 @@ mod tests {
             "Via",
             "Origin",
         ] {
-            assert!(!is_of_this_machine(&head(name), origin("127.0.0.1")), "{name}");
+            assert!(!is_of_this_machine(&head(name), caller("127.0.0.1")), "{name}");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::handle::call::Call;
 use crate::handle::reply;
 use crate::http::message::{Body, Head, Response};
 use crate::limits::{BODY_DISCARD_BYTES_MAX, HEAD_BYTES_MAX, HEADERS_MAX};
-use crate::net::admin::{self, Origin};
+use crate::net::admin::{self, Caller};
 use crate::net::flush::{Flushes, Watched};
 use crate::net::guard::{Guard, Patience, Verdict};
 use crate::net::heads;
@@ -36,7 +36,7 @@ use tokio::task::spawn_blocking;
 
 /// Serves a connection until either side ends it; with `watcher`, until the server stops and the
 /// request in flight is answered.
-pub(crate) async fn serve<S, T>(shared: Arc<Shared<S>>, stream: T, origin: Origin, watcher: Watcher)
+pub(crate) async fn serve<S, T>(shared: Arc<Shared<S>>, stream: T, caller: Caller, watcher: Watcher)
 where
     S: Store,
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -56,7 +56,7 @@ where
     let service = service_fn(move |request| {
         let (shared, wire) = (shared.clone(), wire.clone());
         // On its own, so that the connection has no memory for a request while there is none.
-        async move { Box::pin(respond(&shared, request, origin, wire)).await }
+        async move { Box::pin(respond(&shared, request, caller, wire)).await }
     });
     let connection = builder.serve_connection(TokioIo::new(guard), service);
     if let Err(error) = watcher.watch(connection).await {
@@ -74,15 +74,15 @@ struct Wire {
 async fn respond<S: Store>(
     shared: &Arc<Shared<S>>,
     request: hyper::Request<Incoming>,
-    origin: Origin,
+    caller: Caller,
     wire: Wire,
 ) -> Result<hyper::Response<Payload>, Broken> {
     let (parts, body) = request.into_parts();
     let is_asked_for = parts.headers.contains_key(header::EXPECT);
-    let head = Head { peer: origin.peer, secure: origin.secure, ..heads::head(parts) };
+    let head = Head { peer: caller.peer, secure: caller.secure, ..heads::head(parts) };
     let (clock, time_max) = (shared.app.services().clock(), shared.app.config().body_time_max);
     let mut sent = Sent { body, is_asked_for, time_max, clock, waited: Duration::ZERO };
-    if let Some(response) = told(shared, &head, origin).await {
+    if let Some(response) = told(shared, &head, caller).await {
         drop(head);
         return sent.discard().await.map(|()| into_hyper(response));
     }
@@ -204,12 +204,12 @@ fn leaving(
 }
 
 /// What an operator is told. At the address for operators there is nothing else.
-async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, origin: Origin) -> Option<Response> {
+async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, caller: Caller) -> Option<Response> {
     let admin = shared.admin.as_ref()?;
-    if admin.hears(head, origin) {
+    if admin.hears(head, caller) {
         let Some(forks) = admin.forks_for(head) else { return Some(admin.answer(head)) };
         let (own_shared, own_head) = (shared.clone(), head.clone());
-        let base = admin.tables.base(head, origin);
+        let base = admin.tables.base(head, caller);
         let done = spawn_blocking(move || {
             testing::perform(&own_shared.app, &*forks, &own_head, admin::below(&own_head), &base)
         });
@@ -219,7 +219,7 @@ async fn told<S: Store>(shared: &Arc<Shared<S>>, head: &Head, origin: Origin) ->
             Err(_) => admin::plain(500, "it failed\n"),
         });
     }
-    origin.admin.then(|| admin::plain(404, "there is nothing but /_/\n"))
+    caller.admin.then(|| admin::plain(404, "there is nothing but /_/\n"))
 }
 
 /// Whether the log is told of each request.

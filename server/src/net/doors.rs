@@ -1,7 +1,7 @@
 //! The doors of a server: where it listens, and how connections come in until it stops.
 
 use crate::config::Config;
-use crate::net::admin::Origin;
+use crate::net::admin::Caller;
 use crate::net::conn::serve;
 use crate::net::counts::{Connections, Reason};
 use crate::net::first::{First, Speech, Told};
@@ -170,8 +170,8 @@ async fn accept<S: Store>(door: Door, inside: Inside<S>, told: Arc<Told>) {
                     match tls {
                         None => {
                             let stream = First::new(stream, Speech::Plain, told);
-                            let origin = Origin { peer: stream.peer(), secure: false, admin };
-                            serve(shared, stream, origin, watcher).await;
+                            let caller = Caller { peer: stream.peer(), secure: false, admin };
+                            serve(shared, stream, caller, watcher).await;
                         }
                         Some(tls) => {
                             let stream = First::new(stream, Speech::Tls, told);
@@ -204,7 +204,7 @@ async fn serve_tls<S: Store>(
     watcher: Watcher,
     mut stopping: watch::Receiver<bool>,
 ) -> bool {
-    let origin = Origin { peer: stream.peer(), secure: true, admin: false };
+    let caller = Caller { peer: stream.peer(), secure: true, admin: false };
     let accepting = TlsAcceptor::from(tls.current()).accept(stream);
     let shaken = tokio::select! {
         _ = stopping.changed() => return true,
@@ -212,7 +212,7 @@ async fn serve_tls<S: Store>(
     };
     match shaken {
         Ok(Ok(stream)) => {
-            serve(shared, stream, origin, watcher).await;
+            serve(shared, stream, caller, watcher).await;
             return true;
         }
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),

@@ -6,7 +6,7 @@
 //! places for connections, the first byte, TLS.
 
 use crate::app::App;
-use crate::net::admin::Origin;
+use crate::net::admin::Caller;
 use crate::net::conn::serve;
 use crate::net::shared::Shared;
 use crate::services::base::Store;
@@ -44,11 +44,11 @@ impl<S: Store> Indoors<S> {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let origin = Origin { peer: Some(peer), secure: false, admin: false };
+        let caller = Caller { peer: Some(peer), secure: false, admin: false };
         let stop = GracefulShutdown::new();
         let watcher = stop.watcher();
         self.stops.lock().push(stop);
-        serve(self.shared.clone(), stream, origin, watcher)
+        serve(self.shared.clone(), stream, caller, watcher)
     }
 
     /// Has connections end once the request in flight is answered, and waits for them.

@@ -3,7 +3,7 @@
 use super::{delete, run, shared, shared_with, signed};
 use crate::config::DEVELOPMENT_ACCOUNT;
 use crate::http::message::{Head, Headers};
-use crate::net::admin::Origin;
+use crate::net::admin::Caller;
 use crate::net::conn::serve;
 use crate::net::shared::Shared;
 use crate::observe::text::Text;
@@ -21,11 +21,11 @@ fn talk<T>(
     ask: impl AsyncFnOnce(WriteHalf<DuplexStream>) -> T,
 ) -> (T, String) {
     let (client, server) = tokio::io::duplex(buffer_bytes);
-    let origin = Origin { peer: None, secure: false, admin: false };
+    let caller = Caller { peer: None, secure: false, admin: false };
     let stop = GracefulShutdown::new();
     let (mut from, to) = tokio::io::split(client);
     let mut answer = String::new();
-    let serve = serve(shared.clone(), server, origin, stop.watcher());
+    let serve = serve(shared.clone(), server, caller, stop.watcher());
     let (asked, answered, ()) =
         run(async { tokio::join!(ask(to), from.read_to_string(&mut answer), serve) });
     answered.expect("an answer");
