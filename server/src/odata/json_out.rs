@@ -88,13 +88,14 @@ pub fn entity(
     entity: &EntityRef<'_>,
 ) -> Result<Vec<u8>, Error> {
     let keys = (entity.partition_key, entity.row_key);
-    single(form, table, select, keys, entity.ts, entity.properties())
+    single(Shape { form, table, select }, keys, entity.ts, entity.properties())
 }
 
 /// The entity of `table` that was just inserted.
 pub fn inserted(form: Form, table: &str, entity: &Entity) -> Vec<u8> {
     let keys = (entity.partition_key.as_str(), entity.row_key.as_str());
-    match single(form, table, None, keys, entity.ts, lent(entity)) {
+    let shape = Shape { form, table, select: None };
+    match single(shape, keys, entity.ts, lent(entity)) {
         Ok(json) => json,
         Err(never) => match never {},
     }
@@ -126,22 +127,37 @@ fn lent(entity: &Entity) -> impl Iterator<Item = Result<(&str, ValueRef<'_>), In
     properties.map(|(name, value)| Ok((name.as_str(), ValueRef::from(value))))
 }
 
+/// How the entities of a table are shown.
+#[derive(Clone, Copy)]
+struct Shape<'a> {
+    form: Form<'a>,
+    table: &'a str,
+    select: Option<&'a Select>,
+}
+
+impl Shape<'_> {
+    /// The member of an answer that says what is in it: those entities, or one of them.
+    fn context(self, out: &mut Writer, element: &str) {
+        let Shape { form, table, select } = self;
+        if form.metadata != Metadata::None {
+            let selected = select.map(|select| format!("&$select={}", select.text));
+            let selected = selected.unwrap_or_default();
+            let context = format!("{}/$metadata#{table}{element}{selected}", form.base);
+            out.text_member("odata.metadata", &context);
+        }
+    }
+}
+
 fn single<'a, E>(
-    form: Form,
-    table: &str,
-    select: Option<&Select>,
+    shape: Shape,
     keys: (&str, &str),
     ts: CommitTs,
     properties: impl Iterator<Item = Result<(&'a str, ValueRef<'a>), E>>,
 ) -> Result<Vec<u8>, E> {
     let mut out = Writer::new();
     out.open();
-    if form.metadata != Metadata::None {
-        let selected = selected_suffix(select);
-        let context = format!("{}/$metadata#{table}/@Element{selected}", form.base);
-        out.text_member("odata.metadata", &context);
-    }
-    entity_members(&mut out, form, table, select, keys, ts, properties)?;
+    shape.context(&mut out, "/@Element");
+    entity_members(&mut out, shape, keys, ts, properties)?;
     out.close();
     Ok(out.finish())
 }
@@ -149,25 +165,17 @@ fn single<'a, E>(
 /// A list of entities, written as they come.
 pub struct Entities<'a> {
     out: Writer,
-    form: Form<'a>,
-    table: &'a str,
-    select: Option<&'a Select>,
+    shape: Shape<'a>,
 }
 
 impl<'a> Entities<'a> {
     /// A list of entities of `table`, none in it yet.
     pub fn new(form: Form<'a>, table: &'a str, select: Option<&'a Select>) -> Entities<'a> {
-        let mut out = Writer::new();
+        let (mut out, shape) = (Writer::new(), Shape { form, table, select });
         out.open();
-        if form.metadata != Metadata::None {
-            let selected = selected_suffix(select);
-            out.text_member(
-                "odata.metadata",
-                &format!("{}/$metadata#{table}{selected}", form.base),
-            );
-        }
+        shape.context(&mut out, "");
         out.open_values();
-        Entities { out, form, table, select }
+        Entities { out, shape }
     }
 
     /// Adds an entity. After an error, that what is stored is damaged, the list is of no use.
@@ -182,10 +190,9 @@ impl<'a> Entities<'a> {
         ts: CommitTs,
         properties: impl Iterator<Item = Result<(&'p str, ValueRef<'p>), E>>,
     ) -> Result<(), E> {
-        let Entities { out, form, table, select } = self;
-        out.open();
-        entity_members(out, *form, table, *select, keys, ts, properties)?;
-        out.close();
+        self.out.open();
+        entity_members(&mut self.out, self.shape, keys, ts, properties)?;
+        self.out.close();
         Ok(())
     }
 
@@ -202,19 +209,14 @@ impl<'a> Entities<'a> {
     }
 }
 
-fn selected_suffix(select: Option<&Select>) -> String {
-    select.map_or(String::new(), |select| format!("&$select={}", select.text))
-}
-
 fn entity_members<'a, E>(
     out: &mut Writer,
-    form: Form,
-    table: &str,
-    select: Option<&Select>,
+    shape: Shape,
     (partition_key, row_key): (&str, &str),
     ts: CommitTs,
     properties: impl Iterator<Item = Result<(&'a str, ValueRef<'a>), E>>,
 ) -> Result<(), E> {
+    let Shape { form, table, select } = shape;
     let timestamp = DateTime::from(ts).text();
     if form.metadata == Metadata::Full {
         let path = entity_path(table, partition_key, row_key);
@@ -364,7 +366,8 @@ mod tests {
     }
 
     fn entity(form: Form, select: Option<&Select>, entity: &Entity) -> Vec<u8> {
-        single(form, "T", select, keys(entity), entity.ts, lent(entity)).expect("whole")
+        let shape = Shape { form, table: "T", select };
+        single(shape, keys(entity), entity.ts, lent(entity)).expect("whole")
     }
 
     fn entities(form: Form, select: Option<&Select>, all: &[Entity]) -> Vec<u8> {
