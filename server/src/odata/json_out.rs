@@ -261,8 +261,10 @@ fn entity_members<'a, E>(
     Ok(())
 }
 
-fn property(out: &mut Writer, metadata: Metadata, name: &str, value: ValueRef<'_>) {
-    let edm_type = match value {
+/// The type of a value that JSON does not show, where answers say anything of their values.
+fn announced_type(metadata: Metadata, value: ValueRef<'_>) -> Option<&'static str> {
+    match value {
+        _ if metadata == Metadata::None => None,
         ValueRef::Binary(_) => Some("Edm.Binary"),
         ValueRef::DateTime(_) => Some("Edm.DateTime"),
         ValueRef::Double(number) if !number.is_finite() => Some("Edm.Double"),
@@ -271,8 +273,11 @@ fn property(out: &mut Writer, metadata: Metadata, name: &str, value: ValueRef<'_
         ValueRef::Boolean(_) | ValueRef::Double(_) | ValueRef::Int32(_) | ValueRef::String(_) => {
             None
         }
-    };
-    if let Some(edm_type) = edm_type.filter(|_| metadata != Metadata::None) {
+    }
+}
+
+fn property(out: &mut Writer, metadata: Metadata, name: &str, value: ValueRef<'_>) {
+    if let Some(edm_type) = announced_type(metadata, value) {
         out.annotation(name, edm_type);
     }
     out.name(name);
@@ -294,18 +299,18 @@ fn property(out: &mut Writer, metadata: Metadata, name: &str, value: ValueRef<'_
 
 /// How long a property is at most, with what announces its type.
 fn property_bytes_max(metadata: Metadata, name: &str, value: ValueRef<'_>) -> usize {
-    let (is_plain, value_bytes) = match value {
-        ValueRef::Binary(bytes) => (false, 2 + 4 * bytes.len().div_ceil(3)),
-        ValueRef::Boolean(_) => (true, "false".len()),
-        ValueRef::DateTime(_) => (false, "\"9999-12-31T23:59:59.9999999Z\"".len()),
-        ValueRef::Double(number) => (number.is_finite(), "-1.7976931348623157E+308".len()),
-        ValueRef::Guid(_) => (false, "\"00000000-0000-0000-0000-000000000000\"".len()),
-        ValueRef::Int32(_) => (true, "-2147483648".len()),
-        ValueRef::Int64(_) => (false, "\"-9223372036854775808\"".len()),
-        ValueRef::String(text) => (true, quoted_bytes(text)),
+    let value_bytes = match value {
+        ValueRef::Binary(bytes) => 2 + 4 * bytes.len().div_ceil(3),
+        ValueRef::Boolean(_) => "false".len(),
+        ValueRef::DateTime(_) => "\"9999-12-31T23:59:59.9999999Z\"".len(),
+        ValueRef::Double(_) => "-1.7976931348623157E+308".len(),
+        ValueRef::Guid(_) => "\"00000000-0000-0000-0000-000000000000\"".len(),
+        ValueRef::Int32(_) => "-2147483648".len(),
+        ValueRef::Int64(_) => "\"-9223372036854775808\"".len(),
+        ValueRef::String(text) => quoted_bytes(text),
     };
     let member_bytes = ",:".len() + quoted_bytes(name);
-    let is_announced = !is_plain && metadata != Metadata::None;
+    let is_announced = announced_type(metadata, value).is_some();
     let type_bytes = member_bytes + "@odata.type\"Edm.DateTime\"".len();
     value_bytes + member_bytes + if is_announced { type_bytes } else { 0 }
 }
