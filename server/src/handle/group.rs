@@ -189,9 +189,15 @@ fn is_of_one_table(one: &Call, other: &Call) -> bool {
     one.eq_ignore_ascii_case(other)
 }
 
-/// The head of an operation, as short as that of a request of its own must be.
+/// The head of an operation, as short as that of a request of its own must be, and its target as
+/// plain.
 fn head_of(call: &Call, request: &Embedded) -> Result<Head, WireError> {
-    if request.target.len() > TARGET_BYTES_MAX || request.headers_bytes() > HEAD_BYTES_MAX {
+    let target_bytes = request.target.len();
+    if target_bytes > TARGET_BYTES_MAX || request.headers_bytes() > HEAD_BYTES_MAX {
+        return Err(INVALID_INPUT);
+    }
+    // As of a request of its own: what others read ends there.
+    if request.target.contains('#') {
         return Err(INVALID_INPUT);
     }
     let mut head = Head {

@@ -4,7 +4,7 @@
 //! A server and whatever stands before it must agree on this, or one's body is the other's request.
 //! So whatever can be read in two ways is refused, also where RFC 9112 allows a server to choose:
 //! `Content-Length` beside `Transfer-Encoding`, either of them twice, codings other than `chunked`,
-//! line ends without CR, folded lines, targets that are neither a path nor an address.
+//! line ends without CR, folded lines, targets that are neither a path nor an address, or hold `#`.
 //!
 //! Promise: one look at each byte of a head, none at those of a body; memory for one line at most,
 //! and only where it comes in pieces. Nothing is changed but the name `Upgrade`, to one that says
@@ -290,7 +290,8 @@ impl Seen {
 }
 
 /// Whether a request line is one of HTTP/1.0. Anything but three words is refused, and a target
-/// that is neither a path, an address of ours, nor the `*` of OPTIONS.
+/// that is neither a path, an address of ours, nor the `*` of OPTIONS; one with a `#` too, at which
+/// the library would cut it.
 fn is_old(line: &[u8]) -> Result<bool, Bad> {
     let method = memchr(b' ', line).ok_or(Bad)?;
     let (method, rest) = (&line[..method], &line[method + 1..]);
@@ -304,7 +305,7 @@ fn is_old(line: &[u8]) -> Result<bool, Bad> {
         || has_scheme(b"https://")
         || (target == b"*" && method == b"OPTIONS");
     // A tunnel has no place here, whatever its target looks like.
-    if !is_target || method == b"CONNECT" {
+    if !is_target || method == b"CONNECT" || memchr(b'#', target).is_some() {
         return Err(Bad);
     }
     match version {
@@ -410,12 +411,14 @@ mod tests {
     }
 
     /// What is refused, with a bar before the refused line.
-    const BAD: [&str; 16] = [
+    const BAD: [&str; 18] = [
         "\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n|\r\nGET /a HTTP/1.1\r\n\r\n",
         "GET /a HTTP/1.1\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n\r\n|\r\n",
         "|GET /a HTTP/1.1\n\r\n",
         "GET /a HTTP/1.1\r\n|A: b\n\r\n",
         "|GET a:80 HTTP/1.1\r\n\r\n",
+        "|GET /a#b HTTP/1.1\r\n\r\n",
+        "|GET /a?b#c HTTP/1.1\r\n\r\n",
         "|GET /a\r\n\r\n",
         "|CONNECT /a HTTP/1.1\r\n\r\n",
         "GET /a HTTP/1.1\r\nA: b\r\n| c\r\n\r\n",
