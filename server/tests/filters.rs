@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::Bench;
+use common::{Bench, escaped};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use tabulith::env::clock::ManualClock;
@@ -19,12 +19,14 @@ use tabulith::table::page::Query;
 use tabulith::table::store::TableStore;
 use tabulith::table::value::{DateTime, Value};
 use tabulith::table::write::Write;
+use tabulith_server::limits::FILTER_DEPTH_MAX;
 use tabulith_server::odata::parser::parse;
 use tabulith_testkit::counts::{self, count};
 use tabulith_testkit::seed::{Replay, Rng, seed_or};
 
 const CASES: usize = 100_000;
 const PLANS: usize = 3_000;
+const NO_METADATA: &str = "application/json;odata=nometadata";
 
 /// A filter as a tree of its own.
 enum Tree {
@@ -332,4 +334,38 @@ fn plans_find_what_a_look_at_every_row_finds() {
     println!("{PLANS} plans over {} rows, {few} pages that looked at fewer", rows.len());
     counts::tell("filters", &[count("plans", PLANS as u64, 1)]);
     assert!(few > PLANS / 2);
+}
+
+/// The tree of a filter has two levels for each parenthesis, and was bounded as if it had one: from
+/// the fiftieth on filters were refused.
+#[test]
+fn a_filter_may_be_as_deep_as_is_said() {
+    let bench = Bench::new();
+    assert_eq!(bench.send("POST", "/Tables", &[], "{\"TableName\":\"Rows\"}").status, 201);
+    for n in [1, 2, 3] {
+        let row = format!("/Rows(PartitionKey='p',RowKey='{n}')");
+        let body = format!("{{\"N\":{n},\"Flag\":true}}");
+        assert_eq!(bench.send("PUT", &row, &[], &body).status, 204);
+    }
+    // In a file, where its zones are asked too.
+    bench.db.flush().expect("a sound disk");
+    let ask = |depth: usize| {
+        let (open, close) = ("N eq 1 or Flag and (".repeat(depth), ")".repeat(depth));
+        let filter = escaped(&format!("{open}N eq 4 or Flag and N eq 2{close}"));
+        let path = format!("/Rows()?$filter={filter}&$select=N");
+        let headers = [("x-tabulith-explain", "true"), ("Accept", NO_METADATA)];
+        let page = bench.send("GET", &path, &headers, "");
+        (page.status, String::from_utf8(page.body.to_vec()).expect("text"))
+    };
+    // A thread of the server has eight times as much.
+    let small = || std::thread::Builder::new().stack_size(256 << 10);
+    std::thread::scope(|scope| {
+        let ask = &ask;
+        for depth in [1, 49, 50, 99, FILTER_DEPTH_MAX] {
+            let asked = small().spawn_scoped(scope, move || ask(depth)).expect("a thread").join();
+            let found = (200, "{\"value\":[{\"N\":1},{\"N\":2}]}".to_owned());
+            assert_eq!(asked.expect("no panic"), found, "{depth}");
+        }
+    });
+    assert_eq!(ask(FILTER_DEPTH_MAX + 1).0, 400);
 }

@@ -13,16 +13,19 @@
 //! every other operator is a property's name.
 //!
 //! Promise: no recursion, and time linear in the text. The tree has at most
-//! [`FILTER_NODES_MAX`] nodes and is little more than 2 × [`FILTER_DEPTH_MAX`] deep, so that what
-//! walks it may recurse.
+//! [`FILTER_NODES_MAX`] nodes and is no deeper than the table layer takes, so that what walks it
+//! may recurse.
 
 use crate::error::{
     FILTER_NOT_BOOLEAN, FilterFault, INVALID_INPUT, NOT_IMPLEMENTED, WireError, unknown_function,
 };
 use crate::limits::{FILTER_BYTES_MAX, FILTER_DEPTH_MAX, FILTER_NODES_MAX};
 use crate::odata::lexer::{Lexer, Token, TokenKind};
-use tabulith::table::filter::ast::{Filter, Op};
+use tabulith::table::filter::ast::{DEPTH_MAX, Filter, Op};
 use tabulith::table::value::Value;
+
+// Within each parenthesis, and around all, an `or` has an `and` in it; a comparison is in the last.
+const _: () = assert!(2 * (FILTER_DEPTH_MAX + 1) < DEPTH_MAX);
 
 /// Reads a filter; none where the text is blank.
 pub fn parse(filter: &str) -> Result<Option<Filter>, WireError> {
@@ -600,6 +603,17 @@ mod tests {
             "InvalidInput"
         );
         assert!(parse(&"not ".repeat(20_000)).is_err());
+    }
+
+    #[test]
+    fn what_is_parsed_is_never_too_deep_for_the_table_layer() {
+        for (open, opened) in [("A or B and (", 1), ("A or B and not (", 2), ("not ", 1)] {
+            let count = FILTER_DEPTH_MAX / opened;
+            let closed = if open.ends_with('(') { count } else { 0 };
+            let text = format!("{}A or B and C{}", open.repeat(count), ")".repeat(closed));
+            let filter = parse(&text).expect("not too deep").expect("not blank");
+            assert!(filter.check().is_ok(), "{open}");
+        }
     }
 
     #[test]

@@ -4,8 +4,10 @@ use crate::table::error::{TableError, TableResult};
 use crate::table::value::Value;
 use std::fmt;
 
-/// Deepest nesting of a filter. What walks a filter may recurse, because this is checked first.
-pub const DEPTH_MAX: usize = 100;
+/// Deepest nesting of a filter: that of `A or B and (A or B and (…))` with a hundred parentheses,
+/// each of which has an `or` and an `and` in it. What walks a filter may recurse, because this is
+/// checked first.
+pub const DEPTH_MAX: usize = 203;
 
 /// Most nodes of a filter: ten times what a request's line has room for.
 pub const NODES_MAX: usize = 100_000;

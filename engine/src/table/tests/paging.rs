@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::rows::RowStore;
 use crate::table::entity::Entity;
 use crate::table::error::TableError;
-use crate::table::filter::ast::{Filter, Op};
+use crate::table::filter::ast::{DEPTH_MAX, Filter, Op};
 use crate::table::filter::eval;
 use crate::table::keyset::Combiner;
 use crate::table::page::{Budget, Continuation, Page, Query};
@@ -306,7 +306,7 @@ fn a_point_that_does_not_exist_is_an_empty_page() {
 #[test]
 fn a_filter_too_deep_is_refused() {
     let store = filled(&["a"], 1);
-    let deep = (0..200).fold(Filter::Always(true), |inner, _| not(inner));
+    let deep = (0..DEPTH_MAX).fold(Filter::Always(true), |inner, _| not(inner));
     let ask = Query { filter: Some(deep.clone()), ..Query::default() };
     let refused = store.query(&account(), &table(), &ask);
     assert!(matches!(refused, Err(TableError::FilterTooComplex)));
