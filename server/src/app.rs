@@ -7,13 +7,14 @@
 use crate::auth::bearer::{Bearer, challenge};
 use crate::auth::keyring::Keyring;
 use crate::auth::origin::Origin;
+use crate::auth::policy::Policies;
 use crate::auth::sas;
 use crate::auth::verify::{Authority, authenticate};
 use crate::batch::changeset::{self, Outline};
 use crate::config::Config;
 use crate::context::{Context, DEFAULT_VERSION, Ids, echoed, is_version};
 use crate::error::{
-    CORS_PREFLIGHT_FAILURE, INVALID_HEADER_VALUE, INVALID_QUERY_PARAMETER_VALUE,
+    CORS_PREFLIGHT_FAILURE, INTERNAL_ERROR, INVALID_HEADER_VALUE, INVALID_QUERY_PARAMETER_VALUE,
     OPERATION_TIMED_OUT, OVERLOADED, REQUEST_BODY_TOO_LARGE, SERVER_BUSY, WireError,
 };
 use crate::faults::fault::Fault;
@@ -29,7 +30,7 @@ use crate::observe::requests::Requests;
 use crate::odata::address::Address;
 use crate::odata::options::Params;
 use crate::properties::cors::{Cors, Question};
-use crate::properties::model::{CorsRule, Properties};
+use crate::properties::model::CorsRule;
 use crate::route::Operation;
 use crate::services::base::{Bounds, Services, Store};
 use crate::throttle::gate::Gates;
@@ -126,37 +127,69 @@ impl<S: Store> App<S> {
     /// Admits a request by its head alone, or refuses it. Who is refused has not made the server
     /// read a body.
     pub fn receive(&self, head: &Head) -> Result<Arc<Call>, Response> {
+        let received = self.receive_within(head, self.services.clock().steady(), Reach::Disk);
+        received.unwrap_or_else(|| Err(self.refuse(head, &INTERNAL_ERROR)))
+    }
+
+    /// The same for one that came at `began` by the steady clock. With [`Reach::Memory`] nothing
+    /// where settings of its account or its table are not in memory.
+    pub fn receive_within(
+        &self,
+        head: &Head,
+        began: Duration,
+        reach: Reach,
+    ) -> Option<Result<Arc<Call>, Response>> {
         let params = Params::parse(head.query());
-        let mut context = self.context(head, params.as_ref().ok());
+        let mut context = self.context(head, params.as_ref().ok(), began);
         let secure = Origin::of(head, &self.config.trusted_proxies).secure;
         let address = Address::parse(head, secure);
-        let rules = address.as_ref().ok().and_then(|address| self.cors_rules(&address.account));
+        let account = address.as_ref().ok().and_then(|address| self.served(&address.account));
+        let rules = match account {
+            Some(account) => Some(self.services.cors_rules(&account, reach)?),
+            None => None,
+        };
         let rules = rules.as_ref().map_or(&[][..], |properties| &properties.cors);
         if head.method != "OPTIONS" {
             context.cors = Cors::of(rules, &head.method, head.headers.get("Origin"));
         }
         context.speaks_xml = params.as_ref().is_ok_and(Params::is_for_settings);
-        let refused = |error: WireError| {
-            let params = Params::parse(head.query()).unwrap_or_default();
-            let form = ErrorForm::of(head, &params, &error);
-            let mut context = context.clone();
-            if is_by_front_end(&error) {
-                context.version.clear();
+        let policies = self.services.policies_within(reach);
+        let judge = || {
+            let refused = |error: WireError| self.refused(head, &context, &error);
+            let known = address.and_then(|address| Ok((address, params?)));
+            let known = known.and_then(|known| check_version(head).map(|()| known));
+            let (address, params) = known.map_err(refused)?;
+            if head.method == "OPTIONS" {
+                let answer = preflight(head, rules).map_err(refused)?;
+                return Err(reply::finished(&context, answer));
             }
-            let mut response = reply::error_response(&context, form, &error);
-            if error.status == 401 {
-                response.header("WWW-Authenticate", challenge(self.bearer.as_deref()));
-            }
-            reply::finished(&context, response)
+            let call = self.admit(head, address, params, &context, &policies);
+            call.map(Arc::new).map_err(refused)
         };
-        let known = address.and_then(|address| Ok((address, params?)));
-        let known = known.and_then(|known| check_version(head).map(|()| known));
-        let (address, params) = known.map_err(refused)?;
-        if head.method == "OPTIONS" {
-            let answer = preflight(head, rules).map_err(refused)?;
-            return Err(reply::finished(&context, answer));
+        let received = judge();
+        (!policies.needs_disk()).then_some(received)
+    }
+
+    /// The answer to a request that nobody could look at.
+    pub fn refuse(&self, head: &Head, error: &WireError) -> Response {
+        let params = Params::parse(head.query());
+        let began = self.services.clock().steady();
+        self.refused(head, &self.context(head, params.as_ref().ok(), began), error)
+    }
+
+    /// The answer to one that is not let in.
+    fn refused(&self, head: &Head, context: &Context, error: &WireError) -> Response {
+        let params = Params::parse(head.query()).unwrap_or_default();
+        let form = ErrorForm::of(head, &params, error);
+        let mut context = context.clone();
+        if is_by_front_end(error) {
+            context.version.clear();
         }
-        self.admit(head, address, params, &context).map(Arc::new).map_err(refused)
+        let mut response = reply::error_response(&context, form, error);
+        if error.status == 401 {
+            response.header("WWW-Authenticate", challenge(self.bearer.as_deref()));
+        }
+        reply::finished(&context, response)
     }
 
     /// Does what an admitted request asks for. With [`Reach::Memory`] a point read or a change of
@@ -202,13 +235,13 @@ impl<S: Store> App<S> {
         if may_be_short { left + QUERY_TIME_MAX } else { left }
     }
 
-    fn context(&self, head: &Head, params: Option<&Params>) -> Context {
+    fn context(&self, head: &Head, params: Option<&Params>, began: Duration) -> Context {
         Context {
             request_id: self.ids.next(),
             client_request_id: echoed(head.headers.get("x-ms-client-request-id")),
             version: version(head, params).unwrap_or(DEFAULT_VERSION).to_owned(),
             received: CommitTs(self.services.clock().wall_ticks()),
-            started: self.services.clock().steady(),
+            started: began,
             ..Context::default()
         }
     }
@@ -237,11 +270,10 @@ impl<S: Store> App<S> {
         (is_sound || self.config.clock_believed).then_some(now)
     }
 
-    /// Rules for browsers of an account that is served.
-    fn cors_rules(&self, account: &str) -> Option<Arc<Properties>> {
+    /// The account of that name, if it is served.
+    fn served(&self, account: &str) -> Option<AccountName> {
         let is_served = self.keyring.accounts().keys(account).is_served();
-        let account = AccountName::parse(account).ok().filter(|_| is_served)?;
-        Some(self.services.cors_rules(&account))
+        AccountName::parse(account).ok().filter(|_| is_served)
     }
 
     fn admit(
@@ -250,13 +282,14 @@ impl<S: Store> App<S> {
         address: Address,
         params: Params,
         context: &Context,
+        policies: &dyn Policies,
     ) -> Result<Call, WireError> {
         if params.get("api-version").is_some_and(|version| !is_version(version)) {
             return Err(INVALID_QUERY_PARAMETER_VALUE);
         }
         let authority = Authority {
             accounts: &self.keyring.accounts(),
-            policies: &self.services,
+            policies,
             bearer: self.bearer.as_deref(),
             version: &context.version,
             trusted_proxies: &self.config.trusted_proxies,

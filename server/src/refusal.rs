@@ -13,7 +13,8 @@ use crate::sparing::Sparing;
 use std::sync::LazyLock;
 use tabulith::env::clock::{Clock, SystemClock};
 use tabulith::error::{Error, Kind};
-use tabulith::table::error::{GroupError, TableError};
+use tabulith::options::Reach;
+use tabulith::table::error::{GroupError, TableError, TableResult};
 use tabulith::table::name::NameError;
 use tabulith::table::value::DateTime;
 
@@ -70,6 +71,18 @@ pub fn refusal(error: TableError) -> WireError {
             tracing::error!(error = %other, "a refusal without words of the service");
             INTERNAL_ERROR
         }
+    }
+}
+
+/// What was reached for; nothing where that was memory alone and only the disk can tell.
+pub fn reached<T>(reach: Reach, found: TableResult<T>) -> Result<Option<T>, WireError> {
+    match found {
+        Err(TableError::Engine(error))
+            if reach == Reach::Memory && error.kind() == Kind::WouldBlock =>
+        {
+            Ok(None)
+        }
+        found => found.map(Some).map_err(refusal),
     }
 }
 

@@ -19,7 +19,9 @@ pub(crate) struct Remembered<K, V> {
 
 #[derive(Debug)]
 struct Known<K, V> {
-    values: HashMap<K, V>,
+    /// Each with how many were remembered before it.
+    values: HashMap<K, (V, u64)>,
+    count: u64,
     changes: u64,
 }
 
@@ -28,9 +30,9 @@ struct Known<K, V> {
 pub(crate) struct Begun(u64);
 
 impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
-    /// Nothing yet, and never more than `most` values: one more, and all are forgotten at once.
+    /// Nothing yet, and never more than `most` values: one more, and the older half is forgotten.
     pub(crate) fn new(most: usize) -> Remembered<K, V> {
-        let known = Known { values: HashMap::new(), changes: 0 };
+        let known = Known { values: HashMap::new(), count: 0, changes: 0 };
         Remembered { known: RwLock::new(known), most }
     }
 
@@ -41,7 +43,12 @@ impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
         Q: Eq + Hash + ?Sized,
     {
         let known = self.known.read();
-        known.values.get(key).cloned().ok_or(Begun(known.changes))
+        known.values.get(key).map(|(value, _)| value.clone()).ok_or(Begun(known.changes))
+    }
+
+    /// Leave to read a value from the store anew.
+    pub(crate) fn begin(&self) -> Begun {
+        Begun(self.known.read().changes)
     }
 
     /// Remembers what was read, unless something has been changed since `begun`.
@@ -66,9 +73,11 @@ impl<K: Eq + Hash, V: Clone> Remembered<K, V> {
 impl<K: Eq + Hash, V> Known<K, V> {
     fn insert(&mut self, key: K, value: V, most: usize) {
         if self.values.len() >= most {
-            self.values.clear();
+            let older = self.count - most as u64 / 2;
+            self.values.retain(|_, (_, place)| *place >= older);
         }
-        self.values.insert(key, value);
+        self.values.insert(key, (value, self.count));
+        self.count += 1;
     }
 }
 
@@ -93,5 +102,21 @@ mod tests {
         }
         assert_eq!(remembered.get("c").ok(), Some(7));
         assert!(remembered.get("a").is_err(), "more than there is room for");
+    }
+
+    /// All were forgotten, and all who came next read the store at once.
+    #[test]
+    fn the_older_half_is_forgotten_where_there_is_no_room() {
+        let remembered: Remembered<u32, ()> = Remembered::new(10);
+        for key in 0..11 {
+            remembered.keep(remembered.begin(), key, ());
+        }
+        let known = || (0..16).filter(|key| remembered.get(key).is_ok()).collect::<Vec<u32>>();
+        assert_eq!(known(), [5, 6, 7, 8, 9, 10]);
+        remembered.change(5, Some(())); // It is the newest now.
+        for key in 11..16 {
+            remembered.keep(remembered.begin(), key, ());
+        }
+        assert_eq!(known(), [5, 11, 12, 13, 14, 15]);
     }
 }

@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use tabulith::ids::TableId;
+use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::error::{TableError, TableResult};
 use tabulith::table::name::{AccountName, TableName};
@@ -21,7 +22,7 @@ use tabulith::table::store::TableStore;
 /// The setting that they are kept under, as the XML that shows them.
 const SETTING: &str = "acl";
 
-/// Most tables whose policies are remembered; then all are forgotten at once.
+/// Most tables whose policies are remembered; beyond that the older half is forgotten.
 const TABLES_MAX: usize = 10_000;
 
 /// Tables share so many gates: whose policies change keeps few others waiting.
@@ -141,14 +142,18 @@ impl StoredPolicies {
     }
 
     /// The policy of that name as of now, if its table is there and has one. Waits for nobody.
+    ///
+    /// `reach`: with [`Reach::Memory`] an answer that needs the disk is
+    /// [`Kind::WouldBlock`](tabulith::error::Kind::WouldBlock).
     pub fn get<S: RowStore + Catalog>(
         &self,
         tables: &TableStore<S>,
         account: &AccountName,
         table: &TableName,
         id: &str,
+        reach: Reach,
     ) -> TableResult<Option<Stored>> {
-        let found = match self.all(tables, account, table) {
+        let found = match self.all(tables, account, table, reach) {
             Err(TableError::TableNotFound) => return Ok(None),
             found => found?,
         };
@@ -156,32 +161,35 @@ impl StoredPolicies {
         Ok(policy.map(|policy| Stored { table: found.0, policy }))
     }
 
-    /// Whether a policy still is what it was.
+    /// Whether a policy still is what it was. `reach`: as for [`StoredPolicies::get`].
     pub fn check<S: RowStore + Catalog>(
         &self,
         tables: &TableStore<S>,
         account: &AccountName,
         table: &TableName,
         stored: &Stored,
+        reach: Reach,
     ) -> TableResult<Result<(), WireError>> {
-        let now = self.get(tables, account, table, &stored.policy.id)?;
+        let now = self.get(tables, account, table, &stored.policy.id, reach)?;
         let same = now.as_ref() == Some(stored);
         Ok(if same { Ok(()) } else { Err(AUTHENTICATION_FAILED) })
     }
 
-    /// All policies of a table, and the table that has them. Waits for nobody.
+    /// All policies of a table, and the table that has them. Waits for nobody. `reach`: as for
+    /// [`StoredPolicies::get`].
     pub fn all<S: RowStore + Catalog>(
         &self,
         tables: &TableStore<S>,
         account: &AccountName,
         table: &TableName,
+        reach: Reach,
     ) -> TableResult<(TableId, Arc<[Policy]>)> {
         let found = tables.get_table(account, table)?.ok_or(TableError::TableNotFound)?;
         let begun = match self.known.get(&found.id) {
             Ok(policies) => return Ok((found.id, policies)),
             Err(begun) => begun,
         };
-        let kept = tables.table_setting(account, table, SETTING)?;
+        let kept = tables.table_setting_within(account, table, SETTING, reach)?;
         let policies = kept.map_or(Ok(Vec::new()), |kept| policy::read(&kept));
         let policies: Arc<[Policy]> = policies
             .unwrap_or_else(|error| {
@@ -258,7 +266,7 @@ mod tests {
             held.recv().expect("a sync");
             let (done, read) = channel();
             let (policies, tables, account, asked) = (&policies, &tables, &account, &asked);
-            scope.spawn(move || done.send(policies.get(tables, account, asked, "p")));
+            scope.spawn(move || done.send(policies.get(tables, account, asked, "p", Reach::Disk)));
             let found = read.recv_timeout(Duration::from_secs(20));
             let (done, steady) = channel();
             let changed = &changed;
@@ -272,7 +280,8 @@ mod tests {
             assert!(found.expect("read").expect("sound").is_some());
             assert!(steady.is_ok(), "a change waits for the disk that keeps the policies");
         });
-        assert!(policies.get(&tables, &account, &changed, "p").expect("sound").is_some());
+        let found = policies.get(&tables, &account, &changed, "p", Reach::Memory);
+        assert!(found.expect("sound").is_some());
     }
 
     /// Who had a turn to commit kept it while he waited for whoever removed his table, and who

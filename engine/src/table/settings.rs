@@ -34,11 +34,12 @@ pub(crate) fn read<S: RowStore + Catalog>(
     store: &S,
     account: &AccountName,
     row_key: &[u8],
+    reach: Reach,
 ) -> TableResult<Option<Bytes>> {
     let Some(settings) = store.find_table(SETTINGS_TABLE)? else {
         return Ok(None);
     };
-    let row = store.get(settings.id, account.as_str().as_bytes(), row_key, Reach::Disk)?;
+    let row = store.get(settings.id, account.as_str().as_bytes(), row_key, reach)?;
     Ok(row.map(|row| row.value))
 }
 

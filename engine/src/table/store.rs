@@ -289,7 +289,17 @@ impl<S: RowStore + Catalog> TableStore<S> {
 
     /// A setting of the account: bytes that were kept under `name`.
     pub fn account_setting(&self, account: &AccountName, name: &str) -> TableResult<Option<Bytes>> {
-        settings::read(&*self.rows, account, &settings::row_key(None, name))
+        self.account_setting_within(account, name, Reach::Disk)
+    }
+
+    /// The same, and with [`Reach::Memory`] [`Kind::WouldBlock`] where that needs the disk.
+    pub fn account_setting_within(
+        &self,
+        account: &AccountName,
+        name: &str,
+        reach: Reach,
+    ) -> TableResult<Option<Bytes>> {
+        settings::read(&*self.rows, account, &settings::row_key(None, name), reach)
     }
 
     /// Keeps bytes under `name` for the account, or with `None` takes them back. Returns once that
@@ -310,8 +320,19 @@ impl<S: RowStore + Catalog> TableStore<S> {
         table: &TableName,
         name: &str,
     ) -> TableResult<Option<Bytes>> {
+        self.table_setting_within(account, table, name, Reach::Disk)
+    }
+
+    /// The same, and with [`Reach::Memory`] [`Kind::WouldBlock`] where that needs the disk.
+    pub fn table_setting_within(
+        &self,
+        account: &AccountName,
+        table: &TableName,
+        name: &str,
+        reach: Reach,
+    ) -> TableResult<Option<Bytes>> {
         let id = self.find(account, table)?;
-        settings::read(&*self.rows, account, &settings::row_key(Some(id), name))
+        settings::read(&*self.rows, account, &settings::row_key(Some(id), name), reach)
     }
 
     /// Keeps bytes under `name` for the table, or with `None` takes them back. Returns once that

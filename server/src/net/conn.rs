@@ -16,7 +16,7 @@ use crate::net::heads;
 use crate::net::payload::{Broken, Payload, into_hyper};
 use crate::net::sent::{Collected, Leave, Sent};
 use crate::net::shared::Shared;
-use crate::net::work::{Answered, perform, with_place};
+use crate::net::work::{Answered, perform, received_aside, with_place};
 use crate::observe::requests::label;
 use crate::observe::spans::Span;
 use crate::operations::Kind;
@@ -31,6 +31,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::Watcher;
 use std::sync::Arc;
 use std::time::Duration;
+use tabulith::options::Reach;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_blocking;
 
@@ -89,7 +90,11 @@ async fn respond<S: Store>(
     let _in_flight = shared.app.requests().begin();
     let began_ticks = shared.spans.as_ref().map(|_| clock.wall_ticks());
     let began = clock.steady();
-    let received = shared.app.receive(&head);
+    let received = match shared.app.receive_within(&head, began, Reach::Memory) {
+        Some(received) => received,
+        // Apart: only few connections ever have memory for that.
+        None => Box::pin(received_aside(shared, &head, began)).await,
+    };
     // While a body is awaited there is no more of the head than what will be told of it.
     let head = {
         let whole = head;

@@ -38,6 +38,10 @@ const SERIAL_AT_ONCE: usize = 16;
 /// Most threads that wait for what was committed up to a moment of the past.
 const PASTS_AT_ONCE: usize = 64;
 
+/// Most requests at once that wait for the disk to be let in: what their account or their table has
+/// set is not in memory.
+const ADMITTED_AT_ONCE: usize = 16;
+
 /// Room for long heads where there is little for bodies.
 const HEADS_BYTES_MIN: usize = 8 << 20;
 
@@ -52,6 +56,8 @@ pub(crate) struct Shared<S> {
     pub(super) answers: Room,
     /// Turns to wait until a moment of the past can be read.
     pub(super) pasts: Queue,
+    /// Turns to be let in where that may wait.
+    pub(super) admissions: Queue,
     /// Turns to make a page: as many as there is room for.
     pub(super) pages: Queue,
     /// Turns to read an entity that is not in memory: as many as there is room for, too.
@@ -88,6 +94,7 @@ impl<S: Store> Shared<S> {
             heads,
             answers,
             pasts: Queue::new(PASTS_AT_ONCE),
+            admissions: Queue::new(ADMITTED_AT_ONCE),
             pages: Queue::new(pages),
             reads: Queue::new(reads),
             serial: Queue::new(SERIAL_AT_ONCE),

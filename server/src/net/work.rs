@@ -4,18 +4,19 @@
 //! disk, or takes its time, goes to a thread that may; a commit is waited for without one.
 
 use crate::batch::changeset::Outline;
-use crate::error::INTERNAL_ERROR;
+use crate::error::{INTERNAL_ERROR, OPERATION_TIMED_OUT};
 use crate::handle::answer::{Answer, WriteAnswer};
 use crate::handle::call::Call;
 use crate::handle::reply;
-use crate::http::message::{Body, Response};
-use crate::limits::QUICK_BODY_BYTES_MAX;
+use crate::http::message::{Body, Head, Response};
+use crate::limits::{QUICK_BODY_BYTES_MAX, REQUEST_TIME_MAX};
 use crate::net::payload::held;
 use crate::net::room::{Place, SMALL_BYTES_MAX};
 use crate::net::shared::Shared;
 use crate::services::base::Store;
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 use tabulith::ids::CommitTs;
 use tabulith::options::Reach;
 use tokio::sync::oneshot;
@@ -23,6 +24,33 @@ use tokio::task::{JoinError, spawn_blocking};
 
 /// What a request is answered, and the places of its body.
 pub(super) type Answered = (Response, Vec<Place>);
+
+/// Lets a request in, or refuses it, where that may wait for the disk: as long as a request may
+/// take.
+pub(super) async fn received_aside<S: Store>(
+    shared: &Arc<Shared<S>>,
+    head: &Head,
+    began: Duration,
+) -> Result<Arc<Call>, Response> {
+    let work = async {
+        let turn = shared.admissions.turn(None).await;
+        let (own_shared, own_head) = (shared.clone(), head.clone());
+        let work = move || {
+            let _turn = turn;
+            own_shared.app.receive_within(&own_head, began, Reach::Disk)
+        };
+        aside(shared, work).await
+    };
+    match tokio::time::timeout(REQUEST_TIME_MAX, work).await {
+        Ok(Ok(Some(received))) => received,
+        Ok(Ok(None)) => Err(shared.app.refuse(head, &INTERNAL_ERROR)),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a request's thread ended before it was let in");
+            Err(shared.app.refuse(head, &INTERNAL_ERROR))
+        }
+        Err(_) => Err(shared.app.refuse(head, &OPERATION_TIMED_OUT)),
+    }
+}
 
 /// Gives a large answer a place until it has left; without one there is another answer. That to a
 /// change is given in any case, as it has happened: it keeps the `places` of the body that it

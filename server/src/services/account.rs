@@ -6,20 +6,33 @@ use crate::error::{INTERNAL_ERROR, WireError};
 use crate::limits::PAGE_ENTITIES_MAX;
 use crate::properties::document;
 use crate::properties::model::{Given, Properties};
-use crate::refusal::refusal;
+use crate::refusal::{reached, refusal};
+use crate::remembered::Begun;
 use crate::services::base::{Services, Store};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tabulith::options::Reach;
 use tabulith::table::error::TableError;
 use tabulith::table::name::AccountName;
 
 /// The name of the setting that holds an account's service properties, as the XML that shows them.
 const PROPERTIES_SETTING: &str = "service-properties";
 
+/// How long properties that did not read are not read again for the rules for browsers, which every
+/// request asks for.
+const UNREAD_FOR: Duration = Duration::from_secs(1);
+
 impl<S: Store> Services<S> {
     /// Service properties of the grant's account.
     pub fn properties(&self, grant: &Grant) -> Result<Arc<Properties>, WireError> {
         grant.check(Access::ReadService)?;
-        self.properties_of(grant.account())
+        match self.remembered_properties(grant.account()) {
+            Ok(properties) => Ok(properties),
+            Err((begun, _)) => {
+                let read = self.read_properties(grant.account(), begun, Reach::Disk)?;
+                read.ok_or(INTERNAL_ERROR)
+            }
+        }
     }
 
     /// Lays properties over those of the grant's account; returns once that is durable.
@@ -27,10 +40,11 @@ impl<S: Store> Services<S> {
         grant.check(Access::WriteService)?;
         let account = grant.account();
         let _changing = self.changing_properties.lock().unwrap_or_else(PoisonError::into_inner);
-        let properties = self.stored_properties(account)?.with(given);
+        let own = self.stored_properties(account, Reach::Disk)?.ok_or(INTERNAL_ERROR)?;
+        let properties = own.with(given);
         let text = document::write(&properties);
         let set = self.tables.set_account_setting(account, PROPERTIES_SETTING, Some(&text));
-        let properties = set.is_ok().then(|| Arc::new(properties));
+        let properties = set.is_ok().then(|| Ok(Arc::new(properties)));
         self.properties.change(account.as_str().to_owned(), properties);
         set.map_err(refusal)
     }
@@ -40,26 +54,61 @@ impl<S: Store> Services<S> {
         grant.check(Access::ReadStats)
     }
 
-    /// The rules for browsers of an account that is served. Who cannot read them has none.
-    pub fn cors_rules(&self, account: &AccountName) -> Arc<Properties> {
-        self.properties_of(account).unwrap_or_default()
+    /// The rules for browsers of an account that is served. Who cannot read them has none. With
+    /// [`Reach::Memory`] nothing where only the disk can tell.
+    pub fn cors_rules(&self, account: &AccountName, reach: Reach) -> Option<Arc<Properties>> {
+        match self.remembered_properties(account) {
+            Ok(properties) => Some(properties),
+            Err((_, until)) if self.clock.steady() < until => Some(Arc::default()),
+            Err((begun, _)) => {
+                let read = self.read_properties(account, begun, reach);
+                read.unwrap_or_else(|_| Some(Arc::default()))
+            }
+        }
     }
 
-    fn properties_of(&self, account: &AccountName) -> Result<Arc<Properties>, WireError> {
-        let begun = match self.properties.get(account.as_str()) {
-            Ok(properties) => return Ok(properties),
-            Err(begun) => begun,
+    /// What is remembered of an account's properties; else leave to read them, and until when that
+    /// is of no use.
+    fn remembered_properties(
+        &self,
+        account: &AccountName,
+    ) -> Result<Arc<Properties>, (Begun, Duration)> {
+        match self.properties.get(account.as_str()) {
+            Ok(Ok(properties)) => Ok(properties),
+            Ok(Err(until)) => Err((self.properties.begin(), until)),
+            Err(begun) => Err((begun, Duration::ZERO)),
+        }
+    }
+
+    /// Reads an account's properties, and remembers them or that they did not read.
+    fn read_properties(
+        &self,
+        account: &AccountName,
+        begun: Begun,
+        reach: Reach,
+    ) -> Result<Option<Arc<Properties>>, WireError> {
+        let stored = self.stored_properties(account, reach).map(|own| own.map(Arc::new));
+        let known = match &stored {
+            Ok(Some(properties)) => Ok(properties.clone()),
+            Ok(None) => return stored,
+            Err(_) => Err(self.clock.steady().saturating_add(UNREAD_FOR)),
         };
-        let properties = Arc::new(self.stored_properties(account)?);
-        self.properties.keep(begun, account.as_str().to_owned(), properties.clone());
-        Ok(properties)
+        self.properties.keep(begun, account.as_str().to_owned(), known);
+        stored
     }
 
-    fn stored_properties(&self, account: &AccountName) -> Result<Properties, WireError> {
-        let text = self.tables.account_setting(account, PROPERTIES_SETTING).map_err(refusal)?;
-        let Some(text) = text else { return Ok(Properties::default()) };
+    /// Of an account that has set none the default ones; nothing where memory alone was asked and
+    /// only the disk can tell.
+    fn stored_properties(
+        &self,
+        account: &AccountName,
+        reach: Reach,
+    ) -> Result<Option<Properties>, WireError> {
+        let text = self.tables.account_setting_within(account, PROPERTIES_SETTING, reach);
+        let Some(text) = reached(reach, text)? else { return Ok(None) };
+        let Some(text) = text else { return Ok(Some(Properties::default())) };
         match document::read(&text) {
-            Ok(given) => Ok(Properties::default().with(given)),
+            Ok(given) => Ok(Some(Properties::default().with(given))),
             Err(error) => {
                 tracing::error!(%account, %error, "stored service properties do not read");
                 Err(INTERNAL_ERROR)

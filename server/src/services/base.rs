@@ -3,18 +3,23 @@
 
 use crate::auth::policy::{Policies, Stored};
 use crate::auth::verify::Grant;
-use crate::error::{AS_OF_OUT_OF_RANGE, INVALID_RESOURCE_NAME, TABLE_NOT_FOUND, WireError};
+use crate::error::{
+    AS_OF_OUT_OF_RANGE, INTERNAL_ERROR, INVALID_RESOURCE_NAME, TABLE_NOT_FOUND, WireError,
+};
 use crate::lab::Lab;
 use crate::observe::hot::Hot;
 use crate::properties::model::Properties;
-use crate::refusal::{name_refusal, refusal};
+use crate::refusal::{name_refusal, reached, refusal};
 use crate::remembered::Remembered;
 use crate::route::Place;
 use crate::stored::{Steady, StoredPolicies};
 use crate::throttle::gate::Gates;
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tabulith::env::clock::Clock;
 use tabulith::ids::CommitTs;
+use tabulith::options::Reach;
 use tabulith::rows::{Catalog, RowStore};
 use tabulith::table::name::{AccountName, TableName};
 use tabulith::table::past::Past;
@@ -28,7 +33,7 @@ impl<S: RowStore + Catalog> Store for S {}
 const NO_HISTORY: &str =
     "This server keeps no history to read as of; it does when it is started with --history.";
 
-/// Most accounts whose properties are remembered; then all are forgotten at once.
+/// Most accounts whose properties are remembered; beyond that the older half is forgotten.
 const ACCOUNTS_MAX: usize = 10_000;
 
 /// The tables and the clock.
@@ -36,8 +41,9 @@ const ACCOUNTS_MAX: usize = 10_000;
 pub struct Services<S> {
     pub(super) tables: Arc<TableStore<S>>,
     pub(super) clock: Arc<dyn Clock>,
-    /// Service properties by account: every answer needs the rules for browsers among them.
-    pub(super) properties: Remembered<String, Arc<Properties>>,
+    /// Service properties by account: every answer needs the rules for browsers among them. Of
+    /// those that did not read, until when they need not be tried again.
+    pub(super) properties: Remembered<String, Result<Arc<Properties>, Duration>>,
     /// Held by who changes them.
     pub(super) changing_properties: Mutex<()>,
     pub(super) policies: StoredPolicies,
@@ -198,30 +204,67 @@ impl<S: Store> Services<S> {
     /// Fails where the grant depends on a stored policy that is not what it was when the request
     /// came. Waits for nobody: who reads asks before it, and when he has read.
     pub(super) fn check_policy(&self, grant: &Grant) -> Result<(), WireError> {
-        let Some(stored) = grant.stored() else { return Ok(()) };
-        let table = table_name(grant)?;
-        self.policies.check(&self.tables, grant.account(), &table, stored).map_err(refusal)?
+        let checked = self.check_policy_within(grant, Reach::Disk)?;
+        checked.ok_or(INTERNAL_ERROR)
+    }
+
+    /// The same, and with [`Reach::Memory`] nothing where only the disk can tell.
+    pub(super) fn check_policy_within(
+        &self,
+        grant: &Grant,
+        reach: Reach,
+    ) -> Result<Option<()>, WireError> {
+        let Some(stored) = grant.stored() else { return Ok(Some(())) };
+        let (account, table) = (grant.account(), table_name(grant)?);
+        let checked = self.policies.check(&self.tables, account, &table, stored, reach);
+        reached(reach, checked)?.transpose()
     }
 
     /// The same for a change: nobody is told that the policy changed before the answer is dropped.
-    pub(super) fn steady(&self, grant: &Grant) -> Result<Held<'_>, WireError> {
+    pub(super) fn steady(
+        &self,
+        grant: &Grant,
+        reach: Reach,
+    ) -> Result<Option<Held<'_>>, WireError> {
         if grant.stored().is_none() {
-            return Ok(Held(None));
+            return Ok(Some(Held(None)));
         }
         let steady = self.policies.steady(grant.account(), &table_name(grant)?);
-        self.check_policy(grant)?;
-        Ok(Held(Some(steady)))
+        let checked = self.check_policy_within(grant, reach)?;
+        Ok(checked.map(|()| Held(Some(steady))))
+    }
+
+    /// The stored policies, for who may wait for the disk or may not.
+    pub(crate) fn policies_within(&self, reach: Reach) -> PoliciesWithin<'_, S> {
+        PoliciesWithin { services: self, reach, needs_disk: Cell::new(false) }
     }
 }
 
-impl<S: Store> Policies for Services<S> {
+/// The stored policies as far as somebody may reach for them.
+pub(crate) struct PoliciesWithin<'a, S> {
+    services: &'a Services<S>,
+    reach: Reach,
+    needs_disk: Cell<bool>,
+}
+
+impl<S> PoliciesWithin<'_, S> {
+    /// Whether one was asked for of which only the disk can tell: it passed for none.
+    pub(crate) fn needs_disk(&self) -> bool {
+        self.needs_disk.get()
+    }
+}
+
+impl<S: Store> Policies for PoliciesWithin<'_, S> {
     fn policy(
         &self,
         account: &AccountName,
         table: &TableName,
         id: &str,
     ) -> Result<Option<Stored>, WireError> {
-        self.policies.get(&self.tables, account, table, id).map_err(refusal)
+        let Services { policies, tables, .. } = self.services;
+        let found = reached(self.reach, policies.get(tables, account, table, id, self.reach))?;
+        self.needs_disk.set(found.is_none());
+        Ok(found.flatten())
     }
 }
 

@@ -58,7 +58,9 @@ impl<S: Store> Services<S> {
         read: impl FnOnce(EntityRef<'_>) -> Result<T, Error>,
     ) -> Result<Found<T>, WireError> {
         grant.check(Access::Read)?;
-        self.check_policy(grant)?;
+        if self.check_policy_within(grant, reach)?.is_none() {
+            return Ok(Found::NeedsDisk);
+        }
         let table = self.entity_table(grant)?;
         if grant.check_keys(partition_key, row_key).is_err() {
             // Outside of a signature's range there is nothing.
@@ -70,7 +72,9 @@ impl<S: Store> Services<S> {
             if reach == Reach::Memory && is_long { Ok(None) } else { read(entity).map(Some) }
         };
         let found = self.tables.get_with(grant.account(), &table, keys, reach, read);
-        self.check_policy(grant)?;
+        if self.check_policy_within(grant, reach)?.is_none() {
+            return Ok(Found::NeedsDisk);
+        }
         match found {
             Ok(Some(Ok(Some(made)))) => Ok(Found::Entity(made)),
             Ok(Some(Ok(None))) => Ok(Found::NeedsDisk),
@@ -182,7 +186,7 @@ impl<S: Store> Services<S> {
         grant.check(access_of(&write))?;
         let (partition_key, row_key) = write.keys();
         grant.check_keys(partition_key, row_key)?;
-        let _steady = self.steady(grant)?;
+        let Some(_steady) = self.steady(grant, reach)? else { return Ok(None) };
         let table = self.entity_table(grant)?;
         match self.tables.write_within(grant.account(), &table, write, reach) {
             Ok(pending) => Ok(Some(pending)),
@@ -227,7 +231,7 @@ impl<S: Store> Services<S> {
         let Some((first, _)) = changes.first() else { return Err((0, INVALID_INPUT)) };
         let first = first.clone();
         let table = self.entity_table(&first).map_err(|error| (0, error))?;
-        let _steady = self.steady(&first).map_err(|error| (0, error))?;
+        let _steady = self.steady(&first, Reach::Disk).map_err(|error| (0, error))?;
         for (index, (grant, write)) in changes.iter().enumerate() {
             let check = || {
                 grant.check(access_of(write))?;

@@ -10,6 +10,7 @@ use crate::services::base::{Services, Store, table_name};
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::ids::CommitTs;
+use tabulith::options::Reach;
 use tabulith::table::error::TableError;
 use tabulith::table::filter::ast::Filter;
 use tabulith::table::name::TableName;
@@ -131,7 +132,8 @@ impl<S: Store> Services<S> {
     /// The stored policies of the grant's table.
     pub fn policies(&self, grant: &Grant) -> Result<Arc<[Policy]>, WireError> {
         grant.check(Access::GetAcl)?;
-        let all = self.policies.all(&self.tables, grant.account(), &table_name(grant)?);
+        let all =
+            self.policies.all(&self.tables, grant.account(), &table_name(grant)?, Reach::Disk);
         all.map(|(_, policies)| policies).map_err(refusal)
     }
 

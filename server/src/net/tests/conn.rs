@@ -20,14 +20,22 @@ fn talk<T>(
     buffer_bytes: usize,
     ask: impl AsyncFnOnce(WriteHalf<DuplexStream>) -> T,
 ) -> (T, String) {
+    run(talking(shared, buffer_bytes, ask))
+}
+
+/// The same, beside others.
+pub(super) async fn talking<T>(
+    shared: &Arc<Shared<Db>>,
+    buffer_bytes: usize,
+    ask: impl AsyncFnOnce(WriteHalf<DuplexStream>) -> T,
+) -> (T, String) {
     let (client, server) = tokio::io::duplex(buffer_bytes);
     let caller = Caller { peer: None, secure: false, admin: false };
     let stop = GracefulShutdown::new();
     let (mut from, to) = tokio::io::split(client);
     let mut answer = String::new();
     let serve = serve(shared.clone(), server, caller, stop.watcher());
-    let (asked, answered, ()) =
-        run(async { tokio::join!(ask(to), from.read_to_string(&mut answer), serve) });
+    let (asked, answered, ()) = tokio::join!(ask(to), from.read_to_string(&mut answer), serve);
     answered.expect("an answer");
     (asked, answer)
 }

@@ -3,6 +3,7 @@
 
 mod conn;
 mod work;
+mod cold;
 
 use crate::app::App;
 use crate::auth::canonical;
@@ -16,6 +17,7 @@ use tabulith::db::Db;
 use tabulith::env::clock::{Clock, ManualClock};
 use tabulith::env::jobs::{ByHand, Jobs};
 use tabulith::table::store::TableStore;
+use tabulith::vfs::api::Vfs;
 use tabulith::vfs::mem::SimFs;
 
 fn delete() -> Head {
@@ -44,8 +46,15 @@ fn shared_with(clock: &Arc<ManualClock>, slow_time: Option<Duration>) -> Shared<
 }
 
 fn shared_over(clock: Arc<dyn Clock>, jobs: Arc<dyn Jobs>, config: Config) -> Shared<Db> {
-    let db = Db::builder().parts(Arc::new(SimFs::new()), clock.clone(), jobs);
-    let tables = Arc::new(TableStore::new(Arc::new(db.open("data").expect("a database"))));
+    shared_on(opened(Arc::new(SimFs::new()), clock.clone(), jobs), clock, config)
+}
+
+fn opened(disk: Arc<dyn Vfs>, clock: Arc<dyn Clock>, jobs: Arc<dyn Jobs>) -> Arc<TableStore<Db>> {
+    let db = Db::builder().parts(disk, clock, jobs).open("data").expect("a database");
+    Arc::new(TableStore::new(Arc::new(db)))
+}
+
+fn shared_on(tables: Arc<TableStore<Db>>, clock: Arc<dyn Clock>, config: Config) -> Shared<Db> {
     let config = Config { date_checked: false, ..config };
     Shared::new(App::new(config, tables, clock, 1))
 }
