@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::env::rng::Rng;
-use tabulith::vfs::api::Vfs;
+use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::fault::{Call, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Advanced, Db, Options, Table};
@@ -17,7 +17,11 @@ const DIR: &str = "/db";
 const THREADS: usize = 4;
 
 fn open(disk: &Arc<dyn Vfs>, jobs: Arc<dyn Jobs>, threads: usize) -> Db {
-    let advanced = Advanced {
+    open_with(disk, jobs, threads, small())
+}
+
+fn small() -> Advanced {
+    Advanced {
         memtable_bytes: Some(64 << 10),
         wal_segment_bytes: 256 << 10,
         file_bytes: 16 << 10,
@@ -27,7 +31,10 @@ fn open(disk: &Arc<dyn Vfs>, jobs: Arc<dyn Jobs>, threads: usize) -> Db {
         l0_slow_files: 900,
         l0_stop_files: 1000,
         ..Advanced::default()
-    };
+    }
+}
+
+fn open_with(disk: &Arc<dyn Vfs>, jobs: Arc<dyn Jobs>, threads: usize, advanced: Advanced) -> Db {
     let options = Options { threads: Some(threads), advanced, ..Options::default() };
     let clock = Arc::new(ManualClock::at(16_950_000_000_000_000));
     Db::builder().options(options).parts(Arc::clone(disk), clock, jobs).open(DIR).unwrap()
@@ -95,6 +102,32 @@ fn a_divided_merge_gives_the_rows_of_an_undivided_one() {
         drop(db);
         check(&open(&disk, Arc::new(ByHand), 1), &rows);
     }
+}
+
+/// Each file of L0 begins at the first of all keys, so that says nothing of where its bytes are.
+#[test]
+fn a_merge_of_many_files_of_l0_is_divided_in_the_middle() {
+    let sim = SimFs::new();
+    let disk: Arc<dyn Vfs> = Arc::new(sim.clone());
+    let db = open_with(&disk, Arc::new(ByHand), 2, Advanced { block_bytes: 512, ..small() });
+    let (table, mut rng) = (db.table("t").unwrap(), Rng::seeded(13));
+    // So few keys that what each part writes fits into one file.
+    for _ in 0..40 {
+        for _ in 0..200 {
+            let value: Vec<u8> = (0..60).map(|_| rng.next_u64() as u8).collect();
+            table.upsert("p", rng.below(150).to_be_bytes(), value).unwrap();
+        }
+        db.flush().unwrap();
+    }
+    db.compact().unwrap();
+    let stats = db.stats();
+    assert_eq!((stats.compactions, stats.compaction_parts), (1, 2), "{stats:?}");
+    let names = sim.list(Path::new(DIR)).unwrap();
+    let len = |name: &String| sim.open(&Path::new(DIR).join(name), Access::Read)?.len();
+    let parts = names.iter().filter(|name| name.ends_with(".sst"));
+    let parts: Vec<_> = parts.map(|name| len(name).unwrap()).collect();
+    let (least, all) = (parts.iter().min().unwrap(), parts.iter().sum::<u64>());
+    assert!(parts.len() == 2 && least * 4 > all, "{parts:?}");
 }
 
 /// Every write of a table file fails in turn, so that each part is the one that fails.

@@ -75,12 +75,16 @@ impl Written {
 /// The ranges of keys that a merge is done in: at most `parts`, each of one file's bytes at least,
 /// so that dividing a merge leaves no small files.
 pub(crate) fn divide(job: &Merge, options: &Options, parts: usize) -> Result<Vec<KeyRange>> {
-    let files = || job.upper.iter().chain(&job.lower);
-    let (smallest, largest) = picker::span(files());
+    let (smallest, largest) = picker::span(job.inputs());
     let whole = KeyRange::spanning(smallest, largest);
-    let bytes: u64 = files().map(|file| file.meta.bytes).sum();
+    let bytes: u64 = job.inputs().map(|file| file.meta.bytes).sum();
     let parts = parts.min((bytes / options.advanced.file_bytes as u64) as usize);
-    if parts <= 1 { Ok(vec![whole]) } else { split::split_anywhere(files(), &whole, parts) }
+    if parts <= 1 {
+        return Ok(vec![whole]);
+    }
+    let upper = job.upper.iter().map(|file| (job.level, file));
+    let lower = job.lower.iter().map(|file| (job.level + 1, file));
+    split::split_anywhere(upper.chain(lower), &whole, parts)
 }
 
 /// Merges within `ranges`, which hold all keys of the inputs between them; the outputs and their

@@ -2,8 +2,9 @@
 //! partition is in two, for a merge anywhere.
 //!
 //! The weights come from what is in memory of table files: of a file's index some 64 separators, or
-//! where there are many files only each file's first key. Rows in memtables have no weight, so the
-//! parts of a table that was never flushed are one.
+//! of a sorted level, where many of its files are asked, each one's first key. A file of L0 may span
+//! all keys, so its first says nothing of where its bytes are. Rows in memtables have no weight, so
+//! the parts of a table that was never flushed are one.
 
 use crate::error::Result;
 use crate::key::order;
@@ -15,18 +16,21 @@ use std::sync::Arc;
 /// Separators that are taken of one file's index.
 const SAMPLES_PER_FILE: usize = 64;
 
-/// Files for each part from which on a file's first key is enough, and none is opened for this.
+/// Files of sorted levels for each part from which on a file's first key is enough, and none is
+/// opened for this.
 const FILES_PER_PART_MANY: usize = 16;
 
 /// At most `parts` ranges that do not overlap, in order, together `range`; no partition is in two.
 pub(crate) fn split(view: &View, range: &KeyRange, parts: usize) -> Result<Vec<KeyRange>> {
-    let files = view.version.files().map(|(_, file)| file);
-    cut(files, range, parts, |key| order::prefix_len(key).and_then(|len| key.get(..len)))
+    cut(view.version.files(), range, parts, |key| {
+        order::prefix_len(key).and_then(|len| key.get(..len))
+    })
 }
 
-/// The same by the bytes of `files` alone, cut between any two keys: large partitions are divided.
+/// The same by the bytes of `files` alone, each with its level, cut between any two keys: large
+/// partitions are divided.
 pub(crate) fn split_anywhere<'a>(
-    files: impl Iterator<Item = &'a Arc<LiveFile>>,
+    files: impl Iterator<Item = (usize, &'a Arc<LiveFile>)>,
     range: &KeyRange,
     parts: usize,
 ) -> Result<Vec<KeyRange>> {
@@ -35,7 +39,7 @@ pub(crate) fn split_anywhere<'a>(
 
 /// Cuts where `border_at` a key allows it.
 fn cut<'a>(
-    files: impl Iterator<Item = &'a Arc<LiveFile>>,
+    files: impl Iterator<Item = (usize, &'a Arc<LiveFile>)>,
     range: &KeyRange,
     parts: usize,
     border_at: impl Fn(&[u8]) -> Option<&[u8]>,
@@ -62,17 +66,18 @@ fn cut<'a>(
 
 /// Keys of the range, with the bytes that each stands for.
 fn samples<'a>(
-    files: impl Iterator<Item = &'a Arc<LiveFile>>,
+    files: impl Iterator<Item = (usize, &'a Arc<LiveFile>)>,
     range: &KeyRange,
     parts: usize,
 ) -> Result<Vec<(Vec<u8>, u64)>> {
     let files: Vec<_> = files
-        .filter(|file| file.meta.largest >= range.start && file.meta.smallest < range.end)
+        .filter(|(_, file)| file.meta.largest >= range.start && file.meta.smallest < range.end)
         .collect();
-    let many = files.len() > parts.saturating_mul(FILES_PER_PART_MANY);
+    let sorted = files.iter().filter(|(level, _)| *level > 0).count();
+    let many = sorted > parts.saturating_mul(FILES_PER_PART_MANY);
     let mut samples = Vec::new();
-    for file in files {
-        match many {
+    for (level, file) in files {
+        match many && level > 0 {
             true => samples.push((file.meta.smallest.clone(), file.meta.bytes)),
             false => samples.extend(file.table()?.samples(SAMPLES_PER_FILE)),
         }
