@@ -166,7 +166,7 @@ pub struct Stats {
     /// read.
     pub background_errors: u64,
     /// What the last failed job said, until one of its kind succeeds; and for as long as merges go
-    /// round a file, why.
+    /// round a file or wait for room on the disk, why.
     pub last_background_error: Option<String>,
     /// Reads of blocks, or of values of blob files, that were in the cache.
     pub cache_hits: u64,

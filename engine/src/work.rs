@@ -22,7 +22,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// How long nothing must have happened before work is done that could wait.
 const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// How long a worker sleeps that nobody pokes: deletes grow old in an idle database too.
+/// How long a worker sleeps that nobody pokes: deletes grow old in an idle database too. Where the
+/// disk is too full for a merge, as long as a failed job waits.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// The threads that write memtables to files. While one waits for the disk the other goes on, and
@@ -328,6 +329,11 @@ impl Work {
         true
     }
 
+    /// How long a worker sleeps now that nobody pokes.
+    fn look_again_after(&self) -> Duration {
+        if self.tree.lacks_room() { RETRY_AFTER } else { LOOK_AGAIN_AFTER }
+    }
+
     /// One worker's life: steps while there is work, waits for a poke otherwise. Where none came
     /// for as long as `rest_after`, it does what can wait for such a moment, until the next poke.
     fn repeat(&self, step: impl Fn(&Work, bool) -> Result<bool>, rest_after: Option<Duration>) {
@@ -353,7 +359,8 @@ impl Work {
                         Some(pause) => at_rest = !self.is_poked_within(pause, poked, &mut state),
                         None => {
                             if !state.closing && state.poked == poked {
-                                self.changed.wait_for(&mut state, LOOK_AGAIN_AFTER);
+                                let pause = self.look_again_after();
+                                self.changed.wait_for(&mut state, pause);
                             }
                             at_rest = false;
                         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tabulith::env::clock::{ManualClock, SystemClock};
 use tabulith::env::jobs::{ByHand, Jobs, Threads};
+use tabulith::env::rng::Rng;
 use tabulith::error::Kind;
 use tabulith::health::Obstacle;
 use tabulith::options::{Durability, Reach};
@@ -350,4 +351,65 @@ fn a_table_goes_where_a_long_manifest_cannot_be_written_anew() {
     drop(db);
     let (db, table) = open(&disk, Arc::new(ByHand), Durability::Synced);
     assert!(table.get("p", "r").unwrap().is_some() && db.find_table("gone").unwrap().is_none());
+}
+
+/// A merge that takes more than there is would take that at each try. What is smaller gives back
+/// what was deleted, and the large one comes once there is room.
+#[test]
+fn a_merge_that_finds_no_room_keeps_no_smaller_one_from_making_some() {
+    const ROOM: u64 = 64 << 10;
+    let disk = FaultFs::new(Arc::new(SimFs::new()));
+    let advanced = Advanced {
+        memtable_bytes: Some(1 << 20),
+        file_bytes: 16 << 10,
+        l0_compact_files: 1,
+        ..Advanced::default()
+    };
+    let options = Options { advanced, ..options(Durability::Flushed) };
+    let (db, table) = open_with(&disk, Arc::new(ByHand), options);
+    let mut rng = Rng::seeded(7);
+    let mut put = |rows: &mut dyn Iterator<Item = u64>| {
+        let value = |rng: &mut Rng| (0..100).map(|_| rng.next_u64() as u8).collect::<Vec<_>>();
+        let batch = table.partition("p").batch();
+        let batch = rows.fold(batch, |batch, row| batch.upsert(row.to_be_bytes(), value(&mut rng)));
+        batch.commit().unwrap();
+    };
+    (0..40).for_each(|n| put(&mut (n * 100..n * 100 + 100)));
+    let snapshot = db.snapshot().unwrap();
+    for n in 0..5 {
+        let batch = table.partition("p").batch();
+        let deletes = (n * 100..n * 100 + 100_u64).map(u64::to_be_bytes);
+        deletes.fold(batch, |batch, row| batch.delete(row)).commit().unwrap();
+    }
+    // All of it in L1, what was deleted too; and the log has the segment that is to follow.
+    db.compact().unwrap();
+    while db.step().unwrap() {}
+    drop(snapshot);
+    put(&mut (500..4000).step_by(100));
+    db.flush().unwrap();
+    let l1_bytes = || db.stats().levels[1].1;
+    let before = l1_bytes();
+    let mut refused = 0;
+    for _ in 0..30 {
+        disk.set_room(Some(ROOM)); // What was given up took it, and is gone.
+        match db.step() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                assert_eq!(error.kind(), Kind::NoSpace, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!(refused, 1, "{:?}", db.stats());
+    assert!(l1_bytes() * 100 < before * 95, "{} of {before} bytes are left", l1_bytes());
+    let why = db.stats().last_background_error.unwrap();
+    assert!(why.contains("waits for room"), "{why}");
+    // Whoever waits for a merge is told.
+    assert_eq!(db.compact().unwrap_err().kind(), Kind::NoSpace);
+    disk.set_room(None);
+    while db.step().unwrap() {}
+    let stats = db.stats();
+    assert_eq!((stats.levels[0].0, stats.last_background_error), (0, None));
+    assert_eq!(rows(&table).len(), 3500);
 }

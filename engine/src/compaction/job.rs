@@ -53,6 +53,12 @@ impl Merge {
         in_place && self.lower.iter().map(|file| file.meta.bytes).sum::<u64>() <= file_bytes
     }
 
+    /// About the most that it writes: what its files have, and what those refer to in blob files that
+    /// are `worn`.
+    pub(crate) fn bytes(&self, worn: &[FileNo]) -> u64 {
+        self.inputs().map(|file| file.meta.bytes + worn_bytes(file, worn)).sum()
+    }
+
     /// The files that it reads.
     pub(crate) fn inputs(&self) -> impl Iterator<Item = &Arc<LiveFile>> {
         self.upper.iter().chain(&self.lower)
@@ -62,4 +68,9 @@ impl Merge {
     pub(crate) fn runs(&self) -> usize {
         if self.level == 0 { self.upper.len() + 1 } else { 2 }
     }
+}
+
+/// Bytes of values in blob files that are `worn`, to which the file refers.
+pub(crate) fn worn_bytes(file: &LiveFile, worn: &[FileNo]) -> u64 {
+    worn.iter().filter_map(|no| file.meta.blobs.get(no)).map(|used| used.bytes).sum()
 }

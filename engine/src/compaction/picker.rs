@@ -5,8 +5,9 @@
 //! sink below older ones). Then what gives back space for a rewrite.
 //!
 //! A merge that could not read a file would fail again: what goes on by itself goes round the file
-//! from there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. Whoever waits
-//! for an aim is told of it instead.
+//! from there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. One that found no
+//! room would fill the disk again: it is left out, as are those that write as much, so that smaller
+//! ones make room ([`Turns::avoid_large`]). Whoever waits for an aim is told of it instead.
 
 use crate::compaction::job::{GRANDPARENT_FILES_MAX, Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
@@ -31,6 +32,16 @@ pub(crate) struct Turns {
     next: [Vec<u8>; LEVELS],
     avoided: Avoided<LiveFile>,
     avoided_blobs: Avoided<LiveBlob>,
+    too_large: Option<TooLarge>,
+}
+
+/// From how many bytes on merges find no room, and until when.
+#[derive(Debug)]
+struct TooLarge {
+    bytes: u64,
+    /// What the disk has to have before; `None` where it said that it had it.
+    room: Option<u64>,
+    until: Duration,
 }
 
 /// Files by when each gets a turn again. What is dropped meanwhile goes all the same.
@@ -56,8 +67,30 @@ impl Turns {
         self.avoided_blobs.add(blob, until);
     }
 
-    /// Gives those files a turn again that are avoided until `now`.
-    pub(crate) fn pass(&mut self, now: Duration) {
+    /// Has the work that goes on by itself leave out merges of as many `bytes` as one that found no
+    /// room, until the disk has it, or the time `until` of a steady clock has come. `available`:
+    /// what the disk says that it has without what that one wrote.
+    pub(crate) fn avoid_large(&mut self, bytes: u64, available: u64, until: Duration) {
+        let bytes = self.too_large.as_ref().map_or(bytes, |known| known.bytes.min(bytes));
+        let room = (available < bytes).then_some(bytes);
+        self.too_large = Some(TooLarge { bytes, room, until });
+    }
+
+    /// Whether merges are left out for want of room.
+    pub(crate) fn lack_room(&self) -> bool {
+        self.too_large.is_some()
+    }
+
+    /// Whether a merge of so many bytes has a turn.
+    fn have_room(&self, bytes: u64) -> bool {
+        self.too_large.as_ref().is_none_or(|known| bytes < known.bytes)
+    }
+
+    /// Gives those files a turn again that are avoided until `now`, and large merges where the disk
+    /// has what they lacked.
+    pub(crate) fn pass(&mut self, now: Duration, available: impl FnOnce() -> u64) {
+        let fits = |room: u64| room <= available();
+        self.too_large.take_if(|known| known.until <= now || known.room.is_some_and(fits));
         self.avoided.take_until(now).for_each(|file| file.set_unreadable(None));
         self.avoided_blobs.take_until(now).for_each(|blob| blob.set_unreadable(None));
     }
@@ -113,12 +146,6 @@ impl Aim<'_> {
         }
     }
 
-    /// Whether a job may be done on the way: one that will fail only where somebody waits to be
-    /// told.
-    pub(crate) fn takes(self, job: &Job) -> bool {
-        self.is_awaited() || job.is_readable()
-    }
-
     /// Whoever waits is not kept by what expires or leaves a history window of so many ticks
     /// meanwhile.
     pub(crate) fn until(self, history: u64) -> CommitTs {
@@ -138,6 +165,27 @@ impl Aim<'_> {
     }
 }
 
+/// Whether a job may be done on the way to `aim`: one that will fail only where somebody waits to
+/// be told.
+pub(crate) fn may(
+    aim: Aim<'_>,
+    version: &Version,
+    options: &Options,
+    turns: &Turns,
+) -> impl Fn(&Job) -> bool {
+    let worn = match turns.lack_room() {
+        true => version.blobs.worn(options.advanced.blob_dead_percent),
+        false => Vec::new(),
+    };
+    move |job| {
+        let fits = || match job {
+            Job::Merge(merge) => turns.have_room(merge.bytes(&worn)),
+            Job::Drop { .. } | Job::Retire { .. } | Job::Move { .. } => true,
+        };
+        aim.is_awaited() || (job.is_readable() && fits())
+    }
+}
+
 /// The next job towards `aim`, if any is needed.
 pub(crate) fn pick(
     aim: Aim<'_>,
@@ -146,7 +194,7 @@ pub(crate) fn pick(
     scene: &Scene<'_>,
     turns: &Turns,
 ) -> Option<Job> {
-    let may = |job: &Job| aim.takes(job);
+    let may = may(aim, version, options, turns);
     let shape = || match aim {
         Aim::Balance => fullest(version, options, turns, &may),
         Aim::Rest | Aim::Settled(_) => {
@@ -160,11 +208,11 @@ pub(crate) fn pick(
         _ => false,
     };
     let job = |reclaim| match reclaim {
-        Reclaim::Rewrite(merge) => Some(Job::Merge(merge)).filter(may),
+        Reclaim::Rewrite(merge) => Some(Job::Merge(merge)).filter(&may),
         Reclaim::Down(_, file) if came_since(&file) => None,
         Reclaim::Down(0, _) => from_level(version, 0, options, turns, &may),
         Reclaim::Down(level, file) => {
-            Some(merge_or_move(version, level, vec![file], options)).filter(may)
+            Some(merge_or_move(version, level, vec![file], options)).filter(&may)
         }
     };
     let reclaim = || match aim {
@@ -390,5 +438,24 @@ mod tests {
         assert_eq!([1, 2, 3].map(|level| level_mib(level, 12)), [48, 480, 4800]);
         assert_eq!(level_mib(1, 512), 256, "never above what the option says");
         assert_eq!(level_mib(1, 1), 32, "never below one file");
+    }
+
+    #[test]
+    fn merges_that_found_no_room_wait_for_it_or_for_a_while() {
+        let second = Duration::from_secs;
+        let mut turns = Turns::default();
+        turns.avoid_large(100, 40, second(60));
+        turns.avoid_large(200, 40, second(60)); // Somebody waited for it.
+        assert!(turns.have_room(99) && !turns.have_room(100));
+        turns.pass(second(59), || 99);
+        assert!(turns.lack_room());
+        turns.pass(second(59), || 100);
+        assert!(!turns.lack_room() && turns.have_room(100));
+        // The disk said that there was enough, and will again.
+        turns.avoid_large(100, 100, second(60));
+        turns.pass(second(59), || u64::MAX);
+        assert!(!turns.have_room(100));
+        turns.pass(second(60), || 0);
+        assert!(turns.have_room(100));
     }
 }

@@ -9,7 +9,7 @@
 //! Every job makes what asked for it smaller: it leaves fewer references to worn files, fewer files
 //! in L0, or fewer files in a level. So upkeep ends.
 
-use crate::compaction::job::{Job, Merge};
+use crate::compaction::job::{Job, Merge, worn_bytes};
 use crate::compaction::picker;
 use crate::options::Options;
 use crate::version::files::{LiveFile, Version};
@@ -45,9 +45,7 @@ pub(crate) fn worn_blobs(
     if worn.is_empty() {
         return None;
     }
-    let worn_bytes = |file: &LiveFile| -> u64 {
-        worn.iter().filter_map(|no| file.meta.blobs.get(no)).map(|used| used.bytes).sum()
-    };
+    let worn_bytes = |file: &LiveFile| worn_bytes(file, &worn);
     if version.levels[0].iter().any(|file| worn_bytes(file) > 0)
         && let Some(job) = picker::from_l0(version, options, may)
     {

@@ -73,6 +73,8 @@ pub(crate) struct Tree {
     /// Held while what was trash is removed, so that whoever finds none can wait.
     pub(super) deleting: Mutex<()>,
     pub(super) merging: Mutex<Option<Merging>>,
+    /// Why merges wait for room, where some do.
+    pub(super) no_room: Mutex<Option<String>>,
     pub(super) closing: AtomicBool, // Long work gives up.
     in_doubt: AtomicBool,           // Changed under the lock of the set.
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
@@ -108,6 +110,7 @@ impl Tree {
             compacting: Mutex::default(),
             deleting: Mutex::default(),
             merging: Mutex::default(),
+            no_room: Mutex::default(),
             closing: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             set: Mutex::new(set),

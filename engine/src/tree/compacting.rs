@@ -25,7 +25,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a file that the disk did not give to a merge is left alone. A merge of it would only
-/// fail again where a sector is bad; where it was the moment, there is time.
+/// fail again where a sector is bad; where it was the moment, there is time. So long merges wait at
+/// most that found no room.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// What a job of compaction was picked for.
@@ -49,7 +50,10 @@ impl Tree {
     /// Does one piece of compaction; false where `aim` is reached.
     pub(crate) fn compact_once(&self, aim: Aim<'_>, pipeline: &Pipeline) -> Result<bool> {
         let mut turns = self.compacting.lock();
-        turns.pass(self.clock.steady());
+        turns.pass(self.clock.steady(), || self.bytes_available());
+        if !turns.lack_room() {
+            *self.no_room.lock() = None;
+        }
         self.reopen_manifest()?;
         let boundaries = self.boundaries(pipeline);
         let tables = self.tables.load();
@@ -64,7 +68,7 @@ impl Tree {
             let readable = tables.readable(&boundaries, recorded);
             let effort = aim.effort();
             let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due, until };
-            let may = |job: &Job| aim.takes(job);
+            let may = picker::may(aim, version, &self.options, &turns);
             let job = picker::pick(aim, version, &self.options, &scene, &turns);
             let job = job.or_else(|| match aim {
                 Aim::Balance | Aim::Rest | Aim::Settled(_) => {
@@ -164,12 +168,13 @@ impl Tree {
 
     /// Sees to it that a merge which could not read a file is not picked again at once: where it is
     /// damaged or this build lacks its codec never, where the disk failed, or contents are wrong
-    /// under good checksums, after a while.
+    /// under good checksums, after a while. The same for one that found no room.
     fn merge_failed(&self, merge: &Merge, version: &Version, error: &Error, turns: &mut Turns) {
         let later = self.clock.steady() + TRY_AGAIN_AFTER;
         let until = match error.kind() {
             Kind::Corrupt | Kind::Unsupported => Duration::MAX,
             Kind::Io | Kind::Invalid => later,
+            Kind::NoSpace => return self.merge_found_no_room(merge, version, error, turns, later),
             _ => return,
         };
         let place = error.place();
@@ -192,11 +197,39 @@ impl Tree {
         }
     }
 
-    /// Why the work that goes on by itself goes round a file, where it does.
+    /// Sees to it that merges go on for which there is room. One that has none would take all that
+    /// the log and flushes still have at each try.
+    fn merge_found_no_room(
+        &self,
+        merge: &Merge,
+        version: &Version,
+        error: &Error,
+        turns: &mut Turns,
+        until: Duration,
+    ) {
+        self.delete_trash(); // What it has written.
+        let worn = version.blobs.worn(self.options.advanced.blob_dead_percent);
+        let bytes = merge.bytes(&worn);
+        turns.avoid_large(bytes, self.bytes_available(), until);
+        *self.no_room.lock() = Some(format!("a merge of {bytes} bytes waits for room: {error}"));
+    }
+
+    /// What the disk has; no end of it where it does not say.
+    fn bytes_available(&self) -> u64 {
+        self.shelf.vfs.bytes_available(&self.shelf.dir).unwrap_or(u64::MAX)
+    }
+
+    /// Why the work that goes on by itself goes round a file or leaves out merges, where it does.
     pub(crate) fn avoids(&self) -> Option<String> {
         let version = &self.view.load().version;
         let file = version.files().find_map(|(_, file)| file.unreadable());
-        file.or_else(|| version.blobs.iter().find_map(|(blob, _)| blob.unreadable()))
+        let file = file.or_else(|| version.blobs.iter().find_map(|(blob, _)| blob.unreadable()));
+        file.or_else(|| self.no_room.lock().clone())
+    }
+
+    /// Whether merges are left out until the disk has room for them.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.no_room.lock().is_some()
     }
 
     /// Deletes the files that nobody can reach any more; those that another thread has begun to
