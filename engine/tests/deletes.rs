@@ -246,6 +246,54 @@ fn few_deletes_wait_until_they_are_old() {
     assert_eq!((levels, store.rows()), (1, 1929), "the delete sank to what it hides");
 }
 
+/// Rows all over a deep level come to lie above it in small files, each over little of it. Joined
+/// they would be over all of it, and one delete in them would have it written anew.
+#[test]
+fn an_old_delete_takes_few_files_of_the_level_below_along() {
+    let advanced = Advanced {
+        l0_compact_files: 1,
+        level_fanout: 8,
+        delete_age_max_s: 3600,
+        ..options().advanced
+    };
+    let file_bytes = advanced.file_bytes as u64;
+    let store = Store::new(Options { advanced, ..options() });
+    let mut rng = Rng::new(7);
+    for n in 0..2400 {
+        store.table.upsert(pk_of(0), rk_of(n), rng.bytes(1000)).unwrap();
+    }
+    store.db.settle().unwrap();
+    store.db.compact().unwrap();
+    let levels = store.db.stats().levels;
+    let deepest = levels.iter().rposition(|(files, _)| *files > 0);
+    let much = levels[deepest.unwrap()].1 > 100 * file_bytes;
+    assert!(deepest >= Some(3) && much, "{levels:?}");
+    // What the largest job reads.
+    let idle = || {
+        let (mut read, mut most) = (store.db.stats().compaction_bytes_read, 0);
+        while store.db.step().unwrap() {
+            let before = std::mem::replace(&mut read, store.db.stats().compaction_bytes_read);
+            most = most.max(read - before);
+        }
+        most
+    };
+    store.table.delete(pk_of(0), rk_of(2305), If::Present).unwrap();
+    store.clock.advance(Duration::from_secs(1800));
+    store.table.delete(pk_of(0), rk_of(305), If::Present).unwrap();
+    for n in (0..2400).step_by(10) {
+        store.table.upsert(pk_of(0), rk_of(n), "short").unwrap();
+    }
+    store.db.flush().unwrap();
+    idle();
+    for _ in 0..2 {
+        store.clock.advance(Duration::from_secs(1801));
+        let most = idle();
+        assert!(most > file_bytes, "a delete has sunk to what it hides");
+        assert!(most < 16 * file_bytes, "{most} bytes for one delete: {:?}", store.db.stats());
+    }
+    assert_eq!(store.rows(), 2398);
+}
+
 #[test]
 fn a_partition_that_was_emptied_row_by_row_is_dropped_without_a_walk_over_its_deletes() {
     let advanced = Advanced { memtable_bytes: Some(16 << 20), ..options().advanced };

@@ -372,6 +372,23 @@ fn merge_or_move(
     }
 }
 
+/// Whether neighbours of a level lie, as one file, over so little of the level below it that a merge
+/// takes few files along.
+pub(crate) fn are_over_little(
+    version: &Version,
+    level: usize,
+    files: &[Arc<LiveFile>],
+    options: &Options,
+) -> bool {
+    let (smallest, largest) = span(files);
+    let below = match level + 1 < LEVELS {
+        true => version.overlapping(level + 1, &smallest, &largest),
+        false => Vec::new(),
+    };
+    let bytes: u64 = below.iter().map(|file| file.meta.bytes).sum();
+    bytes <= GRANDPARENT_FILES_MAX * options.advanced.file_bytes as u64
+}
+
 /// Whether a merge of the file with nothing would drop deletes that a move would take along.
 fn sheds_deletes(version: &Version, level: usize, file: &LiveFile) -> bool {
     space::is_dense(file, Effort::Background) && !space::has_older_below(version, level, file)

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const VALUES_PER_WRITTEN: u64 = 8;
 
 /// So many neighbours that are tiny together become one: each row is then written again at most
-/// once per factor of this many in size.
+/// once per factor of this many in size. Not where they are apart because of what lies below them.
 const TINY_FILES: usize = 8;
 
 /// The next job that may be done, if any upkeep is due.
@@ -83,7 +83,10 @@ fn tiny_files(version: &Version, options: &Options, may: &dyn Fn(&Job) -> bool) 
             let (sum, largest) = (bytes(files), largest(files).unwrap_or(0));
             sum <= file_bytes && largest * 2 <= sum
         };
-        let tiny = files.windows(TINY_FILES).filter(tiny);
+        // Where outputs ended for the sake of the level below, one would bring much of it along.
+        let few_below =
+            |files: &&[Arc<LiveFile>]| picker::are_over_little(version, level, files, options);
+        let tiny = files.windows(TINY_FILES).filter(tiny).filter(few_below);
         tiny.map(|files| anew(level, files.to_vec())).find(may)
     })
 }
