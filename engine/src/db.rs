@@ -290,14 +290,18 @@ impl Db {
     /// written meanwhile may be left above it.
     ///
     /// Cost: rewrites what lies above the deepest level, and what that overlaps there; with a
-    /// history window files that hold what has left it.
+    /// history window files that hold what has left it. Below L0 it is done in steps of some 32
+    /// files (1 GiB): so much free disk it needs, and other merges have their turn in between.
     pub fn compact(&self) -> Result<()> {
         let Writer { pipeline, work, .. } = self.inner.writer()?;
         let _running = work.enter()?;
         let tree = &self.inner.tree;
         let began = tree.reclaiming_time(pipeline);
         self.flush()?;
-        while tree.compact_once(Aim::OneRun(began), pipeline)? {}
+        let _one_run = tree.making_one_run();
+        while tree.compact_once(Aim::OneRun(began), pipeline)? {
+            tree.delete_trash(); // The next step may need the room.
+        }
         tree.delete_trash();
         Ok(())
     }

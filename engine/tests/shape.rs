@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::env::rng::Rng;
+use tabulith::event::Event;
 use tabulith::inspect::{self, Depth, Kind};
 use tabulith::vfs::os::OsVfs;
 use tabulith::{Advanced, Codec, Compression, Db, If, Options, Table};
@@ -239,6 +241,50 @@ fn files_end_where_partitions_end() {
         files.len() > 10 && wrong.is_empty(),
         "cut inside of a partition: {wrong:#?}\n{files:#?}"
     );
+}
+
+/// Other merges, for which commits may wait, have their turn in between, and no step needs room for
+/// all; yet what comes out is one run, with next to no small files.
+#[test]
+fn all_becomes_one_run_in_steps() {
+    const ROWS: u32 = 16_000;
+    let dir = tempfile::tempdir().unwrap();
+    let (largest, read) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let told = [Arc::clone(&largest), Arc::clone(&read)];
+    let advanced = Advanced { compression: Compression::NONE, ..small() };
+    let options = Options { threads: Some(1), advanced, ..Options::default() };
+    let builder = Db::builder().options(options).on_event(move |event| {
+        if let Event::CompactionEnd { read_bytes, .. } = event {
+            told[0].fetch_max(*read_bytes, Relaxed);
+            told[1].fetch_add(*read_bytes, Relaxed);
+        }
+    });
+    let clock = Arc::new(ManualClock::at(START_TICKS));
+    let builder = builder.parts(Arc::new(OsVfs::new()), clock, Arc::new(ByHand));
+    let db = builder.open(dir.path()).unwrap();
+    let table = db.table("t").unwrap();
+    fill(&table, 0..ROWS, &[7; 100]);
+    settle_deep(&db);
+    for first in (0..ROWS).step_by(200) {
+        put(&table, (first..first + 200).step_by(2), &[8; 100]);
+    }
+    db.flush().unwrap();
+    finish_steps(&db);
+    let above = |files: &[Shown]| {
+        let deepest = files.last().map_or(0, |file| file.level);
+        files.iter().filter(|file| file.level < deepest).count()
+    };
+    assert!(above(&files(dir.path())) > 30, "{:#?}", files(dir.path()));
+    for count in [&largest, &read] {
+        count.store(0, Relaxed);
+    }
+    db.compact().unwrap();
+    let (largest, read) = (largest.load(Relaxed), read.load(Relaxed));
+    assert!(largest * 2 < read && largest < 70 * (16 << 10), "{largest} of {read} bytes");
+    let files = files(dir.path());
+    let small = files.iter().filter(|file| file.data < 8 << 10).count();
+    assert!(above(&files) == 0 && small * 10 < files.len(), "{files:#?}");
+    assert_eq!(table.count().unwrap(), u64::from(ROWS));
 }
 
 /// From a tenth of a file's rows on, deletes go down by themselves until what they hide is gone;

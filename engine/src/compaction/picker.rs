@@ -25,10 +25,16 @@ use std::time::Duration;
 /// versions can take.
 const ABOVE_PER_DEEPEST: (u64, u64) = (1, 10);
 
+/// What a step towards one run of all files reads, about, in files of full size: commits may wait
+/// for other merges, which have their turn in between, and the disk needs no room for more.
+const STEP_FILES: u64 = 32;
+
 /// Where each level's next compaction begins, so that all parts of a level take turns; and which
 /// files have no turn for now.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
+    /// Whether the deepest level stays the deepest, as somebody makes it the only one.
+    pub(crate) keep_deepest: bool,
     next: [Vec<u8>; LEVELS],
     avoided: Avoided<LiveFile>,
     avoided_blobs: Avoided<LiveBlob>,
@@ -177,10 +183,12 @@ pub(crate) fn may(
         true => version.blobs.worn(options.advanced.blob_dead_percent),
         false => Vec::new(),
     };
+    let deepest = if turns.keep_deepest { deepest(version).unwrap_or(0).max(1) } else { LEVELS };
     move |job| {
         let fits = || match job {
-            Job::Merge(merge) => turns.have_room(merge.bytes(&worn)),
-            Job::Drop { .. } | Job::Retire { .. } | Job::Move { .. } => true,
+            Job::Merge(merge) => merge.level < deepest && turns.have_room(merge.bytes(&worn)),
+            Job::Move { from, .. } => *from < deepest,
+            Job::Drop { .. } | Job::Retire { .. } => true,
         };
         aim.is_awaited() || (job.is_readable() && fits())
     }
@@ -200,7 +208,7 @@ pub(crate) fn pick(
         Aim::Rest | Aim::Settled(_) => {
             fullest(version, options, turns, &may).or_else(|| sink(version, options, turns, &may))
         }
-        Aim::OneRun(up_to) => one_run(version, up_to),
+        Aim::OneRun(up_to) => one_run(version, up_to, options),
         Aim::Range(range, level) => sink_range(version, range, level, options),
     };
     let came_since = |file: &LiveFile| match aim {
@@ -228,13 +236,46 @@ pub(crate) fn pick(
 
 /// A job that brings what was committed up to there one step closer to a single run, whatever its
 /// sizes.
-fn one_run(version: &Version, up_to: CommitTs) -> Option<Job> {
+fn one_run(version: &Version, up_to: CommitTs, options: &Options) -> Option<Job> {
     let deepest = deepest(version)?;
     // Level 0 is a run of its own where there is nothing below.
-    let mut levels = 0..deepest.max(1);
-    let level =
-        levels.find(|level| version.levels[*level].iter().any(|file| file.meta.min_ts <= up_to))?;
-    Some(merge_all(version, level))
+    (0..deepest.max(1)).find_map(|level| {
+        let files = &version.levels[level];
+        let first = files.iter().position(|file| file.meta.min_ts <= up_to)?;
+        let upper = match level {
+            0 => oldest_runs(files.clone()),
+            _ => one_step(version, level, first, options),
+        };
+        Some(Job::Merge(merge(version, level, upper)))
+    })
+}
+
+/// Neighbours of a sorted level from the `first` on, as many as one step takes: to where no file
+/// below would be read by two steps, if that is not far.
+fn one_step(
+    version: &Version,
+    level: usize,
+    first: usize,
+    options: &Options,
+) -> Vec<Arc<LiveFile>> {
+    let step_bytes = STEP_FILES * options.advanced.file_bytes as u64;
+    let (mut step, mut below_to): (Vec<Arc<LiveFile>>, Vec<u8>) = Default::default();
+    let mut bytes = 0;
+    for file in &version.levels[level][first..] {
+        let from = step.last().map_or(&file.meta.smallest, |last| &last.meta.largest);
+        let below = version.overlapping(level + 1, from, &file.meta.largest);
+        let come_in = below.iter().filter(|below| below.meta.smallest > below_to);
+        let more = file.meta.bytes + come_in.map(|below| below.meta.bytes).sum::<u64>();
+        let is_apart = below_to < file.meta.smallest;
+        let is_full = bytes + more > 2 * step_bytes || (bytes >= step_bytes && is_apart);
+        if is_full && !step.is_empty() {
+            break;
+        }
+        bytes += more;
+        below_to = below.last().map_or(below_to, |below| below.meta.largest.clone());
+        step.push(Arc::clone(file));
+    }
+    step
 }
 
 /// Takes the shallowest level down one where the levels above the deepest hold much of its size.
@@ -352,6 +393,22 @@ fn merge_or_move(
     upper: Vec<Arc<LiveFile>>,
     options: &Options,
 ) -> Job {
+    let merge = merge(version, level, upper);
+    let grandparent_bytes: u64 = merge.grandparents.iter().map(|file| file.meta.bytes).sum();
+    let codecs = options.advanced.table_codecs();
+    let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.advanced.file_bytes as u64
+        // Moved there, it would stay as the levels above are compressed.
+        && (codecs.upper == codecs.bottom || !version.ends_at(level + 1));
+    match merge.upper.as_slice() {
+        [file] if merge.lower.is_empty() && may_move && !sheds_deletes(version, level, file) => {
+            Job::Move { file: Arc::clone(file), from: level }
+        }
+        _ => Job::Merge(merge),
+    }
+}
+
+/// The merge of files of `level` with what they overlap in the next one.
+fn merge(version: &Version, level: usize, upper: Vec<Arc<LiveFile>>) -> Merge {
     let (smallest, largest) = span(&upper);
     let lower = version.overlapping(level + 1, &smallest, &largest);
     let (smallest, largest) = span(upper.iter().chain(&lower));
@@ -359,17 +416,7 @@ fn merge_or_move(
         true => version.overlapping(level + 2, &smallest, &largest),
         false => Vec::new(),
     };
-    let grandparent_bytes: u64 = grandparents.iter().map(|file| file.meta.bytes).sum();
-    let codecs = options.advanced.table_codecs();
-    let may_move = grandparent_bytes <= GRANDPARENT_FILES_MAX * options.advanced.file_bytes as u64
-        // Moved there, it would stay as the levels above are compressed.
-        && (codecs.upper == codecs.bottom || !version.ends_at(level + 1));
-    match upper.as_slice() {
-        [file] if lower.is_empty() && may_move && !sheds_deletes(version, level, file) => {
-            Job::Move { file: Arc::clone(file), from: level }
-        }
-        _ => Job::Merge(Merge { level, upper, lower, grandparents }),
-    }
+    Merge { level, upper, lower, grandparents }
 }
 
 /// Whether neighbours of a level lie, as one file, over so little of the level below it that a merge
@@ -415,14 +462,6 @@ fn all_overlapping(files: &[Arc<LiveFile>], mut taken: Vec<Arc<LiveFile>>) -> Ve
 fn oldest_runs(mut files: Vec<Arc<LiveFile>>) -> Vec<Arc<LiveFile>> {
     files.drain(..files.len().saturating_sub(L0_RUNS_MAX));
     files
-}
-
-fn merge_all(version: &Version, level: usize) -> Job {
-    let upper = version.levels[level].clone();
-    let upper = if level == 0 { oldest_runs(upper) } else { upper };
-    let (smallest, largest) = span(&upper);
-    let lower = version.overlapping(level + 1, &smallest, &largest);
-    Job::Merge(Merge { level, upper, lower, grandparents: Vec::new() })
 }
 
 /// The smallest and the largest key of some files.

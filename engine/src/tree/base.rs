@@ -27,7 +27,7 @@ use crate::sstable::format::FileMeta;
 use crate::stall::Debt;
 use crate::stats::Counters;
 use crate::sync::atomic::{
-    AtomicBool, AtomicU64,
+    AtomicBool, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},
 };
 use crate::sync::{ArcSwap, Guard, Mutex};
@@ -75,6 +75,8 @@ pub(crate) struct Tree {
     pub(super) merging: Mutex<Option<Merging>>,
     /// Why merges wait for room, where some do.
     pub(super) no_room: Mutex<Option<String>>,
+    /// How many make one run of all files.
+    pub(super) one_runs: AtomicUsize,
     pub(super) closing: AtomicBool, // Long work gives up.
     in_doubt: AtomicBool,           // Changed under the lock of the set.
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
@@ -111,6 +113,7 @@ impl Tree {
             deleting: Mutex::default(),
             merging: Mutex::default(),
             no_room: Mutex::default(),
+            one_runs: AtomicUsize::new(0),
             closing: AtomicBool::new(false),
             in_doubt: AtomicBool::new(false),
             set: Mutex::new(set),

@@ -18,6 +18,7 @@ use crate::names::{self, FileKind};
 use crate::snapshot::Boundaries;
 use crate::stall;
 use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::tree::base::Tree;
 use crate::version::files::Version;
 use std::path::PathBuf;
@@ -46,7 +47,23 @@ impl Drop for Noted<'_> {
     }
 }
 
+/// Somebody makes one run of all files until this is dropped.
+pub(crate) struct MakesOneRun<'a>(&'a AtomicUsize);
+
+impl Drop for MakesOneRun<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Tree {
+    /// Until what is given is dropped, the work that goes on by itself begins no deeper level:
+    /// whoever makes one run of all files would have to take all of them there.
+    pub(crate) fn making_one_run(&self) -> MakesOneRun<'_> {
+        self.one_runs.fetch_add(1, Relaxed);
+        MakesOneRun(&self.one_runs)
+    }
+
     /// Does one piece of compaction; false where `aim` is reached.
     pub(crate) fn compact_once(&self, aim: Aim<'_>, pipeline: &Pipeline) -> Result<bool> {
         let mut turns = self.compacting.lock();
@@ -54,6 +71,7 @@ impl Tree {
         if !turns.lack_room() {
             *self.no_room.lock() = None;
         }
+        turns.keep_deepest = self.one_runs.load(Relaxed) > 0;
         self.reopen_manifest()?;
         let boundaries = self.boundaries(pipeline);
         let tables = self.tables.load();
