@@ -404,11 +404,12 @@ fn open_on_faults(place: &Place) -> (FaultFs, Db) {
     (disk, db)
 }
 
-/// Holds up the next such call on the log until a message comes; says when it has begun.
+/// Holds up the next such call, which is one on the log, until a message comes; says when it has
+/// begun.
 fn hold_the_log(disk: &FaultFs, call: Call) -> (Receiver<()>, Sender<()>) {
     let (begin, begun) = mpsc::channel();
     let (heal, healed) = mpsc::channel();
-    disk.interrupt(Rule::fail(call).named("*.wal"), move || {
+    disk.interrupt(Rule::fail(call), move || {
         let _ = begin.send(());
         let _ = healed.recv();
     });
