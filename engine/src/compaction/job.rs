@@ -53,8 +53,8 @@ impl Merge {
         in_place && self.lower.iter().map(|file| file.meta.bytes).sum::<u64>() <= file_bytes
     }
 
-    /// About the most that it writes: what its files have, and what those refer to in blob files that
-    /// are `worn`.
+    /// About the most that it writes: what its files have, and what those refer to in blob files
+    /// that are `worn`.
     pub(crate) fn bytes(&self, worn: &[FileNo]) -> u64 {
         self.inputs().map(|file| file.meta.bytes + worn_bytes(file, worn)).sum()
     }

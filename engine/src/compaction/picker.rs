@@ -5,9 +5,9 @@
 //! sink below older ones). Then what gives back space for a rewrite.
 //!
 //! A merge that could not read a file would fail again: what goes on by itself goes round the file
-//! from there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. One that found no
-//! room would fill the disk again: it is left out, as are those that write as much, so that smaller
-//! ones make room ([`Turns::avoid_large`]). Whoever waits for an aim is told of it instead.
+//! from there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. One that found
+//! no room would fill the disk again: it is left out, as are those that write as much, so that
+//! smaller ones make room ([`Turns::avoid_large`]). Whoever waits for an aim is told instead.
 
 use crate::compaction::job::{GRANDPARENT_FILES_MAX, Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
@@ -419,8 +419,8 @@ fn merge(version: &Version, level: usize, upper: Vec<Arc<LiveFile>>) -> Merge {
     Merge { level, upper, lower, grandparents }
 }
 
-/// Whether neighbours of a level lie, as one file, over so little of the level below it that a merge
-/// takes few files along.
+/// Whether neighbours of a level lie, as one file, over so little of the level below it that a
+/// merge takes few files along.
 pub(crate) fn are_over_little(
     version: &Version,
     level: usize,

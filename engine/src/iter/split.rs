@@ -2,9 +2,9 @@
 //! partition is in two, for a merge anywhere.
 //!
 //! The weights come from what is in memory of table files: of a file's index some 64 separators, or
-//! of a sorted level, where many of its files are asked, each one's first key. A file of L0 may span
-//! all keys, so its first says nothing of where its bytes are. Rows in memtables have no weight, so
-//! the parts of a table that was never flushed are one.
+//! of a sorted level, where many of its files are asked, each one's first key. A file of L0 may
+//! span all keys, so its first says nothing of where its bytes are. Rows in memtables have no
+//! weight, so the parts of a table that was never flushed are one.
 
 use crate::error::Result;
 use crate::key::order;
