@@ -416,15 +416,20 @@ fn hold_the_log(disk: &FaultFs, call: Call) -> (Receiver<()>, Sender<()>) {
     (begun, heal)
 }
 
+/// A row, and a moment half a minute after it, which is past by then.
+fn a_row_and_a_quiet_time(place: &Place, table: &Table) -> (CommitTs, CommitTs) {
+    let first = table.upsert("p", "r", "before").unwrap();
+    place.pass(60);
+    (first, first.after(Duration::from_secs(30)))
+}
+
 /// It waited for the newest commit that was on its way, with none before the moment.
 #[test]
 fn a_moment_waits_for_no_commit_after_it() {
     let place = Place::new();
     let (disk, db) = open_on_faults(&place);
     let table = db.table("t").unwrap();
-    let first = table.upsert("p", "r", "before").unwrap();
-    place.pass(60);
-    let quiet = first.after(Duration::from_secs(30));
+    let (_, quiet) = a_row_and_a_quiet_time(&place, &table);
     let (begun, heal) = hold_the_log(&disk, Call::Sync);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| table.upsert("p", "r", "on its way"));
@@ -446,9 +451,7 @@ fn the_past_is_read_while_a_write_of_the_log_does_not_return() {
     let place = Place::new();
     let (disk, db) = open_on_faults(&place);
     let table = db.table("t").unwrap();
-    let first = table.upsert("p", "r", "before").unwrap();
-    place.pass(60);
-    let quiet = first.after(Duration::from_secs(30));
+    let (first, quiet) = a_row_and_a_quiet_time(&place, &table);
     assert_eq!(value_at(&db, &table, quiet, "r"), Some("before".into()), "it is past for good");
     let (begun, heal) = hold_the_log(&disk, Call::Write);
     std::thread::scope(|scope| {

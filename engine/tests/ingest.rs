@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use tabulith::db::Db;
 use tabulith::env::clock::{ManualClock, SystemClock};
-use tabulith::env::jobs::{ByHand, Threads};
+use tabulith::env::jobs::{ByHand, Jobs, Threads};
 use tabulith::error::Kind;
 use tabulith::ids::CommitTs;
 use tabulith::options::{Advanced, Options};
@@ -30,6 +30,20 @@ fn small() -> Options {
 
 fn open(dir: &Path) -> Db {
     Db::builder().options(small()).open(dir).unwrap()
+}
+
+/// A database on a disk that may fail, or hold up an edit of the manifest.
+fn open_on(disk: &FaultFs) -> Db {
+    open_with(disk, Arc::new(Threads))
+}
+
+fn open_by_hand(disk: &FaultFs) -> Db {
+    open_with(disk, Arc::new(ByHand))
+}
+
+fn open_with(disk: &FaultFs, jobs: Arc<dyn Jobs>) -> Db {
+    let (disk, clock) = (Arc::new(disk.clone()), Arc::new(SystemClock::default()));
+    Db::builder().options(small()).parts(disk, clock, jobs).open("/db").unwrap()
 }
 
 fn rk(i: u32) -> String {
@@ -156,9 +170,7 @@ fn what_is_not_in_order_is_refused_and_what_is_not_finished_leaves_nothing() {
 fn an_error_of_the_disk_is_repeated_until_the_end_and_nothing_is_seen() {
     for (call, files_before) in [(Call::Sync, 0), (Call::Sync, 3), (Call::Write, 2)] {
         let disk = FaultFs::new(Arc::new(SimFs::new()));
-        let builder = Db::builder().options(small());
-        let parts = (Arc::new(disk.clone()), Arc::new(SystemClock::new()), Arc::new(Threads));
-        let db = builder.parts(parts.0, parts.1, parts.2).open("/db").unwrap();
+        let db = open_on(&disk);
         let table = db.table("t").unwrap();
         db.compact().unwrap();
         disk.add(Rule::fail(call).named("*.sst").skip(files_before));
@@ -173,9 +185,22 @@ fn an_error_of_the_disk_is_repeated_until_the_end_and_nothing_is_seen() {
     }
 }
 
-fn open_by_hand(disk: &FaultFs) -> Db {
-    let (clock, jobs) = (Arc::new(SystemClock::default()), Arc::new(ByHand));
-    Db::builder().options(small()).parts(Arc::new(disk.clone()), clock, jobs).open("/db").unwrap()
+/// A database whose ingest of twenty rows failed at that call on the second copy of the manifest,
+/// which cannot be written anew as long as it `stays` so.
+fn with_a_failed_ingest(call: Call, stays: bool) -> (SimFs, FaultFs, Db, Table) {
+    let sim = SimFs::new();
+    let disk = FaultFs::new(Arc::new(sim.clone()));
+    let db = open_by_hand(&disk);
+    let table = db.table("t").unwrap();
+    db.flush().unwrap();
+    let mut ingest = table.ingest().unwrap();
+    (0..20).try_for_each(|i| ingest.add("p", rk(i), "ingested")).unwrap();
+    disk.add(Rule::fail(call).named("*.manifest-b"));
+    if stays {
+        disk.add(Rule::fail(Call::Create).named("*.manifest-a").forever());
+    }
+    assert_eq!(ingest.finish().unwrap_err().kind(), Kind::Io);
+    (sim, disk, db, table)
 }
 
 /// The first copy of the manifest had the edit of the ingest, which failed at the second one. A
@@ -200,18 +225,7 @@ fn an_ingest_that_failed_is_undone_before_anything_is_decided_without_it() {
             (Call::Write, true, true),
         ] {
             let case = format!("{name}, {call:?}, {stays}, {closes}");
-            let sim = SimFs::new();
-            let disk = FaultFs::new(Arc::new(sim.clone()));
-            let db = open_by_hand(&disk);
-            let table = db.table("t").unwrap();
-            db.flush().unwrap();
-            let mut ingest = table.ingest().unwrap();
-            (0..20).try_for_each(|i| ingest.add("p", rk(i), "ingested")).unwrap();
-            disk.add(Rule::fail(call).named("*.manifest-b"));
-            if stays {
-                disk.add(Rule::fail(Call::Create).named("*.manifest-a").forever());
-            }
-            assert_eq!(ingest.finish().unwrap_err().kind(), Kind::Io, "{case}");
+            let (sim, disk, db, table) = with_a_failed_ingest(call, stays);
             if stays {
                 assert_eq!(decide(&table).unwrap_err().kind(), Kind::Io, "{case}");
                 assert!(rows(&table).is_empty(), "{case}");
@@ -233,16 +247,8 @@ fn an_ingest_that_failed_is_undone_before_anything_is_decided_without_it() {
 #[test]
 fn a_close_undoes_an_ingest_that_failed_or_tells() {
     for stays in [false, true] {
-        let sim = SimFs::new();
-        let disk = FaultFs::new(Arc::new(sim.clone()));
-        let db = open_by_hand(&disk);
-        let table = db.table("t").unwrap();
-        db.flush().unwrap();
-        let mut ingest = table.ingest().unwrap();
-        ingest.add("p", "r", "ingested").unwrap();
-        disk.add(Rule::fail(Call::Sync).named("*.manifest-b"));
-        disk.add(Rule::fail(Call::Create).named("*.manifest-a").forever());
-        assert_eq!(ingest.finish().unwrap_err().kind(), Kind::Io);
+        let (sim, disk, db, table) = with_a_failed_ingest(Call::Sync, true);
+        drop(table);
         if !stays {
             disk.clear();
         }
@@ -333,12 +339,6 @@ fn an_ingest_ends_beside_changes_of_the_catalogue() {
         }
         changes.join().unwrap();
     });
-}
-
-/// A database on a disk that may hold up an edit of the manifest.
-fn open_on(disk: &FaultFs) -> Db {
-    let (clock, jobs) = (Arc::new(SystemClock::default()), Arc::new(Threads));
-    Db::builder().options(small()).parts(Arc::new(disk.clone()), clock, jobs).open("/db").unwrap()
 }
 
 #[test]
