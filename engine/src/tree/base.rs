@@ -406,11 +406,11 @@ impl Tree {
     /// An ingest of `table` has failed. A crash may find it in force all the same, so no commit may
     /// be decided without its rows until the manifest was written anew.
     pub(crate) fn doubt(&self, table: FileNo) {
-        let mut set = self.set.lock();
-        if let Some(set) = set.as_mut().filter(|set| set.doubts(table)) {
-            self.note_doubt(set, true);
-        }
-        drop(set);
+        self.with_set(|set| {
+            if set.doubts(table) {
+                self.note_doubt(set, true);
+            }
+        });
         let _ = self.end_doubt(); // Whoever commits next tries again, and is told.
     }
 

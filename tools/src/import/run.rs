@@ -197,11 +197,10 @@ impl Import {
 
     async fn file(&mut self, path: PathBuf, survey: Survey, digest: u128) -> Result<End> {
         let recipe = self.recipe(&Rows::open(&path)?, &survey)?;
-        let record = match self.whose {
-            For::Server { .. } => None,
-            For::Command | For::Shell => Record::of(self.job_number(digest, &survey.columns)),
-        };
-        if record.is_none() && !matches!(self.whose, For::Server { .. }) {
+        let has_record = !matches!(self.whose, For::Server { .. });
+        let number = has_record.then(|| self.job_number(digest, &survey.columns));
+        let record = number.and_then(Record::of);
+        if has_record && record.is_none() {
             note("neither XDG_STATE_HOME nor HOME is set: the import cannot be resumed");
         }
         let done = match &record {
