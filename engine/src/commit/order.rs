@@ -25,37 +25,46 @@ pub(crate) type Callback = Box<dyn FnOnce(Result<()>) + Send>;
 
 /// How far the commits of one database are, behind one lock.
 pub(crate) struct Order {
+    // Places in the order.
     pub(crate) last_ts: CommitTs,
-    pub(crate) closed_to: CommitTs, // Somebody has read, or reclaimed, by it: later commits come after it.
-    pub(crate) group: FrameBuffer,  // Applied, not yet in the log.
-    pub(crate) group_first: CommitTs,
-    pub(crate) recycled: FrameBuffer, // An empty buffer for the next group.
-    pub(crate) leaving_bytes: usize,  // Capacity of the buffer that a leader writes.
-    pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
+    pub(crate) closed_to: CommitTs, // Somebody has read, or reclaimed, by it: commits come after.
     pub(crate) reserved: Option<CommitTs>, // Holds back what is visible, until it is released.
+    pub(crate) waiting: VecDeque<(CommitTs, Durability)>, // Applied, not yet visible.
+    callbacks: VecDeque<(CommitTs, Callback)>, // By timestamp.
+    pub(crate) has_turn: bool,      // Somebody has: no commit gets a place before it is over.
+
+    // The gathered group.
+    pub(crate) group: FrameBuffer, // Applied, not yet in the log.
     pub(crate) group_no: u64,
-    pub(crate) group_commits: usize, // Of the gathered group.
-    pub(crate) group_waiters: usize, // Threads that wait for a commit of the gathered group.
+    pub(crate) group_first: CommitTs,
+    pub(crate) group_commits: usize,
+    pub(crate) group_waiters: usize, // Threads that wait for a commit of it.
+    room: Room,
+    pub(crate) room_bytes: usize, // What it may have at most, by `room`.
     pub(crate) hope: Hope,
-    pub(crate) taken: VecDeque<Taken>, // Groups that have left and are not wholly visible, in order.
+
+    // The leader, and the groups that were taken.
+    pub(crate) leading: bool,
+    pub(crate) leaving_bytes: usize, // Capacity of the buffer that a leader writes.
+    pub(crate) recycled: FrameBuffer, // An empty buffer for the next group.
+    pub(crate) taken: VecDeque<Taken>, // Those that are not wholly visible, in order.
+
+    // How far the log is, and how far it is to be.
     pub(crate) written: CommitTs,
     pub(crate) synced: CommitTs,
     pub(crate) syncing: CommitTs, // The newest commit that a sync, ended or not, covers.
-    pub(crate) sync_wanted: CommitTs, // The newest commit that asked for a sync.
-    pub(crate) unsynced: CommitTs, // The newest commit that asked for none.
-    pub(crate) buffered: CommitTs, // The newest commit that asked for no write either.
     pub(crate) syncs: usize,      // Under way.
+    pub(crate) sync_wanted: CommitTs, // The newest commit that asked for a sync.
+    pub(crate) no_sync_wanted: CommitTs, // The newest commit that asked for none.
+    pub(crate) no_write_wanted: CommitTs, // The newest commit that asked for no write either.
     pub(crate) urged: CommitTs,   // The newest commit that the background leader is to see through.
     pub(crate) resting: bool,     // The background leader sleeps until a sync ends.
     pub(crate) sealed: bool,
-    room: Room,
-    pub(crate) room_bytes: usize, // What the gathered group may have at most, by `room`.
-    pub(crate) has_turn: bool,    // Somebody has: no commit gets a place before it is over.
-    pub(crate) leading: bool,
+
+    // The end.
     pub(crate) closing: bool,
     pub(crate) closed_well: bool, // All that was acknowledged is durable.
     pub(crate) failed: Option<Error>,
-    callbacks: VecDeque<(CommitTs, Callback)>, // By timestamp.
 }
 
 /// A group that a leader took.
@@ -142,35 +151,35 @@ impl Order {
         Order {
             last_ts,
             closed_to: CommitTs::ZERO,
-            group: FrameBuffer::default(),
-            group_first: last_ts,
-            recycled: FrameBuffer::default(),
-            leaving_bytes: 0,
-            waiting: VecDeque::new(),
             reserved: None,
+            waiting: VecDeque::new(),
+            callbacks: VecDeque::new(),
+            has_turn: false,
+            group: FrameBuffer::default(),
             group_no: 0,
+            group_first: last_ts,
             group_commits: 0,
             group_waiters: 0,
+            room,
+            room_bytes: room.group_bytes_max(),
             hope: Hope::default(),
+            leading: false,
+            leaving_bytes: 0,
+            recycled: FrameBuffer::default(),
             taken: VecDeque::new(),
             written: last_ts,
             synced: last_ts,
             syncing: last_ts,
-            sync_wanted: last_ts,
-            unsynced: last_ts,
-            buffered: last_ts,
             syncs: 0,
+            sync_wanted: last_ts,
+            no_sync_wanted: last_ts,
+            no_write_wanted: last_ts,
             urged: last_ts,
             resting: false,
             sealed: true,
-            room,
-            room_bytes: room.group_bytes_max(),
-            has_turn: false,
-            leading: false,
             closing: false,
             closed_well: false,
             failed: None,
-            callbacks: VecDeque::new(),
         }
     }
 

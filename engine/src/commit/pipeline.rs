@@ -4,10 +4,10 @@
 //! A commit is *applied* under the order lock, in the order of its timestamp. One that asks for no
 //! sync and finds nobody else is handed to the kernel there and then. Otherwise, whoever waits and
 //! finds no leader becomes one: it takes all that was applied so far as one group, writes it
-//! with no lock held and leaves the lead; then it syncs, while the next group gathers. Whoever ends
-//! a sync wakes those whose commits are covered, all by one call. A commit is *visible* once it and
-//! all before it are as safe as each asked for. Conditions of later commits look at what is
-//! applied, reads at what is visible.
+//! with the order lock free and leaves the lead; then it syncs, while the next group gathers.
+//! Whoever ends a sync wakes those whose commits are covered, all by one call. A commit is
+//! *visible* once it and all before it are as safe as each asked for. Conditions of later commits
+//! look at what is applied, reads at what is visible.
 //!
 //! Those who were just woken tend to come back with their next commit. So a group is led by the
 //! last of them to arrive rather than by the first, which would sync alone while the others wait
@@ -80,9 +80,15 @@ pub(crate) struct Pipeline {
     group_bytes_max: usize,
     pub(crate) waits: PipelineWaits,
     visible: AtomicU64,
-    readable: AtomicU64, // Rises under the order lock, as the next one.
-    past_to: AtomicU64,  // No commit will come up to here, nor up to `readable`.
-    whole_to: AtomicU64, // Nor up to here, and those that did are visible.
+    /// The newest applied commit that is whole, with all before it. Rises under the order lock.
+    readable: AtomicU64,
+    /// No commit will come up to here, nor up to `readable`: the larger of both is that of the
+    /// order's `last_ts` and `closed_to`, for [`Pipeline::next_ts`] without the lock. Rises under
+    /// it.
+    closed_to: AtomicU64,
+    /// No commit will come up to here, and those that did are visible. Only
+    /// [`Pipeline::await_past`] writes it, so that a later read of the same moment takes no lock.
+    past_settled_to: AtomicU64,
     pub(crate) segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) commits: Counter,
@@ -117,8 +123,8 @@ impl Pipeline {
             waits: PipelineWaits::default(),
             visible: AtomicU64::new(last_ts.0),
             readable: AtomicU64::new(last_ts.0),
-            past_to: AtomicU64::new(last_ts.0),
-            whole_to: AtomicU64::new(last_ts.0),
+            closed_to: AtomicU64::new(last_ts.0),
+            past_settled_to: AtomicU64::new(last_ts.0),
             segment: AtomicU64::new(log.current().0),
             log_bytes: AtomicU64::new(log.written_bytes()),
             commits: Counter::default(),
@@ -145,8 +151,8 @@ impl Pipeline {
     /// a moment that was closed, and nothing else is read by it.
     pub(crate) fn next_ts(&self) -> CommitTs {
         let readable = self.readable.load(Ordering::Relaxed);
-        let past_to = self.past_to.load(Ordering::Relaxed);
-        self.now().max(CommitTs(readable.max(past_to) + 1))
+        let closed_to = self.closed_to.load(Ordering::Relaxed);
+        self.now().max(CommitTs(readable.max(closed_to) + 1))
     }
 
     /// The newest commit that readers may see.
@@ -169,8 +175,8 @@ impl Pipeline {
         let order = self.lock_within(reach)?;
         let is_safe = match durability {
             Durability::Buffered => true,
-            Durability::Flushed => order.buffered <= order.written,
-            Durability::Synced => order.unsynced <= order.synced,
+            Durability::Flushed => order.no_write_wanted <= order.written,
+            Durability::Synced => order.no_sync_wanted <= order.synced,
         };
         Ok(is_safe.then_some(order.last_ts))
     }
@@ -197,7 +203,7 @@ impl Pipeline {
     /// for a reserved one among them; no commit will come there in any case.
     fn show_applied(&self, order: &Order) {
         if order.reserved.is_some() {
-            return self.past_to.store(order.last_ts.0, Ordering::Relaxed);
+            return self.closed_to.store(order.last_ts.0, Ordering::Relaxed);
         }
         let release = if weakened!("readable") { Ordering::Relaxed } else { Ordering::Release };
         self.readable.store(order.last_ts.0, release);
@@ -296,8 +302,8 @@ impl Pipeline {
         order.waiting.push_back((ts, durability));
         match durability {
             Durability::Synced => order.sync_wanted = ts,
-            Durability::Flushed => order.unsynced = ts,
-            Durability::Buffered => (order.unsynced, order.buffered) = (ts, ts),
+            Durability::Flushed => order.no_sync_wanted = ts,
+            Durability::Buffered => (order.no_sync_wanted, order.no_write_wanted) = (ts, ts),
         }
         // Planted: seen before it is whole.
         if crate::planted!("B26") && durability == Durability::Buffered {
@@ -462,21 +468,21 @@ impl Pipeline {
 
     fn close_to(&self, order: &mut Order, at: CommitTs) {
         order.closed_to = order.closed_to.max(at);
-        self.past_to.store(order.last_ts.max(order.closed_to).0, Ordering::Relaxed);
+        self.closed_to.store(order.last_ts.max(order.closed_to).0, Ordering::Relaxed);
     }
 
     /// Returns once the past up to `at` is whole: no commit will come there, and those that did are
     /// visible. Waits for nobody where that is known.
     pub(crate) fn await_past(&self, at: CommitTs) -> Result<()> {
         // Whoever has stored it has seen them to be visible, and by its Release so has who sees it.
-        if at <= self.visible() || at.0 <= self.whole_to.load(Ordering::Acquire) {
+        if at <= self.visible() || at.0 <= self.past_settled_to.load(Ordering::Acquire) {
             return Ok(());
         }
         if let Some(newest) = self.close_moment(at) {
             self.wait(newest)?;
         }
         let release = if weakened!("whole") { Ordering::Relaxed } else { Ordering::Release };
-        self.whole_to.fetch_max(at.0, release);
+        self.past_settled_to.fetch_max(at.0, release);
         Ok(())
     }
 
