@@ -147,10 +147,8 @@ impl Pipeline {
         order.leave_room(Room::none);
         let (renewed, closed) = self.with_log(&mut order, |log| {
             let renewed = log.renew().map(|()| {
-                let segment = log.current().0;
-                self.segment.store(segment, Ordering::Release);
-                self.log_bytes.store(log.written_bytes(), Ordering::Relaxed);
-                (segment, log.give_up_free())
+                self.note_log(log);
+                (log.current().0, log.give_up_free())
             });
             (renewed, log.closed().is_some())
         });

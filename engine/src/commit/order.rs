@@ -233,6 +233,13 @@ impl Order {
         self.group_no += 1;
     }
 
+    /// Takes note that all up to `last` is written, and of what the log takes from here on.
+    pub(crate) fn group_written(&mut self, last: CommitTs, room: Room) {
+        self.written = last;
+        self.sealed = false;
+        self.set_room(room);
+    }
+
     /// The group that the commit of `ts` is in. A place that was reserved may be in none.
     pub(crate) fn group_of(&self, ts: CommitTs) -> Option<u64> {
         if !self.group.is_empty() && self.group_first <= ts {

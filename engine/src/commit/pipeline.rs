@@ -89,7 +89,7 @@ pub(crate) struct Pipeline {
     /// No commit will come up to here, and those that did are visible. Only
     /// [`Pipeline::await_past`] writes it, so that a later read of the same moment takes no lock.
     past_settled_to: AtomicU64,
-    pub(crate) segment: AtomicU64,
+    segment: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) commits: Counter,
     pub(crate) commit_bytes: Counter,
@@ -333,13 +333,10 @@ impl Pipeline {
         let group = Group { first_ts: ts, last_ts: ts, frame: &mut order.group, sync: false };
         match log.append(group) {
             Ok(_) => {
-                self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
-                self.log_bytes.store(log.written_bytes(), Ordering::Relaxed);
+                self.note_log(&log);
                 order.group.clear();
                 order.group_commits = 0;
-                order.written = ts;
-                order.sealed = false;
-                order.set_room(log.room());
+                order.group_written(ts, log.room());
             }
             Err(error) if log.closed().is_some() => order.fail(error),
             Err(_) => {}
@@ -666,11 +663,9 @@ impl Pipeline {
         order.leaving_bytes = 0;
         match result {
             Ok((job, room)) => {
-                order.set_room(room);
                 group.clear();
                 order.recycled = group;
-                order.written = last;
-                order.sealed = false;
+                order.group_written(last, room);
                 if let Some(began) = began {
                     order.syncing = last;
                     self.sync(&mut order, job, last);
@@ -731,13 +726,8 @@ impl Pipeline {
         let mut written = Ok(());
         if !group.is_empty() {
             let group = Group { first_ts, last_ts, frame: group, sync };
-            written = log.append(group).map(|_| ());
-            // One that could not be begun has no first frame: no manifest may name it.
-            if written.is_ok() {
-                self.segment.store(log.current().0, Ordering::Release);
-                self.log_bytes.store(log.written_bytes(), Ordering::Relaxed);
-            }
-            self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
+            // A segment that could not be begun has no first frame: no manifest may name it.
+            written = log.append(group).map(|_| self.note_log(&log));
         }
         let job = written.and_then(|()| match sync {
             true => match log.begin_sync()? {
@@ -752,6 +742,14 @@ impl Pipeline {
             self.events.tell(Event::LogRolled { segment: self.segment().0 });
         }
         outcome
+    }
+
+    /// Takes note of how far the log is, and whether it wants a spare segment, for those who ask
+    /// without its lock.
+    pub(crate) fn note_log(&self, log: &LogWriter) {
+        self.segment.store(log.current().0, Ordering::Release);
+        self.log_bytes.store(log.written_bytes(), Ordering::Relaxed);
+        self.spare_due.store(log.spare_is_due(), Ordering::Relaxed);
     }
 
     /// Runs the sync of what is written up to `last`, with others free to lead meanwhile.
