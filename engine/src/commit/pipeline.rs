@@ -272,21 +272,47 @@ impl Pipeline {
         self.at_door.fetch_sub(1, Ordering::Relaxed);
         let bytes = batch.bytes();
         let mut order = self.make_room(order?, bytes, reach)?;
+        let (ts, durability) = self.stamp(&mut order, durability);
+        let commit = batch.into_commit(ts);
+        self.gather(&mut order, &commit, bytes, durability);
+        // Planted: seen before it is whole.
+        if crate::planted!("B26") && durability == Durability::Buffered {
+            self.visible.store(ts.0, Ordering::Release);
+        }
+        apply(&commit);
+        self.show_applied(&order);
+        let is_alone = order.is_alone(ts) && self.at_door.load(Ordering::Relaxed) == 0;
+        if durability == Durability::Flushed && is_alone && reach == Reach::Disk {
+            self.write_at_once(&mut order);
+        }
+        self.publish(&mut order);
+        if durability == Durability::Buffered && order.group_first == ts {
+            self.called.notify_one();
+        }
+        Ok(ts)
+    }
+
+    /// Takes the next place. A commit that is far above what is written is not left in memory: a
+    /// start after a kill would not go on above it, were it not found.
+    fn stamp(&self, order: &mut Order, durability: Durability) -> (CommitTs, Durability) {
         // Planted: two commits of one tick, or after the clock went back, are told apart by
         // nothing.
         let next = if crate::planted!("B28") { order.last_ts } else { order.next_ts() };
         let ts = now(&*self.clock).max(next);
         order.last_ts = ts;
-        // A start after a kill would not go on above it, were it not found.
         let is_far = ts.0 - order.written.0 > CommitTs::START_LEAD;
-        let durability = match durability {
-            Durability::Buffered if is_far => Durability::Flushed,
-            other => other,
-        };
+        match durability {
+            Durability::Buffered if is_far => (ts, Durability::Flushed),
+            other => (ts, other),
+        }
+    }
+
+    /// Puts a commit of `bytes` to the gathered group.
+    fn gather(&self, order: &mut Order, commit: &Commit, bytes: usize, durability: Durability) {
+        let ts = commit.ts;
         if order.group.is_empty() {
             order.group_first = ts;
         }
-        let commit = batch.into_commit(ts);
         let operations = commit.operations();
         // A direct write, which a sync is where it can be, takes one piece of memory.
         if operations.len() >= LENT_BYTES_MIN && durability != Durability::Synced {
@@ -305,21 +331,6 @@ impl Pipeline {
             Durability::Flushed => order.no_sync_wanted = ts,
             Durability::Buffered => (order.no_sync_wanted, order.no_write_wanted) = (ts, ts),
         }
-        // Planted: seen before it is whole.
-        if crate::planted!("B26") && durability == Durability::Buffered {
-            self.visible.store(ts.0, Ordering::Release);
-        }
-        apply(&commit);
-        self.show_applied(&order);
-        let is_alone = order.is_alone(ts) && self.at_door.load(Ordering::Relaxed) == 0;
-        if durability == Durability::Flushed && is_alone && reach == Reach::Disk {
-            self.write_at_once(&mut order);
-        }
-        self.publish(&mut order);
-        if durability == Durability::Buffered && order.group_first == ts {
-            self.called.notify_one();
-        }
-        Ok(ts)
     }
 
     /// Hands the only commit that there is to the kernel. Does nothing where that might take long,
@@ -548,18 +559,24 @@ impl Pipeline {
                 seat.sleep(seen, pause);
             }
             if pause.is_some() {
-                let mut order = self.order.lock();
-                let came = order.group_commits.saturating_sub(commits);
-                order.hope.pause_ended(group_no, came);
-                // Who goes away without leading leaves the group to another of it.
-                if self.visible() >= ts && order.may_lead() && order.group_waiters > 0 {
-                    let left = self.seat(order.group_no);
-                    drop(order);
-                    left.call_one();
-                }
+                self.end_pause(ts, group_no, commits);
             }
         }
         Ok(())
+    }
+
+    /// After a pause for the sake of group `group_no`, which had so many `commits` then, by whoever
+    /// waits for the commit of `ts`.
+    fn end_pause(&self, ts: CommitTs, group_no: u64, commits: usize) {
+        let mut order = self.order.lock();
+        let came = order.group_commits.saturating_sub(commits);
+        order.hope.pause_ended(group_no, came);
+        // Who goes away without leading leaves the group to another of it.
+        if self.visible() >= ts && order.may_lead() && order.group_waiters > 0 {
+            let left = self.seat(order.group_no);
+            drop(order);
+            left.call_one();
+        }
     }
 
     /// Whether [`Pipeline::wait`] for it would return at once.
