@@ -594,7 +594,7 @@ impl Inner {
             }
         });
         if ts.as_ref().is_err_and(|error| error.kind() == Kind::NoSpace) {
-            self.make_room(writer);
+            self.free_log_space(writer);
         }
         let ts = ts?;
         // Planted: the log is given up when a memtable is full, not when it is in a file.
@@ -617,7 +617,7 @@ impl Inner {
     }
 
     /// The log has found no room on the disk: some of it is its own, and comes back with a flush.
-    fn make_room(&self, writer: &Writer) {
+    fn free_log_space(&self, writer: &Writer) {
         let (tree, pipeline) = (&self.tree, &writer.pipeline);
         if !tree.has_sealed() {
             tree.seal_now(pipeline);

@@ -391,7 +391,7 @@ mod tests {
             let mut frame = FrameBuffer::default();
             for ts in *group {
                 let commit = commit(order::partition_prefix(TableId(1), b"p"), b"r", b"v", *ts);
-                let bytes = frame.room(100);
+                let bytes = frame.reserve(100);
                 commit.put_head(bytes);
                 bytes.extend_from_slice(commit.operations());
             }

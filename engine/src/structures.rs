@@ -126,7 +126,7 @@ impl Log {
     pub fn append(&mut self, payload: &[u8]) -> Result<()> {
         self.ts += 1;
         let (ts, frame) = (CommitTs(self.ts), &mut self.frame);
-        frame.room(payload.len()).extend_from_slice(payload);
+        frame.reserve(payload.len()).extend_from_slice(payload);
         self.writer.append(Group { first_ts: ts, last_ts: ts, frame, sync: false })?;
         self.frame.clear();
         if let Some(job) = self.writer.wants_spare() {

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::ids::SegmentId;
 use crate::sync::MutexGuard;
 use crate::sync::atomic::Ordering;
-use crate::wal::room::Room;
+use crate::wal::room::LogRoom;
 use crate::wal::writer::LogWriter;
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Pipeline {
         mut order: MutexGuard<'_, Order>,
         seal: impl FnOnce(&mut LogWriter) -> Result<()>,
     ) -> Result<()> {
-        order.leave_room(Room::after_seal);
+        order.leave_room(LogRoom::after_seal);
         let outcome = self.with_log(&mut order, seal);
         order.sealed = true;
         if let Err(error) = &outcome {
@@ -144,7 +144,7 @@ impl Pipeline {
         // What is gathered was promised the room that goes.
         let mut order = self.in_turn(self.order.lock(), |order| self.lead_all(order))?;
         order.check_open()?; // Behind its end the log has no room for the name of another segment.
-        order.leave_room(Room::none);
+        order.leave_room(LogRoom::none);
         let (renewed, closed) = self.with_log(&mut order, |log| {
             let renewed = log.renew().map(|()| {
                 self.note_log(log);

@@ -6,7 +6,7 @@ use crate::guest;
 use crate::ids::CommitTs;
 use crate::options::Durability;
 use crate::wal::buffer::FrameBuffer;
-use crate::wal::room::Room;
+use crate::wal::room::LogRoom;
 use crate::wal::segment::SYNC_LANES;
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ pub(crate) struct Order {
     pub(crate) group_first: CommitTs,
     pub(crate) group_commits: usize,
     pub(crate) group_waiters: usize, // Threads that wait for a commit of it.
-    room: Room,
+    room: LogRoom,
     pub(crate) room_bytes: usize, // What it may have at most, by `room`.
     pub(crate) hope: Hope,
 
@@ -147,7 +147,7 @@ impl Settled {
 
 impl Order {
     /// Nothing is under way, and all up to `last_ts` is visible. The log has `room`.
-    pub(crate) fn new(last_ts: CommitTs, room: Room) -> Order {
+    pub(crate) fn new(last_ts: CommitTs, room: LogRoom) -> Order {
         Order {
             last_ts,
             closed_to: CommitTs::ZERO,
@@ -212,13 +212,13 @@ impl Order {
     }
 
     /// Takes note of what the log is certain to take from here on.
-    pub(crate) fn set_room(&mut self, room: Room) {
+    pub(crate) fn set_room(&mut self, room: LogRoom) {
         self.room = room;
         self.room_bytes = room.group_bytes_max();
     }
 
     /// The same, where the log is about to take something: what is left of it at least.
-    pub(crate) fn leave_room(&mut self, left: impl FnOnce(Room) -> Room) {
+    pub(crate) fn leave_room(&mut self, left: impl FnOnce(LogRoom) -> LogRoom) {
         self.set_room(left(self.room));
     }
 
@@ -234,7 +234,7 @@ impl Order {
     }
 
     /// Takes note that all up to `last` is written, and of what the log takes from here on.
-    pub(crate) fn group_written(&mut self, last: CommitTs, room: Room) {
+    pub(crate) fn group_written(&mut self, last: CommitTs, room: LogRoom) {
         self.written = last;
         self.sealed = false;
         self.set_room(room);
@@ -311,7 +311,7 @@ impl Order {
 mod tests {
     use super::{Hope, Order};
     use crate::ids::CommitTs;
-    use crate::wal::room::Room;
+    use crate::wal::room::LogRoom;
     use std::sync::mpsc;
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
 
     #[test]
     fn callbacks_come_in_the_order_of_their_commits_whoever_asks_first() {
-        let mut order = Order::new(CommitTs(0), Room::new(0, 0, 512));
+        let mut order = Order::new(CommitTs(0), LogRoom::new(0, 0, 512));
         let (tell, told) = mpsc::channel();
         for (n, ts) in [3, 1, 2, 3, 1].into_iter().enumerate() {
             let tell = tell.clone();

@@ -38,7 +38,7 @@ use crate::stats::{Counter, PipelineWaits};
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, lock_soon, try_lock_soon, weakened};
 use crate::wal::buffer::FrameBuffer;
-use crate::wal::room::Room;
+use crate::wal::room::LogRoom;
 use crate::wal::writer::{Group, LogWriter, SyncJob};
 use std::sync::Arc;
 use std::time::Duration;
@@ -271,7 +271,7 @@ impl Pipeline {
         let order = self.lock_within(reach);
         self.at_door.fetch_sub(1, Ordering::Relaxed);
         let bytes = batch.bytes();
-        let mut order = self.make_room(order?, bytes, reach)?;
+        let mut order = self.admit(order?, bytes, reach)?;
         let (ts, durability) = self.stamp(&mut order, durability);
         let commit = batch.into_commit(ts);
         self.gather(&mut order, &commit, bytes, durability);
@@ -316,11 +316,11 @@ impl Pipeline {
         let operations = commit.operations();
         // A direct write, which a sync is where it can be, takes one piece of memory.
         if operations.len() >= LENT_BYTES_MIN && durability != Durability::Synced {
-            commit.put_head(order.group.room(bytes - operations.len()));
+            commit.put_head(order.group.reserve(bytes - operations.len()));
             order.group.lend(operations.clone());
         } else {
-            commit.put_head(order.group.room(bytes));
-            order.group.room(0).extend_from_slice(operations);
+            commit.put_head(order.group.reserve(bytes));
+            order.group.reserve(0).extend_from_slice(operations);
         }
         self.commits.add(1);
         self.commit_bytes.add(bytes as u64);
@@ -354,10 +354,10 @@ impl Pipeline {
         }
     }
 
-    /// Waits until the gathered group takes a commit of `bytes`, writing it out where nobody does.
+    /// Returns once the gathered group takes a commit of `bytes`, at once where it can.
     ///
     /// Errors: where the disk has no room for what the log needs, that; nothing has happened then.
-    fn make_room<'a>(
+    fn admit<'a>(
         &'a self,
         mut order: MutexGuard<'a, Order>,
         bytes: usize,
@@ -381,7 +381,7 @@ impl Pipeline {
         bytes: usize,
     ) -> Result<MutexGuard<'a, Order>> {
         let start = self.clock.steady();
-        let order = self.in_turn(order, |order| self.gather_room(order, bytes))?;
+        let order = self.in_turn(order, |order| self.drain_until_room(order, bytes))?;
         self.waits.group_full.add(self.clock.steady().saturating_sub(start));
         Ok(order)
     }
@@ -409,8 +409,9 @@ impl Pipeline {
         failure.map_or(Ok(order), Err)
     }
 
-    /// Waits until the gathered group takes a commit of `bytes`; no other comes to it.
-    fn gather_room<'a>(
+    /// Writes the gathered group out, and has the log extended, until it takes a commit of `bytes`;
+    /// no other comes to it.
+    fn drain_until_room<'a>(
         &'a self,
         mut order: MutexGuard<'a, Order>,
         bytes: usize,
@@ -423,21 +424,21 @@ impl Pipeline {
                 self.lead(order)?;
                 order = self.order.lock();
             } else {
-                order = self.find_room(order, bytes)?;
+                order = self.extend_log(order, bytes)?;
             }
             order.check_open()?;
         }
         Ok(order)
     }
 
-    /// Has the log make room for a group of `bytes`. Nothing is gathered, and nobody leads.
-    fn find_room<'a>(
+    /// Has the log find room for a group of `bytes`. Nothing is gathered, and nobody leads.
+    fn extend_log<'a>(
         &'a self,
         mut order: MutexGuard<'a, Order>,
         bytes: usize,
     ) -> Result<MutexGuard<'a, Order>> {
         let start = self.clock.steady();
-        let found = self.with_log(&mut order, |log| log.find_room(bytes));
+        let found = self.with_log(&mut order, |log| log.ensure_room(bytes));
         self.waits.log_segment.add(self.clock.steady().saturating_sub(start));
         self.tell(order);
         found.map(|()| self.order.lock())
@@ -735,7 +736,7 @@ impl Pipeline {
         last_ts: CommitTs,
         group: &mut FrameBuffer,
         sync: bool,
-    ) -> Result<(Option<SyncJob>, Room)> {
+    ) -> Result<(Option<SyncJob>, LogRoom)> {
         // Planted: acknowledged before the sync.
         let sync = sync && !crate::planted!("B01");
         let before = self.segment();

@@ -72,7 +72,7 @@ impl FrameBuffer {
 
     /// Appends a piece of payload that stays where it is.
     pub(crate) fn lend(&mut self, piece: Bytes) {
-        let place = self.room(0).len() - self.start;
+        let place = self.reserve(0).len() - self.start;
         self.lent_bytes += piece.len();
         self.lent.push((place, piece));
     }
@@ -83,7 +83,7 @@ impl FrameBuffer {
             return;
         }
         let mut joined = FrameBuffer::default();
-        let room = joined.room(self.len());
+        let room = joined.reserve(self.len());
         self.parts_from(FRAME_HEADER_BYTES).iter().for_each(|part| room.extend_from_slice(part));
         *self = joined;
     }
@@ -105,7 +105,7 @@ impl FrameBuffer {
 
     /// Where more payload is appended, with room for `more` bytes. Beyond that it works as well,
     /// but the frame is copied once more.
-    pub(crate) fn room(&mut self, more: usize) -> &mut Vec<u8> {
+    pub(crate) fn reserve(&mut self, more: usize) -> &mut Vec<u8> {
         let padding = BLOCK_BYTES;
         if self.bytes.capacity() < self.bytes.len().max(BLOCK_BYTES) + more + padding {
             self.grow(more + padding);
@@ -132,7 +132,7 @@ impl FrameBuffer {
     /// The frame's own bytes, zeros behind the payload so that all of it is `len` bytes long.
     /// [`FrameBuffer::unpad`] takes them away again.
     pub(crate) fn padded(&mut self, len: usize) -> &mut [u8] {
-        self.room(0);
+        self.reserve(0);
         debug_assert!(len >= FRAME_HEADER_BYTES + self.len());
         let len = len - self.lent_bytes;
         if self.bytes.capacity() < self.start + len
@@ -169,7 +169,7 @@ mod tests {
         for piece in [100, 600, 5000] {
             let mut buffer = FrameBuffer::default();
             while buffer.len() < 1 << 20 {
-                buffer.room(piece).extend_from_slice(&vec![7; piece]);
+                buffer.reserve(piece).extend_from_slice(&vec![7; piece]);
                 let (len, capacity) = (buffer.len(), buffer.capacity());
                 assert!(len < 150 << 10 || capacity <= len + len / 2, "{capacity} for {len}");
             }
@@ -189,7 +189,7 @@ mod tests {
                 match n % 7 {
                     6 => buffer.lend(Bytes::from(piece.clone())),
                     _ => buffer
-                        .room(if n % 3 == 0 { 0 } else { piece.len() })
+                        .reserve(if n % 3 == 0 { 0 } else { piece.len() })
                         .extend_from_slice(&piece),
                 }
                 want.extend_from_slice(&piece);
@@ -208,7 +208,7 @@ mod tests {
             buffer.join();
             assert!(buffer.payload() == want && buffer.parts().len() == 1);
         }
-        buffer.room(KEPT_BYTES + 1);
+        buffer.reserve(KEPT_BYTES + 1);
         buffer.clear();
         assert_eq!(buffer.bytes.capacity(), 0, "a large buffer is given back");
     }
@@ -220,7 +220,7 @@ mod tests {
         for n in 1..=16usize {
             let mut buffer = FrameBuffer::default();
             let payload = vec![n as u8; n * 100_000];
-            buffer.room(n).extend_from_slice(&payload);
+            buffer.reserve(n).extend_from_slice(&payload);
             let len = (FRAME_HEADER_BYTES + payload.len()).next_multiple_of(BLOCK_BYTES);
             for len in [len, 2 * len + 64 * BLOCK_BYTES] {
                 let padded = buffer.padded(len);

@@ -9,16 +9,16 @@ use crate::wal::format::{FRAME_HEADER_BYTES, frame_bytes};
 /// Bytes for the groups to come: in the segment that is written, and in the one that is ready to
 /// follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Room {
+pub(crate) struct LogRoom {
     /// From a block boundary on, as is `ahead`; without what must follow a group.
     here: usize,
     ahead: usize,
     block_bytes: usize,
 }
 
-impl Room {
-    pub(crate) fn new(here: usize, ahead: usize, block_bytes: usize) -> Room {
-        Room { here, ahead, block_bytes }
+impl LogRoom {
+    pub(crate) fn new(here: usize, ahead: usize, block_bytes: usize) -> LogRoom {
+        LogRoom { here, ahead, block_bytes }
     }
 
     /// Most payload bytes of the next group.
@@ -28,22 +28,22 @@ impl Room {
     }
 
     /// What is left at least behind a group that was taken.
-    pub(crate) fn after_group(self, payload_bytes: usize) -> Room {
+    pub(crate) fn after_group(self, payload_bytes: usize) -> LogRoom {
         let bytes = frame_bytes(payload_bytes, self.block_bytes);
         match bytes <= self.here {
-            true => Room { here: self.here - bytes, ..self },
-            false => Room { here: self.ahead.saturating_sub(bytes), ahead: 0, ..self },
+            true => LogRoom { here: self.here - bytes, ..self },
+            false => LogRoom { here: self.ahead.saturating_sub(bytes), ahead: 0, ..self },
         }
     }
 
     /// What is left at least behind a seal.
-    pub(crate) fn after_seal(self) -> Room {
-        Room { here: self.here.saturating_sub(self.block_bytes), ..self }
+    pub(crate) fn after_seal(self) -> LogRoom {
+        LogRoom { here: self.here.saturating_sub(self.block_bytes), ..self }
     }
 
     /// As long as the log goes on in another segment, and nobody knows how large it is.
-    pub(crate) fn none(self) -> Room {
-        Room { here: 0, ahead: 0, ..self }
+    pub(crate) fn none(self) -> LogRoom {
+        LogRoom { here: 0, ahead: 0, ..self }
     }
 }
 
@@ -53,21 +53,21 @@ mod tests {
 
     #[test]
     fn a_group_of_the_most_bytes_is_taken_and_one_more_is_not() {
-        let fits = |room: &Room, bytes| frame_bytes(bytes, 512) <= room.here.max(room.ahead);
+        let fits = |room: &LogRoom, bytes| frame_bytes(bytes, 512) <= room.here.max(room.ahead);
         for (here, ahead) in [(512, 0), (1024, 0), (1024, 5120), (0, 512), (700, 600)] {
-            let room = Room::new(here, ahead, 512);
+            let room = LogRoom::new(here, ahead, 512);
             let most = room.group_bytes_max();
             assert!(fits(&room, most) && !fits(&room, most + 1), "{room:?}: {most}");
         }
-        assert_eq!(Room::new(511, 0, 512).group_bytes_max(), 0);
+        assert_eq!(LogRoom::new(511, 0, 512).group_bytes_max(), 0);
     }
 
     #[test]
     fn what_does_not_fit_here_goes_ahead() {
-        let room = Room::new(1024, 4096, 512);
-        assert_eq!(room.after_group(100), Room::new(512, 4096, 512));
-        assert_eq!(room.after_group(1000), Room::new(4096 - 1536, 0, 512));
-        assert_eq!(room.after_seal(), Room::new(512, 4096, 512));
+        let room = LogRoom::new(1024, 4096, 512);
+        assert_eq!(room.after_group(100), LogRoom::new(512, 4096, 512));
+        assert_eq!(room.after_group(1000), LogRoom::new(4096 - 1536, 0, 512));
+        assert_eq!(room.after_seal(), LogRoom::new(512, 4096, 512));
         assert_eq!(room.none().group_bytes_max(), 0);
     }
 }

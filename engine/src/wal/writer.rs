@@ -18,7 +18,7 @@ use crate::wal::format::{
     frame_bytes,
 };
 use crate::wal::replay::Replay;
-use crate::wal::room::Room;
+use crate::wal::room::LogRoom;
 use crate::wal::segment::{Spare, SpareJob};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -242,7 +242,7 @@ impl LogWriter {
 
     /// What is certain to be taken without another file. Only [`LogWriter::renew`] makes it less,
     /// beside what is written.
-    pub(crate) fn room(&self) -> Room {
+    pub(crate) fn room(&self) -> LogRoom {
         let block_bytes = self.block_bytes;
         let left = |file_bytes: u64, at: u64| {
             let kept = 2 * block_bytes as u64; // For a seal and for the name of the next segment.
@@ -250,14 +250,14 @@ impl LogWriter {
         };
         let opened = 2 * block_bytes as u64; // The header, and the frame that begins it.
         let ahead = self.spare.as_ref().map_or(0, |spare| left(spare.header.file_bytes, opened));
-        Room::new(left(self.segment.header.file_bytes, self.at), ahead, block_bytes)
+        LogRoom::new(left(self.segment.header.file_bytes, self.at), ahead, block_bytes)
     }
 
     /// Sees to it that a group of this many bytes will be taken, by making another segment if need
     /// be.
     ///
     /// Errors: whatever making a file gives; then everything is as it was.
-    pub(crate) fn find_room(&mut self, payload_bytes: usize) -> Result<()> {
+    pub(crate) fn ensure_room(&mut self, payload_bytes: usize) -> Result<()> {
         self.check_open()?;
         if payload_bytes <= self.room().group_bytes_max() {
             return Ok(());
@@ -515,7 +515,7 @@ impl LogWriter {
     fn write_own(&mut self, kind: FrameKind, payload: &[u8]) -> Result<bool> {
         let mut frame = std::mem::take(&mut self.buffer);
         frame.clear();
-        frame.room(payload.len()).extend_from_slice(payload);
+        frame.reserve(payload.len()).extend_from_slice(payload);
         let written = self.write_frame(kind, (self.last_ts, self.last_ts), &mut frame, true);
         self.buffer = frame;
         written

@@ -217,7 +217,7 @@ fn a_frame_in_a_value_of_a_torn_one_is_none() {
     let place = FramePlace { segment: FIRST, salt: 0, offset: at as u64 + 512 };
     let (forged, _) = frame_header(&forged, FrameKind::Group, &place, 0, &[]);
     let mut frame = FrameBuffer::default();
-    let value = frame.room(1024);
+    let value = frame.reserve(1024);
     value.resize(value.len() + 512 - FRAME_HEADER_BYTES, 7);
     value.extend_from_slice(&forged);
     let (first_ts, last_ts) = (CommitTs(20), CommitTs(23));

@@ -58,7 +58,7 @@ fn append_with(log: &mut LogWriter, n: u64, bytes: usize, sync: bool) -> Result<
     let payload = payload(n, bytes);
     // Of every other group a half is lent, as that of a large commit.
     let (own, lent) = payload.split_at(if n.is_multiple_of(2) { bytes } else { bytes / 2 });
-    frame.room(own.len()).extend_from_slice(own);
+    frame.reserve(own.len()).extend_from_slice(own);
     if !lent.is_empty() {
         frame.lend(Bytes::copy_from_slice(lent));
     }
@@ -199,7 +199,7 @@ fn groups_out_of_order_empty_or_too_large_are_refused_and_harmless() {
     let too_much = Group { first_ts: CommitTs(90), last_ts: CommitTs(90), frame, sync: true };
     assert_eq!(log.append(too_much).expect_err("more than a frame").kind(), Kind::Invalid);
     let frame = &mut FrameBuffer::default();
-    frame.room(8).extend_from_slice(&[7; 8]);
+    frame.reserve(8).extend_from_slice(&[7; 8]);
     let backwards = Group { first_ts: CommitTs(91), last_ts: CommitTs(90), frame, sync: true };
     assert_eq!(log.append(backwards).expect_err("its end is first").kind(), Kind::Invalid);
     append(&mut log, 6, 100).expect("room");

@@ -140,7 +140,7 @@ fn segments_are_not_zeroed_where_that_takes_longer_than_syncs_gain() {
     assert_eq!(next_by(&mut log, 200 << 10), [1, 1], "the header alone");
     assert_eq!(next_by(&mut log, 80 << 10), [0, 17], "a quarter of a MiB at a time");
     let before = calls_now();
-    log.find_room(6 << 20).expect("a segment");
+    log.ensure_room(6 << 20).expect("a segment");
     assert_eq!(since(before), [1, 1], "who needs it at once does not wait for zeros");
     let last = groups.next().expect("a number");
     assert_eq!(read(&fs, FIRST).expect("a whole log").0, (1..last).collect::<Vec<_>>());
@@ -235,7 +235,7 @@ fn a_spare_that_comes_when_a_larger_one_is_there_is_kept_for_later() {
     let mut log = new_log(&fs);
     (1..=4).for_each(|n| append(&mut log, n, 300).expect("room"));
     let job = log.wants_spare().expect("half full");
-    log.find_room(2 * SMALL).expect("a segment");
+    log.ensure_room(2 * SMALL).expect("a segment");
     log.add_spare(job.run().expect("a spare"));
     append(&mut log, 5, 2 * SMALL).expect("room was found");
     append(&mut log, 6, 20).expect("room");
@@ -254,7 +254,7 @@ fn a_segment_that_takes_no_direct_writes_is_written_through_the_cache() {
     // The first write to a file that is needed at once is its header, past the cache.
     let refused = Rule::fail(Call::Write).named("*.spare");
     fs.add(refused.with(Errno::InvalidArgument));
-    log.find_room(SMALL).expect("a segment");
+    log.ensure_room(SMALL).expect("a segment");
     append(&mut log, 2, SMALL).expect("room was found");
     log.sync().expect("a sync");
     assert!(!append_with(&mut log, 3, 20, true).expect("room"), "durable only after a sync");
@@ -268,7 +268,7 @@ fn a_spare_that_is_too_small_makes_way_for_a_larger_segment() {
     let fs = disk();
     let mut log = new_log(&fs);
     (1..=3).for_each(|n| append(&mut log, n, 400).expect("room"));
-    log.find_room(8).expect("there is room as it is");
+    log.ensure_room(8).expect("there is room as it is");
     let job = log.wants_spare().expect("half full");
     log.add_spare(job.run().expect("a spare"));
     assert_eq!(log.current(), FIRST, "it lies ready");
