@@ -27,6 +27,13 @@ use std::sync::Arc;
 /// a small log, and opening one does not wait for 64 MiB of zeros.
 const FIRST_SEGMENT_BYTES: usize = 1 << 20;
 
+/// Blocks before the first group of a segment: the header, and the frame that begins it.
+const HEAD_BLOCKS: usize = 2;
+
+/// Blocks that groups leave free at the end of a segment: for a seal, and for the name of the next
+/// one.
+const TAIL_BLOCKS: usize = 2;
+
 /// Released segments kept for reuse; more are deleted. One becomes the spare while the next is
 /// being released.
 const FREE_SEGMENTS_MAX: usize = 2;
@@ -157,7 +164,8 @@ impl LogWriter {
     ) -> Result<LogWriter> {
         remove_leftovers(&*vfs, dir, found)?;
         let block_bytes = format::block_bytes(segment_bytes);
-        let segment_bytes = segment_bytes.max(5 * block_bytes).next_multiple_of(block_bytes);
+        let least = (HEAD_BLOCKS + 1 + TAIL_BLOCKS) * block_bytes; // With one group.
+        let segment_bytes = segment_bytes.max(least).next_multiple_of(block_bytes);
         let origin = found.next_segment;
         let mut free = found.free.clone();
         let header = SegmentHeader {
@@ -245,11 +253,11 @@ impl LogWriter {
     pub(crate) fn room(&self) -> LogRoom {
         let block_bytes = self.block_bytes;
         let left = |file_bytes: u64, at: u64| {
-            let kept = 2 * block_bytes as u64; // For a seal and for the name of the next segment.
-            file_bytes.saturating_sub(at.next_multiple_of(block_bytes as u64) + kept) as usize
+            let tail = (TAIL_BLOCKS * block_bytes) as u64;
+            file_bytes.saturating_sub(at.next_multiple_of(block_bytes as u64) + tail) as usize
         };
-        let opened = 2 * block_bytes as u64; // The header, and the frame that begins it.
-        let ahead = self.spare.as_ref().map_or(0, |spare| left(spare.header.file_bytes, opened));
+        let head = (HEAD_BLOCKS * block_bytes) as u64;
+        let ahead = self.spare.as_ref().map_or(0, |spare| left(spare.header.file_bytes, head));
         LogRoom::new(left(self.segment.header.file_bytes, self.at), ahead, block_bytes)
     }
 
@@ -262,17 +270,16 @@ impl LogWriter {
         if payload_bytes <= self.room().group_bytes_max() {
             return Ok(());
         }
-        let needed = self.needed_bytes(payload_bytes) + 2 * self.block_bytes;
+        let needed = self.needed_bytes(payload_bytes) + HEAD_BLOCKS * self.block_bytes;
         let spare = self.spare_job(needed).run()?;
         // The one before counts as long as there is no larger one.
         self.held.extend(self.spare.replace(spare).map(|small| small.header.segment));
         Ok(())
     }
 
-    /// Bytes from a block boundary on that a group takes with what must follow it: two blocks stay
-    /// free at the end of every segment, for a seal and for the name of the next one.
+    /// Bytes from a block boundary on that a group takes with what must follow it.
     fn needed_bytes(&self, payload_bytes: usize) -> usize {
-        frame_bytes(payload_bytes, self.block_bytes) + 2 * self.block_bytes
+        frame_bytes(payload_bytes, self.block_bytes) + TAIL_BLOCKS * self.block_bytes
     }
 
     /// Whether this segment has room for a group of this many bytes.
@@ -280,7 +287,7 @@ impl LogWriter {
         let (at, unit) = self.next_place();
         let end = (at + frame_bytes(payload_bytes, unit) as u64)
             .next_multiple_of(self.block_bytes as u64);
-        end + 2 * self.block_bytes as u64 <= self.segment.header.file_bytes
+        end + (TAIL_BLOCKS * self.block_bytes) as u64 <= self.segment.header.file_bytes
     }
 
     /// Where the next frame begins, and the unit of its length: in the block of the one before
@@ -594,11 +601,11 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Goes on in a segment with room for `needed` bytes. The old one names it, so that a segment
-    /// that is lost is missed. It is not synced: should the power fail, replay ends where it is
-    /// torn and takes the frames of later segments for what they are, never promised.
+    /// Goes on in a segment with room for `needed` bytes behind its head. The old one names it, so
+    /// that a segment that is lost is missed. It is not synced: should the power fail, replay ends
+    /// where it is torn and takes the frames of later segments for what they are, never promised.
     fn change_segment(&mut self, needed: usize) -> Result<()> {
-        let needed = needed + 2 * self.block_bytes;
+        let needed = needed + HEAD_BLOCKS * self.block_bytes;
         let spare = match self.spare.take() {
             Some(spare) if spare.header.file_bytes >= needed as u64 => spare,
             too_small => {
