@@ -261,23 +261,24 @@ fn start(
     state.history = options.history.map_or(state.history, moment::ticks);
     let options = &Options { history: Some(moment::span(state.history)), ..options.clone() };
     let mut restore = Restore::new(&shelf, options, &state, now, jobs);
-    let (mut replay, found_ts) =
+    let (replay, found_ts) =
         read_log(&shelf, &state, CommitTs::MAX, &mut report, &mut |commit, window| {
             restore.add(commit, window)
         })?;
-    let held = if crate::planted!("B10") { std::mem::take(&mut replay.held) } else { Vec::new() };
     // Made while others write: it waits for the disk, they for the processor.
     restore.give();
     let segment_bytes = options.advanced.wal_segment_bytes;
-    let log = LogWriter::create(Arc::clone(&vfs), &dir, segment_bytes, &replay)?;
+    let mut log = LogWriter::create(Arc::clone(&vfs), &dir, segment_bytes, &replay)?;
     // While nothing names it. Left there, each open that fails would add one, to a full disk at
     // last.
+    let segment = names::segment_path(&dir, log.current());
     let remove_log = || {
-        let _ = vfs.remove(&names::segment_path(&dir, log.current()));
+        let _ = vfs.remove(&segment);
     };
     restore.finish(&mut state).inspect_err(|_| remove_log())?;
-    // Planted: the old log goes before the manifest that does without it is durable.
-    held.iter().for_each(|id| drop(vfs.remove(&names::segment_path(&dir, *id))));
+    if crate::planted!("B10") {
+        log.plant_b10();
+    }
     let history_floor = state.history_floor;
     // Above every timestamp that was ever seen, and some more unless the log was closed: one that a
     // crash took along is never given out again. Not behind the time by which rows were reclaimed,

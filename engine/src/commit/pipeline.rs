@@ -690,15 +690,7 @@ impl Pipeline {
                     self.waits.synced.add(self.clock.steady().saturating_sub(began));
                 }
             }
-            // Planted, with the log's part: after a failed write everything goes on without it.
-            Err(error) if crate::planted!("B16") => {
-                order.sealed = false;
-                let refused = order.take_callbacks(&error);
-                drop(order);
-                self.call_everyone();
-                refused.run();
-                return Err(error);
-            }
+            Err(error) if crate::planted!("B16") => return self.plant_b16(order, error),
             Err(error) => order.fail(error),
         }
         self.tell(order);
@@ -810,6 +802,16 @@ impl Pipeline {
             self.visible.store(ts.0, release);
             order.waiting.pop_front();
         }
+    }
+
+    /// Planted, with the log's part: after a failed write everything goes on without it.
+    fn plant_b16(&self, mut order: MutexGuard<'_, Order>, error: Error) -> Result<()> {
+        order.sealed = false;
+        let refused = order.take_callbacks(&error);
+        drop(order);
+        self.call_everyone();
+        refused.run();
+        Err(error)
     }
 }
 

@@ -663,6 +663,13 @@ impl LogWriter {
             reuse,
         }
     }
+
+    /// Planted: the old log goes before the manifest that does without it is durable.
+    pub(crate) fn plant_b10(&mut self) {
+        for id in self.held.drain(..) {
+            let _ = self.vfs.remove(&names::segment_path(&self.dir, id));
+        }
+    }
 }
 
 /// What tells this use of a segment's file from others.
