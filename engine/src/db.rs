@@ -452,11 +452,10 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
     if options.create_if_missing {
         vfs.create_dir_all(dir).map_err(|e| Error::io("making a folder", dir, e))?;
     }
-    let mut path = dir.join(names::file_name(FileKind::Lock, Default::default()));
-    if crate::planted!("B35") {
-        // Planted: each process takes a lock of its own.
-        path = dir.join(names::file_name(FileKind::Temp, FileNo(options as *const _ as u64)));
-    }
+    let path = match crate::planted!("B35") {
+        true => plant_b35(dir, options),
+        false => names::path(dir, FileKind::Lock, FileNo(0)),
+    };
     vfs.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => {
             let what = format!("another process has {} open", dir.display());
@@ -680,4 +679,9 @@ impl Drop for Inner {
         // Errors were reported to every commit that they concern.
         let _ = self.close();
     }
+}
+
+/// Planted (`planted.rs`): each process takes a lock of its own.
+fn plant_b35(dir: &Path, options: &Options) -> PathBuf {
+    names::path(dir, FileKind::Temp, FileNo(options as *const _ as u64))
 }

@@ -256,15 +256,7 @@ impl Tree {
     pub(crate) fn delete_trash(&self) {
         let _others_are_done = self.deleting.lock();
         if crate::planted!("B22") {
-            // Planted: what no Version names goes, though work under way is about to name it.
-            let files: Vec<_> = self.view.load().version.files().map(|(_, f)| f.meta.no).collect();
-            for name in self.shelf.vfs.list(&self.shelf.dir).unwrap_or_default() {
-                if let Some((FileKind::Table, no)) = names::parse(&name)
-                    && !files.contains(&no)
-                {
-                    self.shelf.put_trash(FileKind::Table, no);
-                }
-            }
+            self.plant_b22();
         }
         let mut gone = Vec::new();
         for (kind, no) in self.shelf.take_trash() {
@@ -280,6 +272,19 @@ impl Tree {
             self.shelf.passing.forget(gone.clone());
             self.shelf.passing_blobs.forget(gone.clone());
             self.shelf.pool.blocks.forget(gone);
+        }
+    }
+
+    /// Planted (`planted.rs`): what no Version names goes, though work under way is about to name
+    /// it.
+    fn plant_b22(&self) {
+        let files: Vec<_> = self.view.load().version.files().map(|(_, f)| f.meta.no).collect();
+        for name in self.shelf.vfs.list(&self.shelf.dir).unwrap_or_default() {
+            if let Some((FileKind::Table, no)) = names::parse(&name)
+                && !files.contains(&no)
+            {
+                self.shelf.put_trash(FileKind::Table, no);
+            }
         }
     }
 }
