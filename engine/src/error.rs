@@ -79,6 +79,12 @@ impl Error {
         Error::new(Kind::Closed, "the database is closed")
     }
 
+    /// What whoever writes to the log or the manifest is told after `cause`.
+    pub(crate) fn closed_by(what: &str, cause: &Error) -> Error {
+        let why = format!("an earlier failed write or sync closed the {what}: {cause}");
+        Error::new(Kind::Closed, why)
+    }
+
     /// Bytes of `file` at `offset` that are not what the format says.
     pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Error {
         Error::new(Kind::Corrupt, what).placed(file, offset)

@@ -7,6 +7,7 @@ use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::fate::{ErasedTo, Fate, Judge};
+use crate::folder;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::order;
 use crate::memtable::api::Memtable;
@@ -147,5 +148,5 @@ pub(crate) fn sync_names(shelf: &Shelf) -> Result<()> {
     if crate::planted!("B08") {
         return Ok(()); // Planted: the manifest names files whose names a power loss may take.
     }
-    shelf.vfs.sync_dir(&shelf.dir).map_err(|e| Error::io("syncing a folder", &shelf.dir, e))
+    folder::sync(&*shelf.vfs, &shelf.dir)
 }

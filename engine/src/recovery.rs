@@ -314,15 +314,15 @@ fn remove_orphans(shelf: &Arc<Shelf>, state: &State) -> Result<()> {
         return Ok(()); // Planted: what a full disk or a crash left is in the way of the next start.
     }
     let dir = &shelf.dir;
-    let mut names = folder::list(&*shelf.vfs, dir)?;
+    let mut files = folder::files(&*shelf.vfs, dir)?;
     let named: HashSet<FileName> = state.names().collect();
-    names.retain(|name| match names::parse(name) {
-        Some(file @ (FileKind::Table | FileKind::Blob, _)) => !named.contains(&file),
-        Some((FileKind::Temp, _)) => true,
+    files.retain(|file| match file {
+        (FileKind::Table | FileKind::Blob, _) => !named.contains(file),
+        (FileKind::Temp, _) => true,
         _ => false,
     });
-    for name in names {
-        let path = dir.join(&name);
+    for (kind, no) in files {
+        let path = names::path(dir, kind, no);
         shelf
             .vfs
             .remove(&path)

@@ -286,9 +286,7 @@ impl Depot {
 
     /// Makes a backup count: from here on it is there whatever happens.
     pub(crate) fn finish(&self, manifest: &Manifest) -> Result<()> {
-        let sync_dir =
-            |dir: &Path| self.vfs.sync_dir(dir).map_err(|e| Error::io("syncing a folder", dir, e));
-        sync_dir(&self.files_dir())?;
+        folder::sync(&*self.vfs, &self.files_dir())?;
         let temp = names::path(&self.dir, FileKind::Temp, FileNo(manifest.number));
         let path = self.manifest_path(manifest.number);
         let text = manifest.encode();
@@ -301,7 +299,7 @@ impl Depot {
         });
         written.map_err(|e| Error::io("writing a backup's manifest", &temp, e))?;
         self.vfs.rename(&temp, &path).map_err(|e| Error::io("naming a file", &path, e))?;
-        sync_dir(&self.dir)
+        folder::sync(&*self.vfs, &self.dir)
     }
 
     /// Removes the files that none of `needed` is; gives how many there were, and their bytes.

@@ -7,6 +7,7 @@ use crate::backup::source::{self, Taken};
 use crate::beside;
 use crate::env::clock::{Clock, SystemClock};
 use crate::error::{Error, Kind, Result};
+use crate::folder;
 use crate::ids::{CommitTs, SegmentId};
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
@@ -344,8 +345,7 @@ impl Backups {
             self.depot.remove(&self.depot.manifest_path(*number))?;
         }
         // A file may go only once nothing can name it, whatever happens to the machine.
-        let dir = &self.depot.dir;
-        self.depot.vfs.sync_dir(dir).map_err(|e| Error::io("syncing a folder", dir, e))?;
+        folder::sync(&*self.depot.vfs, &self.depot.dir)?;
         let (files, bytes) = self.depot.sweep(&needed)?;
         Ok(Pruned { backups: old.to_vec(), files, bytes })
     }

@@ -16,7 +16,7 @@ use crate::manifest::frame::{self, EDIT_BYTES_MAX, STATE_BYTES_MAX};
 use crate::manifest::load::{self, Loaded};
 use crate::manifest::root::{self, Root, Unswitched};
 use crate::manifest::state::State;
-use crate::names::{self, Copy, FileKind};
+use crate::names::{self, Copy, FileKind, FileName};
 use crate::vfs::api::{File, Vfs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -175,10 +175,7 @@ impl Manifest {
     fn check_open(&self) -> Result<()> {
         match &self.closed {
             None => Ok(()),
-            Some(cause) => {
-                let why = format!("an earlier failed write or sync closed the manifest: {cause}");
-                Err(Error::new(Kind::Closed, why))
-            }
+            Some(cause) => Err(Error::closed_by("manifest", cause)),
         }
     }
 }
@@ -196,10 +193,10 @@ fn next_generation(vfs: &dyn Vfs, dir: &Path) -> Result<u64> {
 }
 
 /// The manifest files in the folder.
-fn generations(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<(FileKind, FileNo)>> {
-    let listed = folder::list(vfs, dir)?;
-    let ours = listed.iter().filter_map(|name| names::parse(name));
-    Ok(ours.filter(|(kind, _)| matches!(kind, FileKind::Manifest(_))).collect())
+fn generations(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<FileName>> {
+    let mut files = folder::files(vfs, dir)?;
+    files.retain(|(kind, _)| matches!(kind, FileKind::Manifest(_)));
+    Ok(files)
 }
 
 fn copy_path(dir: &Path, copy: Copy, root: &Root) -> PathBuf {
@@ -210,7 +207,7 @@ fn copy_path(dir: &Path, copy: Copy, root: &Root) -> PathBuf {
 fn write_copies(vfs: &dyn Vfs, dir: &Path, root: &Root, bytes: &[u8]) -> Result<[OpenCopy; 2]> {
     let a = write_copy(vfs, dir, Copy::A, root, bytes)?;
     let b = write_copy(vfs, dir, Copy::B, root, bytes)?;
-    vfs.sync_dir(dir).map_err(|error| Error::io("syncing a folder", dir, error))?;
+    folder::sync(vfs, dir)?;
     Ok([a, b])
 }
 

@@ -51,8 +51,7 @@ pub(crate) fn survey(vfs: &dyn Vfs, dir: &Path) -> Result<Survey> {
         Err(error) if error.kind() == Kind::Invalid => {}
         Err(error) => survey.damage.push(error),
     }
-    let listed = folder::list(vfs, dir)?;
-    let ours: Vec<_> = listed.iter().filter_map(|name| names::parse(name)).collect();
+    let ours = folder::files(vfs, dir)?;
     let is_data = |kind| matches!(kind, FileKind::Table | FileKind::Blob | FileKind::Wal);
     if roots.is_empty() && survey.damage.is_empty() && !ours.iter().any(|(kind, _)| is_data(*kind))
     {

@@ -78,8 +78,7 @@ pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> 
 /// Keeps others from changing the folder meanwhile. A folder without a lock has nobody in it.
 fn lock(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Box<dyn LockGuard>>> {
     let path = names::path(dir, FileKind::Lock, FileNo(0));
-    let listed = folder::list(vfs, dir)?;
-    if !listed.iter().any(|name| names::parse(name) == Some((FileKind::Lock, FileNo(0)))) {
+    if !folder::files(vfs, dir)?.contains(&(FileKind::Lock, FileNo(0))) {
         return Ok(None);
     }
     match vfs.lock(&path) {

@@ -179,14 +179,9 @@ fn walk(
 
 /// The segments in the folder, by id.
 pub(crate) fn segments(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<SegmentId>> {
-    let listed = folder::list(vfs, dir)?;
-    let mut found: Vec<_> = listed
-        .iter()
-        .filter_map(|name| match names::parse(name) {
-            Some((FileKind::Wal, no)) => Some(SegmentId(no.0)),
-            _ => None,
-        })
-        .collect();
+    let files = folder::files(vfs, dir)?.into_iter();
+    let segments = files.filter(|(kind, _)| *kind == FileKind::Wal);
+    let mut found: Vec<_> = segments.map(|(_, no)| SegmentId(no.0)).collect();
     found.sort_unstable();
     Ok(found)
 }

@@ -7,7 +7,7 @@
 //!
 //! Absent: locks (one owner), threads (slow work is handed out as jobs), knowledge of commits.
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, Result};
 use crate::folder;
 use crate::ids::{CommitTs, SegmentId};
 use crate::names::{self, FileKind};
@@ -502,10 +502,7 @@ impl LogWriter {
             None => Ok(()),
             // Planted, with the order's part: it may go well now.
             Some(_) if crate::planted!("B34") => Ok(()),
-            Some(cause) => {
-                let why = format!("an earlier failed write or sync closed the log: {cause}");
-                Err(Error::new(Kind::Closed, why))
-            }
+            Some(cause) => Err(Error::closed_by("log", cause)),
         }
     }
 
@@ -680,11 +677,9 @@ fn salt(vfs: &dyn Vfs) -> u32 {
 
 /// Names that a crash left: segments that were not whole yet, second names of others.
 fn remove_leftovers(vfs: &dyn Vfs, dir: &Path, found: &Replay) -> Result<()> {
-    let listed = folder::list(vfs, dir)?;
-    let unfinished = listed.iter().filter_map(|name| match names::parse(name) {
-        Some((FileKind::Spare, no)) => Some(names::path(dir, FileKind::Spare, no)),
-        _ => None,
-    });
+    let files = folder::files(vfs, dir)?.into_iter();
+    let unfinished = files.filter(|(kind, _)| *kind == FileKind::Spare);
+    let unfinished = unfinished.map(|(kind, no)| names::path(dir, kind, no));
     let stray = found.stray.iter().map(|id| names::segment_path(dir, *id));
     for file in unfinished.chain(stray) {
         vfs.remove(&file)
