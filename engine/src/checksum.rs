@@ -15,7 +15,7 @@ pub(crate) fn placed(file_id: u64, offset: u64, parts: &[&[u8]]) -> u32 {
 
 fn seeded(file_id: u64, offset: u64) -> Hasher {
     let mut hasher = Hasher::new();
-    // Planted: a checksum says nothing of where the bytes belong.
+    // Planted (`planted.rs`): a checksum says nothing of where the bytes belong.
     if !crate::planted!("B24") {
         hasher.update(&file_id.to_le_bytes());
         hasher.update(&offset.to_le_bytes());

@@ -80,7 +80,8 @@ pub(crate) fn open(
     let (state, report) = match Manifest::load(&*vfs, dir)? {
         Some(loaded) => {
             let report = report_of(&loaded);
-            // Planted with the condition: what the cache shows passes for what the disk has.
+            // Planted (`planted.rs`) with the condition: what the cache shows passes for what the
+            // disk has.
             if !loaded.repairs.is_empty() && !crate::planted!("B19") {
                 // The second copy is begun when the first is durable, so what both have is safe.
                 // What one has alone may be in the cache alone, because the process before was

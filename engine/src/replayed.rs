@@ -67,7 +67,7 @@ impl Replayed {
     /// not what [`Batch`](crate::batch::Batch) writes.
     #[must_use]
     pub(crate) fn add(&mut self, commit: &LentCommit<'_>, window: &Bytes) -> bool {
-        // Planted: what a commit erased is not replayed.
+        // Planted (`planted.rs`): what a commit erased is not replayed.
         for erasure in commit.erasures().into_iter().filter(|_| !crate::planted!("B12")) {
             self.erased.insert(erasure);
         }

@@ -141,7 +141,8 @@ impl Link {
     ) -> Link {
         let (mut stored_len, mut raw_len) = (stored.len() as u32, raw_len as u32);
         if crate::planted!("B14") {
-            (stored_len, raw_len) = (stored_len & 0xffff, raw_len & 0xffff); // Planted: two bytes.
+            // Planted (`planted.rs`): two bytes.
+            (stored_len, raw_len) = (stored_len & 0xffff, raw_len & 0xffff);
         }
         let mut link = Link { file, offset, stored_len, raw_len, codec, checksum: 0 };
         link.checksum = link.checksum_of(stored);

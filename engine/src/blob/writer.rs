@@ -75,7 +75,7 @@ impl BlobWriter {
         let meta = BlobMeta { no: self.no, bytes, values: self.values };
         self.buffer.extend_from_slice(&footer(&meta));
         self.write(&[])?;
-        // Planted: the manifest names the file before its bytes are safe.
+        // Planted (`planted.rs`): the manifest names the file before its bytes are safe.
         if !crate::planted!("B07b") {
             self.file.sync().map_err(|e| Error::io("syncing a blob file", &self.path, e))?;
         }

@@ -266,7 +266,7 @@ impl Order {
     /// The first failure stays.
     pub(crate) fn fail(&mut self, error: Error) {
         if crate::planted!("B34b") && error.kind() != Kind::Closed {
-            return; // Planted: nobody is told, and who waits for it waits for ever.
+            return; // Planted (`planted.rs`): nobody is told, and who waits for it waits for ever.
         }
         self.failed.get_or_insert(error);
     }

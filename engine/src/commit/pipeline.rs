@@ -275,7 +275,7 @@ impl Pipeline {
         let (ts, durability) = self.stamp(&mut order, durability);
         let commit = batch.into_commit(ts);
         self.gather(&mut order, &commit, bytes, durability);
-        // Planted: seen before it is whole.
+        // Planted (`planted.rs`): seen before it is whole.
         if crate::planted!("B26") && durability == Durability::Buffered {
             self.visible.store(ts.0, Ordering::Release);
         }

@@ -193,6 +193,7 @@ fn check(job: &Merge, parts: &[Written]) -> Result<()> {
     let (read, written, dropped) = (sum(|t| t.read), sum(|t| t.written), sum(|t| t.dropped));
     let given: u64 = job.upper.iter().chain(&job.lower).map(|file| file.meta.rows).sum();
     let stored: u64 = parts.iter().flat_map(|part| &part.tables).map(|table| table.rows).sum();
+    // Planted (`planted.rs`), with the input's part: nobody counts.
     if crate::planted!("B15") || read == given && written == stored && given == written + dropped {
         return Ok(());
     }

@@ -60,7 +60,8 @@ impl Run for Input<'_> {
                 match pass.next() {
                     Ok(true) => return Ok(true), // A pass shares nothing with the file before it.
                     Ok(false) => {}
-                    // Planted, with the count's part: what cannot be read is not there.
+                    // Planted (`planted.rs`), with the count's part: what cannot be read is not
+                    // there.
                     Err(_) if crate::planted!("B15") => {}
                     Err(error) => return Err(error),
                 }

@@ -25,7 +25,8 @@ impl Merging {
 
     /// Whether the level must not get the file: it may lie in a gap that the result will span.
     fn is_in_the_way(&self, level: usize, file: &FileMeta) -> bool {
-        // Planted with the first condition: work under way does not stand in the way of other work.
+        // Planted (`planted.rs`) with the first condition: work under way does not stand in the way
+        // of other work.
         !crate::planted!("B20")
             && level == self.level
             && file.smallest <= self.largest

@@ -298,7 +298,8 @@ impl<C: Cursor> MergeCursor<C> {
         }
         step(self).inspect_err(|error| {
             if crate::planted!("B31") && !self.order.is_empty() {
-                self.order.remove(0); // Planted: the merge goes on without the source that failed.
+                // Planted (`planted.rs`): the merge goes on without the source that failed.
+                self.order.remove(0);
                 return self.compare_first_two();
             }
             self.order.clear();

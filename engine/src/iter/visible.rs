@@ -182,7 +182,7 @@ impl<C: Walked> VisibleCursor<C> {
     pub(crate) fn fail(&mut self, error: &Error) {
         self.plain = 0; // The next move is none of a walk.
         if crate::planted!("B31") {
-            return; // Planted, with the merge's part: it goes on.
+            return; // Planted (`planted.rs`), with the merge's part: it goes on.
         }
         self.error = Some(error.duplicate());
     }

@@ -142,7 +142,7 @@ impl Edit {
         };
         let removed = reader.varint()?;
         if crate::planted!("B33") {
-            edit.removed.reserve(removed as usize); // Planted: a length is believed.
+            edit.removed.reserve(removed as usize); // Planted (`planted.rs`): a length is believed.
         }
         for _ in 0..removed {
             edit.removed.push((level(&mut reader)?, FileNo(reader.varint()?)));

@@ -130,7 +130,8 @@ fn no_root(vfs: &dyn Vfs, dir: &Path) -> Result<Option<Root>> {
     let listed = folder::list(vfs, dir)?;
     for name in listed {
         match names::parse(&name) {
-            // Planted with the condition: where there is no root, there was no database.
+            // Planted (`planted.rs`) with the condition: where there is no root, there was no
+            // database.
             Some((FileKind::Table | FileKind::Blob | FileKind::Wal, _))
                 if !crate::planted!("B32") =>
             {

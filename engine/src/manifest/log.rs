@@ -126,7 +126,8 @@ impl Manifest {
                 return Err(error);
             }
             if crate::planted!("B36") {
-                bytes.iter_mut().for_each(|byte| *byte ^= 1); // Planted: whom it was lent changed it.
+                // Planted (`planted.rs`): whom it was lent changed it.
+                bytes.iter_mut().for_each(|byte| *byte ^= 1);
             }
         }
         self.at += bytes.len() as u64;

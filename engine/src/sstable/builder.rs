@@ -441,7 +441,7 @@ impl Output {
     fn finish(mut self, footer: &Footer, props: Props, replaced: Lapsing) -> Result<FileMeta> {
         footer.encode(self.no, self.offset(), &mut self.buffer);
         self.write()?;
-        // Planted: the manifest names the file before its bytes are safe.
+        // Planted (`planted.rs`): the manifest names the file before its bytes are safe.
         if !crate::planted!("B07") {
             self.file.sync().map_err(|e| Error::io("syncing a table file", &self.path, e))?;
         }

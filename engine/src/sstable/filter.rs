@@ -42,7 +42,7 @@ impl Filter {
         // ln 2 bits per bit of space is best for a filter of one size.
         let probes = (bits_per_key * 7 / 10).clamp(1, PROBES_MAX);
         let mut filter = Filter { probes, lines: vec![Line([0; 8]); lines].into_boxed_slice() };
-        // Planted with the number: one key is not in the filter.
+        // Planted (`planted.rs`) with the number: one key is not in the filter.
         for hash in hashes.iter().skip(usize::from(crate::planted!("B37"))) {
             let line = filter.line_of(*hash);
             for bit in positions(*hash, probes) {

@@ -358,7 +358,7 @@ pub(crate) fn apply(
         decisions = decide_all(&writes, partition, reach, stored_bytes_max)?;
         let decisions = match &mut decisions {
             Ok(decisions) => decisions,
-            // Planted: what stands before the refused change stays.
+            // Planted (`planted.rs`): what stands before the refused change stays.
             Err(refused) if crate::planted!("B30") => {
                 let mut before = writes.iter().take(refused.index);
                 return before.try_for_each(|write| partition.put(&write.row_key, &write.encoded));

@@ -104,7 +104,7 @@ impl SegmentReader {
         let mut at = block_bytes as u64;
         // Behind the first block of zeros that go on to the end there is nothing to be seen.
         while at < self.file_bytes.min(next_block(self.zeros_from, block_bytes)) {
-            // Planted: a block of zeros passes for room that nothing was written to.
+            // Planted (`planted.rs`): a block of zeros passes for room that nothing was written to.
             if crate::planted!("B04") && self.is_zeros(at, next_block(at, block_bytes))? {
                 at = next_block(at, block_bytes);
                 continue;

@@ -203,7 +203,8 @@ fn walk_segment(
     }
     let first_at = block_bytes as u64;
     reader.scan(&header, &mut |path, at, seen| match seen {
-        // Planted, with the reader's part: what an earlier use of the file left is taken for ours.
+        // Planted (`planted.rs`), with the reader's part: what an earlier use of the file left is
+        // taken for ours.
         Seen::Frame(frame, _) if crate::planted!("B03") && frame.header.segment != id => {
             let place = Place { path, at, end: at, opens_segment: false, block_bytes };
             chain.accept(&place, &frame, &mut |_, _, _| Ok(()))

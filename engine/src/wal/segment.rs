@@ -97,7 +97,7 @@ impl SpareJob {
         header.file_bytes = self.fit(&*file).map_err(failed)?;
         let direct = self.vfs.open_direct(under).map_err(failed)?;
         let direct = write_header(&*file, direct, &header).map_err(failed)?;
-        // Planted: the file is used though its length may not survive.
+        // Planted (`planted.rs`): the file is used though its length may not survive.
         if !crate::planted!("B09") {
             file.sync().map_err(failed)?;
         }

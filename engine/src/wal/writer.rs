@@ -124,7 +124,8 @@ impl SyncJob {
         for (lane, path) in behind.chain([(&self.lane, &self.path)]) {
             let mut synced = lane.sync();
             if crate::planted!("B18") && synced.is_err() {
-                synced = lane.sync(); // Planted: the kernel may have dropped the pages by now.
+                // Planted (`planted.rs`): the kernel may have dropped the pages by now.
+                synced = lane.sync();
             }
             synced.map_err(|error| Error::io("syncing the log", path, error))?;
         }
