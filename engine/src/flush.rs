@@ -1,21 +1,18 @@
 //! Flush: a sealed memtable becomes an L0 file, and its large values blob files.
 
-use crate::blob::format::BlobMeta;
 use crate::blob::sink::{Here, Sink};
 use crate::cursor::Cursor;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::fate::{ErasedTo, Fate, Judge};
-use crate::folder;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::key::order;
 use crate::memtable::api::Memtable;
 use crate::options::Options;
 use crate::snapshot::Boundaries;
-use crate::sstable::builder::TableBuilder;
 use crate::sstable::format::{FileMeta, TableOptions};
-use crate::version::shelf::Shelf;
+use crate::version::shelf::{NewFiles, Shelf};
 use std::sync::Arc;
 
 /// What a flush may know of the world.
@@ -26,37 +23,18 @@ pub(crate) struct FlushEnv<'a> {
     pub(crate) next_file: &'a dyn Fn() -> FileNo,
 }
 
-/// The files that rows became: a memtable's, or some that were ingested.
-#[derive(Clone, Debug)]
-pub(crate) struct Flushed {
-    pub(crate) table: FileMeta,
-    pub(crate) blobs: Vec<BlobMeta>,
-}
-
-impl Flushed {
-    /// Gives them up.
-    pub(crate) fn discard(&self, shelf: &Shelf) {
-        shelf.give_up([self.table.no], self.blobs.iter().map(|blob| blob.no));
-    }
-
-    /// Bytes of all of them.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.table.bytes + self.blobs.iter().map(|blob| blob.bytes).sum::<u64>()
-    }
-}
-
 /// Writes the memtable to a table file and its large values to blob files, as [`write_rows`] does.
 /// Files and names are durable on return.
 pub(crate) fn write_memtable(
     memtable: &Arc<dyn Memtable>,
     erased: &Erasures,
     env: &FlushEnv<'_>,
-) -> Result<Option<Flushed>> {
+) -> Result<Option<NewFiles>> {
     let mut cursor = Arc::clone(memtable).cursor();
     cursor.seek(&[], CommitTs::MAX)?;
     let flushed = write_rows(&mut *cursor, erased, env)?;
     if let Some(files) = &flushed {
-        sync_names(env.shelf).inspect_err(|_| files.discard(env.shelf))?;
+        env.shelf.sync_names().inspect_err(|_| files.discard(env.shelf))?;
     }
     Ok(flushed)
 }
@@ -69,7 +47,7 @@ pub(crate) fn write_rows(
     cursor: &mut dyn Cursor,
     erased: &Erasures,
     env: &FlushEnv<'_>,
-) -> Result<Option<Flushed>> {
+) -> Result<Option<NewFiles>> {
     if !cursor.valid() {
         return Ok(None);
     }
@@ -89,7 +67,7 @@ fn write_from(
     no: FileNo,
     sink: &mut Sink<Here<'_>>,
     env: &FlushEnv<'_>,
-) -> Result<Option<Flushed>> {
+) -> Result<Option<NewFiles>> {
     let options = TableOptions::from(env.options);
     let mut builder = None;
     let mut judge = Judge::of_flush(env.boundaries, erased);
@@ -116,7 +94,7 @@ fn write_from(
         if let Some((erased_at, kind, value)) = kept {
             let builder = match &mut builder {
                 Some(builder) => builder,
-                none => none.insert(create_table(env.shelf, no, &options)?),
+                none => none.insert(env.shelf.create_table_file(no, &options)?),
             };
             let given = expiry::given(kind, value);
             let stored = sink.place(&key, kind, value)?;
@@ -128,25 +106,5 @@ fn write_from(
     let Some(builder) = builder else { return Ok(None) };
     let blobs = sink.finish()?;
     let table = FileMeta { erased_to: erased_to.ts(), ..builder.finish()? };
-    Ok(Some(Flushed { table, blobs }))
-}
-
-/// Makes an empty table file.
-pub(crate) fn create_table(
-    shelf: &Shelf,
-    no: FileNo,
-    options: &TableOptions,
-) -> Result<TableBuilder> {
-    let path = shelf.table_path(no);
-    let file = shelf.vfs.create(&path).map_err(|e| Error::io("making a table file", &path, e))?;
-    let builder = TableBuilder::new(file, &path, no, options.clone());
-    Ok(builder.with_zones(shelf.extract.get().cloned(), shelf.declared.load_full()))
-}
-
-/// Makes the names of new files durable.
-pub(crate) fn sync_names(shelf: &Shelf) -> Result<()> {
-    if crate::planted!("B08") {
-        return Ok(()); // Planted: the manifest names files whose names a power loss may take.
-    }
-    folder::sync(&*shelf.vfs, &shelf.dir)
+    Ok(Some(NewFiles { table, blobs }))
 }

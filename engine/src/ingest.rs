@@ -15,7 +15,6 @@ use crate::errands::{Errand, Task};
 use crate::error::{Error, Kind, Result};
 use crate::event::{Doing, Event};
 use crate::expiry;
-use crate::flush::{Flushed, create_table, sync_names};
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
 use crate::names::FileKind;
@@ -25,7 +24,7 @@ use crate::sstable::builder::TableBuilder;
 use crate::sstable::press::PRESS_BYTES;
 use crate::tree::base::Tree;
 use crate::update::{check_key_part, check_value};
-use crate::version::shelf::Shelf;
+use crate::version::shelf::{NewFiles, Shelf};
 use crate::vfs::api::Vfs;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,7 +45,7 @@ pub struct Ingest {
     expiring: Vec<u8>, // A value behind its expiry.
     open: Option<OpenFile>,
     full: Option<Arc<FullFile>>,
-    done: Vec<Flushed>,
+    done: Vec<NewFiles>,
     failed: Option<Error>,
 }
 
@@ -61,7 +60,7 @@ struct OpenFile {
 /// One that has all its rows, and ends.
 struct FullFile {
     shelf: Arc<Shelf>, // Nothing that would keep the database open.
-    task: Task<OpenFile, Result<Flushed>>,
+    task: Task<OpenFile, Result<NewFiles>>,
 }
 
 /// Where the blob files of an ingest are made.
@@ -233,7 +232,7 @@ impl Ingest {
         self.wait_for_full()?;
         let tree = &self.db.inner.tree;
         let _span = tree.events.span(Doing::Ingest);
-        sync_names(&tree.shelf)?;
+        tree.shelf.sync_names()?;
         // Once the manifest was asked to name them they are the tree's, whatever it answers.
         let (files, mut given) = (std::mem::take(&mut self.done), false);
         let added = self.db.inner.add_files(self.table, &files, || given = true);
@@ -241,7 +240,7 @@ impl Ingest {
             files.iter().for_each(|file| file.discard(&tree.shelf));
         }
         let ts = added?;
-        let bytes = files.iter().map(Flushed::bytes).sum();
+        let bytes = files.iter().map(NewFiles::bytes).sum();
         tree.events.tell(Event::Ingested { files: files.len(), bytes, ts });
         Ok(ts)
     }
@@ -261,7 +260,8 @@ impl OpenFile {
     fn create(tree: &Arc<Tree>) -> Result<OpenFile> {
         let (shelf, options) = (&tree.shelf, &tree.options);
         let no = tree.next_file();
-        let builder = create_table(shelf, no, &options.into())
+        let builder = shelf
+            .create_table_file(no, &options.into())
             .inspect_err(|_| shelf.put_trash(FileKind::Table, no))?;
         let sink = Sink::new(Folder(Arc::clone(tree)), options.into());
         Ok(OpenFile { no, builder: builder.helped_by(&shelf.errands), sink, bytes: 0 })
@@ -276,10 +276,10 @@ impl OpenFile {
     }
 
     /// Ends the files, whose bytes are durable then.
-    fn finish(self, shelf: &Shelf) -> Result<Flushed> {
+    fn finish(self, shelf: &Shelf) -> Result<NewFiles> {
         let OpenFile { no, builder, mut sink, .. } = self;
         let blobs = sink.finish();
-        let finished = blobs.and_then(|blobs| Ok(Flushed { blobs, table: builder.finish()? }));
+        let finished = blobs.and_then(|blobs| Ok(NewFiles { blobs, table: builder.finish()? }));
         finished.inspect_err(|_| discard(shelf, no, &sink))
     }
 
@@ -324,7 +324,7 @@ impl Inner {
     fn add_files(
         &self,
         table: TableId,
-        files: &[Flushed],
+        files: &[NewFiles],
         given: impl FnOnce(),
     ) -> Result<CommitTs> {
         let writer = self.writer()?;

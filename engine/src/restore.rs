@@ -13,7 +13,7 @@ use crate::cursor::Cursor as _;
 use crate::env::jobs::{Jobs, Priority};
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
-use crate::flush::{self, FlushEnv, Flushed};
+use crate::flush::{self, FlushEnv};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::state::State;
 use crate::moment;
@@ -22,7 +22,7 @@ use crate::replayed::Replayed;
 use crate::snapshot::{Boundaries, Snapshots};
 use crate::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::sync::{Condvar, Mutex, MutexGuard};
-use crate::version::shelf::Shelf;
+use crate::version::shelf::{NewFiles, Shelf};
 use bytes::Bytes;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ struct Lot {
 }
 
 struct Done {
-    flushed: Option<Flushed>,
+    flushed: Option<NewFiles>,
     erased: Erasures,
     floor: CommitTs,
 }
@@ -148,7 +148,7 @@ impl<'a> Restore<'a> {
         self.office.write_down_to(0);
         for done in self.stop() {
             let Done { flushed, erased, floor } = done?;
-            if let Some(Flushed { table, blobs }) = flushed {
+            if let Some(NewFiles { table, blobs }) = flushed {
                 state.levels[0].push(Arc::new(table));
                 state.blobs.extend(blobs.into_iter().map(|blob| (blob.no, Arc::new(blob))));
             }
@@ -161,7 +161,7 @@ impl<'a> Restore<'a> {
         state.levels[0].sort_unstable_by_key(|table| table.no);
         state.next_file = FileNo(self.office.next_file.load(Relaxed));
         if self.given > 0 {
-            flush::sync_names(&self.office.shelf)?;
+            self.office.shelf.sync_names()?;
         }
         Ok(())
     }

@@ -7,7 +7,6 @@
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
-use crate::flush::{self, create_table};
 use crate::ids::{CommitTs, FileNo};
 use crate::manifest::edit::Edit;
 use crate::manifest::state::State;
@@ -62,7 +61,7 @@ pub(crate) fn rewind(
     edit.next_file = Some(next);
     state.apply(&edit)?;
     if !edit.added.is_empty() {
-        flush::sync_names(&shelf)?;
+        shelf.sync_names()?;
     }
     for (kind, no) in before.difference(&state.names().collect()) {
         let path = names::path(dir, *kind, *no);
@@ -92,7 +91,7 @@ fn without_later(
         }
         let builder = match &mut builder {
             Some(builder) => builder,
-            none => none.insert(create_table(shelf, no, &options)?),
+            none => none.insert(shelf.create_table_file(no, &options)?),
         };
         let (key, value) = pass.key_and_value()?;
         builder.add_placed(key, prefix_len, ts, (kind, value), None)?;

@@ -20,7 +20,6 @@ use crate::env::jobs::{Jobs, Part};
 use crate::error::{Error, Kind, Result};
 use crate::expiry;
 use crate::fate::{Fate, Judge};
-use crate::flush::sync_names;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::iter::split;
 use crate::key::order;
@@ -115,7 +114,7 @@ pub(crate) fn merge(job: &Merge, ranges: &[KeyRange], env: &MergeEnv<'_>) -> Res
     }
     let done = match error {
         Some(error) => Err(error),
-        None => check(job, &parts).and_then(|()| sync_names(env.shelf)),
+        None => check(job, &parts).and_then(|()| env.shelf.sync_names()),
     };
     match done {
         Ok(()) => Ok(edit(job, parts, env)),

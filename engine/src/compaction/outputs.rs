@@ -7,7 +7,6 @@ use crate::erasure::set::Erasures;
 use crate::error::Result;
 use crate::expiry;
 use crate::fate::ErasedTo;
-use crate::flush::create_table;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::format::{FileMeta, TableOptions};
@@ -93,7 +92,7 @@ impl<'a> Outputs<'a> {
             None => {
                 let no = (self.next_file)();
                 self.numbers.push(no);
-                self.open.insert(create_table(self.shelf, no, &self.options)?)
+                self.open.insert(self.shelf.create_table_file(no, &self.options)?)
             }
         };
         let given = expiry::given(kind, value);

@@ -5,7 +5,6 @@ use crate::blob::format::BlobMeta;
 use crate::blob::sink::{Here, Sink};
 use crate::error::Result;
 use crate::expiry;
-use crate::flush::create_table;
 use crate::ids::FileNo;
 use crate::options::Options;
 use crate::sstable::builder::TableBuilder;
@@ -55,7 +54,7 @@ impl<'a> Output<'a> {
         self.key.clone_from(key);
         let builder = match &mut self.open {
             Some(builder) => builder,
-            none => none.insert(create_table(self.shelf, (self.next_file)(), &self.options)?),
+            none => none.insert(self.shelf.create_table_file((self.next_file)(), &self.options)?),
         };
         let given = expiry::given(*kind, value);
         let stored = self.sink.place(key, *kind, value)?;

@@ -23,7 +23,6 @@ use crate::env::clock::{Clock, SystemClock};
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Kind, Result};
 use crate::expiry;
-use crate::flush::sync_names;
 use crate::folder;
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
@@ -70,7 +69,7 @@ pub fn salvage_with(vfs: Arc<dyn Vfs>, dir: &Path, target: &Path, seed: u64) -> 
     let mut salvage = Salvage::new(Arc::clone(&vfs), dir, survey)?;
     let shelf = Shelf::new(vfs, target.to_owned(), Pool::new(Budget::without_caches()), false);
     let state = salvage.write(&shelf, seed)?;
-    sync_names(&shelf)?;
+    shelf.sync_names()?;
     Manifest::start(Arc::clone(&shelf.vfs), target, &state)?;
     Ok(salvage.report)
 }

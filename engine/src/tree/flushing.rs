@@ -4,7 +4,7 @@ use crate::commit::pipeline::Pipeline;
 use crate::compaction::under_way::level_for;
 use crate::error::Result;
 use crate::event::{Doing, Event};
-use crate::flush::{self, FlushEnv, Flushed};
+use crate::flush::{self, FlushEnv};
 use crate::flush_turns::Patience;
 use crate::ids::{CommitTs, SegmentId};
 use crate::manifest::edit::Edit;
@@ -12,6 +12,7 @@ use crate::snapshot::Boundaries;
 use crate::sstable::format::FileMeta;
 use crate::tree::base::Tree;
 use crate::version::files::Version;
+use crate::version::shelf::NewFiles;
 use crate::view::{Sealed, View};
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ impl Tree {
             let boundaries = self.boundaries(pipeline);
             let flushed = self.write_sealed(sealed, &boundaries)?;
             if turn.comes(all_sealed) {
-                let bytes = flushed.as_ref().map_or(0, Flushed::bytes);
+                let bytes = flushed.as_ref().map_or(0, NewFiles::bytes);
                 self.add_flushed(sealed, flushed, boundaries.floor())?;
                 self.counters.flushes.add(1);
                 self.counters.flushed_bytes.add(bytes);
@@ -50,7 +51,7 @@ impl Tree {
         }
     }
 
-    fn write_sealed(&self, sealed: &Sealed, boundaries: &Boundaries) -> Result<Option<Flushed>> {
+    fn write_sealed(&self, sealed: &Sealed, boundaries: &Boundaries) -> Result<Option<NewFiles>> {
         let next_file = || self.next_file();
         let env = FlushEnv {
             shelf: &self.shelf,
@@ -68,7 +69,7 @@ impl Tree {
     fn add_flushed(
         &self,
         sealed: &Arc<Sealed>,
-        flushed: Option<Flushed>,
+        flushed: Option<NewFiles>,
         history_floor: CommitTs,
     ) -> Result<()> {
         let mut edit = Edit {
@@ -78,7 +79,7 @@ impl Tree {
             erased: sealed.erased.get().iter().cloned().collect(),
             ..Edit::default()
         };
-        if let Some(Flushed { table, blobs }) = flushed {
+        if let Some(NewFiles { table, blobs }) = flushed {
             edit.added.push((0, Arc::new(table)));
             edit.blobs = blobs.into_iter().map(Arc::new).collect();
         }
@@ -90,8 +91,8 @@ impl Tree {
 
     /// Adds ingested files, all of whose rows are of commit `ts`: each to the deepest level above
     /// which nothing overlaps it. Every earlier commit is in files.
-    pub(crate) fn add_files(&self, files: &[Flushed], ts: CommitTs) -> Result<()> {
-        let bytes = files.iter().map(Flushed::bytes).sum();
+    pub(crate) fn add_files(&self, files: &[NewFiles], ts: CommitTs) -> Result<()> {
+        let bytes = files.iter().map(NewFiles::bytes).sum();
         let made = |version: &Version| {
             let merging = self.merging.lock();
             let place = |file: &FileMeta| {

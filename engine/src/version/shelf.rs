@@ -1,11 +1,17 @@
-//! Where the files of one database lie: what opening one takes, and which ones to delete.
+//! Where the files of one database lie: what making and opening one takes, and which ones to
+//! delete.
 
+use crate::blob::format::BlobMeta;
 use crate::blob::reader::BlobFile;
 use crate::cache::Cache;
 use crate::errands::Errands;
+use crate::error::{Error, Result};
+use crate::folder;
 use crate::ids::FileNo;
 use crate::names::{self, FileKind, FileName};
 use crate::pool::Pool;
+use crate::sstable::builder::TableBuilder;
+use crate::sstable::format::{FileMeta, TableOptions};
 use crate::sstable::reader::TableFile;
 use crate::sync::ArcSwap;
 use crate::sync::Mutex;
@@ -18,7 +24,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What opening a table file or a blob file takes, and where the names of files to delete go.
+/// What making and opening table files and blob files takes, and where the names of files to delete
+/// go.
 #[derive(Debug)]
 pub(crate) struct Shelf {
     pub(crate) vfs: Arc<dyn Vfs>,
@@ -40,6 +47,25 @@ pub(crate) struct Shelf {
     trash: Mutex<Vec<FileName>>,
     /// Files that no Version to come has, and that somebody still reads; and their bytes.
     left_behind: (AtomicUsize, AtomicU64),
+}
+
+/// A table file and the blob files beside it, none of them in a Version yet.
+#[derive(Clone, Debug)]
+pub(crate) struct NewFiles {
+    pub(crate) table: FileMeta,
+    pub(crate) blobs: Vec<BlobMeta>,
+}
+
+impl NewFiles {
+    /// Gives them up.
+    pub(crate) fn discard(&self, shelf: &Shelf) {
+        shelf.give_up([self.table.no], self.blobs.iter().map(|blob| blob.no));
+    }
+
+    /// Bytes of all of them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.table.bytes + self.blobs.iter().map(|blob| blob.bytes).sum::<u64>()
+    }
 }
 
 impl Shelf {
@@ -76,6 +102,27 @@ impl Shelf {
 
     pub(crate) fn blob_path(&self, no: FileNo) -> PathBuf {
         names::path(&self.dir, FileKind::Blob, no)
+    }
+
+    /// Makes an empty table file.
+    pub(crate) fn create_table_file(
+        &self,
+        no: FileNo,
+        options: &TableOptions,
+    ) -> Result<TableBuilder> {
+        let path = self.table_path(no);
+        let file =
+            self.vfs.create(&path).map_err(|e| Error::io("making a table file", &path, e))?;
+        let builder = TableBuilder::new(file, &path, no, options.clone());
+        Ok(builder.with_zones(self.extract.get().cloned(), self.declared.load_full()))
+    }
+
+    /// Makes the names of new files durable.
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        if crate::planted!("B08") {
+            return Ok(()); // Planted: the manifest names files whose names a power loss may take.
+        }
+        folder::sync(&*self.vfs, &self.dir)
     }
 
     /// Opens a table file or a blob file, which is at `path`, for reading; one that is held needs
