@@ -213,7 +213,12 @@ impl Tree {
             at = loop {
                 let order = inner.slots.order();
                 let child = inner.child(order, child_rank(arena, &inner.slots, order, key));
-                // A child that was halved meanwhile comes after its separator: look again.
+                // `split_child` stores the upper child, then the order with the separator, then
+                // the lower child in the old one's place, each by a Release: whoever loads the
+                // lower one sees another order here, and looks again. The same order says that
+                // the child was whole yet, and covers all of its range. A full node is never
+                // changed but replaced: whoever stands in the old one sees old children, which
+                // hold every row that was there when he began.
                 if inner.slots.order() == order || weakened!("look again") {
                     break child?;
                 }
