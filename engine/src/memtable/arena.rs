@@ -32,12 +32,12 @@ const CHUNKS: usize = 32;
 ///
 /// # Safety
 ///
-/// All-zero bytes are its default, every field is an atomic of this file or of `std` (so that
-/// shared references to it may be used while another thread changes it), and its alignment is 8 at
-/// most.
+/// All-zero bytes are its default, but for a model's atomics. It consists of atomics of this file
+/// or of `crate::sync`, in structs and arrays, so that shared references to it may be used while
+/// another thread changes it. It needs no drop. Its alignment is 8 at most.
 pub(super) unsafe trait Node: Default {}
 
-// SAFETY: an atomic of 8 bytes; zero is a value.
+// SAFETY: one atomic of 8 bytes; zero is its default.
 unsafe impl<T> Node for AtomicTagged<T> {}
 
 /// Where something lies in an arena.
@@ -82,7 +82,8 @@ impl<T> Ref<T> {
     ///
     /// # Safety
     ///
-    /// A `U` must lie there: it was made as one, or as a struct of which `U` is the first field.
+    /// A `U` must lie there: it was made as one, or as a `repr(C)` struct of which `U` is the first
+    /// field.
     pub(super) unsafe fn cast<U>(self) -> Ref<U> {
         Ref::new(self.0)
     }
@@ -246,9 +247,10 @@ impl Arena {
     /// The node.
     #[inline]
     pub(super) fn get<T: Node>(&self, at: Ref<T>) -> &T {
-        // SAFETY: `at` was made by `node` or `node_with` of this arena, so there is a `T`, zeroed
-        // or written through its atomics; shared references are all that is ever made to it, and it
-        // is freed only with the arena, which is borrowed.
+        // SAFETY: `at` was made by `node` or `node_with` of this arena, or by `cast`, whose caller
+        // vouches for a `T` there. So there is one, zeroed or written through its atomics; shared
+        // references are all that is ever made to it, and it is freed only with the arena, which is
+        // borrowed.
         unsafe { &*self.address(at.0).cast::<T>() }
     }
 
@@ -281,7 +283,8 @@ impl Arena {
 
     #[inline]
     fn address(&self, unit: u32) -> *mut u8 {
-        // Relaxed: whoever has a `Ref` got it by an Acquire that comes after the chunk's store.
+        // Relaxed: a reader got his `Ref` by an Acquire that comes after the chunk's store. The
+        // writer has the `Bump`: it made the chunk, or was handed the `Bump` by who did.
         let chunk = self.chunks[(unit | 1).ilog2() as usize].load(Ordering::Relaxed);
         debug_assert!(!chunk.is_null(), "whoever has a Ref knows of its chunk");
         chunk.wrapping_add(unit as usize * UNIT_BYTES)
@@ -310,7 +313,8 @@ impl Arena {
         let chunk = self.spare.take(UNIT_BYTES << place);
         bump.is_zeros = chunk.is_zeros();
         let biased = chunk.into_raw().wrapping_sub(UNIT_BYTES << place);
-        self.chunks[place as usize].store(biased, Ordering::Release);
+        // Relaxed: what publishes a `Ref` into the chunk publishes this with it.
+        self.chunks[place as usize].store(biased, Ordering::Relaxed);
         (bump.next, bump.end) = (1 << place, 2 << place);
     }
 }
@@ -322,7 +326,7 @@ impl Drop for Arena {
             if !biased.is_null() {
                 let chunk = biased.wrapping_add(UNIT_BYTES << place);
                 // SAFETY: `add_chunk` took one of this size; no reference into it outlives the
-                // arena. Nodes are atomics and bytes, which need no drop.
+                // arena. A `Node` needs no drop, nor do bytes.
                 let chunk = unsafe { Chunk::from_raw(chunk, UNIT_BYTES << place) };
                 chunk.into_iter().for_each(|chunk| self.spare.give_back(chunk));
             }

@@ -79,7 +79,7 @@ pub(super) struct Inner {
     children: [AtomicRef<Slots>; SLOTS + 1],
 }
 
-// SAFETY: atomics only; zero is a value of each.
+// SAFETY: atomics only; zero is the default of each.
 unsafe impl Node for Slots {}
 // SAFETY: as above.
 unsafe impl Node for Leaf {}

@@ -26,7 +26,7 @@ pub(super) struct Row {
     key_len: AtomicU32,
 }
 
-// SAFETY: atomics only; zero is a value of each.
+// SAFETY: atomics only; zero is the default of each.
 unsafe impl Node for Row {}
 
 /// One version. Its value's bytes stand behind, or the number of its shared value.
@@ -38,7 +38,7 @@ pub(super) struct Version {
     meta: AtomicU32, // kind 4 bits | shared 1 bit | length of the value
 }
 
-// SAFETY: atomics only; zero is a value of each.
+// SAFETY: atomics only; zero is the default of each.
 unsafe impl Node for Version {}
 
 /// A version as it comes in.
