@@ -243,7 +243,7 @@ impl Tables {
         lifetime.map_or(0, |lifetime| lifetime.ttl)
     }
 
-    /// Whether any table ever had a time to live.
+    /// Whether any table has or had a time to live, but for those that are forgotten.
     pub(crate) fn any_ages(&self) -> bool {
         !self.lifetimes.is_empty()
     }

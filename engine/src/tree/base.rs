@@ -60,7 +60,7 @@ pub(crate) struct Tree {
     live_tables: LiveTables,
     pub(crate) counters: Counters,
     pub(crate) events: Events,
-    ages: AtomicBool, // Whether any table ever had a time to live.
+    ages: AtomicBool, // See `Tables::any_ages`.
     pub(super) view: ArcSwap<View>,
     views_made: AtomicU64,
     /// What the log had written when the active memtable began.
@@ -142,7 +142,9 @@ impl Tree {
 
     /// Makes `tables` the catalogue that readers and writers go by.
     pub(crate) fn show_tables(&self, tables: Tables) {
-        self.ages.store(tables.any_ages(), Relaxed); // Before a commit of it can be seen.
+        // Relaxed: whoever has to know of a time to live sees its commit, which shows itself by a
+        // Release after this, or has a latch, all of which `set_ttl` holds until then.
+        self.ages.store(tables.any_ages(), Relaxed);
         self.shelf.declared.store(Arc::clone(tables.columns()));
         let tables = Arc::new(tables);
         self.live_tables.follow(&tables, || self.tables.store(Arc::clone(&tables)));
