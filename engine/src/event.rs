@@ -8,8 +8,8 @@
 //! Absent: an event per commit or per read; those are too many to be told one by one.
 
 use crate::env::clock::Clock;
-use crate::guest;
 use crate::ids::CommitTs;
+use crate::panics;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -186,9 +186,9 @@ impl Events {
     /// Tells what happened. Locks of background work may be held.
     pub(crate) fn tell(&self, event: Event) {
         #[cfg(feature = "tracing")]
-        guest::call(|| trace(&event));
+        panics::contain(|| trace(&event));
         if let Some(listener) = &self.listener {
-            guest::call(|| listener(&event));
+            panics::contain(|| listener(&event));
         }
     }
 

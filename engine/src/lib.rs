@@ -194,7 +194,7 @@ pub(crate) mod compress;
 pub(crate) mod prefetch;
 pub mod options;
 pub mod waits;
-pub(crate) mod guest;
+pub(crate) mod panics;
 pub mod stats;
 pub(crate) mod budget;
 

@@ -7,8 +7,8 @@ use crate::compaction::picker::Aim;
 use crate::env::jobs::{Jobs, Priority};
 use crate::error::{Error, Kind, Result};
 use crate::flush_turns::Patience;
-use crate::guest;
 use crate::ids::SegmentId;
+use crate::panics;
 use crate::scrub::{Ask, Scrub};
 use crate::sync::{Condvar, Mutex, MutexGuard, ThreadId, current_thread};
 use crate::tree::base::Tree;
@@ -192,13 +192,13 @@ impl Work {
     /// Does one piece of work by hand; false where there is none.
     pub(crate) fn step(&self) -> Result<bool> {
         let _running = self.enter()?;
-        Ok(self.pipeline.step()? || self.flush_step()? || self.compact_step(false)?)
+        Ok(self.pipeline.step()? || self.flush_step()? || self.compact_step(Aim::Balance)?)
     }
 
     /// The same at rest: once nothing else is due, one piece of what can wait for such a moment.
     pub(crate) fn step_at_rest(&self) -> Result<bool> {
         let _running = self.enter()?;
-        Ok(self.step()? || self.compact_step(true)?)
+        Ok(self.step()? || self.compact_step(Aim::Rest)?)
     }
 
     /// Makes what is applied durable, ends the workers and gives the folder back, once all who work
@@ -258,8 +258,7 @@ impl Work {
         flushed.map(|floor| self.pipeline.release_log(floor)).transpose().map(|done| done.is_some())
     }
 
-    fn compact_step(&self, at_rest: bool) -> Result<bool> {
-        let aim = if at_rest { Aim::Rest } else { Aim::Balance };
+    fn compact_step(&self, aim: Aim<'_>) -> Result<bool> {
         let worked = self.tree.compact_once(aim, &self.pipeline);
         self.tree.delete_trash();
         worked
@@ -336,11 +335,12 @@ impl Work {
 
     /// One worker's life: steps while there is work, waits for a poke otherwise. Where none came
     /// for as long as `rest_after`, it does what can wait for such a moment, until the next poke.
-    fn repeat(&self, step: impl Fn(&Work, bool) -> Result<bool>, rest_after: Option<Duration>) {
+    fn repeat(&self, step: impl Fn(&Work, Aim<'_>) -> Result<bool>, rest_after: Option<Duration>) {
         let (mut failed, mut at_rest) = (false, false);
         loop {
             let poked = self.state.lock().poked;
-            let done = guest::answer_of(|| step(self, at_rest));
+            let aim = if at_rest { Aim::Rest } else { Aim::Balance };
+            let done = panics::answer_of(|| step(self, aim));
             // What it left half done nobody knows; it would leave it again at each try.
             let has_panicked = done.is_none();
             let mut state = self.state.lock();
@@ -349,21 +349,18 @@ impl Work {
                     if std::mem::take(&mut failed) {
                         state.last_error = None;
                     }
-                    let poked_since = state.poked != poked;
                     if worked {
+                        at_rest &= state.poked == poked; // Until the next poke of somebody else.
                         state.poked += 1; // A flush makes work for compaction.
                         self.changed.notify_all();
-                    }
-                    match rest_after.filter(|_| !at_rest) {
-                        _ if worked => at_rest &= !poked_since,
-                        Some(pause) => at_rest = !self.is_poked_within(pause, poked, &mut state),
-                        None => {
-                            if !state.closing && state.poked == poked {
-                                let pause = self.look_again_after();
-                                self.changed.wait_for(&mut state, pause);
-                            }
-                            at_rest = false;
+                    } else if let Some(pause) = rest_after.filter(|_| !at_rest) {
+                        at_rest = !self.is_poked_within(pause, poked, &mut state);
+                    } else {
+                        if !state.closing && state.poked == poked {
+                            let pause = self.look_again_after();
+                            self.changed.wait_for(&mut state, pause);
                         }
+                        at_rest = false;
                     }
                 }
                 Err(error) => {

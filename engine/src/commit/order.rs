@@ -2,9 +2,9 @@
 //! pipeline holds the lock, the log and the threads.
 
 use crate::error::{Error, Kind, Result};
-use crate::guest;
 use crate::ids::CommitTs;
 use crate::options::Durability;
+use crate::panics;
 use crate::wal::buffer::FrameBuffer;
 use crate::wal::room::LogRoom;
 use crate::wal::segment::SYNC_LANES;
@@ -140,7 +140,7 @@ pub(crate) struct Settled(pub(crate) Vec<(Callback, Result<()>)>);
 impl Settled {
     pub(crate) fn run(self) {
         for (callback, result) in self.0 {
-            guest::call(|| callback(result));
+            panics::contain(|| callback(result));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Tickets of commits under way: to be waited for, asked, called back by, or awaited.
 
 use crate::error::Result;
-use crate::guest;
 use crate::ids::CommitTs;
+use crate::panics;
 use crate::rows::CommitTicket;
 use parking_lot::Mutex;
 use std::future::Future;
@@ -115,14 +115,14 @@ impl Ticket {
         let Ticket { outcome, stage } = self;
         let done: Callback = Box::new(move |safe| done(safe.and(outcome)));
         match stage {
-            Stage::Done => guest::call(|| done(Ok(()))),
+            Stage::Done => panics::contain(|| done(Ok(()))),
             Stage::Commit(commit) => commit.notify(done),
             Stage::Polled(polled) => {
                 let mut polled = polled.lock();
                 match polled.safe.take() {
                     Some(safe) => {
                         drop(polled);
-                        guest::call(|| done(safe));
+                        panics::contain(|| done(safe));
                     }
                     None => polled.asks = Some(Asks::Callback(done)),
                 }

@@ -6,9 +6,9 @@
 //! the whole file's zone is written.
 
 use super::zones::{COLUMNS_MAX, ColumnZones, TableZones, Times, Zones};
-use crate::guest;
 use crate::ids::{CommitTs, RowKind, TableId};
 use crate::key::order;
+use crate::panics;
 use crate::zone::{Cell, Declared, Extract, Zone};
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl ZoneBuilder {
         group.fill_to(blocks);
         group.touched = true;
         // Of a row on which `extract` panics nothing is known.
-        let known = value.and_then(|value| guest::answer_of(|| group.add(&**extract, value)));
+        let known = value.and_then(|value| panics::answer_of(|| group.add(&**extract, value)));
         group.open_unknown |= known != Some(true);
         self.columns_max = self.columns_max.max(group.columns.len().min(COLUMNS_MAX));
     }

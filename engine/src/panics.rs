@@ -1,10 +1,11 @@
-//! Code of whoever uses the database, called in the midst of its own work.
+//! Panics that end where they are caught: of code of whoever uses the database, which is called in
+//! the midst of its own work, and of the steps of background work.
 
 use std::panic::{self, AssertUnwindSafe};
 
 /// Runs what somebody else wrote. Where it panics, that ends here: locks may be held and others may
 /// wait for what comes after it.
-pub(crate) fn call(work: impl FnOnce()) {
+pub(crate) fn contain(work: impl FnOnce()) {
     let _ = answer_of(work);
 }
 
