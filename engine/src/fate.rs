@@ -96,7 +96,7 @@ impl<'a> Judge<'a> {
 
     /// What becomes of the next older version of `key`; `expires`: when it does, the end of time
     /// for one that does not.
-    pub(crate) fn of(
+    pub(crate) fn fate(
         &mut self,
         key: &[u8],
         ts: CommitTs,

@@ -86,7 +86,7 @@ fn write_from(
             judge.next_key(&key);
         }
         let (ts, kind, value) = (cursor.ts(), cursor.kind(), cursor.value_ref()?);
-        let kept = match judge.of(&key, ts, kind, expiry::of(kind, value)) {
+        let kept = match judge.fate(&key, ts, kind, expiry::of(kind, value)) {
             Fate::Keep { erased_at } => Some((erased_at, kind, value)),
             Fate::Expired { erased_at } => Some((erased_at, RowKind::Delete, &[][..])),
             _ => None,

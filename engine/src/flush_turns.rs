@@ -78,7 +78,7 @@ impl<T> Turn<'_, T> {
 
     /// Waits until all that were sealed before are in files. False where nobody writes one of them:
     /// then this turn is to be dropped with what came of it, and that one taken.
-    pub(crate) fn comes(&self, sealed: impl Fn() -> Vec<Arc<T>>) -> bool {
+    pub(crate) fn wait_until_oldest(&self, sealed: impl Fn() -> Vec<Arc<T>>) -> bool {
         let mut taken = self.turns.taken.lock();
         loop {
             let oldest = sealed().pop();
@@ -117,10 +117,10 @@ mod tests {
         let second = take(Patience::None).expect("the young one");
         assert_eq!((**first.memtable(), **second.memtable()), (1, 2));
         assert!(take(Patience::None).is_none());
-        assert!(first.comes(sealed), "nothing is older");
+        assert!(first.wait_until_oldest(sealed), "nothing is older");
         // It came to nothing, and nobody has taken it up again.
         drop(first);
-        assert!(!second.comes(sealed));
+        assert!(!second.wait_until_oldest(sealed));
         drop(second);
         let again = take(Patience::UntilAllAreDone).expect("the old one");
         assert_eq!(**again.memtable(), 1);
@@ -138,7 +138,7 @@ mod tests {
         let turn = take(Patience::None).expect("the only one");
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| take(Patience::UntilAllAreDone).is_none());
-            assert!(turn.comes(sealed));
+            assert!(turn.wait_until_oldest(sealed));
             view.lock().clear();
             drop(turn);
             assert!(waiting.join().expect("it ends"), "what is done is not taken again");

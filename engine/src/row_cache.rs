@@ -17,8 +17,8 @@
 //! buckets for the rest).
 //!
 //! Absent: rows that do not exist (the filters answer for those), deletes, and values above
-//! [`VALUE_BYTES_MAX`]. Time: a row that expires is held with its expiry, and whoever asks decides
-//! whether it is still there.
+//! [`CACHED_VALUE_BYTES_MAX`]. Time: a row that expires is held with its expiry, and whoever asks
+//! decides whether it is still there.
 
 use crate::cache::Lender;
 use crate::cursor::Found;
@@ -31,7 +31,7 @@ use crate::sync::{Mutex, OnceLock, weakened};
 use std::sync::Arc;
 
 /// A value larger than this gains little: reading it costs more than finding it.
-pub(crate) const VALUE_BYTES_MAX: usize = 4 << 10;
+pub(crate) const CACHED_VALUE_BYTES_MAX: usize = 4 << 10;
 
 /// Bytes of the cache per bucket: half filled by rows of 200 bytes, so few buckets overflow.
 const BYTES_PER_BUCKET: usize = 1 << 10;
@@ -143,7 +143,7 @@ impl RowCache {
     /// asked for, and counts a miss. `found` must be the newest version of `key` in those files.
     pub(crate) fn add(&self, key: &[u8], row_hash: u64, found: &Found, edition: u64) {
         self.misses.add(1);
-        let small = found.value.len() <= VALUE_BYTES_MAX;
+        let small = found.value.len() <= CACHED_VALUE_BYTES_MAX;
         let holds_value = matches!(found.kind, RowKind::Put | RowKind::PutUntil);
         if !holds_value || !small || self.buckets_max == 0 {
             return;
@@ -432,7 +432,7 @@ mod tests {
     fn deletes_and_large_values_are_left_out() {
         let cache = RowCache::new(1 << 20);
         let delete = Found { kind: RowKind::Delete, value: Bytes::new(), ts: CommitTs(1) };
-        for found in [delete, found(1, VALUE_BYTES_MAX + 1)] {
+        for found in [delete, found(1, CACHED_VALUE_BYTES_MAX + 1)] {
             cache.add(b"k", hash::of_row(b"k"), &found, 0);
             assert_eq!(cache.get(b"k", hash::of_row(b"k"), CommitTs::MAX), None);
         }

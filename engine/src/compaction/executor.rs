@@ -229,7 +229,7 @@ fn merge_into(
             true => expiry::of(kind, row.key_and_value()?.1),
             false => CommitTs::MAX,
         };
-        match judge.of(row.key(), ts, kind, expires) {
+        match judge.fate(row.key(), ts, kind, expires) {
             Fate::Keep { erased_at } => {
                 let (key, value) = row.key_and_value()?;
                 outputs.add(key, prefix_len, ts, kind, value)?;

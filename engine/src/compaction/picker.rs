@@ -5,9 +5,10 @@
 //! sink below older ones). Then what gives back space for a rewrite.
 //!
 //! A merge that could not read a file would fail again: what goes on by itself goes round the file
-//! from there on ([`Turns::avoid`]), so that the rest of the tree keeps its shape. One that found
-//! no room would fill the disk again: it is left out, as are those that write as much, so that
-//! smaller ones make room ([`Turns::avoid_large`]). Whoever waits for an aim is told instead.
+//! from there on ([`Schedule::avoid`]), so that the rest of the tree keeps its shape. One that
+//! found no room would fill the disk again: it is left out, as are those that write as much, so
+//! that smaller ones make room ([`Schedule::avoid_large`]). Whoever waits for an aim is told
+//! instead.
 
 use crate::compaction::job::{GRANDPARENT_FILES_MAX, Job, Merge};
 use crate::compaction::space::{self, Effort, Reclaim, Scene};
@@ -32,7 +33,7 @@ const STEP_FILES: u64 = 32;
 /// Where each level's next compaction begins, so that all parts of a level take turns; and which
 /// files have no turn for now.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct Schedule {
     /// Whether the deepest level stays the deepest, as somebody makes it the only one.
     pub(crate) keep_deepest: bool,
     next: [Vec<u8>; LEVELS],
@@ -54,7 +55,7 @@ struct TooLarge {
 #[derive(Debug)]
 struct Avoided<T>(Vec<(Weak<T>, Duration)>);
 
-impl Turns {
+impl Schedule {
     /// Notes that files up to `largest` of `level` had their turn.
     pub(crate) fn done(&mut self, level: usize, largest: &[u8]) {
         self.next[level] = largest.to_vec();
@@ -83,18 +84,18 @@ impl Turns {
     }
 
     /// Whether merges are left out for want of room.
-    pub(crate) fn lack_room(&self) -> bool {
+    pub(crate) fn lacks_room(&self) -> bool {
         self.too_large.is_some()
     }
 
     /// Whether a merge of so many bytes has a turn.
-    fn have_room(&self, bytes: u64) -> bool {
+    fn has_room_for(&self, bytes: u64) -> bool {
         self.too_large.as_ref().is_none_or(|known| bytes < known.bytes)
     }
 
     /// Gives those files a turn again that are avoided until `now`, and large merges where the disk
     /// has what they lacked.
-    pub(crate) fn pass(&mut self, now: Duration, available: impl FnOnce() -> u64) {
+    pub(crate) fn readmit(&mut self, now: Duration, available: impl FnOnce() -> u64) {
         let fits = |room: u64| room <= available();
         self.too_large.take_if(|known| known.until <= now || known.room.is_some_and(fits));
         self.avoided.take_until(now).for_each(|file| file.set_unreadable(None));
@@ -177,16 +178,16 @@ pub(crate) fn may(
     aim: Aim<'_>,
     version: &Version,
     options: &Options,
-    turns: &Turns,
+    schedule: &Schedule,
 ) -> impl Fn(&Job) -> bool {
-    let worn = match turns.lack_room() {
+    let worn = match schedule.lacks_room() {
         true => version.blobs.worn(options.advanced.blob_dead_percent),
         false => Vec::new(),
     };
-    let deepest = if turns.keep_deepest { deepest(version).unwrap_or(0).max(1) } else { LEVELS };
+    let deepest = if schedule.keep_deepest { deepest(version).unwrap_or(0).max(1) } else { LEVELS };
     move |job| {
         let fits = || match job {
-            Job::Merge(merge) => merge.level < deepest && turns.have_room(merge.bytes(&worn)),
+            Job::Merge(merge) => merge.level < deepest && schedule.has_room_for(merge.bytes(&worn)),
             Job::Move { from, .. } => *from < deepest,
             Job::Drop { .. } | Job::Retire { .. } => true,
         };
@@ -200,14 +201,13 @@ pub(crate) fn pick(
     version: &Version,
     options: &Options,
     scene: &Scene<'_>,
-    turns: &Turns,
+    schedule: &Schedule,
 ) -> Option<Job> {
-    let may = may(aim, version, options, turns);
+    let may = may(aim, version, options, schedule);
     let shape = || match aim {
-        Aim::Balance => fullest(version, options, turns, &may),
-        Aim::Rest | Aim::Settled(_) => {
-            fullest(version, options, turns, &may).or_else(|| sink(version, options, turns, &may))
-        }
+        Aim::Balance => fullest(version, options, schedule, &may),
+        Aim::Rest | Aim::Settled(_) => fullest(version, options, schedule, &may)
+            .or_else(|| sink(version, options, schedule, &may)),
         Aim::OneRun(up_to) => one_run(version, up_to, options),
         Aim::Range(range, level) => sink_range(version, range, level, options),
     };
@@ -218,7 +218,7 @@ pub(crate) fn pick(
     let job = |reclaim| match reclaim {
         Reclaim::Rewrite(merge) => Some(Job::Merge(merge)).filter(&may),
         Reclaim::Down(_, file) if came_since(&file) => None,
-        Reclaim::Down(0, _) => from_level(version, 0, options, turns, &may),
+        Reclaim::Down(0, _) => from_level(version, 0, options, schedule, &may),
         Reclaim::Down(level, file) => {
             Some(merge_or_move(version, level, vec![file], options)).filter(&may)
         }
@@ -282,7 +282,7 @@ fn one_step(
 fn sink(
     version: &Version,
     options: &Options,
-    turns: &Turns,
+    schedule: &Schedule,
     may: &dyn Fn(&Job) -> bool,
 ) -> Option<Job> {
     let deepest = deepest(version)?;
@@ -290,7 +290,7 @@ fn sink(
     let (part, whole) = ABOVE_PER_DEEPEST;
     let much = above * whole > version.bytes(deepest) * part;
     let mut above = (0..deepest).filter(|level| much && !version.levels[*level].is_empty());
-    above.find_map(|level| from_level(version, level, options, turns, may))
+    above.find_map(|level| from_level(version, level, options, schedule, may))
 }
 
 fn sink_range(version: &Version, range: &KeyRange, level: usize, options: &Options) -> Option<Job> {
@@ -314,7 +314,7 @@ fn deepest(version: &Version) -> Option<usize> {
 fn fullest(
     version: &Version,
     options: &Options,
-    turns: &Turns,
+    schedule: &Schedule,
     may: &dyn Fn(&Job) -> bool,
 ) -> Option<Job> {
     // Parts per thousand of the target; whole numbers compare exactly.
@@ -326,7 +326,7 @@ fn fullest(
     let levels = (0..LEVELS - 1).map(|level| (fullness(level), level));
     let mut over: Vec<_> = levels.filter(is_over).collect();
     over.sort_by_key(|(full, level)| (std::cmp::Reverse(*full), *level));
-    over.into_iter().find_map(|(_, level)| from_level(version, level, options, turns, may))
+    over.into_iter().find_map(|(_, level)| from_level(version, level, options, schedule, may))
 }
 
 /// Bytes that a level below L0 should hold: see [`Advanced::level_base_bytes`].
@@ -373,14 +373,14 @@ fn from_level(
     version: &Version,
     level: usize,
     options: &Options,
-    turns: &Turns,
+    schedule: &Schedule,
     may: &dyn Fn(&Job) -> bool,
 ) -> Option<Job> {
     if level == 0 {
         return from_l0(version, options, may);
     }
     let files = &version.levels[level];
-    let next = files.partition_point(|f| f.meta.smallest <= turns.next[level]);
+    let next = files.partition_point(|f| f.meta.smallest <= schedule.next[level]);
     let in_turn = files[next..].iter().chain(&files[..next]);
     let mut jobs =
         in_turn.map(|file| merge_or_move(version, level, vec![Arc::clone(file)], options));
@@ -499,19 +499,19 @@ mod tests {
     #[test]
     fn merges_that_found_no_room_wait_for_it_or_for_a_while() {
         let second = Duration::from_secs;
-        let mut turns = Turns::default();
-        turns.avoid_large(100, 40, second(60));
-        turns.avoid_large(200, 40, second(60)); // Somebody waited for it.
-        assert!(turns.have_room(99) && !turns.have_room(100));
-        turns.pass(second(59), || 99);
-        assert!(turns.lack_room());
-        turns.pass(second(59), || 100);
-        assert!(!turns.lack_room() && turns.have_room(100));
+        let mut schedule = Schedule::default();
+        schedule.avoid_large(100, 40, second(60));
+        schedule.avoid_large(200, 40, second(60)); // Somebody waited for it.
+        assert!(schedule.has_room_for(99) && !schedule.has_room_for(100));
+        schedule.readmit(second(59), || 99);
+        assert!(schedule.lacks_room());
+        schedule.readmit(second(59), || 100);
+        assert!(!schedule.lacks_room() && schedule.has_room_for(100));
         // The disk said that there was enough, and will again.
-        turns.avoid_large(100, 100, second(60));
-        turns.pass(second(59), || u64::MAX);
-        assert!(!turns.have_room(100));
-        turns.pass(second(60), || 0);
-        assert!(turns.have_room(100));
+        schedule.avoid_large(100, 100, second(60));
+        schedule.readmit(second(59), || u64::MAX);
+        assert!(!schedule.has_room_for(100));
+        schedule.readmit(second(60), || 0);
+        assert!(schedule.has_room_for(100));
     }
 }

@@ -19,12 +19,12 @@ pub(super) const SLOTS: usize = if IS_MODEL { 3 } else { 15 };
 
 /// Which slots are filled, by rank: from the low end, four bits of count, then four bits per rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Order(u64);
+pub(super) struct Permutation(u64);
 
-impl Order {
+impl Permutation {
     /// The first `count` slots, in their own order.
-    fn identity(count: usize) -> Order {
-        (0..count).fold(Order(0), |order, rank| order.with(rank))
+    fn identity(count: usize) -> Permutation {
+        (0..count).fold(Permutation(0), |order, rank| order.with(rank))
     }
 
     #[inline]
@@ -42,12 +42,12 @@ impl Order {
     }
 
     /// With the next free slot, which is the one after all filled ones, at `rank`.
-    fn with(self, rank: usize) -> Order {
+    fn with(self, rank: usize) -> Permutation {
         debug_assert!(!self.is_full() && rank <= self.count());
         let at = 4 * (rank + 1);
         let below = self.0 & ((1 << at) - 1);
         let above = (self.0 ^ below) << 4;
-        Order((above | (self.count() as u64) << at | below) + 1)
+        Permutation((above | (self.count() as u64) << at | below) + 1)
     }
 }
 
@@ -143,8 +143,8 @@ pub(super) struct Entry {
 
 impl Slots {
     #[inline]
-    pub(super) fn order(&self) -> Order {
-        Order(self.order.load(Ordering::Acquire))
+    pub(super) fn order(&self) -> Permutation {
+        Permutation(self.order.load(Ordering::Acquire))
     }
 
     /// 0 for a leaf, one more than its children's for an inner node.
@@ -159,13 +159,13 @@ impl Slots {
 
     /// The row at `rank`, which must be below the order's count.
     #[inline]
-    pub(super) fn row(&self, order: Order, rank: usize) -> Option<Ref<Row>> {
+    pub(super) fn row(&self, order: Permutation, rank: usize) -> Option<Ref<Row>> {
         self.rows.get(order.slot(rank))?.load()
     }
 
     /// How many rows lie below `key`, a key of the node's range, and whether the next is `key`'s.
     #[inline]
-    pub(super) fn rank(&self, arena: &Arena, order: Order, key: &[u8]) -> (usize, bool) {
+    pub(super) fn rank(&self, arena: &Arena, order: Permutation, key: &[u8]) -> (usize, bool) {
         let head = head_of(key, self.shared_len());
         let (mut below, mut same) = (0, 0);
         for other in self.heads.iter().take(order.count()) {
@@ -191,7 +191,7 @@ impl Slots {
     }
 
     /// Fills the next free slot and shows it at `rank`. The node must not be full.
-    fn add(&self, order: Order, rank: usize, entry: Entry) {
+    fn add(&self, order: Permutation, rank: usize, entry: Entry) {
         self.put(order.count(), entry);
         let release = if weakened!("order") { Ordering::Relaxed } else { Ordering::Release };
         self.order.store(order.with(rank).0, release);
@@ -230,7 +230,7 @@ impl Slots {
         for (slot, entry) in entries.iter().enumerate() {
             self.put(slot, if retake { self.entry(arena, entry.row) } else { *entry });
         }
-        self.order.store(Order::identity(entries.len()).0, Ordering::Release);
+        self.order.store(Permutation::identity(entries.len()).0, Ordering::Release);
     }
 }
 
@@ -314,11 +314,11 @@ impl Inner {
 
     /// The child of that rank: 0 for what is below all separators.
     #[inline]
-    pub(super) fn child(&self, order: Order, rank: usize) -> Option<Ref<Slots>> {
+    pub(super) fn child(&self, order: Permutation, rank: usize) -> Option<Ref<Slots>> {
         self.children.get(Inner::place(order, rank))?.load()
     }
 
-    fn place(order: Order, rank: usize) -> usize {
+    fn place(order: Permutation, rank: usize) -> usize {
         rank.checked_sub(1).map_or(0, |rank| order.slot(rank) + 1)
     }
 

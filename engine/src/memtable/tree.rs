@@ -9,7 +9,7 @@
 //! leaves.
 
 use crate::memtable::arena::{Arena, AtomicRef, Bump, Ref};
-use crate::memtable::node::{self, Inner, Kind, Leaf, Order, Range, SLOTS, Slots};
+use crate::memtable::node::{self, Inner, Kind, Leaf, Permutation, Range, SLOTS, Slots};
 use crate::memtable::row::{self, Row};
 use crate::sync::weakened;
 
@@ -45,7 +45,7 @@ struct Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     leaf: Ref<Leaf>,
-    order: Order,
+    order: Permutation,
     rank: usize,
 }
 
@@ -256,7 +256,7 @@ impl Tree {
 
 /// The rank of the child that `key` belongs to: a separator is the least key of its child.
 #[inline]
-fn child_rank(arena: &Arena, slots: &Slots, order: Order, key: &[u8]) -> usize {
+fn child_rank(arena: &Arena, slots: &Slots, order: Permutation, key: &[u8]) -> usize {
     let (rank, equal) = slots.rank(arena, order, key);
     rank + usize::from(equal)
 }

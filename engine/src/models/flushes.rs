@@ -29,7 +29,7 @@ impl House {
             if self.fails.lock().take_if(|fails| *fails == age).is_some() {
                 return;
             }
-            if turn.comes(sealed) {
+            if turn.wait_until_oldest(sealed) {
                 self.files.lock().push(age);
                 self.sealed.lock().retain(|other| **other != age);
             }

@@ -4,7 +4,7 @@
 use crate::batch::Commit;
 use crate::catalog::{Tables, no_such_table};
 use crate::commit::pipeline::{self, LogPlace, Pipeline};
-use crate::compaction::picker::Turns;
+use crate::compaction::picker::Schedule;
 use crate::compaction::under_way::Merging;
 use crate::env::clock::Clock;
 use crate::env::jobs::Jobs;
@@ -69,7 +69,7 @@ pub(crate) struct Tree {
     /// Memtables that are in files by now, as long as somebody still reads them.
     left_behind: Mutex<Vec<Weak<dyn Memtable>>>,
     // Lock order: compacting, then set, then merging. `set` is held over one manifest edit.
-    pub(super) compacting: Mutex<Turns>,
+    pub(super) compacting: Mutex<Schedule>,
     /// Held while what was trash is removed, so that whoever finds none can wait.
     pub(super) deleting: Mutex<()>,
     pub(super) merging: Mutex<Option<Merging>>,

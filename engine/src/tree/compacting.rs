@@ -5,7 +5,7 @@ use crate::catalog::Readable;
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::executor::{self, MergeEnv};
 use crate::compaction::job::{Job, Merge};
-use crate::compaction::picker::{self, Aim, Turns};
+use crate::compaction::picker::{self, Aim, Schedule};
 use crate::compaction::space::Scene;
 use crate::compaction::under_way::Merging;
 use crate::compaction::upkeep;
@@ -66,12 +66,12 @@ impl Tree {
 
     /// Does one piece of compaction; false where `aim` is reached.
     pub(crate) fn compact_once(&self, aim: Aim<'_>, pipeline: &Pipeline) -> Result<bool> {
-        let mut turns = self.compacting.lock();
-        turns.pass(self.clock.steady(), || self.bytes_available());
-        if !turns.lack_room() {
+        let mut schedule = self.compacting.lock();
+        schedule.readmit(self.clock.steady(), || self.bytes_available());
+        if !schedule.lacks_room() {
             *self.no_room.lock() = None;
         }
-        turns.keep_deepest = self.one_runs.load(Relaxed) > 0;
+        schedule.keep_deepest = self.one_runs.load(Relaxed) > 0;
         self.reopen_manifest()?;
         let boundaries = self.boundaries(pipeline);
         let tables = self.tables.load();
@@ -86,8 +86,8 @@ impl Tree {
             let readable = tables.readable(&boundaries, recorded);
             let effort = aim.effort();
             let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due, until };
-            let may = picker::may(aim, version, &self.options, &turns);
-            let job = picker::pick(aim, version, &self.options, &scene, &turns);
+            let may = picker::may(aim, version, &self.options, &schedule);
+            let job = picker::pick(aim, version, &self.options, &scene, &schedule);
             let job = job.or_else(|| match aim {
                 Aim::Balance | Aim::Rest | Aim::Settled(_) => {
                     upkeep::pick(version, &self.options, &may)
@@ -106,11 +106,17 @@ impl Tree {
             false => 1,
         };
         let at = At { version: &version, boundaries: &boundaries, readable: &readable };
-        self.run_job(&job, threads, at, &mut turns).map(|()| true)
+        self.run_job(&job, threads, at, &mut schedule).map(|()| true)
     }
 
     /// Does a job, and tells of it.
-    fn run_job(&self, job: &Job, threads: usize, at: At<'_>, turns: &mut Turns) -> Result<()> {
+    fn run_job(
+        &self,
+        job: &Job,
+        threads: usize,
+        at: At<'_>,
+        schedule: &mut Schedule,
+    ) -> Result<()> {
         let span = self.events.span(Doing::Merge);
         let history_floor = Some(at.boundaries.floor());
         let (what, read_bytes, written_bytes) = match job {
@@ -130,11 +136,11 @@ impl Tree {
                 let removed = vec![(*from as u8, file.meta.no)];
                 self.install(Edit { added, removed, ..Edit::default() }, |_| {})?;
                 self.counters.moves.add(1);
-                turns.done(*from, &file.meta.largest);
+                schedule.done(*from, &file.meta.largest);
                 (Compaction::Moved, 0, 0)
             }
             Job::Merge(merge) => {
-                let (read, written) = self.run_merge(merge, threads, at, turns)?;
+                let (read, written) = self.run_merge(merge, threads, at, schedule)?;
                 (Compaction::Merged, read, written)
             }
         };
@@ -150,11 +156,11 @@ impl Tree {
         merge: &Merge,
         threads: usize,
         at: At<'_>,
-        turns: &mut Turns,
+        schedule: &mut Schedule,
     ) -> Result<(u64, u64)> {
         let (budget, runs) = (&self.shelf.pool.budget, merge.runs());
         let parts = budget.merge_parts(runs, threads);
-        let mut failed = |error: &Error| self.merge_failed(merge, at.version, error, turns);
+        let mut failed = |error: &Error| self.merge_failed(merge, at.version, error, schedule);
         let ranges = executor::divide(merge, &self.options, parts).inspect_err(&mut failed)?;
         let next_file = || self.next_file();
         let env = MergeEnv {
@@ -179,7 +185,7 @@ impl Tree {
         self.counters.compaction_bytes_read.add(read);
         self.counters.compaction_bytes_written.add(written);
         if !merge.upper.is_empty() {
-            turns.done(merge.level, &picker::span(&merge.upper).1);
+            schedule.done(merge.level, &picker::span(&merge.upper).1);
         }
         Ok((read, written))
     }
@@ -187,12 +193,20 @@ impl Tree {
     /// Sees to it that a merge which could not read a file is not picked again at once: where it is
     /// damaged or this build lacks its codec never, where the disk failed, or contents are wrong
     /// under good checksums, after a while. The same for one that found no room.
-    fn merge_failed(&self, merge: &Merge, version: &Version, error: &Error, turns: &mut Turns) {
+    fn merge_failed(
+        &self,
+        merge: &Merge,
+        version: &Version,
+        error: &Error,
+        schedule: &mut Schedule,
+    ) {
         let later = self.clock.steady() + TRY_AGAIN_AFTER;
         let until = match error.kind() {
             Kind::Corrupt | Kind::Unsupported => Duration::MAX,
             Kind::Io | Kind::Invalid => later,
-            Kind::NoSpace => return self.merge_found_no_room(merge, version, error, turns, later),
+            Kind::NoSpace => {
+                return self.merge_found_no_room(merge, version, error, schedule, later);
+            }
             _ => return,
         };
         let place = error.place();
@@ -201,11 +215,11 @@ impl Tree {
         let mut blobs = version.blobs.iter().map(|(blob, _)| blob);
         let blob = blobs.find(|blob| is_it(self.shelf.blob_path(blob.meta.no)));
         match (file, blob) {
-            (Some(file), _) => turns.avoid(file, error, until),
-            (None, Some(blob)) => turns.avoid_blob(blob, error, until),
+            (Some(file), _) => schedule.avoid(file, error, until),
+            (None, Some(blob)) => schedule.avoid_blob(blob, error, until),
             // Wrong contents under good checksums: which of the files it was nobody knows.
             (None, None) if error.kind() != Kind::Io => {
-                merge.inputs().for_each(|file| turns.avoid(file, error, later));
+                merge.inputs().for_each(|file| schedule.avoid(file, error, later));
             }
             (None, None) => {}
         }
@@ -222,13 +236,13 @@ impl Tree {
         merge: &Merge,
         version: &Version,
         error: &Error,
-        turns: &mut Turns,
+        schedule: &mut Schedule,
         until: Duration,
     ) {
         self.delete_trash(); // What it has written.
         let worn = version.blobs.worn(self.options.advanced.blob_dead_percent);
         let bytes = merge.bytes(&worn);
-        turns.avoid_large(bytes, self.bytes_available(), until);
+        schedule.avoid_large(bytes, self.bytes_available(), until);
         *self.no_room.lock() = Some(format!("a merge of {bytes} bytes waits for room: {error}"));
     }
 

@@ -37,7 +37,7 @@ impl Tree {
             self.events.tell(Event::FlushBegin { memtable_bytes: sealed.table.bytes() });
             let boundaries = self.boundaries(pipeline);
             let flushed = self.write_sealed(sealed, &boundaries)?;
-            if turn.comes(all_sealed) {
+            if turn.wait_until_oldest(all_sealed) {
                 let bytes = flushed.as_ref().map_or(0, NewFiles::bytes);
                 self.add_flushed(sealed, flushed, boundaries.floor())?;
                 self.counters.flushes.add(1);
