@@ -3,5 +3,6 @@
 //! Absent: threads, the log, latches. `db` owns those and calls in.
 
 pub(crate) mod base;
+pub(crate) mod memtables;
 pub(crate) mod flushing;
 pub(crate) mod compacting;
