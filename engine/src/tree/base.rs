@@ -70,7 +70,9 @@ pub(crate) struct Tree {
     /// How many make one run of all files.
     pub(super) one_runs: AtomicUsize,
     pub(super) closing: AtomicBool, // Long work gives up.
-    in_doubt: AtomicBool,           // Changed under the lock of the set.
+    /// Whether an ingest has failed, and a crash may find it in force. Changed under the lock of the
+    /// set.
+    pub(super) in_doubt: AtomicBool,
     set: Mutex<Option<VersionSet>>, // None where the database is read-only.
 }
 
@@ -250,7 +252,7 @@ impl Tree {
         let added: Vec<_> = edit.added.iter().map(|(level, meta)| (*level, meta.no)).collect();
         let outdated = Outdated::by(&edit, flushed);
         let applied = set.apply(edit);
-        self.note_doubt(set, false);
+        self.settle_doubt(set);
         let version = applied?;
         debug_assert!(added.iter().all(|(_, no)| version.files().any(|(_, f)| f.meta.no == *no)));
         version.open_early(&added); // Or the first to read would wait for it.
@@ -293,33 +295,15 @@ impl Tree {
         let mut set = self.set.lock();
         let set = set.as_mut()?;
         let result = work(set);
-        self.note_doubt(set, false);
+        self.settle_doubt(set);
         Some(result)
     }
 
-    /// An ingest of `table` has failed. A crash may find it in force all the same, so no commit may
-    /// be decided without its rows until the manifest was written anew.
-    pub(crate) fn doubt(&self, table: FileNo) {
-        self.with_set(|set| {
-            if set.doubts(table) {
-                self.note_doubt(set, true);
-            }
-        });
-        let _ = self.end_doubt(); // Whoever commits next tries again, and is told.
-    }
-
-    fn note_doubt(&self, set: &VersionSet, began: bool) {
-        let lasts = set.is_closed() && (began || self.in_doubt.load(Relaxed));
-        self.in_doubt.store(lasts, Release);
-    }
-
-    /// Whether an ingest has failed, and a crash may find it in force.
-    pub(crate) fn is_in_doubt(&self) -> bool {
-        self.in_doubt.load(Acquire)
-    }
-
-    /// Writes the manifest anew where an ingest is in doubt, which then never was.
-    pub(crate) fn end_doubt(&self) -> Result<()> {
-        if self.is_in_doubt() { self.reopen_manifest() } else { Ok(()) }
+    /// Ends the doubt about an ingest where the manifest takes edits again: then it was written
+    /// anew.
+    fn settle_doubt(&self, set: &VersionSet) {
+        if !set.is_closed() {
+            self.in_doubt.store(false, Release);
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! Rows on their way into files: memtables are flushed, ingested files are added.
+//! Rows on their way into files: memtables are flushed, ingested files are added, and one such
+//! ingest that fails is in doubt until the manifest was written anew.
 
 use crate::commit::pipeline::Pipeline;
 use crate::compaction::under_way::level_for;
@@ -6,10 +7,11 @@ use crate::error::Result;
 use crate::event::{Doing, Event};
 use crate::flush::{self, FlushEnv};
 use crate::flush_turns::Patience;
-use crate::ids::{CommitTs, SegmentId};
+use crate::ids::{CommitTs, FileNo, SegmentId};
 use crate::manifest::edit::Edit;
 use crate::snapshot::Boundaries;
 use crate::sstable::format::FileMeta;
+use crate::sync::atomic::Ordering::{Acquire, Release};
 use crate::tree::base::Tree;
 use crate::version::files::Version;
 use crate::version::shelf::NewFiles;
@@ -107,5 +109,26 @@ impl Tree {
         self.counters.ingested_files.add(files.len() as u64);
         self.counters.ingested_bytes.add(bytes);
         Ok(())
+    }
+
+    /// An ingest of `table` has failed. A crash may find it in force all the same, so no commit may
+    /// be decided without its rows until the manifest was written anew.
+    pub(crate) fn doubt(&self, table: FileNo) {
+        self.with_set(|set| {
+            if set.doubts(table) {
+                self.in_doubt.store(set.is_closed(), Release);
+            }
+        });
+        let _ = self.end_doubt(); // Whoever commits next tries again, and is told.
+    }
+
+    /// Whether an ingest has failed, and a crash may find it in force.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Acquire)
+    }
+
+    /// Writes the manifest anew where an ingest is in doubt, which then never was.
+    pub(crate) fn end_doubt(&self) -> Result<()> {
+        if self.is_in_doubt() { self.reopen_manifest() } else { Ok(()) }
     }
 }
