@@ -62,7 +62,9 @@ impl Row {
         let at = arena.node_with::<Row>(bump, key);
         let row = arena.get(at);
         row.key_len.store(key.len() as u32, Ordering::Relaxed);
-        row.put(Version::create(arena, bump, first, None), true);
+        let first = Version::create(arena, bump, first, None);
+        row.oldest.store(Some(first));
+        row.newest.store(Some(first));
         at
     }
 
@@ -81,15 +83,11 @@ impl Row {
             if newest.ts() == version.ts { newest.older() } else { Some(at) }
         });
         let made = Version::create(arena, bump, version, older);
-        self.put(made, older.is_none());
-        made
-    }
-
-    fn put(&self, version: Ref<Version>, is_oldest: bool) {
-        if is_oldest {
-            self.oldest.store(Some(version));
+        if older.is_none() {
+            self.oldest.store(Some(made));
         }
-        self.newest.store(Some(version));
+        self.newest.store(Some(made));
+        made
     }
 
     pub(super) fn oldest(&self) -> Option<Ref<Version>> {

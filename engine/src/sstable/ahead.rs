@@ -96,7 +96,11 @@ impl Ahead {
             }
         };
         self.miss(handle);
-        Ok(file.keep(handle, Arc::new(block), self.pace.missed_bytes <= LONG_WALK_BYTES))
+        let block = Arc::new(block);
+        match self.pace.missed_bytes <= LONG_WALK_BYTES {
+            true => Ok(file.keep(handle, block)),
+            false => Ok(file.keep_in_room(handle, block)),
+        }
     }
 
     fn miss(&mut self, handle: Handle) {

@@ -457,15 +457,18 @@ impl TableFile {
         self.cache.get(BlockPlace { file: self.raw.no, offset: handle.offset })
     }
 
-    /// Gives a block that was read to the cache; where it may `push` nothing out, only to a cache
-    /// with room. Returns what the cache now has, or else the block.
-    pub(super) fn keep(&self, handle: Handle, block: Arc<Block>, push: bool) -> Arc<Block> {
+    /// Gives a block that was read to the cache. Returns what the cache now has, or else the block.
+    pub(super) fn keep(&self, handle: Handle, block: Arc<Block>) -> Arc<Block> {
         let place = BlockPlace { file: self.raw.no, offset: handle.offset };
         let weight = block.weight();
-        match push {
-            true => self.cache.insert(place, block, weight),
-            false => self.cache.insert_in_room(place, block, weight),
-        }
+        self.cache.insert(place, block, weight)
+    }
+
+    /// The same for a block that pushes nothing out: the cache takes it where it has room.
+    pub(super) fn keep_in_room(&self, handle: Handle, block: Arc<Block>) -> Arc<Block> {
+        let place = BlockPlace { file: self.raw.no, offset: handle.offset };
+        let weight = block.weight();
+        self.cache.insert_in_room(place, block, weight)
     }
 
     /// The block from the cache or, as far as `reach` goes, from the file.

@@ -220,7 +220,7 @@ impl Batch {
             let sealed = scratch.get(start..start + handle.len as usize).unwrap_or_default();
             let block = file.cached(handle).or_else(|| {
                 let block = file.raw().parse_block(handle, sealed, self.unpack).ok()?;
-                Some(file.keep(handle, Arc::new(block), false))
+                Some(file.keep_in_room(handle, Arc::new(block)))
             });
             loaded.extend(block.map(|block| (handle.offset, block)));
         }
