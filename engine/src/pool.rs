@@ -129,9 +129,7 @@ impl Pool {
     /// others it gets them only where flush and merge can have their share as well.
     pub(crate) fn claim_for_ingest(self: &Arc<Self>, bytes: usize) -> Option<Claim> {
         let is_granted = self.change(|taken| {
-            let Taken { pinned, ingests, walks, .. } = *taken;
-            let left = self.budget.left(pinned, self.budget.work + ingests + walks + bytes);
-            let is_granted = ingests == 0 || left > 0;
+            let is_granted = taken.ingests == 0 || self.left_with(taken, bytes) > 0;
             if is_granted {
                 taken.working += bytes;
                 taken.ingests += bytes;
@@ -139,6 +137,13 @@ impl Pool {
             is_granted
         });
         is_granted.then(|| Claim { pool: Arc::clone(self), bytes, of_ingest: bytes })
+    }
+
+    /// What is left for the caches where ingests and walks take so many bytes more, and flush and
+    /// merge have their share as well.
+    fn left_with(&self, taken: &Taken, bytes: usize) -> usize {
+        let Taken { pinned, ingests, walks, .. } = *taken;
+        self.budget.left(pinned, self.budget.work + ingests + walks + bytes)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Taken) -> T) -> T {
@@ -197,9 +202,8 @@ impl Books for Pool {
 
     fn walk_begins(&self, bytes: usize) -> bool {
         self.change(|taken| {
-            let Taken { pinned, ingests, walks, .. } = *taken;
-            let left = self.budget.left(pinned, self.budget.work + ingests + walks + bytes);
-            let may = walks == 0 || walks + bytes <= self.budget.walks() && left > 0;
+            let are_few = taken.walks + bytes <= self.budget.walks();
+            let may = taken.walks == 0 || are_few && self.left_with(taken, bytes) > 0;
             if may {
                 taken.walks += bytes;
                 taken.working += bytes;

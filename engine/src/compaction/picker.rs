@@ -195,19 +195,19 @@ pub(crate) fn may(
     }
 }
 
-/// The next job towards `aim`, if any is needed.
+/// The next job towards `aim`, if any is needed. `may`: what [`may`] says for it.
 pub(crate) fn pick(
     aim: Aim<'_>,
     version: &Version,
     options: &Options,
     scene: &Scene<'_>,
     schedule: &Schedule,
+    may: &dyn Fn(&Job) -> bool,
 ) -> Option<Job> {
-    let may = may(aim, version, options, schedule);
     let shape = || match aim {
-        Aim::Balance => fullest(version, options, schedule, &may),
-        Aim::Rest | Aim::Settled(_) => fullest(version, options, schedule, &may)
-            .or_else(|| sink(version, options, schedule, &may)),
+        Aim::Balance => fullest(version, options, schedule, may),
+        Aim::Rest | Aim::Settled(_) => fullest(version, options, schedule, may)
+            .or_else(|| sink(version, options, schedule, may)),
         Aim::OneRun(up_to) => one_run(version, up_to, options),
         Aim::Range(range, level) => sink_range(version, range, level, options),
     };
@@ -216,11 +216,11 @@ pub(crate) fn pick(
         _ => false,
     };
     let job = |reclaim| match reclaim {
-        Reclaim::Rewrite(merge) => Some(Job::Merge(merge)).filter(&may),
+        Reclaim::Rewrite(merge) => Some(Job::Merge(merge)).filter(may),
         Reclaim::Down(_, file) if came_since(&file) => None,
-        Reclaim::Down(0, _) => from_level(version, 0, options, schedule, &may),
+        Reclaim::Down(0, _) => from_level(version, 0, options, schedule, may),
         Reclaim::Down(level, file) => {
-            Some(merge_or_move(version, level, vec![file], options)).filter(&may)
+            Some(merge_or_move(version, level, vec![file], options)).filter(may)
         }
     };
     let reclaim = || match aim {

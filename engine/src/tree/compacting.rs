@@ -87,7 +87,7 @@ impl Tree {
             let effort = aim.effort();
             let scene = Scene { boundaries: &boundaries, readable: &readable, effort, due, until };
             let may = picker::may(aim, version, &self.options, &schedule);
-            let job = picker::pick(aim, version, &self.options, &scene, &schedule);
+            let job = picker::pick(aim, version, &self.options, &scene, &schedule, &may);
             let job = job.or_else(|| match aim {
                 Aim::Balance | Aim::Rest | Aim::Settled(_) => {
                     upkeep::pick(version, &self.options, &may)
