@@ -1,6 +1,6 @@
 //! Flush: a sealed memtable becomes an L0 file, and its large values blob files.
 
-use crate::blob::sink::{Here, Sink};
+use crate::blob::sink::{LentFolder, Sink};
 use crate::cursor::Cursor;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
@@ -52,8 +52,8 @@ pub(crate) fn write_rows(
         return Ok(None);
     }
     let (no, shelf) = ((env.next_file)(), env.shelf);
-    let yard = Here { vfs: &*shelf.vfs, dir: &shelf.dir, next_file: env.next_file };
-    let mut sink = Sink::new(yard, env.options.into());
+    let folder = LentFolder { vfs: &*shelf.vfs, dir: &shelf.dir, next_file: env.next_file };
+    let mut sink = Sink::new(folder, env.options.into());
     let written = write_from(cursor, erased, no, &mut sink, env);
     if written.is_err() {
         shelf.give_up([no], sink.numbers().iter().copied());
@@ -65,7 +65,7 @@ fn write_from(
     cursor: &mut dyn Cursor,
     erased: &Erasures,
     no: FileNo,
-    sink: &mut Sink<Here<'_>>,
+    sink: &mut Sink<LentFolder<'_>>,
     env: &FlushEnv<'_>,
 ) -> Result<Option<NewFiles>> {
     let options = TableOptions::from(env.options);

@@ -8,7 +8,7 @@
 //! Promises: before `finish` returned nothing is seen; after a crash all of it is there or nothing;
 //! commits that came before are in files by then, so what is there stays a prefix of the order.
 
-use crate::blob::sink::{Sink, Yard};
+use crate::blob::sink::{BlobFolder, Sink};
 use crate::catalog::no_such_table;
 use crate::db::{Db, Inner};
 use crate::errands::{Errand, Task};
@@ -53,7 +53,7 @@ pub struct Ingest {
 struct OpenFile {
     no: FileNo,
     builder: TableBuilder,
-    sink: Sink<Folder>,
+    sink: Sink<TreeFolder>,
     bytes: usize, // Of its rows.
 }
 
@@ -64,7 +64,7 @@ struct FullFile {
 }
 
 /// Where the blob files of an ingest are made.
-struct Folder(Arc<Tree>);
+struct TreeFolder(Arc<Tree>);
 
 impl std::fmt::Debug for Ingest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -263,7 +263,7 @@ impl OpenFile {
         let builder = shelf
             .create_table_file(no, &options.into())
             .inspect_err(|_| shelf.put_trash(FileKind::Table, no))?;
-        let sink = Sink::new(Folder(Arc::clone(tree)), options.into());
+        let sink = Sink::new(TreeFolder(Arc::clone(tree)), options.into());
         Ok(OpenFile { no, builder: builder.helped_by(&shelf.errands), sink, bytes: 0 })
     }
 
@@ -301,11 +301,11 @@ impl Errand for FullFile {
     }
 }
 
-fn discard(shelf: &Shelf, no: FileNo, sink: &Sink<Folder>) {
+fn discard(shelf: &Shelf, no: FileNo, sink: &Sink<TreeFolder>) {
     shelf.give_up([no], sink.numbers().iter().copied());
 }
 
-impl Yard for Folder {
+impl BlobFolder for TreeFolder {
     fn vfs(&self) -> &dyn Vfs {
         &*self.0.shelf.vfs
     }

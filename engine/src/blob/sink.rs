@@ -44,21 +44,21 @@ impl From<&Options> for SinkOptions {
 }
 
 /// Where blob files are made.
-pub(crate) trait Yard {
+pub(crate) trait BlobFolder {
     fn vfs(&self) -> &dyn Vfs;
     fn dir(&self) -> &Path;
     /// The number of the next file.
     fn next_file(&self) -> FileNo;
 }
 
-/// A yard of whoever is there as long as the sink.
-pub(crate) struct Here<'a> {
+/// One that its owner lends for as long as the sink lives.
+pub(crate) struct LentFolder<'a> {
     pub(crate) vfs: &'a dyn Vfs,
     pub(crate) dir: &'a Path,
     pub(crate) next_file: &'a dyn Fn() -> FileNo,
 }
 
-impl Yard for Here<'_> {
+impl BlobFolder for LentFolder<'_> {
     fn vfs(&self) -> &dyn Vfs {
         self.vfs
     }
@@ -73,8 +73,8 @@ impl Yard for Here<'_> {
 }
 
 /// The blob files beside one table file, or beside several written one after the other.
-pub(crate) struct Sink<Y> {
-    yard: Y,
+pub(crate) struct Sink<F> {
+    folder: F,
     options: SinkOptions,
     compressor: Compressor,
     open: Option<BlobWriter>,
@@ -83,12 +83,12 @@ pub(crate) struct Sink<Y> {
     link: Vec<u8>,
 }
 
-impl<Y: Yard> Sink<Y> {
-    /// A sink that makes its files in `yard`.
-    pub(crate) fn new(yard: Y, options: SinkOptions) -> Sink<Y> {
+impl<F: BlobFolder> Sink<F> {
+    /// A sink that makes its files in `folder`.
+    pub(crate) fn new(folder: F, options: SinkOptions) -> Sink<F> {
         let compressor = Compressor::new(options.codec);
         Sink {
-            yard,
+            folder,
             options,
             compressor,
             open: None,
@@ -121,7 +121,7 @@ impl<Y: Yard> Sink<Y> {
         };
         let codec = self.options.codec;
         let (codec, stored) = packed.map_or((Codec::None, value), |packed| (codec, packed));
-        let file = writer(&mut self.open, &mut self.numbers, &self.yard)?;
+        let file = writer(&mut self.open, &mut self.numbers, &self.folder)?;
         let link = file.add(codec, value.len(), stored)?;
         self.link_to(&link, expires)
     }
@@ -134,7 +134,7 @@ impl<Y: Yard> Sink<Y> {
         expires: &[u8],
         stored: &[u8],
     ) -> Result<(RowKind, &[u8])> {
-        let file = writer(&mut self.open, &mut self.numbers, &self.yard)?;
+        let file = writer(&mut self.open, &mut self.numbers, &self.folder)?;
         let link = file.add(old.codec, old.raw_len as usize, stored)?;
         self.link_to(&link, expires)
     }
@@ -173,15 +173,15 @@ impl<Y: Yard> Sink<Y> {
 fn writer<'w>(
     open: &'w mut Option<BlobWriter>,
     numbers: &mut Vec<FileNo>,
-    yard: &impl Yard,
+    folder: &impl BlobFolder,
 ) -> Result<&'w mut BlobWriter> {
     if let Some(file) = open {
         return Ok(file);
     }
-    let no = yard.next_file();
+    let no = folder.next_file();
     numbers.push(no);
-    let path = names::path(yard.dir(), FileKind::Blob, no);
-    let file = yard.vfs().create(&path).map_err(|e| Error::io("making a blob file", &path, e))?;
+    let path = names::path(folder.dir(), FileKind::Blob, no);
+    let file = folder.vfs().create(&path).map_err(|e| Error::io("making a blob file", &path, e))?;
     Ok(open.insert(BlobWriter::new(file, &path, no)))
 }
 

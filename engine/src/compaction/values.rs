@@ -3,7 +3,7 @@
 //! reference.
 
 use crate::blob::format::BlobMeta;
-use crate::blob::sink::{Here, Sink};
+use crate::blob::sink::{LentFolder, Sink};
 use crate::error::Result;
 use crate::expiry;
 use crate::ids::{FileNo, RowKind};
@@ -16,7 +16,7 @@ pub(crate) struct Values<'a> {
     shelf: &'a Shelf,
     blobs: &'a Blobs,
     worn: Vec<FileNo>, // Ascending.
-    sink: Sink<Here<'a>>,
+    sink: Sink<LentFolder<'a>>,
     done: Vec<BlobMeta>,
 }
 
@@ -28,12 +28,12 @@ impl<'a> Values<'a> {
         options: &Options,
         blobs: &'a Blobs,
     ) -> Values<'a> {
-        let yard = Here { vfs: &*shelf.vfs, dir: &shelf.dir, next_file };
+        let folder = LentFolder { vfs: &*shelf.vfs, dir: &shelf.dir, next_file };
         Values {
             shelf,
             blobs,
             worn: blobs.worn(options.advanced.blob_dead_percent),
-            sink: Sink::new(yard, options.into()),
+            sink: Sink::new(folder, options.into()),
             done: Vec::new(),
         }
     }

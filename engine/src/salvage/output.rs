@@ -2,7 +2,7 @@
 
 use super::table::Version;
 use crate::blob::format::BlobMeta;
-use crate::blob::sink::{Here, Sink};
+use crate::blob::sink::{LentFolder, Sink};
 use crate::error::Result;
 use crate::expiry;
 use crate::ids::FileNo;
@@ -17,7 +17,7 @@ pub(crate) struct Output<'a> {
     next_file: &'a dyn Fn() -> FileNo,
     options: TableOptions,
     file_bytes: u64,
-    sink: Sink<Here<'a>>,
+    sink: Sink<LentFolder<'a>>,
     open: Option<TableBuilder>,
     key: Vec<u8>,
     done: Vec<FileMeta>,
@@ -30,13 +30,13 @@ impl<'a> Output<'a> {
         options: &Options,
         next_file: &'a dyn Fn() -> FileNo,
     ) -> Output<'a> {
-        let yard = Here { vfs: &*shelf.vfs, dir: &shelf.dir, next_file };
+        let folder = LentFolder { vfs: &*shelf.vfs, dir: &shelf.dir, next_file };
         Output {
             shelf,
             next_file,
             options: TableOptions::from(options),
             file_bytes: options.advanced.file_bytes as u64,
-            sink: Sink::new(yard, options.into()),
+            sink: Sink::new(folder, options.into()),
             open: None,
             key: Vec::new(),
             done: Vec::new(),
