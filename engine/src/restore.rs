@@ -42,7 +42,7 @@ const WAITING_MAX: usize = 2;
 
 /// Files in the making out of a log that is being read.
 pub(crate) struct Restore<'a> {
-    office: Arc<Office>,
+    shared: Arc<Shared>,
     jobs: &'a dyn Jobs,
     snapshots: Snapshots,
     /// The wall clock, as far as it is not behind what the database has seen.
@@ -54,16 +54,17 @@ pub(crate) struct Restore<'a> {
 }
 
 /// What the threads share.
-struct Office {
+struct Shared {
     shelf: Arc<Shelf>,
     options: Options,
     next_file: AtomicU64,
-    desk: Mutex<Desk>,
+    queue: Mutex<Queue>,
     changed: Condvar,
 }
 
+/// The lots: those that wait, how many are being written, and what came of the others.
 #[derive(Default)]
-struct Desk {
+struct Queue {
     waiting: VecDeque<Lot>,
     running: usize,
     closing: bool,
@@ -93,15 +94,15 @@ impl<'a> Restore<'a> {
         now: CommitTs,
         jobs: &'a dyn Jobs,
     ) -> Restore<'a> {
-        let office = Office {
+        let shared = Shared {
             shelf: Arc::clone(shelf),
             options: options.clone(),
             next_file: AtomicU64::new(state.next_file.0),
-            desk: Mutex::default(),
+            queue: Mutex::default(),
             changed: Condvar::new(),
         };
         Restore {
-            office: Arc::new(office),
+            shared: Arc::new(shared),
             jobs,
             snapshots: Snapshots::new(state.history_floor),
             now: now.max(state.history_floor),
@@ -131,21 +132,21 @@ impl<'a> Restore<'a> {
         }
         self.given += 1;
         // A floor that is lower than that of the lots to come keeps more than they do.
-        let window = moment::ticks(self.office.options.history.unwrap_or_default());
+        let window = moment::ticks(self.shared.options.history.unwrap_or_default());
         let mut floor = CommitTs(self.now.max(rows.last_ts).0.saturating_sub(window));
         if crate::planted!("B23") {
             floor = self.now.max(rows.last_ts); // Planted: a restart forgets what was to be kept.
         }
         let boundaries = self.snapshots.boundaries(|| rows.last_ts, floor);
-        let no = self.office.next_file();
-        self.office.desk.lock().waiting.push_back(Lot { no, rows, boundaries });
-        self.office.changed.notify_all();
+        let no = self.shared.next_file();
+        self.shared.queue.lock().waiting.push_back(Lot { no, rows, boundaries });
+        self.shared.changed.notify_all();
     }
 
     /// Writes what nobody has taken, waits for the others, and adds all files to `state`.
     pub(crate) fn finish(mut self, state: &mut State) -> Result<()> {
         self.give();
-        self.office.write_down_to(0);
+        self.shared.write_down_to(0);
         for done in self.stop() {
             let Done { flushed, erased, floor } = done?;
             if let Some(NewFiles { table, blobs }) = flushed {
@@ -159,15 +160,15 @@ impl<'a> Restore<'a> {
             state.history_floor = state.history_floor.max(floor);
         }
         state.levels[0].sort_unstable_by_key(|table| table.no);
-        state.next_file = FileNo(self.office.next_file.load(Relaxed));
+        state.next_file = FileNo(self.shared.next_file.load(Relaxed));
         if self.given > 0 {
-            self.office.shelf.sync_names()?;
+            self.shared.shelf.sync_names()?;
         }
         Ok(())
     }
 
     fn lot_bytes(&self) -> usize {
-        let memtable = self.office.options.advanced.memtable();
+        let memtable = self.shared.options.advanced.memtable();
         if self.given < SMALL_LOTS { memtable / SMALL_LOTS } else { memtable }
     }
 
@@ -175,8 +176,8 @@ impl<'a> Restore<'a> {
         if self.by_hand || self.threads == THREADS {
             return;
         }
-        let office = Arc::clone(&self.office);
-        let work = Box::new(move || office.work());
+        let shared = Arc::clone(&self.shared);
+        let work = Box::new(move || shared.work());
         // One that cannot be had is done without.
         self.by_hand =
             !matches!(self.jobs.start("tabulith-restore", Priority::Normal, work), Ok(true));
@@ -184,19 +185,19 @@ impl<'a> Restore<'a> {
     }
 
     fn help(&self) {
-        self.office.write_down_to(if self.threads == 0 { 0 } else { WAITING_MAX });
+        self.shared.write_down_to(if self.threads == 0 { 0 } else { WAITING_MAX });
     }
 
     /// Ends the threads; gives what all have done.
     fn stop(&self) -> Vec<Result<Done>> {
-        let mut desk = self.office.desk.lock();
-        desk.waiting.clear();
-        desk.closing = true;
-        self.office.changed.notify_all();
-        while desk.running > 0 {
-            self.office.changed.wait(&mut desk);
+        let mut queue = self.shared.queue.lock();
+        queue.waiting.clear();
+        queue.closing = true;
+        self.shared.changed.notify_all();
+        while queue.running > 0 {
+            self.shared.changed.wait(&mut queue);
         }
-        std::mem::take(&mut desk.done)
+        std::mem::take(&mut queue.done)
     }
 }
 
@@ -207,9 +208,9 @@ impl Drop for Restore<'_> {
 }
 
 /// A lot while it is written. However that ends, nobody waits for it any longer, and what came of
-/// it is on the desk: an error, where the thread panicked.
+/// it is in the queue: an error, where the thread panicked.
 struct Running<'a> {
-    office: &'a Office,
+    shared: &'a Shared,
     done: Option<Result<Done>>,
 }
 
@@ -217,31 +218,31 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         let panicked = || Err(Error::new(Kind::Closed, "a thread that wrote files panicked"));
         let done = self.done.take().unwrap_or_else(panicked);
-        let mut desk = self.office.desk.lock();
+        let mut queue = self.shared.queue.lock();
         if done.is_err() {
-            desk.waiting.clear();
+            queue.waiting.clear();
         }
-        desk.done.push(done);
-        desk.running -= 1;
-        self.office.changed.notify_all();
+        queue.done.push(done);
+        queue.running -= 1;
+        self.shared.changed.notify_all();
     }
 }
 
-impl Office {
+impl Shared {
     fn next_file(&self) -> FileNo {
         FileNo(self.next_file.fetch_add(1, Relaxed))
     }
 
     /// One thread's life: writes lots until the end.
     fn work(&self) {
-        let mut desk = self.desk.lock();
-        while !desk.closing {
-            match desk.waiting.pop_front() {
+        let mut queue = self.queue.lock();
+        while !queue.closing {
+            match queue.waiting.pop_front() {
                 Some(lot) => {
-                    self.write_apart(desk, lot);
-                    desk = self.desk.lock();
+                    self.write_apart(queue, lot);
+                    queue = self.queue.lock();
                 }
-                None => self.changed.wait(&mut desk),
+                None => self.changed.wait(&mut queue),
             }
         }
     }
@@ -249,18 +250,18 @@ impl Office {
     /// Writes the oldest lots until as many wait, or fewer.
     fn write_down_to(&self, most: usize) {
         loop {
-            let mut desk = self.desk.lock();
-            let next = if desk.waiting.len() > most { desk.waiting.pop_front() } else { None };
+            let mut queue = self.queue.lock();
+            let next = if queue.waiting.len() > most { queue.waiting.pop_front() } else { None };
             let Some(lot) = next else { return };
-            self.write_apart(desk, lot);
+            self.write_apart(queue, lot);
         }
     }
 
-    /// Writes a lot without the desk.
-    fn write_apart(&self, mut desk: MutexGuard<'_, Desk>, lot: Lot) {
-        desk.running += 1;
-        drop(desk);
-        let mut running = Running { office: self, done: None };
+    /// Writes a lot while others have the queue.
+    fn write_apart(&self, mut queue: MutexGuard<'_, Queue>, lot: Lot) {
+        queue.running += 1;
+        drop(queue);
+        let mut running = Running { shared: self, done: None };
         running.done = Some(self.write(lot));
     }
 
