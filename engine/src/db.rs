@@ -4,6 +4,7 @@
 use crate::backup::depot::Sharing;
 use crate::backup::folder::{Backups, Created};
 use crate::batch::Batch;
+use crate::blind_deletes::BlindDeletes;
 use crate::budget::Budget;
 use crate::commit::pipeline::{self, Pipeline};
 use crate::compaction::picker::Aim;
@@ -28,7 +29,6 @@ use crate::pacing::Pacing;
 use crate::pool::Pool;
 use crate::recovery::{self, Opened};
 use crate::rows::Row;
-use crate::scout::Scout;
 use crate::scrub::Scrub;
 use crate::stats::Recovery;
 use crate::sync::Mutex;
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) latches: Latches,
-    pub(crate) scout: Scout,
+    pub(crate) blind_deletes: BlindDeletes,
     pub(crate) catalog: Mutex<()>, // One change of the catalogue at a time, held until it is durable.
     pub(crate) writer: Option<Writer>, // None where the database is read-only.
     read_only_at: CommitTs,
@@ -227,7 +227,7 @@ impl Db {
             clock,
             tree,
             latches: Latches::new(),
-            scout: Scout::default(),
+            blind_deletes: BlindDeletes::default(),
             catalog: Mutex::default(),
             writer,
             read_only_at: last_ts,

@@ -238,7 +238,7 @@ pub(crate) mod stall;
 pub(crate) mod catalog;
 pub(crate) mod live_tables;
 pub(crate) mod latch;
-pub(crate) mod scout;
+pub(crate) mod blind_deletes;
 pub(crate) mod commit;
 pub(crate) mod fate;
 pub(crate) mod flush;

@@ -320,7 +320,7 @@ impl PartitionUpdate for Update<'_> {
         let inner = self.inner;
         let deletes = match self.writes.get(rk) {
             Some(own) => own.is_some(),
-            None => inner.scout.deletes(|| self.may_be_stored(rk))?,
+            None => inner.blind_deletes.deletes(|| self.may_be_stored(rk))?,
         };
         if deletes { self.writes.delete(rk) } else { Ok(()) }
     }

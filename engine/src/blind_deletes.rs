@@ -1,8 +1,8 @@
-//! Whether a delete looks first for the row that it removes. Floor 5.
+//! Whether a delete looks first for the row that it removes.
 //!
 //! A delete of a row that nobody has is best not written at all: it would cost space and every scan
 //! that passes it. But looking costs as much as writing. So where deletes have met their rows
-//! [`TRUSTED_AFTER`] times in a row, most are written unseen, and the first one looked for in vain
+//! [`TRUSTED_AFTER`] times in a row, most are written blind, and the first one looked for in vain
 //! makes all of them look again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,13 +15,13 @@ const LOOKS_EVERY: u32 = 16;
 
 /// What deletes met lately, of all threads of a database.
 #[derive(Debug, Default)]
-pub(crate) struct Scout {
+pub(crate) struct BlindDeletes {
     /// Deletes since the last one that met nothing. Threads may overwrite one another's counts:
     /// that only moves the next look.
     met: AtomicU32,
 }
 
-impl Scout {
+impl BlindDeletes {
     /// Whether a row is to be deleted: always where `is_there` is not asked.
     pub(crate) fn deletes<E>(&self, is_there: impl FnOnce() -> Result<bool, E>) -> Result<bool, E> {
         let met = self.met.load(Ordering::Relaxed);
@@ -38,10 +38,10 @@ mod tests {
     use super::*;
 
     /// How many of `count` deletes look, when each that does learns `is_there`.
-    fn looks(scout: &Scout, count: u32, is_there: bool) -> u32 {
+    fn looks(blind_deletes: &BlindDeletes, count: u32, is_there: bool) -> u32 {
         let mut looks = 0;
         for _ in 0..count {
-            let deletes = scout.deletes(|| {
+            let deletes = blind_deletes.deletes(|| {
                 looks += 1;
                 Ok::<_, ()>(is_there)
             });
@@ -52,22 +52,22 @@ mod tests {
 
     #[test]
     fn deletes_that_meet_rows_stop_looking_and_one_in_vain_makes_all_look() {
-        let scout = Scout::default();
-        assert_eq!(looks(&scout, TRUSTED_AFTER, true), TRUSTED_AFTER);
-        assert_eq!(looks(&scout, 100 * LOOKS_EVERY, true), 100);
-        assert_eq!(looks(&scout, LOOKS_EVERY, false), LOOKS_EVERY);
-        assert_eq!(looks(&scout, TRUSTED_AFTER, true), TRUSTED_AFTER);
+        let blind_deletes = BlindDeletes::default();
+        assert_eq!(looks(&blind_deletes, TRUSTED_AFTER, true), TRUSTED_AFTER);
+        assert_eq!(looks(&blind_deletes, 100 * LOOKS_EVERY, true), 100);
+        assert_eq!(looks(&blind_deletes, LOOKS_EVERY, false), LOOKS_EVERY);
+        assert_eq!(looks(&blind_deletes, TRUSTED_AFTER, true), TRUSTED_AFTER);
     }
 
     #[test]
     fn the_count_does_not_overflow() {
-        let scout = Scout { met: AtomicU32::new(u32::MAX) };
-        assert_eq!(looks(&scout, 1 + LOOKS_EVERY, true), 1);
+        let blind_deletes = BlindDeletes { met: AtomicU32::new(u32::MAX) };
+        assert_eq!(looks(&blind_deletes, 1 + LOOKS_EVERY, true), 1);
     }
 
     #[test]
     fn who_cannot_look_fails() {
-        let scout = Scout::default();
-        assert_eq!(scout.deletes(|| Err("disk")), Err("disk"));
+        let blind_deletes = BlindDeletes::default();
+        assert_eq!(blind_deletes.deletes(|| Err("disk")), Err("disk"));
     }
 }
