@@ -153,6 +153,11 @@ impl DbSnapshot {
         Db { inner: Arc::clone(&self.pin.inner) }
     }
 
+    /// Whether it is of `db`.
+    pub(crate) fn is_of(&self, db: &Db) -> bool {
+        Arc::ptr_eq(&self.pin.inner, &db.inner)
+    }
+
     /// A cursor over the rows of `range`, not yet on any.
     pub(crate) fn cursor(&self, range: KeyRange) -> Result<DbCursor> {
         self.cursor_where(range, None)

@@ -17,7 +17,7 @@ impl Snapshot {
     /// table files; rows not flushed yet have no weight. Cost: some 50 us for each table file of
     /// the table, which has to be open; where there are more than 16 for each part, almost nothing.
     pub fn split(&self, table: &Table, parts: usize) -> Result<Vec<Cursor>> {
-        let cursors = self.rows.split(table.all(), parts.max(1))?;
+        let cursors = self.rows_of(table)?.split(table.all(), parts.max(1))?;
         Ok(cursors.into_iter().map(Cursor::new).collect())
     }
 }

@@ -361,6 +361,10 @@ impl Partition {
         self.batch().delete_range::<&[u8]>(..).commit()
     }
 
+    pub(super) fn table(&self) -> &Table {
+        &self.table
+    }
+
     pub(super) fn range<R: AsRef<[u8]>>(&self, range: &impl RangeBounds<R>) -> KeyRange {
         let (from, to) = (range.start_bound(), range.end_bound());
         KeyRange::rows(self.table.info.id, &self.pk, from.map(R::as_ref), to.map(R::as_ref))

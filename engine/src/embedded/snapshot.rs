@@ -4,7 +4,7 @@ use crate::db::Db;
 use crate::embedded::cursor::Cursor;
 use crate::embedded::rows::{Partition, Table, key_pairs};
 use crate::embedded::scan::{self, Scan};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ids::CommitTs;
 use crate::rows::{Row, RowSnapshot};
 use crate::storage::DbSnapshot;
@@ -48,9 +48,12 @@ impl Db {
 }
 
 /// All that was visible at one moment. Keeps outdated rows from being reclaimed while it lives.
+///
+/// It reads by handles of its own database: one of another, also of the same folder opened again,
+/// is `Invalid`.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(super) rows: DbSnapshot,
+    rows: DbSnapshot,
 }
 
 impl Snapshot {
@@ -65,6 +68,15 @@ impl Snapshot {
         Some(Table { db: self.rows.db(), info })
     }
 
+    /// Its rows, for who asks for those of `table`. Tables are read by their numbers, which each
+    /// database gives out for itself.
+    pub(super) fn rows_of(&self, table: &Table) -> Result<&DbSnapshot> {
+        match self.rows.is_of(&table.db) {
+            true => Ok(&self.rows),
+            false => Err(Error::invalid(format!("table {} is of another database", table.name()))),
+        }
+    }
+
     /// The row under the two keys, if there was one.
     pub fn get(
         &self,
@@ -72,7 +84,7 @@ impl Snapshot {
         pk: impl AsRef<[u8]>,
         rk: impl AsRef<[u8]>,
     ) -> Result<Option<Row>> {
-        self.rows.get(table.info.id, pk.as_ref(), rk.as_ref())
+        self.rows_of(table)?.get(table.info.id, pk.as_ref(), rk.as_ref())
     }
 
     /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for.
@@ -81,7 +93,7 @@ impl Snapshot {
         table: &Table,
         keys: &[(P, R)],
     ) -> Result<Vec<Option<Row>>> {
-        self.rows.get_many(table.info.id, &key_pairs(keys))
+        self.rows_of(table)?.get_many(table.info.id, &key_pairs(keys))
     }
 
     /// The rows of `table` between two pairs of (PartitionKey, RowKey), from either end.
@@ -90,7 +102,7 @@ impl Snapshot {
         table: &Table,
         range: impl RangeBounds<(P, R)>,
     ) -> Result<Scan> {
-        scan::open(self.rows.clone(), table.range(&range))
+        scan::open(self.rows_of(table)?.clone(), table.range(&range))
     }
 
     /// The rows of `partition` between two RowKeys, from either end.
@@ -99,7 +111,7 @@ impl Snapshot {
         partition: &Partition,
         range: impl RangeBounds<R>,
     ) -> Result<Scan> {
-        scan::open(self.rows.clone(), partition.range(&range))
+        scan::open(self.rows_of(partition.table())?.clone(), partition.range(&range))
     }
 
     /// A cursor over the rows of `table` between two pairs of (PartitionKey, RowKey).
@@ -108,7 +120,7 @@ impl Snapshot {
         table: &Table,
         range: impl RangeBounds<(P, R)>,
     ) -> Result<Cursor> {
-        self.rows.cursor(table.range(&range)).map(Cursor::new)
+        self.rows_of(table)?.cursor(table.range(&range)).map(Cursor::new)
     }
 
     /// A cursor over the rows of `partition` between two RowKeys.
@@ -117,7 +129,7 @@ impl Snapshot {
         partition: &Partition,
         range: impl RangeBounds<R>,
     ) -> Result<Cursor> {
-        self.rows.cursor(partition.range(&range)).map(Cursor::new)
+        self.rows_of(partition.table())?.cursor(partition.range(&range)).map(Cursor::new)
     }
 
     /// Makes a database in `dir`, which must be empty or absent, that shows what this snapshot
@@ -153,7 +165,7 @@ impl Snapshot {
         table: &Table,
         range: impl RangeBounds<(P, R)>,
     ) -> Result<u64> {
-        self.rows.count(table.range(&range))
+        self.rows_of(table)?.count(table.range(&range))
     }
 
     /// How many rows of `partition` lie between two RowKeys.
@@ -162,7 +174,7 @@ impl Snapshot {
         partition: &Partition,
         range: impl RangeBounds<R>,
     ) -> Result<u64> {
-        self.rows.count(partition.range(&range))
+        self.rows_of(partition.table())?.count(partition.range(&range))
     }
 }
 
