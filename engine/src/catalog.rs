@@ -120,7 +120,7 @@ pub(crate) fn check_name(name: &str) -> Result<()> {
 
 /// What whoever asks for rows of a table that is not there is told.
 pub(crate) fn no_such_table(table: TableId) -> Error {
-    Error::new(Kind::NotFound, format!("table {} does not exist", table.0))
+    Error::no_table(table.0)
 }
 
 fn damaged(what: &str) -> Error {

@@ -17,7 +17,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Kind {
     /// Your input breaks a rule; change it.
     Invalid,
-    /// No such table or row.
+    /// No such table, row or database; [`Error::is_no_table`] says whether it is a table.
     NotFound,
     /// Already there; choose another name or upsert.
     Exists,
@@ -55,6 +55,7 @@ struct Inner {
     place: Option<(PathBuf, Option<u64>)>,
     current: Option<CommitTs>,
     source: Option<io::Error>,
+    is_no_table: bool,
 }
 
 impl Error {
@@ -66,12 +67,20 @@ impl Error {
             place: None,
             current: None,
             source: None,
+            is_no_table: false,
         }))
     }
 
     /// Input that breaks a rule.
     pub fn invalid(message: impl Into<String>) -> Error {
         Error::new(Kind::Invalid, message)
+    }
+
+    /// There is no table `table`: a name, or a number.
+    pub fn no_table(table: impl fmt::Display) -> Error {
+        let mut error = Error::new(Kind::NotFound, format!("table {table} does not exist"));
+        error.0.is_no_table = true;
+        error
     }
 
     /// What whoever comes after the close is told.
@@ -151,6 +160,12 @@ impl Error {
         self.0.current
     }
 
+    /// Whether it is a table that is not there, where the kind is [`Kind::NotFound`]: it may be a
+    /// row, or a database.
+    pub fn is_no_table(&self) -> bool {
+        self.0.is_no_table
+    }
+
     /// The same failure for another waiter: a shared sync fails all who waited for it.
     pub fn duplicate(&self) -> Error {
         let inner = &*self.0;
@@ -160,6 +175,7 @@ impl Error {
             place: inner.place.clone(),
             current: inner.current,
             source: inner.source.as_ref().map(copy_io),
+            is_no_table: inner.is_no_table,
         }))
     }
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fmt::Debug;
-use tabulith::{Db, Kind};
+use tabulith::{Db, If, Kind, TableError, TableResult};
 
 /// That `outcome` was refused with `kind`, by words among which `what` is.
 #[track_caller]
@@ -41,5 +41,29 @@ fn a_snapshot_reads_no_table_of_another_database() {
     let own = db.clone().table("orders").unwrap();
     for table in [own, snapshot.table("orders").unwrap()] {
         assert_eq!(snapshot.get(&table, "p", "r").unwrap().unwrap().value, "an order");
+    }
+}
+
+#[test]
+fn only_a_table_that_is_missing_is_told_as_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = |name: &str| dir.path().join(name);
+    let open = || -> TableResult<Db> { Ok(Db::builder().must_exist().open(folder("typo"))?) };
+    let is_of_the_engine = |error: &TableError| match error {
+        TableError::Engine(error) => error.kind() == Kind::NotFound,
+        _ => false,
+    };
+    let error = open().unwrap_err();
+    assert!(is_of_the_engine(&error), "{error}");
+
+    let db = Db::open(folder("db")).unwrap();
+    let table = db.table("orders").unwrap();
+    let error = TableError::from(table.delete("p", "r", If::Present).unwrap_err());
+    assert!(is_of_the_engine(&error), "{error}");
+
+    assert!(db.drop_table("orders").unwrap());
+    for error in [table.get("p", "r").unwrap_err(), table.insert("p", "r", "").unwrap_err()] {
+        assert!(error.is_no_table() && error.duplicate().is_no_table(), "{error}");
+        assert!(matches!(TableError::from(error), TableError::TableNotFound));
     }
 }

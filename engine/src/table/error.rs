@@ -1,6 +1,6 @@
 //! What can go wrong with a table or an entity, one variant for each answer that a caller gives.
 
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::ids::CommitTs;
 use crate::table::etag::ETag;
 use crate::table::value::DateTime;
@@ -195,12 +195,13 @@ impl std::error::Error for TableError {
     }
 }
 
-/// For calls on an existing table: where the engine misses it, it was dropped meanwhile.
+/// A table that the engine misses is [`TableError::TableNotFound`]: it was dropped meanwhile, where
+/// there was one. Rows and databases that it misses are not.
 impl From<Error> for TableError {
     fn from(error: Error) -> TableError {
-        match error.kind() {
-            Kind::NotFound => TableError::TableNotFound,
-            _ => TableError::Engine(error),
+        match error.is_no_table() {
+            true => TableError::TableNotFound,
+            false => TableError::Engine(error),
         }
     }
 }
