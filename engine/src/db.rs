@@ -44,13 +44,12 @@ use std::time::Duration;
 
 /// An open database. Cheap to clone; the folder is released when the last clone and all that was
 /// made from it are gone, or at [`Db::close`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Db {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all handles of one database share.
-#[derive(Debug)]
+/// What all handles of one database share. It has rows in it, so it does not print.
 pub(crate) struct Inner {
     dir: PathBuf,
     pub(crate) clock: Arc<dyn Clock>,
@@ -64,7 +63,6 @@ pub(crate) struct Inner {
 }
 
 /// What only a database that was opened for writing has.
-#[derive(Debug)]
 pub(crate) struct Writer {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) work: Arc<Work>,
@@ -445,6 +443,12 @@ impl Db {
     /// same, but cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.inner.close()
+    }
+}
+
+impl std::fmt::Debug for Db {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Db({})", self.path().display())
     }
 }
 

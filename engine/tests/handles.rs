@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::fmt::Debug;
-use tabulith::{Db, If, Kind, TableError, TableResult};
+use std::time::Duration;
+use tabulith::{Db, Durability, Entity, If, Kind, TableError, TableResult};
 
 /// That `outcome` was refused with `kind`, by words among which `what` is.
 #[track_caller]
@@ -66,4 +67,57 @@ fn only_a_table_that_is_missing_is_told_as_one() {
         assert!(error.is_no_table() && error.duplicate().is_no_table(), "{error}");
         assert!(matches!(TableError::from(error), TableError::TableNotFound));
     }
+}
+
+/// What rows hold; no handle shows it.
+const SECRET: &str = "open sesame";
+
+/// That what `handle` prints has the secret in it neither as text nor as a list of bytes.
+#[track_caller]
+fn keeps_the_secret(handle: &dyn Debug) {
+    let printed = format!("{handle:?} {handle:#?}");
+    let bytes = format!("{:?}", SECRET.as_bytes());
+    assert!(!printed.contains(SECRET), "{printed}");
+    assert!(!printed.contains(bytes.trim_matches(['[', ']'])), "{printed}");
+    assert!(printed.len() < 4 << 10, "{} bytes, from {}", printed.len(), &printed[..200]);
+}
+
+#[test]
+fn no_handle_prints_what_rows_hold() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Db::builder().durability(Durability::Flushed).history(Duration::from_secs(3600));
+    let db = builder.open(dir.path()).unwrap();
+    let (table, people) = (db.table("orders").unwrap(), db.entities("people").unwrap());
+    let partition = table.partition("p");
+    for i in 0..100u32 {
+        table.insert("p", i.to_be_bytes(), SECRET).unwrap();
+        people.insert(Entity::new("p", format!("{i:02}")).with("word", SECRET)).unwrap();
+    }
+    assert_eq!(format!("{db:?}"), format!("Db({})", dir.path().display()));
+    let batch = partition.batch().insert("new", SECRET);
+    assert_eq!(format!("{batch:?}"), "Batch(table 1, 1 operations, 14 bytes)");
+    let mut tx = partition.begin().unwrap();
+    tx.put("new", SECRET).unwrap();
+    assert_eq!(tx.scan::<&str>(..).unwrap().len(), 101);
+    let (mut scan, mut back) =
+        (table.scan::<&str, &str>(..).unwrap(), partition.scan::<&str>(..).unwrap());
+    assert_eq!(scan.next().unwrap().unwrap().value, SECRET);
+    assert_eq!(back.next_back().unwrap().unwrap().value, SECRET);
+    let (mut cursor, mut lending) =
+        (table.cursor::<&str, &str>(..).unwrap(), partition.cursor::<&str>(..).unwrap());
+    assert!(cursor.next().unwrap().is_some());
+    let row = lending.next().unwrap().unwrap();
+    assert_eq!(row.value().unwrap(), SECRET.as_bytes());
+    let mut found = people.query(None);
+    assert!(found.next().unwrap().is_ok());
+    let past = people.as_of(db.visible()).unwrap();
+    let mut ingest = table.ingest().unwrap();
+    ingest.add("p", "x", SECRET).unwrap();
+    let ticket = partition.batch().insert("y", SECRET).commit_async();
+    let snapshot = db.snapshot().unwrap();
+    let handles: [&dyn Debug; 15] = [
+        &db, &snapshot, &table, &partition, &batch, &tx, &scan, &back, &cursor, &row, &people,
+        &found, &past, &ingest, &ticket,
+    ];
+    handles.into_iter().for_each(keeps_the_secret);
 }

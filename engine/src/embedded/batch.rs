@@ -11,7 +11,7 @@ use crate::savepoint::{Savepoint, Savepoints};
 use std::ops::{Bound, RangeBounds};
 
 /// Changes of one partition, in order; later ones see earlier ones.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "nothing happens before `commit`"]
 pub struct Batch {
     db: Db,
@@ -293,5 +293,12 @@ impl Batch {
     fn decide(self) -> Decided {
         let place = (&self.db, self.table, self.pk.as_slice());
         decide::decide(place, self.durability, &mut |rows| self.apply(rows))
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (operations, bytes) = (self.operations.len(), self.bytes.len());
+        write!(f, "Batch(table {}, {operations} operations, {bytes} bytes)", self.table.0)
     }
 }

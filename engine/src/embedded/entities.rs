@@ -265,7 +265,6 @@ impl PastEntities {
 }
 
 /// The entities that a query finds, page by page. Ends after an error.
-#[derive(Debug)]
 pub struct Found {
     table: Entities,
     query: Query,
@@ -322,5 +321,12 @@ impl Iterator for Found {
                 return Some(Err(error));
             }
         }
+    }
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Found { table, query, .. } = self;
+        f.debug_struct("Found").field("table", table).field("query", query).finish_non_exhaustive()
     }
 }
