@@ -43,7 +43,7 @@
 //! | read rows | [`Table::get`], [`Table::get_many`], [`Partition::scan`], [`Partition::cursor`] |
 //! | count rows without reading them | [`Table::count`], [`Partition::count`], [`Table::bytes_on_disk`] |
 //! | read one moment | [`Db::snapshot`], [`Db::snapshot_at`], [`Snapshot`] |
-//! | remove many rows | [`Batch::delete_range`], [`Table::drop_partition`], [`Table::truncate`], [`Db::drop_table`] |
+//! | remove many rows | [`Batch::delete_range`], [`Table::drop_partition`], [`Table::truncate`], [`Db::drop_table`], [`Entities::truncate`], [`Db::drop_entities`] |
 //! | let rows expire | [`Table::set_ttl`], [`Batch::upsert_until`], [`Entities::insert_until`] |
 //! | load many rows | [`Table::ingest`] |
 //! | commit without waiting | [`Batch::commit_async`], [`Ticket`] |

@@ -69,6 +69,34 @@ fn only_a_table_that_is_missing_is_told_as_one() {
     }
 }
 
+#[test]
+fn tables_of_entities_and_of_byte_rows_keep_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    let (rows, flights) = (db.table("flights").unwrap(), db.entities("Flights").unwrap());
+    rows.insert("p", "r", "row").unwrap();
+    flights.insert(Entity::new("p", "r").with("late", true)).unwrap();
+    db.entities("airports").unwrap();
+    assert_eq!(db.entity_table_names().unwrap(), ["airports", "Flights"]);
+
+    // By the names that they have in the catalogue nothing gets at them.
+    for name in ["devstoreaccount1/flights", "a/b", "$settings"] {
+        refused(db.table(name), Kind::Invalid, "no '/' in its name");
+        refused(db.drop_table(name), Kind::Invalid, "no '/' in its name");
+        assert!(db.snapshot().unwrap().table(name).is_none());
+    }
+    assert!(db.drop_table("flights").unwrap() && !db.drop_table("flights").unwrap());
+    assert_eq!((flights.name(), flights.count().unwrap()), ("Flights", 1));
+
+    flights.truncate().unwrap();
+    assert_eq!(flights.count().unwrap(), 0);
+    assert!(db.drop_entities("flights").unwrap() && !db.drop_entities("flights").unwrap());
+    assert!(matches!(flights.count(), Err(TableError::TableNotFound)));
+    assert!(matches!(flights.truncate(), Err(TableError::TableNotFound)));
+    assert!(matches!(db.drop_entities("a/b"), Err(TableError::Engine(_))));
+    assert_eq!(db.entity_table_names().unwrap(), ["airports"]);
+}
+
 /// What rows hold; no handle shows it.
 const SECRET: &str = "open sesame";
 

@@ -13,10 +13,10 @@ use crate::table::error::{GroupError, TableError, TableResult};
 use crate::table::etag::{ETag, IfMatch};
 use crate::table::filter::ast::Filter;
 use crate::table::keys;
-use crate::table::name::{AccountName, NameError, TableName, catalog_name};
+use crate::table::name::{AccountName, NameError, TableName, catalog_name, catalog_prefix};
 use crate::table::page::{Continuation, Query};
 use crate::table::past::Past;
-use crate::table::store::TableStore;
+use crate::table::store::{TableStore, table_of};
 use crate::table::write::{Write, WriteOutcome};
 use std::ops::Bound::Unbounded;
 use std::sync::Arc;
@@ -45,6 +45,24 @@ impl Db {
         }
         Ok(Entities { store, account, name })
     }
+
+    /// The names of all tables of entities, in the casing that they were made with, in order
+    /// without case.
+    pub fn entity_table_names(&self) -> TableResult<Vec<String>> {
+        let account = AccountName::parse(ACCOUNT).map_err(bad_name)?;
+        let tables = self.tables(&catalog_prefix(&account), None, usize::MAX)?.into_iter();
+        tables.map(|info| Ok(table_of(info)?.name.as_str().to_owned())).collect()
+    }
+
+    /// Drops a table of entities, as [`Db::drop_table`] does one of byte rows; false where there is
+    /// none. Handles on it find no table, or the next one of its name.
+    ///
+    /// Errors: as [`Db::entities`] for a bad name.
+    pub fn drop_entities(&self, name: &str) -> TableResult<bool> {
+        let account = AccountName::parse(ACCOUNT).map_err(bad_name)?;
+        let name = TableName::parse(name).map_err(bad_name)?;
+        Ok(Catalog::drop_table(self, &catalog_name(&account, &name))?)
+    }
 }
 
 fn bad_name(error: NameError) -> TableError {
@@ -60,6 +78,11 @@ pub struct Entities {
 }
 
 impl Entities {
+    /// The table's name, as [`Db::entities`] was asked for it.
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
     /// The entity under the two keys, if there is one.
     pub fn get(&self, partition_key: &str, row_key: &str) -> TableResult<Option<Entity>> {
         self.store.get(&self.account, &self.name, partition_key, row_key, Reach::Disk)
@@ -159,6 +182,12 @@ impl Entities {
     /// Errors name the first change at fault.
     pub fn transact(&self, writes: Vec<Write>) -> Result<Vec<WriteOutcome>, GroupError> {
         self.store.transact(&self.account, &self.name, writes)?.wait()
+    }
+
+    /// Removes all entities of the table in one record; the table and its settings stay. As
+    /// [`Table::truncate`](crate::Table::truncate).
+    pub fn truncate(&self) -> TableResult<CommitTs> {
+        self.store.truncate(&self.account, &self.name)
     }
 
     /// All entities that pass `filter`, in the order of their keys. Each thousand is as of one

@@ -1,5 +1,6 @@
 //! Tables of byte rows and their partitions: get, insert, replace, upsert, delete, scans, counts.
 
+use crate::catalog;
 use crate::db::{Db, Inner};
 use crate::embedded::batch::{Batch, What};
 use crate::embedded::cursor::Cursor;
@@ -12,6 +13,7 @@ use crate::key::range::KeyRange;
 use crate::options::Reach;
 use crate::rows::{Catalog, KeyPair, Row, RowSnapshot, RowStore, TableInfo};
 use crate::storage::DbSnapshot;
+use crate::table::name::is_reserved;
 use crate::transaction::Transaction;
 use std::ops::RangeBounds;
 use std::sync::Arc;
@@ -25,7 +27,11 @@ impl Db {
     /// The table of byte rows called `name`, made where there is none.
     ///
     /// Cost: a lookup in memory; making one is a durable commit.
+    ///
+    /// Errors: `Invalid` for a name with a `/`, as tables of entities ([`Db::entities`]) have them
+    /// in the catalogue, and for one that begins with `$`, as those of their settings do.
     pub fn table(&self, name: &str) -> Result<Table> {
+        check_name(name)?;
         let info = loop {
             if let Some(info) = self.find_table(name)? {
                 break info;
@@ -39,10 +45,22 @@ impl Db {
         Ok(Table { db: self.clone(), info: Arc::new(info) })
     }
 
-    /// Drops a table with all its rows in one record; false where there is none. Snapshots taken
-    /// before still read it.
+    /// Drops a table of byte rows with all of them in one record; false where there is none.
+    /// Snapshots taken before still read it. Tables of entities: [`Db::drop_entities`].
+    ///
+    /// Errors: `Invalid` for a name that [`Db::table`] refuses.
     pub fn drop_table(&self, name: &str) -> Result<bool> {
+        check_name(name)?;
         Catalog::drop_table(self, name)
+    }
+}
+
+/// Refuses a name under which no table of byte rows is.
+pub(super) fn check_name(name: &str) -> Result<()> {
+    catalog::check_name(name)?;
+    match is_reserved(name) {
+        true => Err(Error::invalid("a table of byte rows has no '/' in its name and no '$' first")),
+        false => Ok(()),
     }
 }
 

@@ -116,6 +116,12 @@ pub(crate) fn catalog_name(account: &AccountName, table: &TableName) -> String {
     format!("{account}/{}", table.folded())
 }
 
+/// Whether a name of the catalogue is one that accounts' tables have, or is kept for the crate's own
+/// tables.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    name.contains('/') || name.starts_with('$')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,6 +153,7 @@ mod tests {
         assert_eq!(upper, lower);
         assert_eq!(catalog_name(&account, &upper), "devstoreaccount1/mytable");
         assert_eq!(catalog_name(&account, &upper), catalog_name(&account, &lower));
+        assert!(is_reserved(&catalog_name(&account, &upper)));
     }
 
     #[test]

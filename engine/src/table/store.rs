@@ -475,7 +475,7 @@ pub(super) fn page_of_tables(
     }
 }
 
-pub(super) fn table_of(info: TableInfo) -> TableResult<Table> {
+pub(crate) fn table_of(info: TableInfo) -> TableResult<Table> {
     let name = std::str::from_utf8(&info.note).ok().and_then(|text| TableName::parse(text).ok());
     let name = name.ok_or_else(|| {
         let what = format!("the catalogue's note of '{}' is not the table's name", info.name);
