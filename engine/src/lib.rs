@@ -37,6 +37,7 @@
 //! | to | see |
 //! |---|---|
 //! | open and configure | [`Db::open`], [`Db::builder`], [`Options`] |
+//! | make, find and list tables | [`Db::table`], [`Db::find`], [`Db::table_names`]; [`Db::entities`], [`Db::find_entities`], [`Db::entity_table_names`] |
 //! | write rows | [`Table::upsert`], [`Table::insert`], [`Table::replace`], [`Table::delete`] |
 //! | change a partition at once | [`Partition::batch`], [`Batch`] |
 //! | read, decide, write | [`If`], [`Partition::transact`], [`Transaction`] |

@@ -97,6 +97,38 @@ fn tables_of_entities_and_of_byte_rows_keep_apart() {
     assert_eq!(db.entity_table_names().unwrap(), ["airports"]);
 }
 
+#[test]
+fn a_table_is_found_and_listed_without_being_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert!(db.find("orders").unwrap().is_none() && db.find_entities("people").unwrap().is_none());
+    assert!(db.table_names().unwrap().is_empty() && db.entity_table_names().unwrap().is_empty());
+    let orders = db.table("orders").unwrap();
+    orders.insert("p", "r", "old").unwrap();
+    db.table("items").unwrap();
+    db.entities("people").unwrap().insert(Entity::new("p", "r")).unwrap();
+    assert_eq!(db.table_names().unwrap(), ["items", "orders"]);
+    assert_eq!(db.find("orders").unwrap().unwrap().count().unwrap(), 1);
+    assert_eq!(db.find_entities("people").unwrap().unwrap().count().unwrap(), 1);
+    for name in ["", "a/b", "$settings", &"x".repeat(513)] {
+        refused(db.find(name), Kind::Invalid, "name");
+        refused(db.table(name), Kind::Invalid, "name");
+    }
+
+    // One that is open for reading makes none, and says that there is none.
+    let reader = Db::builder().read_only().open(dir.path()).unwrap();
+    assert_eq!(reader.table("orders").unwrap().count().unwrap(), 1);
+    refused(reader.table("oders"), Kind::NotFound, "table oders does not exist");
+    assert!(matches!(reader.entities("peple"), Err(TableError::TableNotFound)));
+
+    // A handle is of the table, not of its name.
+    assert!(db.drop_table("orders").unwrap());
+    let again = db.table("orders").unwrap();
+    refused(orders.get("p", "r"), Kind::NotFound, "does not exist");
+    refused(orders.insert("p", "s", "new"), Kind::NotFound, "does not exist");
+    assert_eq!(again.count().unwrap(), 0);
+}
+
 /// What rows hold; no handle shows it.
 const SECRET: &str = "open sesame";
 

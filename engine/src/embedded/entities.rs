@@ -2,7 +2,7 @@
 //! folder for its development account.
 
 use crate::db::Db;
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::ids::CommitTs;
 use crate::key::range::KeyRange;
 use crate::options::Reach;
@@ -30,20 +30,29 @@ pub const ACCOUNT: &str = "devstoreaccount1";
 impl Db {
     /// The table of entities called `name`, made where there is none.
     ///
-    /// Errors: for a name that is not 3 to 63 letters and digits, the first a letter; as
-    /// [`Db::table`].
+    /// Errors: for a name that is not 3 to 63 letters and digits, the first a letter;
+    /// [`TableError::TableNotFound`] where there is none and the database was opened read-only;
+    /// otherwise as [`Db::table`].
     pub fn entities(&self, name: &str) -> TableResult<Entities> {
-        let account = AccountName::parse(ACCOUNT).map_err(bad_name)?;
-        let name = TableName::parse(name).map_err(bad_name)?;
-        let store = TableStore::new(Arc::new(self.clone()));
-        match store.get_table(&account, &name)? {
-            Some(_) => {}
-            None => match store.create_table(&account, &name) {
-                Ok(_) | Err(TableError::TableExists) => {}
-                Err(error) => return Err(error),
-            },
+        let entities = Entities::new(self, name)?;
+        if entities.found()?.is_some() {
+            return Ok(entities);
         }
-        Ok(Entities { store, account, name })
+        match entities.store.create_table(&entities.account, &entities.name) {
+            Ok(_) | Err(TableError::TableExists) => Ok(entities),
+            Err(TableError::Engine(error)) if error.kind() == Kind::ReadOnly => {
+                Err(TableError::TableNotFound)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The table of entities called `name`, if there is one. Cost: a lookup in memory.
+    ///
+    /// Errors: as [`Db::entities`] for a bad name.
+    pub fn find_entities(&self, name: &str) -> TableResult<Option<Entities>> {
+        let entities = Entities::new(self, name)?;
+        Ok(entities.found()?.map(|_| entities))
     }
 
     /// The names of all tables of entities, in the casing that they were made with, in order
@@ -59,17 +68,22 @@ impl Db {
     ///
     /// Errors: as [`Db::entities`] for a bad name.
     pub fn drop_entities(&self, name: &str) -> TableResult<bool> {
-        let account = AccountName::parse(ACCOUNT).map_err(bad_name)?;
-        let name = TableName::parse(name).map_err(bad_name)?;
+        let (account, name) = names_of(name)?;
         Ok(Catalog::drop_table(self, &catalog_name(&account, &name))?)
     }
+}
+
+fn names_of(table: &str) -> TableResult<(AccountName, TableName)> {
+    let account = AccountName::parse(ACCOUNT).map_err(bad_name)?;
+    Ok((account, TableName::parse(table).map_err(bad_name)?))
 }
 
 fn bad_name(error: NameError) -> TableError {
     TableError::Engine(Error::invalid(format!("table name: {error}")))
 }
 
-/// A handle on a table of entities.
+/// A handle on a table of entities, bound to its name: where the table is dropped and another one
+/// made of that name, it is a handle on that.
 #[derive(Clone, Debug)]
 pub struct Entities {
     store: TableStore<Db>,
@@ -78,6 +92,12 @@ pub struct Entities {
 }
 
 impl Entities {
+    /// A handle, whether or not the table is there.
+    fn new(db: &Db, name: &str) -> TableResult<Entities> {
+        let (account, name) = names_of(name)?;
+        Ok(Entities { store: TableStore::new(Arc::new(db.clone())), account, name })
+    }
+
     /// The table's name, as [`Db::entities`] was asked for it.
     pub fn name(&self) -> &str {
         self.name.as_str()
@@ -251,8 +271,11 @@ impl Entities {
 
     /// What the catalogue says of the table.
     fn info(&self) -> TableResult<TableInfo> {
-        let found = self.store.rows().find_table(&catalog_name(&self.account, &self.name))?;
-        found.ok_or(TableError::TableNotFound)
+        self.found()?.ok_or(TableError::TableNotFound)
+    }
+
+    fn found(&self) -> TableResult<Option<TableInfo>> {
+        Ok(self.store.rows().find_table(&catalog_name(&self.account, &self.name))?)
     }
 
     fn write(&self, write: Write) -> TableResult<WriteOutcome> {

@@ -28,21 +28,40 @@ impl Db {
     ///
     /// Cost: a lookup in memory; making one is a durable commit.
     ///
-    /// Errors: `Invalid` for a name with a `/`, as tables of entities ([`Db::entities`]) have them
-    /// in the catalogue, and for one that begins with `$`, as those of their settings do.
+    /// Errors: `Invalid` for a name of no byte or more than [`TABLE_NAME_BYTES_MAX`], for one with a
+    /// `/`, as tables of entities ([`Db::entities`]) have them in the catalogue, and for one that
+    /// begins with `$`, as those of their settings do; `NotFound` where there is none and the
+    /// database was opened read-only.
+    ///
+    /// [`TABLE_NAME_BYTES_MAX`]: crate::limits::TABLE_NAME_BYTES_MAX
     pub fn table(&self, name: &str) -> Result<Table> {
-        check_name(name)?;
-        let info = loop {
-            if let Some(info) = self.find_table(name)? {
-                break info;
+        loop {
+            if let Some(table) = self.find(name)? {
+                return Ok(table);
             }
             match self.create_table(name, b"") {
+                Ok(info) => return Ok(Table { db: self.clone(), info: Arc::new(info) }),
                 // Somebody else was quicker, and may have dropped it again.
                 Err(error) if error.kind() == Kind::Exists => {}
-                made => break made?,
+                Err(error) if error.kind() == Kind::ReadOnly => return Err(Error::no_table(name)),
+                Err(error) => return Err(error),
             }
-        };
-        Ok(Table { db: self.clone(), info: Arc::new(info) })
+        }
+    }
+
+    /// The table of byte rows called `name`, if there is one. Cost: a lookup in memory.
+    ///
+    /// Errors: `Invalid` for a name that [`Db::table`] refuses.
+    pub fn find(&self, name: &str) -> Result<Option<Table>> {
+        check_name(name)?;
+        let found = self.find_table(name)?;
+        Ok(found.map(|info| Table { db: self.clone(), info: Arc::new(info) }))
+    }
+
+    /// The names of all tables of byte rows, in order.
+    pub fn table_names(&self) -> Result<Vec<String>> {
+        let names = self.tables("", None, usize::MAX)?.into_iter().map(|info| info.name);
+        Ok(names.filter(|name| !is_reserved(name)).collect())
     }
 
     /// Drops a table of byte rows with all of them in one record; false where there is none.
@@ -65,6 +84,9 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 }
 
 /// A handle on a table of byte rows.
+///
+/// It is bound to this table, not to its name: once the table is dropped all that it does is
+/// [`Kind::NotFound`], also where another one of that name was made.
 #[derive(Clone, Debug)]
 pub struct Table {
     pub(super) db: Db,
