@@ -125,11 +125,21 @@
 //! for a database or for one [`Batch`](Batch::durability): commits then survive the process, or are
 //! lost with it for some milliseconds, always the latest ones and never one in the middle.
 //!
-//! A [`Ticket`] separates the two: [`Batch::commit_async`] decides at once and tells later, by a
-//! call that waits, a callback or as a future, when the commit is safe.
+//! A [`Ticket`] separates the two: [`Batch::commit_async`] decides and applies, and tells later, by
+//! a call that waits, a callback or as a future, when the commit is safe.
 //!
 //! Damage to files is found by checksums and told with file and offset ([`Kind::Corrupt`]);
 //! [`verify`] reads every byte of a folder.
+//!
+//! # Async
+//!
+//! A [`Ticket`] is a future of any runtime. It is the only one: every other call does its work on
+//! the thread that makes it and blocks where it has to. Reads wait for the disk. Commits,
+//! [`Batch::commit_async`] among them, wait for other commits of their partition, for rows that
+//! their conditions ask for, for room in the log, and where flushes or merges are too far behind
+//! up to 30 seconds for each of the two, after which they are [`Kind::Busy`]. Dropping the last
+//! handle waits for background work to end. Async code makes such calls where a thread may block,
+//! as in tokio's `spawn_blocking`, with a clone of the handle, and awaits the ticket outside.
 //!
 //! # Backups
 //!

@@ -256,16 +256,21 @@ impl Batch {
     /// Commits the changes and returns once they are as safe as the database promises.
     ///
     /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
-    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy` and
-    /// `NoSpace`, and then nothing has changed either; after `Io` and `Closed` the outcome is known
-    /// only after the next open.
+    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`, after 30
+    /// seconds in which flushes or merges stayed too far behind, and `NoSpace`, and then nothing
+    /// has changed either; after `Io` and `Closed` the outcome is known only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
         decide::commit(self.decide())
     }
 
-    /// Decides and applies the changes and returns at once: they are safe and visible when the
-    /// ticket is done, and fail there as [`Batch::commit`] does. Many tickets of one thread share
-    /// syncs, which run while the thread goes on.
+    /// Decides and applies the changes and returns without waiting for the disk to have them: they
+    /// are safe and visible when the ticket is done, and fail there as [`Batch::commit`] does. Many
+    /// tickets of one thread share syncs, which run while the thread goes on.
+    ///
+    /// Until the changes are applied it blocks as [`Batch::commit`] does: for other commits of the
+    /// partition, for rows on the disk that its conditions ask for, for room in the log, and up to
+    /// 30 seconds each for flushes and for merges that are too far behind. Async code calls it
+    /// where a thread may block.
     ///
     /// Batches that follow see these changes in their conditions, in whichever partition they are.
     ///
