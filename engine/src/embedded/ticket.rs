@@ -15,7 +15,8 @@ use std::task::{Context, Poll, Waker};
 ///
 /// It becomes safe whether or not anybody waits; dropping the ticket takes nothing back. Commits
 /// become safe in the order in which they were made, so waiting for the last of many waits for all.
-/// It is also a [`Future`] that needs no particular runtime.
+/// It says nothing of those that were refused: a condition that failed, or `Busy`, is told by the
+/// batch's own ticket alone. It is also a [`Future`] that needs no particular runtime.
 #[must_use = "a commit is neither safe nor visible before its ticket is done"]
 pub struct Ticket {
     outcome: Result<CommitTs>, // What it comes to once the commit is safe.
