@@ -156,6 +156,27 @@
 //! for each read. [`stats::Stats::memory`] shows who has what. On top come values that the caller
 //! holds, and memtables that an old cursor still reads.
 //!
+//! # Limits
+//!
+//! | what | most |
+//! |---|---|
+//! | PartitionKey, RowKey | 4 KiB each, of any bytes or none: [`limits::KEY_PART_BYTES_MAX`] |
+//! | value | 64 MiB, 8 bytes less where the row expires: [`limits::VALUE_BYTES_MAX`] |
+//! | changes of one commit | 1,048,576, and 128 MiB in the log: [`limits::COMMIT_ROWS_MAX`], [`limits::COMMIT_BYTES_MAX`]; see [`Batch::len`], [`Batch::bytes`] |
+//! | ends of ranges that one commit deletes | 16 MiB: [`limits::ERASED_BOUNDS_BYTES_MAX`] |
+//! | name of a table of byte rows | 512 bytes: [`limits::TABLE_NAME_BYTES_MAX`] |
+//! | tables that a database ever makes | 2^32 - 2 |
+//! | columns that a table declares | 8, whose names have 1,024 bytes: [`limits::ZONE_COLUMN_BYTES_MAX`] |
+//! | name of a table of entities | 63 letters and digits |
+//! | keys of an entity | 1,024 UTF-16 units each: [`table::rules::KEY_UNITS_MAX`] |
+//! | entity | 1 MiB and 252 properties: [`table::rules::ENTITY_BYTES_MAX`], [`table::rules::PROPERTIES_MAX`] |
+//! | property | a name of 255 UTF-16 units, 32,768 units of text, 64 KiB of bytes: [`table::rules::NAME_UNITS_MAX`], [`table::rules::STRING_UNITS_MAX`], [`table::rules::BINARY_BYTES_MAX`] |
+//! | changes of [`Entities::transact`] | 100 and 4 MiB: [`table::rules::GROUP_OPERATIONS_MAX`], [`table::rules::GROUP_BYTES_MAX`] |
+//! | filter | 203 deep, 100,000 nodes: [`table::filter::ast::DEPTH_MAX`], [`table::filter::ast::NODES_MAX`] |
+//!
+//! What is beyond one is refused whole, by the commit at the latest: [`Kind::Invalid`] for byte
+//! rows, a [`TableError`] of its own for entities.
+//!
 //! # Files
 //!
 //! | file | what it holds |

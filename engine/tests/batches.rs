@@ -9,6 +9,7 @@ use std::time::Duration;
 use tabulith::env::clock::ManualClock;
 use tabulith::env::jobs::ByHand;
 use tabulith::env::rng::Rng;
+use tabulith::limits::KEY_PART_BYTES_MAX;
 use tabulith::vfs::mem::SimFs;
 use tabulith::{CommitTs, Db, Kind, Partition};
 
@@ -123,4 +124,24 @@ fn a_savepoint_that_is_not_the_batchs_changes_nothing() {
     batch.upsert("c", "3").commit().unwrap();
     let keys = partition.scan::<&str>(..).unwrap().map(|row| row.unwrap().row_key.to_vec());
     assert_eq!(keys.collect::<Vec<_>>(), [b"a".to_vec(), b"c".to_vec()]);
+}
+
+#[test]
+fn a_batch_knows_how_large_it_is() {
+    let (_clock, db, partition) = partition();
+    let size = |batch: &tabulith::Batch| (batch.len(), batch.bytes(), batch.is_empty());
+    let mut batch = partition.batch();
+    assert_eq!(size(&batch), (0, 0, true));
+    batch = batch.insert("a", "one");
+    let one = batch.savepoint();
+    batch = batch.delete("bb").delete_range("c".."cc").upsert_until("d", "x", db.time());
+    assert_eq!(size(&batch), (4, 11, false));
+    batch.rollback_to(one).unwrap();
+    assert_eq!(size(&batch), (1, 4, false));
+
+    let too_long = batch.clone().upsert(vec![b'x'; KEY_PART_BYTES_MAX + 1], "").commit();
+    assert_eq!(too_long.unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(partition.count().unwrap(), 0);
+    batch.upsert(vec![b'x'; KEY_PART_BYTES_MAX], "").commit().unwrap();
+    assert_eq!(partition.count().unwrap(), 2);
 }

@@ -155,6 +155,25 @@ impl Batch {
         self
     }
 
+    /// How many changes it has.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Whether it has no change.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Bytes of the RowKeys and values of its changes. The log has up to 8 more for each of them,
+    /// 16 with an expiry, and for a range of few rows a deletion of each; what the log has counts
+    /// against [`COMMIT_BYTES_MAX`].
+    ///
+    /// [`COMMIT_BYTES_MAX`]: crate::limits::COMMIT_BYTES_MAX
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Remembers the changes so far.
     ///
     /// ```
@@ -256,7 +275,7 @@ impl Batch {
     /// Commits the changes and returns once they are as safe as the database promises.
     ///
     /// Errors: `Exists`, `NotFound` or `Changed` of the first condition that does not hold, and
-    /// then nothing has changed; `Invalid` for a key or value that is too long; `Busy`, after 30
+    /// then nothing has changed; `Invalid` beyond one of the [limits](crate#limits); `Busy`, after 30
     /// seconds in which flushes or merges stayed too far behind, and `NoSpace`, and then nothing
     /// has changed either; after `Io` and `Closed` the outcome is known only after the next open.
     pub fn commit(self) -> Result<CommitTs> {
