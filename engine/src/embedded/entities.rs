@@ -176,17 +176,17 @@ impl Entities {
         self.write(Write::InsertOrReplace(entity).until(expires)).map(|outcome| ETag(outcome.ts))
     }
 
-    /// Replaces an entity that is as `condition` says.
+    /// Replaces an entity that exists and is as `condition` says.
     pub fn replace(&self, entity: Entity, condition: IfMatch) -> TableResult<ETag> {
         self.write(Write::Update(entity, condition)).map(|outcome| ETag(outcome.ts))
     }
 
-    /// Lays properties over those of an entity that is as `condition` says.
+    /// Lays properties over those of an entity that exists and is as `condition` says.
     pub fn merge(&self, entity: Entity, condition: IfMatch) -> TableResult<ETag> {
         self.write(Write::Merge(entity, condition)).map(|outcome| ETag(outcome.ts))
     }
 
-    /// Removes an entity that is as `condition` says.
+    /// Removes an entity that exists and is as `condition` says.
     pub fn delete(
         &self,
         partition_key: &str,

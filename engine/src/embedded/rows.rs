@@ -135,7 +135,23 @@ impl Table {
         self.change(pk.as_ref(), rk.as_ref(), value.as_ref(), What::Put(If::Absent))
     }
 
-    /// Replaces a row that is as `condition` says.
+    /// Writes a row if the one there is as `condition` says, as [`Batch::put_if`] does: with
+    /// [`If::Any`] or [`If::Absent`] where there is none, too. A row that must be there to be
+    /// replaced is [`If::Present`] or [`If::Match`].
+    ///
+    /// ```
+    /// # fn main() -> tabulith::Result<()> {
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let db = tabulith::Db::open(folder.path())?;
+    /// use tabulith::{If, Kind};
+    /// let orders = db.table("orders")?;
+    /// let missing = orders.replace("tenant-7", "0001", "3 apples", If::Present);
+    /// assert_eq!(missing.map_err(|error| error.kind()), Err(Kind::NotFound));
+    /// let ts = orders.replace("tenant-7", "0001", "3 apples", If::Any)?;
+    /// orders.replace("tenant-7", "0001", "4 apples", If::Match(ts))?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn replace(
         &self,
         pk: impl AsRef<[u8]>,
@@ -156,7 +172,7 @@ impl Table {
         self.change(pk.as_ref(), rk.as_ref(), value.as_ref(), What::Put(If::Any))
     }
 
-    /// Removes a row that is as `condition` says.
+    /// Removes a row that is as `condition` says; with [`If::Any`] it need not be there.
     pub fn delete(
         &self,
         pk: impl AsRef<[u8]>,
