@@ -1,7 +1,9 @@
 //! Numbers that must not mix, each with its own type.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+const NANOS_PER_TICK: u64 = 100;
 
 /// The place of a commit in the one order of all commits: ticks of 100 ns since the Unix epoch,
 /// made unique and rising by the hybrid clock. Also the source of an entity's Timestamp and ETag.
@@ -27,8 +29,35 @@ impl CommitTs {
 
     /// So much later; the end of time where that is beyond it.
     pub fn after(self, span: Duration) -> CommitTs {
-        let ticks = u64::try_from(span.as_nanos() / 100).unwrap_or(u64::MAX);
-        CommitTs(self.0.saturating_add(ticks))
+        CommitTs(self.0.saturating_add(ticks(span)))
+    }
+
+    /// So much earlier; [`CommitTs::ZERO`] where that is before 1970.
+    pub fn before(self, span: Duration) -> CommitTs {
+        CommitTs(self.0.saturating_sub(ticks(span)))
+    }
+
+    /// The same moment as the system has it; `None` where that goes less far. A commit's is that of
+    /// the wall clock, or later where commits come faster than ticks or the clock was set back.
+    pub fn system_time(self) -> Option<SystemTime> {
+        let (seconds, rest) =
+            (self.0 / CommitTs::TICKS_PER_SECOND, self.0 % CommitTs::TICKS_PER_SECOND);
+        let nanos = u32::try_from(rest * NANOS_PER_TICK).ok()?;
+        SystemTime::UNIX_EPOCH.checked_add(Duration::new(seconds, nanos))
+    }
+}
+
+/// Ticks of a span; the most that there are where it is longer.
+fn ticks(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos() / u128::from(NANOS_PER_TICK)).unwrap_or(u64::MAX)
+}
+
+/// The last tick up to a moment: [`CommitTs::ZERO`] before 1970, [`CommitTs::MAX`] where there are
+/// none so late.
+impl From<SystemTime> for CommitTs {
+    fn from(time: SystemTime) -> CommitTs {
+        let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH);
+        CommitTs::ZERO.after(since_1970.unwrap_or_default())
     }
 }
 
@@ -115,6 +144,46 @@ impl RowKind {
             RowKind::PutUntil => RowKind::Put,
             RowKind::LinkUntil => RowKind::Link,
             kind => kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timestamps_are_moments_of_the_wall_clock() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let span = Duration::new(1_767_225_600, 123_456_700);
+        let ts = CommitTs(17_672_256_001_234_567);
+        assert_eq!(CommitTs::from(epoch + span), ts);
+        assert_eq!(CommitTs::from(epoch + span + Duration::from_nanos(99)), ts);
+        assert_eq!(ts.system_time(), Some(epoch + span));
+        assert_eq!(
+            (CommitTs::from(epoch), CommitTs::ZERO.system_time()),
+            (CommitTs::ZERO, Some(epoch))
+        );
+
+        // Before 1970, and after the end of time.
+        assert_eq!(CommitTs::from(epoch - Duration::from_nanos(1)), CommitTs::ZERO);
+        let end = epoch.checked_add(Duration::new(u64::MAX / CommitTs::TICKS_PER_SECOND + 1, 0));
+        assert!(end.is_none_or(|end| CommitTs::from(end) == CommitTs::MAX));
+        let last = CommitTs::MAX.system_time();
+        assert!(last.is_none_or(|last| CommitTs::from(last) == CommitTs::MAX));
+    }
+
+    #[test]
+    fn spans_end_where_time_does() {
+        let (ts, second) = (CommitTs(17_672_256_000_000_000), Duration::from_secs(1));
+        assert_eq!(ts.after(second).before(second), ts);
+        assert_eq!(ts.before(second), CommitTs(ts.0 - CommitTs::TICKS_PER_SECOND));
+        assert_eq!(CommitTs(5).before(Duration::from_nanos(499)), CommitTs(1));
+        for span in [second, Duration::MAX] {
+            assert_eq!(
+                (CommitTs(1).before(span), CommitTs(u64::MAX - 1).after(span)),
+                (CommitTs::ZERO, CommitTs::MAX)
+            );
         }
     }
 }

@@ -19,7 +19,8 @@ impl Db {
     }
 
     /// All that was visible at a moment of the past, tables dropped since included. `at` is a
-    /// commit's timestamp or any other: ticks of 100 ns since 1970.
+    /// commit's timestamp or any other: ticks of 100 ns since 1970. That of an hour ago is
+    /// `db.time().before(hour)`, that of a moment of the system's clock `CommitTs::from(time)`.
     ///
     /// Moments younger than [`Options::history`](crate::Options::history) are kept. A window that
     /// is widened at an opening does not bring back what was given up before.
