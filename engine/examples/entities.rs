@@ -19,7 +19,7 @@ fn main() -> TableResult<()> {
     let more = more.into_iter().zip(0..).map(|(row_key, delay)| {
         Write::InsertOrReplace(Entity::new("JFK-B6", row_key).with("delay", delay * 10))
     });
-    flights.transact(more.collect()).map_err(|refused| refused.error)?;
+    flights.transact(more.collect())?;
 
     // The two keys bound the scan; the rest of the filter is evaluated on what it reads.
     let january_late = Filter::And(vec![

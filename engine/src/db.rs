@@ -462,7 +462,7 @@ fn take_lock(vfs: &Arc<dyn Vfs>, dir: &Path, options: &Options) -> Result<Box<dy
     };
     vfs.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => {
-            let what = format!("another process has {} open", dir.display());
+            let what = format!("{} is open already, in this process or in another", dir.display());
             Error::new(Kind::Locked, what)
         }
         std::io::ErrorKind::NotFound => {

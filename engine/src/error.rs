@@ -21,7 +21,8 @@ pub enum Kind {
     NotFound,
     /// Already there; choose another name or upsert.
     Exists,
-    /// The row's ETag moved on; read again and decide. [`Error::current`] has the new one.
+    /// The row's ETag moved on; read again and decide. [`Error::current`] has the new one where a
+    /// condition on one row failed, and none for a transaction, which may have read many.
     Changed,
     /// Too much at once; retry after a pause.
     Busy,
@@ -155,7 +156,7 @@ impl Error {
         self.0.place.as_ref().map(|(file, offset)| (file.as_path(), *offset))
     }
 
-    /// The present commit timestamp of the row whose precondition failed.
+    /// The present commit timestamp of the row whose precondition failed; `None` for a transaction.
     pub fn current(&self) -> Option<CommitTs> {
         self.0.current
     }

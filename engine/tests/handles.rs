@@ -2,9 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::error::Error;
 use std::fmt::Debug;
 use std::time::Duration;
-use tabulith::{Db, Durability, Entity, If, Kind, TableError, TableResult};
+use tabulith::{Db, Durability, Entity, If, Kind, TableError, TableResult, Write};
 
 /// That `outcome` was refused with `kind`, by words among which `what` is.
 #[track_caller]
@@ -127,6 +128,35 @@ fn a_table_is_found_and_listed_without_being_made() {
     refused(orders.get("p", "r"), Kind::NotFound, "does not exist");
     refused(orders.insert("p", "s", "new"), Kind::NotFound, "does not exist");
     assert_eq!(again.count().unwrap(), 0);
+}
+
+#[test]
+fn errors_say_what_they_are_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    refused(Db::open(dir.path()), Kind::Locked, "is open already, in this process or in another");
+
+    // A group's error leads to the change at fault, and is one of tables where that is asked for.
+    let people = db.entities("people").unwrap();
+    people.insert(Entity::new("p", "ann")).unwrap();
+    let twice = || ["bob", "ann"].map(|row_key| Write::Insert(Entity::new("p", row_key))).to_vec();
+    let error = people.transact(twice()).unwrap_err();
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<TableError>());
+    assert!(error.index == 1 && matches!(cause, Some(TableError::EntityExists)), "{error}");
+    let group = || -> TableResult<usize> { Ok(people.transact(twice())?.len()) };
+    assert!(matches!(group(), Err(TableError::EntityExists)));
+
+    // One row's condition names its commit; a transaction, which may have read many, does not.
+    let partition = db.table("orders").unwrap().partition("p");
+    let first = partition.batch().insert("r", "1").commit().unwrap();
+    let mut tx = partition.begin().unwrap();
+    tx.get("r").unwrap();
+    tx.put("r", "3").unwrap();
+    let second = partition.batch().upsert("r", "2").commit().unwrap();
+    let condition = partition.batch().put_if("r", "3", If::Match(first)).commit().unwrap_err();
+    assert_eq!((condition.kind(), condition.current()), (Kind::Changed, Some(second)));
+    let changed = tx.commit().unwrap_err();
+    assert_eq!((changed.kind(), changed.current()), (Kind::Changed, None));
 }
 
 /// What rows hold; no handle shows it.

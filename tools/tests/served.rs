@@ -280,7 +280,7 @@ fn a_folder_in_use_is_exit_5() {
     let _server = place.serve(0, "data");
     let second = place.run(&["serve", "--port", "0", "--data-dir", "data"]);
     assert_eq!(second.code, 5, "{}", second.err);
-    assert!(second.err.contains("another process has data open"), "{}", second.err);
+    assert!(second.err.contains("data is open already"), "{}", second.err);
     let file = place.file("f.csv", lines(1));
     let args = [&["import", &file, "-t", "rows", "--data-dir", "data"], &KEYS[..]].concat();
     assert_eq!(place.run(&args).code, 5);

@@ -246,11 +246,22 @@ impl fmt::Display for GroupError {
     }
 }
 
-impl std::error::Error for GroupError {}
+impl std::error::Error for GroupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
 
 /// For what is wrong with the group as a whole: reported at its first operation.
 impl From<TableError> for GroupError {
     fn from(error: TableError) -> GroupError {
         GroupError { index: 0, error }
+    }
+}
+
+/// Without the place of the operation.
+impl From<GroupError> for TableError {
+    fn from(error: GroupError) -> TableError {
+        error.error
     }
 }
