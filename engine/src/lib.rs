@@ -31,8 +31,10 @@
 //! (PartitionKey, RowKey), compared as bytes, so what is read together should be keyed together.
 //! What changes together must be in one *partition*: the rows that share a PartitionKey.
 //!
-//! A folder holds one database, which one process at a time opens for writing. [`Db`] and all
-//! handles made from it are cheap to clone and may be used from any thread.
+//! A folder holds one database, which one process at a time opens for writing. [`Db`], [`Table`],
+//! [`Partition`], [`Entities`] and [`Snapshot`] are cheap to clone and may be used by any number of
+//! threads. What is in the midst of something, a [`Batch`], [`Transaction`], [`Ticket`], [`Scan`],
+//! [`Cursor`] or [`Ingest`], may go to another thread, and one at a time uses it.
 //!
 //! | to | see |
 //! |---|---|
@@ -318,12 +320,13 @@ mod models;
 #[doc = include_str!("../../docs/cookbook.md")]
 pub struct Cookbook;
 
+pub use bytes::Bytes;
 pub use compress::Codec;
 pub use db::{Builder, Db};
 pub use embedded::batch::Batch;
 pub use embedded::cursor::{Cursor, RowRef};
 pub use embedded::decide::If;
-pub use embedded::entities::Entities;
+pub use embedded::entities::{Entities, Found, PastEntities};
 pub use embedded::rows::{Partition, Table};
 pub use embedded::scan::{Scan, ScanRow};
 pub use embedded::snapshot::Snapshot;
@@ -331,13 +334,37 @@ pub use embedded::ticket::Ticket;
 pub use error::{Error, Kind, Result};
 pub use event::Event;
 pub use ids::CommitTs;
+pub use ingest::Ingest;
 pub use options::{Advanced, Compression, Durability, Options};
 pub use rows::Row;
 pub use savepoint::Savepoint;
 pub use table::entity::Entity;
-pub use table::error::{TableError, TableResult};
+pub use table::error::{GroupError, TableError, TableResult};
 pub use table::etag::{ETag, IfMatch};
 pub use table::filter::ast::{Filter, Op};
-pub use table::value::Value;
-pub use table::write::Write;
+pub use table::value::{DateTime, Value};
+pub use table::write::{Write, WriteOutcome};
 pub use transaction::Transaction;
+
+/// Which handles threads may share, and which may only go from one to another.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    const fn is_sent<T: Send>() {}
+    is_shared::<Db>();
+    is_shared::<Builder>();
+    is_shared::<Table>();
+    is_shared::<Partition>();
+    is_shared::<Entities>();
+    is_shared::<Snapshot>();
+    is_shared::<PastEntities>();
+    is_shared::<Error>();
+    is_shared::<TableError>();
+    is_shared::<GroupError>();
+    is_sent::<Batch>();
+    is_sent::<Transaction>();
+    is_sent::<Ticket>();
+    is_sent::<Scan>();
+    is_sent::<Cursor>();
+    is_sent::<Found>();
+    is_sent::<Ingest>();
+};
