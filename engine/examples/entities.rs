@@ -23,9 +23,9 @@ fn main() -> TableResult<()> {
 
     // The two keys bound the scan; the rest of the filter is evaluated on what it reads.
     let january_late = Filter::And(vec![
-        Filter::compare("PartitionKey", Op::Eq, "JFK-B6".into()),
-        Filter::compare("RowKey", Op::Lt, "0201".into()),
-        Filter::compare("delay", Op::Gt, 15.into()),
+        Filter::compare("PartitionKey", Op::Eq, "JFK-B6"),
+        Filter::compare("RowKey", Op::Lt, "0201"),
+        Filter::compare("delay", Op::Gt, 15),
     ]);
     for entity in flights.query(Some(january_late)) {
         show(&entity?);

@@ -55,7 +55,7 @@
 //! | typed rows with properties | [`Db::entities`], [`Entity`], [`Filter`] |
 //! | see what goes on | [`Db::stats`], [`stats::Stats`], [`Builder::on_event`], [`Event`] |
 //!
-//! Eleven worked tasks are in `docs/cookbook.md`, each compiled and run by this crate's tests.
+//! Twelve worked tasks are in `docs/cookbook.md`, each compiled and run by this crate's tests.
 //!
 //! # Batches and conditions
 //!

@@ -283,7 +283,7 @@ fn what_is_learned_of_open_files_leaves_room_for_others() {
     let files = db.stats().levels.iter().map(|(files, _)| *files as u64).sum::<u64>();
     assert!(db.stats().table_files_opened > files * 2, "some of {files} files do not stay");
     for number in 0..50 {
-        let seven = things.query(Some(Filter::compare("N", Op::Eq, (number * 100).into())));
+        let seven = things.query(Some(Filter::compare("N", Op::Eq, number * 100)));
         assert_eq!(seven.count(), 7);
         check(&db);
         assert_eq!(things.count().unwrap(), ROWS as u64);

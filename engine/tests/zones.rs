@@ -364,7 +364,7 @@ fn a_declared_column_has_zones_though_others_are_in_more_rows_and_come_first() {
     assert_eq!(asked(), 0, "files that are there have no zones of it");
     write();
     assert!(asked() > 100, "{} blocks passed over", asked());
-    let chosen = |name: &str| bed.query(Some(Filter::compare(name, Op::Eq, 7.into()))).1;
+    let chosen = |name: &str| bed.query(Some(Filter::compare(name, Op::Eq, 7))).1;
     assert!(chosen("r") > 100 && chosen("a") > 100, "declared, and chosen as ever");
     things.set_zone_columns(&[]).unwrap();
     write();

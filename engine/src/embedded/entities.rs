@@ -298,6 +298,8 @@ impl PastEntities {
     }
 
     /// All entities that passed `filter`, in the order of their keys, and all as of that moment.
+    ///
+    /// Cost: holds all of them. Pages: [`TableStore::as_of`].
     pub fn query(&self, filter: Option<Filter>) -> TableResult<Vec<Entity>> {
         let (mut query, mut all) = (Query { filter, ..Query::default() }, Vec::new());
         loop {

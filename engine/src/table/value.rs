@@ -1,6 +1,13 @@
 //! Typed values of properties.
 
 /// A property's value.
+///
+/// ```
+/// use tabulith::Value;
+/// let (price, colour) = (Value::from(3), Value::from("red"));
+/// assert_eq!((price.as_i64(), price.as_f64(), price.as_str()), (Some(3), Some(3.0), None));
+/// assert_eq!((colour.as_str(), colour.as_i64()), (Some("red"), None));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Edm.Binary: up to 64 KiB.
@@ -19,6 +26,66 @@ pub enum Value {
     Int64(i64),
     /// Edm.String: up to 32,768 UTF-16 units.
     String(String),
+}
+
+impl Value {
+    /// The text of a String.
+    pub fn as_str(&self) -> Option<&str> {
+        match self {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The number of an Int32 or an Int64.
+    pub fn as_i64(&self) -> Option<i64> {
+        match *self {
+            Value::Int32(number) => Some(number.into()),
+            Value::Int64(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The number of a Double or an Int32; an Int64 need not be one.
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Value::Double(number) => Some(number),
+            Value::Int32(number) => Some(number.into()),
+            _ => None,
+        }
+    }
+
+    /// What a Boolean is.
+    pub fn as_bool(&self) -> Option<bool> {
+        match *self {
+            Value::Boolean(flag) => Some(flag),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a Binary.
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Value::Binary(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// The moment of a DateTime.
+    pub fn as_date_time(&self) -> Option<DateTime> {
+        match *self {
+            Value::DateTime(moment) => Some(moment),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a Guid, in the order of its text.
+    pub fn as_guid(&self) -> Option<[u8; 16]> {
+        match *self {
+            Value::Guid(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 /// A value that borrows what is long: as it lies in an encoded entity.

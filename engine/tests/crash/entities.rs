@@ -174,7 +174,7 @@ pub(crate) fn read(db: &Db) -> Result<BTreeMap<Place, Stored>, Stop> {
     }
     let number_of = |entity: &Entity| entity.property(NUMBER).cloned();
     if let Some(Value::Int64(least)) = found.get(found.len() / 2).and_then(number_of) {
-        let filter = Filter::compare(NUMBER, Compare::Ge, least.into());
+        let filter = Filter::compare(NUMBER, Compare::Ge, least);
         let passing = table.query(Some(filter)).collect::<TableResult<Vec<_>>>()?;
         let passes =
             |entity: &&Entity| matches!(number_of(entity), Some(Value::Int64(own)) if own >= least);

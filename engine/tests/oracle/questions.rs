@@ -53,7 +53,7 @@ pub(crate) fn query(
     (model, id): (&Oracle, u32),
     least: i32,
 ) -> Result<(), Difference> {
-    let filter = Filter::compare("N", Compare::Ge, least.into());
+    let filter = Filter::compare("N", Compare::Ge, least);
     let expected =
         rows(model, id, |stored| numbers_of(&stored.value).0.is_some_and(|number| number >= least));
     find(db, table, filter, &expected)?;
@@ -72,7 +72,7 @@ pub(crate) fn query_below(
     (model, id): (&Oracle, u32),
     (below, not): (i32, bool),
 ) -> Result<(), Difference> {
-    let filter = Filter::compare("M", Compare::Lt, below.into());
+    let filter = Filter::compare("M", Compare::Lt, below);
     let filter = if not { Filter::Not(Box::new(filter)) } else { filter };
     let expected = rows(model, id, |stored| {
         numbers_of(&stored.value).1.is_some_and(|number| number < below) != not
@@ -128,7 +128,7 @@ pub(crate) fn look_back(
 ) -> Result<bool, Difference> {
     let Some(info) = db.find_table(CATALOG_NAME).map_err(wrong)? else { return Ok(false) };
     let table = db.entities(TABLE).map_err(wrong)?;
-    let filter = Filter::compare("N", Compare::Ge, 500.into());
+    let filter = Filter::compare("N", Compare::Ge, 500);
     let look = || {
         let past = table.as_of(at)?;
         Ok((past.query(None)?, past.query(Some(filter))?, past.count()?))

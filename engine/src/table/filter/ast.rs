@@ -81,8 +81,8 @@ impl Op {
 
 impl Filter {
     /// `property op literal`.
-    pub fn compare(property: impl Into<String>, op: Op, literal: Value) -> Filter {
-        Filter::Compare { property: property.into(), op, literal }
+    pub fn compare(property: impl Into<String>, op: Op, literal: impl Into<Value>) -> Filter {
+        Filter::Compare { property: property.into(), op, literal: literal.into() }
     }
 
     /// Whether it asks for a PartitionKey or a RowKey anywhere. Recurses as deep as the filter is.
