@@ -26,6 +26,7 @@ const SCRATCH_BYTES_KEPT: usize = 1 << 20;
 const BROKEN: &str = "values do not decompress";
 
 /// How values are stored.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Codec {

@@ -38,6 +38,9 @@ pub enum Reach {
 
 /// Settings of a database. The defaults suit a server with a few GiB of memory.
 ///
+/// Any minor version may add some: they are written as what is to be changed of the default,
+/// `Options { memory, ..Options::default() }`, and so is [`Advanced`].
+///
 /// What most users decide stands here; what few need to touch is in [`Advanced`].
 #[derive(Clone, Debug)]
 pub struct Options {

@@ -1,6 +1,9 @@
 //! What the table layer needs of storage, and no more: rows of bytes under a table's number, read
 //! at a snapshot, changed atomically within one partition. The engine stands behind it today; a
 //! distributed store can stand behind it later.
+//!
+//! Promise: for those who call these traits that of the whole crate; none for those who implement
+//! them, for whom any minor version may add methods, with a default where there can be one.
 
 use crate::error::Result;
 use crate::ids::{CommitTs, TableId};

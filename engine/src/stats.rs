@@ -244,6 +244,7 @@ pub struct MemoryStats {
 }
 
 /// What one use of memory has.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUse {
     /// Bytes held now.

@@ -73,6 +73,7 @@ pub struct Times {
 }
 
 /// Waits of one kind since the database was opened, over all threads.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// How many there were.

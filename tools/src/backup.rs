@@ -36,7 +36,7 @@ fn create(args: &CreateBackupArgs) -> Result<Exit> {
     let (dir, dest) = (args.data_dir.display(), args.dest.display());
     apart::check(&args.data_dir, &args.dest)?;
     let created = Backups::at(&args.dest).create(&args.data_dir, sharing(args.copy));
-    let Created { backup, brought } =
+    let Created { backup, brought, .. } =
         created.with_context(|| format!("a backup of {dir} in {dest}"))?;
     list::print(&mut print::out(), args.output, &[item(&backup)])?;
     let how = match (brought.files, brought.linked) {

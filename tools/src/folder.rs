@@ -153,8 +153,8 @@ impl Folder {
         let done = blocking(move || store.transact(&account, &name, writes)?.wait());
         match done.await? {
             Ok(_) => Ok(None),
-            Err(GroupError { index, error: TableError::EntityNotFound })
-            | Err(GroupError { index, error: TableError::ConditionFailed { .. } }) => {
+            Err(GroupError { index, error: TableError::EntityNotFound, .. })
+            | Err(GroupError { index, error: TableError::ConditionFailed { .. }, .. }) => {
                 Ok(Some(index))
             }
             Err(GroupError { error, .. }) => {
@@ -259,7 +259,7 @@ fn write_of(change: Change) -> Result<Write> {
 
 /// Rules about an entity blame a row; everything else is no row's fault.
 fn refused(error: GroupError) -> WriteError {
-    let GroupError { index, error } = error;
+    let GroupError { index, error, .. } = error;
     match error {
         TableError::KeyInvalid { .. }
         | TableError::KeyTooLong { .. }

@@ -48,6 +48,7 @@ pub enum Sharing {
 }
 
 /// What a run has brought to the folder.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Brought {
     /// Files that were not there before.

@@ -28,6 +28,7 @@ pub struct Backups {
 }
 
 /// One backup.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
     /// Its number: 1 for the first, higher for each later one.
@@ -52,6 +53,7 @@ pub struct Backup {
 }
 
 /// What a backup has brought.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
     /// The backup.
@@ -61,6 +63,7 @@ pub struct Created {
 }
 
 /// Which backup to restore.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The newest.
@@ -75,6 +78,7 @@ pub enum Which {
 }
 
 /// What was restored.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// The backup that it comes from.
@@ -88,6 +92,7 @@ pub struct Restored {
 }
 
 /// What a look at every byte has found.
+#[non_exhaustive]
 #[derive(Debug, Default)]
 pub struct Report {
     /// Backups whose manifests read.
@@ -103,6 +108,7 @@ pub struct Report {
 }
 
 /// What was given up.
+#[non_exhaustive]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     /// Numbers of the backups that are gone.

@@ -9,6 +9,7 @@ use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
 use crate::update::name_of;
 
 /// What a row must be like for a change to happen.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum If {
     /// Anything, or nothing.

@@ -232,6 +232,7 @@ impl fmt::Display for Key {
 }
 
 /// Why a group of operations failed, and at which.
+#[non_exhaustive]
 #[derive(Debug)]
 pub struct GroupError {
     /// The place of the operation at fault, from 0.

@@ -30,6 +30,7 @@ impl fmt::Display for ETag {
 }
 
 /// The state that an entity must be in for a change to happen, as a header `If-Match` says it.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfMatch {
     /// Any, as long as it exists.

@@ -285,7 +285,7 @@ impl<'a> Worker<'a> {
                 .iter()
                 .map(|one| one.etag().map_or(Answer::Done, |etag| Answer::Written(etag.0.0)))
                 .collect(),
-            Err(GroupError { index, error }) => {
+            Err(GroupError { index, error, .. }) => {
                 let named = self.answer_of(&error);
                 let other = match named {
                     Answer::Unknown | Answer::NoTable => named,
