@@ -14,7 +14,8 @@ use bytes::Bytes;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// One stored row, without its key.
+/// One stored row, without its key. When it expires, if it does, is not told.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The commit that wrote it.
@@ -24,6 +25,11 @@ pub struct Row {
 }
 
 impl Row {
+    /// A row, for those who implement [`RowStore`].
+    pub fn new(ts: CommitTs, value: Bytes) -> Row {
+        Row { ts, value }
+    }
+
     /// As whoever writes it reads it before its commit.
     pub(crate) fn own(value: &[u8]) -> Row {
         Row { ts: CommitTs::ZERO, value: Bytes::copy_from_slice(value) }

@@ -78,7 +78,7 @@ impl Batch {
         self.put_if(rk, value, If::Absent)
     }
 
-    /// Adds or replaces a row.
+    /// Adds or replaces a row. It stays, also where the one before it would have expired.
     pub fn upsert(self, rk: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
         self.put_if(rk, value, If::Any)
     }

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 
 /// One row of a scan, with its keys. Its value may hold on to the block of values that it lies in:
 /// whoever keeps few rows of many for long copies them.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRow {
     /// PartitionKey.

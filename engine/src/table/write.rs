@@ -137,6 +137,7 @@ impl Write {
 }
 
 /// What a change did.
+#[non_exhaustive]
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteOutcome {
     /// The commit; the same for all changes of a group.

@@ -78,7 +78,7 @@ fn here(
             if cursor.key() != key.as_slice() {
                 return Err(format!("row {:02x?}, expected {key:02x?}", cursor.key()));
             }
-            let found = Row { ts: cursor.ts(), value: cursor.value().map_err(said)? };
+            let found = Row::new(cursor.ts(), cursor.value().map_err(said)?);
             same(Some(&found), Some(stored))?;
             Ok(Some(i))
         }
