@@ -118,7 +118,7 @@ fn prepare(plan: &Plan, engine: &str, value_bytes: usize, prepared: &Path) -> Ou
 
 fn measure(plan: &Plan, (cell, run): (&Cell, usize), engine: &str, prepared: &Path) -> Outcome {
     let start = Instant::now();
-    let lines = process(plan, cell.name, engine, prepared, &[]);
+    let lines = process(plan, cell.name, engine, prepared, &["--run", &run.to_string()]);
     let lines = lines.map_err(|error| format!("{error:#}"));
     Outcome { cell: cell.name, engine: engine.to_owned(), run, lines, took: start.elapsed() }
 }

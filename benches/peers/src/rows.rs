@@ -178,33 +178,49 @@ impl Sum {
     }
 }
 
-/// Row numbers below `rows` of which few are asked for often, and these are no neighbours: YCSB's
-/// scrambled Zipfian distribution, drawn before the clock runs.
-pub fn zipfian(rows: u64, count: usize, seed: u64) -> Vec<u32> {
-    let scrambled = |rank: u32| (Rng::seeded(u64::from(rank)).next_u64() % rows) as u32;
-    zipfian_ranks(rows, count, seed).into_iter().map(scrambled).collect()
-}
-
-/// Ranks below `rows`, small ones most often: a Zipfian distribution with YCSB's constant of 0.99.
+/// A Zipfian distribution with YCSB's constant of 0.99.
 ///
 /// Source: Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994.
-pub fn zipfian_ranks(rows: u64, count: usize, seed: u64) -> Vec<u32> {
-    const THETA: f64 = 0.99;
-    let zeta = |n: u64| (1..=n).map(|i| (i as f64).powf(-THETA)).sum::<f64>();
-    let (n, zeta_n) = (rows as f64, zeta(rows));
-    let alpha = 1.0 / (1.0 - THETA);
-    let eta = (1.0 - (2.0 / n).powf(1.0 - THETA)) / (1.0 - zeta(2) / zeta_n);
-    let mut rng = Rng::seeded(seed);
-    let mut draw = || {
-        let u = rng.next_u64() as f64 / u64::MAX as f64;
-        let rank = match u * zeta_n {
-            uz if uz < 1.0 => 0,
-            uz if uz < 1.0 + 0.5f64.powf(THETA) => 1,
-            _ => (n * (eta * u - eta + 1.0).powf(alpha)) as u64,
+#[derive(Clone, Copy, Debug)]
+pub struct Zipfian {
+    rows: u64,
+    zeta: f64,
+    alpha: f64,
+    eta: f64,
+}
+
+const THETA: f64 = 0.99;
+
+impl Zipfian {
+    /// Over `rows` rows.
+    pub fn over(rows: u64) -> Zipfian {
+        let zeta = |n: u64| (1..=n).map(|i| (i as f64).powf(-THETA)).sum::<f64>();
+        let (n, zeta_n) = (rows as f64, zeta(rows));
+        let eta = (1.0 - (2.0 / n).powf(1.0 - THETA)) / (1.0 - zeta(2) / zeta_n);
+        Zipfian { rows, zeta: zeta_n, alpha: 1.0 / (1.0 - THETA), eta }
+    }
+
+    /// `count` numbers of rows of which few are asked for often, and these are no neighbours:
+    /// YCSB's scrambled distribution, drawn before the clock runs.
+    pub fn scrambled(&self, count: usize, seed: u64) -> Vec<u32> {
+        let scramble = |rank: u32| Rng::seeded(u64::from(rank)).next_u64() % self.rows;
+        self.ranks(count, seed).into_iter().map(|rank| scramble(rank) as u32).collect()
+    }
+
+    /// `count` ranks, small ones most often.
+    pub fn ranks(&self, count: usize, seed: u64) -> Vec<u32> {
+        let mut rng = Rng::seeded(seed);
+        let mut draw = || {
+            let u = rng.next_u64() as f64 / u64::MAX as f64;
+            let rank = match u * self.zeta {
+                uz if uz < 1.0 => 0,
+                uz if uz < 1.0 + 0.5f64.powf(THETA) => 1,
+                _ => (self.rows as f64 * (self.eta * u - self.eta + 1.0).powf(self.alpha)) as u64,
+            };
+            rank.min(self.rows - 1) as u32
         };
-        rank.min(rows - 1) as u32
-    };
-    (0..count).map(|_| draw()).collect()
+        (0..count).map(|_| draw()).collect()
+    }
 }
 
 #[cfg(test)]

@@ -32,6 +32,8 @@ pub struct Context {
     pub cache_bytes: usize,
     /// Where random choices start from.
     pub seed: u64,
+    /// Which run of the cell this is, from 1.
+    pub run: usize,
 }
 
 impl Context {
@@ -50,6 +52,21 @@ impl Context {
     /// `count` of anything else at scale 1, at least `least`.
     pub fn scaled(&self, count: u64, least: u64) -> u64 {
         ((count as f64 * self.scale) as u64).max(least)
+    }
+
+    /// Where the random choices of one thread of a cell's line start from: lines that ask for the
+    /// same rows find what the one before them has brought into a cache.
+    pub fn seed_of(&self, line: usize, thread: usize) -> u64 {
+        self.seed ^ (line as u64 + 1) << 48 ^ (thread as u64 + 1) << 32
+    }
+
+    /// The lines of a cell in the order of this run. They change places from run to run: whoever
+    /// comes later finds fuller caches.
+    pub fn in_turn<T>(&self, mut lines: Vec<T>) -> Vec<T> {
+        if self.run.is_multiple_of(2) {
+            lines.reverse();
+        }
+        lines
     }
 
     /// Settings at this scale.
@@ -121,17 +138,43 @@ pub fn load(engine: &dyn Engine, rows: u64, value_bytes: usize, seed: u64) -> Re
     Ok(())
 }
 
-/// Gets each row once, in no order and unmeasured, or for three lines' time: what is measured is a
-/// cache in use and not its filling, which for whoever keeps rows takes as many gets as rows fit.
-pub fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
-    let (start, mut key) = (Instant::now(), KeyBuf::default());
-    for i in Shuffle::new(rows, context.seed + 77) {
-        ensure!(engine.get(key.row(i), &mut |_| ())?, "row {i} is not there");
-        if start.elapsed() > context.span * 3 {
-            break;
+/// Longest time of what comes before a cell's first line and is not measured, in lines of
+/// [`Context::span`].
+const WARM_LINES: u32 = 8;
+
+/// When that has to end.
+pub fn warm_until(context: &Context) -> Instant {
+    Instant::now() + context.span * WARM_LINES
+}
+
+/// Rows of as many bytes as the cache has: whoever keeps rows needs as many gets to fill it, who
+/// keeps blocks fewer.
+pub fn rows_of_cache(context: &Context, value_bytes: usize) -> u64 {
+    context.settings(Promise::Unsynced).cache_bytes as u64 / bytes_of(1, value_bytes)
+}
+
+/// Gets each row once, or as many as [`rows_of_cache`] where those are fewer, in no order, by two
+/// threads and unmeasured, no longer than until [`warm_until`]: what is measured is a cache in use
+/// and not its filling.
+pub fn warm(context: &Context, engine: &dyn Engine, rows: u64, value_bytes: usize) -> Result<()> {
+    const THREADS: usize = 2;
+    let until = warm_until(context);
+    let most = rows_of_cache(context, value_bytes) as usize;
+    let part = |thread| -> Result<()> {
+        let mut key = KeyBuf::default();
+        let chosen = Shuffle::new(rows, context.seed + 77).take(most);
+        for i in chosen.skip(thread).step_by(THREADS) {
+            ensure!(engine.get(key.row(i), &mut |_| ())?, "row {i} is not there");
+            if Instant::now() > until {
+                break;
+            }
         }
-    }
-    Ok(())
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: [_; THREADS] = std::array::from_fn(|thread| scope.spawn(move || part(thread)));
+        threads.into_iter().try_for_each(|thread| thread.join().ok().context("a panic")?)
+    })
 }
 
 /// What the revisions of all rows add up to.

@@ -113,6 +113,8 @@ struct One {
     prepared: PathBuf,
     #[arg(long, default_value_t = 0)]
     value_bytes: usize,
+    #[arg(long, default_value_t = 1)]
+    run: usize,
 }
 
 fn main() -> Result<()> {
@@ -134,6 +136,7 @@ fn measure(one: One, size: &Size) -> Result<()> {
         longest: Duration::from_secs_f64(size.longest),
         cache_bytes: size.cache_mib << 20,
         seed: size.seed,
+        run: one.run,
     };
     if one.cell == parent::PREPARE {
         list::prepare(&context, one.value_bytes)?;

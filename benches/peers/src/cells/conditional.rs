@@ -32,7 +32,7 @@ fn measure(
     work::write_rows(&*engine, &mut values, 0..PARTITION_ROWS, 0)?;
     let (won, lost) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut lines = Vec::new();
-    for &threads in threads {
+    for (at, &threads) in threads.iter().enumerate() {
         let how = if kind == Kind::Durable { "durable " } else { "" };
         let size = size_of(value_bytes);
         let name = format!("W17 {how}conditional updates{size}, threads: {threads}");
@@ -41,8 +41,9 @@ fn measure(
         let lost_before = lost.load(Ordering::Relaxed);
         let every = if kind == Kind::Durable { 1 } else { 4 };
         let line = work::run(context, named, threads, every, bytes_of(1, value_bytes), |thread| {
-            let mut rng = Rng::seeded(context.seed ^ (thread as u64 + 1) << 32);
-            let (mut key, mut values) = (KeyBuf::default(), Values::new(value_bytes, 3));
+            let seed = context.seed_of(at, thread);
+            let (mut rng, mut values) = (Rng::seeded(seed), Values::new(value_bytes, seed));
+            let mut key = KeyBuf::default();
             move || {
                 let i = rng.below(PARTITION_ROWS);
                 let mut revise = |old: &[u8], new: &mut Vec<u8>| {

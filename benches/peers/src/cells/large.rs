@@ -43,7 +43,7 @@ pub fn all(context: &Context) -> Result<Vec<Line>> {
         let name = format!("W13 get {kib} KiB");
         let named = (Kind::Read, name.as_str(), "MB/s");
         let (engine, values) = (&*engine, written);
-        work::warm(context, engine, values)?;
+        work::warm(context, engine, values, value_bytes)?;
         let line = work::run(context, named, 1, 1, 0, |_| {
             let (mut rng, mut key) = (Rng::seeded(context.seed), KeyBuf::default());
             let mut copy = vec![0; value_bytes];

@@ -3,8 +3,7 @@
 use crate::adapters::open::open;
 use crate::engine::{Direction, Engine, Promise};
 use crate::probe::{Kind, Line};
-use crate::rows::{self, KeyBuf, Sum, size_of};
-use crate::settings;
+use crate::rows::{self, KeyBuf, Sum, Zipfian, size_of};
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Context as _, Result, ensure};
 use std::fs::File;
@@ -20,7 +19,7 @@ const CACHED_ROWS: u64 = 500_000;
 /// Bytes of keys and values that are 4.3 times the cache at scale 1.
 const LARGER_BYTES: u64 = 1_155_000_000;
 
-/// Draws before a Zipfian sequence begins again.
+/// Draws of one thread of a line before its sequence begins again.
 const ZIPFIAN_DRAWS: usize = 1 << 20;
 
 /// Rows of the database that reads share.
@@ -84,7 +83,7 @@ pub fn cached(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let all = work::sum(&*engine, Direction::Forward)?;
     all.check(Sum::of(0, rows, value_bytes))?;
     let what = format!("in cache{}", size_of(value_bytes));
-    let lines = gets(context, &*engine, rows, &what)?;
+    let lines = gets(context, &*engine, (rows, value_bytes), &what)?;
     engine.close()?;
     Ok(lines)
 }
@@ -93,39 +92,38 @@ pub fn cached(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
 pub fn larger(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = open_prepared(context)?;
     let what = format!("4.3x the cache{}", size_of(value_bytes));
-    let lines = gets(context, &*engine, prepared_rows(context, value_bytes), &what)?;
+    let rows = prepared_rows(context, value_bytes);
+    let lines = gets(context, &*engine, (rows, value_bytes), &what)?;
     engine.close()?;
     Ok(lines)
 }
 
-fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result<Vec<Line>> {
-    let zipfian = rows::zipfian(rows, ZIPFIAN_DRAWS, context.seed);
-    work::warm(context, engine, rows)?;
+/// Gets of random rows of an engine that holds `rows`.
+pub fn gets(
+    context: &Context,
+    engine: &dyn Engine,
+    (rows, value_bytes): (u64, usize),
+    what: &str,
+) -> Result<Vec<Line>> {
+    let zipfian = Zipfian::over(rows);
+    work::warm(context, engine, rows, value_bytes)?;
     let mut lines = Vec::new();
-    let zipfian = Choice::Zipfian(&zipfian);
-    for (choice, threads) in [
-        (Choice::Uniform, 1),
-        (Choice::Uniform, 2),
-        (zipfian, 1),
-        (zipfian, 2),
-        (Choice::Absent, 1),
-        (Choice::Absent, 2),
-    ] {
+    for (at, (choice, threads)) in LINES.into_iter().enumerate() {
         let name = format!("W6 get, {what}{}, threads: {threads}", choice.name());
         let named = (Kind::Read, name.as_str(), "gets/s");
+        let draws: Vec<Vec<u32>> = match choice {
+            Choice::Zipfian => (0..threads)
+                .map(|thread| zipfian.scrambled(ZIPFIAN_DRAWS, context.seed_of(at, thread)))
+                .collect(),
+            Choice::Uniform | Choice::Absent => vec![Vec::new(); threads],
+        };
         lines.push(work::run(context, named, threads, 8, 0, |thread| {
-            let mut rng = Rng::seeded(context.seed ^ (thread as u64 + 1) << 32);
+            let mut rng = Rng::seeded(context.seed_of(at, thread));
             let mut key = KeyBuf::default();
-            let mut drawn = thread * ZIPFIAN_DRAWS / 2;
+            let mut drawn = draws[thread].iter().cycle();
             move || {
-                let (i, present) = match choice {
-                    Choice::Uniform => (rng.below(rows), true),
-                    Choice::Absent => (rng.below(rows), false),
-                    Choice::Zipfian(draws) => {
-                        drawn = (drawn + 1) % draws.len();
-                        (u64::from(draws[drawn]), true)
-                    }
-                };
+                let i = drawn.next().map_or_else(|| rng.below(rows), |i| u64::from(*i));
+                let present = choice != Choice::Absent;
                 let key = if present { key.row(i) } else { key.absent(i) };
                 let mut read = None;
                 engine.get(key, &mut |value| read = Some(rows::row_of(value)))?;
@@ -137,18 +135,29 @@ fn gets(context: &Context, engine: &dyn Engine, rows: u64, what: &str) -> Result
     Ok(lines)
 }
 
-#[derive(Clone, Copy)]
-enum Choice<'a> {
+/// Which rows are asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Choice {
     Uniform,
-    Zipfian(&'a [u32]),
+    Zipfian,
     Absent,
 }
 
-impl Choice<'_> {
+/// What is chosen, and by how many threads.
+const LINES: [(Choice, usize); 6] = [
+    (Choice::Uniform, 1),
+    (Choice::Uniform, 2),
+    (Choice::Zipfian, 1),
+    (Choice::Zipfian, 2),
+    (Choice::Absent, 1),
+    (Choice::Absent, 2),
+];
+
+impl Choice {
     fn name(self) -> &'static str {
         match self {
             Choice::Uniform => "",
-            Choice::Zipfian(_) => ", zipfian",
+            Choice::Zipfian => ", zipfian",
             Choice::Absent => ", absent",
         }
     }

@@ -12,23 +12,37 @@ use tabulith::env::rng::Rng;
 
 const SHORT_ROWS: u64 = 50;
 
+/// A line each: its number, what its name says, and the direction.
+const BOTH_WAYS: [(usize, &str, Direction); 2] =
+    [(0, "", Direction::Forward), (1, " backwards", Direction::Reverse)];
+
 /// 50 rows from a random one on, in both directions.
 pub fn short(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = open_prepared(context)?;
-    let rows = prepared_rows(context, value_bytes);
+    let lines = short_of(context, &*engine, prepared_rows(context, value_bytes), value_bytes)?;
+    engine.close()?;
+    Ok(lines)
+}
+
+/// The same of an engine that holds `rows`.
+pub fn short_of(
+    context: &Context,
+    engine: &dyn Engine,
+    rows: u64,
+    value_bytes: usize,
+) -> Result<Vec<Line>> {
     let size = size_of(value_bytes);
-    warm(context, &*engine, rows)?;
+    warm(context, engine, rows, value_bytes)?;
     let mut lines = Vec::new();
-    for (way, direction, threads) in [
-        ("", Direction::Forward, 1),
-        ("", Direction::Forward, 2),
-        (" backwards", Direction::Reverse, 1),
-    ] {
+    for (at, way, direction, threads) in context.in_turn(vec![
+        (0, "", Direction::Forward, 1),
+        (1, "", Direction::Forward, 2),
+        (2, " backwards", Direction::Reverse, 1),
+    ]) {
         let name = format!("W7 seek and 50 rows{way}{size}, threads: {threads}");
         let named = (Kind::Read, name.as_str(), "scans/s");
-        let engine = &*engine;
         lines.push(work::run(context, named, threads, 1, 0, |thread| {
-            let mut rng = Rng::seeded(context.seed ^ (thread as u64 + 1) << 32);
+            let mut rng = Rng::seeded(context.seed_of(at, thread));
             let mut key = KeyBuf::default();
             move || {
                 let first = rng.below(rows - 2 * SHORT_ROWS) + SHORT_ROWS;
@@ -42,18 +56,19 @@ pub fn short(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
             }
         })?);
     }
-    engine.close()?;
     Ok(lines)
 }
 
-/// Reads 50 rows from random ones for three lines' time, unmeasured: what is measured is a cache in
-/// use and not its filling.
-fn warm(context: &Context, engine: &dyn Engine, rows: u64) -> Result<()> {
+/// Reads 50 rows from random ones until it has read as many as [`work::rows_of_cache`], unmeasured,
+/// no longer than until [`work::warm_until`]: what is measured is a cache in use and not its
+/// filling.
+fn warm(context: &Context, engine: &dyn Engine, rows: u64, value_bytes: usize) -> Result<()> {
     let (mut rng, mut key) = (Rng::seeded(context.seed + 77), KeyBuf::default());
-    let start = Instant::now();
-    while start.elapsed() < context.span * 3 {
+    let (until, mut left) = (work::warm_until(context), work::rows_of_cache(context, value_bytes));
+    while left > 0 && Instant::now() < until {
         let first = Span::From(key.row(rng.below(rows - SHORT_ROWS)));
-        take(engine, first, Direction::Forward, SHORT_ROWS)?;
+        let read = take(engine, first, Direction::Forward, SHORT_ROWS)?.rows;
+        left = left.saturating_sub(read);
     }
     Ok(())
 }
@@ -77,7 +92,7 @@ pub fn full(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let rows = prepared_rows(context, value_bytes);
     let size = size_of(value_bytes);
     let mut lines = Vec::new();
-    for (way, direction) in [("", Direction::Forward), (" backwards", Direction::Reverse)] {
+    for (_, way, direction) in context.in_turn(BOTH_WAYS.into()) {
         let probe = Probe::start()?;
         let (sum, laps) = work::sum_in_laps(&*engine, direction)?;
         sum.check(Sum::of(0, rows, value_bytes))?;
@@ -93,15 +108,26 @@ pub fn full(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
 pub fn partition(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = open_prepared(context)?;
     let rows = prepared_rows(context, value_bytes);
+    let lines = partition_of(context, &*engine, rows, value_bytes)?;
+    engine.close()?;
+    Ok(lines)
+}
+
+/// The same of an engine that holds `rows`.
+pub fn partition_of(
+    context: &Context,
+    engine: &dyn Engine,
+    rows: u64,
+    value_bytes: usize,
+) -> Result<Vec<Line>> {
     let (partitions, size) = (rows / PARTITION_ROWS, size_of(value_bytes));
-    warm(context, &*engine, rows)?;
+    warm(context, engine, rows, value_bytes)?;
     let mut lines = Vec::new();
-    for (way, direction) in [("", Direction::Forward), (" backwards", Direction::Reverse)] {
+    for (at, way, direction) in context.in_turn(BOTH_WAYS.into()) {
         let name = format!("W9 scan of a partition of 1,000{way}{size}");
         let named = (Kind::Read, name.as_str(), "scans/s");
-        let engine = &*engine;
-        lines.push(work::run(context, named, 1, 1, 0, |_| {
-            let mut rng = Rng::seeded(context.seed);
+        lines.push(work::run(context, named, 1, 1, 0, |thread| {
+            let mut rng = Rng::seeded(context.seed_of(at, thread));
             move || {
                 let partition = rng.below(partitions);
                 let first = partition * PARTITION_ROWS;
@@ -112,6 +138,5 @@ pub fn partition(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
             }
         })?);
     }
-    engine.close()?;
     Ok(lines)
 }

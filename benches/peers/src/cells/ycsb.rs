@@ -5,7 +5,7 @@
 use crate::cells::scan::take;
 use crate::engine::{Change, Direction, Engine, Promise, Span};
 use crate::probe::{Kind, Line};
-use crate::rows::{self, KeyBuf, Sum, Values, size_of};
+use crate::rows::{self, KeyBuf, Sum, Values, Zipfian, size_of};
 use crate::work::{self, Context, bytes_of};
 use anyhow::{Result, ensure};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,8 @@ use tabulith::env::rng::Rng;
 /// Rows with values of 200 bytes; of larger ones as many as take the same bytes.
 const ROWS: u64 = 1_000_000;
 
-const DRAWS: usize = 1 << 19;
+/// Draws of one thread of a line before its sequence begins again.
+const DRAWS: usize = 1 << 20;
 
 /// Longest scan of E; the shortest is of one row.
 const SCAN_ROWS: u64 = 100;
@@ -45,13 +46,26 @@ const MIXES: [Mix; 6] = [
     Mix { name: "E", inserts: 5, scans: 95, ..READS },
 ];
 
+impl Mix {
+    /// Whether it asks for the newest rows most often.
+    fn reads_latest(self) -> bool {
+        self.inserts > 0 && self.scans == 0
+    }
+
+    /// What one thread asks for: rows, or how far back from the newest one.
+    fn draw(self, zipfian: &Zipfian, seed: u64) -> Vec<u32> {
+        match self.reads_latest() {
+            true => zipfian.ranks(DRAWS, seed),
+            false => zipfian.scrambled(DRAWS, seed),
+        }
+    }
+}
+
 struct Table<'a> {
     engine: &'a dyn Engine,
     value_bytes: usize,
     rows: u64,        // That were loaded.
     begun: AtomicU64, // Rows below this have been written or are being written.
-    zipfian: Vec<u32>,
-    latest: Vec<u32>,
 }
 
 /// All mixes with all numbers of threads, on one database.
@@ -59,29 +73,45 @@ pub fn all(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = context.fresh("rows", &context.settings(Promise::Unsynced))?;
     let rows = context.rows_like(ROWS, value_bytes);
     work::load(&*engine, rows, value_bytes, context.seed)?;
-    work::warm(context, &*engine, rows)?;
-    let table = Table {
-        engine: &*engine,
-        value_bytes,
-        rows,
-        begun: AtomicU64::new(rows),
-        zipfian: rows::zipfian(rows, DRAWS, context.seed),
-        latest: rows::zipfian_ranks(rows, DRAWS, context.seed),
-    };
-    let mut lines = Vec::new();
-    for mix in MIXES {
-        for threads in [1, 2, 4] {
-            lines.push(measure(context, &table, mix, threads)?);
-        }
-    }
-    let there = work::sum(&*engine, Direction::Forward)?.rows;
-    let begun = table.begun.load(Ordering::Relaxed);
-    ensure!(there == begun, "{there} rows are there of {begun}");
+    let lines = mixes(context, &*engine, rows, value_bytes)?;
     engine.close()?;
     Ok(lines)
 }
 
-fn measure(context: &Context, table: &Table<'_>, mix: Mix, threads: usize) -> Result<Line> {
+/// The same on an engine that holds `rows`.
+pub fn mixes(
+    context: &Context,
+    engine: &dyn Engine,
+    rows: u64,
+    value_bytes: usize,
+) -> Result<Vec<Line>> {
+    work::warm(context, engine, rows, value_bytes)?;
+    let table = Table { engine, value_bytes, rows, begun: AtomicU64::new(rows) };
+    let zipfian = Zipfian::over(rows);
+    let mut lines = Vec::new();
+    for mix in MIXES {
+        for threads in [1, 2, 4] {
+            let at = lines.len();
+            // Seeds besides those of the threads: what is done and what is asked for are two choices.
+            let draw = |thread| mix.draw(&zipfian, context.seed_of(at, threads + thread));
+            let draws: Vec<Vec<u32>> = (0..threads).map(draw).collect();
+            lines.push(measure(context, &table, (mix, at), &draws)?);
+        }
+    }
+    let there = work::sum(engine, Direction::Forward)?.rows;
+    let begun = table.begun.load(Ordering::Relaxed);
+    ensure!(there == begun, "{there} rows are there of {begun}");
+    Ok(lines)
+}
+
+/// The line `at` of the cell, by a thread for each of `draws`.
+fn measure(
+    context: &Context,
+    table: &Table<'_>,
+    (mix, at): (Mix, usize),
+    draws: &[Vec<u32>],
+) -> Result<Line> {
+    let threads = draws.len();
     let kind = match mix.name {
         "C" => Kind::Read,
         _ => Kind::Unsynced,
@@ -96,11 +126,12 @@ fn measure(context: &Context, table: &Table<'_>, mix: Mix, threads: usize) -> Re
         let mut one = Thread {
             table,
             mix,
-            rng: Rng::seeded(context.seed ^ ((thread + 10 * threads) as u64) << 32),
-            values: Values::new(table.value_bytes, thread as u64),
+            rng: Rng::seeded(context.seed_of(at, thread)),
+            values: Values::new(table.value_bytes, context.seed_of(at, thread)),
             key: KeyBuf::default(),
             value: Vec::new(),
-            drawn: thread * DRAWS / 4,
+            draws: &draws[thread],
+            drawn: 0,
         };
         move || one.step().map(|()| 1)
     })
@@ -113,6 +144,7 @@ struct Thread<'a> {
     values: Values,
     key: KeyBuf,
     value: Vec<u8>,
+    draws: &'a [u32],
     drawn: usize,
 }
 
@@ -132,14 +164,15 @@ impl Thread<'_> {
     }
 
     fn draw(&mut self) -> u64 {
-        self.drawn = (self.drawn + 1) % DRAWS;
-        if self.mix.inserts > 0 && self.mix.scans == 0 {
+        self.drawn = (self.drawn + 1) % self.draws.len();
+        let drawn = u64::from(self.draws[self.drawn]);
+        if self.mix.reads_latest() {
             // The newest rows most often; not those that others are about to write.
             const BEING_WRITTEN: u64 = 64;
             let newest = self.table.begun.load(Ordering::Relaxed) - BEING_WRITTEN;
-            return newest.saturating_sub(u64::from(self.table.latest[self.drawn]) + 1);
+            return newest.saturating_sub(drawn + 1);
         }
-        u64::from(self.table.zipfian[self.drawn])
+        drawn
     }
 
     fn read(&mut self) -> Result<u64> {
