@@ -17,6 +17,7 @@ pub mod rows;
 pub mod cpu;
 pub mod machine;
 pub mod sample;
+pub mod overwrite;
 pub mod case;
 pub mod report;
 

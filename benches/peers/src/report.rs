@@ -55,7 +55,8 @@ pub fn markdown(outcomes: &[Outcome], engines: &[String], facts: &[(String, Stri
     }
     let disk: Vec<_> = rows.iter().filter(|row| row.kind() == Some(Kind::Machine)).collect();
     if !disk.is_empty() {
-        let about = "What the disk did by itself in each engine's turn, just before its commits.";
+        let about = "What the disk did by itself in each engine's turn, just before its commits: the \
+                     faster of two ways, which the remarks name.";
         let _ = write!(text, "\n### The disk\n\n{about}\n\n{}", main_table(&disk, &shown));
     }
     text.push_str(&goals(&rows));
