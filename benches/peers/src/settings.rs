@@ -124,11 +124,6 @@ pub fn is_variant(engine: &str) -> bool {
     engine.ends_with("-raw") || matches!(engine, "ours-mapped" | "ours-large")
 }
 
-/// Whether an engine's own cache holds all of the data of W6 to W9, as LMDB's does.
-pub fn holds_all(engine: &str) -> bool {
-    engine == "ours-large"
-}
-
 /// What compresses an engine's values.
 pub fn compression_of(engine: &str) -> &'static str {
     match engine {

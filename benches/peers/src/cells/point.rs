@@ -35,9 +35,9 @@ pub fn prepare(context: &Context, value_bytes: usize) -> Result<()> {
     engine.close()
 }
 
-/// Opens it, with all of its files in the page cache, and in its own where that holds all: a system
-/// may have dropped those that nobody read while the other engines were measured, more of one
-/// engine's than of another's.
+/// Opens it, with all of its files in the page cache: a system may have dropped those that nobody
+/// read while the other engines were measured, more of one engine's than of another's. Every row is
+/// read once, whoever it is: what holds all in a cache of its own has it there.
 pub fn open_prepared(context: &Context) -> Result<Box<dyn Engine>> {
     let settings = context.settings(Promise::Unsynced);
     let exists = Path::new(&context.prepared).is_dir();
@@ -45,9 +45,7 @@ pub fn open_prepared(context: &Context) -> Result<Box<dyn Engine>> {
     let bytes = read_files(&context.prepared, &mut vec![0; 1 << 20])?;
     ensure!(bytes > 0, "{} holds nothing", context.prepared.display());
     let engine = open(&context.engine, &context.prepared, &settings)?;
-    if settings::holds_all(&context.engine) {
-        work::sum(&*engine, Direction::Forward)?;
-    }
+    work::sum(&*engine, Direction::Forward)?;
     Ok(engine)
 }
 
