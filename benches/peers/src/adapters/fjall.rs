@@ -3,12 +3,10 @@
 use crate::engine::{
     self, Change, Direction, Engine, Key, OnRow, Promise, Revise, Rows, Seen, Span,
 };
-use crate::settings::{BLOCK_BYTES, FILTER_BITS, LARGE_VALUE_BYTES, MERGE_THREADS, Settings};
+use crate::settings::{BLOCK_BYTES, LARGE_VALUE_BYTES, MERGE_THREADS, Settings};
 use anyhow::{Context as _, Result, bail};
 use fjall::compaction::Leveled;
-use fjall::config::{
-    BlockSizePolicy, BloomConstructionPolicy, CompressionPolicy, FilterPolicy, FilterPolicyEntry,
-};
+use fjall::config::{BlockSizePolicy, CompressionPolicy};
 use fjall::{
     CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, KvSeparationOptions,
     OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable as _,
@@ -54,7 +52,6 @@ fn keyspace(settings: &Settings, compressed: bool) -> KeyspaceCreateOptions {
         true => CompressionType::Lz4,
         false => CompressionType::None,
     };
-    let filter = FilterPolicyEntry::Bloom(BloomConstructionPolicy::BitsPerKey(FILTER_BITS as f32));
     let large = KvSeparationOptions::default()
         .separation_threshold(LARGE_VALUE_BYTES as u32)
         .compression(compression);
@@ -65,7 +62,6 @@ fn keyspace(settings: &Settings, compressed: bool) -> KeyspaceCreateOptions {
         .compaction_strategy(Arc::new(levels))
         .data_block_size_policy(BlockSizePolicy::all(BLOCK_BYTES as u32))
         .data_block_compression_policy(CompressionPolicy::all(compression))
-        .filter_policy(FilterPolicy::all(filter))
         .with_kv_separation(settings.large_values.then_some(large))
 }
 

@@ -4,7 +4,7 @@ use crate::engine::{
     self, Change, Direction, Engine, Key, OnRow, Pending, Promise, Revise, Seen, Span,
 };
 use crate::quiet;
-use crate::settings::{BLOCK_BYTES, LARGE_VALUE_BYTES, Settings};
+use crate::settings::{BLOCK_BYTES, LARGE_VALUE_BYTES, SURREALKV_SEALED, Settings};
 use anyhow::{Context as _, Result};
 use std::ops::Bound;
 use std::path::Path;
@@ -29,6 +29,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         .with_path(dir.to_owned())
         .with_block_size(BLOCK_BYTES)
         .with_max_memtable_size(settings.memtable_bytes)
+        .with_memtable_stall_threshold(SURREALKV_SEALED)
         .with_block_cache_capacity(settings.cache_bytes as u64)
         .with_compression_per_level(vec![CompressionType::SnappyCompression])
         .with_wal_preallocation(true);
