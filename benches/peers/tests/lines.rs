@@ -10,9 +10,9 @@ use std::sync::Mutex;
 use std::thread::ThreadId;
 use std::time::Duration;
 use tabulith_peers::adapters::btreemap;
-use tabulith_peers::cells::{point, scan, ycsb};
-use tabulith_peers::engine::{Change, Direction, Engine, Key, OnRow, Revise, Span};
-use tabulith_peers::rows::{PARTITION_BYTES, PARTITION_ROWS, SMALL};
+use tabulith_peers::cells::{durable, point, scan, ycsb};
+use tabulith_peers::engine::{Change, Direction, Engine, Key, OnRow, Promise, Revise, Span};
+use tabulith_peers::rows::{PARTITION_BYTES, PARTITION_ROWS, SMALL, Sum};
 use tabulith_peers::work::{self, Context};
 
 const ROWS: u64 = 100 * PARTITION_ROWS;
@@ -59,6 +59,18 @@ fn directions_change_places_from_run_to_run() {
     second.reverse();
     assert_eq!(first, second);
     assert_eq!(first, names(3));
+}
+
+#[test]
+fn the_log_is_used_by_three_memtables_of_rows_behind_the_others() {
+    const OTHERS: u64 = PARTITION_ROWS + 1;
+    let (engine, context) = (btreemap::open(), context(1));
+    let used = durable::use_log(&context, &*engine, (OTHERS, SMALL)).unwrap();
+    let memtable_bytes = context.settings(Promise::Durable).memtable_bytes as u64;
+    assert!(work::bytes_of(used, SMALL) >= 3 * memtable_bytes);
+    let there = work::sum(&*engine, Direction::Forward).unwrap();
+    let first = 2 * PARTITION_ROWS;
+    assert_eq!(there, Sum::of(first, first + used, SMALL));
 }
 
 fn context(run: usize) -> Context {

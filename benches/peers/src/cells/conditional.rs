@@ -1,6 +1,6 @@
 //! W17: read a row, compare, write: on the rows of one hot partition, by 1 to 8 threads.
 
-use crate::cells::durable::longer;
+use crate::cells::durable::{longer, use_log};
 use crate::engine::{Engine, Promise};
 use crate::probe::{Kind, Line};
 use crate::rows::{self, KeyBuf, PARTITION_ROWS, Values, size_of};
@@ -30,6 +30,9 @@ fn measure(
     let engine = context.fresh("rows", &settings)?;
     let mut values = Values::new(value_bytes, context.seed);
     work::write_rows(&*engine, &mut values, 0..PARTITION_ROWS, 0)?;
+    if promise == Promise::Durable {
+        use_log(context, &*engine, (PARTITION_ROWS, value_bytes))?;
+    }
     let (won, lost) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut lines = Vec::new();
     for (at, &threads) in threads.iter().enumerate() {
