@@ -89,6 +89,51 @@ pub fn bytes_of(rows: u64, value_bytes: usize) -> u64 {
     rows * (KEY_BYTES + value_bytes) as u64
 }
 
+/// The rows of one commit, in memory that is used again: what a commit is timed for is not how they
+/// are made.
+#[derive(Debug, Default)]
+pub struct Batch {
+    keys: Vec<KeyBuf>,
+    values: Vec<u8>, // Of one length.
+}
+
+impl Batch {
+    /// Makes rows of one partition.
+    pub fn make(&mut self, values: &mut Values, rows: Range<u64>, revision: u64) {
+        self.fill(rows, |i, out| out.extend_from_slice(values.value(i, revision)));
+    }
+
+    /// The same with tags.
+    pub fn make_tagged(&mut self, values: &mut Values, rows: Range<u64>, tag: impl Fn(u64) -> u64) {
+        self.fill(rows, |i, out| out.extend_from_slice(values.tagged(i, tag(i))));
+    }
+
+    fn fill(&mut self, rows: Range<u64>, mut value: impl FnMut(u64, &mut Vec<u8>)) {
+        self.keys.clear();
+        self.values.clear();
+        for i in rows {
+            let mut key = KeyBuf::default();
+            key.row(i);
+            self.keys.push(key);
+            value(i, &mut self.values);
+        }
+    }
+
+    /// Commits them together; returns how many.
+    pub fn commit(&self, engine: &dyn Engine) -> Result<u64> {
+        let value_bytes = self.values.len() / self.keys.len().max(1);
+        let values = self.values.chunks_exact(value_bytes.max(1));
+        let changes: Vec<_> = self
+            .keys
+            .iter()
+            .zip(values)
+            .map(|(key, value)| Change::Put(key.key(), value))
+            .collect();
+        engine.write(&changes)?;
+        Ok(changes.len() as u64)
+    }
+}
+
 /// Commits rows of one partition together; returns how many.
 pub fn write_rows(
     engine: &dyn Engine,
@@ -96,34 +141,9 @@ pub fn write_rows(
     rows: Range<u64>,
     revision: u64,
 ) -> Result<u64> {
-    write_all(engine, rows, |i| values.value(i, revision).to_vec())
-}
-
-/// The same with tags.
-pub fn write_tagged(
-    engine: &dyn Engine,
-    values: &mut Values,
-    rows: Range<u64>,
-    tag: impl Fn(u64) -> u64,
-) -> Result<u64> {
-    write_all(engine, rows, |i| values.tagged(i, tag(i)).to_vec())
-}
-
-fn write_all(
-    engine: &dyn Engine,
-    rows: Range<u64>,
-    mut value: impl FnMut(u64) -> Vec<u8>,
-) -> Result<u64> {
-    let pair = |i| {
-        let mut key = KeyBuf::default();
-        key.row(i);
-        (key, value(i))
-    };
-    let pairs: Vec<(KeyBuf, Vec<u8>)> = rows.map(pair).collect();
-    let changes: Vec<_> =
-        pairs.iter().map(|(key, value)| Change::Put(key.key(), value.as_slice())).collect();
-    engine.write(&changes)?;
-    Ok(changes.len() as u64)
+    let mut batch = Batch::default();
+    batch.make(values, rows, revision);
+    batch.commit(engine)
 }
 
 /// Fills a database with rows 0 to `rows`: whole partitions, one commit each, the partitions in

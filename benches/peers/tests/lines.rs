@@ -12,8 +12,8 @@ use std::time::Duration;
 use tabulith_peers::adapters::btreemap;
 use tabulith_peers::cells::{durable, point, scan, ycsb};
 use tabulith_peers::engine::{Change, Direction, Engine, Key, OnRow, Promise, Revise, Span};
-use tabulith_peers::rows::{PARTITION_BYTES, PARTITION_ROWS, SMALL, Sum};
-use tabulith_peers::work::{self, Context};
+use tabulith_peers::rows::{self, KeyBuf, PARTITION_BYTES, PARTITION_ROWS, SMALL, Sum, Values};
+use tabulith_peers::work::{self, Batch, Context};
 
 const ROWS: u64 = 100 * PARTITION_ROWS;
 
@@ -71,6 +71,23 @@ fn the_log_is_used_by_three_memtables_of_rows_behind_the_others() {
     let there = work::sum(&*engine, Direction::Forward).unwrap();
     let first = 2 * PARTITION_ROWS;
     assert_eq!(there, Sum::of(first, first + used, SMALL));
+}
+
+#[test]
+fn a_batch_that_is_made_again_holds_the_new_rows_alone() {
+    let (engine, mut values, mut batch) =
+        (btreemap::open(), Values::new(SMALL, 1), Batch::default());
+    batch.make(&mut values, 10..20, 0);
+    batch.make(&mut values, 30..33, 7);
+    assert_eq!(batch.commit(&*engine).unwrap(), 3);
+    let there = work::sum(&*engine, Direction::Forward).unwrap();
+    assert_eq!(there, Sum::of(30, 33, SMALL));
+    assert_eq!(work::revisions(&*engine).unwrap(), 3 * 7);
+    batch.make_tagged(&mut values, 40..41, |i| i + 2);
+    batch.commit(&*engine).unwrap();
+    let mut tag = 0;
+    engine.get(KeyBuf::default().row(40), &mut |value| tag = rows::tag_of(value)).unwrap();
+    assert_eq!(tag, 42);
 }
 
 fn context(run: usize) -> Context {

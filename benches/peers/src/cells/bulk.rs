@@ -3,7 +3,7 @@
 use crate::engine::{Change, Direction, Engine, Promise};
 use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
-use crate::work::{self, Cap, Context, InOrder, Shuffle, bytes_of};
+use crate::work::{self, Batch, Cap, Context, InOrder, Shuffle, bytes_of};
 use anyhow::Result;
 use std::time::Instant;
 use tabulith_benches::sample::histogram;
@@ -29,10 +29,11 @@ pub fn sequential(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     let engine = context.fresh("commits", &context.settings(Promise::Unsynced))?;
     let (mut values, mut latency_ns) = (Values::new(value_bytes, context.seed), histogram()?);
     let (cap, probe, mut written) = (Cap::new(context), Probe::start()?, 0);
+    let mut batch = Batch::default();
     while written < rows && !cap.is_over() {
+        batch.make(&mut values, written..written + PARTITION_ROWS, 0);
         let before = Instant::now();
-        let batch = written..written + PARTITION_ROWS;
-        written += work::write_rows(&*engine, &mut values, batch, 0)?;
+        written += batch.commit(&*engine)?;
         latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
     }
     let name = format!("W1 sequential load, commits of 1,000{size}, settled");

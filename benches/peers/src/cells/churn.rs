@@ -3,7 +3,7 @@
 use crate::engine::{Change, Direction, Promise};
 use crate::probe::{Kind, Line, Probe, disk_bytes};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Sum, Values, size_of};
-use crate::work::{self, Cap, Context, Shuffle, bytes_of};
+use crate::work::{self, Batch, Cap, Context, Shuffle, bytes_of};
 use anyhow::{Result, ensure};
 use std::time::{Duration, Instant};
 use tabulith::env::rng::Rng;
@@ -85,14 +85,14 @@ pub fn overwrite(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
     work::load(&*engine, rows, value_bytes, context.seed)?;
     let (mut rng, mut values) = (Rng::seeded(context.seed), Values::new(value_bytes, 2));
     let (mut latency_ns, cap, probe) = (histogram()?, Cap::new(context), Probe::start()?);
-    let (mut written, mut most_bytes) = (0, 0);
+    let (mut written, mut most_bytes, mut batch) = (0, 0, Batch::default());
     let mut newest = vec![0; (rows / BATCH_ROWS) as usize]; // The revision of each batch's rows.
     while written < rows * OVERWRITES && !cap.is_over() {
         let partition = rng.below(rows / PARTITION_ROWS) * PARTITION_ROWS;
         let first = partition + rng.below(PARTITION_ROWS / BATCH_ROWS) * BATCH_ROWS;
+        batch.make(&mut values, first..first + BATCH_ROWS, written);
         let before = Instant::now();
-        let batch = first..first + BATCH_ROWS;
-        written += work::write_rows(&*engine, &mut values, batch, written)?;
+        written += batch.commit(&*engine)?;
         latency_ns.saturating_record(before.elapsed().as_nanos() as u64);
         newest[(first / BATCH_ROWS) as usize] = written - BATCH_ROWS;
         if written.is_multiple_of(100 * BATCH_ROWS) {

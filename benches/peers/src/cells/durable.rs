@@ -3,8 +3,9 @@
 use crate::engine::{Change, Direction, Engine, Pending, Promise};
 use crate::probe::{Kind, Line, Probe};
 use crate::rows::{KeyBuf, MEDIUM, PARTITION_ROWS, Values, size_of};
-use crate::work::{self, Context, Written, bytes_of};
+use crate::work::{self, Batch, Context, Written, bytes_of};
 use anyhow::{Context as _, Result, anyhow, ensure};
+use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,9 +44,10 @@ pub fn use_log(
     let bytes = context.settings(Promise::Durable).memtable_bytes as u64 * USED_MEMTABLES;
     let more = bytes.div_ceil(bytes_of(PARTITION_ROWS, value_bytes)) * PARTITION_ROWS;
     let first = rows.next_multiple_of(PARTITION_ROWS);
-    let mut values = Values::new(value_bytes, context.seed);
+    let (mut values, mut batch) = (Values::new(value_bytes, context.seed), Batch::default());
     for first in (first..first + more).step_by(PARTITION_ROWS as usize) {
-        work::write_rows(engine, &mut values, first..first + PARTITION_ROWS, 0)?;
+        batch.make(&mut values, first..first + PARTITION_ROWS, 0);
+        batch.commit(engine)?;
     }
     engine.settle()?;
     Ok(more)
@@ -148,12 +150,22 @@ fn in_flight(
             };
             oldest()?;
             written.done(i);
-            let took = begin.elapsed().as_nanos() as u64;
-            latency_ns.lock().map_err(|_| anyhow!("a panic"))?.saturating_record(took);
+            record(latency_ns, begin)?;
             Ok(1)
         }
     })?;
-    Ok(Some(line.timed(&latency_ns.into_inner().map_err(|_| anyhow!("a panic"))?)))
+    Ok(Some(timed(line, latency_ns)?))
+}
+
+/// What began at `begin` is over.
+fn record(latency_ns: &Mutex<Histogram<u64>>, begin: Instant) -> Result<()> {
+    let took = begin.elapsed().as_nanos() as u64;
+    latency_ns.lock().map_err(|_| anyhow!("a panic"))?.saturating_record(took);
+    Ok(())
+}
+
+fn timed(line: Line, latency_ns: Mutex<Histogram<u64>>) -> Result<Line> {
+    Ok(line.timed(&latency_ns.into_inner().map_err(|_| anyhow!("a panic"))?))
 }
 
 /// 100 neighbouring rows a commit, by 1 and 8 writers.
@@ -171,17 +183,24 @@ pub fn batches(context: &Context, value_bytes: usize) -> Result<Vec<Line>> {
         let named = (Kind::Durable, name.as_str(), "commits/s");
         let (engine, committed): (&dyn Engine, _) = (&*engine, &committed);
         let given = bytes_of(BATCH_ROWS, value_bytes);
-        lines.push(work::run(context, named, writers, 1, given, |thread| {
+        // A call makes its rows as well: its time is not the commit's.
+        let latency_ns = Mutex::new(histogram()?);
+        let line = work::run(context, named, writers, 1, given, |thread| {
             let seed = context.seed + (writers * 100 + thread) as u64;
             let (mut rng, mut values) = (Rng::seeded(seed), Values::new(value_bytes, seed));
+            let (mut batch, latency_ns) = (Batch::default(), &latency_ns);
             move || {
-                let batch = rng.below(PARTITION_ROWS / BATCH_ROWS) * BATCH_ROWS;
-                let first = rng.below(partitions) * PARTITION_ROWS + batch;
-                work::write_rows(engine, &mut values, first..first + BATCH_ROWS, 0)?;
+                let first = rng.below(PARTITION_ROWS / BATCH_ROWS) * BATCH_ROWS;
+                let first = rng.below(partitions) * PARTITION_ROWS + first;
+                batch.make(&mut values, first..first + BATCH_ROWS, 0);
+                let before = Instant::now();
+                batch.commit(engine)?;
+                record(latency_ns, before)?;
                 committed.fetch_add(1, Ordering::Relaxed);
                 Ok(1)
             }
-        })?);
+        })?;
+        lines.push(timed(line, latency_ns)?);
     }
     let rows = work::sum(&*engine, Direction::Forward)?.rows - used;
     let most = committed.into_inner() * BATCH_ROWS;

@@ -8,7 +8,7 @@ use crate::adapters::ours;
 use crate::engine::{Direction, Promise, Span};
 use crate::probe::{Kind, LAP_ROWS, Laps, Line, Probe};
 use crate::rows::{KeyBuf, PARTITION_ROWS, Values, row_of, size_of, tag_of};
-use crate::work::{self, Context};
+use crate::work::{Batch, Context};
 use anyhow::{Result, anyhow, ensure};
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -101,9 +101,10 @@ fn bytes(context: &Context, laid: Laid, expected: Found) -> Result<Line> {
     let settings = context.settings(Promise::Unsynced);
     let engine = context.fresh(&format!("{tags:?}"), &settings)?;
     let mut values = Values::new(value_bytes, context.seed);
+    let mut batch = Batch::default();
     for first in (0..rows).step_by(PARTITION_ROWS as usize) {
-        let batch = first..first + PARTITION_ROWS;
-        work::write_tagged(&*engine, &mut values, batch, |i| tags.of(i))?;
+        batch.make_tagged(&mut values, first..first + PARTITION_ROWS, |i| tags.of(i));
+        batch.commit(&*engine)?;
     }
     engine.settle()?;
     let line = measure(context, laid, expected, |laps| {
