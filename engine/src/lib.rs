@@ -44,7 +44,8 @@
 //! | change a partition at once | [`Partition::batch`], [`Batch`] |
 //! | read, decide, write | [`If`], [`Partition::transact`], [`Transaction`] |
 //! | read rows | [`Table::get`], [`Table::get_many`], [`Partition::scan`], [`Partition::cursor`] |
-//! | count rows without reading them | [`Table::count`], [`Partition::count`], [`Table::bytes_on_disk`] |
+//! | count rows without reading them, exactly | [`Table::count`], [`Partition::count`] |
+//! | how much they take on the disk, about | [`Table::bytes_on_disk`], [`Partition::bytes_on_disk`] |
 //! | read one moment | [`Db::snapshot`], [`Db::snapshot_at`], [`Snapshot`] |
 //! | remove many rows | [`Batch::delete_range`], [`Table::drop_partition`], [`Table::truncate`], [`Db::drop_table`], [`Entities::truncate`], [`Db::drop_entities`] |
 //! | let rows expire | [`Table::set_ttl`], [`Batch::upsert_until`], [`Entities::insert_until`] |

