@@ -2,25 +2,40 @@
 
 use std::io;
 
-/// A call of [`crate::vfs::api::Vfs`] or [`crate::vfs::api::File`].
+/// A call of [`crate::vfs::api::Vfs`] or [`crate::vfs::api::File`], by the methods' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Call {
+    /// `create_dir_all`.
     CreateDir,
+    /// `create`.
     Create,
+    /// `open` and `open_direct`.
     Open,
+    /// `remove`.
     Remove,
+    /// `rename`.
     Rename,
+    /// `hard_link`.
     HardLink,
+    /// `list`.
     List,
+    /// `sync_dir`.
     SyncDir,
+    /// `lock`.
     Lock,
+    /// `bytes_available`.
     BytesAvailable,
+    /// `read_exact_at` and `map`.
     Read,
+    /// `write_all_at`, and the writing of `write_synced_at`.
     Write,
+    /// `sync`, and the syncing of `write_synced_at`.
     Sync,
+    /// `len` and `zeros_from`.
     Len,
+    /// `set_len`.
     SetLen,
+    /// `reserve`.
     Reserve,
 }
 
