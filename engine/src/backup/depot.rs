@@ -34,7 +34,7 @@ const TAIL_BYTES: u64 = 64 << 10;
 
 const FILES: &str = "files";
 const STAGING: &str = "staging";
-/// A file that is being copied to [`FILES`].
+/// A file that is on its way to [`FILES`].
 const COPYING: &str = "copying.tmp";
 
 /// How files get to where they are needed.
@@ -268,21 +268,36 @@ impl Depot {
             if self.is_whole(&to, &digest) {
                 return Ok((digest, None));
             }
-            let _ = self.vfs.remove(&to); // One that was cut or damaged: it is none of that name.
             // Not on another file system, or one without links, nor of a file that has no name any
             // more.
-            if self.vfs.hard_link(from, &to).is_ok() {
-                return Ok((digest, Some(true)));
+            let temp = self.free_temp();
+            if self.vfs.hard_link(from, &temp).is_ok() {
+                let was_there = self.take_over(&temp, &digest)?;
+                return Ok((digest, (!was_there).then_some(true)));
             }
         }
-        let temp = self.files_dir().join(COPYING);
-        let _ = self.vfs.remove(&temp);
+        let temp = self.free_temp();
         let digest = copy_file(&*self.vfs, file, from, &temp)?;
         check(&digest, wanted, from)?;
-        let (to, was_there) = (self.file(&digest.hash), self.has_bytes(&digest.hash, digest.bytes));
-        // Over one that is there: that may be damaged, or share its bytes.
-        self.vfs.rename(&temp, &to).map_err(|e| Error::io("naming a file", &to, e))?;
+        let was_there = self.take_over(&temp, &digest)?;
         Ok((digest, (!was_there).then_some(false)))
+    }
+
+    /// Where a file is until it has its name; nothing is there.
+    fn free_temp(&self) -> PathBuf {
+        let temp = self.files_dir().join(COPYING);
+        let _ = self.vfs.remove(&temp);
+        temp
+    }
+
+    /// Gives the file at `temp` its name in one step; says whether one of that name and length was
+    /// there. That may be damaged, or share its bytes; or it is whole and was not to be opened, and
+    /// earlier backups need it until its like is in its place.
+    fn take_over(&self, temp: &Path, digest: &Digest) -> Result<bool> {
+        let (to, was_there) = (self.file(&digest.hash), self.has_bytes(&digest.hash, digest.bytes));
+        self.vfs.rename(temp, &to).map_err(|e| Error::io("naming a file", &to, e))?;
+        let _ = self.vfs.remove(temp); // Of one file that has both names already, both stay.
+        Ok(was_there)
     }
 
     /// Makes a backup count: from here on it is there whatever happens.

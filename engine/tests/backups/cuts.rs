@@ -29,7 +29,7 @@ fn restore(disk: &SimFs, clock: &Arc<ManualClock>, which: Which, place: &str) ->
 
 /// Every disk that a crash under `work` may leave: after each effect by a kill, and by a loss of
 /// power.
-fn cut_anywhere(sim: &SimFs, work: impl FnOnce()) -> Vec<(String, SimFs)> {
+pub(crate) fn cut_anywhere(sim: &SimFs, work: impl FnOnce()) -> Vec<(String, SimFs)> {
     let trace = sim.record();
     work();
     let mut all = Vec::new();

@@ -3,14 +3,14 @@
 //! the database is as ever.
 
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
-use crate::cuts::{house_with_a_past, open_whole};
+use crate::cuts::{cut_anywhere, house_with_a_past, open_whole};
 use crate::kinds::{KINDS, failures};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
 use tabulith::backup::folder::{Backups, Which};
-use tabulith::vfs::fault::FaultFs;
+use tabulith::vfs::fault::{Call, Errno, FaultFs, Rule};
 use tabulith::vfs::mem::SimFs;
 use tabulith::{Kind, Options, Result};
 use tabulith_testkit::counts::{self, count};
@@ -123,6 +123,33 @@ fn a_backup_whose_calls_fail_harms_nothing_and_can_be_made_again() {
         });
     }
     tally.tell("backup faults", 150);
+}
+
+/// It was removed before its like was there to take its place.
+#[test]
+fn a_file_of_earlier_backups_that_cannot_be_opened_stays_until_there_is_its_like() {
+    let mut house = House::new(Duration::ZERO);
+    house.put("one", "p", "r", b"row");
+    house.db.flush().expect("a flush");
+    house.backups().create(DIR, Sharing::Copy).expect("a backup");
+    let kept = Rule::fail(Call::Open).named(&"?".repeat(64)).with(Errno::TooManyFiles).forever();
+    let links = Rule::fail(Call::HardLink).forever();
+    let copies = Rule::fail(Call::Create).named("copying.tmp").forever();
+    for rules in [vec![&kept, &links, &copies], vec![&kept, &links], vec![&kept]] {
+        let disk = house.disk.fork();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        rules.iter().for_each(|rule| faults.add((*rule).clone()));
+        let on = Backups::with(Arc::new(faults), house.clock.clone(), Path::new(DEST));
+        let cuts = cut_anywhere(&disk, || {
+            let made = on.create(DIR, Sharing::Link);
+            assert_eq!(made.is_ok(), rules.len() < 3, "{rules:?}: {made:?}");
+        });
+        for (place, disk) in &cuts {
+            let place = format!("{rules:?}: {place}");
+            must_be_sound(&backups(disk, &house.clock), &place);
+            must_show(disk, &house, Which::Number(1), &house.model.now, &place);
+        }
+    }
 }
 
 #[test]
