@@ -152,7 +152,11 @@ impl Backups {
         let _lock = self.depot.begin()?;
         let from = source::shelf(&self.depot.vfs, folder);
         let mut run = Run { sharing, ..Run::default() };
-        let backup = beside::settled(|| self.round(&from, &mut run))?;
+        let (all, files, made) = beside::settled(|| self.round(&from, &mut run))?;
+        // Others may have commits that are not in the log yet: no quiet time is known to have
+        // followed.
+        let backup = self.finish(&all, files, made, all.last_ts)?;
+        let _ = self.depot.clear_staging(); // Else the next run does; the backup counts.
         Ok(Created { backup, brought: run.brought })
     }
 
@@ -167,8 +171,13 @@ impl Backups {
         Ok(())
     }
 
-    /// Tries to copy what the folder holds; `None` where it has changed too much meanwhile.
-    fn round(&self, from: &Arc<Shelf>, run: &mut Run) -> Result<Option<Backup>> {
+    /// Tries to copy what the folder holds, and says when it began; `None` where it has changed too
+    /// much meanwhile.
+    fn round(
+        &self,
+        from: &Arc<Shelf>,
+        run: &mut Run,
+    ) -> Result<Option<(State, Vec<Kept>, CommitTs)>> {
         let depot = &self.depot;
         let made = CommitTs(self.clock.wall_ticks());
         let Some(Taken { named, all, staging }) = source::take(from, depot)? else {
@@ -183,11 +192,7 @@ impl Backups {
             let from = if wanted.is_passing { &staging } else { from };
             files.push(depot.keep(from, wanted, run)?);
         }
-        // Others may have commits that are not in the log yet: no quiet time is known to have
-        // followed.
-        let backup = self.finish(&all, files, made, all.last_ts)?;
-        depot.clear_staging()?;
-        Ok(Some(backup))
+        Ok(Some((all, files, made)))
     }
 
     /// Makes a backup of files that nobody deletes meanwhile and that hold all of `state`, to which

@@ -5,6 +5,8 @@
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
 use crate::cuts::{cut_anywhere, house_with_a_past, open_whole};
 use crate::kinds::{KINDS, failures};
+use std::error::Error as _;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,6 +151,35 @@ fn a_file_of_earlier_backups_that_cannot_be_opened_stays_until_there_is_its_like
             must_be_sound(&backups(disk, &house.clock), &place);
             must_show(disk, &house, Which::Number(1), &house.model.now, &place);
         }
+    }
+}
+
+/// All was tried again, up to five times: a draft was in the way of the next manifest, and what
+/// failed last of all left one more whole backup each time.
+#[test]
+fn a_manifest_that_cannot_be_written_is_told_and_leaves_one_backup_at_most() {
+    let (house, _) = house_with_a_past();
+    let before = house.backups().list().expect("a list").len();
+    let draft = format!("{:06}.tmp", before + 1);
+    for rule in [
+        Rule::fail(Call::Write).named(&draft),
+        Rule::fail(Call::Sync).named(&draft).done(),
+        Rule::fail(Call::Rename).named(&draft),
+        Rule::fail(Call::SyncDir).named(DEST),
+        Rule::fail(Call::SyncDir).named(DEST).forever(),
+    ] {
+        let disk = house.disk.fork();
+        let faults = FaultFs::new(Arc::new(disk.clone()));
+        faults.add(rule.clone());
+        let on = Backups::with(Arc::new(faults), house.clock.clone(), Path::new(DEST));
+        let error = on.create(DIR, Sharing::Copy).expect_err("it cannot be written");
+        let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+        let cause = cause.map(io::Error::to_string);
+        assert_eq!(cause, Some(io::Error::from(Errno::Io).to_string()), "{rule:?}: {error}");
+        let backups = backups(&disk, &house.clock);
+        must_be_sound(&backups, "after the failure");
+        assert!(backups.list().expect("a list").len() <= before + 1, "{rule:?}");
+        backups.create(DIR, Sharing::Copy).unwrap_or_else(|error| panic!("{rule:?}: {error}"));
     }
 }
 
