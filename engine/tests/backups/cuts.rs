@@ -2,6 +2,7 @@
 //! moment and to an earlier one, the process dies or the power fails. Older backups are whole, the
 //! next run finishes, and the database is as ever.
 
+use crate::absent::is_no_database;
 use crate::common::{DEST, DIR, House, World, backups, look, open, small};
 use crate::fates::fates;
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tabulith::backup::depot::Sharing;
-use tabulith::backup::folder::Which;
+use tabulith::backup::folder::{Created, Which};
 use tabulith::env::clock::ManualClock;
 use tabulith::vfs::api::Vfs as _;
 use tabulith::vfs::mem::SimFs;
@@ -27,16 +28,26 @@ fn restore(disk: &SimFs, clock: &Arc<ManualClock>, which: Which, place: &str) ->
     look(&db)
 }
 
+/// A disk that a crash has left.
+pub(crate) struct Cut {
+    pub(crate) place: String,
+    pub(crate) disk: SimFs,
+    /// The work had been done by then, and whoever asked for it was told so.
+    pub(crate) is_done: bool,
+}
+
 /// Every disk that a crash under `work` may leave: after each effect by a kill, and by a loss of
 /// power.
-pub(crate) fn cut_anywhere(sim: &SimFs, work: impl FnOnce()) -> Vec<(String, SimFs)> {
+pub(crate) fn cut_anywhere(sim: &SimFs, work: impl FnOnce()) -> Vec<Cut> {
     let trace = sim.record();
     work();
     let mut all = Vec::new();
     for n in 0..=trace.len() {
         let disk = trace.at(n).expect("the trace goes that far");
         let place = |how: &str| format!("after effect {n} of {}, {how}", trace.len());
-        all.extend(fates(&disk, STATES, n as u64).into_iter().map(|(how, fs)| (place(&how), fs)));
+        let is_done = n == trace.len();
+        let fates = fates(&disk, STATES, n as u64).into_iter();
+        all.extend(fates.map(|(how, disk)| Cut { place: place(&how), disk, is_done }));
     }
     all
 }
@@ -63,17 +74,22 @@ fn house() -> (House, World) {
 fn a_backup_that_is_cut_leaves_older_ones_whole_and_is_finished_by_the_next() {
     let mut cuts = 0;
     let (mut absent, mut there) = (0, 0);
-    for sharing in [Sharing::Copy, Sharing::Link] {
+    let ways: [(Sharing, fn(&House) -> tabulith::Result<Created>); 3] = [
+        (Sharing::Copy, |house| house.backups().create(DIR, Sharing::Copy)),
+        (Sharing::Link, |house| house.backups().create(DIR, Sharing::Link)),
+        (Sharing::Link, |house| house.db.backup(DEST)),
+    ];
+    for (sharing, make) in ways {
         let (house, first) = house();
         let all = cut_anywhere(&house.disk, || {
-            house.backups().create(DIR, sharing).expect("the second backup");
+            make(&house).expect("the second backup");
         });
-        for (place, disk) in &all {
+        for Cut { place, disk, is_done } in &all {
             let backups = backups(disk, &house.clock);
             let report = backups.verify().unwrap_or_else(|error| panic!("{place}: {error}"));
             assert!(report.damage.is_empty(), "{place}: {:?}", report.damage);
             match backups.list().expect("a list").len() {
-                1 => absent += 1,
+                1 if !is_done => absent += 1,
                 2 => there += 1,
                 others => panic!("{place}: {others} backups"),
             }
@@ -116,9 +132,12 @@ fn a_first_backup_that_is_cut_is_finished_by_the_next() {
             backups(&disk, &house.clock).create(DIR, sharing).expect("the first backup");
         });
         let mut staged = 0;
-        for (place, disk) in &all {
+        for Cut { place, disk, is_done } in &all {
             staged += u64::from(!files_in(disk, "staging").is_empty());
-            let next = backups(disk, &house.clock).create(DIR, sharing);
+            let backups = backups(disk, &house.clock);
+            let is_there = backups.list().is_ok_and(|there| there.len() == 1);
+            assert!(is_there || !is_done, "{place}: the backup that was made");
+            let next = backups.create(DIR, sharing);
             next.unwrap_or_else(|error| panic!("{place}: {error}"));
             assert!(files_in(disk, "staging").is_empty(), "{place}");
             let world = restore(disk, &house.clock, Which::Newest, place);
@@ -144,10 +163,11 @@ fn a_pruning_that_is_cut_harms_nothing_that_stays() {
         let pruned = house.backups().prune(1).expect("a pruning");
         assert!(pruned.files > 2, "{pruned:?}");
     });
-    for (place, disk) in &all {
+    for Cut { place, disk, is_done } in &all {
         let backups = backups(disk, &house.clock);
         let numbers: Vec<u64> = backups.list().expect("a list").iter().map(|b| b.number).collect();
         assert!(numbers.ends_with(&[3]), "{place}: {numbers:?}");
+        assert!(numbers.len() == 1 || !is_done, "{place}: {numbers:?} were given up");
         let report = backups.verify().expect("a look");
         assert!(report.damage.is_empty(), "{place}: {:?}", report.damage);
         let world = restore(disk, &house.clock, Which::Newest, place);
@@ -216,7 +236,7 @@ fn a_restore_that_is_cut_is_no_database_or_the_whole_one() {
             }
             // Those that are written anew, without what came later.
             let anew: BTreeSet<_> = made.difference(&of_newest).collect();
-            for (place, disk) in &all {
+            for Cut { place, disk, is_done } in &all {
                 let place = format!("{which:?}, {sharing:?}: {place}");
                 let cut = disk.fork();
                 match open_whole(disk, &house.clock, "whole") {
@@ -224,7 +244,8 @@ fn a_restore_that_is_cut_is_no_database_or_the_whole_one() {
                         whole += 1;
                         assert!(look(&db) == world, "{place}");
                     }
-                    Err(_) => {
+                    Err(error) => {
+                        assert!(is_no_database(&error) && !is_done, "{place}: {error}");
                         none += 1;
                         let there = tables_in(&cut, "whole");
                         within += u64::from(anew.iter().any(|name| there.contains(*name)));

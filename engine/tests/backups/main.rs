@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
+#[path = "../common/absent.rs"]
+mod absent;
 #[path = "../common/fates.rs"]
 mod fates;
 #[path = "../common/kinds.rs"]

@@ -1,9 +1,10 @@
 //! The power fails, or the process dies, in the middle of a salvage: in the new folder is no
 //! database or the whole one, the old one is as it was, and another salvage goes through.
 
+use crate::absent::is_no_database;
 use crate::damaged::damage;
 use crate::fates::fates;
-use crate::judge::{Tally, check, is_no_database, judge};
+use crate::judge::{Tally, check, judge};
 use crate::life::{DIR, Model, NEW, all_bytes, life, open};
 use std::path::Path;
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 //! salvage gives what is true and lists what is missing, or an error and no database; a check never
 //! calls a damaged folder sound. The folder is as it was.
 
+use crate::absent::is_no_database;
 use crate::damaged::damage;
-use crate::judge::{Tally, is_no_database, judge};
+use crate::judge::{Tally, judge};
 use crate::kinds::{KINDS, failures};
 use crate::life::{DIR, Model, NEW, all_bytes, life_of, open};
 use std::fmt::Debug;

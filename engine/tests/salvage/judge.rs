@@ -4,7 +4,7 @@ use crate::life::{DIR, Model, NEW, Place, START_TICKS, Written, open};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tabulith::error::{Error, Kind};
+use tabulith::error::Kind;
 use tabulith::ids::TableId;
 use tabulith::rows::Catalog;
 use tabulith::salvage::rebuild::salvage_with;
@@ -56,14 +56,6 @@ pub(crate) fn judge(
     let db = open(sim, dir, &options).map_err(|error| format!("no database: {error:?}"))?;
     let found = read(&db).map_err(|error| format!("reading it: {error:?}"))?;
     compare(model, &found, report, tally)
-}
-
-/// Whether an open found no database: no root, which is the last to be written, or none that is
-/// whole.
-pub(crate) fn is_no_database(error: &Error) -> bool {
-    let name = error.place().and_then(|(file, _)| file.file_name());
-    let is_of_root = name.is_some_and(|name| name.to_string_lossy().starts_with("ROOT"));
-    error.kind() == Kind::NotFound || (error.kind() == Kind::Corrupt && is_of_root)
 }
 
 fn read(db: &Db) -> tabulith::Result<BTreeMap<Place, (CommitTs, Vec<u8>)>> {

@@ -6,6 +6,8 @@
 //! `TABULITH_SALVAGES` damages more often than 400 times.
 #![allow(clippy::print_stderr, reason = "the figures are what the run is for")]
 
+#[path = "../common/absent.rs"]
+mod absent;
 #[path = "../common/fates.rs"]
 mod fates;
 #[path = "../common/kinds.rs"]
