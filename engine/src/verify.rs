@@ -24,7 +24,7 @@ use crate::vfs::os::OsVfs;
 use crate::wal::replay;
 use crate::zstandard;
 use bytes::Bytes;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +35,9 @@ const LOOKS_MAX: usize = 8;
 
 /// A writer is done with a step of its own by then.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// References to values that are held at a time, 32 bytes each.
+const LINKS_MAX: usize = 1 << 17;
 
 /// What a check found.
 #[non_exhaustive]
@@ -81,8 +84,9 @@ impl Report {
 /// Checks the database in `dir`. Safe beside a process that writes: what looks damaged is looked at
 /// again, until some of it is found damaged in the same way twice in files of the same names.
 ///
-/// Cost: reads every byte of every file; where they look damaged twice, and beside a writer up to
-/// eight times.
+/// Cost: reads every byte of every file, and of blob files the heads of values once more; where
+/// they look damaged twice, and beside a writer up to eight times. However many large values there
+/// are, 4 MiB hold what rows refer to.
 ///
 /// Errors: `NotFound` where there is no database; `Io` where the folder cannot be read. Damage is
 /// no error of the check: it is in the report.
@@ -128,13 +132,15 @@ fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
         }
         return Ok(report);
     };
-    let mut links = BTreeSet::new();
+    let (waiting, wrong) = (Vec::new(), BTreeMap::new());
+    let mut links = Links { vfs, dir, blobs: &state.blobs, waiting, wrong };
     for (_, meta) in state.files() {
         report.last_ts = report.last_ts.max(meta.max_ts);
         check_file(vfs, dir, (meta, &state.erasures), &mut links, &mut report);
     }
+    links.settle();
     for meta in state.blobs.values() {
-        check_blob(vfs, dir, meta, &links, &mut report);
+        check_blob(vfs, dir, meta, links.wrong.remove(&meta.no), &mut report);
     }
     check_log(&**vfs, dir, &state, &mut report)?;
     if report.is_clean() {
@@ -146,14 +152,48 @@ fn look(vfs: &Arc<dyn Vfs>, dir: &Path, names: &[String]) -> Result<Report> {
     Ok(report)
 }
 
-/// What rows refer to: blob file, offset, checksum.
-type Links = BTreeSet<(FileNo, u64, u32)>;
+/// What rows refer to, held against the heads of values.
+struct Links<'a> {
+    vfs: &'a Arc<dyn Vfs>,
+    dir: &'a Path,
+    blobs: &'a BTreeMap<FileNo, Arc<BlobMeta>>,
+    /// Not looked at yet: many at a time, so that each blob file is read in its order.
+    waiting: Vec<Link>,
+    /// Of each blob file the first reference that was found wrong.
+    wrong: BTreeMap<FileNo, Error>,
+}
+
+impl Links<'_> {
+    fn add(&mut self, link: Link) {
+        self.waiting.push(link);
+        if self.waiting.len() == LINKS_MAX {
+            self.settle();
+        }
+    }
+
+    /// Looks at those that wait. That they name files of the manifest is proved where that is read.
+    fn settle(&mut self) {
+        self.waiting.sort_unstable_by_key(|link| (link.file, link.offset));
+        for links in self.waiting.chunk_by(|a, b| a.file == b.file) {
+            let meta = links.first().and_then(|link| self.blobs.get(&link.file));
+            let Some(meta) = meta.filter(|meta| !self.wrong.contains_key(&meta.no)) else {
+                continue;
+            };
+            let found = open_blob(self.vfs, self.dir, meta)
+                .and_then(|blob| links.iter().try_for_each(|link| blob.check_head(link)));
+            if let Err(error) = found {
+                self.wrong.insert(meta.no, error);
+            }
+        }
+        self.waiting.clear();
+    }
+}
 
 fn check_file(
     vfs: &Arc<dyn Vfs>,
     dir: &Path,
     (meta, erasures): (&FileMeta, &Erasures),
-    links: &mut Links,
+    links: &mut Links<'_>,
     report: &mut Report,
 ) {
     let path = names::path(dir, FileKind::Table, meta.no);
@@ -161,10 +201,7 @@ fn check_file(
         .open(&path, Access::Read)
         .map_err(|e| Error::io("opening a table file", &path, e))
         .and_then(|file| TableFile::open(file, path, meta, Arc::new(BlockCache::new(0))))
-        .and_then(|table| {
-            let link = &mut |l: Link| _ = links.insert((l.file, l.offset, l.checksum));
-            table.verify_with(meta, erasures, link)
-        });
+        .and_then(|table| table.verify_with(meta, erasures, &mut |link| links.add(link)));
     report.files += 1;
     report.file_bytes += meta.bytes;
     report.versions += meta.rows;
@@ -173,42 +210,36 @@ fn check_file(
     }
 }
 
-/// Proves the blob file, and that every reference to it found its value. That the references add up
-/// to what the manifest says is proved where the table files are.
-fn check_blob(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &BlobMeta, links: &Links, report: &mut Report) {
+fn open_blob(vfs: &Arc<dyn Vfs>, dir: &Path, meta: &BlobMeta) -> Result<BlobFile> {
+    let path = names::path(dir, FileKind::Blob, meta.no);
+    let file = vfs.open(&path, Access::Read);
+    let file = file.map_err(|e| Error::io("opening a blob file", &path, e))?;
+    BlobFile::open(file, path, meta)
+}
+
+/// Proves the blob file, and tells of the reference to it that found no value. That the references
+/// add up to what the manifest says is proved where the table files are.
+fn check_blob(
+    vfs: &Arc<dyn Vfs>,
+    dir: &Path,
+    meta: &BlobMeta,
+    wrong: Option<Error>,
+    report: &mut Report,
+) {
     report.files += 1;
     report.file_bytes += meta.bytes;
-    let path = names::path(dir, FileKind::Blob, meta.no);
-    let mut wanted = links.range((meta.no, 0, 0)..=(meta.no, u64::MAX, u32::MAX)).peekable();
     let mut unread = None;
-    let checked = vfs
-        .open(&path, Access::Read)
-        .map_err(|e| Error::io("opening a blob file", &path, e))
-        .and_then(|file| BlobFile::open(file, path, meta))
-        .and_then(|blob| {
-            blob.walk(&mut |link| {
-                if link.codec.is_lacking() && unread.is_none() {
-                    let what = zstandard::LACKING;
-                    unread = Some(Error::unsupported(blob.path(), link.offset, what));
-                }
-                let here = (link.file, link.offset, link.checksum);
-                match wanted.peek() {
-                    Some(first) if **first < here => {
-                        Err(blob.corrupt(first.1, "a row refers to what is no value"))
-                    }
-                    first => {
-                        if first == Some(&&here) {
-                            wanted.next();
-                        }
-                        Ok(())
-                    }
-                }
-            })?;
-            wanted.next().map_or(Ok(()), |(_, offset, _)| {
-                Err(blob.corrupt(*offset, "a row refers to what is no value"))
-            })
-        });
-    match checked {
+    let checked = open_blob(vfs, dir, meta).and_then(|blob| {
+        blob.walk(&mut |link| {
+            if link.codec.is_lacking() && unread.is_none() {
+                let what = zstandard::LACKING;
+                unread = Some(Error::unsupported(blob.path(), link.offset, what));
+            }
+            Ok(())
+        })
+    });
+    // Where the file itself is damaged, that is why.
+    match checked.and(wrong.map_or(Ok(()), Err)) {
         Ok(()) => report.unread.extend(unread),
         Err(error) => report.damage.push(error),
     }

@@ -16,7 +16,7 @@ use tabulith::env::jobs::ByHand;
 use tabulith::verify::{self, Report};
 use tabulith::vfs::api::{Access, Vfs};
 use tabulith::vfs::mem::SimFs;
-use tabulith::{Advanced, Db, Durability, Options};
+use tabulith::{Advanced, Compression, Db, Durability, Options};
 use tabulith_testkit::counts::{self, count};
 
 const DIR: &str = "db";
@@ -159,6 +159,52 @@ fn a_flip_of_any_byte_of_any_file_is_named_by_check() {
     eprintln!("{flips} flips, {padding} bytes of padding in the log, {unused} segments unused");
     assert!(check(&sim).is_clean(), "all is as it was");
     counts::tell("check", &[count("flips", flips, 20_000), count("padding", padding, 0)]);
+}
+
+/// A folder with so many values of a byte and two of these lengths behind them, in one blob file.
+fn with_values(count: u32, lens: [usize; 2]) -> SimFs {
+    let sim = SimFs::new();
+    let compression = Compression::NONE;
+    let advanced = Advanced { blob_bytes_min: 1, compression, ..Advanced::default() };
+    let clock = Arc::new(ManualClock::at(17_672_256_000_000_000));
+    let db = Db::builder()
+        .options(Options { advanced, threads: Some(1), ..Options::default() })
+        .parts(Arc::new(sim.clone()), clock, Arc::new(ByHand))
+        .open(DIR)
+        .unwrap();
+    let table = db.table("t").unwrap();
+    let rows: Vec<u32> = (0..count).collect();
+    for rows in rows.chunks(1000) {
+        let batch = table.partition("p").batch();
+        let batch = rows.iter().fold(batch, |batch, row| batch.upsert(row.to_be_bytes(), [1]));
+        batch.commit().unwrap();
+    }
+    for (row, len) in (count..).zip(lens) {
+        table.upsert("p", row.to_be_bytes(), vec![7; len]).unwrap();
+    }
+    db.flush().unwrap();
+    db.close().unwrap();
+    sim
+}
+
+/// A blob file that is sound, and not the one that the rows were written with.
+#[test]
+fn a_row_that_refers_to_what_is_no_value_is_named() {
+    // The second time they are more than are held at a time.
+    for count in [0, 140_000] {
+        let (sim, other) = (with_values(count, [700, 900]), with_values(count, [900, 700]));
+        let mut names = sim.list(Path::new(DIR)).unwrap();
+        names.retain(|name| name.ends_with(".blob"));
+        assert_eq!(names.len(), 1, "{names:?}");
+        assert!(check(&sim).is_clean() && check(&other).is_clean());
+        let path = Path::new(DIR).join(&names[0]);
+        let file = sim.open(&path, Access::ReadWrite).unwrap();
+        file.write_all_at(&bytes(&other, &names[0]), 0).unwrap();
+        let damage = check(&sim).damage;
+        let [error] = &damage[..] else { panic!("{damage:?}") };
+        assert!(error.to_string().contains("refers to what is no value"), "{error}");
+        assert_eq!(error.place().map(|(file, _)| file), Some(&*path), "{error}");
+    }
 }
 
 /// One who opens, writes, merges and closes again and again beside the check damages nothing.

@@ -176,6 +176,15 @@ impl BlobFile {
         Ok(stored)
     }
 
+    /// Whether the head of a value is where `link` says, and says the same; the value is not read.
+    pub(crate) fn check_head(&self, link: &Link) -> Result<()> {
+        self.check_bounds(link)?;
+        match self.bytes(link.offset, HEAD_LEN)? == link.head() {
+            true => Ok(()),
+            false => Err(self.corrupt(link.offset, "a row refers to what is no value")),
+        }
+    }
+
     /// Reads the whole file and gives `each` value's reference in the order of the file. Of values
     /// whose codec this build lacks it proves no more than their checksums.
     ///
