@@ -12,7 +12,7 @@
 use super::log::{self, Log};
 use super::merge::Merge;
 use super::output::Output;
-use super::report::{Loss, Report, What};
+use super::report::{Loss, LostValues, Report, What};
 use super::table::{Rows, Version};
 use crate::blob::format::{self, BlobMeta, Link};
 use crate::blob::reader::BlobFile;
@@ -106,6 +106,7 @@ struct Salvage {
     log: Log,
     erasures: Erasures,
     values: Values,
+    lost: LostValues,
     names: Names,
     report: Report,
 }
@@ -161,8 +162,8 @@ impl Salvage {
             }
         }
         let values = Values { vfs, paths: files.blobs, open: BTreeMap::new() };
-        let (dir, names) = (dir.to_owned(), Names::default());
-        Ok(Salvage { dir, survey, tables, log, erasures, values, names, report })
+        let (dir, lost, names) = (dir.to_owned(), LostValues::default(), Names::default());
+        Ok(Salvage { dir, survey, tables, log, erasures, values, lost, names, report })
     }
 
     /// Writes everything to the folder of `shelf`; gives what its manifest is to say.
@@ -226,12 +227,8 @@ impl Salvage {
             Err(error) if error.kind() == Kind::Unsupported => Err(error),
             Err(error) => {
                 let file = error.place().map_or(self.dir.as_path(), |(file, _)| file).to_owned();
-                let mut loss = Loss::new(What::Value, file, &error);
-                loss.versions = Some(1);
-                let ts = version.ts.0;
-                loss.commits = (CommitTs(ts.saturating_sub(1)), CommitTs(ts.saturating_add(1)));
-                loss.keys = (Some(version.key.clone()), Some(version.key));
-                self.report.losses.push(loss);
+                let losses = &mut self.report.losses;
+                self.lost.add(losses, (file, &error), (version.key, version.ts));
                 Ok(None)
             }
         }

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::ids::{CommitTs, TableId};
 use crate::key::order;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -50,7 +51,8 @@ pub enum What {
     TableFile,
     /// A part of a table file.
     Rows,
-    /// The value of one version of a row.
+    /// The value of one version of a row. Of more than a thousand the rest is one loss for each
+    /// file.
     Value,
     /// Commits of the log.
     Commits,
@@ -99,12 +101,51 @@ impl Loss {
     }
 }
 
+/// Lost values that the list has one by one.
+const VALUES_LISTED_MAX: usize = 1000;
+
+/// Values that are lost, on the list: many are one entry for each file, so that it does not grow
+/// with the database.
+#[derive(Default)]
+pub(crate) struct LostValues {
+    listed: usize,
+    /// Where on the list the entry of a file is that stands for many.
+    many: BTreeMap<PathBuf, usize>,
+}
+
+impl LostValues {
+    /// Adds the value that `key` had by the commit `ts`; keys ascend.
+    pub(crate) fn add(
+        &mut self,
+        losses: &mut Vec<Loss>,
+        (file, why): (PathBuf, &Error),
+        (key, ts): (Vec<u8>, CommitTs),
+    ) {
+        let commits = (CommitTs(ts.0.saturating_sub(1)), CommitTs(ts.0.saturating_add(1)));
+        if let Some(many) = self.many.get(&file).and_then(|at| losses.get_mut(*at)) {
+            many.offset = None;
+            many.versions = many.versions.map(|versions| versions + 1);
+            many.keys.1 = Some(key);
+            many.commits = (many.commits.0.min(commits.0), many.commits.1.max(commits.1));
+            return;
+        }
+        if self.listed == VALUES_LISTED_MAX {
+            self.many.insert(file.clone(), losses.len());
+        } else {
+            self.listed += 1;
+        }
+        let keys = (Some(key.clone()), Some(key));
+        losses.push(Loss { versions: Some(1), keys, commits, ..Loss::new(What::Value, file, why) });
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.file.file_name().unwrap_or_default().to_string_lossy();
         match self.what {
             What::TableFile => write!(f, "{name} as a whole")?,
             What::Rows => write!(f, "rows of {name}")?,
+            What::Value if self.versions > Some(1) => write!(f, "values in {name}")?,
             What::Value => write!(f, "a value in {name}")?,
             What::Commits => write!(f, "commits in {name}")?,
         }
@@ -116,7 +157,9 @@ impl fmt::Display for Loss {
         }
         match (self.what, &self.keys) {
             (What::Commits, _) => {}
-            (What::Value, (Some(key), _)) => write!(f, ", of {}", Shown(key))?,
+            (What::Value, (Some(key), last)) if last.as_ref() == Some(key) => {
+                write!(f, ", of {}", Shown(key))?;
+            }
             (_, (from, to)) => {
                 write!(f, ", keys from ")?;
                 show(f, from.as_deref(), "the first")?;

@@ -100,6 +100,39 @@ fn a_file_of_values_that_cannot_be_opened_at_once_is_tried_again() {
     }
 }
 
+/// Each was on the list, and that in memory, though there may be a hundred million of them.
+#[test]
+fn of_many_values_that_are_lost_the_list_does_not_grow_with_each() {
+    let disk = SimFs::new();
+    let advanced = Advanced { blob_bytes_min: 100, ..Advanced::default() };
+    let options = Options { advanced, ..Options::default() };
+    let db = open(&disk, DIR, &options).expect("a sound disk");
+    let id = db.create_table("t", b"").expect("a sound disk").id;
+    let rows = db.table("t").expect("a sound disk");
+    let put = |row: u16| rows.upsert("p", row.to_be_bytes(), [7; 100]).expect("a sound disk");
+    let commits: Vec<_> = (0..1500).map(put).collect();
+    db.flush().expect("a sound disk");
+    db.close().expect("a sound disk");
+    let names = disk.list(Path::new(DIR)).expect("a folder");
+    let blobs: Vec<_> = names.iter().filter(|name| name.ends_with(".blob")).collect();
+    for name in &blobs {
+        let file = disk.open(&Path::new(DIR).join(name), Access::ReadWrite).expect("a file");
+        file.set_len(60).expect("the simulated disk");
+    }
+    let vfs = Arc::new(disk.clone());
+    let report = salvage_with(vfs, Path::new(DIR), Path::new(NEW), 7).expect("a salvage");
+    assert_eq!(report.losses.len(), 1000 + blobs.len(), "one by one, then one for each file");
+    let lost: u64 = report.losses.iter().filter_map(|loss| loss.versions).sum();
+    assert_eq!(lost, commits.len() as u64);
+    for (row, ts) in (0u16..).zip(&commits) {
+        assert!(report.covers(id, b"p", &row.to_be_bytes(), *ts), "row {row} by commit {ts}");
+    }
+    let [.., one, many] = &report.losses[..] else { panic!("{:?}", report.losses) };
+    assert!(one.to_string().starts_with("a value in "), "{one}");
+    let words = ["values in ", " 500 versions of rows, keys from ", " of commits "];
+    assert!(words.iter().all(|word| many.to_string().contains(word)), "{many}");
+}
+
 /// Salvages the folder without its manifests and roots.
 fn without_manifest(disk: &SimFs) -> Report {
     let names = disk.list(Path::new(DIR)).expect("a folder");
