@@ -114,8 +114,10 @@ struct Salvage {
 impl Salvage {
     /// Looks at every file.
     fn new(vfs: Arc<dyn Vfs>, dir: &Path, mut survey: Survey) -> Result<Salvage> {
-        let mut report =
-            Report { repaired: std::mem::take(&mut survey.damage), ..Report::default() };
+        let mut report = Report::default();
+        if survey.state.is_some() {
+            report.repaired = std::mem::take(&mut survey.damage);
+        }
         let listed = folder::list(&*vfs, dir)?;
         let files = Files::of(&*vfs, dir, &listed);
         let state = survey.state.as_ref();
@@ -258,12 +260,14 @@ impl Salvage {
             );
         }
         if self.survey.state.is_none() {
-            unknown.push(
-                "the manifest is lost: a table file that is missing as a whole is not noticed; one that \
-                 had been merged into others and not yet deleted is taken for current, so that rows \
-                 that were deleted or expired since may be back"
-                    .to_owned(),
-            );
+            let why: Vec<String> = self.survey.damage.iter().map(Error::to_string).collect();
+            let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join("; ")) };
+            unknown.push(format!(
+                "the manifest is lost{why}: a table file that is missing as a whole is not noticed; one \
+                 that had been merged into others and not yet deleted is taken for current, so that rows \
+                 that were deleted or expired since may be back; ranges that were deleted and not yet \
+                 merged away are back where neither the log nor what is left of the manifest tells of them"
+            ));
         }
         if self.log.begins_late {
             unknown.push(

@@ -1,5 +1,5 @@
-//! Folders of one's own making: what is known of an ingest without a manifest, what a process did
-//! until it was let go, files of any length.
+//! Folders of one's own making: what is known without a manifest, what a process did until it was
+//! let go, files of any length, many values lost.
 
 use crate::judge::{Tally, check};
 use crate::life::{DIR, NEW, all_bytes, life, open};
@@ -203,6 +203,32 @@ fn a_table_file_may_be_longer_than_memory() {
     let db = Db::open(&new).expect("a database");
     let names = db.tables("", None, 10).expect("a list");
     assert_eq!(db.table(&names[0].name).expect("a table").count().expect("rows"), 100);
+}
+
+/// They were back without a word, and the manifest was called made up for.
+#[test]
+fn that_deleted_ranges_are_back_without_a_manifest_is_told() {
+    let disk = SimFs::new();
+    let db = open(&disk, DIR, &Options::default()).expect("a sound disk");
+    let rows = db.table("t").expect("a sound disk");
+    // More than are removed one by one.
+    for row in 0..70u8 {
+        rows.upsert("p", [row], "deleted").expect("a sound disk");
+    }
+    db.flush().expect("a sound disk");
+    rows.truncate().expect("a sound disk");
+    rows.upsert("p", "r", "there").expect("a sound disk");
+    db.flush().expect("a sound disk");
+    db.close().expect("a sound disk");
+    let report = without_manifest(&disk);
+    let is_told =
+        |what: &String| what.contains("manifest") && what.contains("ranges that were deleted");
+    assert!(report.unknown.iter().any(is_told), "{:?}", report.unknown);
+    assert!(report.repaired.is_empty(), "{:?}", report.repaired);
+    let db = open(&disk, NEW, &Options::default()).expect("a sound disk");
+    let names = db.tables("", None, 10).expect("a list");
+    let rows = db.table(&names[0].name).expect("a table");
+    assert_eq!(rows.count().expect("a sound disk"), 71, "as it is told");
 }
 
 /// Rows came out that nobody had ever committed, and nothing was said of it.
