@@ -337,6 +337,7 @@ impl Inner {
         // Most of the memtable goes while commits go on, what came since while they wait.
         self.tree.seal_now(&writer.pipeline);
         flush()?;
+        // Flushes are waited for with all latches held: no thread that flushes takes one.
         let nobody_writes = self.latches.lock_all();
         if !self.tree.is_live(table) {
             return Err(no_such_table(table));

@@ -96,7 +96,7 @@ pub(crate) struct Pipeline {
     pub(crate) spare_due: AtomicBool,
     buffer_bytes: AtomicUsize, // As of the last look that got the lock.
     at_door: AtomicU32,        // Threads with a commit that are about to take the order lock.
-    // Lock order: order before log; the leader takes log alone.
+    // Lock order: order before log; the leader takes log alone. ARCHITECTURE.md has it for all.
     pub(crate) order: Mutex<Order>,
     pub(crate) log: Mutex<LogWriter>,
     seats: [Seat; SEATS], // Where a group waits to be visible, or for one of it to lead.

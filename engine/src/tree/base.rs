@@ -60,7 +60,8 @@ pub(crate) struct Tree {
     pub(super) flushes: FlushTurns<Sealed>,
     /// Memtables that are in files by now, as long as somebody still reads them.
     pub(super) left_behind: Mutex<Vec<Weak<dyn Memtable>>>,
-    // Lock order: compacting, then set, then merging. `set` is held over one manifest edit.
+    // Lock order: compacting, then set, then merging; ARCHITECTURE.md has it for all locks. `set` is
+    // held over one manifest edit.
     pub(super) compacting: Mutex<Schedule>,
     /// Held while what was trash is removed, so that whoever finds none can wait.
     pub(super) deleting: Mutex<()>,
