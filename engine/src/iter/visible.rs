@@ -414,6 +414,7 @@ impl<C: Walked> VisibleCursor<C> {
                         continue;
                     }
                     if hidden == self.hidden_max {
+                        // The merge has left the key, all of whose versions are too new.
                         (self.state, self.passed, self.is_hidden) = (State::Apart, none(), true);
                         return Ok(true);
                     }
@@ -429,6 +430,7 @@ impl<C: Walked> VisibleCursor<C> {
                 return Ok(true);
             }
             if hidden == self.hidden_max {
+                // The merge still stands on the version that is no row.
                 (self.state, self.kind, self.is_hidden) = (State::On, RowKind::Delete, true);
                 return Ok(true);
             }
