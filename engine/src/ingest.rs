@@ -10,6 +10,7 @@
 
 use crate::blob::sink::{BlobFolder, Sink};
 use crate::catalog::no_such_table;
+use crate::checks::{check_key_part, check_value};
 use crate::db::{Db, Inner};
 use crate::errands::{Errand, Task};
 use crate::error::{Error, Kind, Result};
@@ -23,7 +24,6 @@ use crate::pool::Claim;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::press::PRESS_BYTES;
 use crate::tree::base::Tree;
-use crate::update::{check_key_part, check_value};
 use crate::version::shelf::{NewFiles, Shelf};
 use crate::vfs::api::Vfs;
 use std::path::Path;

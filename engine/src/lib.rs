@@ -247,6 +247,7 @@ pub(crate) mod erasure;
 pub(crate) mod batch;
 pub mod zone;
 pub mod rows;
+pub(crate) mod checks;
 
 // Floor 3: files.
 pub(crate) mod errands;

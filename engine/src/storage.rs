@@ -3,6 +3,7 @@
 
 use crate::batch::Batch;
 use crate::catalog::no_such_table;
+use crate::checks::check_key_part;
 use crate::commit::pipeline::would_wait;
 use crate::commit::ticket::Ticket;
 use crate::db::{Db, Inner, Writer};
@@ -19,7 +20,7 @@ use crate::rows::{
     CommitTicket, KeyPair, PartitionUpdate, Row, RowCursor, RowSnapshot, RowStore, TableInfo,
 };
 use crate::scan::{DbCursor, Pin};
-use crate::update::{Update, check_key_part, scan_applied};
+use crate::update::{Update, scan_applied};
 use crate::zone::{Extract, ZoneScan};
 use std::cell::Cell;
 use std::sync::Arc;

@@ -8,6 +8,7 @@
 //! transaction began, which the latch knows, nothing is compared.
 
 use crate::batch::Mark;
+use crate::checks::{check_key_part, name_of};
 use crate::commit::ticket::Ticket;
 use crate::db::{Db, Inner};
 use crate::error::{Error, Kind, Result};
@@ -20,7 +21,7 @@ use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, Row, RowCursor};
 use crate::savepoint::{Savepoint, Savepoints};
 use crate::scan::{DbCursor, Pin};
-use crate::update::{Writes, check_key_part, name_of};
+use crate::update::Writes;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::{Bound, RangeBounds};

@@ -6,6 +6,7 @@
 //! rows in ascending order, or asks for none, never pays for that.
 
 use crate::batch::{Batch, Mark};
+use crate::checks::{check_key_part, check_value};
 use crate::commit::pipeline::would_wait;
 use crate::db::Inner;
 use crate::error::{Error, Result};
@@ -15,9 +16,7 @@ use crate::iter::tree::{self, Scan};
 use crate::key::hash;
 use crate::key::order::{self, RowKeyBuf};
 use crate::key::range::{KeyRange, half_open};
-use crate::limits::{
-    COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, ERASED_BOUNDS_BYTES_MAX, KEY_PART_BYTES_MAX, VALUE_BYTES_MAX,
-};
+use crate::limits::{COMMIT_BYTES_MAX, COMMIT_ROWS_MAX, ERASED_BOUNDS_BYTES_MAX};
 use crate::moment::{Moment, When};
 use crate::options::Reach;
 use crate::rows::{PartitionUpdate, Row};
@@ -33,37 +32,6 @@ const ERASED_SINGLY_MAX: usize = 64;
 /// an erasure is the cheaper record, whatever follows, as it lets reads and compactions pass them
 /// too.
 const HIDDEN_PER_ROW_MAX: usize = 1_024;
-
-/// Of a RowKey messages have so much.
-const ROW_KEY_BYTES_SHOWN: usize = 64;
-
-/// Refuses a key part that is too long.
-pub(crate) fn check_key_part(which: &str, part: &[u8]) -> Result<()> {
-    if part.len() <= KEY_PART_BYTES_MAX {
-        return Ok(());
-    }
-    let len = part.len();
-    Err(Error::invalid(format!(
-        "{which} has {len} bytes; at most {KEY_PART_BYTES_MAX} are allowed"
-    )))
-}
-
-/// A row as messages call it: by the first bytes of its RowKey.
-pub(crate) fn name_of(rk: &[u8]) -> String {
-    let shown = rk.get(..ROW_KEY_BYTES_SHOWN).unwrap_or(rk);
-    let more = if shown.len() < rk.len() { "…" } else { "" };
-    format!("row '{}{more}'", shown.escape_ascii())
-}
-
-/// Refuses a value that is too long, its expiry included.
-pub(crate) fn check_value(value: &[u8], expires: bool) -> Result<()> {
-    let max = if expires { VALUE_BYTES_MAX - expiry::LEN } else { VALUE_BYTES_MAX };
-    if value.len() <= max {
-        return Ok(());
-    }
-    let (which, len) = (if expires { " that expires" } else { "" }, value.len());
-    Err(Error::invalid(format!("a value{which} has {len} bytes; at most {max} are allowed")))
-}
 
 /// Opens a scan of the applied rows of a range, expired ones too: they come back where the clock is
 /// set back, and for readers of the past. It gives up behind [`HIDDEN_PER_ROW_MAX`] keys without.

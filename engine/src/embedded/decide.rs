@@ -1,12 +1,12 @@
 //! Whether changes of one partition happen: conditions on rows, and what is told when one does not
 //! hold.
 
+use crate::checks::name_of;
 use crate::db::Db;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, TableId};
 use crate::options::{Durability, Reach};
 use crate::rows::{CommitTicket, PartitionUpdate, Row, RowStore};
-use crate::update::name_of;
 
 /// What a row must be like for a change to happen.
 #[non_exhaustive]
