@@ -3,12 +3,12 @@
 //!
 //! Absent: rows to keep. [`Scan`](crate::embedded::scan::Scan) gives those, for some 40 ns each.
 
+use crate::embedded::partition::LentKeys;
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::key::order;
 use crate::rows::RowCursor;
 use crate::scan::DbCursor;
-use std::borrow::Cow;
 
 /// A position among the rows of a range, as of one moment. It begins before the first row and after
 /// the last: the first [`next`](Cursor::next) gives the first row, the first
@@ -39,7 +39,7 @@ use std::borrow::Cow;
 /// ```
 pub struct Cursor {
     rows: DbCursor,
-    partition: PartitionHere,
+    keys: LentKeys,
 }
 
 /// A row under a [`Cursor`].
@@ -70,51 +70,9 @@ impl std::fmt::Debug for RowRef<'_> {
     }
 }
 
-/// The partition of the last row. Most rows lie in the partition of the row before, and then their
-/// PartitionKey costs a comparison in place of a search for its end, and often not even that.
-#[derive(Default)]
-struct PartitionHere {
-    prefix: Vec<u8>, // Empty before the first row; no other partition's keys start with it.
-    unescaped: Option<Vec<u8>>, // The PartitionKey, where it holds a zero byte.
-}
-
-impl PartitionHere {
-    /// The keys of the row whose encoded key is `key`; `stays` where that is known to be in the
-    /// partition of the row before.
-    #[inline]
-    fn split<'a>(&'a mut self, key: &'a [u8], stays: bool) -> Result<(&'a [u8], &'a [u8])> {
-        if self.prefix.is_empty() || !stays && !key.starts_with(&self.prefix) {
-            self.enter(key)?;
-        }
-        let (prefix, row_key) = key.split_at_checked(self.prefix.len()).ok_or_else(no_key)?;
-        let partition_key = match &self.unescaped {
-            Some(partition_key) => partition_key,
-            None => order::escaped_partition_key(prefix),
-        };
-        Ok((partition_key, row_key))
-    }
-
-    #[cold]
-    fn enter(&mut self, key: &[u8]) -> Result<()> {
-        self.prefix.clear();
-        let prefix = order::prefix_len(key).and_then(|len| key.get(..len));
-        let prefix = prefix.ok_or_else(no_key)?;
-        prefix.clone_into(&mut self.prefix);
-        self.unescaped = match order::partition_key(prefix) {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(partition_key) => Some(partition_key),
-        };
-        Ok(())
-    }
-}
-
-fn no_key() -> Error {
-    Error::new(Kind::Corrupt, "a table file holds what is not a row's key")
-}
-
 impl Cursor {
     pub(crate) fn new(rows: DbCursor) -> Cursor {
-        Cursor { rows, partition: PartitionHere::default() }
+        Cursor { rows, keys: LentKeys::default() }
     }
 
     /// Goes to the next row; `None` past the last.
@@ -148,7 +106,7 @@ impl Cursor {
     fn here(&mut self) -> Result<RowRef<'_>> {
         let ts = self.rows.ts();
         let (partition_key, row_key) =
-            self.partition.split(self.rows.key(), self.rows.stays_in_partition())?;
+            self.keys.split(self.rows.key(), self.rows.stays_in_partition())?;
         Ok(RowRef { partition_key, row_key, ts, rows: &self.rows })
     }
 }

@@ -1,6 +1,7 @@
 //! The embedded API: tables of byte rows and tables of typed entities, as values that are cheap to
 //! clone and send between threads.
 
+pub(crate) mod partition;
 pub mod cursor;
 pub mod scan;
 pub mod ticket;

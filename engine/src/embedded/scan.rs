@@ -1,5 +1,6 @@
 //! A scan as an iterator from both ends.
 
+use crate::embedded::partition::KeptKeys;
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::key::order;
@@ -7,7 +8,7 @@ use crate::key::range::KeyRange;
 use crate::rows::RowCursor;
 use crate::scan::DbCursor;
 use crate::storage::DbSnapshot;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 /// One row of a scan, with its keys. Its value may hold on to the block of values that it lies in:
 /// whoever keeps few rows of many for long copies them.
@@ -35,7 +36,7 @@ pub struct Scan {
     /// Opened by the first row from there.
     back: Option<Box<End>>,
     ended: bool,
-    partition: PartitionHere,
+    keys: KeptKeys,
 }
 
 /// One end of a scan.
@@ -43,39 +44,6 @@ struct End {
     cursor: DbCursor,
     gave: bool,   // It stands on the last row that it gave.
     sought: bool, // The next row is the first from `start` on.
-}
-
-/// The partition of the row given last. Most rows lie in the partition of the row before, and then
-/// their PartitionKey costs a comparison in place of a search, an allocation and a copy.
-#[derive(Default)]
-struct PartitionHere {
-    prefix: Vec<u8>, // Empty before the first row; no other partition's keys start with it.
-    key: Bytes,
-    row_keys: RowKeys,
-}
-
-/// RowKeys one after the other in shared pieces of memory: handing one out costs a count in place
-/// of an allocation. A RowKey that is kept keeps the few that lie in its piece.
-#[derive(Default)]
-struct RowKeys {
-    piece: BytesMut,
-    piece_len: usize,
-}
-
-/// Bytes of a piece: of the first, which a short scan fills, and at most.
-const PIECE_BYTES_MIN: usize = 256;
-const PIECE_BYTES_MAX: usize = 4 << 10;
-
-impl RowKeys {
-    #[inline]
-    fn put(&mut self, rk: &[u8]) -> Bytes {
-        if self.piece.capacity() < rk.len() {
-            self.piece_len = (self.piece_len * 2).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
-            self.piece = BytesMut::with_capacity(self.piece_len.max(rk.len()));
-        }
-        self.piece.extend_from_slice(rk);
-        self.piece.split().freeze()
-    }
 }
 
 /// Opens a scan; reads nothing yet.
@@ -87,7 +55,7 @@ pub(crate) fn open(snapshot: DbSnapshot, range: KeyRange) -> Result<Scan> {
         front,
         back: None,
         ended: false,
-        partition: PartitionHere::default(),
+        keys: KeptKeys::default(),
     })
 }
 
@@ -117,7 +85,7 @@ impl Scan {
         if !*gave || other.is_some_and(|back| cursor.key() >= back.cursor.key()) {
             return Ok(None);
         }
-        row_here(cursor, &mut self.partition).map(Some)
+        row_here(cursor, &mut self.keys).map(Some)
     }
 
     fn step_back(&mut self) -> Result<Option<ScanRow>> {
@@ -133,7 +101,7 @@ impl Scan {
         if !back.gave || (front.gave && key <= front.cursor.key()) || key < self.start.as_slice() {
             return Ok(None);
         }
-        row_here(&mut back.cursor, &mut self.partition).map(Some)
+        row_here(&mut back.cursor, &mut self.keys).map(Some)
     }
 
     fn settle(&mut self, step: Result<Option<ScanRow>>) -> Option<Result<ScanRow>> {
@@ -142,28 +110,11 @@ impl Scan {
     }
 }
 
-fn row_here(cursor: &mut DbCursor, partition: &mut PartitionHere) -> Result<ScanRow> {
+fn row_here(cursor: &mut DbCursor, keys: &mut KeptKeys) -> Result<ScanRow> {
     let value = cursor.value()?;
     let (key, ts) = (cursor.key(), cursor.ts());
-    let rk = match key.strip_prefix(partition.prefix.as_slice()) {
-        Some(rk) if !partition.prefix.is_empty() => rk,
-        _ => partition.enter(key)?,
-    };
-    let row_key = partition.row_keys.put(rk);
-    Ok(ScanRow { partition_key: partition.key.clone(), row_key, ts, value })
-}
-
-impl PartitionHere {
-    /// Takes note of the partition of `key`; returns the RowKey.
-    fn enter<'a>(&mut self, key: &'a [u8]) -> Result<&'a [u8]> {
-        let parts = order::prefix_len(key).and_then(|len| key.split_at_checked(len));
-        let (prefix, rk) = parts.ok_or_else(|| {
-            Error::new(Kind::Corrupt, "a table file holds what is not a row's key")
-        })?;
-        prefix.clone_into(&mut self.prefix);
-        self.key = Bytes::copy_from_slice(&order::partition_key(prefix));
-        Ok(rk)
-    }
+    let (partition_key, row_key) = keys.split(key)?;
+    Ok(ScanRow { partition_key, row_key, ts, value })
 }
 
 impl Iterator for Scan {
