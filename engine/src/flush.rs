@@ -96,9 +96,8 @@ fn write_from(
                 Some(builder) => builder,
                 none => none.insert(env.shelf.create_table_file(no, &options)?),
             };
-            let given = expiry::given(kind, value);
-            let stored = sink.place(&key, kind, value)?;
-            builder.add_placed(&key, prefix_len, ts, stored, given)?;
+            let given = (kind, value);
+            builder.add_stored(&key, prefix_len, ts, given, || sink.place(&key, kind, value))?;
             erased_to.keep(erased_at);
         }
         cursor.next()?;

@@ -269,10 +269,11 @@ impl OpenFile {
 
     /// Adds a row that comes after every other one; a large value goes to a blob file.
     fn add(&mut self, key: &[u8], prefix_len: usize, kind: RowKind, value: &[u8]) -> Result<()> {
-        let given = expiry::given(kind, value);
-        let stored = self.sink.place(key, kind, value)?;
+        let OpenFile { builder, sink, .. } = self;
+        let (ts, given) = (CommitTs::ZERO, (kind, value));
+        builder.add_stored(key, prefix_len, ts, given, || sink.place(key, kind, value))?;
         self.bytes += key.len() + value.len();
-        self.builder.add_placed(key, prefix_len, CommitTs::ZERO, stored, given)
+        Ok(())
     }
 
     /// Ends the files, whose bytes are durable then.

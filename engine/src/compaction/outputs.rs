@@ -5,7 +5,6 @@ use crate::compaction::job::GRANDPARENT_FILES_MAX;
 use crate::compaction::values::Values;
 use crate::erasure::set::Erasures;
 use crate::error::Result;
-use crate::expiry;
 use crate::fate::ErasedTo;
 use crate::ids::{CommitTs, FileNo, RowKind};
 use crate::sstable::builder::TableBuilder;
@@ -95,9 +94,8 @@ impl<'a> Outputs<'a> {
                 self.open.insert(self.shelf.create_table_file(no, &self.options)?)
             }
         };
-        let given = expiry::given(kind, value);
-        let stored = self.values.place(key, kind, value)?;
-        builder.add_placed(key, prefix_len, ts, stored, given)
+        let values = &mut self.values;
+        builder.add_stored(key, prefix_len, ts, (kind, value), || values.place(key, kind, value))
     }
 
     /// Notes that the version added last stays although an erasure hides it from some reader.

@@ -155,6 +155,20 @@ impl TableBuilder {
         self.add_placed(key, prefix_len, ts, (kind, value), expiry::given(kind, value))
     }
 
+    /// Adds a version of a row, of whose value the file keeps what `place` gives.
+    pub(crate) fn add_stored<'v>(
+        &mut self,
+        key: &[u8],
+        prefix_len: usize,
+        ts: CommitTs,
+        (kind, value): (RowKind, &'v [u8]),
+        place: impl FnOnce() -> Result<(RowKind, &'v [u8])>,
+    ) -> Result<()> {
+        // Of what came: of a value that goes to a blob file `place` gives the reference alone.
+        let given = expiry::given(kind, value);
+        self.add_placed(key, prefix_len, ts, place()?, given)
+    }
+
     /// Adds a version of a row. Keys ascend; within a key, timestamps descend. The first
     /// `prefix_len` bytes of `key` are its partition prefix, and no partition's prefix starts with
     /// another's. `value` is what the file keeps, nothing for a delete; `given` is what a reader of
