@@ -8,7 +8,7 @@
 //! Promise: with `dead_percent` p, the blob files of a settled tree take less than 1 / (1 - p/100)
 //! of what is referred to.
 
-use super::format::{BlobMeta, Use};
+use crate::blob::format::{BlobMeta, Use};
 
 /// Whether the live values of `blob` are to be written anew. `used`: what is live of it.
 pub(crate) fn is_worn(blob: &BlobMeta, used: Use, dead_percent: u32) -> bool {

@@ -5,7 +5,7 @@
 //! has it; the file is not looked at otherwise. In a database that is read in place a value that is
 //! not compressed is lent from the mapping, and its checksum verified once.
 
-use super::format::{BlobMeta, FOOTER_LEN, HEAD_LEN, HEADER_LEN, Link, footer, header};
+use crate::blob::format::{BlobMeta, FOOTER_LEN, HEAD_LEN, HEADER_LEN, Link, footer, header};
 use crate::cache::{BlockPlace, Cache};
 use crate::compress::{self, Codec};
 use crate::error::{Error, Kind, Result};

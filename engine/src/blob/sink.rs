@@ -4,8 +4,8 @@
 //! Promise: what [`Sink::finish`] returns survives power loss once the folder is synced. A sink
 //! that is dropped before leaves files behind; [`Sink::numbers`] names them.
 
-use super::format::{BlobMeta, Link};
-use super::writer::BlobWriter;
+use crate::blob::format::{BlobMeta, Link};
+use crate::blob::writer::BlobWriter;
 use crate::compress::{Codec, Compressor};
 use crate::error::{Error, Result};
 use crate::expiry;

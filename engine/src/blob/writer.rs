@@ -4,7 +4,7 @@
 //! caller has synced the folder. Memory: one buffer of 256 KiB; a large value goes to the file from
 //! where it lies.
 
-use super::format::{BlobMeta, FOOTER_LEN, Link, footer, header};
+use crate::blob::format::{BlobMeta, FOOTER_LEN, Link, footer, header};
 use crate::compress::Codec;
 use crate::error::{Error, Result};
 use crate::ids::FileNo;

@@ -1,14 +1,14 @@
 //! What the log of a damaged database still holds: every commit whose frame verifies, and the
 //! holes.
 
-use super::report::{Loss, What};
-use super::table::Version;
 use crate::batch::Commit;
 use crate::erasure::set::Erasure;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, SegmentId};
 use crate::key::order;
 use crate::names;
+use crate::salvage::report::{Loss, What};
+use crate::salvage::table::Version;
 use crate::vfs::api::Vfs;
 use crate::wal::reader::SegmentReader;
 use crate::wal::replay;

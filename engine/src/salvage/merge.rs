@@ -1,9 +1,9 @@
 //! All versions of rows from all files and the log, in the order of a table file, each once.
 
-use super::report::Loss;
-use super::table::{Rows, Version};
 use crate::error::{Error, Result};
 use crate::ids::CommitTs;
+use crate::salvage::report::Loss;
+use crate::salvage::table::{Rows, Version};
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 use std::path::PathBuf;

@@ -1,12 +1,12 @@
 //! The files of a salvaged database: one sorted run, and large values in blob files.
 
-use super::table::Version;
 use crate::blob::format::BlobMeta;
 use crate::blob::sink::{LentFolder, Sink};
 use crate::error::Result;
 use crate::expiry;
 use crate::ids::FileNo;
 use crate::options::Options;
+use crate::salvage::table::Version;
 use crate::sstable::builder::TableBuilder;
 use crate::sstable::format::{FileMeta, TableOptions};
 use crate::version::shelf::Shelf;

@@ -9,11 +9,6 @@
 //! missing, or may be, is in the report. Without a manifest the rows of an ingest that never ended
 //! are like those of one that did: they are kept, and the report names their files.
 
-use super::log::{self, Log};
-use super::merge::Merge;
-use super::output::Output;
-use super::report::{Loss, LostValues, Report, What};
-use super::table::{Rows, Version};
 use crate::blob::format::{self, BlobMeta, Link};
 use crate::blob::reader::BlobFile;
 use crate::budget::Budget;
@@ -34,6 +29,11 @@ use crate::names::{self, FileKind};
 use crate::options::Options;
 use crate::pool::Pool;
 use crate::rows::Row;
+use crate::salvage::log::{self, Log};
+use crate::salvage::merge::Merge;
+use crate::salvage::output::Output;
+use crate::salvage::report::{Loss, LostValues, Report, What};
+use crate::salvage::table::{Rows, Version};
 use crate::sstable::rescue;
 use crate::version::shelf::Shelf;
 use crate::vfs::api::{Access, LockGuard, Vfs};

@@ -1,9 +1,9 @@
 //! The rows of one table file that may be damaged, in their order; what cannot be read goes to a
 //! list.
 
-use super::report::{Loss, What};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo, RowKind};
+use crate::salvage::report::{Loss, What};
 use crate::sstable::block::Block;
 use crate::sstable::format::FileMeta;
 use crate::sstable::rescue::{Part, Rescue};

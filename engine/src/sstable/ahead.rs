@@ -11,13 +11,13 @@
 //!
 //! Absent: asking the system to read in the background; it does so by itself for a walk upwards.
 
-use super::block::{Block, Unpack};
-use super::index::{EntryAt, Handle};
-use super::piece::Piece;
-use super::reader::{TableFile, Walking};
-use super::upcoming::{BATCH_BYTES, Upcoming};
 use crate::cursor::Direction;
 use crate::error::Result;
+use crate::sstable::block::{Block, Unpack};
+use crate::sstable::index::{EntryAt, Handle};
+use crate::sstable::piece::Piece;
+use crate::sstable::reader::{TableFile, Walking};
+use crate::sstable::upcoming::{BATCH_BYTES, Upcoming};
 use std::sync::Arc;
 
 /// Bytes read at a time: at first, and at most.

@@ -4,14 +4,14 @@
 //! Promise: no search and no walk touches a value; a row is reached in the same time from either
 //! side. Absent: the file. What is wrong with the bytes is a [`Damage`]; the reader adds the place.
 
-use super::check::{self, Facts};
-use super::format::Damage;
-use super::layout::{Columns, Layout, Suffix};
-use super::piece::Piece;
 use crate::compress::Codec;
 use crate::cursor::Direction;
 use crate::ids::{CommitTs, RowKind};
 use crate::prefetch;
+use crate::sstable::check::{self, Facts};
+use crate::sstable::format::Damage;
+use crate::sstable::layout::{Columns, Layout, Suffix};
+use crate::sstable::piece::Piece;
 use crate::sync::Mutex;
 use crate::sync::OnceLock;
 use bytes::Bytes;

@@ -4,11 +4,11 @@
 //!
 //! [`fits`]: BlockBuilder::fits
 
-use super::layout::{BLOCK_BYTES_MAX, Counts, HEAD_LEN, Layout, RUN_LEN, Suffix};
 use crate::compress::{Codec, Compressor};
 use crate::ids::{CommitTs, RowKind};
 use crate::key::fences::common_len;
 use crate::limits::KEY_BYTES_MAX;
+use crate::sstable::layout::{BLOCK_BYTES_MAX, Counts, HEAD_LEN, Layout, RUN_LEN, Suffix};
 
 /// Bytes that a row takes beside its RowKey and its value: head padding is not counted, since
 /// half of the keys have none.

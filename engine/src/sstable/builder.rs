@@ -4,13 +4,6 @@
 //! after the caller has synced the folder.
 //! Absent: removing the file after a failure; whoever made it removes it.
 
-use super::block::fingerprint;
-use super::block_builder::{BlockBuilder, NewRow};
-use super::filter::Filter;
-use super::format::{FileMeta, Footer, Props, TableOptions, seal};
-use super::index::{Entry, Handle, IndexBuilder, separator};
-use super::press::{Label, Press, Sheaf};
-use super::zone_builder::ZoneBuilder;
 use crate::compress::Compressor;
 use crate::errands::Errands;
 use crate::error::{Error, Result};
@@ -21,6 +14,13 @@ use crate::key::hash;
 use crate::key::order::TABLE_LEN;
 use crate::lapsing::Lapsing;
 use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::sstable::block::fingerprint;
+use crate::sstable::block_builder::{BlockBuilder, NewRow};
+use crate::sstable::filter::Filter;
+use crate::sstable::format::{FileMeta, Footer, Props, TableOptions, seal};
+use crate::sstable::index::{Entry, Handle, IndexBuilder, separator};
+use crate::sstable::press::{Label, Press, Sheaf};
+use crate::sstable::zone_builder::ZoneBuilder;
 use crate::vfs::api::File;
 use crate::zone::{Declared, Extract};
 use std::path::{Path, PathBuf};

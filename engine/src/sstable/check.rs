@@ -3,10 +3,10 @@
 //!
 //! Cost: one pass over the columns, about 5 ns per row; values are not touched.
 
-use super::format::Damage;
-use super::layout::{Columns, HEAD_LEN, KIND_BITS};
 use crate::expiry;
 use crate::ids::{CommitTs, RowKind};
+use crate::sstable::format::Damage;
+use crate::sstable::layout::{Columns, HEAD_LEN, KIND_BITS};
 use std::cmp::Ordering;
 
 /// What the proof of a block finds out beside.

@@ -3,15 +3,15 @@
 //! Promise: damage is printed where it lies and the rest goes on, so that a broken file can be
 //! looked at.
 
-use super::block::{Block, Unpack};
-use super::index::{EntryAt, Handle};
-use super::reader::TableFile;
 use crate::blob::format::{Link, Use};
 use crate::compress::Codec;
 use crate::error::{Error, Result};
 use crate::expiry;
 use crate::ids::RowKind;
 use crate::key::order;
+use crate::sstable::block::{Block, Unpack};
+use crate::sstable::index::{EntryAt, Handle};
+use crate::sstable::reader::TableFile;
 use crate::zone::Zone;
 
 /// Bytes of a value that are shown.

@@ -10,8 +10,8 @@
 //!  64n  lines, each 8 words of 64 bits
 //! ```
 
-use super::format::Damage;
 use crate::prefetch;
+use crate::sstable::format::Damage;
 
 /// 7 positions of 9 bits are what one 64-bit hash holds; more bits per key than 10 still gain from
 /// the lower load.

@@ -19,13 +19,13 @@
 //! the file and holds a value that does not expire, so that they can be counted unread; 0 where
 //! that is not so.
 
-use super::block::Block;
-use super::block_builder::{BlockBuilder, NewRow};
-use super::format::Damage;
 use crate::codec::Reader;
 use crate::cursor::Direction;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::fences::{Fences, common_len};
+use crate::sstable::block::Block;
+use crate::sstable::block_builder::{BlockBuilder, NewRow};
+use crate::sstable::format::Damage;
 use bytes::Bytes;
 
 /// Raw bytes of one index block: some 400 entries, so that the upper level of a 32 MiB file has

@@ -6,17 +6,17 @@
 //! began, whatever the file holds: blocks that do not follow one another are damage, or who seeks
 //! past what he need not see would come by it for ever.
 
-use super::ahead::{Ahead, Pace};
-use super::block::{Block, Unpack};
-use super::format::Damage;
-use super::index::EntryAt;
-use super::proving::Proving;
-use super::reader::TableFile;
-use super::sieve::{Sieve, Sifted};
-use super::walk::{Terms, Walk, Walked};
 use crate::cursor::{Cursor, Direction};
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, RowKind};
+use crate::sstable::ahead::{Ahead, Pace};
+use crate::sstable::block::{Block, Unpack};
+use crate::sstable::format::Damage;
+use crate::sstable::index::EntryAt;
+use crate::sstable::proving::Proving;
+use crate::sstable::reader::TableFile;
+use crate::sstable::sieve::{Sieve, Sifted};
+use crate::sstable::walk::{Terms, Walk, Walked};
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::mem;

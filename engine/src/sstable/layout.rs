@@ -33,10 +33,10 @@
 //! Absent: trust. Reads of a row that is not there give any bytes or none, never a panic; `check`
 //! proves the columns before anyone searches them.
 
-use super::format::Damage;
 use crate::compress::Codec;
 use crate::ids::{CommitTs, RowKind};
 use crate::limits::VALUE_BYTES_MAX;
+use crate::sstable::format::Damage;
 use std::cmp::Ordering;
 use std::ops::Range;
 

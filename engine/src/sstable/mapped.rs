@@ -9,17 +9,17 @@
 //!
 //! Promise: bytes that change after their proof give an error or a wrong row, never a panic.
 
-use super::check::{self, Facts};
-use super::format::{Damage, SUM_LEN, unseal};
-use super::index::Handle;
-use super::layout::{Columns, Layout};
-use super::raw::RawFile;
 use crate::compress::Codec;
 use crate::cursor::{Direction, Found};
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
 use crate::options::Reach;
 use crate::prefetch;
+use crate::sstable::check::{self, Facts};
+use crate::sstable::format::{Damage, SUM_LEN, unseal};
+use crate::sstable::index::Handle;
+use crate::sstable::layout::{Columns, Layout};
+use crate::sstable::raw::RawFile;
 use crate::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use bytes::Bytes;
 

@@ -6,16 +6,16 @@
 //! count. The block cache is left alone. Promise: a block is proved sound before a row of it is
 //! shown, as the cursor proves it.
 
-use super::check;
-use super::format::{Damage, Stretch, unseal};
-use super::index::{EntryAt, Handle};
-use super::layout::{Columns, Layout, Run};
-use super::reader::TableFile;
 use crate::compress::Codec;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::fences::common_len;
 use crate::key::range::KeyRange;
+use crate::sstable::check;
+use crate::sstable::format::{Damage, Stretch, unseal};
+use crate::sstable::index::{EntryAt, Handle};
+use crate::sstable::layout::{Columns, Layout, Run};
+use crate::sstable::reader::TableFile;
 use std::ops::Range;
 use std::sync::Arc;
 

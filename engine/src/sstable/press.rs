@@ -9,11 +9,11 @@
 //! Promise: the bytes are those that one thread alone would make. Absent: offsets, checksums, the
 //! file.
 
-use super::block_builder::BlockBuilder;
 use crate::compress::{Codec, Compressor};
 use crate::errands::{Errand, Errands, Task};
 use crate::error::{Error, Kind, Result};
 use crate::ids::CommitTs;
+use crate::sstable::block_builder::BlockBuilder;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -9,10 +9,10 @@
 //! Absent: waiting, and errors. What is not proved when the walk gets there it proves itself, and
 //! so meets what cannot be.
 
-use super::index::EntryAt;
-use super::reader::TableFile;
 use crate::cursor::Direction;
 use crate::errands::{Errand, Task};
+use crate::sstable::index::EntryAt;
+use crate::sstable::reader::TableFile;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

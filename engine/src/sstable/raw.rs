@@ -3,14 +3,14 @@
 //!
 //! Absent: caches, and what is kept in memory; see `reader`.
 
-use super::block::{Block, Unpack};
-use super::filter::Filter;
-use super::format::{FOOTER_LEN, Footer, Props, Stretch, unseal};
-use super::index::{Handle, Index};
-use super::piece::Piece;
-use super::zones::Zones;
 use crate::error::{Error, Result};
 use crate::ids::FileNo;
+use crate::sstable::block::{Block, Unpack};
+use crate::sstable::filter::Filter;
+use crate::sstable::format::{FOOTER_LEN, Footer, Props, Stretch, unseal};
+use crate::sstable::index::{Handle, Index};
+use crate::sstable::piece::Piece;
+use crate::sstable::zones::Zones;
 use crate::vfs::api::File;
 use bytes::Bytes;
 use std::io;

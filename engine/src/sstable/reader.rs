@@ -7,19 +7,19 @@
 //!
 //! Promise: a point read of a cached block allocates nothing.
 
-use super::block::{Block, Unpack, fingerprint};
-use super::filter::Filter;
-use super::format::{FOOTER_LEN, FileMeta, Footer, Props};
-use super::index::{EntryAt, Handle, Index, PlainSums};
-use super::mapped::Mapped;
-use super::raw::RawFile;
-use super::zones::Zones;
 use crate::cache::{BlockPlace, Cache};
 use crate::cursor::{Direction, Found};
 use crate::errands::Errands;
 use crate::error::{Error, Kind, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::options::Reach;
+use crate::sstable::block::{Block, Unpack, fingerprint};
+use crate::sstable::filter::Filter;
+use crate::sstable::format::{FOOTER_LEN, FileMeta, Footer, Props};
+use crate::sstable::index::{EntryAt, Handle, Index, PlainSums};
+use crate::sstable::mapped::Mapped;
+use crate::sstable::raw::RawFile;
+use crate::sstable::zones::Zones;
 use crate::sync::{Mutex, OnceLock};
 use crate::vfs::api::File;
 use bytes::Bytes;

@@ -6,15 +6,15 @@
 //! long it is, and its checksum holds its place and the file's number, so nothing else is taken for
 //! one. A search reads piece by piece, as a damaged length may be more than memory holds.
 
-use super::block::{Block, Unpack};
-use super::format::{FOOTER_LEN, FileMeta, Footer, Props, SUM_LEN, Stretch, unseal};
-use super::index::{EntryAt, Handle, Index};
-use super::layout::{HEADER_LEN, Layout};
-use super::raw::RawFile;
 use crate::checksum::Beginnings;
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, FileNo};
 use crate::limits::VALUE_BYTES_MAX;
+use crate::sstable::block::{Block, Unpack};
+use crate::sstable::format::{FOOTER_LEN, FileMeta, Footer, Props, SUM_LEN, Stretch, unseal};
+use crate::sstable::index::{EntryAt, Handle, Index};
+use crate::sstable::layout::{HEADER_LEN, Layout};
+use crate::sstable::raw::RawFile;
 use crate::vfs::api::File;
 use std::convert::Infallible;
 use std::path::PathBuf;

@@ -3,8 +3,8 @@
 //! What is searched was proved by `check`; were it not, a search would end all the same, with some
 //! row or none. Absent: values.
 
-use super::layout::{Columns, Run, Suffix};
 use crate::ids::CommitTs;
+use crate::sstable::layout::{Columns, Run, Suffix};
 use crate::words;
 use std::cmp::Ordering;
 use std::ops::Range;

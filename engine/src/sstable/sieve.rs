@@ -8,14 +8,14 @@
 //!
 //! Where the commits of a file say all, it is passed over unopened.
 
-use super::format::FileMeta;
-use super::index::EntryAt;
-use super::reader::TableFile;
-use super::zones::{TableZones, Zones};
 use crate::error::Result;
 use crate::ids::CommitTs;
 use crate::key::order;
 use crate::key::range::KeyRange;
+use crate::sstable::format::FileMeta;
+use crate::sstable::index::EntryAt;
+use crate::sstable::reader::TableFile;
+use crate::sstable::zones::{TableZones, Zones};
 use crate::zone::{Zone, ZoneScan};
 use std::sync::Arc;
 

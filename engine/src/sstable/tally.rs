@@ -4,16 +4,16 @@
 //! Absent: what else there is. Whether the rows of a block may be counted unread depends on other
 //! sources too; `iter/count` knows those and says how far.
 
-use super::ahead::{Ahead, Pace};
-use super::block::{Block, Unpack};
-use super::index::{EntryAt, PlainSums};
-use super::reader::TableFile;
-use super::zones::Times;
 use crate::cursor::Direction;
 use crate::error::Result;
 use crate::ids::{CommitTs, RowKind};
 use crate::key::order::TABLE_LEN;
 use crate::key::range::KeyRange;
+use crate::sstable::ahead::{Ahead, Pace};
+use crate::sstable::block::{Block, Unpack};
+use crate::sstable::index::{EntryAt, PlainSums};
+use crate::sstable::reader::TableFile;
+use crate::sstable::zones::Times;
 use std::sync::Arc;
 
 /// As few blocks are counted one by one: their sums would cost a pass over the whole index.

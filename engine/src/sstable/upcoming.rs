@@ -11,12 +11,12 @@
 //! errors. A block that cannot be read or is damaged is left out, and the walk meets the error
 //! where it comes to it.
 
-use super::block::{Block, Unpack};
-use super::format::Stretch;
-use super::index::{EntryAt, Handle};
-use super::reader::TableFile;
 use crate::cursor::Direction;
 use crate::errands::{Errand, Task};
+use crate::sstable::block::{Block, Unpack};
+use crate::sstable::format::Stretch;
+use crate::sstable::index::{EntryAt, Handle};
+use crate::sstable::reader::TableFile;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,9 +1,5 @@
 //! Reads every byte of a table file and holds it against everything that is said of it.
 
-use super::block::{Block, Unpack, fingerprint};
-use super::format::{Damage, FileMeta, Props, Stretch};
-use super::index::EntryAt;
-use super::reader::TableFile;
 use crate::blob::format::Link;
 use crate::erasure::set::Erasures;
 use crate::error::{Error, Result};
@@ -11,6 +7,10 @@ use crate::expiry;
 use crate::ids::CommitTs;
 use crate::key::{hash, order};
 use crate::lapsing::Lapsing;
+use crate::sstable::block::{Block, Unpack, fingerprint};
+use crate::sstable::format::{Damage, FileMeta, Props, Stretch};
+use crate::sstable::index::EntryAt;
+use crate::sstable::reader::TableFile;
 use crate::zstandard;
 use std::cmp::Ordering;
 use std::mem::take;

@@ -7,11 +7,11 @@
 //!
 //! Absent: whether a row is to be seen; that is known before a walk begins.
 
-use super::block::Block;
-use super::format::Damage;
 use crate::cursor::{Cursor, Direction, Unwanted};
 use crate::error::{Error, Result};
 use crate::ids::{CommitTs, RowKind};
+use crate::sstable::block::Block;
+use crate::sstable::format::Damage;
 use bytes::Bytes;
 use std::ops::Range;
 use std::sync::Arc;

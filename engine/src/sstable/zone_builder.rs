@@ -5,10 +5,10 @@
 //! column whose blocks each span nearly all of its values would spare no block: of such a one only
 //! the whole file's zone is written.
 
-use super::zones::{COLUMNS_MAX, ColumnZones, TableZones, Times, Zones};
 use crate::ids::{CommitTs, RowKind, TableId};
 use crate::key::order;
 use crate::panics;
+use crate::sstable::zones::{COLUMNS_MAX, ColumnZones, TableZones, Times, Zones};
 use crate::zone::{Cell, Declared, Extract, Zone};
 use std::sync::Arc;
 

@@ -18,10 +18,10 @@
 //!
 //! Read when the first scan with a filter wants them, and then kept: 24 bytes per block and column.
 
-use super::format::Damage;
 use crate::codec::{Reader, put_slice, put_varint};
 use crate::ids::{CommitTs, TableId};
 use crate::limits::VALUE_BYTES_MAX;
+use crate::sstable::format::Damage;
 use crate::zone::Zone;
 
 /// Columns of one table that a file keeps zones of.

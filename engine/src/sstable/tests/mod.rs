@@ -15,14 +15,14 @@ mod proving;
 mod upcoming;
 mod walk;
 
-use super::builder::TableBuilder;
-use super::format::{FileMeta, TableOptions};
-use super::reader::{BlockCache, TableFile};
 use crate::compress::Codec;
 use crate::env::rng::Rng;
 use crate::error::Result;
 use crate::ids::{CommitTs, FileNo, RowKind, TableId};
 use crate::key::order;
+use crate::sstable::builder::TableBuilder;
+use crate::sstable::format::{FileMeta, TableOptions};
+use crate::sstable::reader::{BlockCache, TableFile};
 use memory::MemoryFile;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
